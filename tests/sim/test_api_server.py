@@ -1,7 +1,6 @@
 """The API server of the embedded kubelet, by HTTP: what it stores, what it refuses, and what it tells."""
 
 import asyncio
-import http.client
 import json
 import os
 import re
@@ -10,54 +9,23 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.kit.rest import Caller
 from vdev.errors import UsageError
 from vdev.sim.api.kinds import KINDS, ApiKind
-from vdev.sim.api.rules import Release
 from vdev.sim.api.server import ApiServer
 from vdev.sim.api.store import Objects
+from vdev.sim.api.validation.rules import Release
 
 SLICES, CLAIMS = "/apis/resource.k8s.io/v1/resourceslices", "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+LATE = {"metadata": {"name": "l"}, "spec": {"renewTime": "2026-01-01T00:00:00Z"}}  # without microseconds
 NODES, PODS, MAPS = "/api/v1/nodes", "/api/v1/namespaces/default/pods", "/api/v1/namespaces/default/configmaps"
 MERGE, APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
 STRATEGIC = "application/strategic-merge-patch+json"
 COUNTERS = {"sharedCounters": [{"name": "set", "counters": {"memory": {"value": "8Gi"}}}]}
 CONSUMING = {"name": "a", "consumesCounters": [{"counterSet": "set", "counters": {"memory": {"value": "4Gi"}}}]}
 TAINT = {"key": "acme.dev/unhealthy", "effect": "NoSchedule"}
-
-
-class Caller:
-    """Speaks HTTP with a server, from a thread."""
-
-    def __init__(self, server):
-        self.server = server
-
-    async def __call__(self, method, path, body=None, content_type="application/json"):
-        """Status and document of an answer."""
-        return await asyncio.to_thread(self._ask, method, path, body, content_type)
-
-    def _ask(self, method, path, body, content_type):
-        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=30)
-        try:
-            data = None if body is None else json.dumps(body) if not isinstance(body, str) else body
-            connection.request(method, path, data, {"Content-Type": content_type} if data is not None else {})
-            answer = connection.getresponse()
-            return answer.status, json.loads(answer.read())
-        finally:
-            connection.close()
-
-    async def watch(self, path):
-        """The events of a watch that is over within a second, by type and name."""
-        text = await asyncio.to_thread(self._lines, f"{path}{'&' if '?' in path else '?'}watch=true&timeoutSeconds=1")
-        return [json.loads(line) for line in text.splitlines()]
-
-    def _lines(self, path):
-        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=30)
-        try:
-            connection.request("GET", path)
-            return connection.getresponse().read().decode()
-        finally:
-            connection.close()
 
 
 @pytest.fixture
@@ -105,6 +73,12 @@ async def test_an_apply_to_an_object_that_is_gone_makes_no_other(ask):
     assert 201 == status
 
 
+def nodes_with(operator, *values):
+    """A slice's choice of nodes, by a label."""
+    requirement = {"key": "a", "operator": operator} | ({"values": list(values)} if values else {})
+    return {"nodeName": None, "nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}}
+
+
 REFUSED = {
     "129 devices": (slice_(*({"name": f"d{n}"} for n in range(129))), "129 devices; at most 128"),
     "65 with a taint": (
@@ -119,7 +93,7 @@ REFUSED = {
     "counters and devices": (slice_(CONSUMING, **COUNTERS), "exclude each other since 1.35"),
     "a driver": (slice_({"name": "a"}, driver="Acme"), "DNS subdomain"),
     "a device twice": (slice_({"name": "a"}, {"name": "a"}), "device a is there 2 times"),
-    "counters twice": (slice_(devices=[], sharedCounters=COUNTERS["sharedCounters"] * 2), "is there more than once"),
+    "counters twice": (slice_(devices=None, sharedCounters=COUNTERS["sharedCounters"] * 2), "is there more than once"),
     "a form of before": (slice_({"name": "a", "basic": {}}), r"spec.devices\[0\].basic: unknown field"),
     "a slip": (slice_(nodename="n1"), "spec.nodename: unknown field"),
     "a slip in a pool": (slice_(pool={"name": "n1", "count": 1, "resourceSliceCount": 1}), "spec.pool.count: unknown"),
@@ -138,6 +112,26 @@ REFUSED = {
     "a slip in a set": (
         slice_(devices=[], sharedCounters=[COUNTERS["sharedCounters"][0] | {"value": 1}]),
         r"spec.sharedCounters\[0\].value: unknown field",
+    ),
+    "a node": (slice_({"name": "a"}, nodeName="A_b"), "spec.nodeName: Invalid value"),
+    "a device's node": (
+        slice_({"name": "a", "nodeName": "B_"}, nodeName=None, perDeviceNodeSelection=True),
+        r"spec.devices\[0\].nodeName: Invalid value",
+    ),
+    "an operator": (slice_({"name": "a"}, **nodes_with("Is", "b")), r"matchExpressions\[0\].operator: Invalid value"),
+    "no values": (slice_({"name": "a"}, **nodes_with("In")), r"matchExpressions\[0\].values: Required value"),
+    "values of nothing": (slice_({"name": "a"}, **nodes_with("Exists", "b")), "values: Forbidden"),
+    "a node's label": (slice_({"name": "a"}, **nodes_with("In", "b c")), r"values\[0\]: Invalid value"),
+    "counters beside no devices": (slice_(devices=[], **COUNTERS), "only one of `sharedCounters` or `devices`"),
+    "a range from nowhere": (
+        slice_(
+            {
+                "name": "a",
+                "allowMultipleAllocations": True,
+                "capacity": {"memory": {"value": "2Gi", "requestPolicy": {"default": "1Gi", "validRange": {}}}},
+            }
+        ),
+        "not complete: 'min'",
     ),
     "no pool": (of("ResourceSlice", "one", {"driver": "acme.dev"}), "spec.pool: Required value"),
 }
@@ -198,7 +192,7 @@ def asked(**more):
         ({"name": "r"}, "exactly one of"),
         ({"name": "R!", "exactly": {"deviceClassName": "c"}}, "RFC 1123 label"),
         ({"name": "r", "exactly": {}}, "deviceClassName: Required value"),
-        ({"name": "r", "exactly": {"deviceClassName": "c", "count": 0}}, "greater than zero"),
+        ({"name": "r", "exactly": {"deviceClassName": "c", "count": -1}}, "greater than zero"),
         ({"name": "r", "exactly": {"deviceClassName": "c", "cuont": 1}}, "cuont: unknown field"),
         ({"name": "r", "firstAvailable": [{"name": "x"}]}, "deviceClassName: Required value"),
         (
@@ -329,10 +323,15 @@ async def test_what_is_not_there(ask):
         ("POST", MAPS, [1], "application/json", 400),
         ("POST", MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": 5}, "application/json", 400),
         ("POST", f"{MAPS}?dryRun=All", {"apiVersion": "v1", "kind": "ConfigMap"}, "application/json", 400),
-        ("PATCH", f"{NODES}/n", [{"op": "jump", "path": "/a"}], "application/json-patch+json", 400),
+        ("PATCH", f"{NODES}/n", [{"op": "jump", "path": "/a"}], "application/json-patch+json", 422),
+        ("PATCH", f"{NODES}/n", [{"path": "/metadata"}], "application/json-patch+json", 422),
+        ("PATCH", f"{NODES}/n", [{"op": "copy", "path": "/metadata"}], "application/json-patch+json", 422),
+        ("PATCH", f"{NODES}/n", ["add"], "application/json-patch+json", 422),
+        ("POST", "/api/v1/configmaps", {"metadata": {"name": "m"}}, "application/json", 405),
         ("PATCH", f"{NODES}/n", [{"op": "remove", "path": "/a/b"}], "application/json-patch+json", 422),
         ("PATCH", f"{NODES}/n", 7, MERGE, 400),
         ("PATCH", f"{NODES}/n", {"apiVersion": "v1", "kind": "Node"}, APPLY, 422),
+        ("POST", LEASES, LATE, "application/json", 400),
         ("PUT", NODES, {}, "application/json", 405),
         ("GET", f"{NODES}?limit=many", None, "", 400),
         ("GET", f"{NODES}?continue=rubbish", None, "", 400),
@@ -382,7 +381,6 @@ async def test_a_generated_name_has_the_beginning_that_fits_a_label(ask):
         assert (422, True) == (status, "metadata.generateName" in answer["message"])
 
 
-LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 LEASE = {"holderIdentity": "a", "leaseDurationSeconds": 15, "leaseTransitions": 0}
 WRONG = {
     "a taint's effect": (NODES, "Node", {"taints": [{"key": "a", "effect": "Never"}]}, 'Unsupported value: "Never"'),
@@ -391,7 +389,6 @@ WRONG = {
     "a taint twice": (NODES, "Node", {"taints": [{"key": "a", "effect": "NoExecute"}] * 2}, "Duplicate value"),
     "a duration": (LEASES, "Lease", LEASE | {"leaseDurationSeconds": 0}, "spec.leaseDurationSeconds"),
     "transitions": (LEASES, "Lease", LEASE | {"leaseTransitions": -1}, "spec.leaseTransitions"),
-    "a time without fractions": (LEASES, "Lease", LEASE | {"renewTime": "2026-01-01T00:00:00Z"}, "spec.renewTime"),
 }
 
 
@@ -401,10 +398,9 @@ OWNER = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "1"}
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ({"data": {"x": 1}}, "must be a string"),
         ({"data": {"x y": "1"}}, "a valid config key"),
         ({"data": {"..x": "1"}}, "a valid config key"),
-        ({"metadata": {"name": "m", "ownerReferences": [OWNER | {"uid": ""}]}}, r"ownerReferences\[0\].uid"),
+        ({"metadata": {"name": "m", "ownerReferences": [OWNER | {"uid": ""}]}}, "ownerReferences.uid"),
         ({"metadata": {"name": "m", "ownerReferences": [OWNER | {"controller": True}] * 2}}, "Only one reference"),
         ({"metadata": {"name": "m", "finalizers": ["a b"]}}, "metadata.finalizers"),
     ],
@@ -440,11 +436,10 @@ async def test_a_node_or_a_lease_is_refused(ask, case):
 
 
 async def test_annotations_have_a_largest_size(ask):
-    """256 KiB, keys and values together; a value is a text."""
-    for value, why in (("x" * 262_144, "Too long"), (1, "must be a string")):
-        document = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "annotations": {"a": value}}}
-        status, answer = await ask("POST", NODES, document)
-        assert (422, True) == (status, why in answer["message"])
+    """256 KiB, keys and values together."""
+    document = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "annotations": {"a": "x" * 262_144}}}
+    status, answer = await ask("POST", NODES, document)
+    assert (422, True) == (status, "Too long" in answer["message"])
 
 
 @pytest.mark.parametrize(
@@ -476,7 +471,7 @@ async def test_a_label_selector_that_is_none(ask, selector):
 
 async def test_a_claim_has_one_allocation(ask):
     """Another one only after it was taken back; and pods only while it has one."""
-    await ask("POST", CLAIMS, of("ResourceClaim", "c", asked()))
+    assert 201 == (await ask("POST", CLAIMS, of("ResourceClaim", "c", {"devices": {"requests": [asked()]}})))[0]
     pod = {"resource": "pods", "name": "p", "uid": "1"}
     results = [{"request": "r", "driver": "acme.dev", "pool": "n1", "device": name} for name in "ab"]
     path = f"{CLAIMS}/c/status"
@@ -632,9 +627,79 @@ async def test_kubectl_speaks_with_it(ask, tmp_path):
         return out.decode()
 
     assert "resourceclaim.resource.k8s.io/c created" in await kubectl("apply", "-f", "-", stdin=claim)
-    assert "resourceclaim.resource.k8s.io/c unchanged" in await kubectl("apply", "-f", "-", stdin=claim)
+    assert "resourceclaim.resource.k8s.io/c configured" in await kubectl("apply", "-f", "-", stdin=claim)
     wrong = {**claim, "metadata": {"name": "d"}, "spec": {"devices": {"requests": [{"name": "r"}]}}}
     assert "exactly one of" in await kubectl("apply", "--server-side", "-f", "-", stdin=wrong)
     assert "labeled" in await kubectl("label", "resourceclaim", "c", "a=b")
     assert "c" in (await kubectl("get", "resourceclaims", "--selector=a=b", "--output=name"))
     assert '"c" deleted' in await kubectl("delete", "resourceclaim", "c")
+
+
+async def test_json_patches_copy_and_move(ask):
+    """And look at what is not there."""
+    document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"a": "1"}}
+    await ask("POST", MAPS, document)
+    operations = [
+        {"op": "test", "path": "/metadata/labels", "value": None},
+        {"op": "copy", "from": "/data/a", "path": "/data/b"},
+        {"op": "move", "from": "/data/a", "path": "/data/c~1d"},
+        {"op": "test", "path": "/data/c~1d", "value": "1"},
+        {"op": "move", "from": "/data/c~1d", "path": "/data/c"},
+    ]
+    status, found = await ask("PATCH", f"{MAPS}/m", operations, "application/json-patch+json")
+    assert (200, {"b": "1", "c": "1"}) == (status, found["data"])
+    refused = [{"op": "move", "from": "/data/a", "path": "/data/b"}]
+    assert 422 == (await ask("PATCH", f"{MAPS}/m", refused, "application/json-patch+json"))[0]
+
+
+NOT_OLDER = "resourceVersionMatch=NotOlderThan"
+
+
+@pytest.mark.parametrize(
+    ("query", "kinds"),
+    [
+        (f"sendInitialEvents=true&{NOT_OLDER}", ["ADDED", "ADDED"]),
+        (f"sendInitialEvents=true&{NOT_OLDER}&allowWatchBookmarks=true", ["ADDED", "ADDED", "BOOKMARK"]),
+        (
+            f"sendInitialEvents=true&{NOT_OLDER}&allowWatchBookmarks=true&resourceVersion=1",
+            ["ADDED", "ADDED", "BOOKMARK"],
+        ),
+        (f"sendInitialEvents=false&{NOT_OLDER}", []),
+        ("sendInitialEvents=true", ["resourceVersionMatch"]),
+        (NOT_OLDER, ["resourceVersionMatch"]),
+    ],
+)
+async def test_a_watch_that_begins_with_what_there_is(ask, query, kinds):
+    """And says where that ends, as informers of today ask for; or a request that is none."""
+    for name in ("a", "b"):
+        await ask("POST", MAPS, {"metadata": {"name": name}})
+    events = await ask.watch(f"{MAPS}?{query}")
+    if kinds == ["resourceVersionMatch"]:
+        (refused,) = events
+        assert (422, kinds[0]) == (refused["code"], refused["details"]["causes"][0]["field"])
+        return
+    assert kinds == [each["type"] for each in events]
+    if "BOOKMARK" in kinds:
+        metadata = events[-1]["object"]["metadata"]
+        assert {"k8s.io/initial-events-end": "true"} == metadata["annotations"]
+        assert int(metadata["resourceVersion"]) >= int(events[0]["object"]["metadata"]["resourceVersion"])
+
+
+async def test_a_list_that_is_not_older(ask):
+    """An informer that begins again names the version that it had; one that is exactly so old is not kept."""
+    _, made = await ask("POST", MAPS, {"metadata": {"name": "a"}})
+    version = made["metadata"]["resourceVersion"]
+    assert 200 == (await ask("GET", f"{MAPS}?resourceVersion={version}&resourceVersionMatch=Exact"))[0]
+    await ask("POST", MAPS, {"metadata": {"name": "b"}})
+    for query in ("", f"&{NOT_OLDER}", "&limit=5"):
+        status, found = await ask("GET", f"{MAPS}?resourceVersion={version}{query}")
+        assert (200, ["a", "b"]) == (status, [each["metadata"]["name"] for each in found["items"]])
+    for query, code in (
+        (f"resourceVersion={version}&resourceVersionMatch=Exact", 410),
+        ("resourceVersion=0&resourceVersionMatch=Exact", 422),
+        (f"resourceVersion={version}&resourceVersionMatch=Newest", 422),
+        ("resourceVersionMatch=Exact", 422),
+        ("sendInitialEvents=true", 422),
+        ("resourceVersion=99999999", 504),
+    ):
+        assert code == (await ask("GET", f"{MAPS}?{query}"))[0], query

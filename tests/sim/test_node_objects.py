@@ -2,14 +2,17 @@
 
 import asyncio
 import contextlib
+import copy
 
 import pytest
 
 from tests.kit.dra_driver import device, slice_of
 from tests.kit.dra_objects import device_class, exactly, pod, template
+from vdev.pb import dra_v1_pb2 as v1
 from vdev.sim import Kubelet, Timings, manifest
 from vdev.sim.api.server import ApiServer
 from vdev.sim.api.server_objects import ServerObjects
+from vdev.sim.api.validation import pods
 from vdev.sim.journal import PodWaiting
 from vdev.sim.node_objects import NodeObjects
 
@@ -115,6 +118,83 @@ async def test_a_pod_that_is_created_runs(node, plugins):
     await node.until(lambda: "Running" == node.status("two").get("phase"), "pod two")
 
 
+async def test_what_is_seen_of_containers(node, plugins):
+    """Nothing before the pod is admitted, nor of one that is refused; an init container that is done has ended."""
+    plugin = await plugins(NPU, on=node.kubelet, devices=["a"])
+    answer, asked, go = plugin.answer_allocate, asyncio.Event(), asyncio.Event()
+
+    async def allocate(request):
+        asked.set()
+        await go.wait()
+        return await answer(request)
+
+    plugin.answer_allocate = allocate
+    one = manifest("one", {NPU: 1})
+    one["spec"]["initContainers"] = [{"name": "first", "image": "x", "resources": {"limits": {NPU: "1"}}}]
+    one["spec"]["nodeName"] = "sim-node"
+    await node.create(one)
+    assert {"phase": "Pending", "qosClass": "BestEffort"} == node.status("one")
+    await asked.wait()
+    assert "containerStatuses" not in node.status("one")
+    go.set()
+    await node.until(lambda: "Running" == node.status("one").get("phase"), "pod one")
+    (first,) = node.status("one")["initContainerStatuses"]
+    assert {"terminated": {"exitCode": 0, "reason": "Completed"}} == first["state"]
+    assert "BestEffort" == node.status("one")["qosClass"]
+    two = manifest("two", {NPU: 1})
+    two["spec"]["nodeName"] = "sim-node"
+    await node.create(two)
+    await node.until(lambda: "Failed" == node.status("two").get("phase"), "the refusal")
+    assert "UnexpectedAdmissionError" == node.status("two")["reason"]
+    assert not {"containerStatuses", "initContainerStatuses"} & node.status("two").keys()
+
+
+async def test_a_running_pod_that_a_restart_rejects(node, plugins):
+    """Its finished init container is asked for anew, and no plugin is there: its containers are killed."""
+    plugin = await plugins(NPU, on=node.kubelet, devices=["a"])
+    one = manifest("one", {})
+    one["spec"]["initContainers"] = [{"name": "first", "image": "x", "resources": {"limits": {NPU: "1"}}}]
+    await node.create(one)
+    await node.until(lambda: "Running" == node.status("one").get("phase"), "pod one")
+    await node.kubelet.stop()
+    await plugin.stop()
+    await node.kubelet.start()
+    await node.until(lambda: "Failed" == node.status("one").get("phase"), "the refusal")
+    assert "UnexpectedAdmissionError" == node.status("one")["reason"]
+    (first,), (main,) = (node.status("one")[each] for each in ("initContainerStatuses", "containerStatuses"))
+    assert {"terminated": {"exitCode": 0, "reason": "Completed"}} == first["state"]
+    assert {"terminated": {"exitCode": 137, "reason": "Error"}} == main["state"]
+
+
+async def test_a_claim_that_is_not_prepared(node, dra_on):
+    """The reason stands in an event alone; of what the status says nobody can tell."""
+    driver = await dra_on(node.kubelet, slice_of("acme.dev", [device("gpu-0")]))
+
+    async def refuse(_claim):
+        return v1.NodePrepareResourceResponse(error="the device is ill")
+
+    driver.prepare_claim = refuse
+    for document in (device_class("acme.dev"), template("main", exactly()), pod("one", templates=["main"])):
+        await node.create(document)
+    await node.until(lambda: node.all("Event"), "the event")
+    (event,) = node.all("Event").values()
+    assert event["message"].endswith("the device is ill")
+    (container,) = node.status("one")["containerStatuses"]
+    assert {"waiting": {"reason": "ContainerCreating"}} == container["state"]
+
+
+async def test_a_pod_without_grace(node, plugins):
+    """Its deletion does not wait for the kubelet, as with `kubectl delete --grace-period=0`."""
+    await plugins(NPU, on=node.kubelet, devices=["a"])
+    one = manifest("one", {NPU: 1})
+    one["spec"]["terminationGracePeriodSeconds"] = 0
+    await node.create(one)
+    await node.until(lambda: "Running" == node.status("one").get("phase"), "pod one")
+    await node.delete("one")
+    assert not node.all("Pod")
+    await node.until(lambda: not node.kubelet.pods(), "its end on the kubelet")
+
+
 async def test_a_pod_that_is_replaced(node, plugins):
     """One of the same name waits for the end of the one before; one that is gone by force is forgotten."""
     await plugins(NPU, on=node.kubelet, devices=["a"])
@@ -125,8 +205,9 @@ async def test_a_pod_that_is_replaced(node, plugins):
     await node.until(lambda: not node.kubelet.pods(), "the last one's end")
 
 
-async def test_a_pod_that_is_none(node):
-    """What the kubelet cannot read is said in its status."""
+async def test_a_pod_that_is_none(node, monkeypatch):
+    """What the kubelet cannot read, from a server that takes it, is said in its status."""
+    monkeypatch.setattr(pods, "causes", lambda _: ())
     wrong = manifest("wrong", {NPU: 1})
     wrong["spec"]["containers"][0]["resources"] = {"requests": {NPU: "1"}}
     await node.create(wrong)
@@ -141,7 +222,23 @@ async def test_another_nodes_pod(node):
     await node.create(other)
     await node.create(manifest("mine"))
     await node.until(lambda: "Running" == node.status("mine").get("phase"), "pod mine")
-    assert {} == node.status("other")
+    assert {"phase": "Pending", "qosClass": "BestEffort"} == node.status("other")
+
+
+@pytest.mark.parametrize("waiting", [{"schedulerName": "other"}, {"schedulingGates": [{"name": "acme.dev/gate"}]}])
+async def test_a_pod_that_is_not_for_this_scheduler(node, waiting):
+    """It waits for its own one, or for its gate; with a node it runs."""
+    other = manifest("other")
+    other["spec"] |= waiting
+    await node.create(other)
+    await node.create(manifest("mine"))
+    await node.until(lambda: "Running" == node.status("mine").get("phase"), "pod mine")
+    assert "Pending" == node.status("other")["phase"]
+    new = copy.deepcopy(node.all("Pod")["other"])
+    new["spec"] |= {"nodeName": node.kubelet.node_name, "schedulingGates": []}
+    node.api.objects.change(node.api.kind("Pod"), "default", "other", new, manager="other")
+    await node.api.objects.tell()
+    await node.until(lambda: "Running" == node.status("other").get("phase"), "pod other")
 
 
 async def test_claims(node, dra_on):

@@ -1,5 +1,6 @@
 """Admission: which devices a container gets, and how a pod is refused."""
 
+import json
 import random
 
 import grpc
@@ -46,20 +47,50 @@ async def test_pod_gets_its_devices(kubelet, plugins):
     assert {"STUB_DEVICES": container.devices[NPU][0]} == container.edits.envs
 
 
-async def test_cdi_device(kubelet, plugins):
-    """Conformance 2: CDI names and envs of an answer reach the container."""
+async def names_a_cdi_device(_request):
+    """An answer to Allocate."""
+    response = api.ContainerAllocateResponse(
+        envs={"CDI_DEVICE": "d1"}, cdi_devices=[api.CDIDevice(name="acme.dev/npu=d1")]
+    )
+    return api.AllocateResponse(container_responses=[response])
+
+
+def write_spec(cdi_dir):
+    """The spec of that device."""
+    edits = {"env": ["FROM_CDI=1"], "deviceNodes": [{"path": "/dev/npu0"}]}
+    devices = [{"name": "d1", "containerEdits": edits}]
+    cdi_dir.mkdir(exist_ok=True)
+    spec = {"cdiVersion": "0.6.0", "kind": "acme.dev/npu", "devices": devices}
+    (cdi_dir / "acme.json").write_text(json.dumps(spec))
+
+
+async def test_cdi_device(kubelet, plugins, cdi_dir):
+    """Conformance 2: CDI names and envs of an answer reach the container, with what the spec gives."""
     plugin = await plugins(NPU, ["d1"])
-
-    async def answer(_request):
-        response = api.ContainerAllocateResponse(
-            envs={"CDI_DEVICE": "d1"}, cdi_devices=[api.CDIDevice(name="acme.dev/npu=d1")]
-        )
-        return api.AllocateResponse(container_responses=[response])
-
-    plugin.answer_allocate = answer
+    plugin.answer_allocate = names_a_cdi_device
+    write_spec(cdi_dir)
     edits = (await kubelet.run_pod(manifest("p", {NPU: 1}))).container().edits
-    assert (("acme.dev/npu=d1",), {"CDI_DEVICE": "d1"}) == (edits.cdi_devices, edits.envs)
+    assert ("acme.dev/npu=d1",) == edits.cdi_devices
+    assert {"CDI_DEVICE": "d1", "FROM_CDI": "1"} == edits.envs
+    assert ["/dev/npu0"] == [node.container_path for node in edits.devices]
     assert [] == kubelet.findings
+
+
+async def test_a_cdi_device_without_a_spec(kubelet, plugins, cdi_dir, clock):
+    """The runtime does not make the container, in its words; it is made once the spec is there."""
+    plugin = await plugins(NPU, ["d1"])
+    plugin.answer_allocate = names_a_cdi_device
+    pod = await kubelet.run_pod(manifest("p", {NPU: 1}))
+    text = (
+        "failed to create containerd container: CDI device injection failed: unresolvable CDI devices acme.dev/npu=d1"
+    )
+    assert ("CreateContainerError", text) == (pod.container().waiting, pod.container().message)
+    assert (Phase.PENDING, f"Error: {text}") == (pod.phase, kubelet.events[-1].message)
+    write_spec(cdi_dir)
+    clock.advance(10)
+    await kubelet.wait_until(lambda: Phase.RUNNING is kubelet.pod("p").phase)
+    assert 1 == len(plugin.requests("Allocate"))
+    assert 0 == kubelet.pod("p").container().restarts
 
 
 async def test_allocation_and_shortage(kubelet, plugins):
@@ -184,16 +215,24 @@ async def test_zero_devices(kubelet, plugins):
     assert ["GetDevicePluginOptions", "ListAndWatch"] == plugin.names()
 
 
-async def test_allocate_error_reaches_the_pod(kubelet, plugins, refusal):
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        (grpc.StatusCode.FAILED_PRECONDITION, "FailedPrecondition"),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, "DeadlineExceeded"),
+        (grpc.StatusCode.CANCELLED, "Canceled"),
+    ],
+)
+async def test_allocate_error_reaches_the_pod(kubelet, plugins, refusal, code, name):
     """An Allocate error fails the pod with the plugin's words; its devices are free again."""
     plugin = await plugins(NPU, ["d1"])
 
     async def fail(_request):
-        raise refusal(grpc.StatusCode.FAILED_PRECONDITION, "device d1 is broken: see its manual")
+        raise refusal(code, "device d1 is broken: see its manual")
 
     plugin.answer_allocate, answer = fail, plugin.answer_allocate
     pod = await kubelet.run_pod(manifest("p", {NPU: 1}))
-    text = "rpc error: code = FailedPrecondition desc = device d1 is broken: see its manual"
+    text = f"rpc error: code = {name} desc = device d1 is broken: see its manual"
     assert rejected(text) == pod.message
     plugin.answer_allocate = answer
     assert Phase.RUNNING is (await kubelet.run_pod(manifest("q", {NPU: 1}))).phase

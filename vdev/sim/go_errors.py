@@ -9,15 +9,17 @@ import grpc.aio
 
 CLOSING = "rpc error: code = Canceled desc = grpc: the client connection is closing"
 
+_OUR_DEADLINE = "Deadline Exceeded"  # as grpcio says it
+
 
 class RegistrationError(Exception):
     """A registration is refused. The text is the kubelet's."""
 
 
 def go_text(error: grpc.aio.AioRpcError) -> str:
-    """`rpc error: code = NotFound desc = …`."""
+    """`rpc error: code = NotFound desc = …`; our own deadline in Go's words, another's in those that came with it."""
     code = error.code()
-    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED and error.details() in (None, "", _OUR_DEADLINE):
         return "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
     name = "".join(part.capitalize() for part in code.name.split("_"))
     name = {"Ok": "OK", "Cancelled": "Canceled"}.get(name, name)

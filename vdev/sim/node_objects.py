@@ -15,6 +15,7 @@ from .api.kinds import KINDS, ApiKind, Document, Refused
 from .api.store import Objects
 from .journal import PodWaiting
 from .kubelet.kubelet import Kubelet, KubeletPanic
+from .kubelet.pod_claims import WAITING_REASON as CLAIMS_REASON
 from .kubelet.predicates import unschedulable
 from .objects import pod_manifest
 from .objects.pod_manifest import ManifestError
@@ -22,8 +23,10 @@ from .objects.pods import ContainerStatus, Kind, Phase, PodStatus
 
 _KINDS = {each.kind: each for each in KINDS}
 _NODE, _POD, _EVENT = _KINDS["Node"], _KINDS["Pod"], _KINDS["Event"]
-_KUBELET, _SCHEDULER = "kubelet", "kube-scheduler"
+_KILLED = 137  # exit code of a container
+_OWN = "default-scheduler"  # whose name pods have that name no other
 _LONGEST_NOTE = 1024  # characters of an event's message
+_KUBELET, _SCHEDULER = "kubelet", "kube-scheduler"
 
 
 class NodeObjects:
@@ -100,7 +103,11 @@ class NodeObjects:
         self._tell_events()
 
     def _is_mine(self, document: Document) -> bool:
-        return (document["spec"].get("nodeName") or self._kubelet.node_name) == self._kubelet.node_name
+        """Whether a pod runs here, or is to be given a place by the scheduler that comes along."""
+        spec = document["spec"]
+        if node := spec.get("nodeName"):
+            return bool(node == self._kubelet.node_name)
+        return spec.get("schedulerName") == _OWN and not spec.get("schedulingGates")
 
     def _begin(self, group: asyncio.TaskGroup, uid: str, document: Document, *, names: set[str]) -> None:
         meta = document["metadata"]
@@ -133,7 +140,7 @@ class NodeObjects:
         status = {"phase": "Pending", "conditions": [condition]}
         with contextlib.suppress(Refused):
             old = self._current(document)
-            if old.get("status") != status:
+            if {**(old.get("status") or {}), **status} != old.get("status"):
                 key = f"{old['metadata']['namespace']}/{old['metadata']['name']}"
                 self._event(key, "FailedScheduling", why)
                 self._kubelet.journal.note(PodWaiting(key, why))
@@ -170,6 +177,8 @@ class NodeObjects:
     def _write_status(
         self, kind: ApiKind, old: Document, status: Mapping[str, Any], *, manager: str = _KUBELET
     ) -> None:
+        if quality := (old.get("status") or {}).get("qosClass"):
+            status = {**status, "qosClass": quality}
         if (old.get("status") or {}) != status:
             meta, new = old["metadata"], {**old, "status": status}
             where = meta.get("namespace", ""), meta["name"]
@@ -208,15 +217,16 @@ def pod_status(pod: PodStatus) -> dict[str, Any]:
     """The status of a Pod object."""
     status: dict[str, Any] = {"phase": pod.phase.value}
     scheduled = {"type": "PodScheduled", "status": "True" if pod.bound else "False"}
-    if pod.reason == "Unschedulable":
+    if pod.reason in ("Unschedulable", "SchedulerError"):
         status["conditions"] = [{**scheduled, "reason": pod.reason, "message": pod.message}]
     else:
         status["conditions"] = [scheduled]
-        status |= {key: text for key, text in (("reason", pod.reason), ("message", pod.message)) if text}
+        message = "" if pod.terminating else pod.message  # why it cannot go stands in the kubelet's log alone
+        status |= {key: text for key, text in (("reason", pod.reason), ("message", message)) if text}
     lists: dict[str, list[dict[str, Any]]] = {}
-    for each in pod.containers:
+    for each in pod.containers if pod.admitted else ():
         key = "containerStatuses" if each.kind is Kind.APP else "initContainerStatuses"
-        lists.setdefault(key, []).append(_container(each, pod.phase))
+        lists.setdefault(key, []).append(_container(each, pod))
     status |= lists
     if pod.claims:
         rows = [{"name": name, "resourceClaimName": claim} for name, claim in pod.claims.items()]
@@ -228,14 +238,17 @@ def pod_status(pod: PodStatus) -> dict[str, Any]:
     return status
 
 
-def _container(container: ContainerStatus, phase: Phase) -> dict[str, Any]:
+def _container(container: ContainerStatus, pod: PodStatus) -> dict[str, Any]:
     if container.running:
         state: dict[str, Any] = {"running": {}}
-    elif phase.terminal:
-        state = {"terminated": {"exitCode": 0 if phase is Phase.SUCCEEDED else 1}}
+    elif container.done or pod.phase is Phase.SUCCEEDED:
+        state = {"terminated": {"exitCode": 0, "reason": "Completed"}}
+    elif pod.phase is Phase.FAILED or (pod.terminating and not container.waiting):
+        # With a reason it was rejected, and killed if it ran.
+        state = {"terminated": {"exitCode": _KILLED if pod.reason or pod.terminating else 1, "reason": "Error"}}
     else:
-        state = {"waiting": {"reason": container.waiting or "ContainerCreating"}}
-        if container.message:
+        state = {"waiting": {"reason": container.waiting or CLAIMS_REASON}}
+        if container.message and container.waiting != CLAIMS_REASON:  # why claims are not prepared stands in events
             state["waiting"]["message"] = container.message
     found = {"name": container.name, "image": "", "imageID": "", "ready": container.running, "state": state}
     found["restartCount"] = container.restarts

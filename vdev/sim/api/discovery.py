@@ -6,6 +6,7 @@ The OpenAPI document says no more than that patches can be checked by the server
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from . import pod_actions
 from .kinds import ApiKind
 
 _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
@@ -66,6 +67,10 @@ def _resources(group: str, version: str, kinds: Iterable[ApiKind]) -> dict[str, 
         rows.append({**row, "verbs": _VERBS, "shortNames": list(each.short)})
         if each.status:
             rows.append({**row, "name": f"{each.plural}/status", "verbs": ["get", "patch", "update"]})
+        for action in each.actions:
+            api, _, made = "/".join(pod_actions.KINDS[action]).rpartition("/")
+            of = dict(zip(("group", "version"), api.split("/"), strict=True)) if "/" in api else {}
+            rows.append({**row, **of, "name": f"{each.plural}/{action}", "kind": made, "verbs": ["create"]})
     full = f"{group}/{version}" if group else version
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": full, "resources": rows}
 

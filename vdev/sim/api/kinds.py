@@ -11,7 +11,8 @@ Document: TypeAlias = Mapping[str, Any]
 class ApiKind:
     """One kind. `selectable` are its fields for selectors besides name and namespace, `immutable` those that no change
     may touch. With `generation` each change of the spec counts, with `graceful` an object that has a node stays until
-    its kubelet has deleted it.
+    its kubelet has deleted it. With `status` it begins in phase `at_first`, if that is not empty. `actions` are
+    subresources at which something else is created. What is `once` written stays.
     """
 
     group: str
@@ -22,9 +23,12 @@ class ApiKind:
     status: bool = False
     generation: bool = False
     graceful: bool = False
+    at_first: str = ""
     selectable: tuple[str, ...] = ()
     immutable: tuple[str, ...] = ()
     short: tuple[str, ...] = ()
+    actions: tuple[str, ...] = ()
+    once: tuple[str, ...] = ()
 
     @property
     def api_version(self) -> str:
@@ -37,13 +41,41 @@ class ApiKind:
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
+_REASONS = {
+    "Required value": "FieldValueRequired",
+    "Duplicate value": "FieldValueDuplicate",
+    "Unsupported value": "FieldValueNotSupported",
+    "Forbidden": "FieldValueForbidden",
+    "Not found": "FieldValueNotFound",
+    "Too long": "FieldValueTooLong",
+    "Too many": "FieldValueTooMany",
+}
 _ABOUT = tuple(f"involvedObject.{each}" for each in ("kind", "name", "namespace", "uid"))
 _DRA = "resource.k8s.io"
 KINDS = (
-    ApiKind("", "v1", "Namespace", "namespaces", namespaced=False, status=True, short=("ns",)),
-    ApiKind("", "v1", "Node", "nodes", False, status=True, selectable=("spec.unschedulable",), short=("no",)),
+    ApiKind("", "v1", "Namespace", "namespaces", namespaced=False, status=True, at_first="Active", short=("ns",)),
     ApiKind(
-        "", "v1", "Pod", "pods", status=True, graceful=True, selectable=("spec.nodeName", "status.phase"), short=("po",)
+        "",
+        "v1",
+        "Node",
+        "nodes",
+        namespaced=False,
+        status=True,
+        selectable=("spec.unschedulable",),
+        short=("no",),
+        once=("spec.podCIDR", "spec.providerID"),
+    ),
+    ApiKind(
+        "",
+        "v1",
+        "Pod",
+        "pods",
+        status=True,
+        generation=True,
+        graceful=True,
+        selectable=("spec.nodeName", "spec.schedulerName", "spec.restartPolicy", "status.phase"),
+        short=("po",),
+        actions=("binding", "eviction"),
     ),
     ApiKind("", "v1", "Event", "events", selectable=("reason", "type", *_ABOUT), short=("ev",)),
     ApiKind("", "v1", "ConfigMap", "configmaps", short=("cm",)),
@@ -98,21 +130,44 @@ class Refused(Exception):
 
 def not_found(kind: ApiKind, name: str) -> Refused:
     """There is no such object."""
-    return Refused(404, "NotFound", f'{kind.full} "{name}" not found', name=name, kind=kind.plural)
+    return Refused(404, "NotFound", f'{kind.full} "{name}" not found', **_about(kind, name))
+
+
+def exists(kind: ApiKind, name: str) -> Refused:
+    """There is such an object already."""
+    return Refused(409, "AlreadyExists", f'{kind.full} "{name}" already exists', **_about(kind, name))
 
 
 def conflict(kind: ApiKind, name: str, why: str) -> Refused:
     """The object is not as the request supposes."""
     said = f'Operation cannot be fulfilled on {kind.full} "{name}": {why}'
-    return Refused(409, "Conflict", said, name=name, kind=kind.plural)
+    return Refused(409, "Conflict", said, **_about(kind, name))
 
 
 def invalid(kind: ApiKind, name: str, wrong: Iterable[tuple[str, str]]) -> Refused:
     """The object is not one: field and message each."""
-    found = [{"reason": "FieldValueInvalid", "message": text, "field": field} for field, text in wrong]
+    found = [{"reason": reason_of(text), "message": text, "field": field} for field, text in wrong]
     said = ", ".join(_sentences(found))
-    text = f'{kind.kind} "{name}" is invalid: {said if len(found) == 1 else f"[{said}]"}'
-    return Refused(422, "Invalid", text, name=name, kind=kind.kind, causes=found)
+    full = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
+    text = f'{full} "{name}" is invalid: {said if len(found) == 1 else f"[{said}]"}'
+    return Refused(422, "Invalid", text, **{**_about(kind, name), "kind": kind.kind}, causes=found)
+
+
+def invalid_options(name: str, wrong: Iterable[tuple[str, str]]) -> Refused:
+    """What a request says beside its object cannot be."""
+    causes = [{"reason": reason_of(text), "message": text, "field": field} for field, text in wrong]
+    said = ", ".join(_sentences(causes))
+    text = f'{name}.meta.k8s.io "" is invalid: {said if len(causes) == 1 else f"[{said}]"}'
+    return Refused(422, "Invalid", text, group="meta.k8s.io", kind=name, causes=causes)
+
+
+def reason_of(text: str) -> str:
+    """The reason of a cause, by which its message begins."""
+    return next((reason for beginning, reason in _REASONS.items() if text.startswith(beginning)), "FieldValueInvalid")
+
+
+def _about(kind: ApiKind, name: str) -> dict[str, Any]:
+    return {"name": name, **({"group": kind.group} if kind.group else {}), "kind": kind.plural}
 
 
 def _sentences(found: Iterable[Mapping[str, str]]) -> Iterator[str]:

@@ -6,14 +6,16 @@ import binascii
 import json
 import math
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .kinds import ApiKind, Document, Refused
+from .kinds import ApiKind, Document, Refused, invalid_options
 from .selectors import Chosen, selection
 from .store import Happened, Objects, Stored
 
 _KEPT_LISTS = 100  # whose next page may still be asked for
+_NOT_OLDER = "NotOlderThan"
+_NO = ("false", "0")
 _LONGEST_WATCH = 1800.0  # seconds
 
 
@@ -59,7 +61,8 @@ class Lists:
 
 
 class Watch:
-    """One watch, written line by line in chunks; without a version it begins with what there is.
+    """One watch, written line by line in chunks; without a version it begins with what there is, and with
+    `sendInitialEvents` it says where that ends.
 
     `bookmarks` is the shortest time between two of them, in seconds.
     """
@@ -79,6 +82,7 @@ class Watch:
         self._namespace = namespace
         self._chosen = selection(kind, namespace, params)
         self._seen = version_of(objects, params, watch=True)
+        self._initial = params.get("sendInitialEvents", "")
         self._bookmarks = bookmarks
         self._mark_at = 0.0 if params.get("allowWatchBookmarks") == "true" else math.inf
         self._writer = writer
@@ -87,10 +91,14 @@ class Watch:
 
     async def run(self) -> None:
         """Tell what happens, until cancelled, or until what it asks for is forgotten."""
-        if self._seen == 0:
+        if self._initial not in _NO and (self._initial or self._seen == 0):
             for each in self._objects.all(self._kind, self._namespace):
                 if self._chosen(each):
                     self._write("ADDED", each)
+            self._seen = self._objects.version
+            if self._initial and self._mark_at < math.inf:
+                self._mark(annotations={"k8s.io/initial-events-end": "true"})
+        elif self._seen == 0:
             self._seen = self._objects.version
         while True:
             try:
@@ -104,14 +112,15 @@ class Watch:
             now = asyncio.get_running_loop().time()
             if self._objects.version > self._seen and now >= self._mark_at:
                 self._mark_at = now + self._bookmarks
-                mark = {"resourceVersion": str(self._objects.version), "creationTimestamp": None}
-                self._write(
-                    "BOOKMARK", {"kind": self._kind.kind, "apiVersion": self._kind.api_version, "metadata": mark}
-                )
+                self._mark()
             self._seen = self._objects.version
             await self._writer.drain()
             self.current.set()
             await self._objects.newer(self._seen)
+
+    def _mark(self, **more: Any) -> None:
+        metadata = {"resourceVersion": str(self._objects.version), "creationTimestamp": None, **more}
+        self._write("BOOKMARK", {"kind": self._kind.kind, "apiVersion": self._kind.api_version, "metadata": metadata})
 
     def _tell(self, happened: Happened, chosen: Chosen) -> None:
         old, new = happened.old, happened.new
@@ -133,20 +142,39 @@ def version_of(objects: Objects, params: Mapping[str, str], *, watch: bool) -> i
     given, match = params.get("resourceVersion", ""), params.get("resourceVersionMatch", "")
     if given and not given.isdecimal():
         raise Refused(400, "BadRequest", f'resourceVersion: Invalid value: "{given}"')
-    if match and (watch or not given):
-        why = "for watch" if watch else "unless resourceVersion is provided"
-        text = f"ListOptions.meta.k8s.io is invalid: resourceVersionMatch: Forbidden: is forbidden {why}"
-        raise Refused(422, "Invalid", text)
-    if params.get("sendInitialEvents"):
-        text = "ListOptions.meta.k8s.io is invalid: sendInitialEvents: Forbidden: is forbidden for watch unless the "
-        raise Refused(422, "Invalid", text + "WatchList feature gate is enabled")
-    if match not in ("", "NotOlderThan") or (given not in ("", "0") and not watch and not match):
-        raise Refused(400, "BadRequest", "this server lists no state of the past")
+    if wrong := [*(_wrong_watch if watch else _wrong_list)(given, match, params.get("sendInitialEvents", ""))]:
+        raise invalid_options("ListOptions", wrong)
     if given and int(given) > objects.version:
         text = f"Too large resource version: {given}, current: {objects.version}"
         cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
         raise Refused(504, "Timeout", text, causes=[cause])
+    if match == "Exact" and int(given) != objects.version:
+        raise Refused(410, "Expired", "The resourceVersion for the provided list is too old.")
     return int(given or 0)
+
+
+def _wrong_list(given: str, match: str, initial: str) -> Iterator[tuple[str, str]]:
+    if initial:
+        yield "sendInitialEvents", "Forbidden: sendInitialEvents is forbidden for list"
+    if match and not given:
+        yield "resourceVersionMatch", "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
+    elif match not in ("", "Exact", _NOT_OLDER):
+        supported = f'supported values: "Exact", "{_NOT_OLDER}", ""'
+        yield "resourceVersionMatch", f"Unsupported value: {json.dumps(match)}: {supported}"
+    elif match == "Exact" and given == "0":
+        yield (
+            "resourceVersionMatch",
+            'Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"',
+        )
+
+
+def _wrong_watch(_given: str, match: str, initial: str) -> Iterator[tuple[str, str]]:
+    if match and not initial:
+        why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        yield "resourceVersionMatch", f"Forbidden: {why}"
+    if initial and match != _NOT_OLDER:
+        why = f"sendInitialEvents requires setting resourceVersionMatch to {_NOT_OLDER}"
+        yield "resourceVersionMatch", f"Forbidden: {why}"
 
 
 def _number(params: Mapping[str, str], name: str) -> int:

@@ -4,10 +4,11 @@ A set of fields holds paths: tuples of `f:name` (a member of a map) and `k:{…}
 list without keys only the whole is owned. An item of a list with keys is owned itself as well, which is its path.
 """
 
-import copy
 import json
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeAlias
+
+from ..objects.documents import copied
 
 Path: TypeAlias = tuple[str, ...]
 Manager: TypeAlias = tuple[str, str, str]
@@ -21,6 +22,8 @@ LIST_KEYS: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("status", "reservedFor"): ("uid",),
     ("spec", "containers"): ("name",),
 }
+_MAPS = frozenset({"labels", "annotations", "capacity", "allocatable", "limits", "requests", "nodeSelector", "data"})
+"""Fields whose members are keys that anybody may choose, and no fields of a type."""
 UNOWNED = {  # of metadata, what the server itself keeps
     ("f:metadata", f"f:{name}")
     for name in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "generation", "managedFields")
@@ -39,7 +42,7 @@ def fields(value: Any, path: Path = ()) -> dict[Path, Any]:
     """The fields of a document, by path; each with its value, or for an item of a list None."""
     if isinstance(value, dict) and value:
         return {at: leaf for name, each in value.items() for at, leaf in fields(each, (*path, f"f:{name}")).items()}
-    if isinstance(value, list) and value and (keys := _keys(path)):
+    if isinstance(value, list) and (keys := _keys(path)):  # an empty one has nothing that anybody could own
         found: dict[Path, Any] = {}
         for each in value:
             at = (*path, _item(keys, each))
@@ -71,16 +74,16 @@ def merged(live: Any, applied: Any, path: Path = ()) -> Any:
     if isinstance(live, dict) and isinstance(applied, dict):
         found = dict(live)
         for name, value in applied.items():
-            found[name] = merged(live[name], value, (*path, f"f:{name}")) if name in live else copy.deepcopy(value)
+            found[name] = merged(live[name], value, (*path, f"f:{name}")) if name in live else copied(value)
         return found
     keys = _keys(path)
     if isinstance(live, list) and isinstance(applied, list) and keys:
         found = {_item(keys, each): each for each in live}
         for each in applied:
             name = _item(keys, each)
-            found[name] = merged(found[name], each, (*path, name)) if name in found else copy.deepcopy(each)
+            found[name] = merged(found[name], each, (*path, name)) if name in found else copied(each)
         return list(found.values())
-    return copy.deepcopy(applied)
+    return copied(applied)
 
 
 def without(document: Mapping[str, Any], paths: Iterable[Path]) -> dict[str, Any]:
@@ -151,6 +154,7 @@ class Owners:
         new = merged(live, applied)
         others = {path for each, paths in self.sets.items() if each != manager for path in paths}
         dropped = {path for path in before - wanted if path not in others and not _above(path, wanted | others)}
+        dropped |= {path for path in _fields_of(before) if not _above(path, wanted | others)}
         new = without(new, dropped)
         changed, removed = _compared(live, new)
         clashes = [
@@ -191,6 +195,18 @@ class Owners:
 def _above(path: Path, others: Iterable[Path]) -> bool:
     """Whether something that is owned is below an item of a list, or below what was an empty map; then it stays."""
     return any(other[: len(path)] == path for other in others)
+
+
+def _fields_of(paths: Iterable[Path]) -> set[Path]:
+    """The fields of a type in which these are: one in which nobody owns anything any more goes whole, with what nobody
+    ever owned, such as the capacity of a Node that was made with it (source: structured-merge-diff, prune).
+    """
+    above = {path[:length] for path in paths for length in range(1, len(path))}
+    return {path for path in above if path[-1].startswith("f:") and not _is_key(path)} - UNOWNED
+
+
+def _is_key(path: Path) -> bool:
+    return len(path) > 1 and path[-2][2:] in _MAPS
 
 
 def _compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[set[Path], set[Path]]:

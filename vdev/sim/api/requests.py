@@ -9,11 +9,13 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import yaml
 
-from ..objects import yaml_text
-from . import patches
-from .kinds import ApiKind, Document, Refused
+from ..objects import formats, yaml_text
+from . import patches, pod_actions
+from .kinds import ApiKind, Document, Refused, invalid, invalid_options
 from .selectors import selection
-from .store import Check, Objects, anything
+from .store import Check, Objects, Stored, anything
+from .validation import pod_changes
+from .validation.decoding import NoObject, decoded
 
 _PATCHES = {
     "application/merge-patch+json": patches.merge,
@@ -22,6 +24,9 @@ _PATCHES = {
 }
 _APPLY = "application/apply-patch+yaml"
 _LONGEST_MANAGER = 128
+_OPTIONS = {"update": "Update", "patch": "Patch"}
+_VALIDATIONS = ("", "Ignore", "Strict", "Warn")
+_EXACT_GROUP = "resource.k8s.io"  # whose objects are refused with fields that there are not, where others lose them
 _BODIES = ("", "application/json", "application/yaml", *_PATCHES, _APPLY)
 
 
@@ -55,6 +60,15 @@ class Request:
         return self.params.get("fieldManager") or agent
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of a request that writes: the status of HTTP, the object, and what the client is warned of."""
+
+    status: int
+    document: Document
+    warnings: tuple[str, ...] = ()
+
+
 def read(
     kinds: Mapping[tuple[str, str, str], ApiKind], method: str, target: str, headers: Mapping[str, str], body: bytes
 ) -> Request:
@@ -62,7 +76,9 @@ def read(
     url = urlsplit(target)
     params = dict(parse_qsl(url.query, keep_blank_values=True))
     kind, namespace, name, subresource = _place(kinds, url.path)
-    verb = _verb(method, name, params)
+    verb = _verb(
+        method, name, params, acts=subresource in kind.actions, needs_namespace=kind.namespaced and not namespace
+    )
     return Request(verb, kind, namespace, name, subresource, params, headers, _body(headers, body))
 
 
@@ -93,48 +109,119 @@ def _place(kinds: Mapping[tuple[str, str, str], ApiKind], path: str) -> tuple[Ap
         kind is None
         or len(parts) > 3  # noqa: PLR2004  # resource, name, subresource
         or (namespace and not kind.namespaced)
-        or (subresource and not (kind.status and subresource == "status"))
+        or (subresource and subresource not in (("status",) * kind.status + kind.actions))
         or (kind.namespaced and name and not namespace)
     ):
         raise Refused(404, "NotFound", "the server could not find the requested resource")
     return kind, namespace, name, subresource
 
 
-def _verb(method: str, name: str, params: Mapping[str, str]) -> str:
-    if method == "GET":
+def _verb(method: str, name: str, params: Mapping[str, str], *, acts: bool, needs_namespace: bool) -> str:
+    if acts and method == "POST":
+        return "create"
+    if method == "GET" and not acts:
         return "get" if name else "watch" if params.get("watch") in ("true", "1") else "list"
     found = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}.get(method, "")
     if found == "delete" and not name:
         return "deletecollection"
-    if not found or bool(name) != (found != "create"):
+    if not found or acts or bool(name) != (found != "create") or (found == "create" and needs_namespace):
         raise Refused(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
     return found
 
 
-def write(objects: Objects, request: Request, *, check: Check = anything) -> tuple[int, Document]:
-    """Do what a request wants; the status of HTTP, and the object. Raises Refused, PatchRefused."""
+def write(objects: Objects, request: Request, *, check: Check = anything) -> Answer:
+    """Do what a request wants. Raises Refused, PatchRefused."""
     if "dryRun" in request.params:
         raise Refused(400, "BadRequest", "this server does everything that it is asked to: dryRun is not known to it")
-    if len(request.params.get("fieldManager", "")) > _LONGEST_MANAGER:
-        raise _invalid_option("fieldManager", f"Too long: may not be more than {_LONGEST_MANAGER} bytes")
-    kind, namespace, name, body = request.kind, request.namespace, request.name, request.body
+    _checked(request)
+    kind, namespace, name = request.kind, request.namespace, request.name
+    check = _with_pods(request, check)
     match request.verb:
+        case "create" if request.subresource:
+            pod = kind, namespace, name
+            done = pod_actions.act(objects, request.subresource, pod, request.body, manager=request.manager)
+            return Answer(201, done)
         case "create":
-            _typed(kind, body)
-            return 201, objects.create(kind, namespace, body, request.manager)
+            document, warnings = _understood(request, _body_of(kind, request.body))
+            return Answer(201, objects.create(kind, namespace, document, request.manager), warnings)
         case "update":
-            _typed(kind, body)
-            put = functools.partial(objects.replace, kind, namespace, name, body)
-            return 200, put(manager=request.manager, subresource=request.subresource, check=check)
+            document, warnings = _understood(request, _body_of(kind, request.body))
+            put = functools.partial(objects.replace, kind, namespace, name, document)
+            return Answer(200, put(manager=request.manager, subresource=request.subresource, check=check), warnings)
         case "delete":
-            return 200, _delete(objects, kind, namespace, name, request)
+            return Answer(200, _delete(objects, kind, namespace, name, request))
         case "deletecollection":
             chosen = selection(kind, namespace, request.params)
             for each in [each for each in objects.all(kind, namespace) if chosen(each)]:
                 _delete(objects, kind, each["metadata"].get("namespace", ""), each["metadata"]["name"], request)
-            return 200, {"kind": "Status", "apiVersion": "v1", "status": "Success"}
+            return Answer(200, {"kind": "Status", "apiVersion": "v1", "status": "Success"})
         case _:
             return _patch(objects, request, check)
+
+
+def _with_pods(request: Request, check: Check) -> Check:
+    """A check that looks at changes of pods as well: who is no part of the cluster changes little of them."""
+    if request.kind.kind != "Pod" or request.subresource:
+        return check
+
+    def both(old: Document, new: Document) -> None:
+        check(old, new)
+        if old and (wrong := [*pod_changes.causes(old, new)]):
+            raise invalid(request.kind, request.name, wrong)
+
+    return both
+
+
+def _checked(request: Request) -> None:
+    """What a request that writes says beside its object. Raises Refused."""
+    manager = request.params.get("fieldManager", "")
+    if len(manager) > _LONGEST_MANAGER:
+        raise _invalid_option(request, "fieldManager", f"Too long: may not be more than {_LONGEST_MANAGER} bytes")
+    if not manager.isprintable():
+        raise _invalid_option(request, "fieldManager", formats.wrong(manager, "invalid character"))
+    if (how := request.params.get("fieldValidation", "")) not in _VALIDATIONS:
+        supported = ", ".join(json.dumps(each) for each in _VALIDATIONS)
+        text = f"Unsupported value: {json.dumps(how)}: supported values: {supported}"
+        raise _invalid_option(request, "fieldValidation", text)
+
+
+def _body_of(kind: ApiKind, body: Any) -> Any:
+    """What was sent, which need not say of which kind it is."""
+    if not isinstance(body, dict):
+        return body
+    return {**body, "apiVersion": body.get("apiVersion") or kind.api_version, "kind": body.get("kind") or kind.kind}
+
+
+def _understood(request: Request, document: Any) -> tuple[Stored, tuple[str, ...]]:
+    """The object, and the warnings about fields that it cannot have. Raises Refused."""
+    kind = request.kind
+    _typed(kind, document)
+    try:
+        found, unknown = decoded(kind.kind, document)
+    except NoObject as error:
+        raise _no_object(request, str(error)) from None
+    said = tuple(f'unknown field "{each}"' for each in unknown)
+    match request.params.get("fieldValidation"):
+        case "Strict" if said:
+            raise _no_object(request, f"strict decoding error: {', '.join(said)}")
+        case _ if said and kind.group == _EXACT_GROUP:
+            raise invalid(
+                kind, (found.get("metadata") or {}).get("name", ""), [(each, "unknown field") for each in unknown]
+            )
+        case "Ignore":
+            return found, ()
+        case _:
+            return found, said
+
+
+def _no_object(request: Request, why: str) -> Refused:
+    kind = request.kind
+    if request.verb == "patch" and request.content_type != _APPLY:
+        field, why = "patch", f"Invalid value: {why}"
+        cause = {"reason": "FieldValueInvalid", "message": why, "field": field}
+        return Refused(422, "Invalid", f' "" is invalid: {field}: {why}', causes=[cause])
+    text = f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}'
+    return Refused(400, "BadRequest", text)
 
 
 def _delete(objects: Objects, kind: ApiKind, namespace: str, name: str, request: Request) -> Document:
@@ -148,7 +235,7 @@ def _delete(objects: Objects, kind: ApiKind, namespace: str, name: str, request:
     return {"kind": "Status", "apiVersion": "v1", "status": "Success", "details": details}
 
 
-def _patch(objects: Objects, request: Request, check: Check) -> tuple[int, Document]:
+def _patch(objects: Objects, request: Request, check: Check) -> Answer:
     kind, namespace, name = request.kind, request.namespace, request.name
     if request.content_type == _APPLY:
         return _apply(objects, request, check)
@@ -157,28 +244,29 @@ def _patch(objects: Objects, request: Request, check: Check) -> tuple[int, Docum
         text = f"the body of the request was in an unknown format - accepted media types include: {[*_PATCHES, _APPLY]}"
         raise Refused(415, "UnsupportedMediaType", text)
     if "force" in request.params:
-        raise _invalid_option("force", "may not be specified for non-apply patch")
+        raise _invalid_option(request, "force", "Forbidden: may not be specified for non-apply patch")
     new = patched(objects.get(kind, namespace, name), request.body)
     if not isinstance(new, dict):
         raise Refused(400, "BadRequest", "the patch makes something of the object that is none")
-    _typed(kind, new)
+    new, warnings = _understood(request, new)
     change = functools.partial(objects.change, kind, namespace, name, new)
-    return 200, change(manager=request.manager, subresource=request.subresource, check=check)
+    return Answer(200, change(manager=request.manager, subresource=request.subresource, check=check), warnings)
 
 
-def _apply(objects: Objects, request: Request, check: Check) -> tuple[int, Document]:
+def _apply(objects: Objects, request: Request, check: Check) -> Answer:
     kind, namespace, name = request.kind, request.namespace, request.name
     if not request.params.get("fieldManager"):
-        raise _invalid_option("fieldManager", "is required for apply patch")
-    _typed(kind, request.body)
-    metadata = request.body.get("metadata") or {}
+        raise _invalid_option(request, "fieldManager", "Required value: is required for apply patch")
+    body, warnings = _understood(request, request.body)
+    metadata = body.get("metadata") or {}
     if metadata.get("name", name) != name:
         raise Refused(400, "BadRequest", "the name of the object does not match the name on the URL")
     there = objects.has(kind, namespace, name)
-    body = request.body if metadata.get("name") else {**request.body, "metadata": {**metadata, "name": name}}
+    body = body if metadata.get("name") else {**body, "metadata": {**metadata, "name": name}}
     force = request.params.get("force") == "true"
     apply = functools.partial(objects.apply, kind, namespace, name, body, force=force)
-    return (200 if there else 201), apply(manager=request.manager, subresource=request.subresource, check=check)
+    done = apply(manager=request.manager, subresource=request.subresource, check=check)
+    return Answer(200 if there else 201, done, warnings)
 
 
 def _typed(kind: ApiKind, document: Any) -> None:
@@ -187,5 +275,5 @@ def _typed(kind: ApiKind, document: Any) -> None:
         raise Refused(400, "BadRequest", f"apiVersion and kind must be {kind.api_version} and {kind.kind}")
 
 
-def _invalid_option(option: str, text: str) -> Refused:
-    return Refused(422, "Invalid", f"PatchOptions.meta.k8s.io is invalid: {option}: {text}")
+def _invalid_option(request: Request, option: str, text: str) -> Refused:
+    return invalid_options(f"{_OPTIONS.get(request.verb, 'Create')}Options", [(option, text)])

@@ -189,12 +189,12 @@ class ApiServer:
                 await _send(client.writer, 200, self.objects.get(request.kind, request.namespace, request.name))
             case _:
                 try:
-                    status, found = requests.write(self.objects, request, check=self.check_of(request))
+                    done = requests.write(self.objects, request, check=self.check_of(request))
                 except (AttributeError, KeyError, TypeError, ValueError) as error:
                     text = f"the object is not one: {type(error).__name__}: {error}"
                     raise Refused(400, "BadRequest", text) from error
                 await self.objects.tell()
-                await _send(client.writer, status, found)
+                await _send(client.writer, done.status, done.document, warnings=done.warnings)
 
     async def authenticate(self, headers: Mapping[str, str]) -> None:
         """Called before anything is looked at; may raise Refused."""
@@ -251,12 +251,18 @@ async def _received(reader: asyncio.StreamReader) -> tuple[str, str, dict[str, s
 
 
 async def _send(
-    writer: asyncio.StreamWriter, status: int, document: Document, more: Mapping[str, str] | None = None
+    writer: asyncio.StreamWriter,
+    status: int,
+    document: Document,
+    more: Mapping[str, str] | None = None,
+    *,
+    warnings: Iterable[str] = (),
 ) -> None:
     body = json.dumps(document).encode()
     headers = {"Content-Type": "application/json", "Content-Length": str(len(body)), **(more or {})}
     head = f"HTTP/1.1 {status} {_PHRASES.get(status, 'No')}\r\n"
-    head += "".join(f"{name}: {value}\r\n" for name, value in headers.items()) + "\r\n"
+    head += "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    head += "".join(f"Warning: 299 - {json.dumps(each)}\r\n" for each in warnings) + "\r\n"
     writer.write(head.encode() + body)
     await writer.drain()
 

@@ -6,11 +6,11 @@
 A driver then talks HTTP to the server, and the kubelet sees what it writes.
 """
 
-import copy
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..dra.api_objects import ApiObjectError
+from ..objects.documents import copied
 from .kinds import KINDS, ApiKind, Document, Refused
 from .store import Objects
 
@@ -69,7 +69,7 @@ class ServerObjects:
         old = await self.get(kind, name, namespace)
         if old is None:
             return None
-        new = copy.deepcopy(dict(old))
+        new = copied(dict(old))
         change(new)
         stored, home = self._kinds[kind], self._home(kind, namespace)
         try:

@@ -5,8 +5,8 @@ Stored objects are never changed, only replaced, so that whoever has one may kee
 
 import asyncio
 import bisect
-import copy
 import datetime as dt
+import json
 import secrets
 import uuid
 from collections import defaultdict, deque
@@ -14,11 +14,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from ..dra.scheduling import claim_limits
+from ..dra.scheduling.claim_limits import ADMIN_ACCESS
+from ..objects import formats
 from ..objects.amounts import as_given_back
-from . import rules
-from .kinds import KINDS, ApiKind, Document, Refused, conflict, invalid, not_found, value_at
+from ..objects.documents import copied
+from .kinds import KINDS, ApiKind, Document, Refused, conflict, exists, invalid, not_found, value_at
 from .ownership import Manager, Owners, shown
-from .rules import Release
+from .validation import rules
+from .validation.rules import Release
 
 Stored: TypeAlias = dict[str, Any]
 _Key: TypeAlias = tuple[str, str]  # namespace and name
@@ -26,6 +30,8 @@ Rules: TypeAlias = Callable[[Document], Iterable[tuple[str, str]]]
 Check: TypeAlias = Callable[[Document, Document], None]
 NAMESPACES = ("default", "kube-system")
 _KEPT = 20_000  # changes of a kind that a watch can still ask for
+_IMMUTABLE = ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
+_SERVERS = ("name", "namespace", "creationTimestamp", "generation", *_IMMUTABLE)  # what nobody else writes
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"  # as Kubernetes has it behind generated names
 _LONGEST_BEGINNING = 58  # of a generated name
 _NAMESPACE = next(each for each in KINDS if each.kind == "Namespace")
@@ -110,7 +116,7 @@ class Objects:
 
     def create(self, kind: ApiKind, namespace: str, document: Document, manager: str) -> Stored:
         """A new object. Raises Refused."""
-        new = copy.deepcopy(dict(as_given_back(kind.kind, document)))
+        new = copied(dict(as_given_back(kind.kind, document)))
         metadata = new["metadata"] = dict(new.get("metadata") or {})
         if metadata.get("resourceVersion"):
             raise Refused(400, "BadRequest", "resourceVersion should not be set on objects to be created")
@@ -121,12 +127,15 @@ class Objects:
         if not isinstance(name, str) or not name:
             raise invalid(kind, "", [("metadata.name", "Required value: name or generateName is required")])
         if self.has(kind, namespace, name):
-            raise Refused(409, "AlreadyExists", f'{kind.full} "{name}" already exists', name=name, kind=kind.plural)
+            raise exists(kind, name)
         self._home(kind, namespace, metadata)
-        if kind.status:
+        if kind.status and kind.kind != "Node":  # which registers with its status, and nobody owns that
             new.pop("status", None)
+        if kind.at_first:
+            new["status"] = {"phase": kind.at_first}
+        rules.complete(kind, new, release=self.release, now=_now())
         owners = Owners()
-        owners.update((manager, "Update", ""), kind.api_version, {}, new)
+        owners.update((manager, "Update", ""), kind.api_version, {}, _without_status(new) if kind.status else new)
         return self._store(kind, (namespace, name), {}, new, owners)
 
     def change(
@@ -145,13 +154,26 @@ class Objects:
         `check` is given the object before and after, and raises Refused.
         """
         old = self.get(kind, namespace, name)
-        new = _part(kind, old, as_given_back(kind.kind, new), subresource)
+        whole = copied(_identified(old, as_given_back(kind.kind, new)))
+        rules.complete(kind, whole, release=self.release, now=_now())
+        new = _part(kind, old, whole, subresource)
         if kind.kind == "ResourceClaim" and subresource == "status":
             new = _without_deallocated(old, new)
         check(old, new)
         owners = self._owners[kind, namespace, name].copy()
         owners.update((manager, "Update", subresource), kind.api_version, old, new)
         return self._store(kind, (namespace, name), old, new, owners)
+
+    def bind(self, kind: ApiKind, namespace: str, name: str, pod: Stored, *, manager: str) -> Stored:
+        """A pod that has its node now, at once with the condition that says so."""
+        old = self.get(kind, namespace, name)
+        scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": _now()}
+        status = pod.setdefault("status", {})
+        others = [each for each in status.get("conditions") or () if each["type"] != scheduled["type"]]
+        status["conditions"] = [*others, scheduled]
+        owners = self._owners[kind, namespace, name].copy()
+        owners.update((manager, "Update", ""), kind.api_version, old, pod)
+        return self._store(kind, (namespace, name), old, pod, owners)
 
     def replace(
         self,
@@ -168,12 +190,11 @@ class Objects:
         self.get(kind, namespace, name)
         metadata = document.get("metadata") or {}
         if metadata.get("name") != name:
-            raise Refused(400, "BadRequest", "the name of the object does not match the name on the URL")
+            raise _elsewhere("URL", metadata.get("name", ""), name)
         if not metadata.get("resourceVersion"):
             text = "Invalid value: 0: must be specified for an update"
             raise invalid(kind, name, [("metadata.resourceVersion", text)])
-        new = copy.deepcopy(document)
-        return self.change(kind, namespace, name, new, manager=manager, subresource=subresource, check=check)
+        return self.change(kind, namespace, name, document, manager=manager, subresource=subresource, check=check)
 
     def apply(
         self,
@@ -202,6 +223,8 @@ class Objects:
         new, clashes = owners.apply(whole, kind.api_version, old, applied, force=force)
         if clashes:
             raise _clash(clashes, kind.api_version)
+        new = copied(_identified(old, new) if old else new)
+        rules.complete(kind, new, release=self.release, now=_now())
         if old:
             _same(kind, old, new)
         check(old, new)
@@ -225,11 +248,14 @@ class Objects:
             if wanted and wanted != is_so:
                 text = f"Precondition failed: {label} in precondition: {wanted}, {label} in object meta: {is_so}"
                 raise conflict(kind, name, text)
-        waits = kind.graceful and not now and value_at(found, "spec.nodeName")
+        at_once = now or value_at(found, "spec.terminationGracePeriodSeconds") == 0
+        waits = kind.graceful and not at_once and value_at(found, "spec.nodeName")
         if waits or found["metadata"].get("finalizers"):
             if found["metadata"].get("deletionTimestamp"):
                 return found
             marked = {**found, "metadata": {**found["metadata"], "deletionTimestamp": _now()}}
+            if kind.generation:
+                marked["metadata"]["generation"] += 1
             return self._store(kind, (namespace, name), found, marked, self._owners[kind, namespace, name])
         return self._remove(kind, namespace, name)
 
@@ -250,28 +276,29 @@ class Objects:
             if not self.has(_NAMESPACE, "", namespace):
                 raise not_found(_NAMESPACE, namespace)
             if metadata.setdefault("namespace", namespace) != namespace:
-                raise Refused(400, "BadRequest", "the namespace of the provided object does not match the request")
+                raise _elsewhere("request", metadata["namespace"], namespace)
         elif metadata.get("namespace"):
             raise Refused(400, "BadRequest", "namespace may not be set on objects that are in none")
         metadata["uid"] = str(uuid.uuid4())
         metadata["creationTimestamp"] = _now()
-        for field in ("deletionTimestamp", "generation", "selfLink"):
+        for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"):
             metadata.pop(field, None)
 
     def _store(self, kind: ApiKind, key: _Key, old: Stored, new: Document, owners: Owners) -> Stored:
-        stored = copy.deepcopy({**new, "apiVersion": kind.api_version, "kind": kind.kind})
-        rules.complete(kind, stored, release=self.release, now=_now())
-        metadata = stored["metadata"]
+        metadata = dict(new["metadata"])
+        stored = {**new, "apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
         metadata["managedFields"] = owners.entries()
         if kind.generation:
             before = old["metadata"]["generation"] if old else 0
-            metadata["generation"] = before + (not old or old.get("spec") != stored.get("spec"))
+            was = max(before, metadata.get("generation") or 0) if old else 0
+            metadata["generation"] = was + (not old or old.get("spec") != stored.get("spec"))
         if old and _content(stored) == _content(old):
             return old
         before, after = (value_at(each, "status.allocation") for each in (old, stored))
         changed = bool(kind.kind == "ResourceClaim" and before and after and before != after)
         fixed = [("status.allocation", "Invalid value: field is immutable")] * changed
-        if wrong := [*fixed, *rules.causes(kind, stored, release=self.release), *self._more(stored)]:
+        wrong = [*fixed, *rules.causes(kind, stored, release=self.release), *self._more(stored)]
+        if wrong := wrong or ([] if old else [*self._of_its_namespace(kind, key[0], stored)]):
             raise invalid(kind, metadata["name"], wrong)
         metadata["resourceVersion"] = str(self.version + 1)
         self._found[kind][key] = stored
@@ -280,6 +307,12 @@ class Objects:
         if metadata.get("deletionTimestamp") and not metadata.get("finalizers") and not kind.graceful:
             return self._remove(kind, *key)
         return stored
+
+    def _of_its_namespace(self, kind: ApiKind, namespace: str, new: Document) -> Iterator[tuple[str, str]]:
+        """What is wrong with a new object in this namespace."""
+        at = {"ResourceClaim": "spec", "ResourceClaimTemplate": "spec.spec"}.get(kind.kind)
+        if at and (self.get(_NAMESPACE, "", namespace)["metadata"].get("labels") or {}).get(ADMIN_ACCESS) != "true":
+            yield from claim_limits.with_admin_access(at, value_at(new, at) or {})
 
     def _happened(self, kind: ApiKind, old: Stored | None, new: Stored | None) -> None:
         self.version += 1
@@ -339,10 +372,38 @@ def _same(kind: ApiKind, old: Stored, new: Document) -> None:
     if now.get("resourceVersion") not in (None, was["resourceVersion"]):
         why = "the object has been modified; please apply your changes to the latest version and try again"
         raise conflict(kind, name, why)
-    kept = [(f"metadata.{field}", now.get(field), was.get(field)) for field in ("name", "uid", "namespace")]
+    for field, what in (("name", "URL"), ("namespace", "request")):
+        if (given := now.get(field)) and given != was.get(field):
+            raise _elsewhere(what, given, was.get(field, ""))
+    kept = [(f"metadata.{field}", now.get(field) or was.get(field), was.get(field)) for field in _IMMUTABLE]
     kept += [(path, value_at(new, path), value_at(old, path)) for path in kind.immutable]
-    if wrong := [(path, f"Invalid value: {is_so!r}: field is immutable") for path, is_so, so in kept if is_so != so]:
+    wrong = [(path, formats.wrong(is_so, "field is immutable")) for path, is_so, so in kept if is_so != so]
+    for path in kind.once:
+        if value_at(old, path) not in (None, "", value_at(new, path)):
+            why = f'{kind.kind.lower()} updates may not change {path.rpartition(".")[2]} except from "" to valid'
+            wrong.append((path, f"Forbidden: {why}"))
+    if was.get("deletionTimestamp") and (more := set(now.get("finalizers") or ()) - set(was.get("finalizers") or ())):
+        why = "no new finalizers can be added if the object is being deleted, found new finalizers"
+        found = ", ".join(json.dumps(each) for each in sorted(more))
+        wrong.append(("metadata.finalizers", f"Forbidden: {why} []string{{{found}}}"))
+    if wrong:
         raise invalid(kind, name, wrong)
+
+
+def _elsewhere(what: str, given: str, name: str) -> Refused:
+    """The object is not the one that the path names."""
+    if what == "URL":
+        text = f"the name of the object ({given}) does not match the name on the URL ({name})"
+    else:
+        text = "the namespace of the provided object does not match the namespace sent on the request"
+    return Refused(400, "BadRequest", text)
+
+
+def _identified(old: Stored, new: Document) -> Stored:
+    """A changed object with what the server keeps of its metadata, unless it says something else."""
+    was, now = old["metadata"], new.get("metadata") or {}
+    kept = {field: was[field] for field in _SERVERS if field in was and not now.get(field)}
+    return {**new, "metadata": {**now, **kept, "creationTimestamp": was["creationTimestamp"]}}
 
 
 def _without_deallocated(old: Stored, new: Document) -> Document:

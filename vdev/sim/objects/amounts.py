@@ -71,6 +71,15 @@ def exact(quantity: Any) -> Decimal | None:
 
     None for what is no quantity.
     """
+    return _exact(quantity) if isinstance(quantity, str) else _counted(quantity)
+
+
+@functools.lru_cache(maxsize=1024)
+def _exact(quantity: str) -> Decimal | None:
+    return _counted(quantity)
+
+
+def _counted(quantity: Any) -> Decimal | None:
     if (form := _form(quantity)) is None:
         return None
     amount = _amount(form)

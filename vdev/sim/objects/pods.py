@@ -106,7 +106,8 @@ class ContainerStatus:
 
     `waiting` is the reason why it does not run (`CreateContainerConfigError`), empty otherwise; `restarts` counts
     restarts; `allocations` counts the Allocate calls that were made for it; `edits` is what it got at its last start;
-    `claims` are the prepared devices (`driver/pool/device`) of the claims that it uses, by the name in the pod.
+    `claims` are the prepared devices (`driver/pool/device`) of the claims that it uses, by the name in the pod; `done`
+    says that it is an init container that has finished.
     """
 
     name: str
@@ -121,6 +122,7 @@ class ContainerStatus:
     health: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}))
     health_messages: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}))
     claims: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    done: bool = False
 
     @property
     def allocated_resources_status(self) -> list[dict[str, Any]]:
@@ -151,7 +153,8 @@ class ExtendedClaim:
 class PodStatus:
     """A pod as the API would show it, plus what each container got. `terminating`: deleted, but not gone yet.
 
-    `bound`: it has its node. `claims` are its ResourceClaims by the name in the pod.
+    `bound`: it has its node. `claims` are its ResourceClaims by the name in the pod. `admitted`: a kubelet took it on
+    at some time; until then the API shows no containers.
     """
 
     spec: PodSpec
@@ -163,6 +166,7 @@ class PodStatus:
     bound: bool = True
     claims: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     extended: ExtendedClaim | None = None
+    admitted: bool = False
 
     @property
     def name(self) -> str:

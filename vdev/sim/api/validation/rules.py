@@ -2,34 +2,22 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..dra.scheduling import claim_limits, slice_lint
-from .kinds import ApiKind, Document
+from ...dra.scheduling import claim_limits, claim_status_limits, slice_lint
+from ...objects import formats, node_selectors
+from ..kinds import ApiKind, Document
+from . import nodes, pod_changes, pods
 
-_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_QUANTITY = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?")
-_WHOLE = re.compile(r"[0-9]+([kMGTPE]|[KMGTPE]i|e[0-9]+)?")  # as such amounts are given back
-_CONDITION = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
-_ALPHABET = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
-    "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
-    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
-)
-_PART = (
-    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
-    "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
-    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
-)
 _DATA_KEY = re.compile(r"[-._a-zA-Z0-9]+")
 _MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)")
-_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
+_LONGEST_INSTANCE = 128  # characters of who tells an Event
+_LARGEST_DATA = 1024 * 1024  # bytes of a ConfigMap
 _LARGEST_ANNOTATIONS = 256 * 1024  # bytes, keys and values together
-_LONGEST, _LONGEST_PREFIX, _LONGEST_MESSAGE = 63, 253, 1024
-_STANDARD = {"cpu", "memory", "pods", "ephemeral-storage", "storage"}
+_LONGEST_PREFIX, _LONGEST_MESSAGE = 253, 1024
 _SPLIT_COUNTERS = (1, 35)  # since when counters have slices of their own
 _GATES = (1, 36)  # since when fields of partitions, taints and shares are on by default
 _BINDING = ("bindsToNode", "bindingConditions", "bindingFailureConditions")
@@ -53,13 +41,42 @@ class Release:
 
 
 def complete(kind: ApiKind, new: dict[str, Any], *, release: Release, now: str) -> None:
-    """Make of what was sent what is stored: of a slice, fields of gates that are off and empty lists go, times come."""
+    """Make of what was sent what is stored: defaults and times come; of a slice, fields of gates that are off and empty
+    lists go.
+    """
     spec = new.get("spec")
-    if kind.kind != "ResourceSlice" or not isinstance(spec, dict):
+    if not isinstance(spec, dict):
         return
+    if kind.kind == "Pod":
+        pod_changes.complete(spec)
+        new.setdefault("status", pod_changes.first_status(spec, now))
+    elif kind.kind == "ResourceClaim":
+        _complete_claim(spec)
+    elif kind.kind == "ResourceClaimTemplate":
+        _complete_claim(spec.get("spec") or {})
+    elif kind.kind == "ResourceSlice":
+        _complete_slice(spec, release=release, now=now)
+
+
+def _complete_claim(spec: Document) -> None:
+    for request in (spec.get("devices") or {}).get("requests") or ():
+        for asked in (request.get("exactly"), *(request.get("firstAvailable") or ())):
+            if not isinstance(asked, dict):
+                continue
+            asked["allocationMode"] = asked.get("allocationMode") or "ExactCount"
+            if not asked.get("count"):
+                asked.pop("count", None)
+                if asked["allocationMode"] == "ExactCount":
+                    asked["count"] = 1
+            for toleration in asked.get("tolerations") or ():
+                toleration["operator"] = toleration.get("operator") or "Equal"
+
+
+def _complete_slice(spec: dict[str, Any], *, release: Release, now: str) -> None:
     if not release.gates:
         spec.pop("sharedCounters", None)
-    _without_empty(spec, ("devices", "sharedCounters"))
+    both = release.version >= _SPLIT_COUNTERS and spec.get("sharedCounters")  # which is refused, devices or none
+    _without_empty(spec, ("sharedCounters",) if both else ("devices", "sharedCounters"))
     for device in spec.get("devices") or ():
         if not release.gates:
             _without_gated(device)
@@ -83,23 +100,24 @@ def _without_empty(document: dict[str, Any], names: Iterable[str]) -> None:
 
 def causes(kind: ApiKind, new: Document, *, release: Release) -> Iterator[tuple[str, str]]:
     """What is wrong with an object: field and message each."""
-    yield from _metadata(new.get("metadata") or {})
+    named = formats.dns_label if kind.kind == "Namespace" else formats.subdomain
+    yield from _metadata(new.get("metadata") or {}, named)
     match kind.kind:
-        case "Namespace":
-            yield from _namespace(new["metadata"]["name"])
         case "ConfigMap":
-            yield from _data(new.get("data") or {})
+            yield from _data(new)
         case "Node":
-            yield from _node(new)
+            yield from nodes.causes(new)
+        case "Pod":
+            yield from pods.causes(new)
         case "Event":
             yield from _event(new)
         case "ResourceSlice":
             yield from _slice(new, release)
         case "ResourceClaim":
             yield from claim_limits.requests("spec", new.get("spec"))
-            yield from claim_limits.status(new.get("status") or {})
+            yield from claim_status_limits.status(new.get("status") or {}, new.get("spec") or {})
         case "ResourceClaimTemplate":
-            yield from claim_limits.requests("spec.spec", (new.get("spec") or {}).get("spec"))
+            yield from _template(new.get("spec") or {})
         case "DeviceClass":
             yield from _class(new.get("spec") or {})
         case "Lease":
@@ -109,111 +127,58 @@ def causes(kind: ApiKind, new: Document, *, release: Release) -> Iterator[tuple[
 def labels(field: str, written: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """What is wrong with the labels that stand in a field: field and message each."""
     for key, value in written.items():
-        yield from ((field, text) for text in _key(key, key))
-        if not isinstance(value, str):
-            yield field, f"Invalid value: {json.dumps(value)}: must be a string"
-        elif len(value) > _LONGEST:
-            yield field, f'Invalid value: "{value}": must be no more than 63 bytes'
-        elif value and not _NAME.fullmatch(value):
-            yield field, f'Invalid value: "{value}": {_ALPHABET}'
+        yield from ((field, text) for text in formats.qualified_name(key))
+        yield from ((field, text) for text in formats.label_value(value))
 
 
-def _annotations(written: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _annotations(field: str, written: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for key, value in written.items():
-        yield from (("metadata.annotations", text) for text in _key(key, key))
+        yield from ((field, text) for text in formats.qualified_name(key.lower()))
         if not isinstance(value, str):
-            yield "metadata.annotations", f"Invalid value: {json.dumps(value)}: must be a string"
+            yield field, formats.wrong(value, "must be a string")
     if sum(len(text.encode()) for pair in written.items() for text in map(str, pair)) > _LARGEST_ANNOTATIONS:
-        yield "metadata.annotations", f"Too long: may not be more than {_LARGEST_ANNOTATIONS} bytes"
+        yield field, f"Too long: may not be more than {_LARGEST_ANNOTATIONS} bytes"
 
 
-def _metadata(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _metadata(metadata: Mapping[str, Any], named: Callable[[str], Iterator[str]]) -> Iterator[tuple[str, str]]:
     yield from labels("metadata.labels", metadata.get("labels") or {})
-    yield from _annotations(metadata.get("annotations") or {})
-    beginning = metadata.get("generateName") or "a"
-    masked = f"{beginning[:-2]}a" if len(beginning) > 1 and beginning.endswith("-") else beginning
-    if len(masked) > _LONGEST_PREFIX or not _SUBDOMAIN.fullmatch(masked):
-        yield "metadata.generateName", f'Invalid value: "{beginning}": a lowercase RFC 1123 subdomain must consist of …'
-    name = metadata.get("name", "")
-    if len(name) > _LONGEST_PREFIX or not _SUBDOMAIN.fullmatch(name):
-        yield "metadata.name", f'Invalid value: "{name}": a lowercase RFC 1123 subdomain must consist of …'
+    yield from _annotations("metadata.annotations", metadata.get("annotations") or {})
+    if beginning := metadata.get("generateName"):
+        masked = f"{beginning[:-2]}a" if len(beginning) > 1 and beginning.endswith("-") else beginning
+        yield from (("metadata.generateName", text) for text in named(masked))
+    yield from (("metadata.name", text) for text in named(metadata.get("name", "")))
     yield from _bindings(metadata)
-
-
-def _namespace(name: str) -> Iterator[tuple[str, str]]:
-    if "." in name or len(name) > _LONGEST:
-        yield "metadata.name", f'Invalid value: "{name}": a lowercase RFC 1123 label must consist of …'
 
 
 def _bindings(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """What is wrong with owners and finalizers."""
     owners = metadata.get("ownerReferences") or ()
-    for index, each in enumerate(owners):
+    for each in owners:
         for field in ("apiVersion", "kind", "name", "uid"):
             if not each.get(field):
-                yield f"metadata.ownerReferences[{index}].{field}", "Invalid value: must not be empty"
+                why = "version must not be empty" if field == "apiVersion" else "must not be empty"
+                yield f"metadata.ownerReferences.{field}", formats.wrong(each.get(field, ""), why)
     if sum(bool(each.get("controller")) for each in owners) > 1:
         yield "metadata.ownerReferences", "Invalid value: Only one reference can have Controller set to true"
-    for each in metadata.get("finalizers") or ():
-        yield from (("metadata.finalizers", text) for text in _key(str(each), str(each)))
+    for index, each in enumerate(map(str, metadata.get("finalizers") or ())):
+        yield from (("metadata.finalizers", text) for text in formats.qualified_name(each))
+        if "/" not in each and each not in _FINALIZERS:
+            why = "name is neither a standard finalizer name nor is it fully qualified"
+            yield f"metadata.finalizers[{index}]", formats.wrong(each, why)
 
 
-def _data(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for key, value in data.items():
-        if len(key) > _LONGEST_PREFIX or not _DATA_KEY.fullmatch(key) or key == "." or key.startswith(".."):
-            yield (
-                f"data[{key}]",
-                f'Invalid value: "{key}": a valid config key must consist of alphanumeric characters, …',
-            )
-        if not isinstance(value, str):
-            yield f"data[{key}]", f"Invalid value: {json.dumps(value)}: must be a string"
-
-
-def _key(key: str, shown: str) -> Iterator[str]:
-    prefix, slash, name = key.rpartition("/")
-    if slash and not prefix:
-        yield f'Invalid value: "{shown}": prefix part must be non-empty'
-    elif slash and (len(prefix) > _LONGEST_PREFIX or not _SUBDOMAIN.fullmatch(prefix)):
-        yield f'Invalid value: "{shown}": prefix part a lowercase RFC 1123 subdomain must consist of …'
-    if not name:
-        yield f'Invalid value: "{shown}": name part must be non-empty'
-    elif len(name) > _LONGEST:
-        yield f'Invalid value: "{shown}": name part must be no more than 63 bytes'
-    elif not _NAME.fullmatch(name):
-        yield f'Invalid value: "{shown}": {_PART}'
-
-
-def _node(document: Document) -> Iterator[tuple[str, str]]:
-    yield from _taints((document.get("spec") or {}).get("taints") or ())
-    status = document.get("status") or {}
-    for field in ("capacity", "allocatable"):
-        for name, quantity in (status.get(field) or {}).items():
-            yield from ((f"status.{field}.{name}", text) for text in _resource(name, quantity))
-    seen: set[str] = set()
-    for index, each in enumerate(status.get("conditions") or ()):
-        at = f"status.conditions[{index}]"
-        kind = each.get("type", "")
-        if not _CONDITION.fullmatch(kind):
-            yield f"{at}.type", f'Invalid value: "{kind}": must be a name'
-        if kind in seen:
-            yield f"{at}.type", f'Duplicate value: "{kind}"'
-        seen.add(kind)
-        if each.get("status") not in ("True", "False", "Unknown"):
-            yield f"{at}.status", 'Unsupported value: supported values: "False", "True", "Unknown"'
-
-
-def _taints(taints: Iterable[Document]) -> Iterator[tuple[str, str]]:
-    seen: set[tuple[Any, Any]] = set()
-    for index, each in enumerate(taints):
-        at, key, effect = f"spec.taints[{index}]", each.get("key") or "", each.get("effect") or ""
-        yield from ((f"{at}.key", text) for text in _key(key, key))
-        yield from ((f"{at}.value", text) for _, text in labels("", {"value": each.get("value") or ""}))
-        if effect not in _EFFECTS:
-            supported = ", ".join(f'"{one}"' for one in _EFFECTS)
-            yield f"{at}.effect", f'Unsupported value: "{effect}": supported values: {supported}'
-        if (key, effect) in seen:
-            yield at, f'Duplicate value: "{key}:{effect}": taints must be unique by key and effect pair'
-        seen.add((key, effect))
+def _data(document: Document) -> Iterator[tuple[str, str]]:
+    data, binary = document.get("data") or {}, document.get("binaryData") or {}
+    for field, content in (("data", data), ("binaryData", binary)):
+        for key in content:
+            if len(key) > _LONGEST_PREFIX or not _DATA_KEY.fullmatch(key) or key == "." or key.startswith(".."):
+                why = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'"
+                yield f"{field}[{key}]", formats.wrong(key, f"{why} (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name')")
+    for key in data.keys() & binary.keys():
+        yield f"data[{key}]", formats.wrong(key, "duplicate of key present in binaryData")
+    size = sum(len(str(each).encode()) for each in data.values()) + sum(len(each) * 3 // 4 for each in binary.values())
+    if size > _LARGEST_DATA:
+        yield "", f"Too long: may not be more than {_LARGEST_DATA} bytes"
 
 
 def _lease(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -224,20 +189,6 @@ def _lease(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for field in ("acquireTime", "renewTime"):
         if (time := spec.get(field)) is not None and not _MICRO_TIME.fullmatch(str(time)):
             yield f"spec.{field}", f'Invalid value: "{time}": must be a time with six digits behind the second'
-
-
-def _resource(name: str, quantity: Any) -> Iterator[str]:
-    own = name in _STANDARD or name.startswith(("hugepages-", "attachable-volumes-"))
-    if not isinstance(quantity, str) or not _QUANTITY.fullmatch(quantity):
-        yield f"Invalid value: {json.dumps(quantity)}: quantities must match the regular expression …"
-    elif quantity.startswith("-"):
-        yield f'Invalid value: "{quantity}": must be greater than or equal to 0'
-    elif not own and not _WHOLE.fullmatch(quantity):
-        yield f'Invalid value: "{quantity}": must be an integer'
-    if not own:
-        if "/" not in name:
-            yield f'Invalid value: "{name}": must be a standard resource type or fully qualified'
-        yield from _key(name, name)
 
 
 def _event(document: Document) -> Iterator[tuple[str, str]]:
@@ -257,8 +208,19 @@ def _event(document: Document) -> Iterator[tuple[str, str]]:
         yield "involvedObject", "Required value: kind and name"
     if not (document.get("source") or {}).get("component") and not document.get("reportingComponent"):
         yield "reportingController", "Required value"
+    yield from _teller(document)
     if document.get("eventTime") and not all(document.get(each) for each in ("action", "reportingInstance")):
         yield "action", "Required value: with eventTime, action and reportingInstance as well"
+
+
+def _teller(document: Document) -> Iterator[tuple[str, str]]:
+    """Of who tells an Event that has the form of today."""
+    if document.get("eventTime"):
+        component, instance = document.get("reportingComponent") or "", document.get("reportingInstance") or ""
+        if component:
+            yield from (("reportingController", text) for text in formats.qualified_name(component))
+        if len(instance) > _LONGEST_INSTANCE:
+            yield "reportingInstance", formats.wrong(instance, f"can have at most {_LONGEST_INSTANCE} characters")
 
 
 def _slice(document: Document, release: Release) -> Iterator[tuple[str, str]]:
@@ -267,6 +229,11 @@ def _slice(document: Document, release: Release) -> Iterator[tuple[str, str]]:
         yield "spec.pool", "Required value"
         return
     yield from _strange(spec)
+    yield from _of_nodes("spec", spec)
+    for index, device in enumerate(spec.get("devices") or ()):
+        yield from _of_nodes(f"spec.devices[{index}]", device)
+    if "devices" in spec and not spec["devices"] and spec.get("sharedCounters"):
+        yield "spec", 'Invalid value: "": only one of `sharedCounters` or `devices` is allowed'
     splits = release.version >= _SPLIT_COUNTERS
     for finding in slice_lint.of_one(document):
         if finding.code != "slice-mixed" or splits:
@@ -278,6 +245,14 @@ def _slice(document: Document, release: Release) -> Iterator[tuple[str, str]]:
                 if use.get("counterSet") not in sets:
                     at = f"spec.devices[{index}].consumesCounters"
                     yield at, f'Not found: "{use.get("counterSet")}": must reference a counterSet in the ResourceSlice'
+
+
+def _of_nodes(at: str, place: Document) -> Iterator[tuple[str, str]]:
+    """Which nodes a slice or a device is for."""
+    if node := place.get("nodeName"):
+        yield from ((f"{at}.nodeName", text) for text in formats.subdomain(node))
+    if (selector := place.get("nodeSelector")) is not None:
+        yield from node_selectors.causes(f"{at}.nodeSelector", selector)
 
 
 def _strange(spec: Document) -> Iterator[tuple[str, str]]:
@@ -305,5 +280,16 @@ def _class(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield from claim_limits.selectors("spec.selectors", spec.get("selectors"))
     yield from claim_limits.configs("spec.config", spec.get("config"))
     yield from _unknown("spec", spec, {"selectors", "config", "extendedResourceName"})
-    if name := spec.get("extendedResourceName"):
-        yield from (("spec.extendedResourceName", text) for text in _resource(name, "1"))
+    if (name := spec.get("extendedResourceName")) is not None:
+        yield from (("spec.extendedResourceName", text) for text in formats.extended_resource(str(name)))
+
+
+def _template(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Of a claim that is to be: no more of its metadata than labels and annotations."""
+    metadata = spec.get("metadata") or {}
+    yield from labels("spec.metadata.labels", metadata.get("labels") or {})
+    yield from _annotations("spec.metadata.annotations", metadata.get("annotations") or {})
+    for field in metadata.keys() - {"labels", "annotations", "creationTimestamp"}:
+        yield f"spec.metadata.{field}", "Forbidden: cannot be set"
+    yield from _unknown("spec", spec, {"metadata", "spec"})
+    yield from claim_limits.requests("spec.spec", spec.get("spec"))

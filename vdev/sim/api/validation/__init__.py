@@ -1,0 +1,1 @@
+"""What Kubernetes demands of objects: types of fields, and rules for kinds that have many."""
