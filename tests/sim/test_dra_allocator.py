@@ -6,25 +6,28 @@ from hypothesis import strategies as st
 
 from tests.kit.dra_driver import device, slice_of
 from tests.kit.dra_objects import claim, device_class, exactly
-from vdev.sim.dra.scheduling.allocator import Allocator, UnschedulableError, in_use
+from vdev.sim.dra.scheduling.allocator import Allocator
 from vdev.sim.dra.scheduling.cel_selectors import SelectorError
 from vdev.sim.dra.scheduling.pools import gather
+from vdev.sim.dra.scheduling.unschedulable import NowhereError, SchedulerError, UnschedulableError
+from vdev.sim.dra.scheduling.usage import in_use
 
 CLASSES = {"acme.dev": device_class("acme.dev"), "big": device_class("big", "big")}
-MIB = 1024 * 1024
 
 
 def matches(expression, _driver, found):
     """In place of CEL: the name of an attribute that has to be there."""
     if expression == "broken":
         raise SelectorError("CEL runtime error: no such key")
-    return expression in (found.get("attributes") or {})
+    if expression == "only-b" and found["name"] != "b":
+        raise SelectorError("CEL runtime error: no such key")
+    return expression == "only-b" or expression in (found.get("attributes") or {})
 
 
 def allocated(slices, *claims, others=(), admin=False):
-    """The results of each claim, each as request and device."""
+    """The results of each claim."""
     pools = gather(slices, "sim-node", {})
-    used = in_use(others, pools)
+    used = in_use(others)
     found = Allocator(pools, CLASSES, used, matches=matches, admin=lambda _: admin).allocate(list(claims), "sim-node")
     return [each["devices"]["results"] for each in found]
 
@@ -66,14 +69,26 @@ def test_it_goes_back_where_a_choice_leads_nowhere():
 
 
 def test_a_class_that_is_not_there():
-    with pytest.raises(UnschedulableError, match="request main: device class gone does not exist"):
+    with pytest.raises(NowhereError) as error:
         names([two()], claim("one", exactly("gone")))
+    assert "0/1 nodes are available: request main: device class gone does not exist." == error.value.message
 
 
 def test_a_selector_that_fails_ends_it():
     text = r"claim default/one: selector #0: CEL runtime error: no such key"
-    with pytest.raises(UnschedulableError, match=text):
+    with pytest.raises(SchedulerError, match=text) as error:
         names([two()], claim("one", exactly("acme.dev", "broken")))
+    assert error.value.message.startswith('running "DynamicResources" filter plugin: claim default/one')
+    assert "SchedulerError" == error.value.reason
+
+
+def test_a_selector_is_asked_of_tainted_devices_but_not_of_held_ones():
+    """So a missing attribute of one that nobody could have ends it as well."""
+    tainted = [device("a", taints=[{"key": "k", "effect": "NoSchedule"}]), device("b", attributes={"big": True})]
+    with pytest.raises(SchedulerError):
+        allocated([slice_of("acme.dev", tainted)], claim("one", exactly("acme.dev", "only-b")))
+    held = with_status(claim("x"), [{"request": "main", "driver": "acme.dev", "pool": "sim-node", "device": "a"}])
+    assert ["b"] == names([slice_of("acme.dev", tainted)], claim("one", exactly("acme.dev", "only-b")), others=[held])
 
 
 def test_other_nodes_and_older_generations_do_not_count():
@@ -87,7 +102,7 @@ def test_a_pool_that_is_not_complete_gives_nothing():
     half = slice_of("acme.dev", [device("a")], count=2)
     with pytest.raises(UnschedulableError, match="cannot allocate all claims"):
         names([half], claim("one"))
-    with pytest.raises(UnschedulableError, match=r"resource pool acme\.dev/sim-node is currently being updated"):
+    with pytest.raises(SchedulerError, match=r"resource pool acme\.dev/sim-node is currently being updated"):
         names([half], claim("one", exactly(allocationMode="All")))
 
 
@@ -99,7 +114,7 @@ def test_a_pool_that_is_not_complete_gives_nothing():
     ],
 )
 def test_an_invalid_pool_gives_nothing(devices):
-    with pytest.raises(UnschedulableError, match="invalid resource pools were encountered"):
+    with pytest.raises(UnschedulableError, match=r"^invalid resource pools were encountered$"):
         names([slice_of("acme.dev", devices)], claim("one"))
 
 
@@ -168,6 +183,53 @@ def test_counters_are_never_exceeded(sizes, count):
         assert sum(sizes[int(name.removeprefix("p-"))] for name in found) <= 4
 
 
+def test_counters_of_a_device_that_a_constraint_refused_stay_counted():
+    """As Kubernetes 1.36 does it: with one half of a GPU taken, two halves of the same GPU are not found."""
+    sets = [{"name": name, "counters": {"m": {"value": "2"}}} for name in ("x", "y")]
+    counters = slice_of("acme.dev", counters=sets, name="0", count=2)
+
+    def half(name, number):
+        uses = [{"counterSet": name, "counters": {"m": {"value": "1"}}}]
+        return device(f"{name}-{number}", attributes={"parent": name}, consumesCounters=uses)
+
+    halves = slice_of("acme.dev", [half(name, number) for name in "xy" for number in range(2)], name="1", count=2)
+    pair = claim("one", exactly(count=2), constraints=[{"matchAttribute": "acme.dev/parent"}])
+    assert ["x-0", "x-1"] == names([counters, halves], pair)
+    held = with_status(claim("o"), [{"request": "main", "driver": "acme.dev", "pool": "sim-node", "device": "x-0"}])
+    with pytest.raises(UnschedulableError, match=r"^cannot allocate all claims$"):
+        names([counters, halves], pair, others=[held])
+
+
+def test_counters_of_a_tainted_device_stay_counted():
+    tainted = part("whole", 4) | {"taints": [{"key": "k", "effect": "NoSchedule"}]}
+    parts = slice_of("acme.dev", [tainted, part("half", 2)], name="1", count=2)
+    with pytest.raises(UnschedulableError, match=r"^cannot allocate all claims$"):
+        names([COUNTERS, parts], claim("one"))
+
+
+def test_counters_of_two_drivers_with_pools_of_one_name():
+    """Kubernetes 1.36 knows counters by the pool's name alone: those of the second driver are not looked at."""
+    slices = []
+    for driver, name in (("acme.dev", "c"), ("other.dev", "d")):
+        sets = [{"name": name, "counters": {"m": {"value": "4"}}}]
+        uses = [{"counterSet": name, "counters": {"m": {"value": "3"}}}]
+        slices.append(slice_of(driver, counters=sets, name="0", count=2))
+        devices = [device(f"{name}-{each}", consumesCounters=uses, attributes={name: True}) for each in range(2)]
+        slices.append(slice_of(driver, devices, name="1", count=2))
+    both = claim("one", exactly("acme.dev", "c", name="x"), exactly("acme.dev", "d", name="y", count=2))
+    assert ["c-0", "d-0", "d-1"] == names(slices, both)
+    with pytest.raises(UnschedulableError):
+        names(slices, claim("two", exactly("acme.dev", "d", count=2)))
+
+
+def test_counters_bring_a_pool_to_every_node():
+    """Who asks for all devices waits for a pool with counters of another node."""
+    far = slice_of("far.dev", counters=COUNTERS["spec"]["sharedCounters"], node="far", pool="far", count=2)
+    assert ["a"] == names([two(), far], claim("one"))
+    with pytest.raises(SchedulerError, match=r"resource pool far\.dev/far is currently being updated"):
+        names([two(), far], claim("one", exactly(allocationMode="All")))
+
+
 def test_shares_of_a_device_consume_its_counters_once():
     """However small a share is: this one takes nothing of the memory."""
     policy = {"default": "0", "validRange": {"min": "0"}}
@@ -175,7 +237,7 @@ def test_shares_of_a_device_consume_its_counters_once():
     uses = part("s", 3)["consumesCounters"]
     shares = device("s", allowMultipleAllocations=True, capacity=memory, consumesCounters=uses)
     slices = [COUNTERS, slice_of("acme.dev", [shares, part("rest", 1)], name="1", count=2)]
-    (results,) = allocated(slices, claim("one", exactly(count=2)))
+    (results,) = allocated(slices, claim("one", exactly(name="x"), exactly(name="y")))
     assert ["s", "s"] == [each["device"] for each in results]
     (more,) = allocated(slices, claim("two", exactly(count=1)), others=[with_status(claim("one"), results)])
     assert "s" == more[0]["device"]
@@ -191,13 +253,15 @@ def shared(capacity):
 @pytest.mark.parametrize(
     ("policy", "asked", "taken"),
     [
-        (None, None, 4096),
-        (None, "1Gi", 1024),
-        (POLICY, None, 1024),
-        (POLICY, "1.2Gi", 1536),
-        (POLICY, "1Mi", 1024),
+        (None, None, "4Gi"),
+        (None, "1024Mi", "1Gi"),
+        (None, "1500M", "1500M"),
+        (POLICY, None, "1Gi"),
+        (POLICY, "1.2Gi", "1536Mi"),
+        (POLICY, "1500M", "1536Mi"),
+        (POLICY, "1Mi", "1Gi"),
         (POLICY, "3.5Gi", None),
-        ({"default": "1Gi", "validValues": ["1Gi", "2Gi"]}, "1.5Gi", 2048),
+        ({"default": "1Gi", "validValues": ["1Gi", "2Gi"]}, "1.5Gi", "2Gi"),
         ({"default": "1Gi", "validValues": ["1Gi", "2Gi"]}, "3Gi", None),
         (None, "5Gi", None),
     ],
@@ -210,19 +274,57 @@ def test_a_share_takes_what_its_policy_says(policy, asked, taken):
             allocated([shared(capacity)], claim("one", request))
         return
     (((found,),)) = allocated([shared(capacity)], claim("one", request))
-    assert {"memory": str(taken * MIB)} == found["consumedCapacity"]
+    assert {"memory": taken} == found["consumedCapacity"]
     assert found["shareID"]
 
 
 def test_shares_of_one_device_until_it_is_used_up():
-    """A claim may have two of them."""
+    """A claim may have two of them, a request may not: its devices are different ones."""
     slices = [shared({"value": "4Gi", "requestPolicy": POLICY})]
-    (results,) = allocated(slices, claim("one", exactly(count=3)))
+    with pytest.raises(UnschedulableError):
+        names(slices, claim("one", exactly(count=2)))
+    (results,) = allocated(slices, claim("one", *(exactly(name=name) for name in "xyz")))
     assert 3 == len({each["shareID"] for each in results})
     taken = with_status(claim("other"), results)
     assert ["s"] == names(slices, claim("two"), others=[taken])
     with pytest.raises(UnschedulableError):
-        names(slices, claim("two", exactly(count=2)), others=[taken])
+        names(slices, claim("two", exactly(name="x"), exactly(name="y")), others=[taken])
+
+
+def test_a_share_of_a_device_without_capacity_takes_nothing():
+    slices = [slice_of("acme.dev", [device("s", allowMultipleAllocations=True)])]
+    (((found,),)) = allocated(slices, claim("one"))
+    assert found["shareID"]
+    assert "consumedCapacity" not in found
+
+
+def test_all_devices_are_those_with_the_capacity_that_is_asked_for():
+    """Also as far as it is left."""
+    devices = [device("small", capacity={"memory": "1Gi"}), device("large", capacity={"memory": "8Gi"})]
+    request = exactly(allocationMode="All", capacity={"requests": {"memory": "2Gi"}})
+    assert ["large"] == names([slice_of("acme.dev", devices)], claim("one", request))
+    shares = [device(name, allowMultipleAllocations=True, capacity={"memory": "4Gi"}) for name in "st"]
+    full = {"request": "main", "driver": "acme.dev", "pool": "sim-node", "device": "s", "shareID": "1"}
+    held = with_status(claim("x"), [full | {"consumedCapacity": {"memory": "4Gi"}}])
+    assert ["t"] == names([slice_of("acme.dev", shares)], claim("one", request), others=[held])
+
+
+def test_a_claim_names_capacity_as_the_device_does():
+    slices = [slice_of("acme.dev", [device("a", capacity={"memory": "8Gi"})])]
+    with pytest.raises(UnschedulableError):
+        names(slices, claim("one", exactly(capacity={"requests": {"acme.dev/memory": "2Gi"}})))
+
+
+def test_more_devices_than_a_claim_may_have():
+    slices = [slice_of("acme.dev", [device(f"d-{number:02}") for number in range(40)])]
+    text = "claim default/one: number of requested devices {} exceeds the claim limit of 32"
+    with pytest.raises(SchedulerError, match=text.format(33)):
+        names(slices, claim("one", exactly(count=33)))
+    with pytest.raises(SchedulerError, match=text.format(40)):
+        names(slices, claim("one", exactly(allocationMode="All")))
+    alternatives = [{"name": f"of-{count}", "deviceClassName": "acme.dev", "count": count} for count in (20, 10)]
+    (results,) = allocated(slices, claim("one", {"name": "f", "firstAvailable": alternatives}, exactly(count=20)))
+    assert ["f/of-10"] * 10 + ["main"] * 20 == [each["request"] for each in results]
 
 
 def test_capacity_selects_among_devices_that_are_not_shared():
@@ -260,12 +362,76 @@ def test_admin_access_occupies_nothing_and_needs_a_label():
         names([two()], look)
 
 
+def test_who_looks_at_devices_in_one_claim_looks_at_different_ones():
+    looks = [exactly(name=name, adminAccess=True) for name in "xy"]
+    assert ["a", "b"] == names([two()], claim("one", *looks), admin=True)
+    assert ["a", "b"] == names([two()], claim("one", looks[0], exactly()), admin=True)
+    assert ["a", "b"] == names([two()], claim("one", exactly(), looks[1]), admin=True)
+    assert ["a", "a"] == names([two()], claim("one", exactly()), claim("two", looks[1]), admin=True)
+
+
+def test_who_looks_needs_counters_and_capacity_as_well():
+    slices = [COUNTERS, slice_of("acme.dev", [part("whole", 4), part("half", 2)], name="1", count=2)]
+    held = with_status(claim("x"), [{"request": "main", "driver": "acme.dev", "pool": "sim-node", "device": "whole"}])
+    with pytest.raises(UnschedulableError, match=r"^cannot allocate all claims$"):
+        names(slices, claim("one", exactly(adminAccess=True)), others=[held], admin=True)
+    slices = [shared({"value": "4Gi"})]
+    taken = with_status(claim("x"), allocated(slices, claim("x"))[0])
+    with pytest.raises(UnschedulableError, match=r"^cannot allocate all claims$"):
+        names(slices, claim("one", exactly(adminAccess=True)), others=[taken], admin=True)
+
+
+def test_all_devices_against_a_constraint():
+    devices = [device("a", attributes={"parent": "x"}), device("b", attributes={"parent": "y"})]
+    same = {"matchAttribute": "acme.dev/parent"}
+    text = "claim default/one, request main: cannot add device acme.dev/sim-node/b because a claim constraint would not"
+    with pytest.raises(SchedulerError, match=text):
+        names([slice_of("acme.dev", devices)], claim("one", exactly(allocationMode="All"), constraints=[same]))
+
+
+def test_conditions_of_binding_are_told_with_the_device():
+    waits = device("w", bindingConditions=["acme.dev/ready"], bindingFailureConditions=["acme.dev/failed"])
+    (((found,),)) = allocated([slice_of("acme.dev", [waits])], claim("one"))
+    assert ["acme.dev/ready"] == found["bindingConditions"]
+    assert ["acme.dev/failed"] == found["bindingFailureConditions"]
+
+
+def test_configuration_of_a_class_is_there_once_for_all_its_requests():
+    """That of the claim as often as it names a request."""
+    pools = gather([two(), slice_of("acme.dev", [device("c"), device("d")], name="2", pool="more")], "sim-node", {})
+    opaque = {"opaque": {"driver": "acme.dev", "parameters": {"kind": "X"}}}
+    classes = {"acme.dev": device_class("acme.dev", config=[opaque])}
+    either = {"name": "f", "firstAvailable": [{"name": "s", "deviceClassName": "acme.dev"}]}
+    both = [{"requests": ["x", "f"], **opaque}, {"requests": ["f/s"], **opaque}, opaque]
+    document = claim("one", exactly(name="x"), either, config=both)
+    (found,) = Allocator(pools, classes, in_use([]), matches=matches).allocate([document], "sim-node")
+    told = [(each["source"], each.get("requests")) for each in found["devices"]["config"]]
+    mine = [("FromClaim", names) for names in (["x", "f"], ["x", "f"], ["f/s"], None)]
+    assert [("FromClass", ["x", "f/s"]), *mine] == told
+
+
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [
+        ({"allNodes": True}, None),
+        ({"nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "r", "operator": "Exists"}]}]}}, "r"),
+    ],
+)
+def test_an_allocation_says_on_which_nodes_it_can_be_used(place, told):
+    found = slice_of("acme.dev", [device("net")])
+    found["spec"].pop("nodeName")
+    pools = gather([{**found, "spec": {**found["spec"], **place}}], "sim-node", {"r": "1"})
+    (given,) = Allocator(pools, CLASSES, in_use([]), matches=matches).allocate([claim("one")], "sim-node")
+    terms = given.get("nodeSelector", {}).get("nodeSelectorTerms", [])
+    assert [told] * bool(told) == [rule["key"] for term in terms for rule in term["matchExpressions"]]
+
+
 def test_configuration_of_class_and_claim():
     pools = gather([two()], "sim-node", {})
     opaque = {"opaque": {"driver": "acme.dev", "parameters": {"kind": "X"}}}
     classes = {"acme.dev": device_class("acme.dev", config=[opaque])}
     document = claim("one", config=[{"requests": ["main"], **opaque}, {"requests": ["other"], **opaque}])
-    (found,) = Allocator(pools, classes, in_use([], pools), matches=matches).allocate([document], "sim-node")
+    (found,) = Allocator(pools, classes, in_use([]), matches=matches).allocate([document], "sim-node")
     assert [("FromClass", ["main"]), ("FromClaim", ["main"])] == [
         (each["source"], each["requests"]) for each in found["devices"]["config"]
     ]

@@ -16,6 +16,7 @@ from vdev.sim import Phase, Timings
 from vdev.sim.dra.claim_checkpoint import ClaimInfo
 from vdev.sim.dra.drivers.driver_client import SERVICES, CallError, DriverClient
 from vdev.sim.journal import Journal
+from vdev.sim.node_objects import pod_status
 
 DEVICES = [device("gpu-0"), device("gpu-1")]
 
@@ -74,6 +75,21 @@ async def test_a_pod_waits_for_a_device(kubelet, driver):
     assert "0/1 nodes are available: 1 cannot allocate all claims." == waiting.message
     await kubelet.delete_pod("one")
     await kubelet.wait_until(lambda: kubelet.pod("two").phase is Phase.RUNNING)
+
+
+async def test_a_claim_that_cannot_be_allocated_anywhere_says_so_in_the_pod(kubelet, driver):
+    """With the reason and the words of the scheduler; it waits for another claim or class."""
+    await add(kubelet, claim("many", exactly(count=33)), claim("other", exactly("gone")))
+    text = "claim default/many: number of requested devices 33 exceeds the claim limit of 32"
+    many = await kubelet.run_pod(pod("one", claims=["many"]))
+    said = {"reason": "SchedulerError", "message": f'running "DynamicResources" filter plugin: {text}'}
+    assert [{"type": "PodScheduled", "status": "False", **said}] == pod_status(many)["conditions"]
+    other = await kubelet.run_pod(pod("two", claims=["other"]))
+    said = {
+        "reason": "Unschedulable",
+        "message": "0/1 nodes are available: request main: device class gone does not exist.",
+    }
+    assert [{"type": "PodScheduled", "status": "False", **said}] == pod_status(other)["conditions"]
 
 
 async def test_all_claims_of_a_pod_are_prepared_in_one_call(kubelet, driver):
@@ -304,7 +320,11 @@ async def test_a_kubelet_restart_prepares_nothing_again(kubelet, driver):
     await kubelet.wait_until(lambda: kubelet.pod("one").container().claims == first.container().claims)
     assert [["gpu"]] == driver.asked("NodePrepareResources")
     document = json.loads((kubelet.root / "dra_manager_state").read_text())
-    assert "checkpoint.dra.kubelet.k8s.io/v1" == json.loads(document["Data"])["apiVersion"]
+    data = json.loads(document["Data"])
+    assert "checkpoint.dra.kubelet.k8s.io/v1" == data["apiVersion"]
+    ((prepared,),) = [each["Devices"] for each in data["ClaimInfoStateList"][0]["DriverState"].values()]
+    keys = ["PoolName", "DeviceName", "ShareID", "RequestNames", "CDIDeviceIDs"]
+    assert (keys, None) == (list(prepared), prepared["ShareID"])
     await kubelet.delete_pod("one")
     assert [["gpu"]] == driver.asked("NodeUnprepareResources")
 
@@ -373,6 +393,24 @@ async def test_podresources_names_the_devices_of_claims(kubelet, driver):
     (row,) = found.claim_resources
     assert ("acme.dev", "sim-node", "gpu-0") == (row.driver_name, row.pool_name, row.device_name)
     assert all(each.name.startswith("k8s.acme.dev/claim=") for each in row.cdi_devices)
+
+
+async def test_podresources_names_all_devices_of_a_claim_of_which_a_container_has_one(kubelet, driver):
+    """The real one does not look at the request either, nor does it begin anew with the CDI names of each device."""
+    await add(kubelet, claim("two", exactly(name="first"), exactly(name="second")))
+    first, second = ({"name": "two", "request": name} for name in ("first", "second"))
+    claims = {"one": [first], "both": [first, second], "none": []}
+    await kubelet.run_pod(pod("p", claims=["two"], containers=claims))
+    async with grpc.aio.insecure_channel(f"unix:{kubelet.pod_resources_socket}") as channel:
+        answer = await podresources_grpc.PodResourcesListerStub(channel).List(podresources.ListPodResourcesRequest())
+    found = {each.name: each.dynamic_resources for each in answer.pod_resources[0].containers}
+    assert not found["none"]
+    for name in ("one", "both"):
+        (listed,) = found[name]
+        rows = listed.claim_resources
+        assert ["gpu-0", "gpu-1"] == [each.device_name for each in rows]
+        first, second = ([each.name for each in row.cdi_devices] for row in rows)
+        assert first == second[: len(first)] != second
 
 
 async def test_an_extended_resource_of_a_class(kubelet, dra, plugins, shows):

@@ -262,7 +262,10 @@ async def test_a_cdi_name_that_does_not_resolve_keeps_the_container_down(driver)
     answer(cdi_device_ids=["acme.dev/gpu=gone"])(driver)
     found = await driver.kubelet.run_pod(pod("one", claims=["gpu"]))
     assert "CreateContainerError" == found.container().waiting
-    assert "failed to inject CDI devices: unresolvable CDI devices acme.dev/gpu=gone" == found.container().message
+    text = (
+        "failed to create containerd container: CDI device injection failed: unresolvable CDI devices acme.dev/gpu=gone"
+    )
+    assert text == found.container().message
 
 
 async def test_unprepare_of_a_claim_that_is_not_known_must_succeed(driver):

@@ -136,7 +136,9 @@ def _allocate(objects: _Objects, seen: preview.Preview) -> None:
     waiting = [claim for claim in objects.claims if not _is_allocated(claim)]
     if not waiting:
         return
-    from ...sim.dra.scheduling import allocator, cel_selectors, pools  # the embedded kubelet brings gRPC
+    from ...sim.dra.scheduling import cel_selectors, pools, usage  # the embedded kubelet brings gRPC
+    from ...sim.dra.scheduling.allocator import Allocator
+    from ...sim.dra.scheduling.unschedulable import UnschedulableError
     from ...sim.objects.pod_manifest import ManifestError
 
     own = {each.expression: each for each in seen.classes}
@@ -148,11 +150,11 @@ def _allocate(objects: _Objects, seen: preview.Preview) -> None:
     slices = [each for pool in seen.pools.values() for each in cutting.objects(pool, seen.node)]
     offered = pools.gather(slices, seen.node, {})
     classes = {each.name: each.document for each in seen.classes} | objects.classes
-    used = allocator.in_use(objects.claims, offered)
-    scheduler = allocator.Allocator(offered, classes, used, matches=matches, admin=lambda _namespace: True)
+    used = usage.in_use(objects.claims)
+    scheduler = Allocator(offered, classes, used, matches=matches, admin=lambda _namespace: True)
     try:
         allocations = scheduler.allocate(waiting, seen.node)
-    except allocator.UnschedulableError as nothing:
+    except UnschedulableError as nothing:
         known = ", ".join(sorted(classes)) or "none"
         raise AllocationError(f"{nothing}; the DeviceClasses of the configuration and of the file: {known}") from None
     except (ManifestError, KeyError, TypeError, ValueError, AttributeError) as wrong:

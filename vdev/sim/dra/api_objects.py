@@ -3,11 +3,12 @@
 Tests that have an API server hand in another implementation; the kubelet and the scheduler cannot tell.
 """
 
-import copy
 import itertools
 import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias
+
+from ..objects.documents import copied
 
 Document: TypeAlias = Mapping[str, Any]
 SLICE, CLASS, CLAIM, TEMPLATE, NAMESPACE = (
@@ -70,7 +71,7 @@ class MemoryObjects:
 
     async def create(self, kind: str, document: Document) -> Document:
         """Create an object. Raises ApiObjectError if there is one of that name."""
-        new = copy.deepcopy(dict(document))
+        new = copied(dict(document))
         meta = new["metadata"] = dict(new.get("metadata") or {})
         serial = next(self._serial)
         if not meta.get("name"):
@@ -93,7 +94,7 @@ class MemoryObjects:
         found = self._found.get((kind, _home(kind, namespace), name))
         if found is None:
             return None
-        new = copy.deepcopy(found)
+        new = copied(found)
         change(new)
         if new != found:
             new["metadata"]["resourceVersion"] = str(next(self._serial))

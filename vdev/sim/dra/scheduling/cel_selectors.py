@@ -20,11 +20,27 @@ _SEMVER = re.compile(
     r"(?:\+[0-9a-zA-Z-]+(?:\.[0-9a-zA-Z-]+)*)?"
 )
 _TEXT = re.compile(r"""'([^'\\]*)'|"([^"\\]*)\"""")
+_WORDS = (  # of errors at run time: those of this library, and those of Kubernetes
+    (re.compile(r'NOT_FOUND: Key not found in map : "?(.*?)"?'), r"no such key: \1"),
+    (re.compile(r"UNKNOWN: No matching overloads found : .*"), "no such overload"),
+    (re.compile(r"INVALID_ARGUMENT: divide by zero"), "division by zero"),
+    (re.compile(r"INVALID_ARGUMENT: modulus by zero"), "modulus by zero"),
+    (re.compile(r"[A-Z_]+: (.*)", re.DOTALL), r"\1"),
+)
+_UNDECLARED = re.compile(r"undeclared reference to '(\w+)'")
+_ELSEWHERE = (  # functions that a real server has
+    *("sets", "find", "findAll", "sum", "min", "max", "isSorted", "indexOf", "lastIndexOf", "semver", "isSemver"),
+    *("isURL", "url", "ip", "isIP", "cidr", "isCIDR"),
+)
 _MEMBERSHIP = re.compile(r"\bin\s+device\s*\.\s*(attributes|capacity)\b")
 
 
 class SelectorError(Exception):
     """An expression cannot be compiled or evaluated. The text begins as the scheduler's does."""
+
+
+class NotInstalled(SelectorError):
+    """Nothing is installed that knows CEL."""
 
 
 def is_semver(text: str) -> bool:
@@ -37,8 +53,14 @@ def matches(expression: str, driver: str, device: Mapping[str, Any]) -> bool:
     program = _compiled(expression)
     value = program(_view(driver, device, expression))
     if not isinstance(value, bool):
-        raise SelectorError(f"CEL runtime error: {value}")
+        raise SelectorError(f"CEL runtime error: {_in_words(value)}")
     return value
+
+
+def _in_words(error: Any) -> str:
+    """An error at run time, as Kubernetes says it."""
+    text = str(error)
+    return next((found.expand(said) for form, said in _WORDS if (found := form.fullmatch(text))), text)
 
 
 def check(expression: str) -> None:
@@ -46,7 +68,24 @@ def check(expression: str) -> None:
     _compiled(expression)
 
 
-@functools.cache
+def refusal(expression: str) -> str:
+    """Why the API server refuses this expression; empty if it takes it, or if nothing is here that could tell.
+
+    It has functions that are not there here; what uses them is stored, and selects nothing.
+    """
+    try:
+        check(expression)
+    except NotInstalled:
+        return ""
+    except SelectorError as error:
+        said = str(error).removeprefix("CEL compile error: ")
+        if (missing := _UNDECLARED.search(said)) and missing[1] in _ELSEWHERE:
+            return ""
+        return said if said.startswith("must evaluate to") else f"compilation failed: {said}"
+    return ""
+
+
+@functools.lru_cache(maxsize=1024)
 def _compiled(expression: str) -> Callable[[Mapping[str, Any]], Any]:
     """What evaluates an expression: a bool, or the text of an error."""
     if len(expression.encode()) > LONGEST_EXPRESSION:
@@ -110,7 +149,7 @@ class _Environment:
             from cel_expr_python import cel
             from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
         except ImportError as error:
-            raise SelectorError(f"a selector needs CEL: {INSTALL}") from error
+            raise NotInstalled(f"a selector needs CEL: {INSTALL}") from error
         from google.protobuf import descriptor_pool, message_factory, struct_pb2
 
         pool = descriptor_pool.DescriptorPool()

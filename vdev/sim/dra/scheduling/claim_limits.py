@@ -5,16 +5,19 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+from ...objects import formats
+from . import cel_selectors
+
 _REQUEST = {"name", "exactly", "firstAvailable"}
-_ASKED = {"deviceClassName", "selectors", "allocationMode", "count", "adminAccess", "tolerations", "capacity", "name"}
-_MOST, _MOST_SUBREQUESTS, _MOST_TOLERATIONS = 32, 8, 16
-_MOST_CONDITIONS = 8  # of a device
-_MOST_RESERVED = 256  # who may use a claim
-_STATUSES = ("False", "True", "Unknown")
+_ASKED = {"deviceClassName", "selectors", "allocationMode", "count", "tolerations", "capacity"}
+ADMIN_ACCESS = "resource.kubernetes.io/admin-access"
+MOST, _MOST_SUBREQUESTS, _MOST_TOLERATIONS = 32, 8, 16
 _ATTRIBUTE = re.compile(r"[a-z0-9][-a-z0-9.]{0,62}/[A-Za-z_][A-Za-z0-9_]{0,31}")
-_OPERATORS, _EFFECTS = ("Equal", "Exists"), ("", "NoSchedule", "NoExecute")
+_OPERATORS, _EFFECTS = ("Equal", "Exists"), ("", "NoSchedule", "NoExecute", "None")
+_MODES = ("All", "ExactCount")
+_C_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,31}")
 _LONGEST_TEXT = 10 * 1024  # bytes of an expression, or of a driver's parameters
+_TOO_LONG = f"Too long: may not be more than {_LONGEST_TEXT} bytes"
 
 
 def requests(at: str, spec: Any) -> Iterator[tuple[str, str]]:
@@ -24,21 +27,29 @@ def requests(at: str, spec: Any) -> Iterator[tuple[str, str]]:
         return
     devices = spec.get("devices") or {}
     for name in ("requests", "constraints"):
-        yield from _at_most(_MOST, f"{at}.devices.{name}", devices.get(name))
+        yield from at_most(MOST, f"{at}.devices.{name}", devices.get(name))
     yield from configs(f"{at}.devices.config", devices.get("config"))
     for unknown in sorted(devices.keys() - {"requests", "constraints", "config"}):
         yield f"{at}.devices.{unknown}", "unknown field"
     seen: set[str] = set()
     for index, each in enumerate(devices.get("requests") or ()):
         yield from _request(f"{at}.devices.requests[{index}]", each, seen)
-    known = set(_names(devices.get("requests") or ()))
+    known = set(names(devices.get("requests") or ()))
     for index, each in enumerate(devices.get("constraints") or ()):
         yield from _constraint(f"{at}.devices.constraints[{index}]", each, known)
     for index, each in enumerate(devices.get("config") or ()):
         yield from _known(f"{at}.devices.config[{index}].requests", each.get("requests"), known)
 
 
-def _names(written: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def with_admin_access(at: str, spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Of requests for admin access, where the namespace does not have the label that allows it."""
+    for index, each in enumerate((spec.get("devices") or {}).get("requests") or ()):
+        if (each.get("exactly") or {}).get("adminAccess"):
+            why = f"admin access to devices requires the `{ADMIN_ACCESS}: true` label on the containing namespace"
+            yield f"{at}.devices.requests[{index}].adminAccess", f"Forbidden: {why}"
+
+
+def names(written: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """What requests can be called elsewhere in a claim: subrequests by both names."""
     for each in written:
         yield str(each.get("name"))
@@ -66,10 +77,7 @@ def _constraint(at: str, constraint: Mapping[str, Any], known: Collection[str]) 
 
 
 def _request(at: str, request: Mapping[str, Any], seen: set[str]) -> Iterator[tuple[str, str]]:
-    yield from _dns_label(f"{at}.name", request.get("name"))
-    if request.get("name") in seen:
-        yield f"{at}.name", f'Duplicate value: "{request["name"]}"'
-    seen.add(str(request.get("name")))
+    yield from _named(at, request, seen)
     for unknown in sorted(request.keys() - _REQUEST):
         yield f"{at}.{unknown}", "unknown field"
     forms = [name for name in ("exactly", "firstAvailable") if request.get(name) not in (None, [])]
@@ -77,122 +85,114 @@ def _request(at: str, request: Mapping[str, Any], seen: set[str]) -> Iterator[tu
         yield at, "Required value: exactly one of `exactly` or `firstAvailable` is required"
         return
     if forms == ["exactly"]:
-        yield from _asked(f"{at}.exactly", request["exactly"])
+        yield from _asked(f"{at}.exactly", request["exactly"], {*_ASKED, "adminAccess"})
         return
     subrequests = request["firstAvailable"]
-    yield from _at_most(_MOST_SUBREQUESTS, f"{at}.firstAvailable", subrequests)
+    yield from at_most(_MOST_SUBREQUESTS, f"{at}.firstAvailable", subrequests)
+    inside: set[str] = set()
     for index, each in enumerate(subrequests):
-        yield from _dns_label(f"{at}.firstAvailable[{index}].name", each.get("name"))
-        yield from _asked(f"{at}.firstAvailable[{index}]", each)
+        yield from _named(f"{at}.firstAvailable[{index}]", each, inside)
+        yield from _asked(f"{at}.firstAvailable[{index}]", each, {*_ASKED, "name"})
 
 
-def _asked(at: str, asked: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for unknown in sorted(asked.keys() - _ASKED):
+def _named(at: str, request: Mapping[str, Any], seen: set[str]) -> Iterator[tuple[str, str]]:
+    name = request.get("name", "")
+    yield from ((f"{at}.name", text) for text in formats.dns_label(name))
+    if name in seen:
+        yield at, f"Duplicate value: {json.dumps(name)}"
+    seen.add(str(name))
+
+
+def _asked(at: str, asked: Mapping[str, Any], known: Collection[str]) -> Iterator[tuple[str, str]]:
+    for unknown in sorted(asked.keys() - set(known)):
         yield f"{at}.{unknown}", "unknown field"
-    if not asked.get("deviceClassName"):
+    if not (class_ := asked.get("deviceClassName")):
         yield f"{at}.deviceClassName", "Required value"
+    else:
+        yield from ((f"{at}.deviceClassName", text) for text in formats.subdomain(class_))
     yield from selectors(f"{at}.selectors", asked.get("selectors"))
-    yield from _at_most(_MOST_TOLERATIONS, f"{at}.tolerations", asked.get("tolerations"))
+    yield from at_most(_MOST_TOLERATIONS, f"{at}.tolerations", asked.get("tolerations"))
     for index, each in enumerate(asked.get("tolerations") or ()):
         yield from _toleration(f"{at}.tolerations[{index}]", each)
-    mode = asked.get("allocationMode", "ExactCount")
-    if mode not in ("ExactCount", "All"):
-        yield f"{at}.allocationMode", f'Unsupported value: "{mode}": supported values: "All", "ExactCount"'
-    count = asked.get("count", 1)
-    if type(count) is not int or count < 1 or (mode == "All" and "count" in asked):
-        yield f"{at}.count", f"Invalid value: {json.dumps(count)}: must be greater than zero, and only for ExactCount"
+    yield from _counted(at, asked.get("allocationMode") or "ExactCount", asked.get("count") or 0)
+    yield from _measured(f"{at}.capacity", asked.get("capacity") or {})
+
+
+def _counted(at: str, mode: Any, count: Any) -> Iterator[tuple[str, str]]:
+    """Of the number of devices; one that is left out, or 0, is one where they are counted."""
+    yield from one_of(_MODES, f"{at}.allocationMode", mode)
+    if mode == "All" and count:
+        yield f"{at}.count", formats.wrong(count, "must not be specified when allocationMode is 'All'")
+    elif type(count) is not int or count < 0:
+        yield f"{at}.count", formats.wrong(count, "must be greater than zero")
+
+
+def _measured(at: str, capacity: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for unknown in sorted(capacity.keys() - {"requests"}):
+        yield f"{at}.{unknown}", "unknown field"
+    for name in capacity.get("requests") or {}:
+        domain, slash, bare = name.rpartition("/")
+        if not _C_NAME.fullmatch(bare) or (slash and any(formats.subdomain(domain))):
+            yield (
+                f"{at}.requests",
+                formats.wrong(name, "must be a C identifier, after a domain and a slash or by itself"),
+            )
 
 
 def _toleration(at: str, toleration: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     operator = toleration.get("operator") or "Equal"
-    yield from _one_of(_OPERATORS, f"{at}.operator", operator)
-    yield from _one_of(_EFFECTS, f"{at}.effect", toleration.get("effect") or "")
+    yield from one_of(_OPERATORS, f"{at}.operator", operator)
+    yield from one_of(_EFFECTS, f"{at}.effect", toleration.get("effect") or "")
+    if key := toleration.get("key"):
+        yield from ((f"{at}.key", text) for text in formats.qualified_name(str(key)))
+    if operator == "Equal":
+        yield from ((f"{at}.value", text) for text in formats.label_value(toleration.get("value") or ""))
     if operator == "Exists" and toleration.get("value"):
         yield f"{at}.value", "Invalid value: must be empty for operator `Exists`"
     if operator == "Equal" and not toleration.get("key"):
         yield f"{at}.operator", 'Invalid value: "Equal": must be `Exists` when `key` is empty'
 
 
-def _one_of(allowed: Sequence[str], at: str, value: Any) -> Iterator[tuple[str, str]]:
+def one_of(allowed: Sequence[str], at: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Of a value of which there are few."""
     if value not in allowed:
         supported = ", ".join(json.dumps(each) for each in allowed if each)
         yield at, f"Unsupported value: {json.dumps(value)}: supported values: {supported}"
 
 
-def _at_most(most: int, at: str, items: Sequence[Any] | None) -> Iterator[tuple[str, str]]:
+def at_most(most: int, at: str, items: Sequence[Any] | None) -> Iterator[tuple[str, str]]:
+    """Of a list that is too long."""
     if items is not None and len(items) > most:
         yield at, f"Too many: {len(items)}: must have at most {most} items"
 
 
 def selectors(at: str, found: Sequence[Mapping[str, Any]] | None) -> Iterator[tuple[str, str]]:
     """Of the selectors of a request or a class."""
-    yield from _at_most(_MOST, at, found)
+    yield from at_most(MOST, at, found)
     for index, each in enumerate(found or ()):
         expression = (each.get("cel") or {}).get("expression") or ""
-        if not expression:
-            yield f"{at}[{index}].cel.expression", "Required value"
-        yield from _short(f"{at}[{index}].cel.expression", expression)
+        yield from ((f"{at}[{index}].cel.expression", text) for text in _expression(expression))
+
+
+def _expression(text: str) -> Iterator[str]:
+    if not text:
+        yield "Required value"
+    elif len(text.encode()) > _LONGEST_TEXT:
+        yield _TOO_LONG
+    elif problem := cel_selectors.refusal(text):
+        yield formats.wrong(text, problem)
 
 
 def configs(at: str, found: Sequence[Mapping[str, Any]] | None) -> Iterator[tuple[str, str]]:
     """Of the configuration of a claim or a class."""
-    yield from _at_most(_MOST, at, found)
+    yield from at_most(MOST, at, found)
     for index, each in enumerate(found or ()):
         opaque = each.get("opaque") or {}
         if not opaque:
             yield f"{at}[{index}].opaque", "Required value"
             continue
-        if not opaque.get("driver"):
-            yield f"{at}[{index}].opaque.driver", "Required value"
+        yield from ((f"{at}[{index}].opaque.driver", text) for text in formats.driver(opaque.get("driver")))
         if not isinstance(opaque.get("parameters"), Mapping):
             yield f"{at}[{index}].opaque.parameters", "Invalid value: must be a valid JSON object"
-        parameters = json.dumps(opaque.get("parameters"), separators=(",", ":"))
-        yield from _short(f"{at}[{index}].opaque.parameters", parameters)
-
-
-def _short(at: str, text: str) -> Iterator[tuple[str, str]]:
-    if len(text.encode()) > _LONGEST_TEXT:
-        yield at, f"Too long: may not be more than {_LONGEST_TEXT} bytes"
-
-
-def _dns_label(at: str, name: Any) -> Iterator[tuple[str, str]]:
-    if not isinstance(name, str) or not _DNS_LABEL.fullmatch(name):
-        yield at, f"Invalid value: {json.dumps(name)}: a lowercase RFC 1123 label must consist of …"
-
-
-def status(written: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What is wrong with the status of a claim."""
-    results = ((written.get("allocation") or {}).get("devices") or {}).get("results") or ()
-    yield from _reserved(written)
-    names = ("driver", "pool", "device", "shareID")
-    allocated = [tuple(each.get(name) for name in names) for each in results]
-    seen: set[tuple[Any, ...]] = set()
-    for index, each in enumerate(written.get("devices") or ()):
-        at, key = f"status.devices[{index}]", tuple(each.get(name) for name in names)
-        if key not in allocated:
-            yield at, f'Invalid value: "{"/".join(map(str, key[:3]))}": must be an allocated device in the claim'
-        if key in seen:
-            yield at, f'Duplicate value: "{"/".join(map(str, key[:3]))}"'
-        seen.add(key)
-        if len(each.get("conditions") or ()) > _MOST_CONDITIONS:
-            yield f"{at}.conditions", f"Too many: must have at most {_MOST_CONDITIONS} items"
-        for number, condition in enumerate(each.get("conditions") or ()):
-            for name in ("type", "status", "reason", "lastTransitionTime"):
-                if not condition.get(name):
-                    yield f"{at}.conditions[{number}].{name}", "Required value"
-            yield from _one_of(_STATUSES, f"{at}.conditions[{number}].status", condition.get("status"))
-
-
-def _reserved(written: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    reserved = written.get("reservedFor") or ()
-    if reserved and not written.get("allocation"):
-        yield "status.reservedFor", "Forbidden: may not be specified when `allocated` is not set"
-    if len(reserved) > _MOST_RESERVED:
-        yield "status.reservedFor", f"Too many: {len(reserved)}: must have at most {_MOST_RESERVED} items"
-    uids = [each.get("uid") for each in reserved]
-    for index, each in enumerate(reserved):
-        for name in ("resource", "name", "uid"):
-            if not each.get(name):
-                yield f"status.reservedFor[{index}].{name}", "Required value"
-        if each.get("uid") in uids[:index]:
-            yield f"status.reservedFor[{index}]", f'Duplicate value: "{each.get("uid")}"'
+        if len(json.dumps(opaque.get("parameters"), separators=(",", ":")).encode()) > _LONGEST_TEXT:
+            yield f"{at}[{index}].opaque.parameters", _TOO_LONG

@@ -3,55 +3,51 @@
 from collections.abc import Mapping
 from decimal import ROUND_CEILING, Decimal
 
+from ...objects.amounts import canonical
 from ...objects.pod_manifest import quantity
-from .pools import Document, Offer
+from .pools import Document
 
 
-def consumed(offer: Offer, requested: Mapping[str, Decimal]) -> dict[str, Decimal] | None:
-    """What is taken of each capacity of a shared device by full name; None if the request does not fit its policy.
+def consumed(capacities: Mapping[str, Document], request: Document) -> dict[str, str] | None:
+    """What is taken of each capacity of a device, as Kubernetes writes it; None if the request does not fit a policy.
 
-    `requested` has full names. A capacity that is not requested is taken by its default, without a policy as a whole.
+    A capacity that is not requested is taken by its default, without a policy as a whole. Requests name it as the
+    device does.
     """
-    capacities = offer.capacity()
+    requested: Mapping[str, str] = (request.get("capacity") or {}).get("requests") or {}
     if not requested.keys() <= capacities.keys():
         return None
     taken = {}
     for name, capacity in capacities.items():
         amount = _rounded(capacity, requested.get(name))
-        if amount is None or amount > quantity(capacity["value"], name):
+        if amount is None or quantity(amount, name) > quantity(capacity["value"], name):
             return None
         taken[name] = amount
     return taken
 
 
-def suffices(offer: Offer, requested: Mapping[str, Decimal]) -> bool:
-    """Whether a device that is not shared has at least what is requested."""
-    capacities = offer.capacity()
-    return all(
-        name in capacities and amount <= quantity(capacities[name]["value"], name) for name, amount in requested.items()
-    )
-
-
-def requested_capacity(request: Document, driver: str) -> dict[str, Decimal]:
-    """The capacities that a request names, by full name."""
-    found = (request.get("capacity") or {}).get("requests") or {}
-    return {(name if "/" in name else f"{driver}/{name}"): quantity(value, name) for name, value in found.items()}
-
-
-def _rounded(capacity: Document, wanted: Decimal | None) -> Decimal | None:
-    whole = quantity(capacity["value"], "capacity")
-    policy = capacity.get("requestPolicy")
-    if not policy or "default" not in policy:
-        return whole if wanted is None else wanted
-    amount = quantity(policy["default"], "default") if wanted is None else wanted
+def _rounded(capacity: Document, wanted: str | None) -> str | None:
+    policy = capacity.get("requestPolicy") or {}
+    if wanted is None:
+        return _written(policy["default"] if "default" in policy else capacity["value"])
+    amount = quantity(wanted, "capacity")
     if values := policy.get("validValues"):
-        return min((value for value in (quantity(v, "validValues") for v in values) if value >= amount), default=None)
+        return next((_written(value) for value in values if quantity(value, "validValues") >= amount), None)
     if span := policy.get("validRange"):
-        least = quantity(span["min"], "min")
-        amount = max(amount, least)
-        if "step" in span:
-            step = quantity(span["step"], "step")
-            amount = least + ((amount - least) / step).to_integral_value(ROUND_CEILING) * step
-        if "max" in span and amount > quantity(span["max"], "max"):
-            return None
-    return amount
+        return _in_range(span, wanted, amount)
+    return _written(wanted)
+
+
+def _in_range(span: Document, wanted: str, amount: Decimal) -> str | None:
+    least = quantity(span["min"], "min")
+    if amount < least:
+        wanted, amount = span["min"], least
+    elif "step" in span:
+        step = quantity(span["step"], "step")
+        amount = least + ((amount - least) / step).to_integral_value(ROUND_CEILING) * step
+        wanted = f"{amount / 1024:f}Ki"  # with a binary suffix, whatever it was asked for with
+    return None if "max" in span and amount > quantity(span["max"], "max") else _written(wanted)
+
+
+def _written(amount: str) -> str:
+    return str(canonical(amount))

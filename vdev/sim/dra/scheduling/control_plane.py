@@ -16,8 +16,10 @@ from ...lint import Finding
 from ...objects.pods import ExtendedClaim, Kind, PodSpec
 from ..api_objects import CLAIM, CLASS, NAMESPACE, SLICE, TEMPLATE, ApiObjects, Document
 from . import cel_selectors, slice_lint
-from .allocator import Allocator, UnschedulableError, in_use
+from .allocator import Allocator
 from .pools import Pool, gather
+from .unschedulable import NowhereError, UnschedulableError
+from .usage import in_use
 
 _IMPLICIT = "deviceclass.resource.kubernetes.io/"
 _ADMIN_LABEL = "resource.kubernetes.io/admin-access"
@@ -103,10 +105,10 @@ class Cluster:
         if claim is None:
             raise UnschedulableError(f'resourceclaim.resource.k8s.io "{name}" not found')
         if claim["metadata"].get("deletionTimestamp"):
-            raise UnschedulableError(f'resourceclaim "{name}" is being deleted')
+            raise NowhereError(f'resourceclaim "{name}" is being deleted')
         users = (claim.get("status") or {}).get("reservedFor") or []
         if len(users) >= _MOST_USERS and all(each["uid"] != pod.uid for each in users):
-            raise UnschedulableError(f"resourceclaim {name} in use")
+            raise NowhereError(f"resourceclaim {name} in use")
         return claim
 
     async def _allocate(
@@ -122,7 +124,7 @@ class Cluster:
             return None
         await self._see_slices()
         pools = self._pools
-        used = in_use(await self._objects.list(CLAIM), pools)
+        used = in_use(await self._objects.list(CLAIM))
         admins = {
             each["metadata"]["name"]
             for each in await self._objects.list(NAMESPACE)
@@ -246,4 +248,4 @@ def _release(claim: dict[str, Any], pod: PodSpec) -> None:
 
 
 def _devices(allocation: Document) -> tuple[str, ...]:
-    return tuple(f"{r['driver']}/{r['pool']}/{r['device']}" for r in allocation["devices"]["results"])
+    return tuple(f"{r['driver']}/{r['pool']}/{r['device']}" for r in allocation["devices"].get("results", ()))

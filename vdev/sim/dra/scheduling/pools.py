@@ -13,12 +13,13 @@ DeviceId: TypeAlias = tuple[str, str, str]  # driver, pool, device
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """One device of a pool. `document` is its entry in the slice."""
+    """One device of a pool. `document` is its entry in the slice, `place` what says on which nodes it is."""
 
     driver: str
     pool: str
     name: str
     document: Document
+    place: Document
 
     @property
     def id(self) -> DeviceId:
@@ -37,15 +38,18 @@ class Offer:
         found = attributes.get(name) or (attributes.get(bare) if domain == self.driver else None)
         return None if found is None else next(iter(found.items()))
 
-    def capacity(self) -> dict[str, Document]:
-        """Capacities by their full names."""
-        found = self.document.get("capacity") or {}
-        return {(name if "/" in name else f"{self.driver}/{name}"): value for name, value in found.items()}
+    @property
+    def capacity(self) -> Mapping[str, Document]:
+        """Capacities by name."""
+        return self.document.get("capacity") or {}
 
 
 @dataclass(slots=True)
 class Pool:
-    """One pool at its newest generation. `problem` says why nothing is allocated from it, empty if all is well."""
+    """One pool at its newest generation. `problem` says why nothing is allocated from it, empty if all is well.
+
+    `offers` are the devices that the node can have, `everywhere` those of all nodes.
+    """
 
     driver: str
     name: str
@@ -53,6 +57,7 @@ class Pool:
     expected: int
     slices: list[Document] = field(default_factory=list)
     offers: list[Offer] = field(default_factory=list)
+    everywhere: list[Offer] = field(default_factory=list)
     counters: dict[tuple[str, str], Decimal] = field(default_factory=dict)
     problem: str = ""
     binding: bool = False
@@ -64,7 +69,10 @@ class Pool:
 
 
 def gather(slices: Iterable[Document], node: str, labels: Mapping[str, str]) -> list[Pool]:
-    """The pools that a node can use, in the order in which the allocator tries them."""
+    """The pools that a node can use, in the order in which the allocator tries them.
+
+    One with counters is among them on every node: the scheduler looks at these wherever their devices are.
+    """
     pools: dict[tuple[str, str], Pool] = {}
     for each in sorted(slices, key=lambda document: str(document["metadata"].get("name", ""))):
         spec = each["spec"]
@@ -75,19 +83,25 @@ def gather(slices: Iterable[Document], node: str, labels: Mapping[str, str]) -> 
             pools[driver, name] = pool
         if generation == pool.generation:
             pool.slices.append(each)
-    found = [pool for pool in pools.values() if any(_reaches(s["spec"], node, labels) for s in pool.slices)]
+    found = [pool for pool in pools.values() if any(_concerns(each["spec"], node, labels) for each in pool.slices)]
     for pool in found:
         _fill(pool, node, labels)
     return sorted(found, key=lambda pool: (pool.binding, pool.driver, pool.name))
 
 
+def _concerns(spec: Document, node: str, labels: Mapping[str, str]) -> bool:
+    if spec.get("perDeviceNodeSelection"):
+        return any(_reaches(device, node, labels) for device in spec.get("devices") or [])
+    return bool(spec.get("sharedCounters")) or _reaches(spec, node, labels)
+
+
 def _reaches(spec: Document, node: str, labels: Mapping[str, str]) -> bool:
-    """Whether devices of a slice, or of one of its devices that says so itself, can be used on a node."""
+    """Whether the devices of a slice, or one of its devices that says so itself, can be used on a node."""
     if spec.get("nodeName"):
         return bool(spec["nodeName"] == node)
     if spec.get("nodeSelector"):
         return _selects(spec["nodeSelector"], node, labels)
-    return bool(spec.get("allNodes") or spec.get("perDeviceNodeSelection"))
+    return bool(spec.get("allNodes"))
 
 
 def _selects(selector: Document, node: str, labels: Mapping[str, str]) -> bool:
@@ -125,13 +139,17 @@ def _fill(pool: Pool, node: str, labels: Mapping[str, str]) -> None:
         for counter, value in (counters.get("counters") or {}).items():
             pool.counters[counters["name"], counter] = quantity(value["value"], counter)
     for spec, device in ((s["spec"], each) for s in pool.slices for each in s["spec"].get("devices") or []):
+        place = device if spec.get("perDeviceNodeSelection") else spec
+        offer = Offer(pool.driver, pool.name, device["name"], device, place)
+        pool.everywhere.append(offer)
+        if unknown := sorted(_consumed(device) - pool.counters.keys()):
+            pool.problem = f"device {device['name']} consumes {'/'.join(unknown[0])}, which is unknown"
+        if not _reaches(place, node, labels):
+            continue
         if device["name"] in names:
             pool.problem = f"device {device['name']} is there twice"
         names.add(device["name"])
-        if unknown := sorted(_consumed(device) - pool.counters.keys()):
-            pool.problem = f"device {device['name']} consumes {'/'.join(unknown[0])}, which is unknown"
-        if _reaches(device if spec.get("perDeviceNodeSelection") else spec, node, labels):
-            pool.offers.append(Offer(pool.driver, pool.name, device["name"], device))
+        pool.offers.append(offer)
         pool.binding |= bool(device.get("bindingConditions"))
 
 

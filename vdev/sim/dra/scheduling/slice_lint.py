@@ -208,14 +208,14 @@ def _policy_problem(capacity: Document, policy: Document) -> str:
 def _policy_contradiction(capacity: Document, policy: Document) -> str:
     whole = quantity(capacity["value"], "value")
     values, span = policy.get("validValues"), policy.get("validRange")
-    if "default" not in policy and not (values or span):
+    if "default" not in policy and not values and span is None:
         return ""
     default = quantity(policy["default"], "default")
-    if values and span:
+    if values and span is not None:
         return "validValues and validRange exclude each other"
     if values:
         return _values_problem([quantity(value, "validValues") for value in values], default, whole)
-    return _range_problem(span, default, whole) if span else ""
+    return "" if span is None else _range_problem(span, default, whole)
 
 
 def _values_problem(amounts: list[Decimal], default: Decimal, whole: Decimal) -> str:
