@@ -27,7 +27,8 @@ def _main(descriptor, program, *arguments):
         # A module that could not be imported would be there all the same: nobody would see why, or that its tests lack.
         os.execv(sys.executable, [sys.executable, "-m", "tests.kit.workers", descriptor, program])
     prepared.import_all()  # what tests import as they go
-    _draw()
+    if arguments:
+        _draw()
     code, *sys.argv[1:] = mother.serve(descriptor)
     sys.argv[0] = "-c"
     mother.end_with(lambda: exec(code, {"__name__": "__main__"}))

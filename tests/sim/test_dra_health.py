@@ -4,6 +4,8 @@ import pytest
 
 from tests.kit.dra_driver import device, slice_of
 from tests.kit.dra_objects import claim, device_class, exactly, pod
+from vdev.pb import dra_health_v1alpha1_pb2 as api
+from vdev.sim.dra.drivers.device_health import DeviceHealth
 
 
 @pytest.fixture
@@ -36,38 +38,84 @@ async def test_a_word_and_its_message(kubelet, driver):
     await kubelet.wait_until(lambda: words(kubelet) == ["Healthy", "Unhealthy"])
     (row,) = kubelet.pod("one").container().allocated_resources_status
     assert "x" * 1021 + "..." == row["resources"][1]["message"]
-    driver.say(gpu_0="HEALTHY")
-    await kubelet.wait_until(lambda: words(kubelet) == ["Healthy", "Unknown"])
+    driver.say(gpu_0="UNKNOWN", gpu_1="UNHEALTHY: still")
+    await kubelet.wait_until(lambda: words(kubelet) == ["Unknown", "Unhealthy"])
+
+
+async def test_a_device_that_a_message_leaves_out(kubelet, clock, driver):
+    """It stays what it was until its time-out; then the next message shows it."""
+    driver.say(gpu_0="HEALTHY", gpu_1="HEALTHY")
+    await kubelet.wait_until(lambda: words(kubelet) == ["Healthy", "Healthy"])
+    driver.say(gpu_0="UNHEALTHY")
+    await kubelet.wait_until(lambda: words(kubelet) == ["Unhealthy", "Healthy"])
+    clock.advance(31)
+    driver.say(gpu_0="UNHEALTHY")
+    await kubelet.wait_until(lambda: words(kubelet) == ["Unhealthy", "Unknown"])
 
 
 async def test_a_device_not_heard_of_becomes_unknown(kubelet, clock, driver):
-    """After its time-out, 30 s by default."""
+    """After its time-out, 30 s by default; a pod shows it when the kubelet looks at it again."""
     driver.say(gpu_0="HEALTHY", gpu_1="HEALTHY")
     await kubelet.wait_until(lambda: words(kubelet) == ["Healthy", "Healthy"])
-    clock.advance(29)
+    clock.advance(31)
+    await kubelet.run_pod(pod("other"))
     assert ["Healthy", "Healthy"] == words(kubelet)
-    clock.advance(2)
+    clock.advance(60)
     await kubelet.wait_until(lambda: words(kubelet) == ["Unknown", "Unknown"])
 
 
-async def test_the_end_of_the_stream_clears_it(kubelet, clock, driver):
-    """The kubelet asks again after five seconds."""
-    driver.say(gpu_0="HEALTHY", gpu_1="HEALTHY")
-    await kubelet.wait_until(lambda: words(kubelet) == ["Healthy", "Healthy"])
-    driver.end_streams()
-    await kubelet.wait_until(lambda: words(kubelet) == ["Unknown", "Unknown"])
-    clock.advance(5)
-    await kubelet.wait_until(lambda: words(kubelet) == ["Healthy", "Healthy"])
+def test_which_words_are_news():
+    """Health, message and time-out; not that a device is heard of again that was not for too long."""
+    time = 0.0
+    health = DeviceHealth(lambda: time)
+
+    def says(word, *, timeout=0, device="gpu-0"):
+        identifier = api.DeviceIdentifier(pool_name="pool", device_name=device)
+        row = api.DeviceHealth(device=identifier, health=word, health_check_timeout_seconds=timeout)
+        return sorted(name for _, name in health.heard("acme.dev", [row]))
+
+    assert ["gpu-0"] == says(api.HEALTHY)
+    assert [] == says(api.HEALTHY)
+    assert ["gpu-0"] == says(api.UNHEALTHY)
+    assert ["gpu-0"] == says(api.UNHEALTHY, timeout=40)
+    time = 41.0
+    assert ("Unknown", "") == health.of("acme.dev", "pool", "gpu-0")
+    assert [] == says(api.UNHEALTHY, timeout=40)
+    assert ("Unhealthy", "") == health.of("acme.dev", "pool", "gpu-0")
+    assert ["gpu-1"] == says(api.HEALTHY, device="gpu-1")
+    time = 82.0
+    assert ["gpu-0"] == says(api.HEALTHY, device="gpu-1"), "it was not named for too long"
+    assert ("Unknown", "") == health.of("acme.dev", "pool", "gpu-0")
+    assert [] == says(api.HEALTHY, device="gpu-1")
+    health.clear("acme.dev")
+    assert ["gpu-1"] == says(api.HEALTHY, device="gpu-1")
 
 
 async def test_a_driver_that_unregisters_is_heard_no_more(kubelet, clock, driver):
-    """Its stream ends with it, and with that what it said, which would have held for an hour."""
+    """What it said is void, which would have held for an hour; pods show it when the kubelet looks at them again."""
     driver.timeout = 3600
     driver.say(gpu_0="HEALTHY", gpu_1="HEALTHY")
     await kubelet.wait_until(lambda: words(kubelet) == ["Healthy", "Healthy"])
     driver.registration_socket.unlink()
     clock.advance(1)
+    await kubelet.wait_until(lambda: not kubelet.drivers())
+    assert ["Healthy", "Healthy"] == words(kubelet)
+    clock.advance(60)
     await kubelet.wait_until(lambda: words(kubelet) == ["Unknown", "Unknown"])
+
+
+async def test_a_stream_that_is_opened_again(kubelet, clock, driver):
+    """The kubelet asks again after five seconds, and hears what there is to say as something new."""
+    driver.say(gpu_0="HEALTHY", gpu_1="HEALTHY")
+    await kubelet.wait_until(lambda: words(kubelet) == ["Healthy", "Healthy"])
+    driver.health = {"gpu-0": "UNHEALTHY", "gpu-1": "HEALTHY"}
+    driver.end_streams()
+
+    def heard():
+        clock.advance(5)  # by when it has seen the end of the first
+        return words(kubelet) == ["Unhealthy", "Healthy"]
+
+    await kubelet.wait_until(heard)
 
 
 async def test_containers_before_the_others_have_no_health(kubelet, driver):

@@ -1,6 +1,7 @@
 """Restarts, crashes and reboots: what stays, what goes, and what plugins see of it."""
 
 import asyncio
+import re
 import socket
 from pathlib import Path
 
@@ -238,6 +239,28 @@ async def test_pre_start_at_each_start(kubelet, plugins):
     assert 1 == len(plugin.requests("Allocate"))
 
 
+async def test_pre_start_that_fails_is_tried_again(kubelet, plugins, clock, refusal):
+    """The container waits with the plugin's words, an init container as well; what comes after them waits, too."""
+    plugin = await plugins(NPU, ["d1"], pre_start=True)
+
+    async def fail(_request):
+        raise refusal(grpc.StatusCode.INTERNAL, "reset failed")
+
+    answer, plugin.answer_pre_start = plugin.answer_pre_start, fail
+    document = manifest("p", {NPU: 1})
+    document["spec"]["initContainers"] = [{"name": "first", "resources": {"limits": {NPU: 1}}}]
+    first = (await kubelet.run_pod(document)).container("first")
+    said = "device plugin PreStartContainer rpc failed with err: rpc error: code = Internal desc = reset failed"
+    assert ("CreateContainerConfigError", said) == (first.waiting, first.message)
+    clock.advance(10)
+    await kubelet.wait_until(lambda: 2 == len(plugin.requests("PreStartContainer")))
+    plugin.answer_pre_start = answer
+    clock.advance(10)
+    await kubelet.wait_until(lambda: Phase.RUNNING is kubelet.pod("p").phase)
+    assert 4 == len(plugin.requests("PreStartContainer"))
+    assert [f"Error: {said}"] * 2 == [event.message for event in kubelet.events]
+
+
 async def test_pre_start_with_the_plugin_down(kubelet, plugins, shows):
     """With its plugin down a restart waits; after a kubelet restart, not knowing the options, it silently goes on."""
     plugin = await plugins(NPU, ["d1"], pre_start=True)
@@ -247,7 +270,7 @@ async def test_pre_start_with_the_plugin_down(kubelet, plugins, shows):
     container = (await kubelet.restart_container("p")).container()
     assert "CreateContainerConfigError" == container.waiting
     assert container.message.startswith("device plugin PreStartContainer rpc failed with err: endpoint ")
-    assert container.message.endswith("has been stopped")
+    assert re.search(r"endpoint &\{.* acme.dev/npu .*\} has been stopped$", container.message)
     assert Phase.RUNNING is kubelet.pod("p").phase
 
 

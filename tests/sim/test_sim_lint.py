@@ -78,6 +78,12 @@ def test_env_names(name):
     assert ["env-name"] == allocated(envs={name: "1"})
 
 
+def test_env_values():
+    """The runtime starts no container with a NUL byte; other odd characters it takes."""
+    assert ["env-name"] == allocated(envs={"A": "x\0y"})
+    assert [] == allocated(envs={"A": "x\ny", "B": "", "C": "é"})
+
+
 @pytest.mark.parametrize("key", ["", "a b", "/x", "x/", "-x", "a/" + "x" * 64])
 def test_annotation_keys(key):
     """Annotation keys are qualified names."""

@@ -40,6 +40,20 @@ async def test_list_shape(kubelet, plugins, api, device):
     assert {NPU} == {entry.resource_name for entry in container.devices}
 
 
+async def test_a_numa_node_of_minus_one(kubelet, plugins, api, device):
+    """What it says is shown of what can be had; what a pod has of it is on no node."""
+    await plugins(NPU, [device("d1", numa=[-1])])
+    await kubelet.run_pod(manifest("p", {NPU: 1}))
+    (free,) = (await api.GetAllocatableResources(v1.AllocatableResourcesRequest())).devices
+    assert [-1] == [node.ID for node in free.topology.nodes]
+    ((held,),) = [
+        container.devices
+        for pod in (await api.List(v1.ListPodResourcesRequest())).pod_resources
+        for container in pod.containers
+    ]
+    assert not held.HasField("topology")
+
+
 async def test_who_is_listed(kubelet, plugins, api):
     """Conformance 10: pods without devices are in, sidecars too, regular init containers and dead pods are not."""
     await plugins(NPU, ["d1", "d2", "d3"])

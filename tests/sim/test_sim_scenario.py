@@ -161,6 +161,21 @@ async def test_one_piece_of_hardware_on_two_pods(driver):
         await play(scenario(shows(2, 2), pods=pods, hardware={"d1": ["a", "b"], "d2": ["b", "c"]}), driver)
 
 
+async def test_hardware_that_goes_from_pod_to_pod_while_they_are_read(driver, monkeypatch):
+    """What a pod had that is over by now is nobody's, however late it is asked for the next one."""
+    pods = dict.fromkeys(("one", "two"), ONE["one"])
+    assert [] == await play(scenario(shows(2, 2), {"createPod": "one"}, {"createPod": "two"}, pods=pods), driver)
+    real, asked = driver.pod, []
+
+    async def late(name):
+        asked.append(name)
+        return None if name == "one" and asked.count("one") > 1 else await real(name)
+
+    monkeypatch.setattr(driver, "pod", late)
+    assert [] == await play(scenario(shows(2, 2), pods=pods, hardware={"d1": ["a"], "d2": ["a"]}), driver)
+    assert asked == ["one", "two", "one"]
+
+
 async def test_the_reason_of_an_unhealthy_device(driver, monkeypatch):
     """`unhealthy` is what the plugin says of itself, where it says anything."""
     reasons = {(NPU, "d1"): "it is tired"}

@@ -1,6 +1,10 @@
 """Device plugins that register through plugins_registry: the kubelet asks them, and lets them go with their socket."""
 
 import asyncio
+import os
+import random
+import shutil
+import socket
 
 import grpc
 import grpc.aio
@@ -11,6 +15,7 @@ from vdev.pb import pluginregistration_v1_pb2 as registration
 from vdev.pb import pluginregistration_v1_pb2_grpc as registration_grpc
 from vdev.sim import Compat, Kubelet, Timings, manifest
 from vdev.sim.journal import DriverRefused, PluginLost, Registered
+from vdev.sim.kubelet import plugin_watcher
 
 NPU = "acme.dev/npu"
 QUICK = {"boot": 0.01, "lead": 0.01, "sources": 0.05}
@@ -145,8 +150,8 @@ async def test_what_is_refused(kubelet, clock, watched, info, said, code):
     await kubelet.wait_until(lambda: (True, "") in asked.statuses)
 
 
-async def test_a_plugin_that_does_not_answer_is_not_asked_again(kubelet, clock, watched, shows, refusal):
-    """A registration that fails behind the checks is over until the socket is made anew."""
+async def test_a_plugin_that_does_not_answer_is_asked_again(kubelet, clock, watched, shows, refusal):
+    """A registration that fails behind the checks is tried again with growing pauses, too."""
 
     async def fail():
         raise refusal(grpc.StatusCode.INTERNAL, "no options today")
@@ -158,18 +163,37 @@ async def test_a_plugin_that_does_not_answer_is_not_asked_again(kubelet, clock, 
     await shows(kubelet, NPU, 2, 0)
     asked.plugin.answer_options = fail
     await asked.start()
-    clock.advance(1)
-    await kubelet.wait_until(lambda: asked.statuses[1:])
     said = "failed to get device plugin options: rpc error: code = Internal desc = no options today"
-    assert (False, f"RegisterPlugin error -- plugin registration failed with err: {said}") == asked.statuses[1]
-    calls = len(asked.plugin.calls)
-    other = await watched("acme.dev/dsp", file="dsp")  # which takes looks of the kubelet
-    assert ([(True, "")], calls) == (other.statuses, len(asked.plugin.calls))
+    for count, pause in enumerate([1, 0.5, 1], start=1):
+        clock.advance(pause)
+        await kubelet.wait_until(lambda count=count: count == len(refusals(kubelet)))
+    text = f"RegisterPlugin error -- plugin registration failed with err: {said}"
+    assert ([(False, text)] * 3, [text] * 3) == (asked.statuses[1:], refusals(kubelet))
     asked.plugin.answer_options = asked.plugin._options
-    await asked.stop()
-    await asked.start()
-    clock.advance(1)
+    clock.advance(2)
     await shows(kubelet, NPU, 2, 2)
+
+
+def refusals(kubelet):
+    return [entry.error for entry in kubelet.journal.entries if isinstance(entry, DriverRefused)]
+
+
+async def test_a_socket_made_anew_inherits_the_pause(kubelet, clock, watched):
+    """The kubelet counts failures of a path, whoever serves there: who starts again and again is asked ever later."""
+    asked = await watched(supported_versions=[])
+    for count in (2, 3):  # after 0.5 s and 1 s
+        await asked.stop()
+        await asked.start()
+        clock.advance(1)
+        await kubelet.wait_until(lambda count=count: count == len(refusals(kubelet)))
+    await asked.stop()
+    asked.info.supported_versions[:] = ["v1beta1"]
+    await asked.start()
+    other = await watched("acme.dev/dsp", file="dsp")  # which takes a second, and a look of the kubelet
+    assert [(True, "")] == other.statuses
+    assert (True, "") not in asked.statuses
+    clock.advance(1)
+    await kubelet.wait_until(lambda: (True, "") in asked.statuses)
 
 
 @pytest.mark.parametrize("endpoint", ["npu.sock", "../npu.sock"])
@@ -276,3 +300,46 @@ async def test_a_plugin_that_ends_well_is_no_finding(kubelet, clock, watched, sh
     clock.advance(30)
     await shows(kubelet, NPU, 2, 0)
     assert [] == kubelet.findings
+
+
+def bind(path):
+    """Leave a socket there on which nobody listens."""
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(path))
+
+
+def test_each_change_of_the_sockets_is_seen_at_the_next_look(tmp_path):
+    """However soon it comes after the last look, also in a directory below, and when the whole is made anew."""
+    chance, root = random.Random(1), tmp_path / "r"
+    seen = plugin_watcher._Seen(str(root))
+    for _ in range(300):
+        where = chance.choice((root, root / "below"))
+        path = where / chance.choice("abc")
+        match chance.randrange(4):
+            case 0 if path.exists():
+                path.unlink()
+            case 1 if path.exists():
+                path.unlink()
+                bind(path)
+            case 2 if root.exists():
+                root.rename(tmp_path / "old")
+                root.mkdir()
+                shutil.rmtree(tmp_path / "old")
+            case _:
+                where.mkdir(parents=True, exist_ok=True)
+                if not path.exists():
+                    bind(path)
+        assert plugin_watcher._sockets(str(root)) == seen.sockets()
+
+
+def test_a_directory_that_has_not_changed_for_a_while_is_not_listed(tmp_path, monkeypatch):
+    """Its time tells that nothing came or went."""
+    bind(tmp_path / "a")
+    os.utime(tmp_path, (1, 1))
+    seen = plugin_watcher._Seen(str(tmp_path))
+    first = seen.sockets()
+    with monkeypatch.context() as unlisted:
+        unlisted.setattr(os, "scandir", None)
+        assert first == seen.sockets()
+    bind(tmp_path / "b")
+    assert {str(tmp_path / "a"), str(tmp_path / "b")} == seen.sockets().keys()

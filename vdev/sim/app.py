@@ -37,8 +37,8 @@ class Output(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SimOptions:
-    """Options of `vdev sim`. `pods` is a directory of manifests, None for no pods; `cdi_dir` is where CDI names of
-    claims are resolved, None for not at all. `api_server` is where to serve an API server: HOST:PORT, empty for none.
+    """Options of `vdev sim`. `pods` is a directory of manifests, None for no pods; `cdi_dir` is where CDI names
+    are resolved, None for not at all. `api_server` is where to serve an API server: HOST:PORT, empty for none.
     """
 
     kubelet_dir: Path = DEFAULT_DIRECTORY

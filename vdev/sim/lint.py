@@ -256,6 +256,9 @@ def _repeats(resource: str, by_id: Mapping[str, list[str]]) -> Iterator[Finding]
 
 
 def _edits(resource: str, response: api.ContainerAllocateResponse) -> Iterator[Finding]:
+    for name in sorted(name for name, value in response.envs.items() if "\0" in value):
+        text = f"environment variable {name!r}: its value contains a NUL byte, with which no container starts"
+        yield _error("env-name", resource, text)
     for name in sorted(response.envs):
         if not _ENV_NAME.fullmatch(name):
             yield _error(

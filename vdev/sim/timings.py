@@ -9,9 +9,9 @@ class Timings:
     `pre_start`, `get_info`, `notify` and `prepare` (Unprepare too) end a call, `slow` reports one that takes longer,
     `bound` ends one for which the real kubelet would wait for ever.
 
-    `retry` passes before a pod is tried again whose claims could not be prepared or unprepared. The real kubelet waits
-    so long (or half as long again) after a failed Unprepare; after a failed Prepare it waits until it looks at all pods
-    anyway, a minute to a minute and a half.
+    `retry` passes before a container is tried again that could not be started, and a pod whose claims could not be
+    prepared or unprepared. The real kubelet waits so long (or half as long again) for a container and after a failed
+    Unprepare; after a failed Prepare it waits until it looks at all pods anyway, a minute to a minute and a half.
 
     `boot`, `lead` and `sources` are a start where there was one before, as measured on 1.36.2: PodResources answers
     `boot` after it (about), plugins can register `lead` later, and `sources` after that the kubelet hears of its pods;

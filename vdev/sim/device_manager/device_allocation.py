@@ -187,5 +187,6 @@ class Allocator:
         endpoint = self._table.endpoints[resource]
         client = self._client(resource)
         if endpoint.stopped is not None or client is None:
-            raise AdmissionError(f"endpoint {endpoint.socket} has been stopped")
+            # Go prints the whole endpoint, with addresses where we have none; it does not say which socket it was.
+            raise AdmissionError(f"endpoint &{{{{{{}} {{0 0}}}} {resource} 0x0 {{0 0 0x0}} <nil>}} has been stopped")
         return client

@@ -91,10 +91,13 @@ def write(directory: Path, text: str) -> None:
 
 
 def _row(device: PreparedDevice) -> dict[str, Any]:
-    row: dict[str, Any] = {"PoolName": device.pool, "DeviceName": device.device}
-    if device.share:
-        row["ShareID"] = device.share
-    return row | {"RequestNames": list(device.requests) or None, "CDIDeviceIDs": list(device.cdi) or None}
+    return {
+        "PoolName": device.pool,
+        "DeviceName": device.device,
+        "ShareID": device.share or None,
+        "RequestNames": list(device.requests) or None,
+        "CDIDeviceIDs": list(device.cdi) or None,
+    }
 
 
 def _claim(row: dict[str, Any]) -> ClaimInfo:

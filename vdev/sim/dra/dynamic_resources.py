@@ -23,6 +23,7 @@ from .drivers.device_health import DeviceHealth
 from .drivers.driver_registry import DriverRegistry
 
 RECONCILE_SECONDS = 60.0
+LOOK_SECONDS = 60.0  # the real kubelet looks at a pod again after so long, or half as long again
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,9 @@ class UnresolvedError(Exception):
 
 
 class DynamicResources:
-    """The DRA half of a kubelet process. `active` are the UIDs of its pods, None before it has heard of them."""
+    """The DRA half of a kubelet process. `active` are the UIDs of its pods, None before it has heard of them; `changed`
+    has those looked at whose UIDs it is given.
+    """
 
     def __init__(
         self,
@@ -52,7 +55,7 @@ class DynamicResources:
         transport: Transport,
         journal: Journal,
         spawn: Callable[[Coroutine[Any, Any, None], str], "asyncio.Task[None]"],
-        changed: Callable[[], None],
+        changed: Callable[[frozenset[str]], None],
         active: Callable[[], Collection[str] | None],
     ) -> None:
         self._root = root
@@ -61,6 +64,7 @@ class DynamicResources:
         self._journal = journal
         self._spawn = spawn
         self._active = active
+        self._changed = changed
         self._ends: list[Callable[[], None]] = []
         self._saving = asyncio.Lock()
         self.health = DeviceHealth(clock.now)
@@ -73,7 +77,7 @@ class DynamicResources:
             journal=journal,
             health=self.health,
             spawn=spawn,
-            changed=changed,
+            news=self._news,
         )
         self._manager = ClaimManager(
             settings.objects,
@@ -85,6 +89,7 @@ class DynamicResources:
         )
         self.prepare = self._manager.prepare
         self.unprepare = self._manager.unprepare
+        self.prepared = self._manager.prepared
 
     async def start(self) -> None:
         """Take over what is prepared, and delete the node's slices."""
@@ -94,6 +99,7 @@ class DynamicResources:
         self._manager.restore(claims)
         self._spawn(self.drivers.wipe("", "it starts"), "wipe slices")
         self._ends.append(self._clock.every(RECONCILE_SECONDS, self._reconcile))
+        self._ends.append(self._clock.every(LOOK_SECONDS, self._look))
 
     async def close(self) -> None:
         """End at once."""
@@ -116,9 +122,12 @@ class DynamicResources:
             for driver, device in self.devices(namespace, claim)
         }
 
-    async def edits(self, namespace: str, claims: Iterable[ContainerClaim]) -> Edits:
-        """What the container runtime makes of a container's claims. Raises UnresolvedError."""
-        names = [name for claim in claims for _, device in self.devices(namespace, claim) for name in device.cdi]
+    async def edits(self, namespace: str, claims: Iterable[ContainerClaim], given: Iterable[str]) -> Edits:
+        """What the container runtime makes of a container's CDI names: those of its claims, then those that device
+        plugins have `given` it. Raises UnresolvedError.
+        """
+        claimed = [name for claim in claims for _, device in self.devices(namespace, claim) for name in device.cdi]
+        names = [*claimed, *given]
         directory = self._settings.cdi_dir
         if directory is None or not names:
             return Edits(cdi_devices=tuple(dict.fromkeys(names)))
@@ -126,7 +135,8 @@ class DynamicResources:
         self._journal.find(Finding("cdi-spec", Severity.ERROR, "", text) for text in found.problems)
         self._journal.find(Finding("cdi-overwritten", Severity.ERROR, "", text) for text in found.overwritten)
         if found.missing:
-            raise UnresolvedError(f"failed to inject CDI devices: unresolvable CDI devices {', '.join(found.missing)}")
+            text = f"unresolvable CDI devices {', '.join(found.missing)}"
+            raise UnresolvedError(f"failed to create containerd container: CDI device injection failed: {text}")
         return found.edits
 
     # --- inside -----------------------------------------------------------------------------------------------------
@@ -136,6 +146,18 @@ class DynamicResources:
         if directory is None:
             return ()
         return (await asyncio.to_thread(cdi_directory.resolve, directory, list(names))).missing
+
+    def _news(self, driver: str, devices: Collection[tuple[str, str]]) -> None:
+        """Have the pods looked at that have one of these devices: pool and name."""
+        having = (
+            info.pods
+            for info in self._manager.all()
+            if any((each.pool, each.device) in devices for each in info.drivers.get(driver, ()))
+        )
+        self._changed(frozenset[str]().union(*having))
+
+    def _look(self) -> None:
+        self._changed(frozenset[str]().union(*(info.pods for info in self._manager.all())))
 
     def _reconcile(self) -> None:
         if (active := self._active()) is not None:

@@ -53,8 +53,8 @@ class Kubelet(KubeletView):
     `memory`; absent: unlimited). Device nodes must exist below `host_root` (None: not checked). `overlaps` tells
     whether two device ids are the same hardware; two pods that hold such ids are a finding.
 
-    `objects` are the API server's as far as DRA needs them (default: in memory), `cdi_dir` is where CDI names of claims
-    are resolved (None: not at all). With `strict` DRA drivers are asked everything twice, as a kubelet may.
+    `objects` are the API server's as far as DRA needs them (default: in memory), `cdi_dir` is where CDI names are
+    resolved (None: not at all). With `strict` DRA drivers are asked everything twice, as a kubelet may.
     `transport` makes its servers, and the channels to plugins and drivers.
     """
 

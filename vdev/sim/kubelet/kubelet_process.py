@@ -98,7 +98,7 @@ class KubeletProcess:
         api_grpc.add_RegistrationServicer_to_server(self._registry, registration)
         limit = RateLimit(asyncio.get_running_loop().time) if self.settings.rate_limit else None
         answers = PodResources(
-            self.table, self.pods, free=self._free, journal=self.journal, limit=limit, claimed=self.dra.devices
+            self.table, self.pods, free=self._free, journal=self.journal, limit=limit, claimed=self.dra.prepared
         )
         answers.serve_on(pod_resources)
         await self._serve(pod_resources, paths.pod_resources_socket, _POD_RESOURCES)
@@ -189,7 +189,7 @@ class KubeletProcess:
             transport=self.settings.transport,
             journal=self.journal,
             spawn=self.spawn,
-            changed=lambda: self.changed(frozenset(pod.uid for pod in self.pods.active() if pod.claims)),
+            changed=self.changed,
             active=lambda: {pod.uid for pod in self.pods.active()} if self.sources_ready else None,
         )
         self._watcher = PluginWatcher(

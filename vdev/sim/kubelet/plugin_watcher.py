@@ -1,13 +1,15 @@
 """The kubelet's plugin watcher: it finds registration sockets below plugins_registry and registers who answers there.
 
 It looks each second by the kubelet's clock, unregisters first, then registers, and tries failures again with growing
-pauses. A socket that was made anew at its old path is another plugin. The watcher calls the plugin, never the reverse.
+pauses. A socket that was made anew at its old path is another plugin, but has to wait for the pause that its
+predecessors' failures have earned the path. The watcher calls the plugin, never the reverse.
 """
 
 import asyncio
 import contextlib
 import os
 import stat
+import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +31,7 @@ from ..timings import Timings
 PERIOD_SECONDS = 1.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 122.0
 _PLAIN_IN_AUTHORITY = "!$&'()*+,;=:[]@"  # as in Go's gRPC, for which it is the path: the kubelet names no other
+_SETTLED = 50_000_000  # nanoseconds after which a change of a directory has another time than the one before it
 _Stamp: TypeAlias = tuple[int, int, int]
 
 
@@ -76,8 +79,9 @@ class PluginWatcher:
         self._spawn = spawn
         self._registered: dict[str, _Instance] = {}  # by path
         self._busy: set[str] = set()
-        self._pauses: dict[str, tuple[_Stamp, float, float]] = {}  # of whom, how long, until when
+        self._pauses: dict[str, tuple[float, float]] = {}  # by path, whoever is there: how long, until when
         self._look = asyncio.Event()
+        self._seen = _Seen(self._directory)
         self._stop_ticking: Callable[[], None] | None = None
 
     async def run(self) -> None:
@@ -93,7 +97,7 @@ class PluginWatcher:
 
     def _tick(self) -> None:
         """Look again unless all that is there is registered: to see that takes less than to ask a thread."""
-        if _sockets(self._directory) != {path: each.stamp for path, each in self._registered.items()}:
+        if self._seen.sockets() != {path: each.stamp for path, each in self._registered.items()}:
             self._look.set()
 
     async def _reconcile(self) -> None:
@@ -103,8 +107,7 @@ class PluginWatcher:
                 del self._registered[path]
                 await instance.handler.deregister(instance.name, instance.endpoint)
         for path, stamp in found.items():
-            pause = self._pauses.get(path)
-            waits = pause is not None and pause[0] == stamp and self._clock.now() < pause[2]
+            waits = path in self._pauses and self._clock.now() < self._pauses[path][1]
             if path not in self._registered and path not in self._busy and not waits:
                 self._busy.add(path)
                 self._spawn(self._try(path, stamp), f"register plugin {path}")
@@ -115,8 +118,8 @@ class PluginWatcher:
             self._pauses.pop(path, None)
         except RegistrationError as error:
             before = self._pauses.get(path)
-            seconds = min(before[1] * 2, _LONGEST_PAUSE) if before and before[0] == stamp else _FIRST_PAUSE
-            self._pauses[path] = stamp, seconds, self._clock.now() + seconds
+            seconds = min(before[0] * 2, _LONGEST_PAUSE) if before else _FIRST_PAUSE
+            self._pauses[path] = seconds, self._clock.now() + seconds
             self._journal.note(DriverRefused(path, str(error)))
         finally:
             self._busy.discard(path)
@@ -167,16 +170,14 @@ class PluginWatcher:
             text = f"RegisterPlugin error -- plugin validation failed with err: {error}"
             await self._notify(stub, path, text)
             raise RegistrationError(text) from None
-        # Even if it is refused now, as in the kubelet: it is not tried again before its socket is made anew, and
-        # deregistered when that is gone.
         self._registered[path] = _Instance(stamp, handler, info.name, endpoint)
         try:
             await handler.register(info.name, endpoint, versions)
         except RegistrationError as error:
+            self._registered.pop(path, None)
             text = f"RegisterPlugin error -- plugin registration failed with err: {error}"
-            self._journal.note(DriverRefused(path, text))
             await self._notify(stub, path, text)
-            return
+            raise RegistrationError(text) from None
         try:
             await self._notify(stub, path, "")
         except RegistrationError:
@@ -195,8 +196,44 @@ class PluginWatcher:
             ) from None
 
 
-def _sockets(directory: str) -> dict[str, _Stamp]:
-    """The sockets below a directory by path, and which file each is. What goes meanwhile is left out. Blocks."""
+class _Seen:
+    """What `_sockets` found last, which is not looked for again while the directories have the time that they had.
+
+    A directory that was changed just before it was listed may change once more within the same tick of the system's
+    clock, so that its time says nothing yet.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._stamps: dict[str, _Stamp | None] = {}
+        self._found: dict[str, _Stamp] = {}
+        self._is_settled = False
+
+    def sockets(self) -> dict[str, _Stamp]:
+        """The sockets below the directory now. Blocks briefly."""
+        if self._is_settled and all(_stamp(path) == stamp for path, stamp in self._stamps.items()):
+            return self._found
+        now = time.time_ns()
+        self._stamps = {self._directory: _stamp(self._directory)}
+        self._found = _sockets(self._directory, on_directory=lambda path: self._stamps.update({path: _stamp(path)}))
+        self._is_settled = all(stamp is None or stamp[2] < now - _SETTLED for stamp in self._stamps.values())
+        return self._found
+
+
+def _stamp(directory: str) -> _Stamp | None:
+    """Which directory stands there, and when it changed last; None where there is none."""
+    try:
+        seen = os.stat(directory)  # noqa: PTH116 - a path made of it would cost more than looking
+    except OSError:
+        return None
+    return seen.st_dev, seen.st_ino, seen.st_mtime_ns
+
+
+def _sockets(directory: str, *, on_directory: Callable[[str], object] = lambda _: None) -> dict[str, _Stamp]:
+    """The sockets below a directory by path, and which file each is. What goes meanwhile is left out. Blocks.
+
+    `on_directory` is told of each directory below before that is listed.
+    """
     found: dict[str, _Stamp] = {}
     directories = [directory]
     for here in directories:
@@ -205,6 +242,7 @@ def _sockets(directory: str) -> dict[str, _Stamp]:
                 if entry.name.startswith("."):
                     continue
                 if entry.is_dir(follow_symlinks=False):
+                    on_directory(entry.path)
                     directories.append(entry.path)
                     continue
                 try:

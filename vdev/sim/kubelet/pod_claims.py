@@ -14,8 +14,8 @@ from types import MappingProxyType
 from ..dra.api_objects import ApiObjectError
 from ..dra.claim_manager import ClaimsError, PodClaims
 from ..dra.dynamic_resources import DynamicResources
-from ..dra.scheduling.allocator import UnschedulableError
 from ..dra.scheduling.control_plane import Bound, Cluster
+from ..dra.scheduling.unschedulable import UnschedulableError
 from ..journal import Event, Journal, PodDeleted
 from ..lint import Finding
 from ..objects.pods import Kind, PodSpec
@@ -85,14 +85,15 @@ class Scheduling:
                     self._give(pod, Bound(await self._cluster.claims(pod.spec)))
                 else:
                     self._give(pod, await self._cluster.schedule(pod.spec, self._allocatable()))
-            except (UnschedulableError, ApiObjectError) as error:
-                self._refused(pod, str(error))
+            except UnschedulableError as error:
+                self._refused(pod, error)
+            except ApiObjectError as error:
+                self._refused(pod, UnschedulableError(str(error)))
 
-    def _refused(self, pod: PodRecord, error: str) -> None:
-        text = f"0/1 nodes are available: 1 {error}."
-        if pod.message != text:
-            self._journal.events.append(Event(pod.spec.key, "FailedScheduling", text))
-        pod.reason, pod.message = "Unschedulable", text
+    def _refused(self, pod: PodRecord, error: UnschedulableError) -> None:
+        if pod.message != error.message:
+            self._journal.events.append(Event(pod.spec.key, "FailedScheduling", error.message))
+        pod.reason, pod.message = error.reason, error.message
         pod.tell(self._journal)
 
     def _give(self, pod: PodRecord, bound: Bound) -> None:
@@ -119,7 +120,8 @@ class PodClaimWork:
         """Prepare a pod's claims; False if it has to wait, with an event that says why."""
         claims = _of(pod)
         if pod.spec.claims and pod.claims is None:
-            return self._refused(pod, "prepare dynamic resources: the ResourceClaims of the pod were not created yet")
+            text = f'prepare dynamic resources: pod "{pod.spec.key}": ResourceClaim not created yet'
+            return self._refused(pod, text)
         if not claims.claims:
             return True
         try:

@@ -46,6 +46,7 @@ class ContainerRecord:
             health=_frozen(self.health),
             health_messages=_frozen(self.health_messages),
             claims=MappingProxyType(dict(self.claims)),
+            done=self.done,
         )
 
 
@@ -54,7 +55,7 @@ class PodRecord:
     """One pod as the API server knows it. `known` once the current kubelet process has learned of it, `admitted`
     once that process has taken it on. `bound` says that the pod has its node, `claims` what claims it has then, and
     `terminating` that it was deleted and waits for its claims to be unprepared. `sandbox`: its claims were prepared
-    since the node booted.
+    since the node booted. `shown`: its status has containers, since a process took it on that may have ended.
     """
 
     spec: PodSpec
@@ -69,6 +70,7 @@ class PodRecord:
     claims: Bound | None = None
     terminating: bool = False
     sandbox: bool = False
+    shown: bool = False
     told: PodStatus | None = None
 
     def container_claims(self, name: str) -> list[ContainerClaim]:
@@ -104,6 +106,7 @@ class PodRecord:
             bound=self.bound,
             claims=MappingProxyType(dict(claims.claims)),
             extended=claims.extended,
+            admitted=self.shown,
         )
 
 

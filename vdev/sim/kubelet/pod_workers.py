@@ -7,6 +7,7 @@ The records of pods outlive the process (`pod_records`). Which devices a contain
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -63,6 +64,7 @@ class PodWorkers:
                 return
             pod.known = True
             pod.admitted = await self._take_on(pod, running)
+            pod.shown = pod.shown or pod.admitted
         if pod.admitted:
             await self.sync(pod)
         else:
@@ -106,6 +108,15 @@ class PodWorkers:
             return
         with contextlib.suppress(ProcessGoneError):
             await self.sync(pod)
+
+    async def _start_again(self, pod: PodRecord, container: ContainerRecord) -> None:
+        if not container.waiting or pod.terminating or pod.phase.terminal:
+            return
+        if container.spec.kind is not Kind.APP:  # others may have to wait for it
+            await self._again(pod)
+        elif self._store.records.get(pod.spec.key) is pod:
+            with contextlib.suppress(ProcessGoneError):
+                await self.restart(pod, container)
 
     async def end(self, pod: PodRecord) -> None:
         """Unprepare the claims of a pod that has ended; again and again until it works."""
@@ -203,15 +214,14 @@ class PodWorkers:
     async def _start(self, pod: PodRecord, container: ContainerRecord) -> None:
         try:
             container.edits = await self._run_options(pod, container)
-        except (AdmissionError, PluginError) as error:
+        except (AdmissionError, PluginError, UnresolvedError) as error:
             self._check_alive()
-            container.waiting, container.message = WAITING_REASON, str(error)
+            container.waiting = RUNTIME_REASON if isinstance(error, UnresolvedError) else WAITING_REASON
+            container.message = str(error)
             self._journal.events.append(Event(pod.spec.key, "Failed", f"Error: {error}"))
-            return
-        except UnresolvedError as error:
-            self._check_alive()
-            container.waiting, container.message = RUNTIME_REASON, str(error)
-            self._journal.events.append(Event(pod.spec.key, "Failed", f"Error: {error}"))
+            self._process.later(
+                self._process.settings.timings.retry, lambda: self._start_again(pod, container), "start container again"
+            )
             return
         self._check_alive()
         container.waiting = container.message = ""
@@ -239,7 +249,8 @@ class PodWorkers:
             for text in edits.conflicts
         )
         claims = pod.container_claims(spec.name)
-        edits = container_edits.joined(edits, await process.dra.edits(pod.spec.namespace, claims))
+        resolved = await process.dra.edits(pod.spec.namespace, claims, edits.cdi_devices)
+        edits = container_edits.joined(replace(edits, cdi_devices=()), resolved)
         await self._check_host(edits)
         return edits
 

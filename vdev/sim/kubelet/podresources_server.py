@@ -5,7 +5,7 @@ Serves v1 and v1alpha1 with the real server's rate limit, 100 calls per second w
 """
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol, TypeAlias
 
 import grpc
@@ -71,7 +71,7 @@ class PodResources:
         free: Callable[[set[str]], None],
         journal: Journal,
         limit: RateLimit | None,
-        claimed: Callable[[str, ContainerClaim], list[tuple[str, PreparedDevice]]],
+        claimed: Callable[[str, str], list[tuple[str, PreparedDevice]]],
     ) -> None:
         self._free = free
         self._claimed = claimed
@@ -105,29 +105,37 @@ class PodResources:
         """The active pod `namespace/name`. Frees nothing, like the real Get."""
         return next((pod for pod in self._pods.active() if pod.key == key), None)
 
-    def entries(self, pod: PodSpec) -> Iterable[tuple[str, list[tuple[str, str, int]]]]:
-        """Per container that is not a regular init container: resource, device id and NUMA node of each device."""
+    def entries(self, pod: PodSpec) -> Iterable[tuple[str, list[tuple[str, str, int | None]]]]:
+        """Per container that is not a regular init container: resource, device id and NUMA node of each device.
+
+        A plugin that says node -1 said none here, as in the kubelet's memory; `allocatable` gives what it said.
+        """
         for container in pod.containers:
             if container.kind is not Kind.INIT:
                 held = self._table.holders.get(pod.uid, {}).get(container.name, {})
                 yield (
                     container.name,
-                    [(r, id_, node) for r, devices in held.items() for node, ids in devices.by_numa for id_ in ids],
+                    [
+                        (r, id_, None if node == NO_NUMA else node)
+                        for r, devices in held.items()
+                        for node, ids in devices.by_numa
+                        for id_ in ids
+                    ],
                 )
 
     def claims(self, pod: PodSpec, container: str) -> dict[str, list[tuple[str, PreparedDevice]]]:
-        """Driver and device of what a container has of each claim, by the claim's name."""
-        found: dict[str, list[tuple[str, PreparedDevice]]] = {}
-        for claim in self._pods.container_claims(pod.uid, container):
-            rows = found.setdefault(claim.claim, [])
-            rows += [row for row in self._claimed(pod.namespace, claim) if row not in rows]
-        return found
+        """Driver and device of all that is prepared for each claim of a container, by the claim's name.
 
-    def allocatable(self) -> Iterable[tuple[str, str, int]]:
+        As a real kubelet tells it: whichever of the claim's requests the container names.
+        """
+        names = dict.fromkeys(each.claim for each in self._pods.container_claims(pod.uid, container))
+        return {name: self._claimed(pod.namespace, name) for name in names}
+
+    def allocatable(self) -> Iterable[tuple[str, str, int | None]]:
         """Resource, id and NUMA node of each device that is healthy now, held or not."""
         for resource, devices in self._table.allocatable_devices().items():
             for device in devices:
-                for node in device.numa or (NO_NUMA,):
+                for node in device.numa or (None,):
                     yield resource, device.id, node
 
 
@@ -161,25 +169,15 @@ class _V1(v1_grpc.PodResourcesListerServicer):
         return v1.AllocatableResourcesResponse(devices=[_device(*entry) for entry in self._answers.allocatable()])
 
     def _pod(self, pod: PodSpec) -> v1.PodResources:
-        return v1.PodResources(
-            name=pod.name,
-            namespace=pod.namespace,
-            containers=[
-                v1.ContainerResources(
-                    name=name,
-                    devices=[_device(*entry) for entry in entries],
-                    dynamic_resources=[
-                        v1.DynamicResource(
-                            claim_name=claim,
-                            claim_namespace=pod.namespace,
-                            claim_resources=[_claimed(driver, device) for driver, device in devices],
-                        )
-                        for claim, devices in self._answers.claims(pod, name).items()
-                    ],
-                )
-                for name, entries in self._answers.entries(pod)
-            ],
+        containers = (
+            (
+                name,
+                tuple(entries),
+                tuple((claim, tuple(rows)) for claim, rows in self._answers.claims(pod, name).items()),
+            )
+            for name, entries in self._answers.entries(pod)
         )
+        return _pod(pod.namespace, pod.name, tuple(containers))
 
 
 class _V1Alpha1(v1alpha1_grpc.PodResourcesListerServicer):
@@ -209,18 +207,53 @@ class _V1Alpha1(v1alpha1_grpc.PodResourcesListerServicer):
         )
 
 
+_Entry: TypeAlias = tuple[str, str, int]
+_Claim: TypeAlias = tuple[str, tuple[tuple[str, PreparedDevice], ...]]
+
+
+@functools.lru_cache(maxsize=256)
+def _pod(
+    namespace: str, name: str, containers: tuple[tuple[str, tuple[_Entry, ...], tuple[_Claim, ...]], ...]
+) -> v1.PodResources:
+    """What a pod has, which whoever sends it copies."""
+    return v1.PodResources(
+        name=name,
+        namespace=namespace,
+        containers=[
+            v1.ContainerResources(
+                name=container,
+                devices=[_device(*entry) for entry in entries],
+                dynamic_resources=[
+                    v1.DynamicResource(
+                        claim_name=claim,
+                        claim_namespace=namespace,
+                        claim_resources=list(_claimed(devices)),
+                    )
+                    for claim, devices in claims
+                ],
+            )
+            for container, entries, claims in containers
+        ],
+    )
+
+
 @functools.lru_cache(maxsize=4096)
-def _device(resource: str, id_: str, node: int) -> v1.ContainerDevices:
+def _device(resource: str, id_: str, node: int | None) -> v1.ContainerDevices:
     """One entry per device and NUMA node, never grouped; no topology means that the field is absent."""
-    topology = None if node == NO_NUMA else v1.TopologyInfo(nodes=[v1.NUMANode(ID=node)])
+    topology = None if node is None else v1.TopologyInfo(nodes=[v1.NUMANode(ID=node)])
     return v1.ContainerDevices(resource_name=resource, device_ids=[id_], topology=topology)
 
 
-def _claimed(driver: str, device: PreparedDevice) -> v1.ClaimResource:
-    return v1.ClaimResource(
-        cdi_devices=[v1.CDIDevice(name=name) for name in device.cdi],
-        driver_name=driver,
-        pool_name=device.pool,
-        device_name=device.device,
-        share_id=device.share or None,
-    )
+def _claimed(devices: Iterable[tuple[str, PreparedDevice]]) -> Iterator[v1.ClaimResource]:
+    """An entry per device. Like the real one's it has the CDI names of those of its driver that came before, too."""
+    names: dict[str, list[v1.CDIDevice]] = {}
+    for driver, device in devices:
+        so_far = names.setdefault(driver, [])
+        so_far += (v1.CDIDevice(name=name) for name in device.cdi)
+        yield v1.ClaimResource(
+            cdi_devices=so_far,
+            driver_name=driver,
+            pool_name=device.pool,
+            device_name=device.device,
+            share_id=device.share or None,
+        )

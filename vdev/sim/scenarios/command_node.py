@@ -29,6 +29,7 @@ from .scenario import Capability, ScenarioError
 
 PLACES = ("kubelet_dir", "plugin_dir", "cdi_dir", "dir", "configuration", "kubeconfig")
 _KUBECONFIG = "{kubeconfig}"
+_CDI_DIR = "{cdi_dir}"
 _PLACE = re.compile(r"\{([a-z_]+)\}")
 _LOOKS, _LOOK_SECONDS = 3, 0.1
 _TAIL = 1_000  # characters of a hook's output that an error shows
@@ -57,7 +58,8 @@ class NodeOptions:
 class CommandNode(SimDriver):
     """A node in a directory of its own, and a command as its plugin, whose output is appended to `log`.
 
-    Where the command or a hook names the file that leads to an API server, there is one, with the Node in it.
+    Where the command or a hook names the file that leads to an API server, there is one, with the Node in it; where
+    they name the directory of CDI specs, CDI names are resolved there, as the container runtime does.
 
     What counts as wrong with the plugin fails the step during which it is noticed.
     """
@@ -70,6 +72,7 @@ class CommandNode(SimDriver):
             strict=options.strict,
             kubelet_dir=options.kubelet_dir,
             host_nodes=False,
+            cdi=any(_CDI_DIR in each for each in (options.command, *options.hooks.values())),
             compat=options.compat,
             seed=options.seed,
         )

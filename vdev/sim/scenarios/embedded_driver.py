@@ -38,6 +38,7 @@ class SimDriver:
     are its kubelet's, as are `objects`, `compat`, `seed` and `strict`; `kubeconfig` is how the plugin finds the API
     server of the objects. `kubelet_dir` is another directory for the kubelet. With `host_nodes` the host has device
     nodes of its own, which the scenario can make and remove; without, containers may name nodes that are not there.
+    With `cdi` CDI names are resolved in the node's directory, without containers may name any.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class SimDriver:
         strict: bool = False,
         kubelet_dir: Path | None = None,
         host_nodes: bool = True,
+        cdi: bool = True,
         compat: Compat = Compat.V1_36,
         seed: int = 0,
     ) -> None:
@@ -59,6 +61,7 @@ class SimDriver:
         self._strict = strict
         self._kubelet_dir = kubelet_dir
         self._host_nodes = host_nodes
+        self._cdi = cdi
         self._compat = compat
         self._seed = seed
         self._make_plugin = plugin
@@ -95,7 +98,7 @@ class SimDriver:
             seed=self._seed,
             timings=self._timings,
             objects=self._objects,
-            cdi_dir=self._places.cdi_dir,
+            cdi_dir=self._places.cdi_dir if self._cdi else None,
             strict=self._strict,
         )
         await self.kubelet.start()

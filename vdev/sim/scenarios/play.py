@@ -208,23 +208,27 @@ async def _stays(expect: Expect, scenario: Scenario, driver: Driver, seen: _Seen
 
 
 async def _check_hardware(scenario: Scenario, driver: Driver) -> None:
-    """Raise ScenarioError if two pods that are not over have the same piece of hardware."""
+    """Raise ScenarioError if two pods that are not over have the same piece of hardware.
+
+    Pods are read one after the other, and the first may be over by the time that the second has what it had.
+    """
     if not scenario.hardware:
         return
     owners: dict[str, tuple[str, str]] = {}
     for name in scenario.pods:
-        pod = await driver.pod(name)
-        if pod is None or pod.phase.terminal:
-            continue
-        for id_ in sorted(_ids(pod)):
+        for id_ in sorted(await _ids(driver, name)):
             for piece in sorted(scenario.hardware.get(id_, {id_})):
                 other, theirs = owners.setdefault(piece, (name, id_))
-                if other != name:
+                if other != name and theirs in await _ids(driver, other):
                     raise ScenarioError(f"{piece} is on two pods: {other} has {theirs}, and {name} has {id_}")
+                owners[piece] = name, id_
 
 
-def _ids(pod: PodStatus) -> set[str]:
-    """The ids of devices, and the names of those of claims, that the pod's containers have."""
+async def _ids(driver: Driver, name: str) -> set[str]:
+    """The ids of devices, and the names of those of claims, that a pod's containers have while it is not over."""
+    pod = await driver.pod(name)
+    if pod is None or pod.phase.terminal:
+        return set()
     ids = {id_ for each in pod.containers for ids in each.devices.values() for id_ in ids}
     return ids | {id_.rpartition("/")[2] for each in pod.containers for ids in each.claims.values() for id_ in ids}
 

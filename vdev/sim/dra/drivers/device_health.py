@@ -1,10 +1,12 @@
 """What drivers say about the health of devices. Pure but for the clock, which is the kubelet's.
 
-A device that was not heard of for its time-out, or whose driver's stream has ended, is Unknown.
+A device that was not heard of for its time-out, or whose driver's stream has ended, is Unknown. One that a message
+leaves out stays what it was until then. Only a message changes pods at once: as in 1.36 nobody is told of a time-out or
+the end of a stream, and pods show it when the kubelet looks at them again.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ....pb import dra_health_v1alpha1_pb2 as api
 
@@ -23,6 +25,10 @@ class Heard:
     at: float
     timeout: float
 
+    def repeats(self, other: "Heard") -> bool:
+        """Whether both are the same but for when they were said."""
+        return replace(self, at=other.at) == other
+
     def says(self, now: float) -> tuple[str, str]:
         """What is known by it at this moment."""
         return (UNKNOWN, "") if now - self.at > self.timeout else (self.health, self.message)
@@ -35,11 +41,14 @@ class DeviceHealth:
         self._now = now
         self._heard: dict[str, dict[tuple[str, str], Heard]] = {}
 
-    def heard(self, driver: str, devices: Iterable[api.DeviceHealth]) -> tuple[float, bool]:
-        """Take a driver's complete list; returns the longest of its time-outs, and whether anything changed."""
+    def heard(self, driver: str, devices: Iterable[api.DeviceHealth]) -> frozenset[tuple[str, str]]:
+        """Take a driver's list; returns pool and name of the devices whose pods are to be told.
+
+        A device that was not heard of for too long and is said to be what it was before is not among them.
+        """
         now = self._now()
         before = self._heard.get(driver, {})
-        words = self._heard[driver] = {
+        named = {
             (each.device.pool_name, each.device.device_name): Heard(
                 _WORDS.get(each.health, UNKNOWN),
                 _cut(each.message),
@@ -48,10 +57,14 @@ class DeviceHealth:
             )
             for each in devices
         }
-        same = before.keys() == words.keys() and all(
-            before[key].says(now) == each.says(now) for key, each in words.items()
-        )
-        return max((each.timeout for each in words.values()), default=0.0), not same
+        lost = {
+            key: Heard(UNKNOWN, "", now, word.timeout)
+            for key, word in before.items()
+            if key not in named and word.health != UNKNOWN and word.says(now)[0] == UNKNOWN
+        }
+        self._heard[driver] = {**before, **lost, **named}
+        news = {key for key, word in named.items() if key not in before or not word.repeats(before[key])}
+        return frozenset(news | lost.keys())
 
     def clear(self, driver: str) -> None:
         """The driver's stream ended."""

@@ -5,7 +5,7 @@ driver's slices are deleted 30 s after its last connection went, those of all dr
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +34,7 @@ class DriverStatus:
 
 
 class DriverRegistry:
-    """Registered drivers by name. `changed` is called when the health of devices may have changed."""
+    """Registered drivers by name. `news` is called when a driver said something new of the health of devices."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class DriverRegistry:
         journal: Journal,
         health: DeviceHealth,
         spawn: Callable[[Coroutine[Any, Any, None], str], "asyncio.Task[None]"],
-        changed: Callable[[], None],
+        news: Callable[[str, Collection[tuple[str, str]]], None],
     ) -> None:
         self._objects = objects
         self._node = node
@@ -57,7 +57,7 @@ class DriverRegistry:
         self._journal = journal
         self._health = health
         self._spawn = spawn
-        self._changed = changed
+        self._news = news
         self._clients: dict[str, list[DriverClient]] = {}
         self._tasks: dict[DriverClient, list[asyncio.Task[None]]] = {}
         self._wipes: dict[str, Callable[[], None]] = {}
@@ -92,6 +92,7 @@ class DriverRegistry:
             self._clients[name].remove(client)
             for task in self._tasks.pop(client):
                 task.cancel()
+            self._health.clear(name)  # at once: the end of the stream, which does so too, may take a moment
             was, client.connected = client.connected, False
             await client.close()
             self._journal.note(DriverGone(name, endpoint, "its registration socket is gone"))
@@ -143,7 +144,7 @@ class DriverRegistry:
         else:
             self._journal.note(DriverGone(client.driver, client.endpoint, "its connection ended"))
             self._lost(client.driver)
-        self._changed()
+        self._journal.changed()
 
     def _lost(self, driver: str) -> None:
         """Delete the driver's slices after a while if it has no connection any more."""
@@ -186,22 +187,17 @@ class DriverRegistry:
 
     async def _listen(self, client: DriverClient) -> None:
         """Keep a health stream open to every instance, whether it offers the service or not, as 1.36 does."""
-        forget: Callable[[], None] | None = None
         while True:
             try:
                 async for message in client.health():
-                    longest, changed = self._health.heard(client.driver, message.devices)
+                    changed = self._health.heard(client.driver, message.devices)
                     self._journal.find(answer_lint.health(client.driver, message))
-                    if forget is not None:
-                        forget()  # what was said before runs out no more
-                    forget = self._clock.after(longest + 0.001, self._changed)
                     if changed:
-                        self._changed()
+                        self._news(client.driver, changed)
             except CallError as error:
                 self._journal.find(answer_lint.health_ended(client.driver, str(error)))
             finally:  # of a driver that unregisters as well
                 self._health.clear(client.driver)
-                self._changed()
             over = asyncio.Event()
             self._clock.after(HEALTH_PAUSE_SECONDS, over.set)
             await over.wait()
