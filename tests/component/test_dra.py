@@ -75,6 +75,7 @@ async def test_a_claim_of_a_template(kubelet, start, api_server):
     assert ["/dev/acme0"] == [each.container_path for each in edits.devices]
     await api_server.until(lambda: 1 == sum(len(each["claims"]) for each in agent.agent.dra.document()))
     shown = "\n".join(status_text.lines(status.status(agent.agent)))
+    assert "no devices of the device plugin; claims get those of the DRA drivers below" in shown
     assert "DRA driver acme.dev: registered, 2 devices in 1 ResourceSlice\n  claim default/one-npu-" in shown
     assert ": npu-0\n" in shown
     await kubelet.delete_pod("one")

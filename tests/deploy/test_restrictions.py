@@ -104,6 +104,7 @@ class Pod:
         lines = ["set -e", f"mkdir -p {root} {layers}/upper {layers}/work"]
         options = f"lowerdir=/,upperdir={layers}/upper,workdir={layers}/work"
         lines.append(f"mount -t overlay overlay -o {options} {root}")
+        lines.append(f"rm -rf {root}/var/lib/kubelet")  # in the upper layer: an image has none, this machine may
         mounts = self.container["volumeMounts"]
         lines += [f"mkdir -p {_inside(root, each['mountPath'])}" for each in mounts]
         if self.container["securityContext"]["readOnlyRootFilesystem"]:

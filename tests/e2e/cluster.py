@@ -194,7 +194,10 @@ class ClusterDriver:
 
     async def _some_node(self) -> str:
         """A ready worker, or the only node."""
-        nodes = (await self.kubectl.json("get", "nodes"))["items"]
+        found = (await self.kubectl.json("get", "nodes"))["items"]
+        nodes = [each for each in found if _is_ready(each)]
+        if not nodes:
+            raise KubectlError(f"none of {len(found)} nodes is ready, to be tested: name one with --node")
         workers = [each for each in nodes if "node-role.kubernetes.io/control-plane" not in each["metadata"]["labels"]]
         return str((workers or nodes)[0]["metadata"]["name"])
 
@@ -326,7 +329,17 @@ class ClusterDriver:
     async def restart_container(self, pod: str) -> None:
         """Let the first app container end; the kubelet starts it again."""
         first = next(each.name for each in self._specs[pod].containers if each.kind is Kind.APP)
-        await self.kubectl(*self._here("exec", pod, f"--container={first}", "--", "sh", "-c", "kill -TERM 1"))
+
+        async def ended() -> bool:
+            try:
+                await self.kubectl(*self._here("exec", pod, f"--container={first}", "--", "sh", "-c", "kill -TERM 1"))
+            except KubectlError as error:
+                if "pod does not exist" not in str(error):  # the kubelet has just started
+                    raise
+                return False
+            return True
+
+        await self.until(ended, f"the kubelet that knows pod {pod}")
 
     async def node(self) -> Capacity:
         """What the node's status shows of extended resources."""
@@ -519,9 +532,17 @@ class ClusterDriver:
 
         async def ready() -> bool:
             node = await self.kubectl.json("get", "node", self.node_name)
-            return any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"]["conditions"])
+            return _is_ready(node) and await self._serves()  # for a while the Node says what the kubelet before it said
 
         await self.until(ready, "the node is ready again")
+
+    async def _serves(self) -> bool:
+        """Whether the kubelet's own port is open; True where that cannot be asked."""
+        try:
+            await self.kubectl("get", "--raw", f"/api/v1/nodes/{self.node_name}/proxy/healthz")
+        except KubectlError as error:
+            return "connection refused" not in str(error)
+        return True
 
     async def _registrations(self) -> dict[str, int]:
         pattern = rf'^{_REGISTRATIONS}{{.*?resource_name="([^"]+)".*?}} ([0-9.e+]+)$'
@@ -534,6 +555,10 @@ class ClusterDriver:
             return await self.kubectl("get", "--raw", f"/api/v1/nodes/{self.node_name}/proxy/metrics")
         except KubectlError:
             return ""
+
+
+def _is_ready(node: Mapping[str, Any]) -> bool:
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in node.get("status", {}).get("conditions", ()))
 
 
 async def _shell(command: str) -> None:

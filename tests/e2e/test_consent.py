@@ -1,6 +1,7 @@
 """Which clusters the tests touch, and what they leave: pytest is run as a person does, with a stand-in for kubectl."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -25,7 +26,7 @@ case "$*" in
   *"--raw /version"*) echo '{"major": "1", "minor": "35+"}' ;;
   *"--raw /apis"*) echo '{"groups": []}' ;;
   *"get node "*) echo '{"metadata": {"labels": {"kubernetes.io/hostname": "n1"}}}' ;;
-  *"get nodes"*) echo '{"items": [{"metadata": {"name": "n1", "labels": {}}}]}' ;;
+  *"get nodes"*) cat "$STAND_IN/nodes" ;;
   *"get namespaces"*) echo '{"items": []}' ;;
   *"create --filename"*) cat > /dev/null; [ -z "$STAND_IN_TAKEN" ] || { echo "already exists" >&2; exit 1; } ;;
   *"apply "*) cat > /dev/null ;;
@@ -38,6 +39,13 @@ CHANGES = ("create", "apply", "patch", "delete", "label", "annotate", "exec", "r
 CONFIG = "apiVersion: v1\nkind: Config\n"
 
 
+def node(name, *, ready):
+    return {
+        "metadata": {"name": name, "labels": {}},
+        "status": {"conditions": [{"type": "Ready", "status": str(ready)}]},
+    }
+
+
 class Shell:
     """A shell in which `kubectl` is the stand-in."""
 
@@ -45,9 +53,14 @@ class Shell:
         self.directory = directory
         self.kubeconfig = directory / "kubeconfig"
         self.kubeconfig.write_text(CONFIG)
+        self.nodes(node("faked", ready=False), {"metadata": {"name": "new", "labels": {}}}, node("n1", ready=True))
         program = directory / "kubectl"
         program.write_text(KUBECTL)
         program.chmod(0o755)
+
+    def nodes(self, *nodes):
+        """The nodes that it has."""
+        (self.directory / "nodes").write_text(json.dumps({"items": nodes}))
 
     def command(self, *options):
         """Two of the cluster's tests, as a person runs them."""
@@ -122,6 +135,15 @@ def test_a_named_cluster_is_tested(shell, options):
     assert any("delete namespace vdev-e2e-" in line for line in shell.changes())
 
 
+def test_a_node_that_is_ready_is_tested(shell):
+    """Others may be fakes, or down; where none is ready, that is said instead of waited for."""
+    shell.pytest("--context", "kind-vdev", "-x")
+    assert any("get node n1" in line for line in shell.asked())
+    shell.nodes(node("faked", ready=False))
+    done = shell.pytest("--context", "kind-vdev", "-x")
+    assert "none of 1 nodes is ready" in done.stdout
+
+
 def test_somebody_elses_namespace_is_left_alone(shell):
     """A namespace that exists already is neither used nor deleted."""
     done = shell.pytest("--context", "kind-vdev", "--namespace", "theirs", "-x", STAND_IN_TAKEN="1")
@@ -145,10 +167,18 @@ async def test_an_interrupted_run_takes_its_things_away(shell, number):
         stderr=asyncio.subprocess.STDOUT,
         preexec_fn=lambda: signal.signal(signal.SIGINT, disregarded),
     )
-    async with asyncio.timeout(150):
-        await asyncio.to_thread(rollout.read_text)  # until it begins
-        process.send_signal(number)
-        out, _ = await process.communicate()
+    begun = asyncio.create_task(asyncio.to_thread(rollout.read_text))
+    ended = asyncio.create_task(process.communicate())
+    try:
+        async with asyncio.timeout(150):
+            await asyncio.wait({begun, ended}, return_when=asyncio.FIRST_COMPLETED)
+            if begun.done():
+                process.send_signal(number)
+            out, _ = await ended
+    finally:
+        with contextlib.suppress(OSError):  # nobody reads any more
+            os.close(os.open(rollout, os.O_WRONLY | os.O_NONBLOCK))
+    await begun
     assert any("delete namespace vdev-e2e-" in line for line in shell.changes()), out.decode()
 
 

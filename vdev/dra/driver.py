@@ -204,9 +204,7 @@ class DraDriver:
                     with contextlib.suppress(Interrupted):
                         async with self._standing:
                             await self._stand()
-                    with contextlib.suppress(TimeoutError):
-                        async with self._clock.timeout(self._pause()):
-                            await self._look.wait()
+                    await self._clock.wait(self._look, self._pause())
                 writing.cancel()
         finally:
             if self._watch is not None:

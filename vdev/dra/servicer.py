@@ -170,19 +170,28 @@ class DraServicer:
     # --- health -------------------------------------------------------------------------------------------------------
 
     def _health(self, pb: Any) -> grpc.GenericRpcHandler:
+        said: list[Any] = [None, 0, None]  # the devices and the time-out of the last message, and that
+
         def encode(devices: Health, now: int, timeout: int) -> bytes:
+            if said[0] is not devices or said[1] != timeout:
+                said[:] = devices, timeout, made(devices, timeout)
+            message = said[2]
+            for each in message.devices:
+                each.last_updated_time = now
+            whole: bytes = message.SerializeToString()
+            return whole
+
+        def made(devices: Health, timeout: int) -> Any:
             words = {True: pb.HEALTHY, False: pb.UNHEALTHY, None: pb.UNKNOWN}
             message = pb.NodeWatchResourcesResponse()
             for each in devices:
                 message.devices.add(
                     device={"pool_name": each.pool, "device_name": each.device},
                     health=words[each.healthy],
-                    last_updated_time=now,
                     health_check_timeout_seconds=timeout,
                     message=each.message,
                 )
-            whole: bytes = message.SerializeToString()
-            return whole
+            return message
 
         async def watch(_request: Any, _context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[bytes]:
             async with contextlib.aclosing(self.health.watch(encode)) as messages:

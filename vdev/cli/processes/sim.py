@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--pods", type=Path, metavar="DIR", help="directory of manifests (*.yaml) to watch: Pods, objects of DRA"
     )
-    parser.add_argument("--cdi-dir", type=Path, metavar="DIR", help="where CDI names of claims are looked up")
+    parser.add_argument("--cdi-dir", type=Path, metavar="DIR", help="where CDI names are looked up")
     parser.add_argument(
         "--api-server",
         type=_address,
