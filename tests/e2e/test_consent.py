@@ -179,7 +179,8 @@ async def test_an_interrupted_run_takes_its_things_away(shell, number):
         with contextlib.suppress(OSError):  # nobody reads any more
             os.close(os.open(rollout, os.O_WRONLY | os.O_NONBLOCK))
     await begun
-    assert any("delete namespace vdev-e2e-" in line for line in shell.changes()), out.decode()
+    deleted = any("delete namespace vdev-e2e-" in line for line in shell.changes())
+    assert deleted, f"exit code {process.returncode}: {out.decode()}{shell.asked()}"
 
 
 @pytest.mark.parametrize(

@@ -164,7 +164,7 @@ class StateFile:
     def _bring_to_disk(self) -> None:
         for each in (self.path, self.path.parent):
             with contextlib.suppress(OSError):
-                handle = os.open(each, os.O_RDONLY | os.O_CLOEXEC)
+                handle = os.open(each, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # it may be another's pipe by now
                 try:
                     os.fsync(handle)
                 finally:

@@ -1,10 +1,13 @@
 """A state file stands while nobody else touches it: what is written by us is no news, whenever one looks."""
 
 import asyncio
+import contextlib
+import os
 
 import pytest
 
 from vdev.agent.state_file import Owner, StateFile
+from vdev.aio.clock import LeapClock
 
 NOBODY = frozenset[str]()
 
@@ -63,3 +66,20 @@ async def test_what_is_written_during_a_look_is_not_taken_for_anothers(file, mon
     monkeypatch.undo()
     assert file.recheck(NOBODY)
     assert await file.stands()
+
+
+async def test_a_pipe_that_takes_its_place_holds_no_thread_up(tmp_path):
+    """What was written is brought to the disk a moment later; somebody may have put a pipe there by then."""
+    clock = LeapClock()
+    made = StateFile(tmp_path, "kind", Owner("node", "/plugins"), version=1, clock=clock)
+    made.write({"number": "1"})
+    made.sync_soon()
+    made.path.unlink()
+    os.mkfifo(made.path)
+    clock.advance(60)
+    try:
+        async with asyncio.timeout(30):
+            await asyncio.get_running_loop().shutdown_default_executor()
+    finally:
+        with contextlib.suppress(OSError):  # lets a thread go that waits for somebody to write
+            os.close(os.open(made.path, os.O_WRONLY | os.O_NONBLOCK))
