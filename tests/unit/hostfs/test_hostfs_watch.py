@@ -11,7 +11,7 @@ import pytest
 
 from vdev.hostfs import Watcher, write_atomic
 
-TIMEOUT = 10.0
+TIMEOUT = 60.0
 
 
 @pytest.fixture(params=["inotify", "poll"])
@@ -124,6 +124,21 @@ async def test_a_directory_behind_a_swapped_link_is_followed(watcher: Watcher, t
     target = tmp_path / "root/dev"
     watcher.watch(target)
     await settled(watcher)
+    (tmp_path / "next").symlink_to("two")
+    (tmp_path / "next").replace(tmp_path / "root")
+    await heard(watcher, target)
+    await settled(watcher)
+    (tmp_path / "two/dev/x").touch()
+    await heard(watcher, target, "x")
+
+
+async def test_a_link_that_is_swapped_before_the_first_look(watcher: Watcher, tmp_path: Path) -> None:
+    """The watch is on the directory of before: that is noticed at the first look."""
+    for name in ("one", "two"):
+        (tmp_path / name / "dev").mkdir(parents=True)
+    (tmp_path / "root").symlink_to("one")
+    target = tmp_path / "root/dev"
+    watcher.watch(target)
     (tmp_path / "next").symlink_to("two")
     (tmp_path / "next").replace(tmp_path / "root")
     await heard(watcher, target)

@@ -51,7 +51,7 @@ class _Target:
     wd: int = -1
     silent: bool = False  # inotify reports nothing there; `stamp` is then of the content, else of the directory itself
     stamp: Hashable = None
-    known: bool = False  # whether `stamp` holds anything
+    known: bool = False  # whether a look has confirmed `stamp`
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +316,8 @@ class Watcher:
         self._poll = None
         if self._inotify is None or target.silent:
             return
+        if not target.known:
+            target.stamp = directory_stamps.identity(target.path)  # the first look may find another one in its place
         try:
             armed, wd = self._listen(target)
         except OSError as cause:
@@ -384,11 +386,11 @@ class Watcher:
         for target, (silent, stamp) in zip(poll.targets, seen, strict=True):
             if self._targets.get(target.path) is not target:
                 continue
-            if target.known and target.stamp != stamp:
+            if not target.known and (silent or target.armed is None):
+                self._report(target.path)  # nobody listened between `watch` and this first look
+            elif target.stamp != stamp:
                 self._report(target.path)
                 self._arm(target)  # another directory stands there, or none
-            elif not target.known and (silent or target.armed is None):
-                self._report(target.path)  # nobody listened between `watch` and this first look
             if not target.known or (silent and not target.silent):
                 self._poll = None  # it is asked otherwise from now on
             target.stamp, target.known = stamp, True
