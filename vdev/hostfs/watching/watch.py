@@ -51,7 +51,7 @@ class _Target:
     wd: int = -1
     silent: bool = False  # inotify reports nothing there; `stamp` is then of the content, else of the directory itself
     stamp: Hashable = None
-    known: bool = False  # whether a look has confirmed `stamp`
+    known: bool = False  # whether `stamp` holds anything
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,8 +316,6 @@ class Watcher:
         self._poll = None
         if self._inotify is None or target.silent:
             return
-        if not target.known:
-            target.stamp = directory_stamps.identity(target.path)  # the first look may find another one in its place
         try:
             armed, wd = self._listen(target)
         except OSError as cause:
@@ -351,6 +349,13 @@ class Watcher:
             if depth == 0:
                 return best
             depth -= 1
+
+    def _is_elsewhere(self, target: _Target) -> bool:
+        """Whether another directory has come to stand there since inotify was told to listen."""
+        try:
+            return self._listen(target) != (target.armed, target.wd)
+        except OSError:
+            return True
 
     def _release(self, target: _Target) -> None:
         users = self._users.get(target.wd)
@@ -388,7 +393,7 @@ class Watcher:
                 continue
             if not target.known and (silent or target.armed is None):
                 self._report(target.path)  # nobody listened between `watch` and this first look
-            elif target.stamp != stamp:
+            elif target.stamp != stamp if target.known else self._is_elsewhere(target):
                 self._report(target.path)
                 self._arm(target)  # another directory stands there, or none
             if not target.known or (silent and not target.silent):
