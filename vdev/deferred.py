@@ -43,7 +43,7 @@ DEFERRED: Mapping[str, tuple[str, ...]] = {
     "subprocess": (),  # asyncio, for processes; locale comes with it
     "ctypes.util": (),  # inotify-simple, to look for the C library, which takes a program
     "shutil": (),  # argparse, for the terminal's width
-    "tempfile": (),  # importlib.resources, for resources of an archive
+    "tempfile": ("TemporaryDirectory",),  # importlib.resources, for resources of an archive
     "ipaddress": ("IPv4Address", "IPv4Interface", "IPv4Network", "IPv6Address", "IPv6Interface", "IPv6Network"),
     "decimal": ("Decimal", "InvalidOperation"),
     f"{_SETTINGS}.cli": (  # vdev makes its command line itself, and reads no settings from what follows
