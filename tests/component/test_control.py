@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import json
 import shutil
 import socket
@@ -195,6 +196,15 @@ async def test_nonsense_in_commands(directory, start_agent, request_):
     with pytest.raises(UsageError) as refused:
         await command_socket.ask(directory / "run", request_)
     assert "defect" not in str(refused.value)
+
+
+async def test_of_a_client_that_says_nothing_nothing_is_left(directory):
+    """At its limit the loop forgets it, whose socket's number the next one may get."""
+    async with serving(directory, {}, Intervals(command=0.01)):
+        reader, writer = await asyncio.open_unix_connection(directory / command_socket.SOCKET)
+        assert b"" == await reader.read()
+    writer.transport.abort()
+    gc.collect()  # asyncio warns where it was not closed, and a warning is an error
 
 
 async def test_many_clients_that_say_nothing(directory):

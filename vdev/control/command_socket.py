@@ -78,13 +78,16 @@ async def _serve(connection: socket.socket, commands: Mapping[str, Handler], pat
         try:
             async with asyncio.timeout(patience):
                 reader, writer = await asyncio.open_unix_connection(sock=connection, limit=_REQUEST)
-                for piece in await asyncio.to_thread(json_pieces, await _answer(reader, commands)):
-                    writer.write(piece)
+                writer.transport.set_write_buffer_limits(0)  # drained is sent
+                try:
+                    for piece in await asyncio.to_thread(json_pieces, await _answer(reader, commands)):
+                        writer.write(piece)
+                        await writer.drain()
+                        await asyncio.sleep(0)  # a client that takes all at once must not keep the loop
+                    writer.write(b"\n")
                     await writer.drain()
-                    await asyncio.sleep(0)  # a client that takes all at once must not keep the loop
-                writer.write(b"\n")
-                writer.close()
-                await writer.wait_closed()  # the last of it may be unsent
+                finally:
+                    writer.transport.abort()  # or the loop takes the next socket of this number for this one
         except (TimeoutError, OSError) as failed:
             log.debug("request not answered", reason=str(failed))
 
@@ -169,10 +172,12 @@ async def ask(directory: Path, request: Mapping[str, Any]) -> Any:
     try:
         async with asyncio.timeout(PRODUCTION.command):
             reader, writer = await asyncio.open_unix_connection(path, limit=_REPLY)
-            writer.write(json.dumps(request).encode() + b"\n")
-            await writer.drain()
-            reply = json.loads(await reader.readline())
-            writer.close()
+            try:
+                writer.write(json.dumps(request).encode() + b"\n")
+                await writer.drain()
+                reply = json.loads(await reader.readline())
+            finally:
+                writer.transport.abort()
     except (OSError, TimeoutError, ValueError) as failed:
         raise SocketError(
             f"no running vdev answers on {path}: {reason_of(failed) or 'timed out'}; is --run-dir that of `vdev run`?"
