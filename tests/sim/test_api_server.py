@@ -1,10 +1,12 @@
 """The API server of the embedded kubelet, by HTTP: what it stores, what it refuses, and what it tells."""
 
 import asyncio
+import contextlib
 import json
 import os
 import re
 import shutil
+import socket
 from urllib.parse import quote
 
 import pytest
@@ -683,6 +685,19 @@ async def test_a_watch_that_begins_with_what_there_is(ask, query, kinds):
         metadata = events[-1]["object"]["metadata"]
         assert {"k8s.io/initial-events-end": "true"} == metadata["annotations"]
         assert int(metadata["resourceVersion"]) >= int(events[0]["object"]["metadata"]["resourceVersion"])
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_who_connects_as_the_server_vanishes_is_cut_off_too(turns):
+    """Wherever the loop is with taking the connection; nobody would ever answer on it."""
+    async with ApiServer() as server:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            async with asyncio.timeout(60):
+                await server.down()
+            with contextlib.suppress(ConnectionResetError):
+                assert b"" == await asyncio.to_thread(client.recv, 1)
 
 
 async def test_a_list_that_is_not_older(ask):

@@ -109,14 +109,20 @@ class ApiServer:
     async def up(self) -> None:
         """Listen, on the same port as before. Raises OSError."""
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
-        self._listener = await asyncio.start_server(self._serve, self._host, self.port, family=family, ssl=self._tls)
+        self._listener = await asyncio.start_server(
+            self._serve, self._host, self.port, family=family, ssl=self._tls, start_serving=False
+        )
         self.port = self._listener.sockets[0].getsockname()[1]
+        await self._listener.start_serving()
 
     async def down(self) -> None:
         """Vanish: no listener, every connection cut."""
         listener, self._listener = self._listener, None
         if listener is None:
             return
+        for taking in listener.sockets:  # asyncio forgets a connection that it has taken once the listener is closed
+            asyncio.get_running_loop().remove_reader(taking.fileno())
+        await asyncio.sleep(0)
         listener.close()
         clients = [*self._clients]
         for each in clients:
@@ -139,6 +145,9 @@ class ApiServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
+        if self._listener is None:  # the loop had taken the connection before `down`, which did not see it
+            writer.transport.abort()
+            return
         self.connections += 1
         client = Client(reader, writer, task)
         self._clients[client] = None
