@@ -318,7 +318,7 @@ async def test_metrics_name_the_claims(kubelet, start, partitions):
     await runs(kubelet, pod("serve", claims=["part"]))
 
     def lines():
-        shown = family.text(agent.agent.telemetry.side.families()).splitlines()
+        shown = family.text(agent.agent.telemetry.made.families()).splitlines()
         return [each for each in shown if each.startswith("DCGM_FI_DEV_FB_USED{") and "dra_claim_name" in each]
 
     async with asyncio.timeout(30):

@@ -44,11 +44,11 @@ from .lock import NodeLock
 from .optional.dra_output import Dra
 from .optional.node_api import NodeApi
 from .optional.telemetry_output import Telemetry
-from .optional.tool_output import Tools, ToolViews
+from .optional.tool_output import Tools
 from .options import Options
-from .outputs.base import Output
+from .outputs.base import Beside, Output, Stage
 from .outputs.cdi.cdi_files import CdiFiles
-from .outputs.device_lists import AnswersAhead, DeviceLists, ListsAhead, ListsTold
+from .outputs.device_lists import DeviceLists
 from .outputs.handover_actions import HandoverActions
 from .outputs.kernel_log import KernelLog
 from .outputs.last_good import LastGood
@@ -168,16 +168,13 @@ class Agent:
                 self.record,
                 self.measures,  # before any that waits: a resource that stops meanwhile is measured no more
                 self.handovers,
-                ListsAhead(self.lists),
-                self.lists,
-                AnswersAhead(self.lists),
-                ListsTold(self.lists),
+                *self.lists.outputs,
                 self.last_good,
                 self.kernel_log,
                 *self.node_api.outputs,
                 self.dra,
                 self.telemetry,
-                ToolViews(self.tools),
+                Beside("showing devices in containers", Stage.FOLLOW, self.tools.show),
                 *outputs,
             ),
             claimed=lambda: self.dra.claimed,

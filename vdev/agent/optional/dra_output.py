@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.decide import Plan
-from ...core.model.problem import Problem
 from ...observe.metrics import Metrics
 from ..due import Due
 from ..options import Options
-from ..outputs.base import Output
 from ..steps import Steps
+from .late import Late
 from .node_api import NodeApi
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 _RECORD = "prepared-claims.json"  # of a DRA driver, as `dra.places` has it
 
 
-class Dra(Output):
+class Dra(Late["DraSide"]):
     """The drivers and slices of a plan's pools, from `start` on."""
 
     name = "serving DRA"
@@ -36,6 +35,7 @@ class Dra(Output):
         faults: "DraFaults",
         watch: "Watch",
     ) -> None:
+        super().__init__()
         self._options = options
         self._node_api = node_api
         self._due = due
@@ -44,8 +44,6 @@ class Dra(Output):
         self._faults = faults
         self._watch = watch
         self._group: asyncio.TaskGroup | None = None
-        self._side: DraSide | None = None
-        self._begun = asyncio.Event()
         self._left: Mapping[str, Mapping[str, Any]] = {}
 
     def start(self, group: asyncio.TaskGroup) -> None:
@@ -58,12 +56,12 @@ class Dra(Output):
 
     async def settle(self, plan: Plan) -> None:
         """Serve and publish the plan's pools."""
-        if self._side is None:
+        if self.made is None:
             if not (plan.pools or self._left) or self._group is None:
                 return
             make = await asyncio.to_thread(_imported)
             node = await self._node_api.begin()
-            self._side = make(
+            side = make(
                 self._options,
                 node,
                 self._group,
@@ -74,8 +72,8 @@ class Dra(Output):
                 watch=self._watch,
                 left=self._left,
             )
-            self._begun.set()
-        await self._side.settle(plan)
+            self._begin(side)
+        await (await self._there()).settle(plan)
 
     def _changed(self) -> None:
         self._due.mark()
@@ -83,56 +81,35 @@ class Dra(Output):
 
     async def work(self) -> None:
         """Write slices when that is due: a step to repeat. Raises ApiServerError."""
-        await self._begun.wait()
-        assert self._side is not None
-        await self._side.slices.work()
+        await (await self._there()).slices.work()
 
     async def follow(self) -> None:
         """Follow the slices of the node."""
-        await self._begun.wait()
-        assert self._side is not None
-        await self._side.following.run()
+        await (await self._there()).following.run()
 
     async def stop(self, *, hands_over: bool = False) -> None:
         """End it, with the slices taken away; or left to another agent."""
-        if self._side is not None:
-            await self._side.stop(hands_over=hands_over)
+        if self.made is not None:
+            await self.made.stop(hands_over=hands_over)
 
     def poke(self) -> None:
         """Ask the fault hooks again."""
-        if self._side is not None:
-            self._side.poke()
+        if self.made is not None:
+            self.made.poke()
 
     def wipe(self, concerns: Callable[[str], bool]) -> None:
         """Delete the slices of these drivers, as a fault."""
-        if self._side is not None:
-            self._side.slices.wipe(concerns)
+        if self.made is not None:
+            self.made.slices.wipe(concerns)
 
     @property
     def claimed(self) -> Mapping[str, Collection[str]]:
         """The devices that prepared claims have, by driver and name; with what was written down of them."""
-        return self._side.claimed if self._side else self._left
-
-    def recheck(self, changed: frozenset[str] = frozenset()) -> bool:
-        """Look at sockets and files; that is done beside the turns."""
-        del changed
-        if self._side is not None:
-            self._side.recheck()
-        return False
-
-    @property
-    def problems(self) -> tuple[Problem, ...]:
-        """What is wrong with drivers and slices."""
-        return self._side.problems if self._side else ()
-
-    @property
-    def directories(self) -> frozenset[Path]:
-        """The directories of sockets and files."""
-        return self._side.directories if self._side else frozenset()
+        return self.made.claimed if self.made else self._left
 
     def document(self) -> list[dict[str, Any]]:
         """The part of the status about it; keys are stable and documented."""
-        return self._side.document() if self._side else []
+        return self.made.document() if self.made else []
 
 
 def _left(kubelet_dir: Path) -> Mapping[str, Mapping[str, Any]]:

@@ -25,6 +25,7 @@ from ...dra.places import Places
 from ...observe.metrics import Metrics
 from ..inputs.node_slices import NodeSlices
 from ..options import Options
+from ..outputs.base import Output
 from ..outputs.dra.resource_slices import ResourceSlices, SliceHooks
 from ..outputs.node.api_output import NodeAccess
 from ..steps import Steps
@@ -40,13 +41,15 @@ class DraFaults(FaultHooks, SliceHooks, Protocol):
     """What failures on demand do to drivers and slices."""
 
 
-class DraSide:
+class DraSide(Output):
     """The drivers of one node. `wake` is called when prepared claims, or problems, are others than before; `watch`
     looks at their sockets.
 
     Drivers that are `left` by an earlier process, with devices of prepared claims, are served until the last of these
     is unprepared, since a pod cannot end before.
     """
+
+    name = "serving DRA"
 
     def __init__(
         self,
@@ -178,10 +181,12 @@ class DraSide:
         """The directories of sockets and files."""
         return frozenset(path for driver in self._drivers.values() for path in driver.directories)
 
-    def recheck(self) -> None:
-        """Look at sockets and files soon."""
+    def recheck(self, changed: frozenset[str] = frozenset()) -> bool:
+        """Look at sockets and files soon; that is done beside the turns."""
+        del changed
         for driver in self._drivers.values():
             driver.recheck()
+        return False
 
     def poke(self) -> None:
         """Ask the fault hooks again."""

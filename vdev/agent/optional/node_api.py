@@ -8,15 +8,14 @@ Before that nothing of it is imported, no server is known and nothing is followe
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.decide import Plan
-from ...core.model.problem import Problem
 from ...core.node.situation import Situation
 from ...errors import ApiServerError
 from ..options import Options
 from ..outputs.base import Output
+from .late import Late
 
 if TYPE_CHECKING:
     from ..outputs.node.api_output import ApiOutput, FaultRules
@@ -147,47 +146,21 @@ class NodeView:
         self._api.subscribe(on_change)
 
 
-class _Later(Output):
+class _Later(Late[Output]):
     """The output of this name, from the first plan on that says anything of the node."""
 
     def __init__(self, name: str, node_api: NodeApi) -> None:
+        super().__init__()
         self.name = name
         self._node_api = node_api
-        self._known: Output | None = None
-
-    @property
-    def _made(self) -> Output | None:
-        side = self._node_api.side
-        if self._known is None and side is not None:
-            self._known = next((each for each in side.outputs if each.name == self.name), None)
-        return self._known
 
     async def settle(self, plan: Plan) -> None:
         """As the output does, once there is something for it."""
-        if self._node_api.side is None and plan.tells_of_node:
-            await self._node_api.begin()
-        if (made := self._made) is not None:
-            await made.settle(plan)
-
-    def recheck(self, changed: frozenset[str] = frozenset()) -> bool:
-        """As the output does."""
-        made = self._made
-        return made is not None and made.recheck(changed)
-
-    @property
-    def problems(self) -> tuple[Problem, ...]:
-        """Those of the output."""
-        return self._made.problems if self._made else ()
-
-    @property
-    def directories(self) -> frozenset[Path]:
-        """Those of the output."""
-        return self._made.directories if self._made else frozenset()
-
-    @property
-    def again_at(self) -> float | None:
-        """When the output wants to be settled again."""
-        return self._made.again_at if self._made else None
+        if self.made is None and (self._node_api.side is not None or plan.tells_of_node):
+            side = await self._node_api.begin()
+            self._begin(next(each for each in side.outputs if each.name == self.name))
+        if self.made is not None:
+            await self.made.settle(plan)
 
 
 def _imported() -> "type[NodeSide]":

@@ -5,9 +5,8 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...core.decide import Plan
-from ...core.model.problem import Problem
 from ..options import Options
-from ..outputs.base import Output
+from .late import Late
 from .node_api import NodeApi
 
 if TYPE_CHECKING:
@@ -16,58 +15,49 @@ if TYPE_CHECKING:
     from .telemetry_side import TelemetrySide
 
 
-class Telemetry(Output):
+class Telemetry(Late["TelemetrySide"]):
     """The sensors of the node's devices, and the address at which they are told of."""
 
     name = "measuring devices"
 
     def __init__(self, options: Options, node_api: NodeApi, wake: Callable[[], None]) -> None:
-        self.side: TelemetrySide | None = None
+        super().__init__()
         self._options = options
         self._node_api = node_api
         self._wake = wake
-        self._begun = asyncio.Event()
 
     async def settle(self, plan: Plan) -> None:
         """Note what drives the devices from now on."""
-        if self.side is None:
+        if self.made is None:
             if not plan.telemetry.on:
                 return
             make = await asyncio.to_thread(_imported)
-            self.side = make(self._options, self._api, on_change=self._wake)
-            self._begun.set()
-        await self.side.settle(plan)
+            self._begin(make(self._options, self._api, on_change=self._wake))
+        await (await self._there()).settle(plan)
 
     async def _api(self) -> "Api | None":
         return (await self._node_api.begin()).api
 
     async def work(self) -> None:
         """Serve metrics where the configuration says, and keep up with plans that nobody reads."""
-        await self._begun.wait()
-        assert self.side is not None
-        await self.side.work()
-
-    @property
-    def problems(self) -> tuple[Problem, ...]:
-        """What is wrong with it."""
-        return self.side.problems if self.side else ()
+        await (await self._there()).work()
 
     def seen(self, ids: Collection[str]) -> "Mapping[str, SeenSensors]":
         """What these devices and partitions show now, by id. It takes a while: ask from a thread."""
-        return self.side.seen(ids) if self.side else {}
+        return self.made.seen(ids) if self.made else {}
 
     @property
     def _is_on(self) -> bool:
         """Whether the configuration in force asks for it."""
-        return self.side is not None and self.side.is_on
+        return self.made is not None and self.made.is_on
 
     def in_short(self) -> dict[str, Any]:
         """The same in short, for the page. It takes a while: ask from a thread."""
-        return {"on": self._is_on, "devices": self.side.in_short() if self.side else {}}
+        return {"on": self._is_on, "devices": self.made.in_short() if self.made else {}}
 
     async def top(self, _request: Mapping[str, Any]) -> dict[str, Any]:
         """What all devices show now, for `vdev top`; keys are stable and documented."""
-        devices = await asyncio.to_thread(self.side.document) if self.side else []
+        devices = await asyncio.to_thread(self.made.document) if self.made else []
         return {
             "on": self._is_on,
             "node": self._options.node,

@@ -5,7 +5,7 @@ tried again, and that it shows in log, status and metrics is the reconciler's bu
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import IntEnum
 from pathlib import Path
 
@@ -86,3 +86,15 @@ class Output(ABC):
     def again_at(self) -> float | None:
         """The (monotonic) time at which to settle again though nothing happens, or None."""
         return None
+
+
+class Beside(Output):
+    """A part of another output's work that has a stage, and failures, of its own."""
+
+    def __init__(self, name: str, stage: Stage, work: Callable[[Plan], Awaitable[object]]) -> None:
+        self.name, self.stage = name, stage
+        self._work = work
+
+    async def settle(self, plan: Plan) -> None:
+        """Do it."""
+        await self._work(plan)

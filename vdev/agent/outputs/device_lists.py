@@ -20,7 +20,7 @@ from ...plugin.kubelet_socket import KubeletSocket
 from ...plugin.service import ResourceService, ServiceState
 from ...plugin.servicer import RequestHandler
 from ..steps import Steps
-from .base import Output, Stage
+from .base import Beside, Output, Stage
 
 log = structlog.get_logger(__name__)
 
@@ -69,6 +69,19 @@ class DeviceLists(Output):
         self._pressed_at: dict[str, float] = {}
 
     @property
+    def outputs(self) -> tuple[Output, ...]:
+        """The lists, with what is done ahead of them and after them.
+
+        Logged is what changed after the kubelet was told, since a line takes longer than a list.
+        """
+        return (
+            Beside("encoding lists", Stage.PREPARE, self.prepare),
+            self,
+            Beside("preparing answers", Stage.FOLLOW, self.prepare_answers),
+            Beside("logging what changed", Stage.FOLLOW, self.tell),
+        )
+
+    @property
     def running(self) -> bool:
         """Whether anything can be served."""
         return self._group is not None
@@ -96,7 +109,7 @@ class DeviceLists(Output):
                 self._pressed_at[name] = now
                 self.services[name].list_again()
 
-    async def tell(self) -> None:
+    async def tell(self, _plan: Plan) -> None:
         """Log what changed."""
         untold, self._untold = self._untold, []
         await beside(len(untold) * _LINE, _log_changes, untold)
@@ -107,7 +120,7 @@ class DeviceLists(Output):
         new = [_resource(each) for each in changes if not isinstance(each, RemovedResource)]
         await beside(sum(len(each.slots) for each in new) * _CODE, self._encode, new)
 
-    async def prepare_answers(self) -> None:
+    async def prepare_answers(self, _plan: Plan) -> None:
         """Work out what the kubelet may ask for now, so that it does not wait for it.
 
         A few at a time, because it may ask meanwhile; a thread would take turns with the loop and make it wait longer.
@@ -229,45 +242,3 @@ def _log_change(change: ChangedResource) -> None:
 
 def _short(ids: tuple[str, ...]) -> list[str]:
     return [*ids[:_LISTED], *(["…"] if len(ids) > _LISTED else [])]
-
-
-class ListsAhead(Output):
-    """The lists' bytes, made before the kubelet is told."""
-
-    name = "encoding lists"
-    stage = Stage.PREPARE
-
-    def __init__(self, lists: DeviceLists) -> None:
-        self._lists = lists
-
-    async def settle(self, plan: Plan) -> None:
-        """Encode what is long."""
-        await self._lists.prepare(plan)
-
-
-class AnswersAhead(Output):
-    """What containers get, worked out once the kubelet knows the devices and before it asks for one."""
-
-    name = "preparing answers"
-    stage = Stage.FOLLOW
-
-    def __init__(self, lists: DeviceLists) -> None:
-        self._lists = lists
-
-    async def settle(self, plan: Plan) -> None:  # noqa: ARG002 - the lists know
-        """Prepare what is new."""
-        await self._lists.prepare_answers()
-
-
-class ListsTold(Output):
-    """What changed in the lists, in the log: after the kubelet was told, since a line takes longer than a list."""
-
-    name = "logging what changed"
-    stage = Stage.FOLLOW
-
-    def __init__(self, lists: DeviceLists) -> None:
-        self._lists = lists
-
-    async def settle(self, plan: Plan) -> None:  # noqa: ARG002 - the lists know
-        """Log what is new."""
-        await self._lists.tell()
