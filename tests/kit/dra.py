@@ -147,7 +147,7 @@ def _named(claims):
 class NoFaults:
     """The answers without any rules."""
 
-    def on_claims(self, call, driver):
+    def on_call(self, call, driver):
         """None."""
 
     def has(self, rule):  # noqa: ARG002

@@ -3,21 +3,16 @@
 from collections.abc import Iterable
 from typing import Protocol
 
-from ..core.model.faults.fault_answers import ClaimFault
+from ..core.model.faults.fault_answers import CallFault
 from ..core.model.faults.fault_effects import ClaimCall, HealthStreamFault
+from ..sockets.held_calls import RuleHooks
 
 
-class FaultHooks(Protocol):
+class FaultHooks(RuleHooks, Protocol):
     """The questions. Who implements them calls `DraDriver.poke` when an answer changes."""
 
-    def on_claims(self, call: ClaimCall, driver: str) -> ClaimFault | None:
+    def on_call(self, call: ClaimCall, driver: str, /) -> CallFault | None:
         """What happens to this call; asked once per call."""
-
-    def has(self, rule: str) -> bool:
-        """Whether the rule is still there; a call that it delays goes on at once when somebody cleared it."""
-
-    def holds(self, rule: str) -> bool:
-        """Whether a call that this rule hangs must go on hanging."""
 
     def on_health(self, driver: str) -> HealthStreamFault | None:
         """What happens to the driver's health streams now."""

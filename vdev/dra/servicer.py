@@ -13,13 +13,13 @@ import grpc
 import structlog
 
 from ..aio.clock import Clock
-from ..aio.deadline import pause
 from ..core.claims.prepared import PreparedClaim
 from ..core.intervals import Intervals
-from ..core.model.faults.fault_answers import ClaimFault
-from ..core.model.faults.fault_effects import ClaimCall
+from ..core.model.faults.fault_answers import CallFault
+from ..core.model.faults.fault_effects import ClaimCall, FaultyClaims
 from ..errors import InjectedError
 from ..pb import dra_health_v1_pb2, dra_health_v1alpha1_pb2, dra_v1_pb2, dra_v1beta1_pb2
+from ..sockets.held_calls import HeldCalls
 from .claims import ClaimRef, Claims
 from .fault_hooks import FaultHooks
 from .health_stream import Health, HealthStreams
@@ -33,6 +33,8 @@ SERVICES = (*(f"{each}.{PLUGIN}" for each in VERSIONS), *(f"{each}.{HEALTH}" for
 """As they are announced. A kubelet takes the first one that it knows."""
 BOGUS = "vdev-bogus"  # a device that exists nowhere
 ALL_AT_ONCE = "*"  # a request that no container can name: for those that use the claim as a whole
+_Handler = Callable[[Any, FaultyClaims | None], Awaitable[Any]]
+"""Answers a request, or does it wrong on purpose."""
 ObserveRpc = Callable[[str, str, str, float], None]
 """Is told each call: its name, the driver, the status code and the seconds that it took."""
 
@@ -56,24 +58,21 @@ class DraServicer:
         self._faults = faults
         self._observe = observe
         self._clock = clock
-        self._poked = asyncio.Event()
-        self._closing = False
+        self._held = HeldCalls(faults, clock)
 
     def poke(self) -> None:
         """Ask the fault hooks again: their answers for streams and hanging calls may have changed."""
-        self._poked.set()
-        self._poked = asyncio.Event()
+        self._held.poke()
         self.health.poke()
 
     def close(self) -> None:
         """End streams and hanging calls, until `open`."""
-        self._closing = True
-        self._poked.set()
+        self._held.close()
         self.health.close()
 
     def open(self) -> None:
         """Serve again after `close`."""
-        self._closing = False
+        self._held.closing = False
         self.health.open_again()
 
     def handlers(self) -> Sequence[grpc.GenericRpcHandler]:
@@ -84,17 +83,17 @@ class DraServicer:
     # --- prepare and unprepare ----------------------------------------------------------------------------------------
 
     def _plugin(self, pb: Any) -> grpc.GenericRpcHandler:
-        async def prepare(request: Any, fault: ClaimFault | None) -> Any:
+        async def prepare(request: Any, wrong: FaultyClaims | None) -> Any:
             before = self._claims.prepared
             answers = await self._claims.prepare(_refs(request))
             for uid, each in answers.items():
                 if isinstance(each, PreparedClaim) and uid not in before:
                     self._faults.allocated(self._driver, [device.id for device in each.devices])
             return pb.NodePrepareResourcesResponse(
-                claims={uid: _prepared(pb, each, fault) for uid, each in answers.items()}
+                claims={uid: _prepared(pb, each, wrong) for uid, each in answers.items()}
             )
 
-        async def unprepare(request: Any, _fault: ClaimFault | None) -> Any:
+        async def unprepare(request: Any, _wrong: FaultyClaims | None) -> Any:
             answers = await self._claims.unprepare(_refs(request))
             return pb.NodeUnprepareResourcesResponse(
                 claims={uid: pb.NodeUnprepareResourceResponse(error=error) for uid, error in answers.items()}
@@ -113,14 +112,14 @@ class DraServicer:
         return grpc.method_handlers_generic_handler(_name(pb, PLUGIN), methods)
 
     def _guard(
-        self, call: ClaimCall, handler: Callable[[Any, ClaimFault | None], Awaitable[Any]], answer: Any
+        self, call: ClaimCall, handler: _Handler, answer: Any
     ) -> Callable[[Any, grpc.aio.ServicerContext[Any, Any]], Awaitable[Any]]:
         """Apply faults, and turn what is left of errors into a gRPC status and a sentence."""
 
         async def guarded(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
             begun, code = self._clock.now(), "OK"
             try:
-                fault = self._faults.on_claims(call, self._driver)
+                fault = self._faults.on_call(call, self._driver)
                 if fault is None:
                     return await handler(request, None)
                 return await self._with_fault(fault, request, handler, answer)
@@ -140,30 +139,14 @@ class DraServicer:
 
         return guarded
 
-    def _delays(self, rule: str) -> bool:
-        return self._faults.has(rule) and not self._closing
-
-    async def _with_fault(
-        self,
-        fault: ClaimFault,
-        request: Any,
-        handler: Callable[[Any, ClaimFault | None], Awaitable[Any]],
-        answer: Any,
-    ) -> Any:
-        if fault.delay:
-            await pause(self._clock, fault.delay, goes_on=lambda: self._delays(fault.rule), news=lambda: self._poked)
-            if not self._faults.has(fault.rule):
-                return await handler(request, None)
-        if fault.hang:
-            while self._faults.holds(fault.rule) and not self._closing:
-                await self._poked.wait()
-            raise InjectedError("UNAVAILABLE", f"the call hung until the fault {fault.rule!r} ended")
-        if fault.fail is not None:
-            raise InjectedError(fault.fail.code, fault.fail.message)
-        if fault.refuse:
-            return answer(claims={each.uid: {"error": fault.refuse} for each in request.claims})
-        right = await handler(request, fault)
-        if fault.skip and request.claims:
+    async def _with_fault(self, fault: CallFault, request: Any, handler: _Handler, answer: Any) -> Any:
+        if not await self._held.hold(fault):
+            return await handler(request, None)
+        effect = fault.effect
+        if effect.refuse:
+            return answer(claims={each.uid: {"error": effect.refuse} for each in request.claims})
+        right = await handler(request, effect.faulty_claims)
+        if effect.faulty_claims is FaultyClaims.SKIP_CLAIM and request.claims:
             right.claims.pop(request.claims[0].uid)
         return right
 
@@ -211,7 +194,7 @@ def _refs(request: Any) -> list[ClaimRef]:
     return [ClaimRef(each.namespace, each.uid, each.name) for each in request.claims]
 
 
-def _prepared(pb: Any, answer: PreparedClaim | str, fault: ClaimFault | None) -> Any:
+def _prepared(pb: Any, answer: PreparedClaim | str, wrong: FaultyClaims | None) -> Any:
     if isinstance(answer, str):
         return pb.NodePrepareResourceResponse(error=answer)
     message = pb.NodePrepareResourceResponse()
@@ -226,7 +209,7 @@ def _prepared(pb: Any, answer: PreparedClaim | str, fault: ClaimFault | None) ->
         last.CopyFrom(message.devices[-2])
         last.request_names[:] = [ALL_AT_ONCE]
         last.cdi_device_ids[:] = [answer.together]
-    if fault is not None and fault.wrong_device:
+    if wrong is FaultyClaims.WRONG_DEVICE:
         for device in message.devices:
             device.device_name = BOGUS
             device.cdi_device_ids[:] = [f"{each.partition('=')[0]}={BOGUS}" for each in device.cdi_device_ids]

@@ -7,7 +7,7 @@ is the memory that they need. Everything that it makes happen is logged with `in
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
@@ -17,7 +17,7 @@ from ..core.faults.schedule import NO_LABELS, Dice, Firing, earliest, on_node, s
 from ..core.faults.targets import Afflictions
 from ..core.inventory.resources import EMPTY, Inventory
 from ..core.model.device import Key
-from ..core.model.faults.fault_answers import ApiFault, CallFault, ClaimFault, RegisterFault
+from ..core.model.faults.fault_answers import ApiFault, CallFault, RegisterFault
 from ..core.model.faults.fault_effects import (
     ApiFailure,
     Call,
@@ -25,7 +25,6 @@ from ..core.model.faults.fault_effects import (
     CdiFault,
     ClaimCall,
     FaultKind,
-    FaultyClaims,
     HealthStream,
     HealthStreamFault,
     NodeEvent,
@@ -274,32 +273,8 @@ class Engine:
 
     # --- hooks --------------------------------------------------------------------------------------------------------
 
-    def on_call(self, rpc: Rpc, resource: str) -> CallFault | None:
-        """What happens to this call: the first rule that hits it."""
-        if not self._active:
-            return None
-        for run, call, delay in self._hits(rpc, resource):
-            return CallFault(
-                rule=run.rule.name, delay=delay, hang=call.hang, fail=call.fail, faulty_answer=call.faulty_answer
-            )
-        return None
-
-    def on_claims(self, call: ClaimCall, driver: str) -> ClaimFault | None:
-        """What happens to this call about claims: the first rule that hits it."""
-        for run, effect, delay in self._hits(call, driver):
-            return ClaimFault(
-                rule=run.rule.name,
-                delay=delay,
-                hang=effect.hang,
-                fail=effect.fail,
-                refuse=effect.refuse,
-                wrong_device=effect.faulty_claims is FaultyClaims.WRONG_DEVICE,
-                skip=effect.faulty_claims is FaultyClaims.SKIP_CLAIM,
-            )
-        return None
-
-    def _hits(self, rpc: Rpc | ClaimCall, name: str) -> Iterator[tuple[RuleRun, Call, float]]:
-        """The rules that hit this call of a resource or a driver, and how long it waits."""
+    def on_call(self, rpc: Rpc | ClaimCall, name: str) -> CallFault | None:
+        """What happens to this call of a resource or a driver: the first rule that hits it."""
         for run in self._active:
             effect = run.rule.effect
             if isinstance(effect, Call) and rpc in effect.rpcs and run.rule.concerns(name):
@@ -308,7 +283,8 @@ class Engine:
                     rule = run.rule.name
                     delay = seconds_of(effect.delay, run.dice, rule, number, rpc, name) if effect.delay else 0.0
                     self._note(run, name, call=rpc.value, number=number, delay=round(delay, 3))
-                    yield run, effect, delay
+                    return CallFault(rule=rule, effect=effect, delay=delay)
+        return None
 
     def has(self, rule: str) -> bool:
         """Whether the rule is there and nobody cleared it, whether in force or not."""

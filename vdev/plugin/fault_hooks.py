@@ -8,19 +8,14 @@ from typing import Protocol
 
 from ..core.model.faults.fault_answers import CallFault, RegisterFault
 from ..core.model.faults.fault_effects import Rpc, Stream
+from ..sockets.held_calls import RuleHooks
 
 
-class FaultHooks(Protocol):
+class FaultHooks(RuleHooks, Protocol):
     """The questions. Who implements them calls `ResourceService.poke` when an answer changes."""
 
-    def on_call(self, rpc: Rpc, resource: str) -> CallFault | None:
+    def on_call(self, rpc: Rpc, resource: str, /) -> CallFault | None:
         """What happens to this call; asked once per call."""
-
-    def has(self, rule: str) -> bool:
-        """Whether the rule is still there; a call that it delays goes on at once when somebody cleared it."""
-
-    def holds(self, rule: str) -> bool:
-        """Whether a call that this rule hangs must go on hanging."""
 
     def on_register(self, resource: str) -> RegisterFault | None:
         """What happens to the registration that is due; while it holds, asked again after `ResourceService.poke`."""

@@ -13,7 +13,7 @@ import grpc
 import structlog
 
 from ..aio.clock import SYSTEM, Clock
-from ..aio.deadline import pause, within
+from ..aio.deadline import within
 from ..core.allocation.edits import container_edits
 from ..core.allocation.request import allocate
 from ..core.inventory.list_size import LIST_LIMIT
@@ -22,6 +22,7 @@ from ..core.model.faults.fault_answers import CallFault
 from ..core.model.faults.fault_effects import Rpc, StreamFault
 from ..errors import InjectedError, VdevError
 from ..pb import deviceplugin_v1beta1_pb2 as pb
+from ..sockets.held_calls import HeldCalls
 from . import faulty_answers
 from .encode import ListEncoder, allocate_response, keep_ready
 from .fault_hooks import NO_FAULTS, FaultHooks
@@ -106,12 +107,11 @@ class Servicer:
         self._on_stream = on_stream
         self._faults = faults
         self._clock = clock
-        self._poked = asyncio.Event()
+        self._held = HeldCalls(faults, clock)
         self._encoder = encoder or ListEncoder()
         self._list = self._encoder.encode(resource.slots)
         self._version = 0
         self._news: dict[asyncio.Event, None] = {}  # of the streams, the oldest first
-        self._closing = False
         self._cut = 0  # how often streams were closed on purpose
 
     def update(self, resource: Resource) -> None:
@@ -137,8 +137,7 @@ class Servicer:
 
     def poke(self) -> None:
         """Ask the fault hooks again: their answers for streams and hanging calls may have changed."""
-        self._poked.set()
-        self._poked = asyncio.Event()
+        self._held.poke()
         self._wake_streams()
 
     def close_streams(self) -> None:
@@ -148,8 +147,7 @@ class Servicer:
 
     def close(self) -> None:
         """End all streams and hanging calls, for good."""
-        self._closing = True
-        self._poked.set()
+        self._held.close()
         self._wake_streams()
 
     def _wake_streams(self) -> None:
@@ -230,25 +228,9 @@ class Servicer:
     async def _with_fault(self, fault: CallFault, request: Any, handler: _Handler, deadline: float) -> bytes:
         """Apply a fault to a call. The call is in flight from the beginning, so that its devices are not dropped."""
         with self._requests.in_request(self.resource.name, _ids(request)):
-            if fault.delay:
-                await pause(
-                    self._clock, fault.delay, goes_on=lambda: self._delays(fault.rule), news=lambda: self._poked
-                )
-                if not self._faults.has(fault.rule):
-                    return await within(self._clock, deadline, handler(request))
-            if fault.hang:
-                while self._faults.holds(fault.rule) and not self._closing:
-                    await self._poked.wait()
-                raise InjectedError("UNAVAILABLE", f"the call hung until the fault {fault.rule!r} ended")
-            if fault.fail is not None:
-                raise InjectedError(fault.fail.code, fault.fail.message)
+            wrong = fault.effect.faulty_answer if await self._held.hold(fault) else None
             right = await within(self._clock, deadline, handler(request))
-            if fault.faulty_answer is None:
-                return right
-            return faulty_answers.answer(fault.faulty_answer, request, right)
-
-    def _delays(self, rule: str) -> bool:
-        return self._faults.has(rule) and not self._closing
+            return right if wrong is None else faulty_answers.answer(wrong, request, right)
 
     async def _get_options(self, _request: pb.Empty) -> bytes:
         self.options_calls += 1
@@ -268,7 +250,7 @@ class Servicer:
             self._on_stream()
             if fault is not None:
                 await self._with_fault(fault, request, _no_answer, self._requests.allocate_deadline)
-            while not self._closing and cut == self._cut:
+            while not self._held.closing and cut == self._cut:
                 fault_now = self._faults.on_stream(self.resource.name)
                 due = (self._version, fault_now)
                 if fault_now is not None and fault_now.fault is StreamFault.FLOOD:

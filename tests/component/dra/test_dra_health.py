@@ -6,8 +6,8 @@ import grpc
 import pytest
 
 from tests.kit.dra import NoFaults
-from vdev.core.model.faults.fault_answers import ClaimFault
-from vdev.core.model.faults.fault_effects import ClaimCall, Code, Fail, HealthStreamFault
+from vdev.core.model.faults.fault_answers import CallFault
+from vdev.core.model.faults.fault_effects import Call, ClaimCall, Code, Fail, FaultyClaims, HealthStreamFault
 from vdev.dra.health_stream import DeviceHealth
 
 
@@ -81,7 +81,7 @@ class Faults(NoFaults):
         self.prepare = self.unprepare = self.health = None
         self.asked = self.hangs = False
 
-    def on_claims(self, call, driver):  # noqa: ARG002
+    def on_call(self, call, driver):  # noqa: ARG002
         """As set."""
         self.asked = True
         return self.prepare if call is ClaimCall.PREPARE else self.unprepare
@@ -100,6 +100,11 @@ class Faults(NoFaults):
         return self.health
 
 
+def fault(delay=0.0, **effect):
+    """What a rule does to calls about claims."""
+    return CallFault(rule="r", effect=Call(frozenset(ClaimCall), **effect), delay=delay)
+
+
 @pytest.fixture
 async def faulty(api, start_driver, kubelet, allocate):
     """A driver, its faults, and two claims."""
@@ -112,7 +117,7 @@ async def faulty(api, start_driver, kubelet, allocate):
 async def test_calls_fail_as_a_whole(faulty):
     """With code and text of the rule."""
     _, faults, called, claims = faulty
-    faults.prepare = faults.unprepare = ClaimFault(rule="r", fail=Fail(Code.RESOURCE_EXHAUSTED, "no more"))
+    faults.prepare = faults.unprepare = fault(fail=Fail(Code.RESOURCE_EXHAUSTED, "no more"))
     for call in (called.prepare, called.unprepare):
         with pytest.raises(grpc.aio.AioRpcError) as failed:
             await call(*claims)
@@ -122,7 +127,7 @@ async def test_calls_fail_as_a_whole(faulty):
 async def test_each_claim_fails(faulty):
     """With the text of the rule; nothing is prepared."""
     running, faults, called, claims = faulty
-    faults.prepare = faults.unprepare = ClaimFault(rule="r", refuse="out of order")
+    faults.prepare = faults.unprepare = fault(refuse="out of order")
     assert {"out of order"} == {each.error for each in (await called.prepare(*claims)).values()}
     assert {"out of order"} == {*(await called.unprepare(*claims)).values()}
     assert {} == running.driver.prepared
@@ -131,7 +136,7 @@ async def test_each_claim_fails(faulty):
 async def test_a_claim_is_skipped(faulty):
     """The kubelet says how many."""
     _, faults, called, claims = faulty
-    faults.prepare = faults.unprepare = ClaimFault(rule="r", skip=True)
+    faults.prepare = faults.unprepare = fault(faulty_claims=FaultyClaims.SKIP_CLAIM)
     assert {claims[1]["metadata"]["uid"]} == (await called.prepare(*claims)).keys()
     assert {claims[1]["metadata"]["uid"]} == (await called.unprepare(*claims)).keys()
 
@@ -139,7 +144,7 @@ async def test_a_claim_is_skipped(faulty):
 async def test_another_device_is_answered(faulty):
     """One that exists nowhere, with CDI names that nobody can resolve."""
     _, faults, called, claims = faulty
-    faults.prepare = ClaimFault(rule="r", wrong_device=True)
+    faults.prepare = fault(faulty_claims=FaultyClaims.WRONG_DEVICE)
     for answer in (await called.prepare(*claims)).values():
         assert {"vdev-bogus"} == {each.device_name for each in answer.devices}
         assert {"vdev-bogus"} == {cdi.partition("=")[2] for each in answer.devices for cdi in each.cdi_device_ids}
@@ -148,7 +153,7 @@ async def test_another_device_is_answered(faulty):
 async def test_a_call_is_late(faulty):
     """By as much as the rule says."""
     running, faults, called, claims = faulty
-    faults.prepare = ClaimFault(rule="r", delay=20.0)
+    faults.prepare = fault(20.0)
     answer = asyncio.ensure_future(called.prepare(*claims))
     await running.until(lambda: faults.asked)
     assert {} == running.driver.prepared
@@ -159,7 +164,7 @@ async def test_a_call_is_late(faulty):
 async def test_a_call_hangs_until_the_rule_ends(faulty):
     """Then it fails, and the next one does not."""
     running, faults, called, claims = faulty
-    faults.prepare = ClaimFault(rule="r", hang=True)
+    faults.prepare = fault(hang=True)
     answer = asyncio.ensure_future(called.prepare(*claims))
     await running.until(lambda: faults.hangs)
     await called.unprepare(*claims)

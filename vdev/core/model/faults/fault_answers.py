@@ -2,18 +2,16 @@
 
 from dataclasses import dataclass
 
-from .fault_effects import Fail, FaultyAnswer
+from .fault_effects import Call
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallFault:
-    """What happens to one call: it waits `delay` seconds, then the rest."""
+    """What happens to one call: it waits `delay` seconds, then the rest of the effect."""
 
     rule: str
+    effect: Call
     delay: float = 0.0
-    hang: bool = False
-    fail: Fail | None = None
-    faulty_answer: FaultyAnswer | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,20 +39,3 @@ class XidError:
 
     number: int
     rule: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimFault:
-    """What happens to one such call: it waits `delay` seconds, then hangs, fails as a whole, or has a wrong answer.
-
-    `refuse` is the error of each claim in it. With `wrong_device` another device than the allocated one is answered;
-    with `skip` the first claim has no answer.
-    """
-
-    rule: str
-    delay: float = 0.0
-    hang: bool = False
-    fail: Fail | None = None
-    refuse: str = ""
-    wrong_device: bool = False
-    skip: bool = False
