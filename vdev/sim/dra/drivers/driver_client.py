@@ -4,8 +4,9 @@ The connection is opened once, is opened again as soon as it ends, and says whet
 decided here.
 """
 
+import operator
 import os
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +26,12 @@ from ...lint import SUN_PATH_LIMIT
 from ...timings import Timings
 from ..claim_checkpoint import ClaimInfo, PreparedDevice
 
-SERVICES = ("v1.DRAPlugin", "v1beta1.DRAPlugin")
+_VERSIONS: Mapping[str, tuple[Any, Any]] = {
+    "v1.DRAPlugin": (v1, v1_grpc.DRAPluginStub),
+    "v1beta1.DRAPlugin": (v1beta1, v1beta1_grpc.DRAPluginStub),
+}
+"""The messages of each service, and what calls it; they say the same."""
+SERVICES = tuple(_VERSIONS)
 
 
 class CallError(Exception):
@@ -70,8 +76,8 @@ class DriverClient:
                 ("grpc.max_reconnect_backoff_ms", 1000),
             ],
         )
-        self._v1: v1_grpc.DRAPluginAsyncStub = v1_grpc.DRAPluginStub(self._channel)
-        self._v1beta1: v1beta1_grpc.DRAPluginAsyncStub = v1beta1_grpc.DRAPluginStub(self._channel)
+        self._api, stub = _VERSIONS[service]
+        self._stub: Any = stub(self._channel)
         self._health: health_grpc.DRAResourceHealthAsyncStub = health_grpc.DRAResourceHealthStub(self._channel)
 
     async def follow(self, changed: Callable[["DriverClient"], None]) -> None:
@@ -91,30 +97,13 @@ class DriverClient:
 
     async def prepare(self, claims: Iterable[ClaimInfo]) -> dict[str, Answer]:
         """NodePrepareResources, by claim UID. Raises CallError."""
-        asked = list(claims)
-        if self.service == SERVICES[0]:
-            request: Any = v1.NodePrepareResourcesRequest(claims=[_v1(each) for each in asked])
-            call: Any = self._v1.NodePrepareResources
-        else:
-            request = v1beta1.NodePrepareResourcesRequest(claims=[_v1beta1(each) for each in asked])
-            call = self._v1beta1.NodePrepareResources
-        response = await self._call("NodePrepareResources", call, request)
-        return {
-            uid: Answer(tuple(_device(d) for d in each.devices), each.error)
-            for uid, each in sorted(response.claims.items(), key=_uid)
-        }
+        rows = await self._call("NodePrepareResources", self._api.NodePrepareResourcesRequest, claims)
+        return {uid: Answer(tuple(map(_device, each.devices)), each.error) for uid, each in rows}
 
     async def unprepare(self, claims: Iterable[ClaimInfo]) -> dict[str, Answer]:
         """NodeUnprepareResources, by claim UID. Raises CallError."""
-        asked = list(claims)
-        if self.service == SERVICES[0]:
-            request: Any = v1.NodeUnprepareResourcesRequest(claims=[_v1(each) for each in asked])
-            call: Any = self._v1.NodeUnprepareResources
-        else:
-            request = v1beta1.NodeUnprepareResourcesRequest(claims=[_v1beta1(each) for each in asked])
-            call = self._v1beta1.NodeUnprepareResources
-        response = await self._call("NodeUnprepareResources", call, request)
-        return {uid: Answer(error=each.error) for uid, each in sorted(response.claims.items(), key=_uid)}
+        rows = await self._call("NodeUnprepareResources", self._api.NodeUnprepareResourcesRequest, claims)
+        return {uid: Answer(error=each.error) for uid, each in rows}
 
     async def health(self) -> AsyncIterator[health.NodeWatchResourcesResponse]:
         """The messages of the health stream until it ends. Raises CallError."""
@@ -130,32 +119,21 @@ class DriverClient:
         self._closed = True
         await self._channel.close(None)
 
-    async def _call(self, method: str, call: Any, request: Any) -> Any:
+    async def _call(self, method: str, request: Any, claims: Iterable[ClaimInfo]) -> list[tuple[str, Any]]:
+        """What is answered for each claim, in the order of UIDs: maps of messages have another one in each process."""
         code = grpc.StatusCode.CANCELLED
+        asked = [self._api.Claim(namespace=each.namespace, uid=each.uid, name=each.name) for each in claims]
         try:
             with closing_as(CallError, lambda: self._closed):
-                answer = await call(request, timeout=self._timings.prepare)
+                answer = await getattr(self._stub, method)(request(claims=asked), timeout=self._timings.prepare)
             code = grpc.StatusCode.OK
         except grpc.aio.AioRpcError as error:
             code = error.code()
             raise CallError(go_text(error)) from None
         else:
-            return answer
+            return sorted(answer.claims.items(), key=operator.itemgetter(0))
         finally:
             self._journal.metrics.driver_calls[self.driver, method, code.name] += 1
-
-
-def _v1(claim: ClaimInfo) -> v1.Claim:
-    return v1.Claim(namespace=claim.namespace, uid=claim.uid, name=claim.name)
-
-
-def _v1beta1(claim: ClaimInfo) -> v1beta1.Claim:
-    return v1beta1.Claim(namespace=claim.namespace, uid=claim.uid, name=claim.name)
-
-
-def _uid(row: tuple[str, Any]) -> str:
-    """What maps of messages are put in order by: they come in another one in each process."""
-    return row[0]
 
 
 def _device(device: Any) -> PreparedDevice:
