@@ -20,17 +20,15 @@ from .scenario import (
     AdvanceClock,
     Capability,
     CreateObject,
-    CreatePod,
     DeleteObject,
-    DeletePod,
     Driver,
     EditConfiguration,
     Expect,
-    ForceDeletePod,
     Hook,
     HostNode,
+    PodAction,
+    PodStep,
     Remember,
-    RestartContainer,
     Scenario,
     ScenarioError,
     Step,
@@ -102,11 +100,11 @@ def need_of(step: Step) -> Capability | None:
             return Capability.CLOCK
         case HostNode():
             return Capability.HOST_NODES
-        case CreateObject() | DeleteObject() | ForceDeletePod():
+        case CreateObject() | DeleteObject() | PodStep(PodAction.FORCE_DELETE):
             return Capability.DRA
         case Hook():
             return Capability.HOOK
-        case EditConfiguration() | CreatePod() | DeletePod() | RestartContainer() | Remember() | Expect():
+        case EditConfiguration() | PodStep() | Remember() | Expect():
             return None
         case _:
             assert_never(step)
@@ -122,18 +120,18 @@ async def _do(  # noqa: C901, PLR0912  # one case per kind of step
             await driver.configure(step.text)
         case AdvanceClock():
             await driver.advance_clock(step.seconds)
-        case CreatePod():
-            await driver.create_pod(await _filled(scenario.pods[step.name], driver))
-        case DeletePod():
-            await driver.delete_pod(step.name)
-        case ForceDeletePod():
-            await driver.force_delete_pod(step.name)
+        case PodStep(PodAction.CREATE):
+            await driver.create_pod(await _filled(scenario.pods[step.pod], driver))
+        case PodStep(PodAction.DELETE):
+            await driver.delete_pod(step.pod)
+        case PodStep(PodAction.FORCE_DELETE):
+            await driver.force_delete_pod(step.pod)
+        case PodStep():
+            await driver.restart_container(step.pod)
         case CreateObject():
             await driver.create_object(step.document)
         case DeleteObject():
             await driver.delete_object(step.kind, step.name, step.namespace)
-        case RestartContainer():
-            await driver.restart_container(step.pod)
         case HostNode():
             await driver.device_node(step.path, make=step.make)
         case Hook():

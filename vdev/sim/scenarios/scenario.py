@@ -76,25 +76,21 @@ class AdvanceClock:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class CreatePod:
-    """The pod of this name is created, bound to the node."""
+class PodAction(Enum):
+    """What is done to a pod."""
 
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class DeletePod:
-    """The pod of this name is deleted."""
-
-    name: str
+    CREATE = "createPod"  # bound to the node
+    DELETE = "deletePod"
+    FORCE_DELETE = "forceDeletePod"  # without waiting for its node
+    RESTART_CONTAINER = "restartContainer"  # its first app container dies and is started again
 
 
 @dataclass(frozen=True, slots=True)
-class ForceDeletePod:
-    """The pod of this name is deleted without waiting for its node."""
+class PodStep:
+    """Something is done to the pod of this name."""
 
-    name: str
+    action: PodAction
+    pod: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +107,6 @@ class DeleteObject:
     kind: str
     name: str
     namespace: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class RestartContainer:
-    """A pod's first app container dies and is started again."""
-
-    pod: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,12 +154,9 @@ Step = (
     Action
     | EditConfiguration
     | AdvanceClock
-    | CreatePod
-    | DeletePod
-    | ForceDeletePod
+    | PodStep
     | CreateObject
     | DeleteObject
-    | RestartContainer
     | HostNode
     | Hook
     | Remember

@@ -17,16 +17,14 @@ from .scenario import (
     AdvanceClock,
     Capability,
     CreateObject,
-    CreatePod,
     DeleteObject,
-    DeletePod,
     EditConfiguration,
     Expect,
-    ForceDeletePod,
     Hook,
     HostNode,
+    PodAction,
+    PodStep,
     Remember,
-    RestartContainer,
     Scenario,
     Step,
 )
@@ -35,12 +33,7 @@ _E = TypeVar("_E", bound=Enum)
 _REMEMBERED = "remembered"
 _LONGEST_STEP = 160  # characters of a step's text that a report shows
 _POD_KEYS = {"phase", "reason", "message", "containers", "terminating", "events"}
-_POD_STEPS: Mapping[str, type[CreatePod | DeletePod | ForceDeletePod | RestartContainer]] = {
-    "createPod": CreatePod,
-    "deletePod": DeletePod,
-    "forceDeletePod": ForceDeletePod,
-    "restartContainer": RestartContainer,
-}
+_POD_STEPS = {action.value for action in PodAction}
 _BARE_STEPS = {"remember", *(action.value for action in Action)}
 _STEPS = {"expect", "editConfiguration", "advanceClock", "createObject", "deleteObject", "hook"}
 _STEPS |= {"createDeviceNode", "removeDeviceNode", *_POD_STEPS, *_BARE_STEPS}
@@ -115,10 +108,10 @@ def _step(document: Any, where: str, pods: Mapping[str, Any]) -> Step:  # noqa: 
         case "deleteObject":
             which = _keys(value, where, required={"kind", "name"}, optional={"namespace"})
             return DeleteObject(which["kind"], which["name"], which.get("namespace", ""))
-        case "createPod" | "deletePod" | "forceDeletePod" | "restartContainer":
+        case str() if name in _POD_STEPS:
             if value not in pods:
                 raise ScenarioFormatError(f"{where}: no pod {value!r}; there are {sorted(pods)}")
-            return _POD_STEPS[name](value)
+            return PodStep(PodAction(name), value)
         case "hook":
             return Hook(_text(value, where))
         case "createDeviceNode" | "removeDeviceNode":
