@@ -10,16 +10,12 @@ takes nine seconds for the metrics of ten thousand devices where this takes less
 import asyncio
 from collections.abc import Callable, Sequence
 
-import structlog
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from .http import InChunks
-from .log import Seldom
-
-log = structlog.get_logger(__name__)
+from .http import InChunks, answering
 
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -30,7 +26,6 @@ def application(page: Callable[..., Sequence[bytes]], nodes: Callable[[], Sequen
     With `nodes` it is about many of them: `page` takes a node's name for its metrics alone, which are at
     /nodes/<name>/metrics, and /targets lists these for Prometheus (http_sd_configs).
     """
-    failures = Seldom(log)
     one = asyncio.Lock()
 
     async def metrics(request: Request) -> Response:
@@ -58,17 +53,10 @@ def application(page: Callable[..., Sequence[bytes]], nodes: Callable[[], Sequen
         whose = "this node" if nodes is None else "all nodes"
         return PlainTextResponse(f"what the devices of {whose} measure is at /metrics\n")
 
-    async def failed(request: Request, error: Exception) -> Response:
-        failures.warning("HTTP request failed", path=request.url.path, exc_info=error)
-        return PlainTextResponse("vdev failed to answer; its log says why\n", status_code=500)
-
-    return Starlette(
-        exception_handlers={Exception: failed},
-        routes=[
-            Route("/", index),
-            Route("/metrics", metrics),
-            Route("/healthz", healthz),
-            Route("/health", healthz),
-            *([Route("/targets", targets), Route("/nodes/{node}/metrics", metrics)] if nodes is not None else ()),
-        ],
+    return answering(
+        Route("/", index),
+        Route("/metrics", metrics),
+        Route("/healthz", healthz),
+        Route("/health", healthz),
+        *([Route("/targets", targets), Route("/nodes/{node}/metrics", metrics)] if nodes is not None else ()),
     )

@@ -71,7 +71,6 @@ class Watched(Protocol):
 
 def application(watched: Watched, *, page: str = PAGE) -> Starlette:
     """The ASGI application, with a page from beside this module."""
-    failures = Seldom(log)
     one = asyncio.Lock()  # documents are made one at a time: the agent needs its threads as well
     latest_page, latest_status = _Latest(lambda: _page(page), one), _Latest(lambda: _json(watched.status()), one)
     latest_telemetry = _Latest(lambda: _json(watched.telemetry()), one)
@@ -103,21 +102,25 @@ def application(watched: Watched, *, page: str = PAGE) -> Starlette:
             body = await asyncio.to_thread(encode, watched.registry())
         return _InPieces(body, headers={"Content-Type": content_type})
 
+    return answering(
+        Route("/", front),
+        Route("/healthz", healthz),
+        Route("/readyz", readyz),
+        Route("/status", status),
+        Route("/telemetry", telemetry),
+        Route("/metrics", metrics),
+    )
+
+
+def answering(*routes: Route) -> Starlette:
+    """An application with these routes; of failures the log tells now and then."""
+    failures = Seldom(log)
+
     async def failed(request: Request, error: Exception) -> Response:
         failures.warning("HTTP request failed", path=request.url.path, exc_info=error)
         return PlainTextResponse("vdev failed to answer; its log says why\n", status_code=500)
 
-    return Starlette(
-        exception_handlers={Exception: failed},
-        routes=[
-            Route("/", front),
-            Route("/healthz", healthz),
-            Route("/readyz", readyz),
-            Route("/status", status),
-            Route("/telemetry", telemetry),
-            Route("/metrics", metrics),
-        ],
-    )
+    return Starlette(exception_handlers={Exception: failed}, routes=routes)
 
 
 class _Latest:
