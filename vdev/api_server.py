@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from .errors import UsageError
 from .hostfs.look import exists
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -59,3 +60,10 @@ def find_server(
         return None
     address = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     return ApiServerAddress(address=address, token=token, ca=ca if exists(ca) else None)
+
+
+def needed_server(*, kubeconfig: Path | None, context: str) -> ApiServerAddress:
+    """As `find_server`. Raises UsageError where there is none."""
+    if server := find_server(kubeconfig=kubeconfig, context=context):
+        return server
+    raise UsageError(NO_SERVER)

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import yaml
 
+from ...api_server import needed_server
 from ...core.slices.objects.classes import DeviceClass, device_classes
 from ...errors import UsageError
-from ...kube import DEVICE_CLASSES, NO_SERVER, Api, ApiServerAddress, find_server
+from ...kube import DEVICE_CLASSES, Api, ApiServerAddress
 from ...loading import load
 from .. import common, options
 
@@ -57,10 +58,7 @@ def run(args: argparse.Namespace) -> int:
     if not classes:
         print("no entry is advertised by dra", file=sys.stderr)
     if args.apply:
-        server = find_server(kubeconfig=chosen.kubeconfig, context=chosen.context)
-        if server is None:
-            raise UsageError(NO_SERVER)
-        asyncio.run(_apply(server, classes))
+        asyncio.run(_apply(needed_server(kubeconfig=chosen.kubeconfig, context=chosen.context), classes))
         print("".join(f"applied DeviceClass {each.name}\n" for each in classes), end="")
     elif args.output == "json":
         print(json.dumps([each.document for each in classes], indent=2))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ... import config
-from ...api_server import NO_SERVER, find_server
+from ...api_server import needed_server
 from ...core.model.problem import error
 from ...core.model.syntax import label_syntax
 from ...errors import ConfigError, UsageError
@@ -89,9 +89,7 @@ def run(args: argparse.Namespace) -> int:
             print(problem, file=sys.stderr)
         print(dry_run.text(loaded, Scope(args.name, selector), as_json=args.output == "json"), end="")
         return 0
-    server = find_server(kubeconfig=chosen.kubeconfig, context=chosen.context)
-    if server is None:
-        raise UsageError(NO_SERVER)
+    server = needed_server(kubeconfig=chosen.kubeconfig, context=chosen.context)
     from ...aio.garbage import set_aside
     from ...fleet import AT_ONCE, Fleet, Leadership, LeaseLost, Options
     from ...kube import Api

@@ -6,8 +6,9 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+from ...api_server import needed_server
 from ...errors import UsageError
-from ...kube import NO_SERVER, Api, find_server
+from ...kube import Api
 from ...kube.node_cleaning import Ours, clean, nodes_with_ours, ours_of
 from .. import common, options
 
@@ -44,9 +45,7 @@ def run(args: argparse.Namespace) -> int:
     if args.all and chosen.named_node:
         raise UsageError("--all and --node-name exclude each other")
     takes = args.action == "clean" and not args.dry_run
-    server = find_server(kubeconfig=chosen.kubeconfig, context=chosen.context)
-    if server is None:
-        raise UsageError(NO_SERVER)
+    server = needed_server(kubeconfig=chosen.kubeconfig, context=chosen.context)
     found = asyncio.run(_found(Api(server), "" if args.all else chosen.node_name, takes=takes))
     if args.output == "json":
         print(json.dumps({"cleaned": takes, "nodes": [_document(each) for each in found]}, indent=2))
