@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from ..agent.inputs.node_choices import with_pods
+from ..agent.inputs.node_choices import CutDevices, with_pods
 from ..core import repartition
 from ..core.decide import Decider, Plan, World
 from ..core.inventory.resources import EMPTY, Inventory
@@ -12,17 +12,15 @@ from ..core.repartition import Progresses, RepartitionView
 from ..core.retention.holders import Holdings
 from ..core.slices.devices.published import Pools
 from ..core.slices.pools import NO_POOLS, Claimed, claimed_by_name
-from ..core.spec import EntrySpec, Spec
+from ..core.spec import Spec
 
 
-class Layouts:
-    """How the devices of a node are cut now; `progresses` is what became of each label."""
+class Layouts(CutDevices):
+    """How the devices of a node are cut now."""
 
     def __init__(self, node: str, decider: Decider) -> None:
-        self.progresses: Progresses = {}
-        self._node = node
+        super().__init__(node)
         self._decider = decider
-        self._applied: tuple[Spec, Progresses, Spec] | None = None
 
     def told(self, spec: Spec, labels: Mapping[str, str]) -> tuple[str | None, ...]:
         """What the Node says of them: the values that are chosen, and what became of them."""
@@ -63,18 +61,13 @@ class Layouts:
             now=now,
         )
         self.progresses = repartition.look(before, entries, spec.flags.mig_strategy, view)
-        base = self._arrange(cut := self._in_force(spec), found)
+        base = self._arrange(cut := self.in_force(spec), found)
         wrong = set(errors(base.problems)) - set(last.base.problems) if last and self.progresses is not before else ()
         if wrong:
             why = min(each.message for each in wrong)
             self.progresses = repartition.refused(before, self.progresses, why)
-            base = self._arrange(cut := self._in_force(spec), found)
+            base = self._arrange(cut := self.in_force(spec), found)
         return cut, base
-
-    @property
-    def again_at(self) -> float | None:
-        """When to look again though nothing happens."""
-        return min((each.again_at for each in self.progresses.values() if each.again_at is not None), default=None)
 
     def _recall(
         self,
@@ -103,17 +96,8 @@ class Layouts:
             World(spec=cut, node=self._node, found=found, base=base, holdings=Holdings(holders={}))
         ).pools
 
-    def _in_force(self, spec: Spec) -> Spec:
-        """The same object while nothing changes, which is what decisions are remembered by."""
-        if self._applied is None or self._applied[0] is not spec or self._applied[1] is not self.progresses:
-            self._applied = (spec, self.progresses, repartition.in_force(spec, self.progresses))
-        return self._applied[2]
-
     def _arrange(self, spec: Spec, found: Mapping[str, Sequence[RawDevice]]) -> Inventory:
         return self._decider.arrange(spec, self._node, found)
-
-    def _entries(self, spec: Spec) -> list[EntrySpec]:
-        return [entry for entry in spec.on_node(self._node) if entry.choice]
 
 
 def _claimed(pools: Pools, claimed: Claimed) -> Mapping[Key, Device]:

@@ -42,17 +42,40 @@ class FollowedNode(Protocol):
         """Follow the Node from now on, and be told when it is another one."""
 
 
-class NodeChoices:
+class CutDevices:
+    """How the devices of the node of this name are cut; `progresses` is what became of each label that chooses that."""
+
+    def __init__(self, node: str) -> None:
+        self.progresses: Progresses = {}
+        self._node = node
+        self._applied: tuple[Spec, Progresses, Spec] | None = None
+        self._chosen: tuple[Spec, list[EntrySpec]] | None = None  # for which a label chooses, in that specification
+
+    def in_force(self, spec: Spec) -> Spec:
+        """The specification with its devices cut as is in force; the same object while nothing changes."""
+        if self._applied is None or self._applied[0] is not spec or self._applied[1] is not self.progresses:
+            self._applied = (spec, self.progresses, repartition.in_force(spec, self.progresses))
+        return self._applied[2]
+
+    @property
+    def again_at(self) -> float | None:
+        """When to look again though nothing happens (monotonic)."""
+        return min((each.again_at for each in self.progresses.values() if each.again_at is not None), default=None)
+
+    def _entries(self, spec: Spec) -> list[EntrySpec]:
+        if self._chosen is None or self._chosen[0] is not spec:
+            self._chosen = spec, [entry for entry in spec.on_node(self._node) if entry.choice]
+        return self._chosen[1]
+
+
+class NodeChoices(CutDevices):
     """What labels of the node of this name choose. `on_change` is called when `view` has something new of the Node."""
 
     def __init__(self, node: str, view: FollowedNode, on_change: Callable[[], None]) -> None:
-        self.progresses: Progresses = {}
-        self._node = node
+        super().__init__(node)
         self._view = view
         self._on_change = on_change
         self._follows = False
-        self._applied: tuple[Spec, Progresses, Spec] | None = None
-        self._chosen: tuple[Spec, list[EntrySpec]] | None = None  # for which a label chooses, in that specification
 
     async def begin(self, spec: Spec, *, clock: Clock, within: float) -> None:
         """Follow the Node where a label of it chooses, and give it a moment to be seen before the first list."""
@@ -67,12 +90,6 @@ class NodeChoices:
     def recall(self, progresses: Progresses) -> None:
         """What became of each in an earlier process."""
         self.progresses = progresses
-
-    def in_force(self, spec: Spec) -> Spec:
-        """The specification with its devices cut as is in force; the same object while nothing changes."""
-        if self._applied is None or self._applied[0] is not spec or self._applied[1] is not self.progresses:
-            self._applied = (spec, self.progresses, repartition.in_force(spec, self.progresses))
-        return self._applied[2]
 
     def look(
         self,
@@ -110,11 +127,6 @@ class NodeChoices:
                 _log(progress)
 
     @property
-    def again_at(self) -> float | None:
-        """When to look again though nothing happens (monotonic)."""
-        return min((each.again_at for each in self.progresses.values() if each.again_at is not None), default=None)
-
-    @property
     def problems(self) -> tuple[Problem, ...]:
         """What failed, and why a label is not known."""
         failed = [
@@ -143,11 +155,6 @@ class NodeChoices:
     def are_made(self, spec: Spec) -> bool:
         """Whether a label chooses anything."""
         return bool(self._entries(spec))
-
-    def _entries(self, spec: Spec) -> list[EntrySpec]:
-        if self._chosen is None or self._chosen[0] is not spec:
-            self._chosen = spec, [entry for entry in spec.on_node(self._node) if entry.choice]
-        return self._chosen[1]
 
 
 def with_pods(spec: Spec, claimed: Mapping[Key, Device], holdings: Holdings) -> Sequence[ClaimedDevice]:

@@ -403,13 +403,7 @@ Effect = (
 
 KINDS: Mapping[type, FaultKind] = MappingProxyType(
     {
-        SetHealth: FaultKind.DEVICE,
-        Flap: FaultKind.DEVICE,
-        Remove: FaultKind.DEVICE,
-        Xid: FaultKind.DEVICE,
-        SetTaint: FaultKind.DEVICE,
-        Overheat: FaultKind.DEVICE,
-        CountErrors: FaultKind.DEVICE,
+        **dict.fromkeys((SetHealth, Flap, Remove, Xid, SetTaint, Overheat, CountErrors), FaultKind.DEVICE),
         Call: FaultKind.RPC,
         Register: FaultKind.REGISTER,
         Stream: FaultKind.STREAM,
