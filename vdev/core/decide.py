@@ -322,9 +322,9 @@ def _claimed(world: World) -> Mapping[Key, Device]:
     """What prepared claims have, by driver and id."""
     if not world.claimed:
         return {}
-    from .slices.pools import claimed_devices  # see `imports_for`
+    from .slices.pools import claimed_by_name  # see `imports_for`
 
-    return {(driver, device.id): device for driver, device in claimed_devices(world.pools, world.claimed)}
+    return {(key[0], device.id): device for key, device in claimed_by_name(world.pools, world.claimed).items()}
 
 
 def _found(

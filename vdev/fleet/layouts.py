@@ -6,7 +6,7 @@ from ..agent.inputs.node_choices import CutDevices, with_pods
 from ..core import repartition
 from ..core.decide import Decider, Plan, World
 from ..core.inventory.resources import EMPTY, Inventory
-from ..core.model.device import Device, Key, RawDevice
+from ..core.model.device import Key, RawDevice
 from ..core.model.problem import errors
 from ..core.repartition import Progresses, RepartitionView
 from ..core.retention.holders import Holdings
@@ -57,7 +57,7 @@ class Layouts(CutDevices):
             hardware={each.name: {raw.index: raw.id for raw in found.get(each.name, ())} for each in entries},
             listed=listed,
             held=dict(holdings.holders or {}) if last else noted,
-            claimed=with_pods(spec, _claimed(pools, claimed), holdings),
+            claimed=with_pods(spec, claimed_by_name(pools, claimed), holdings),
             now=now,
         )
         self.progresses = repartition.look(before, entries, spec.flags.mig_strategy, view)
@@ -98,8 +98,3 @@ class Layouts(CutDevices):
 
     def _arrange(self, spec: Spec, found: Mapping[str, Sequence[RawDevice]]) -> Inventory:
         return self._decider.arrange(spec, self._node, found)
-
-
-def _claimed(pools: Pools, claimed: Claimed) -> Mapping[Key, Device]:
-    """What claims have, by driver and published name."""
-    return {(driver, name): device for driver, name, device in claimed_by_name(pools, claimed)}

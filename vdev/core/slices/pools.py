@@ -64,17 +64,15 @@ def pools(base: Inventory, now: Moment, memory: Memory) -> Pools:
     return before if same else MappingProxyType(found)
 
 
-def claimed_devices(before: Pools, claimed: Claimed) -> Iterator[tuple[str, Device]]:
-    """The devices that claims have, each with its driver."""
-    return ((driver, device) for driver, _, device in claimed_by_name(before, claimed))
-
-
-def claimed_by_name(before: Pools, claimed: Claimed) -> Iterator[tuple[str, str, Device]]:
-    """The same, each with its driver and the name under which it is published."""
-    for driver, held in claimed.items():
-        last = _last(driver, before.get(driver), held) if held else None
-        if last is not None:
-            yield from ((driver, name, last.by_name[name].device) for name in held if name in last.by_name)
+def claimed_by_name(before: Pools, claimed: Claimed) -> dict[Key, Device]:
+    """The devices that claims have, by driver and the name under which each is published."""
+    pools = {driver: _last(driver, before.get(driver), held) for driver, held in claimed.items() if held}
+    return {
+        (driver, name): pool.by_name[name].device
+        for driver, pool in pools.items()
+        for name in claimed[driver]
+        if pool is not None and name in pool.by_name
+    }
 
 
 def _last(driver: str, before: PublishedPool | None, held: Collection[str]) -> PublishedPool | None:
