@@ -21,8 +21,8 @@ import structlog
 from ..aio.beside import MANY, beside
 from ..aio.garbage import Garbage
 from ..config import Loaded
-from ..core import repartition
 from ..core.decide import Decider, Plan, World, imports_for
+from ..core.inventory.counts import counts, for_claims, summary
 from ..core.inventory.difference import Differences, size
 from ..core.inventory.resources import EMPTY, Inventory
 from ..core.labels.values import Machine
@@ -39,13 +39,14 @@ from ..observe.metrics import Metrics
 from .fault_control import FaultControl
 from .inputs.config_files import ConfigSource
 from .inputs.discovered import Scan, Scanner
-from .inputs.node_choices import NodeChoices
+from .inputs.node_choices import CutSituation, NodeChoices
 from .inputs.pod_holders import PodHolders
 from .inputs.verdicts import Verdicts
 from .options import Options
 from .outputs.base import Output, Stage, telling
 from .outputs.last_good import Kept
 from .steps import Steps
+from .told_problems import ToldProblems, tell
 
 if TYPE_CHECKING:
     from ..core.slices.pools import Claimed
@@ -119,8 +120,7 @@ class Reconciler:
         self._decided: World | None = None  # what the plan in force was decided for; none of many devices is kept
         self._machine: Machine | None = None  # read when it is first asked for
         self._recorded = EMPTY  # what an earlier process listed; until something is published, that is edited
-        self._counted: tuple[Problem, ...] | None = None  # by the metrics
-        self._told: frozenset[Problem] = frozenset()  # the problems of the last configuration, which the log has
+        self._told = ToldProblems(metrics)
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -153,7 +153,7 @@ class Reconciler:
         refused, what an earlier process kept is used instead; without that, raises ConfigError.
         """
         try:
-            loaded = await self._read_first()
+            loaded = await self._config.read_first()
             self._expect(loaded.spec)
             scan = await self.scanner.scan(self.scan, loaded.spec)
             base = self._arrange(loaded.spec, scan)
@@ -177,16 +177,6 @@ class Reconciler:
             self.base = self._arrange(self.spec, self.scan)
             self._faults.engine.meet(self.base)
 
-    async def _read_first(self) -> Loaded:
-        """All that the files say, or the good part where they allow that themselves."""
-        try:
-            return await self._config.read()
-        except ConfigError:
-            loaded = await self._config.read(partial=True)
-            if loaded.errors and loaded.spec.flags.fail_on_init_error:
-                raise
-            return loaded
-
     async def _fall_back(self, bad: ConfigError, last_good: LastGoodReader) -> None:
         """Put in force what an earlier process kept, with no more questions than if that process had gone on.
 
@@ -203,7 +193,7 @@ class Reconciler:
         self._expect(loaded.spec)
         scan = await self.scanner.scan(self.scan, loaded.spec)
         self._put_in_force(loaded, scan, self._arrange(loaded.spec, scan))
-        self._tell()
+        self._told.log(self.problems, but={*self._config.left_out, *self._steps.problems})
         self._config.fell_back(kept.texts, kept.at, bad)
 
     async def reload(self) -> None:
@@ -211,7 +201,7 @@ class Reconciler:
         for output in self.outputs:
             output.recheck()
         try:
-            loaded = await self._read_later()
+            loaded = await self._config.read_later(self.spec)
             scan, base = self.scan, self.base
             spec = await asyncio.to_thread(self._newer, loaded.spec)
             if is_new := spec is not None:
@@ -232,23 +222,11 @@ class Reconciler:
             self.warnings = loaded.warnings
             self._config.unchanged(loaded)
             return
-        before = _counts(self.base)
+        before = counts(self.base)
         await beside(base.size, self._faults.engine.meet, base)
         self._adopt(loaded, scan, base)
-        offered = {"for_claims": _offered(base)} if base.claimable else {}
-        log.info("configuration applied", resources=_counts(base), before=before, **offered)
-
-    async def _read_later(self) -> Loaded:
-        """All that the files say; of files in force in part since the start, that part while they say the same."""
-        try:
-            return await self._config.read()
-        except ConfigError:
-            if not self._config.left_out:
-                raise
-            loaded = await self._config.read(partial=True)
-            if (loaded.spec, loaded.errors) != (self.spec, self._config.left_out):
-                raise
-            return loaded
+        offered = {"for_claims": for_claims(base)} if base.claimable else {}
+        log.info("configuration applied", resources=counts(base), before=before, **offered)
 
     async def rescan(self, entries: Iterable[str]) -> None:
         """Look for the devices of these entries again."""
@@ -290,33 +268,20 @@ class Reconciler:
         return self._decider.arrange(self.choices.in_force(spec), self._options.node, scan.devices)
 
     async def _repartition(self) -> None:
-        """Cut devices as labels of the node choose: where no pod holds what that takes away, at the last moment too."""
+        """Cut devices as labels of the node choose."""
         await self.choices.begin(self.spec, clock=self._clock, within=self._options.intervals.first_reading)
-        before = self.choices.progresses
-        if not before and not self.choices.are_made(self.spec):
-            return
-        for _ in range(_ROUNDS):
-            holdings = self._holdings()
-            now = self._clock.now()
-            claimed = self._claimed_devices()
-            found = self.choices.look(self.spec, self.scan.devices, self._listed, holdings, claimed=claimed, now=now)
-            if found is before:
-                return
-            cut, current = repartition.in_force(self.spec, found), self.choices.in_force(self.spec)
-            if cut == current:
-                self.choices.take(found, self.spec, current)
-                return
-            base = await asyncio.to_thread(self._decider.arrange, cut, self._options.node, self.scan.devices)
-            if wrong := set(errors(base.problems)) - set(self.base.problems):
-                kept = repartition.refused(before, found, min(each.message for each in wrong))
-                self.choices.take(kept, self.spec, current)
-                return
-            is_same = self._claimed_devices().keys() <= claimed.keys()
-            if is_same and self._holdings().all() <= holdings.all():
-                self.choices.take(found, self.spec, cut)
-                self.base = base
-                await beside(base.size, self._faults.engine.meet, base)
-                return
+        situation = CutSituation(
+            found=self.scan.devices,
+            listed=self._listed,
+            base=self.base,
+            holdings=self._holdings,
+            claimed=self._claimed_devices,
+        )
+        arrange = functools.partial(self._decider.arrange, node=self._options.node, found=self.scan.devices)
+        base = await self.choices.advance(self.spec, situation, arrange, self._clock)
+        if base is not None:
+            self.base = base
+            await beside(base.size, self._faults.engine.meet, base)
 
     def _claimed_devices(self) -> Mapping[Key, Device]:
         """What prepared claims have, by driver and published name."""
@@ -325,8 +290,7 @@ class Reconciler:
             return {}
         from ..core.slices.pools import claimed_by_name  # see `imports_for`
 
-        pools = self._plan.pools if self._plan else {}
-        return {(driver, name): device for driver, name, device in claimed_by_name(pools, claimed)}
+        return claimed_by_name(self._plan.pools if self._plan else {}, claimed)
 
     @property
     def _listed(self) -> Inventory:
@@ -364,7 +328,7 @@ class Reconciler:
             await self._steps.take("forgetting devices", self._forget)
         await self._clock.sleep(0)  # the streams send their lists before anything else takes the loop
         await self._settle(Stage.FOLLOW, plan)
-        do("counting problems", self._count_problems)
+        do("counting problems", lambda: self._told.count(self.problems))
         of_outputs = (each.again_at for each in self._telling["again_at"])
         self._differences.forget()
         again = (plan.again_at, self.choices.again_at, self.verdicts.again_at(begun), *of_outputs)
@@ -403,7 +367,7 @@ class Reconciler:
         self._decided = world if max(world.base.size, world.listed.size, world.devices.size) < MANY else None
         for problem in self._plan.problems:
             if before is None or problem not in before.problems:
-                _log("problem with what is said of the node", problem)
+                tell("problem with what is said of the node", problem)
 
     def _decide_and_compare(self, world: World) -> Plan:
         plan = self._decider.decide(world)
@@ -461,17 +425,10 @@ class Reconciler:
         since = self._clock.now() - self._options.intervals.retire_handover
         return {each: it for each, it in self._dropped.items() if it.at > since}
 
-    def _count_problems(self) -> None:
-        problems = self.problems
-        if problems != self._counted:
-            self._counted = problems
-            for severity in ("error", "warning"):
-                self._metrics.problems.labels(severity).set(sum(problem.severity == severity for problem in problems))
-
     def _adopt(self, loaded: Loaded, scan: Scan, base: Inventory) -> None:
         self._put_in_force(loaded, scan, base)
-        self._config.applied(loaded, _summary(base))
-        self._tell()
+        self._config.applied(loaded, summary(base))
+        self._told.log(self.problems, but={*self._config.left_out, *self._steps.problems})
 
     def _put_in_force(self, loaded: Loaded, scan: Scan, base: Inventory) -> None:
         self._faults.adopt(loaded.spec, base)
@@ -479,39 +436,8 @@ class Reconciler:
         self.spec, self.scan, self.base, self.warnings = loaded.spec, scan, base, loaded.warnings
         self._stays(base)
 
-    def _tell(self) -> None:
-        """Log the problems that the last configuration did not have; others have an event of their own."""
-        told, self._told = self._told, frozenset(self.problems)
-        logged = {*self._config.left_out, *self._steps.problems}
-        for problem in self.problems:
-            if problem not in told and problem not in logged:
-                _log("problem in the configuration", problem)
-
-
-def _log(event: str, problem: Problem) -> None:
-    write = log.error if problem.is_error else log.warning
-    write(event, where=problem.where, problem=problem.message, hint=problem.hint)
-
 
 def _must_be_good(base: Inventory, scan: Scan) -> None:
     wrong = errors((*scan.problems, *base.problems))
     if wrong:
         raise ConfigError(wrong)
-
-
-def _counts(inventory: Inventory) -> dict[str, int]:
-    return {name: len(resource.slots) for name, resource in inventory.resources.items()}
-
-
-def _offered(inventory: Inventory) -> dict[str, int]:
-    """The devices that claims can get whole or in parts, by driver."""
-    return {driver: len(resource.raws) for driver, resource in inventory.claimable.items()}
-
-
-def _summary(inventory: Inventory) -> str:
-    """`acme.dev/npu 2; for claims gpu.nvidia.com 4`"""
-    counts = {"": _counts(inventory), "for claims ": _offered(inventory)}
-    parts = [
-        what + ", ".join(f"{name} {count}" for name, count in each.items()) for what, each in counts.items() if each
-    ]
-    return "; ".join(parts) or "no devices"

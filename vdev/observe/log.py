@@ -11,12 +11,11 @@ from typing import Any
 
 import structlog
 
-FORMATS = ("auto", "console", "json")
 _PERIOD = 60.0  # seconds
 
 
 def configure(*, level: str = "info", form: str = "auto") -> None:
-    """Set up structlog for the process: `form` is one of FORMATS, `auto` meaning console on a terminal."""
+    """Set up structlog for the process: `form` is console, json, or auto, which means console on a terminal."""
     out = sys.stderr
     console = form == "console" or (form == "auto" and out.isatty())
     shared: list[structlog.typing.Processor] = [

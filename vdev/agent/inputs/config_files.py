@@ -15,6 +15,7 @@ import structlog
 from ...aio.clock import Clock
 from ...config import Loaded, Texts
 from ...core.model.problem import Problem, error
+from ...core.spec import Spec
 from ...errors import ConfigError
 from ...hostfs import symlinks
 from ...hostfs.look import is_directory
@@ -80,6 +81,31 @@ class ConfigSource:
         self._load_again = load_again
         self._metrics = metrics
         self._clock = clock
+
+    async def read_first(self) -> Loaded:
+        """All that the files say, or the good part where they allow that themselves. Raises ConfigError."""
+        try:
+            return await self.read()
+        except ConfigError:
+            loaded = await self.read(partial=True)
+            if loaded.errors and loaded.spec.flags.fail_on_init_error:
+                raise
+            return loaded
+
+    async def read_later(self, spec: Spec) -> Loaded:
+        """All that the files say; of files in force in part since the start, that part while they say the same `spec`.
+
+        Raises ConfigError.
+        """
+        try:
+            return await self.read()
+        except ConfigError:
+            if not self.left_out:
+                raise
+            loaded = await self.read(partial=True)
+            if (loaded.spec, loaded.errors) != (spec, self.left_out):
+                raise
+            return loaded
 
     async def read(self, *, partial: bool = False) -> Loaded:
         """Read the files. Raises ConfigError; with `partial` wrong entries are dropped and reported instead."""

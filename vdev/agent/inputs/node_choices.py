@@ -4,8 +4,10 @@
 was seen, devices stay as an earlier process had them, or are as the configuration says for a node without the label.
 """
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import structlog
@@ -15,13 +17,15 @@ from ...core import repartition
 from ...core.inventory.resources import Inventory
 from ...core.model.device import Device, Key, RawDevice
 from ...core.model.dra import DraPartitions
-from ...core.model.problem import Problem, warning
+from ...core.model.problem import Problem, errors, warning
 from ...core.repartition import ClaimedDevice, Progress, Progresses, RepartitionState, RepartitionView
 from ...core.retention.holders import Holdings
 from ...core.spec import EntrySpec, Spec
 from ...errors import ApiServerError
 
 log = structlog.get_logger(__name__)
+
+_ROUNDS = 10  # of deciding and looking again who has what
 
 
 class FollowedNode(Protocol):
@@ -40,6 +44,20 @@ class FollowedNode(Protocol):
 
     def subscribe(self, on_change: Callable[[], None]) -> None:
         """Follow the Node from now on, and be told when it is another one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutSituation:
+    """What there is to cut: the devices that were `found`, by entry, what is `listed` of them, and the `base` of that.
+
+    `holdings` and `claimed` tell who has what at the moment; what claims have by driver and published name.
+    """
+
+    found: Mapping[str, Sequence[RawDevice]]
+    listed: Inventory
+    base: Inventory
+    holdings: Callable[[], Holdings]
+    claimed: Callable[[], Mapping[Key, Device]]
 
 
 class CutDevices:
@@ -91,25 +109,47 @@ class NodeChoices(CutDevices):
         """What became of each in an earlier process."""
         self.progresses = progresses
 
-    def look(
-        self,
-        spec: Spec,
-        found: Mapping[str, Sequence[RawDevice]],
-        listed: Inventory,
-        holdings: Holdings,
-        *,
-        claimed: Mapping[Key, Device],
-        now: float,
+    async def advance(
+        self, spec: Spec, at: CutSituation, arrange: Callable[[Spec], Inventory], clock: Clock
+    ) -> Inventory | None:
+        """Cut devices as labels choose: where no pod holds what that takes away, at the last moment too.
+
+        What `arrange` makes of the specification that is in force then; None where it stays.
+        """
+        before = self.progresses
+        if not before and not self._entries(spec):
+            return None
+        for _ in range(_ROUNDS):
+            holdings, claimed = at.holdings(), at.claimed()
+            found = self._look(spec, at, holdings, claimed=claimed, now=clock.now())
+            if found is before:
+                return None
+            cut, current = repartition.in_force(spec, found), self.in_force(spec)
+            if cut == current:
+                self._take(found, spec, current)
+                return None
+            base = await asyncio.to_thread(arrange, cut)
+            if wrong := set(errors(base.problems)) - set(at.base.problems):
+                kept = repartition.refused(before, found, min(each.message for each in wrong))
+                self._take(kept, spec, current)
+                return None
+            if at.claimed().keys() <= claimed.keys() and at.holdings().all() <= holdings.all():
+                self._take(found, spec, cut)
+                return base
+        return None
+
+    def _look(
+        self, spec: Spec, at: CutSituation, holdings: Holdings, *, claimed: Mapping[Key, Device], now: float
     ) -> Progresses:
-        """How far each label is now; what claims have is given by driver and published name."""
+        """How far each label is now."""
         entries = self._entries(spec)
         if not entries:
             return {} if self.progresses else self.progresses
         document = self._view.document
         seen = RepartitionView(
             labels=None if document is None else (document.get("metadata") or {}).get("labels") or {},
-            hardware={entry.name: {raw.index: raw.id for raw in found.get(entry.name, ())} for entry in entries},
-            listed=listed,
+            hardware={entry.name: {raw.index: raw.id for raw in at.found.get(entry.name, ())} for entry in entries},
+            listed=at.listed,
             held={key: (holdings.holders or {}).get(key, "") for key in holdings.all()},
             complete=holdings.complete,
             read_at=holdings.read_at,
@@ -118,7 +158,7 @@ class NodeChoices(CutDevices):
         )
         return repartition.look(self.progresses, entries, spec.flags.mig_strategy, seen)
 
-    def take(self, progresses: Progresses, spec: Spec, cut: Spec) -> None:
+    def _take(self, progresses: Progresses, spec: Spec, cut: Spec) -> None:
         """How far each is from now on, and what that makes of `spec`; what is new is logged."""
         before, self.progresses = self.progresses, progresses
         self._applied = (spec, progresses, cut)
@@ -151,10 +191,6 @@ class NodeChoices(CutDevices):
             {"label": each.label, "value": each.value, "state": each.state.value, "reason": each.sentence}
             for each in self.progresses.values()
         ]
-
-    def are_made(self, spec: Spec) -> bool:
-        """Whether a label chooses anything."""
-        return bool(self._entries(spec))
 
 
 def with_pods(spec: Spec, claimed: Mapping[Key, Device], holdings: Holdings) -> Sequence[ClaimedDevice]:
