@@ -157,11 +157,19 @@ def test_an_init_containers_device_is_held():
 
 def test_a_device_is_free_when_no_pod_is_left_that_could_have_it():
     """The checkpoint keeps the pod that was admitted last until another one is; pods from before have nothing of it."""
-    known = after(reading(0, [], []), reading(29, [], []))
-    known = learn(known, reading(31, [], [A], written=1, without=("kube-system/proxy", "default/init")), {A: 30}, {})
-    gone = reading(32, [], [A], written=2)
+    known = after(reading(0, [], []), reading(199, [], []))
+    known = learn(known, reading(201, [], [A], written=1, without=("kube-system/proxy", "default/init")), {A: 200}, {})
+    gone = reading(202, [], [A], written=2)
     assert may_hold(learn(known, gone, {}, {}), A)
-    assert not may_hold(learn(learn(known, gone, {}, {}), reading(36, [], [A], written=3), {}, {}), A)
+    assert not may_hold(learn(learn(known, gone, {}, {}), reading(206, [], [A], written=3), {}, {}), A)
+
+
+def test_a_pod_may_be_known_for_long_before_it_has_its_device():
+    """What it wants of another plugin is allocated first, and that plugin takes its time."""
+    there = ("kube-system/proxy", "default/init")
+    known = after(*(reading(at, [], [], without=there) for at in (0, 30, 59)))
+    known = learn(known, reading(61, [], [A], written=1, without=there), {A: 60}, {}, PATIENCE)
+    assert may_hold(learn(known, reading(70, [], [A], written=1, without=there), {A: 60}, {}, PATIENCE), A)
 
 
 def test_a_pod_that_is_named_with_another_device_has_its_other_devices_too():

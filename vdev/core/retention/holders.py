@@ -197,7 +197,7 @@ def _doubt(
         since = reading.at if allocated is None else allocated
         own = allocated is not None and allocated >= before.since
         # Its pod was not there long before it was allocated; of an Allocate that was not ours, that is not known.
-        late = {pod for pod in without if before.without.get(pod, since) > since - intervals.kubelet_grace}
+        late = {pod for pod in without if before.without.get(pod, since) > since - intervals.other_allocates}
         known = Doubt(since, frozenset(late) if own else without, own=own)
     elif reading.at < max(known.since, before.full_from) + intervals.unnamed_allocate:
         known = replace(known, suspects=known.suspects | (without - before.without.keys()))
