@@ -138,7 +138,7 @@ class ApiServer(server.ApiServer):
         self.objects.delete(self.kind(plural), namespace, name)
         await self.objects.tell()
 
-    async def until(self, condition, *, seconds=30):
+    async def until(self, condition, *, seconds=90):
         """Wait for a condition, which may depend on everything that goes on in the loop."""
         async with asyncio.timeout(seconds):
             while not condition():  # noqa: ASYNC110 - anything may make it true
