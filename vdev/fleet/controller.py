@@ -86,7 +86,7 @@ class Fleet:
         self.leadership = leadership
         self.has_begun = False  # all there is was listed
         self._options = options
-        self._clock = options.clock
+        self.clock = options.clock
         self._api = api = api.with_fault(self._fenced)
         self._epoch = options.clock.now()
         self._metrics = Metrics(shown=False)
@@ -98,8 +98,7 @@ class Fleet:
         self._turning: set[str] = set()
         self._again: set[str] = set()  # what became due during its turn
         self._came: dict[str, float] = {}  # since when a node is known that was not there at the start
-        self._failed: dict[str, int] = {}  # attempts to make a Node
-        self._trouble: dict[str, str] = {}  # why a Node could not be made or removed
+        self._trouble: dict[str, tuple[int, str]] = {}  # how often a Node could not be made or removed, and why
         self.cluster = Cluster(
             api,
             intervals=options.intervals,
@@ -155,7 +154,7 @@ class Fleet:
                     self.refused = ()
                     continue
                 await self.telemetry.read(loaded.spec)
-                self._adopt(loaded, self._clock.now())
+                self._adopt(loaded, self.clock.now())
                 log.info("configuration applied", nodes=len(self.made))
 
     # --- nodes --------------------------------------------------------------------------------------------------------
@@ -172,14 +171,9 @@ class Fleet:
         return is_idle and not self._trouble and self.writers is not None and not self.writers.busy
 
     @property
-    def clock(self) -> Clock:
-        """The time that everything here goes by."""
-        return self._clock
-
-    @property
     def late(self) -> Sequence[tuple[str, str, str]]:
         """Which nodes are not as the file says, as far as is known: the node, what is to be done, why it fails."""
-        failed = [(node, "making the Node", why) for node, why in tuple(self._trouble.items())]
+        failed = [(node, "making the Node", why) for node, (_, why) in tuple(self._trouble.items())]
         turning = [(node, "deciding", "") for node in (*self._due.names, *self._turning) if node in self.made]
         return [*failed, *turning, *(self.writers.at_work if self.writers else ())]
 
@@ -201,7 +195,7 @@ class Fleet:
 
     async def _run(self, until: Callable[[], Awaitable[object]] | None) -> None:
         async with asyncio.TaskGroup() as group:
-            self.writers = Writers(group, may=self._may_write, intervals=self._options.intervals, clock=self._clock)
+            self.writers = Writers(group, may=self._may_write, intervals=self._options.intervals, clock=self.clock)
             tasks = [
                 group.create_task(self._lead(), name="lead"),
                 group.create_task(self.cluster.follow_nodes(), name="nodes"),
@@ -251,24 +245,24 @@ class Fleet:
 
     async def _tell_progress(self) -> None:
         """A line now and then while nodes are not as the file says, and one when they are, also after each edit."""
-        begun, writes, told = self._clock.now(), self.writes, None
+        begun, writes, told = self.clock.now(), self.writes, None
         while True:
-            await self._clock.sleep(_PROGRESS)
+            await self.clock.sleep(_PROGRESS)
             if not (self.has_begun and self.is_leading):
-                begun, writes = self._clock.now(), self.writes
+                begun, writes = self.clock.now(), self.writes
                 continue
             if not self.is_settled:
                 late = {node for node, *_ in self.late}
                 if told is self._spec and not late:
                     continue  # Nodes of others have news now and then
                 if told is not None:
-                    begun, writes, told = self._clock.now(), self.writes, None
+                    begun, writes, told = self.clock.now(), self.writes, None
                 log.info("converging", nodes=len(self.members), behind=len(late), failing=len(self._trouble))
             elif told is not self._spec:
                 told = self._spec
-                wrote, seconds = self.writes - writes, round(self._clock.now() - max(begun, self._adopted), 1)
+                wrote, seconds = self.writes - writes, round(self.clock.now() - max(begun, self._adopted), 1)
                 log.info("converged", nodes=len(self.members), writes=wrote, seconds=seconds)
-                begun, writes = self._clock.now(), self.writes
+                begun, writes = self.clock.now(), self.writes
 
     async def _take_turns(self, group: asyncio.TaskGroup) -> None:
         if self.leadership is not None:  # what is so from the start is said by who leads, and by nobody else
@@ -308,12 +302,11 @@ class Fleet:
         except Exception as failed:  # a defect that one node shows is no end of the others
             if not isinstance(failed, ApiServerError):
                 log.exception("a node could not be decided", node=name)
-            attempts = self._failed[name] = self._failed.get(name, -1) + 1
-            self._trouble[name] = str(failed)
+            attempts = self._trouble[name][0] + 1 if name in self._trouble else 0
+            self._trouble[name] = attempts, str(failed)
             asked = failed.wait if isinstance(failed, ApiServerError) else 0.0
             self._due.add_later(name, max(min(60.0, 2.0 ** min(attempts, 6)), asked))
             return
-        self._failed.pop(name, None)
         self._trouble.pop(name, None)
 
     async def _make(self, name: str) -> None:
@@ -333,7 +326,7 @@ class Fleet:
 
     async def _decide(self, name: str) -> None:
         seen = self.cluster.node(name)
-        delays = self._delays(name)
+        delays = None if seen.has_kubelet else self._meant(name)
         member = self.members.get(name)
         if delays is None or seen.document is None:
             if member is None and self._is_left(seen):
@@ -351,7 +344,7 @@ class Fleet:
         member.adopt(self._spec, delays, self.faults.rules.since)
         again = await self._take(name, member)
         if again is not None:
-            self._due.add_later(name, again - self._clock.now())
+            self._due.add_later(name, again - self.clock.now())
         self._wake(name, member)
 
     async def _take(self, name: str, member: Member) -> float | None:
@@ -367,11 +360,11 @@ class Fleet:
 
     def _member(self, name: str) -> Member:
         seen, slices = self.cluster.node(name), self.cluster.slices_of(name)
-        came = math.nextafter(self._came.get(name, self._clock.now()), -math.inf)  # what happens then does happen
+        came = math.nextafter(self._came.get(name, self.clock.now()), -math.inf)  # what happens then does happen
         tell = functools.partial(self._due.add, name)
         engine = Engine(
             name,
-            self._clock,
+            self.clock,
             self._metrics,
             on_change=tell,
             labels=seen.labels,
@@ -384,14 +377,14 @@ class Fleet:
             api=self._api.with_fault(lambda call: self._fenced(call, seen) or injected(engine.on_api, call)),
             view=seen,
             intervals=self._options.intervals,
-            clock=self._clock,
+            clock=self.clock,
             on_news=lambda: self._wake(name, self.members.get(name)),
             events=self._events,
             level=logging.DEBUG,
             takes_back=True,
             may_have_kubelet=False,
         )
-        notes = PodNotes(self._api, self._clock, self.cluster.pods_of(name), name)
+        notes = PodNotes(self._api, self.clock, self.cluster.pods_of(name), name)
         member = Member(seen, slices, notes, access, engine)
         slices.on_change = member.slices.look
         return member
@@ -428,7 +421,7 @@ class Fleet:
                 self.writers.drop(output)
         self.telemetry.forget(name)
         del self.members[name]
-        self._came[name] = self._clock.now()  # what happened until now did not happen to the next one of this name
+        self._came[name] = self.clock.now()  # what happened until now did not happen to the next one of this name
 
     async def _take_back(self, name: str, member: Member) -> bool:
         """Let nothing more be told of the node, as far as nobody has it; whether that is so."""
@@ -439,13 +432,9 @@ class Fleet:
             self._due.add_later(name, 1.0)
             return False
         if again is not None:
-            self._due.add_later(name, again - self._clock.now())
+            self._due.add_later(name, again - self.clock.now())
             return False
         return not member.has_anything  # else whoever has it is followed
-
-    def _delays(self, name: str) -> Delays | None:
-        """When the node is told what; None where it is none of ours."""
-        return None if self.cluster.node(name).has_kubelet else self._meant(name)
 
     @property
     def left_to_agents(self) -> int:
@@ -455,4 +444,5 @@ class Fleet:
         )
 
     def _meant(self, name: str) -> Delays | None:
+        """When the node is told what; None where the file does not mean it."""
         return self.scope.delays(name, self.cluster.node(name).metadata)
