@@ -10,7 +10,7 @@ import contextlib
 import functools
 import platform
 import signal
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -19,11 +19,11 @@ import structlog
 from ..aio.beside import MANY
 from ..aio.garbage import Garbage
 from ..aio.interruption import Interrupted, Interruption
+from ..aio.signals import acting_on
 from ..control import command_socket
 from ..core import file_choice
 from ..core.inventory.difference import Differences
 from ..core.inventory.resources import Inventory, Resource
-from ..core.node.situation import Situation
 from ..health import HealthMonitor
 from ..hostfs import Watcher
 from ..observe.json_pieces import Json, json_pieces
@@ -59,7 +59,7 @@ from .outputs.virtual.virtual_nodes import VirtualNodes
 from .reconcile import Reconciler
 from .reports.announcer import Announcer
 from .reports.http_view import HttpView
-from .reports.status import status
+from .reports.status import situation, status
 from .requests import Requests
 from .state_file import Owner, path_of
 from .steps import Steps, broken_in
@@ -90,7 +90,7 @@ class Agent:
             HandoverRecord(options.state_dir, whose, intervals, clock),
             intervals=intervals,
             clock=clock,
-            ask=self._read_holders,
+            ask=lambda: self.events.read_holders(),  # noqa: PLW0108 - the events come to be below
             wake=self.due.mark,
         )
         self.requests = Requests(
@@ -101,7 +101,7 @@ class Agent:
             clock=clock,
         )
         self.faults = FaultControl(options, self.metrics, wake=self.due.mark)
-        self.node_api = NodeApi(options, self._situation, self.faults.engine.on_api, self.steps.hurry)
+        self.node_api = NodeApi(options, lambda: situation(self), self.faults.engine.on_api, self.steps.hurry)
         label = NodeLabel(self.node_api.view, *file_choice.LABELS)
         chooser = FileChooser(
             options.files, options.node, label=label, on_change=self.reload, intervals=intervals, clock=clock
@@ -237,7 +237,8 @@ class Agent:
     async def _live(self) -> int:
         async with contextlib.AsyncExitStack() as stack:
             stack.enter_context(self.options.transport.engine())
-            stack.enter_context(self._signals())
+            actions = {signal.SIGTERM: self.stop, signal.SIGINT: self.stop, signal.SIGHUP: self._hang_up}
+            stack.enter_context(acting_on(actions))
             await stack.enter_async_context(self.announcer.announcing())
             watcher = await self._start(stack)
             if watcher is not None:
@@ -405,9 +406,6 @@ class Agent:
             self.steps.hurry()  # nobody asks to be left alone any more
         return again_at
 
-    async def _read_holders(self) -> None:
-        await self.events.read_holders()
-
     async def _status(self, _request: Mapping[str, Any]) -> Json:
         with self.garbage.spared():
             return await asyncio.to_thread(lambda: Json(json_pieces(status(self), spent=True)))
@@ -423,35 +421,6 @@ class Agent:
     def _hang_up(self) -> None:
         self.reload()
         self.announcer.reload()
-
-    @contextlib.contextmanager
-    def _signals(self) -> Iterator[None]:
-        """Act on signals; afterwards they are handled as before, without a moment of the system's own handling.
-
-        So the loop is not told to forget them: it would put the system's handler in between.
-        """
-        loop = asyncio.get_running_loop()
-        actions = {signal.SIGTERM: self.stop, signal.SIGINT: self.stop, signal.SIGHUP: self._hang_up}
-        before = {number: signal.getsignal(number) for number in actions}
-        for number, action in actions.items():
-            loop.add_signal_handler(number, action)
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    def _situation(self) -> Situation:
-        """What Events tell of beside the plan."""
-        reading, services = self.config.status, self.lists.services.values()
-        return Situation(
-            applied=reading.applied,
-            refused=reading.failed,
-            reading=reading.history[0].summary if reading.history else "",
-            unregistered={each.name: each.trouble for each in services if each.trouble},
-            drills=self.faults.drills,
-            announced=dict(self.faults.engine.announced),
-        )
 
     def _on_state(self, resource: str, state: ServiceState) -> None:
         self.announcer.look()

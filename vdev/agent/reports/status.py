@@ -5,6 +5,7 @@ from typing import Any, Protocol
 from ... import __version__
 from ...core.inventory.resources import Resource
 from ...core.model.documents import device_document, problem_document
+from ...core.node.situation import Situation
 from ...plugin.kubelet_socket import KubeletSocket
 from ...plugin.service import ResourceService, ServiceState
 from ..fault_control import FaultControl
@@ -45,6 +46,19 @@ class Running(Protocol):
     steps: Steps
     started_at: float
     waiting: str
+
+
+def situation(agent: Running) -> Situation:
+    """What Events tell of beside the plan."""
+    reading, services = agent.config.status, agent.lists.services.values()
+    return Situation(
+        applied=reading.applied,
+        refused=reading.failed,
+        reading=reading.history[0].summary if reading.history else "",
+        unregistered={each.name: each.trouble for each in services if each.trouble},
+        drills=agent.faults.drills,
+        announced=dict(agent.faults.engine.announced),
+    )
 
 
 def status(agent: Running) -> dict[str, Any]:
