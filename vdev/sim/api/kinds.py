@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 Document: TypeAlias = Mapping[str, Any]
+Stored: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

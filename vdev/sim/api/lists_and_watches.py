@@ -9,9 +9,9 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .kinds import ApiKind, Document, Refused, invalid_options
+from .kinds import ApiKind, Document, Refused, Stored, invalid_options
 from .selectors import Chosen, selection
-from .store import Happened, Objects, Stored
+from .store import Happened, Objects
 
 _KEPT_LISTS = 100  # whose next page may still be asked for
 _NOT_OLDER = "NotOlderThan"

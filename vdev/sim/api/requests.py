@@ -11,9 +11,9 @@ import yaml
 
 from ..objects import formats, yaml_text
 from . import patches, pod_actions
-from .kinds import ApiKind, Document, Refused, invalid, invalid_options
+from .kinds import ApiKind, Document, Refused, Stored, invalid, invalid_options
 from .selectors import selection
-from .store import Check, Objects, Stored, anything
+from .store import Check, Objects, anything
 from .validation import pod_changes
 from .validation.decoding import NoObject, decoded
 

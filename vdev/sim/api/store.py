@@ -6,7 +6,6 @@ Stored objects are never changed, only replaced, so that whoever has one may kee
 import asyncio
 import bisect
 import datetime as dt
-import json
 import secrets
 import uuid
 from collections import defaultdict, deque
@@ -16,22 +15,28 @@ from typing import Any, TypeAlias
 
 from ..dra.scheduling import claim_limits
 from ..dra.scheduling.claim_limits import ADMIN_ACCESS
-from ..objects import formats
 from ..objects.amounts import as_given_back
 from ..objects.documents import copied
-from .kinds import KINDS, ApiKind, Document, Refused, conflict, exists, invalid, not_found, value_at
-from .ownership import Manager, Owners, shown
+from .kinds import KINDS, ApiKind, Document, Refused, Stored, conflict, exists, invalid, not_found, value_at
+from .object_changes import (
+    applied,
+    clash,
+    elsewhere,
+    identified,
+    keep_identity,
+    let_through,
+    without_deallocated,
+    without_status,
+)
+from .ownership import Manager, Owners
 from .validation import rules
 from .validation.rules import Release
 
-Stored: TypeAlias = dict[str, Any]
 _Key: TypeAlias = tuple[str, str]  # namespace and name
 Rules: TypeAlias = Callable[[Document], Iterable[tuple[str, str]]]
 Check: TypeAlias = Callable[[Document, Document], None]
 NAMESPACES = ("default", "kube-system")
 _KEPT = 20_000  # changes of a kind that a watch can still ask for
-_IMMUTABLE = ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
-_SERVERS = ("name", "namespace", "creationTimestamp", "generation", *_IMMUTABLE)  # what nobody else writes
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"  # as Kubernetes has it behind generated names
 _LONGEST_BEGINNING = 58  # of a generated name
 _NAMESPACE = next(each for each in KINDS if each.kind == "Namespace")
@@ -135,7 +140,7 @@ class Objects:
             new["status"] = {"phase": kind.at_first}
         rules.complete(kind, new, release=self.release, now=_now())
         owners = Owners()
-        owners.update((manager, "Update", ""), kind.api_version, {}, _without_status(new) if kind.status else new)
+        owners.update((manager, "Update", ""), kind.api_version, {}, without_status(new) if kind.status else new)
         return self._store(kind, (namespace, name), {}, new, owners)
 
     def change(
@@ -154,11 +159,11 @@ class Objects:
         `check` is given the object before and after, and raises Refused.
         """
         old = self.get(kind, namespace, name)
-        whole = copied(_identified(old, as_given_back(kind.kind, new)))
+        whole = copied(identified(old, as_given_back(kind.kind, new)))
         rules.complete(kind, whole, release=self.release, now=_now())
-        new = _part(kind, old, whole, subresource)
+        new = let_through(kind, old, whole, subresource)
         if kind.kind == "ResourceClaim" and subresource == "status":
-            new = _without_deallocated(old, new)
+            new = without_deallocated(old, new)
         check(old, new)
         owners = self._owners[kind, namespace, name].copy()
         owners.update((manager, "Update", subresource), kind.api_version, old, new)
@@ -190,7 +195,7 @@ class Objects:
         self.get(kind, namespace, name)
         metadata = document.get("metadata") or {}
         if metadata.get("name") != name:
-            raise _elsewhere("URL", metadata.get("name", ""), name)
+            raise elsewhere("URL", metadata.get("name", ""), name)
         if not metadata.get("resourceVersion"):
             text = "Invalid value: 0: must be specified for an update"
             raise invalid(kind, name, [("metadata.resourceVersion", text)])
@@ -218,15 +223,15 @@ class Objects:
             owners = self._owners[kind, namespace, name].copy()
         elif uid := (document.get("metadata") or {}).get("uid"):
             raise conflict(kind, name, f"Precondition failed: UID in precondition: {uid}, UID in object meta: ")
-        applied = _applied(kind, as_given_back(kind.kind, document), subresource)
+        given = applied(kind, as_given_back(kind.kind, document), subresource)
         whole: Manager = (manager, "Apply", subresource)
-        new, clashes = owners.apply(whole, kind.api_version, old, applied, force=force)
+        new, clashes = owners.apply(whole, kind.api_version, old, given, force=force)
         if clashes:
-            raise _clash(clashes, kind.api_version)
-        new = copied(_identified(old, new) if old else new)
+            raise clash(clashes, kind.api_version)
+        new = copied(identified(old, new) if old else new)
         rules.complete(kind, new, release=self.release, now=_now())
         if old:
-            _same(kind, old, new)
+            keep_identity(kind, old, new)
         check(old, new)
         if not old:
             self._home(kind, namespace, new.setdefault("metadata", {}))
@@ -276,7 +281,7 @@ class Objects:
             if not self.has(_NAMESPACE, "", namespace):
                 raise not_found(_NAMESPACE, namespace)
             if metadata.setdefault("namespace", namespace) != namespace:
-                raise _elsewhere("request", metadata["namespace"], namespace)
+                raise elsewhere("request", metadata["namespace"], namespace)
         elif metadata.get("namespace"):
             raise Refused(400, "BadRequest", "namespace may not be set on objects that are in none")
         metadata["uid"] = str(uuid.uuid4())
@@ -348,113 +353,9 @@ def _of_version(document: Stored, version: int) -> Stored:
     return {**document, "metadata": {**document["metadata"], "resourceVersion": str(version)}}
 
 
-def _part(kind: ApiKind, old: Stored, new: Document, subresource: str) -> Document:
-    """A changed object with only those changes that go through this door."""
-    _same(kind, old, new)
-    if subresource:
-        return {**old, "status": new["status"]} if "status" in new else _without_status(old)
-    if not kind.status:
-        return new
-    return {**_without_status(new), **({"status": old["status"]} if "status" in old else {})}
-
-
-def _applied(kind: ApiKind, document: Document, subresource: str) -> Stored:
-    if subresource:
-        return {"status": document["status"]} if "status" in document else {}
-    kept = {name: value for name, value in document.items() if name != "status" or not kind.status}
-    return kept if kept.get("metadata") else {name: value for name, value in kept.items() if name != "metadata"}
-
-
-def _same(kind: ApiKind, old: Stored, new: Document) -> None:
-    """What a change must leave as it is. Raises Refused."""
-    was, now = old["metadata"], new.get("metadata") or {}
-    name = was["name"]
-    if now.get("resourceVersion") not in (None, was["resourceVersion"]):
-        why = "the object has been modified; please apply your changes to the latest version and try again"
-        raise conflict(kind, name, why)
-    for field, what in (("name", "URL"), ("namespace", "request")):
-        if (given := now.get(field)) and given != was.get(field):
-            raise _elsewhere(what, given, was.get(field, ""))
-    kept = [(f"metadata.{field}", now.get(field) or was.get(field), was.get(field)) for field in _IMMUTABLE]
-    kept += [(path, value_at(new, path), value_at(old, path)) for path in kind.immutable]
-    wrong = [(path, formats.wrong(is_so, "field is immutable")) for path, is_so, so in kept if is_so != so]
-    for path in kind.once:
-        if value_at(old, path) not in (None, "", value_at(new, path)):
-            why = f'{kind.kind.lower()} updates may not change {path.rpartition(".")[2]} except from "" to valid'
-            wrong.append((path, f"Forbidden: {why}"))
-    if was.get("deletionTimestamp") and (more := set(now.get("finalizers") or ()) - set(was.get("finalizers") or ())):
-        why = "no new finalizers can be added if the object is being deleted, found new finalizers"
-        found = ", ".join(json.dumps(each) for each in sorted(more))
-        wrong.append(("metadata.finalizers", f"Forbidden: {why} []string{{{found}}}"))
-    if wrong:
-        raise invalid(kind, name, wrong)
-
-
-def _elsewhere(what: str, given: str, name: str) -> Refused:
-    """The object is not the one that the path names."""
-    if what == "URL":
-        text = f"the name of the object ({given}) does not match the name on the URL ({name})"
-    else:
-        text = "the namespace of the provided object does not match the namespace sent on the request"
-    return Refused(400, "BadRequest", text)
-
-
-def _identified(old: Stored, new: Document) -> Stored:
-    """A changed object with what the server keeps of its metadata, unless it says something else."""
-    was, now = old["metadata"], new.get("metadata") or {}
-    kept = {field: was[field] for field in _SERVERS if field in was and not now.get(field)}
-    return {**new, "metadata": {**now, **kept, "creationTimestamp": was["creationTimestamp"]}}
-
-
-def _without_deallocated(old: Stored, new: Document) -> Document:
-    """A claim without the status of devices that it was allocated before and is not now: that goes by itself."""
-    was, now = _allocated(old), _allocated(new)
-    status = new.get("status") or {}
-    kept = [each for each in status.get("devices") or () if _device(each) in now or _device(each) not in was]
-    if kept == (status.get("devices") or []):
-        return new
-    return {**new, "status": {**status, "devices": kept}}
-
-
-def _allocated(claim: Document) -> set[tuple[Any, ...]]:
-    return {_device(each) for each in value_at(claim, "status.allocation.devices.results") or ()}
-
-
-def _device(each: Document) -> tuple[Any, ...]:
-    return tuple(each.get(name) for name in ("driver", "pool", "device", "shareID"))
-
-
-def _without_status(document: Document) -> Stored:
-    return {name: value for name, value in document.items() if name != "status"}
-
-
 def _content(document: Stored) -> Stored:
     return {**document, "metadata": {**document["metadata"], "resourceVersion": ""}}
 
 
 def _now() -> str:
     return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _clash(clashes: list[tuple[Manager, tuple[str, ...]]], version: str) -> Refused:
-    causes = [
-        {"reason": "FieldManagerConflict", "message": f"conflict with {_named(each, version)}", "field": shown(path)}
-        for each, path in clashes
-    ]
-    if len(clashes) == 1:
-        said = f"1 conflict: {causes[0]['message']}: {causes[0]['field']}"
-    else:
-        said = f"{len(clashes)} conflicts: " + "\n".join(_lines(clashes, version))
-    return Refused(409, "Conflict", f"Apply failed with {said}", causes=causes)
-
-
-def _lines(clashes: list[tuple[Manager, tuple[str, ...]]], version: str) -> Iterator[str]:
-    for each in dict.fromkeys(manager for manager, _ in clashes):
-        yield f"conflicts with {_named(each, version)}:"
-        yield from (f"- {shown(path)}" for manager, path in clashes if manager == each)
-
-
-def _named(manager: Manager, version: str) -> str:
-    name, operation, subresource = manager
-    text = f'"{name}"' + (f' with subresource "{subresource}"' if subresource else "")
-    return text if operation == "Apply" else f"{text} using {version}"
