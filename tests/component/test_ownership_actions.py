@@ -319,8 +319,10 @@ async def test_who_comes_at_once_after_a_restart_waits_too(kubelet, start_agent,
     await kubelet.run_pod(manifest("a", {NPU: 1}))
     await agent.stop()
     await kubelet.delete_pod("a")
-    await start_agent(config(both(told)), look_at_holders_for_actions=3600.0, admission=3600.0)
-    await kubelet.run_pod(manifest("b", {NPU: 1}))
+    waits = {"look_at_holders_for_actions": 3600.0, "admission": 3600.0, "kubelet_grace": 3600.0}
+    await start_agent(config(both(told)), **waits)
+    pod = await kubelet.run_pod(manifest("b", {NPU: 1}))
+    assert "Running" == pod.phase.value, pod.message
     assert ["got", "started", "back", "got", "started"] == lines(told)
 
 

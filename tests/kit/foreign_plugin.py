@@ -171,9 +171,10 @@ def main():
     parser.add_argument("--state", type=Path, required=True)
     parser.add_argument("--defect", choices=DEFECTS, default=None)
     args = parser.parse_args()
-    if args.defect == "child" and os.fork() == 0:
-        (args.state / "child").write_text(str(os.getpid()))
-        time.sleep(600)
+    if args.defect == "child":
+        if not (child := os.fork()):
+            time.sleep(600)
+        (args.state / "child").write_text(str(child))
     if args.defect == "deaf-to-sigterm":
         signal.signal(signal.SIGTERM, lambda *_: say("not now"))
     Plugin(args.socket_dir, args.state, args.defect).run()
