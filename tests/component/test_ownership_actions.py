@@ -312,15 +312,15 @@ async def test_what_ended_while_nobody_was_there_is_made_up_for(kubelet, start_a
     assert ["got", "started", "back", "got", "started"] == lines(told)
 
 
-async def test_who_comes_at_once_after_a_restart_waits_too(kubelet, start_agent, directory):
+async def test_who_comes_at_once_after_a_restart_waits_too(kubelet, start_agent, directory, shows):
     """Its allocation tells that the one before it has ended, though the record says that it holds the device."""
     told = directory / "told"
     agent = await start_agent(config(both(told)))
     await kubelet.run_pod(manifest("a", {NPU: 1}))
     await agent.stop()
     await kubelet.delete_pod("a")
-    waits = {"look_at_holders_for_actions": 3600.0, "admission": 3600.0, "kubelet_grace": 3600.0}
-    await start_agent(config(both(told)), **waits)
+    await start_agent(config(both(told)), look_at_holders_for_actions=3600.0, admission=3600.0)
+    await shows(NPU, 1, 1)
     pod = await kubelet.run_pod(manifest("b", {NPU: 1}))
     assert "Running" == pod.phase.value, pod.message
     assert ["got", "started", "back", "got", "started"] == lines(told)
@@ -329,12 +329,14 @@ async def test_who_comes_at_once_after_a_restart_waits_too(kubelet, start_agent,
 async def test_a_release_that_was_cut_off_is_done_again(kubelet, start_agent, directory, shows):
     """A process that ends in the middle of a release leaves it to the next one."""
     told, gate = directory / "told", directory / "gate"
-    block = both(told, f"echo begun >> {told}; while [ ! -e {gate} ]; do sleep 0.05; done; ")
+    pids = directory / "pids"
+    block = both(told, f"echo $$ >> {pids}; echo begun >> {told}; while [ ! -e {gate} ]; do sleep 0.05; done; ")
     agent = await start_agent(config(block))
     await kubelet.run_pod(manifest("a", {NPU: 1}))
     await kubelet.delete_pod("a")
     await kubelet.wait_until(lambda: lines(told)[2:], what="the release")
     await agent.stop()
+    await kubelet.wait_until(lambda: not any(map(_runs, lines(pids))), what="the end of its program")
     gate.touch()
     await start_agent(config(block))
     await shows(NPU, 1, 1)
