@@ -164,7 +164,7 @@ class Agent:
             outputs=(
                 self.nodes,
                 self.tools,  # before the specifications that mount them
-                self.cdi,
+                *self.cdi.outputs,
                 self.record,
                 self.measures,  # before any that waits: a resource that stops meanwhile is measured no more
                 self.handovers,

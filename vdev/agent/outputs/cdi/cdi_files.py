@@ -1,6 +1,9 @@
 """The CDI specification files: written before the devices in them are advertised, kept over restarts, removed when
 unneeded.
 
+What a plan needs no more stays until its lists are served, for until then an answer may name it; and then until no pod
+can hold it, which the next plan knows.
+
 Only files whose name begins with `vdev-` are ever removed or replaced. They stay when the agent ends, because a
 container that restarts is given the same CDI names again; and for the same reason a device that the configuration lost
 stays in its file until no pod can hold it, also when another process wrote it. What a document holds is decided in
@@ -23,7 +26,7 @@ from ....core.intervals import Intervals
 from ....core.inventory.resources import Inventory
 from ....core.model.device import Health
 from ....core.model.faults.fault_effects import CdiFault
-from ..base import Output, Stage
+from ..base import Beside, Output, Stage
 from .cdi_foreign import ForeignFiles, Name
 from .cdi_own import OwnFiles, is_unfinished
 
@@ -61,11 +64,17 @@ class CdiFiles(Output):
         self._foreign = ForeignFiles(directory)
         self._present: list[cdi.Document] | None = None
         self._texts: dict[str, tuple[cdi.Document, bytes]] = {}  # by kind, so that few are made anew
-        self._left: frozenset[tuple[str, str]] = frozenset()  # kinds and ids of devices that only pods need
+        self._left: frozenset[str] = frozenset()  # the ids of what has names that the plan does not need
         self._plan: Plan | None = None
+        self._listed: Mapping[str, cdi.Document] | None = None  # what answers name; None: what an earlier process left
         self._failed: Mapping[str, Health] = {}
         self._again_at: float | None = None
         self._look = True  # whether to compare with the disk
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """The files, and what is noted once the lists are served."""
+        return self, Beside("noting what answers name", Stage.FOLLOW, self.listed)
 
     @property
     def undeliverable(self) -> Mapping[str, Health]:
@@ -108,13 +117,19 @@ class CdiFiles(Output):
         self._again_at = min((each for each in outcome.again if each is not None), default=None)
         self._say(outcome.troubles)
 
+    async def listed(self, plan: Plan) -> None:
+        """Answers name what this plan specifies, and nothing else any more."""
+        before, self._listed = self._listed, plan.specifications
+        if before is not plan.specifications and self._left:
+            self._again_at = self._clock.now()
+
     def _differs(self, plan: Plan) -> bool:
         before = self._plan
         return (
             before is None
             or plan.specifications is not before.specifications
             or plan.cdi_faults != before.cdi_faults
-            or any(plan.is_free(device) for _, device in self._left)
+            or any(map(plan.is_free, self._left))
         )
 
     def _work(self, plan: Plan, now: float, *, look: bool) -> _Outcome:
@@ -126,11 +141,16 @@ class CdiFiles(Output):
                 reason = f"cannot read the CDI directory {self.directory}: {cause.strerror}"
                 files = {cdi.file_name(kind): reason for kind in wanted}
                 return _Outcome(files, troubles=(reason,) * bool(files), again=(now + self._intervals.retry_cdi,))
-        documents = cdi.with_leftovers(wanted, self._present, lambda device: not plan.is_free(device))
+        if wanted is self._listed:
+            documents = cdi.with_leftovers(wanted, self._present, lambda device: not plan.is_free(device))
+        else:
+            present = {each["kind"]: each for each in self._present}
+            documents = cdi.with_leftovers({**present, **wanted}, self._present, lambda _device: True)
         texts = self._rendered(documents)
         self._own.settle(_spoilt(texts, plan.cdi_faults), now, look=look)
         self._present = list(documents.values())
-        self._left = frozenset(_devices(documents) - _devices(wanted))
+        named, needed = _named(documents), _named(wanted)
+        self._left = frozenset(named[each] for each in named.keys() - needed.keys())
         again = now + self._intervals.retire_settle if self._left and not plan.holdings.complete else None
         twice = self._twice(documents, texts)
         troubles = dict.fromkeys((*self._own.failed.values(), *self._own.trouble, *twice.values()))
@@ -177,10 +197,10 @@ def _failed(inventory: Inventory, outcome: _Outcome) -> dict[str, Health]:
     return failed
 
 
-def _devices(documents: Mapping[str, cdi.Document]) -> set[tuple[str, str]]:
-    """The devices in these documents, each by its kind, which its resource may have had another of, and its id."""
+def _named(documents: Mapping[str, cdi.Document]) -> dict[Name, str]:
+    """The ids of the devices in these documents, by kind and name; a device may have had other ones."""
     return {
-        (kind, cdi.device_id(device))
+        (kind, device["name"]): cdi.device_id(device)
         for kind, document in documents.items()
         for device in document["devices"]
         if device["name"] != cdi.ALL
