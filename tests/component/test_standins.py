@@ -156,6 +156,21 @@ async def test_leftovers_stay_while_a_pod_holds_them(
     await kubelet.wait_until(lambda: not os.path.exists(held), what="the removal")
 
 
+@pytest.mark.parametrize("what", ["file: text", "pty: echo"])
+async def test_what_an_entry_loses_stays_while_a_pod_holds_it(kubelet, start_agent, directory, what):
+    """The devices stay and stand for nothing any more; a container may start again, as the kubelet remembers it."""
+    agent = await start_agent(config(what, count=2), look_at_holders=0.2)
+    pod = await kubelet.run_pod(manifest("a", {NPU: 1}))
+    (held,) = (mount.host_path for mount in pod.container().edits.mounts)
+    await kubelet.wait_until(lambda: agent.agent.holders.holders, what="the pod's name")
+    agent.edit(config(what, count=2).replace(f", node: {{{what}}}", ""))
+    await agent.serves(2, kubelet)
+    await kubelet.wait_until(lambda: len(names(directory)) == 1, what="the removal of the other")
+    assert os.path.exists(held)
+    await kubelet.delete_pod("a")
+    await kubelet.wait_until(lambda: not names(directory), what="the removal")
+
+
 # --- whose the directory is -------------------------------------------------------------------------------------------
 
 

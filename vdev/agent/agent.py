@@ -162,7 +162,7 @@ class Agent:
             differences=differences,
             choices=NodeChoices(options.node, self.node_api.view, self.due.mark),
             outputs=(
-                self.nodes,
+                *self.nodes.outputs,
                 self.tools,  # before the specifications that mount them
                 *self.cdi.outputs,
                 self.record,

@@ -1,11 +1,13 @@
 """Stand-ins on the host: made before the devices that need them are advertised, removed when those are gone.
 
-All are `vdev-*` in a directory of vdev's own, and nothing else there is touched; `virtual_node_record` says whose they
-are. What an earlier process left is removed once no pod can hold it. What cannot be made turns its device Unhealthy,
-with the reason, and is tried again. A serial line is a link to a terminal of this process. When the process ends,
-another one goes on with it, or the links lead nowhere, so that no container is ever given somebody else's terminal.
-`core.model.virtual_node` says what stand-ins there are, `serial_lines` talks over the serial ones, `line_handover`
-brings them from one process to the next.
+What the plan needs no more stays until its lists are served, for until then an answer may name it, and then until no
+pod can hold it. All are `vdev-*` in a directory of vdev's own, and nothing else there is touched; `virtual_node_record`
+says whose they are. What an earlier process left is removed once no pod can hold it. What cannot be made turns its
+device Unhealthy, with the reason, and is tried again.
+
+A serial line is a link to a terminal of this process. When the process ends, another one goes on with it, or the links
+lead nowhere, so that no container is ever given somebody else's terminal. `core.model.virtual_node` says what stand-ins
+there are, `serial_lines` talks over the serial ones, `line_handover` brings them from one process to the next.
 """
 
 import asyncio
@@ -36,7 +38,7 @@ from ....errors import HostError
 from ....hostfs import HostRoot, remove_unfinished, write_atomic
 from ....hostfs.look import listed
 from ....hostfs.pty import Pty, open_pty
-from ..base import Output, Stage
+from ..base import Beside, Output, Stage
 from .serial_lines import Line, OpenLine
 from .virtual_node_record import FILE, VirtualNodeRecord, names
 
@@ -81,9 +83,16 @@ class VirtualNodes(Output):
         self._made: frozenset[str] = frozenset()  # what this process cares for, by raw device id
         self._left: frozenset[str] = frozenset()  # leftovers of earlier processes, by raw device id
         self._wanted: Mapping[str, _Wanted] = {}
+        self._kept: frozenset[str] = frozenset()  # of these, what the plan does not need, by raw device id
+        self._listed: Inventory | None = None  # what answers are of
         self._lines: dict[str, Line] = {}
         self._adopted: Mapping[str, OpenLine] = {}  # lines that nobody answers yet
         self._seen: Plan | None = None
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """The stand-ins, and what is noted once the lists are served."""
+        return self, Beside("noting which virtual nodes answers name", Stage.FOLLOW, self.listed)
 
     @property
     def directories(self) -> frozenset[Path]:
@@ -107,16 +116,19 @@ class VirtualNodes(Output):
         return True
 
     async def settle(self, plan: Plan) -> None:
-        """Make what the plan needs and the host lacks, remove what it does not need; report, never raise.
-
-        What this process never needed goes when no pod can hold it.
-        """
+        """Make what the plan needs and the host lacks, remove what nobody needs; report, never raise."""
         now = self._clock.now()
         due = self._again_at is not None and now >= self._again_at
+        due = due or any(not self._is_kept(plan, self._wanted[device]) for device in self._kept)
         seen = self._seen
         if not due and seen is not None and seen.base is plan.base and seen.inventory is plan.inventory:
             return
         wanted = _wanted((plan.base, plan.inventory))
+        kept = {
+            device: each for device, each in self._wanted.items() if device not in wanted and self._is_kept(plan, each)
+        }
+        wanted |= kept
+        self._kept = frozenset(kept)
         if not due and seen is not None and wanted == self._wanted:
             self._seen = plan
             return
@@ -125,10 +137,21 @@ class VirtualNodes(Output):
         outcome = await asyncio.to_thread(self._work, wanted, lines, plan.holdings)
         self._seen, self._wanted = plan, wanted
         self._connect(outcome.lines)
-        self._say(outcome.failed)
+        self._say({device: why for device, why in outcome.failed.items() if device not in kept})
         retry_at = now + self._intervals.retry_virtual_node if outcome.failed else None
         free_at = now + self._intervals.retire_settle if self._left else None
         self._again_at = min((each for each in (retry_at, free_at) if each is not None), default=None)
+
+    async def listed(self, plan: Plan) -> None:
+        """Answers are of what this plan lists, and of nothing else any more."""
+        before, self._listed = self._listed, plan.inventory
+        if self._kept and before is not plan.inventory:
+            self._again_at = self._clock.now()
+
+    def _is_kept(self, plan: Plan, each: _Wanted) -> bool:
+        """Whether what the plan does not need may be in an answer, or a pod may hold it."""
+        pods = plan.holdings
+        return plan.inventory is not self._listed or not pods.complete or any(map(pods.may_hold, each.slots))
 
     async def close(self) -> None:
         """Hang up every line; what else there is stays, because a container that restarts is given it again."""
