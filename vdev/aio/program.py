@@ -9,6 +9,7 @@ import posixpath
 import select
 import signal
 import subprocess
+import threading
 from collections.abc import Sequence
 
 from ..errors import reason_of
@@ -16,6 +17,7 @@ from ..errors import reason_of
 _TAIL = 4096  # bytes of its output that are kept
 _PIPE = 65536  # bytes that a pipe holds
 _SHOWN = 160  # characters of it that fit in a reason
+_starting: set[threading.Event] = set()  # of programs that cannot be ended yet; set once they can
 
 
 class Program:
@@ -31,24 +33,35 @@ class Program:
 
         Returns why it failed, with the last line that it wrote; empty when it exited with 0.
         """
+        started = threading.Event()
+        _starting.add(started)
         try:
-            process = self._process = subprocess.Popen(  # noqa: S603 - the configuration's own command, no shell
-                self._argv,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                cwd="/",
-                env={"PATH": os.environ.get("PATH", os.defpath)},
-                start_new_session=True,
-            )
+            if self._aborted:
+                return f"{self._argv[0]} was not run any more"
+            process = self._start()
         except (OSError, ValueError) as cause:
             return f"cannot run {self._argv[0]}: {reason_of(cause)}"
-        if self._aborted:  # in the moment before there was a process
-            self._kill(process)
+        finally:
+            _starting.discard(started)
+            started.set()
         with process:
             tail = _last_output(process)
             code = process.wait()
         return "" if code == 0 else _ending(self._argv[0], code, tail)
+
+    def _start(self) -> "subprocess.Popen[bytes]":
+        process = self._process = subprocess.Popen(  # noqa: S603 - the configuration's own command, no shell
+            self._argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd="/",
+            env={"PATH": os.environ.get("PATH", os.defpath)},
+            start_new_session=True,
+        )
+        if self._aborted:  # in the moment before there was a process
+            self._kill(process)
+        return process
 
     def abort(self) -> None:
         """End it from another thread, with all that it started; never blocks."""
@@ -60,6 +73,15 @@ class Program:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+
+
+def wait_for_starts(within: float) -> None:
+    """Before the process ends: let threads that just start a program end it, if it was aborted. Blocks.
+
+    `within` are the seconds for each of them, for the file of a program may be one that never comes.
+    """
+    for each in tuple(_starting):
+        each.wait(within)
 
 
 def _last_output(process: "subprocess.Popen[bytes]") -> bytes:

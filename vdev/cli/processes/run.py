@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ...settings import Settings
 
 _ARENA_MAX = -8  # of mallopt(3)
+_LAST_START = 1.0  # seconds that a program may take to be there, and be ended, when the process ends
 _TURN = 0.0001  # seconds for which a thread keeps the interpreter while another one waits; Python's own is 5 ms
 
 DESCRIPTION = "Serve the devices of a configuration to the kubelet of this node until SIGTERM."
@@ -122,6 +123,9 @@ def _leave(code: int) -> NoReturn:
     The interpreter's own shutdown would remove the signal handlers and wait for threads, one of which may hang in the
     kernel.
     """
+    from ...aio.program import wait_for_starts
+
+    wait_for_starts(_LAST_START)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
