@@ -24,7 +24,7 @@ from vdev.sim import Kubelet, Timings, manifest
 GIVEN = os.environ.get("VDEV_KILLS", "")
 FEW = 2  # points per change
 AT_ONCE = 4  # nodes side by side
-PATIENCE = 10.0
+PATIENCE = 30.0
 
 CUT, FINE = ("2x@0", "2x@2"), ("1x@0", "1x@1", "2x@2")
 SIDES = {"null": "left", "zero": "left", "full": "left"}
