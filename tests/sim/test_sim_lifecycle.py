@@ -11,7 +11,7 @@ import pytest
 from vdev.errors import SocketError
 from vdev.pb import podresources_v1_pb2 as resources
 from vdev.pb import podresources_v1_pb2_grpc as resources_grpc
-from vdev.sim import Kubelet, KubeletPanic, ManualClock, Phase, manifest
+from vdev.sim import Kubelet, KubeletPanic, ManualClock, Phase, Timings, manifest
 from vdev.transport import GrpcTransport
 
 NPU = "acme.dev/npu"
@@ -546,3 +546,32 @@ async def test_who_is_cancelled_at_the_start_leaves_no_server(directory):
             await starting
         (server,) = transport.servers
         assert not await server.wait_for_termination(1)  # it did not have to wait for that long
+
+
+class Kept(GrpcTransport):
+    """gRPC whose servers are known."""
+
+    def __init__(self):
+        self.servers = []
+
+    def server(self, parameters=()):
+        """A server that is kept."""
+        self.servers.append(super().server(parameters))
+        return self.servers[-1]
+
+
+async def test_who_is_cancelled_while_pods_are_awaited_leaves_no_server(directory):
+    """The kubelet serves already, and nobody else would end it."""
+    transport = Kept()
+    kubelet = Kubelet(directory / "node", transport=transport, timings=Timings(boot=0.01, lead=0.01, sources=1000))
+    await kubelet.start()
+    await kubelet.stop()
+    async with asyncio.timeout(30):
+        entering = asyncio.create_task(kubelet.__aenter__())
+        await kubelet.wait_until(lambda: kubelet.alive)
+        entering.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await entering
+        assert not kubelet.alive
+        for server in transport.servers:
+            assert not await server.wait_for_termination(1)  # it did not have to wait for that long

@@ -165,7 +165,11 @@ class Kubelet(KubeletView):
         if readmit:
             self._sources = asyncio.create_task(self._hear_of_pods(process), name="the kubelet's sources")
             if wait:
-                await self._heard()
+                try:
+                    await self._heard()
+                except BaseException:
+                    await self.stop()  # nobody else would
+                    raise
 
     async def readmit(self) -> None:
         """Admit every pod that has not ended, in order of creation, as a kubelet does once it learns of its pods."""
@@ -345,11 +349,11 @@ class Kubelet(KubeletView):
         scheduler, self._scheduler = self._scheduler, None
         if scheduler is not None:
             scheduler.cancel()
-            await asyncio.wait([scheduler])
+        others = {each for each in (scheduler, sources) if each is not None} - {asyncio.current_task()}
         try:
             await process.kill()
-            if sources is not None and sources is not asyncio.current_task():
-                await asyncio.wait([sources])
+            if others:
+                await asyncio.wait(others)
         finally:
             self.journal.note(Lifecycle(how))
 
