@@ -28,7 +28,8 @@ _SHARED = "VDEV_TESTS_MORTALS"
 _FORM = struct.Struct("qq")  # the point at which to die (0: not lit), and how many there were
 NEVER = 2**62
 _TOUCHES_FILES = ("os.", "shutil.", "tempfile.")
-_SLOWER = {"unnamed_allocate": 2.0, "retire_handover": 1.0}  # their kubelet is another process, which may be waiting
+_INTERVALS = {"unnamed_allocate": 2.0, "retire_handover": 1.0, "look_at_holders": 1.0}
+"""Their kubelet is another process, which may be waiting for the processor."""
 
 
 class Fuse:
@@ -138,7 +139,7 @@ def _main(descriptor, _program):
     from vdev.core.intervals import Intervals
 
     inotify_simple.INotify().close()  # the first one looks for libc
-    vdev.agent.Options = functools.partial(vdev.agent.Options, intervals=Intervals(**quick.INTERVALS | _SLOWER))
+    vdev.agent.Options = functools.partial(vdev.agent.Options, intervals=Intervals(**quick.INTERVALS | _INTERVALS))
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # their killer sees that they end
     server = socket.socket(fileno=int(descriptor))
