@@ -1,11 +1,10 @@
 """CDI specification files over the plugin's life: when they are written, what stays for pods, what goes."""
 
-import asyncio
 import json
 
 import pytest
 
-from vdev.agent.outputs.base import Output, Stage
+from tests.kit.held_back import HeldBack
 from vdev.sim import manifest
 
 CRI = "flags: {plugin: {deviceListStrategy: cdi-cri}}"
@@ -61,33 +60,15 @@ async def test_names_stay_when_the_strategy_goes(kubelet, start_agent):
     await kubelet.wait_until(lambda: agent.agent.holders.holders, what="the pod's name")
     agent.edit(NPU % ("", 2))
     await agent.serves(2, kubelet)
-    assert {"npu": ["acme-0", "acme-1"]} == names(agent)
+    await becomes(kubelet, agent, {"npu": ["acme-0", "acme-1"]})
     await kubelet.delete_pod("one")
     await becomes(kubelet, agent, {})
-
-
-class Held(Output):
-    """Keeps plans that specify something else than the ones before from the kubelet, until `go` is set."""
-
-    name = "holding plans back"
-    stage = Stage.PREPARE
-
-    def __init__(self):
-        self.last = None
-        self.reached, self.go = asyncio.Event(), asyncio.Event()
-
-    async def settle(self, plan):
-        """Wait."""
-        if self.last and plan.specifications != self.last.specifications:
-            self.reached.set()
-            await self.go.wait()
-        self.last = plan
 
 
 @pytest.mark.parametrize("flags", ["", "flags: {plugin: {deviceListStrategy: cdi-cri, deviceIDStrategy: index}}"])
 async def test_names_stay_until_no_answer_has_them(kubelet, start_agent, flags):
     """A pod that is admitted while another strategy is being put in force has names that a runtime can resolve."""
-    held = Held()
+    held = HeldBack(lambda plan: plan.specifications)
     agent = await start_agent(NPU % (CRI, 2), outputs=[held], look_at_holders=0.2)
     await kubelet.wait_until(lambda: held.last.holdings.complete, what="an answer about pods")
     agent.edit(NPU % (flags, 2))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.held_back import HeldBack
 from vdev.core.model import smi_places
 from vdev.sim import PodStatus, manifest
 
@@ -278,6 +279,19 @@ async def test_what_pods_have_stays(kubelet, start_agent, inside, directory):
     await kubelet.delete_pod(pod.name)
     await kubelet.wait_until(lambda: not gone.exists(), what="the removal")
     assert len(list((directory / "smi/devices").iterdir())) == 1
+
+
+async def test_a_tool_is_there_until_no_answer_has_it(kubelet, start_agent, inside):
+    """A pod that is admitted while an edit takes its tool away has one that its runtime can mount."""
+    held = HeldBack(lambda plan: [each.device.raw.tools for each in plan.base.resources[GPU].slots])
+    agent = await start_agent(config(), outputs=[held], look_at_holders=0.2)
+    await kubelet.wait_until(lambda: held.last.holdings.complete, what="an answer about pods")
+    agent.edit(config(entry=", smi: false"))
+    await held.reached.wait()
+    pod = await kubelet.run_pod(manifest("a", {GPU: 1}))
+    held.go.set()
+    await agent.settled(kubelet)
+    assert devices_of(pod) == inside(pod).uuids()
 
 
 async def test_the_end_of_telemetry(kubelet, start_agent, directory):

@@ -280,6 +280,7 @@ async def test_lines_that_nobody_needs_any_more_are_hung_up(kubelet, start_agent
     await shows(NPU, 2, 2)
     second.edit(config(1))
     await shows(NPU, 1, 1)
+    await second.settled(kubelet)
     with pytest.raises(OSError, match=r"Input/output error"):
         line.write(b"AT\r")
 

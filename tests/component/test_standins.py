@@ -7,6 +7,7 @@ import stat
 
 import pytest
 
+from tests.kit.held_back import HeldBack
 from vdev.agent.outputs.virtual import virtual_nodes
 from vdev.hostfs import HostRoot
 from vdev.sim import Kubelet, manifest
@@ -167,6 +168,22 @@ async def test_what_an_entry_loses_stays_while_a_pod_holds_it(kubelet, start_age
     await agent.serves(2, kubelet)
     await kubelet.wait_until(lambda: len(names(directory)) == 1, what="the removal of the other")
     assert os.path.exists(held)
+    await kubelet.delete_pod("a")
+    await kubelet.wait_until(lambda: not names(directory), what="the removal")
+
+
+async def test_a_stand_in_is_there_until_no_answer_has_it(kubelet, start_agent, directory):
+    """A pod that is admitted while an edit takes its file away has one that its runtime can mount."""
+    held = HeldBack(lambda plan: [each.source for each in plan.base.resources[NPU].entries.values()])
+    agent = await start_agent(config("file: text"), outputs=[held], look_at_holders=0.2)
+    await kubelet.wait_until(lambda: held.last.holdings.complete, what="an answer about pods")
+    agent.edit(config("file: text").replace(", node: {file: text}", ""))
+    await held.reached.wait()
+    pod = await kubelet.run_pod(manifest("a", {NPU: 1}))
+    (mount,) = pod.container().edits.mounts
+    held.go.set()
+    await agent.settled(kubelet)
+    assert os.path.exists(mount.host_path)
     await kubelet.delete_pod("a")
     await kubelet.wait_until(lambda: not names(directory), what="the removal")
 

@@ -162,9 +162,9 @@ class Agent:
             differences=differences,
             choices=NodeChoices(options.node, self.node_api.view, self.due.mark),
             outputs=(
-                *self.nodes.outputs,
+                self.nodes,
                 self.tools,  # before the specifications that mount them
-                *self.cdi.outputs,
+                self.cdi,
                 self.record,
                 self.measures,  # before any that waits: a resource that stops meanwhile is measured no more
                 self.handovers,

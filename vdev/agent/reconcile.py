@@ -56,7 +56,7 @@ log = structlog.get_logger(__name__)
 _DECIDING = "deciding what to list"
 _ENTRY = 10  # as many devices as looking at an entry of which nothing changed takes
 _ROUNDS = 10  # of deciding and preparing, for one plan
-_TOLD = ("problems", "again_at", "undeliverable", "toolless", "directories")  # asked of outputs at each turn
+_TOLD = ("problems", "again_at", "undeliverable", "toolless", "directories", "listed")  # of outputs, at each turn
 
 LastGoodReader = Callable[[], Awaitable[Kept | None]]
 """Reads the configuration that an earlier process kept; raises ConfigError where that cannot be used."""
@@ -314,6 +314,8 @@ class Reconciler:
         if plan is None:
             return self._clock.now() if self._plan else None
         await self._settle(Stage.LIST, plan)  # awaits nothing: since it was decided, no Allocate came between
+        for output in self._telling["listed"]:
+            output.listed(plan)
         before, self.served = self.served, plan.inventory
         if before is not self.served:
             self._stays(self.served)

@@ -97,7 +97,7 @@ def test_nvidias_runtime_injects_nothing_beside_cdi(build):
     assert ["NVIDIA_COM_GPU_DEVICE_0=GPU-gggg0", "NVIDIA_VISIBLE_DEVICES=void"] == cdi.edits_of(
         nvidias, nvidias["devices"][0]
     )["env"]
-    left = cdi.with_leftovers({}, [nvidias], lambda device: device == "GPU-gggg1")
+    left = cdi.with_leftovers({}, [nvidias], lambda _name, device: cdi.device_id(device) == "GPU-gggg1")
     assert nvidias["containerEdits"] == left[nvidias["kind"]]["containerEdits"]
     assert ["GPU-gggg1"] == [device["name"] for device in left[nvidias["kind"]]["devices"]]
 

@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from ...core.decide import Plan
 from ...core.model.problem import Problem
 from ..outputs.base import Output
 
@@ -26,6 +27,11 @@ class Late(Output, Generic[_Made]):
         await self._begun.wait()
         assert self.made is not None
         return self.made
+
+    def listed(self, plan: Plan) -> None:
+        """As the other one does."""
+        if self.made is not None:
+            self.made.listed(plan)
 
     def recheck(self, changed: frozenset[str] = frozenset()) -> bool:
         """As the other one does."""

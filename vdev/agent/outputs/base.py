@@ -47,6 +47,14 @@ class Output(ABC):
         One of stage LIST awaits nothing, so that no request of the kubelet comes between the decision and the lists.
         """
 
+    def listed(self, plan: Plan) -> None:
+        """The kubelet is told of this plan: from now on, answers to it name what the plan lists and nothing else.
+
+        What the plan does not need any more may be removed by the `settle` of the next one, which knows of every
+        request that came before.
+        """
+        del plan
+
     def recheck(self, changed: frozenset[str] = frozenset()) -> bool:
         """Let the next `settle` look at what is really there; False when `changed` (names in a directory) says nothing.
 

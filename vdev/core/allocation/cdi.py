@@ -90,18 +90,20 @@ def edits_of(whole: Document, device: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_leftovers(
-    wanted: Mapping[str, Document], present: Iterable[Document], needed: Callable[[str], bool]
+    wanted: Mapping[str, Document],
+    present: Iterable[Document],
+    needed: Callable[[tuple[str, str], Mapping[str, Any]], bool],
 ) -> dict[str, Document]:
-    """`wanted`, with devices of `present` that it lacks and that are `needed` (by the device's id).
+    """`wanted`, with devices of `present` that it lacks and that are `needed` (by kind and name, and the device).
 
     A container that restarts is given the same CDI names again, so a device that a pod still holds must stay
-    resolvable when the configuration lost it. The device `all` stands for what is wanted alone.
+    resolvable when the configuration lost it. The device `all` of a kind stands for what is wanted of it.
     """
     merged = dict(wanted)
     for old in present:
         kind = old["kind"]
         names = {device["name"] for device in merged[kind]["devices"]} if kind in merged else set()
-        kept = [each for each in old["devices"] if each["name"] not in {*names, ALL} and needed(device_id(each))]
+        kept = [each for each in old["devices"] if each["name"] not in names and needed((kind, each["name"]), each)]
         if kept:
             base = merged.get(kind, {**old, "devices": []})
             version = max(base["cdiVersion"], old["cdiVersion"], key=lambda text: [int(n) for n in text.split(".")])

@@ -11,6 +11,7 @@ stays in its file until no pod can hold it, also when another process wrote it. 
 """
 
 import asyncio
+import functools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,12 +27,13 @@ from ....core.intervals import Intervals
 from ....core.inventory.resources import Inventory
 from ....core.model.device import Health
 from ....core.model.faults.fault_effects import CdiFault
-from ..base import Beside, Output, Stage
+from ..base import Output, Stage
 from .cdi_foreign import ForeignFiles, Name
 from .cdi_own import OwnFiles, is_unfinished
 
 log = structlog.get_logger(__name__)
 
+_Device = Mapping[str, Any]  # of a document
 _MOST_SAID = 3  # troubles in one text
 
 
@@ -64,17 +66,12 @@ class CdiFiles(Output):
         self._foreign = ForeignFiles(directory)
         self._present: list[cdi.Document] | None = None
         self._texts: dict[str, tuple[cdi.Document, bytes]] = {}  # by kind, so that few are made anew
-        self._left: frozenset[str] = frozenset()  # the ids of what has names that the plan does not need
+        self._left: Mapping[Name, _Device] = {}  # what is in the files and the plan does not need
+        self._unnamed: frozenset[Name] = frozenset()  # what no answer has any more
         self._plan: Plan | None = None
-        self._listed: Mapping[str, cdi.Document] | None = None  # what answers name; None: what an earlier process left
         self._failed: Mapping[str, Health] = {}
         self._again_at: float | None = None
         self._look = True  # whether to compare with the disk
-
-    @property
-    def outputs(self) -> tuple[Output, ...]:
-        """The files, and what is noted once the lists are served."""
-        return self, Beside("noting what answers name", Stage.FOLLOW, self.listed)
 
     @property
     def undeliverable(self) -> Mapping[str, Health]:
@@ -117,10 +114,10 @@ class CdiFiles(Output):
         self._again_at = min((each for each in outcome.again if each is not None), default=None)
         self._say(outcome.troubles)
 
-    async def listed(self, plan: Plan) -> None:
-        """Answers name what this plan specifies, and nothing else any more."""
-        before, self._listed = self._listed, plan.specifications
-        if before is not plan.specifications and self._left:
+    def listed(self, plan: Plan) -> None:
+        """Names that this plan does not need may go."""
+        before, self._unnamed = self._unnamed, frozenset(self._left)
+        if before != self._unnamed and self._is_any_unneeded(plan):
             self._again_at = self._clock.now()
 
     def _differs(self, plan: Plan) -> bool:
@@ -129,8 +126,15 @@ class CdiFiles(Output):
             before is None
             or plan.specifications is not before.specifications
             or plan.cdi_faults != before.cdi_faults
-            or any(map(plan.is_free, self._left))
+            or self._is_any_unneeded(plan)
         )
+
+    def _is_any_unneeded(self, plan: Plan) -> bool:
+        return not all(self._is_needed(plan, name, device) for name, device in self._left.items())
+
+    def _is_needed(self, plan: Plan, name: Name, device: _Device) -> bool:
+        """Whether what the plan does not need may be in an answer, or a pod may hold it."""
+        return name not in self._unnamed or (device["name"] != cdi.ALL and not plan.is_free(cdi.device_id(device)))
 
     def _work(self, plan: Plan, now: float, *, look: bool) -> _Outcome:
         wanted = plan.specifications
@@ -141,16 +145,12 @@ class CdiFiles(Output):
                 reason = f"cannot read the CDI directory {self.directory}: {cause.strerror}"
                 files = {cdi.file_name(kind): reason for kind in wanted}
                 return _Outcome(files, troubles=(reason,) * bool(files), again=(now + self._intervals.retry_cdi,))
-        if wanted is self._listed:
-            documents = cdi.with_leftovers(wanted, self._present, lambda device: not plan.is_free(device))
-        else:
-            present = {each["kind"]: each for each in self._present}
-            documents = cdi.with_leftovers({**present, **wanted}, self._present, lambda _device: True)
+        documents = cdi.with_leftovers(wanted, self._present, functools.partial(self._is_needed, plan))
         texts = self._rendered(documents)
         self._own.settle(_spoilt(texts, plan.cdi_faults), now, look=look)
         self._present = list(documents.values())
-        named, needed = _named(documents), _named(wanted)
-        self._left = frozenset(named[each] for each in named.keys() - needed.keys())
+        needed = _named(wanted)
+        self._left = {name: device for name, device in _named(documents).items() if name not in needed}
         again = now + self._intervals.retire_settle if self._left and not plan.holdings.complete else None
         twice = self._twice(documents, texts)
         troubles = dict.fromkeys((*self._own.failed.values(), *self._own.trouble, *twice.values()))
@@ -197,14 +197,9 @@ def _failed(inventory: Inventory, outcome: _Outcome) -> dict[str, Health]:
     return failed
 
 
-def _named(documents: Mapping[str, cdi.Document]) -> dict[Name, str]:
-    """The ids of the devices in these documents, by kind and name; a device may have had other ones."""
-    return {
-        (kind, device["name"]): cdi.device_id(device)
-        for kind, document in documents.items()
-        for device in document["devices"]
-        if device["name"] != cdi.ALL
-    }
+def _named(documents: Mapping[str, cdi.Document]) -> dict[Name, _Device]:
+    """The devices in these documents, by kind and name."""
+    return {(kind, device["name"]): device for kind, document in documents.items() for device in document["devices"]}
 
 
 def _some(names: list[str]) -> str:

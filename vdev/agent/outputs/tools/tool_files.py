@@ -81,6 +81,7 @@ class ToolFiles(Output):
         self._outcome = _Outcome()
         self._trouble = ""  # of what is written beside the turns
         self._due: frozenset[str] = frozenset()  # what was shown of held and broken devices last
+        self._unnamed: frozenset[str] = frozenset()  # devices whose directories are in no answer any more
         self._look = True
         self._retry_at: float | None = None
         self._news = asyncio.Event()
@@ -144,6 +145,12 @@ class ToolFiles(Output):
         again = self._intervals.retry_tools if outcome.failed or outcome.left else None
         self._retry_at = None if again is None else now + again
 
+    def listed(self, plan: Plan) -> None:
+        """Directories that this plan does not need may go."""
+        before, self._unnamed = self._unnamed, frozenset(self._outcome.left)
+        if before != self._unnamed and any(map(plan.is_free, self._unnamed)):
+            self._retry_at = self._clock.now()
+
     def show(self) -> None:
         """Bring what the tools show up to date now: sensors know of the last plan."""
         self._news.set()
@@ -205,7 +212,7 @@ class ToolFiles(Output):
         for name in present:
             if name in wanted:
                 continue
-            if name not in claimable and plan.is_free(name):
+            if name not in claimable and plan.is_free(name) and name in self._unnamed:
                 shutil.rmtree(devices / name, ignore_errors=True)
             else:
                 outcome.left.add(name)

@@ -38,7 +38,7 @@ from ....errors import HostError
 from ....hostfs import HostRoot, remove_unfinished, write_atomic
 from ....hostfs.look import listed
 from ....hostfs.pty import Pty, open_pty
-from ..base import Beside, Output, Stage
+from ..base import Output, Stage
 from .serial_lines import Line, OpenLine
 from .virtual_node_record import FILE, VirtualNodeRecord, names
 
@@ -84,15 +84,10 @@ class VirtualNodes(Output):
         self._left: frozenset[str] = frozenset()  # leftovers of earlier processes, by raw device id
         self._wanted: Mapping[str, _Wanted] = {}
         self._kept: frozenset[str] = frozenset()  # of these, what the plan does not need, by raw device id
-        self._listed: Inventory | None = None  # what answers are of
+        self._unnamed: frozenset[str] = frozenset()  # what no answer has any more, by raw device id
         self._lines: dict[str, Line] = {}
         self._adopted: Mapping[str, OpenLine] = {}  # lines that nobody answers yet
         self._seen: Plan | None = None
-
-    @property
-    def outputs(self) -> tuple[Output, ...]:
-        """The stand-ins, and what is noted once the lists are served."""
-        return self, Beside("noting which virtual nodes answers name", Stage.FOLLOW, self.listed)
 
     @property
     def directories(self) -> frozenset[Path]:
@@ -119,13 +114,15 @@ class VirtualNodes(Output):
         """Make what the plan needs and the host lacks, remove what nobody needs; report, never raise."""
         now = self._clock.now()
         due = self._again_at is not None and now >= self._again_at
-        due = due or any(not self._is_kept(plan, self._wanted[device]) for device in self._kept)
+        due = due or self._is_any_unneeded(plan)
         seen = self._seen
         if not due and seen is not None and seen.base is plan.base and seen.inventory is plan.inventory:
             return
         wanted = _wanted((plan.base, plan.inventory))
         kept = {
-            device: each for device, each in self._wanted.items() if device not in wanted and self._is_kept(plan, each)
+            device: each
+            for device, each in self._wanted.items()
+            if device not in wanted and self._is_needed(plan, device)
         }
         wanted |= kept
         self._kept = frozenset(kept)
@@ -142,16 +139,19 @@ class VirtualNodes(Output):
         free_at = now + self._intervals.retire_settle if self._left else None
         self._again_at = min((each for each in (retry_at, free_at) if each is not None), default=None)
 
-    async def listed(self, plan: Plan) -> None:
-        """Answers are of what this plan lists, and of nothing else any more."""
-        before, self._listed = self._listed, plan.inventory
-        if self._kept and before is not plan.inventory:
+    def listed(self, plan: Plan) -> None:
+        """What this plan does not need may go."""
+        before, self._unnamed = self._unnamed, self._kept
+        if before != self._unnamed and self._is_any_unneeded(plan):
             self._again_at = self._clock.now()
 
-    def _is_kept(self, plan: Plan, each: _Wanted) -> bool:
+    def _is_any_unneeded(self, plan: Plan) -> bool:
+        return not all(self._is_needed(plan, device) for device in self._kept)
+
+    def _is_needed(self, plan: Plan, device: str) -> bool:
         """Whether what the plan does not need may be in an answer, or a pod may hold it."""
-        pods = plan.holdings
-        return plan.inventory is not self._listed or not pods.complete or any(map(pods.may_hold, each.slots))
+        pods, slots = plan.holdings, self._wanted[device].slots
+        return device not in self._unnamed or not pods.complete or any(map(pods.may_hold, slots))
 
     async def close(self) -> None:
         """Hang up every line; what else there is stays, because a container that restarts is given it again."""

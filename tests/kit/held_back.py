@@ -1,0 +1,24 @@
+"""Time between a decision and the kubelet's hearing of it, for tests of what happens in it."""
+
+import asyncio
+
+from vdev.agent.outputs.base import Output, Stage
+
+
+class HeldBack(Output):
+    """Keeps plans from the kubelet of which `what` is not as it was before, until `go` is set."""
+
+    name = "holding plans back"
+    stage = Stage.PREPARE
+
+    def __init__(self, what):
+        self.last = None
+        self.reached, self.go = asyncio.Event(), asyncio.Event()
+        self._what = what
+
+    async def settle(self, plan):
+        """Wait."""
+        if self.last and self._what(plan) != self._what(self.last):
+            self.reached.set()
+            await self.go.wait()
+        self.last = plan
