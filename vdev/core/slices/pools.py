@@ -133,12 +133,14 @@ def _with_held(pool: PublishedPool, last: PublishedPool, held: Collection[str]) 
     used = {consumed.counter_set for each in kept for consumed in each.consumes}
     sets = {each.name: each for each in last.counters if each.name in used}
     recut = {each.name for each in pool.counters if sets.get(each.name, each) != each}
-    beside = [
-        each
-        for each in pool.devices
-        if not any(_excludes(one, each) for one in kept)
-        and recut.isdisjoint(consumed.counter_set for consumed in each.consumes)
-    ]
+    beside = []
+    for each in pool.devices:
+        if any(_excludes(one, each) for one in kept):
+            continue
+        if recut.isdisjoint(consumed.counter_set for consumed in each.consumes):
+            beside.append(each)
+        elif each.name in held:  # it takes what it took, from counters that stay as they were
+            beside.append(replace(last.by_name[each.name], taints=each.taints, health=each.health))
     known = (*(each for each in pool.counters if each.name not in sets), *sets.values())
     return _with_devices(replace(pool, offered=offered), [*beside, *kept], known)
 

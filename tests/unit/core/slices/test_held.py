@@ -96,6 +96,24 @@ def test_what_claims_have_stays(data, files):
         claimed = kept | set(fresh)
 
 
+def test_a_device_that_stays_is_kept_beside_one_that_goes():
+    """Claims have two partitions; in the next file the device has one of them, and is cut otherwise."""
+    decider, pools, claimed = Decider(), {}, set()
+    for partitioning in (OTHER, OWN):
+        entry = {"name": "c", "resource": "nvidia.com/gpu", "advertise": "dra", "dra": {"driver": "x.dev"}}
+        entry["dra"]["partitions"] = "dynamic"
+        tree = [entry | {"virtual": {"count": 1, "partitioning": partitioning}}]
+        spec = config.load_text(json.dumps({"devices": tree})).spec
+        pools = decider.decide(
+            World(spec=spec, node=NODE, base=inventory(spec, NODE), pools=pools, claimed={"x.dev": claimed})
+        ).pools
+        claimed = {"c-0-half-0", "c-0-half-2"}
+        made = pools["x.dev"]
+        assert claimed <= made.by_name.keys()
+        check_pool(cutting.objects(made, NODE, split=True), split=True)
+    assert {"c-0-half-0": False, "c-0-half-2": True} == {each.name: each.lost for each in made.devices}
+
+
 LOST = Taint("x.dev/lost", "NoSchedule")
 
 
