@@ -127,7 +127,7 @@ class Story:
             self.edit(self.node)
         mortal = self.lives[-1]
         await self.run(self.held)
-        await self.use_up(lambda: mortal.gone or self.shows(self.node))
+        await self.use_up(lambda: mortal.gone or (self.shows(self.node) and not self.lists(self.before)))
         for pod in self.kubelet.pods():
             await self.kubelet.delete_pod(pod.name)
         await self.use_up(lambda: mortal.gone or self.lists(self.node))
