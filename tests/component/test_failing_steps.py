@@ -8,6 +8,7 @@ import pytest
 
 from tests.kit.slow_output import SlowOutput
 from vdev import config
+from vdev.agent.outputs.base import Output
 from vdev.agent.reports import status
 from vdev.aio.clock import LeapClock
 from vdev.errors import InvariantBroken
@@ -102,6 +103,43 @@ async def test_an_output_that_fails(kubelet, start_agent, shows):
     write.failure = None
     await kubelet.wait_until(lambda: not failing(agent), what="the end of the problem")
     assert "npu-2" in file.read_text()
+
+
+class Hasty(Output):
+    """Wants to be settled at once, and fails."""
+
+    name = "being hasty"
+    again_at = 0.0
+
+    def __init__(self):
+        self.attempts = 0
+
+    async def settle(self, plan):  # noqa: ARG002 - it looks at nothing
+        """Fail."""
+        self.attempts += 1
+        raise RuntimeError("in a hurry")
+
+
+async def test_an_output_that_fails_and_wants_more(kubelet, start_agent):
+    """It is tried again when its pause is over, and no turn is taken before."""
+    hasty = Hasty()
+    agent = await start_agent(DEVICES, outputs=[hasty], **NO_LOOKS)
+    await kubelet.wait_until(lambda: hasty.attempts > 2, what="attempts")
+    assert agent.agent.turns < 100
+
+
+async def test_what_an_output_fails_to_note(kubelet, start_agent, shows):
+    """It is told of the list, and fails: the list is as it is, and the turn goes on."""
+    strategy = "flags: {plugin: {deviceListStrategy: cdi-cri}}\n"
+    agent = await start_agent(DEVICES + strategy, **SOON)
+    cdi = agent.agent.cdi
+    cdi.listed = note = Trouble(cdi.listed, RuntimeError("who would have thought"))
+    agent.edit(MORE + strategy)
+    await shows(NPU, 3)
+    await kubelet.wait_until(lambda: note.attempts > 3, what="attempts")
+    assert ["writing CDI specifications failed: RuntimeError: who would have thought"] == failing(agent)
+    note.failure = None
+    await kubelet.wait_until(lambda: not failing(agent), what="the end of the problem")
 
 
 async def test_a_decision_that_fails(kubelet, start_agent, shows):

@@ -315,7 +315,7 @@ class Reconciler:
             return self._clock.now() if self._plan else None
         await self._settle(Stage.LIST, plan)  # awaits nothing: since it was decided, no Allocate came between
         for output in self._telling["listed"]:
-            output.listed(plan)
+            do(output.name, functools.partial(output.listed, plan))
         before, self.served = self.served, plan.inventory
         if before is not self.served:
             self._stays(self.served)
@@ -331,7 +331,8 @@ class Reconciler:
         await self._clock.sleep(0)  # the streams send their lists before anything else takes the loop
         await self._settle(Stage.FOLLOW, plan)
         do("counting problems", lambda: self._told.count(self.problems))
-        of_outputs = (each.again_at for each in self._telling["again_at"])
+        failed = self._steps.failed  # then the step says when
+        of_outputs = (each.again_at for each in self._telling["again_at"] if not failed(each.name))
         self._differences.forget()
         again = (plan.again_at, self.choices.again_at, self.verdicts.again_at(begun), *of_outputs)
         return min((each for each in again if each is not None), default=None)
