@@ -113,6 +113,12 @@ def test_other_edits_for_all_devices_are_not_ours(common):
     assert not cdi.is_document(whole | {"more": common})
 
 
+def test_variables_are_texts():
+    """Of the first one it is told which device it is."""
+    device = {"name": "a", "containerEdits": {"env": [{"a": "b"}]}}
+    assert not cdi.is_document({"cdiVersion": "0.6.0", "kind": "v.x/gpu", "devices": [device]})
+
+
 _SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.just("A=1")
 _PARTS = st.recursive(
     _SCALARS,

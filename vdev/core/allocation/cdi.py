@@ -134,7 +134,8 @@ _EDIT_KEYS = {"env", "deviceNodes", "mounts"}
 def _is_device(value: object) -> bool:
     match value:
         case {"name": str(name), "containerEdits": {**edits}, **more} if edits and not more:
-            return bool(_NAME.fullmatch(name)) and edits.keys() <= _EDIT_KEYS and all(map(_is_edit, edits.values()))
+            fits = _NAME.fullmatch(name) and edits.keys() <= _EDIT_KEYS and _is_texts(edits.get("env", []))
+            return bool(fits) and all(map(_is_edit, edits.values()))
     return False
 
 
