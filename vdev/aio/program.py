@@ -17,7 +17,8 @@ from ..errors import reason_of
 _TAIL = 4096  # bytes of its output that are kept
 _PIPE = 65536  # bytes that a pipe holds
 _SHOWN = 160  # characters of it that fit in a reason
-_starting: set[threading.Event] = set()  # of programs that cannot be ended yet; set once they can
+_starting: set["Program"] = set()  # those that cannot be ended yet; it changes with `_starts`
+_starts = threading.Condition()
 
 
 class Program:
@@ -33,8 +34,8 @@ class Program:
 
         Returns why it failed, with the last line that it wrote; empty when it exited with 0.
         """
-        started = threading.Event()
-        _starting.add(started)
+        with _starts:
+            _starting.add(self)
         try:
             if self._aborted:
                 return f"{self._argv[0]} was not run any more"
@@ -42,8 +43,9 @@ class Program:
         except (OSError, ValueError) as cause:
             return f"cannot run {self._argv[0]}: {reason_of(cause)}"
         finally:
-            _starting.discard(started)
-            started.set()
+            with _starts:
+                _starting.discard(self)
+                _starts.notify_all()
         with process:
             tail = _last_output(process)
             code = process.wait()
@@ -78,10 +80,10 @@ class Program:
 def wait_for_starts(within: float) -> None:
     """Before the process ends: let threads that just start a program end it, if it was aborted. Blocks.
 
-    `within` are the seconds for each of them, for the file of a program may be one that never comes.
+    `within` are the seconds for all of them, for the file of a program may be one that never comes.
     """
-    for each in tuple(_starting):
-        each.wait(within)
+    with _starts:
+        _starts.wait_for(lambda: not _starting, within)
 
 
 def _last_output(process: "subprocess.Popen[bytes]") -> bytes:
