@@ -107,13 +107,20 @@ class Kubelet(KubeletView):
     # --- life ----------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        await self.start()
+        try:
+            await self.start()
+        except BaseException:
+            await self._tidy()
+            raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.stop()
+        await self._tidy()
+
+    async def _tidy(self) -> None:
         if self._temporary and self._root is not None:
             await asyncio.to_thread(shutil.rmtree, self._root, ignore_errors=True)
 
