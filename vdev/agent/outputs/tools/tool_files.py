@@ -81,7 +81,7 @@ class ToolFiles(Output):
         self._outcome = _Outcome()
         self._trouble = ""  # of what is written beside the turns
         self._due: frozenset[str] = frozenset()  # what was shown of held and broken devices last
-        self._unnamed: frozenset[str] = frozenset()  # devices whose directories are in no answer any more
+        self._unnamed: frozenset[str] = frozenset()  # devices that had no tool in what was listed last
         self._look = True
         self._retry_at: float | None = None
         self._news = asyncio.Event()

@@ -126,8 +126,10 @@ class VirtualNodes(Output):
         }
         wanted |= kept
         self._kept = frozenset(kept)
+        unsure = self._left or (kept and not plan.holdings.complete)
         if not due and seen is not None and wanted == self._wanted:
             self._seen = plan
+            self._again_at = self._again_at or (now + self._intervals.retire_settle if unsure else None)
             return
         lines = {key: each.pty.path for key, each in self._adopted.items()}
         lines |= {key: each.pty.path for key, each in self._lines.items()}
@@ -136,7 +138,7 @@ class VirtualNodes(Output):
         self._connect(outcome.lines)
         self._say({device: why for device, why in outcome.failed.items() if device not in kept})
         retry_at = now + self._intervals.retry_virtual_node if outcome.failed else None
-        free_at = now + self._intervals.retire_settle if self._left else None
+        free_at = now + self._intervals.retire_settle if self._left or unsure else None
         self._again_at = min((each for each in (retry_at, free_at) if each is not None), default=None)
 
     def listed(self, plan: Plan) -> None:
