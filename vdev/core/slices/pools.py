@@ -139,8 +139,9 @@ def _with_held(pool: PublishedPool, last: PublishedPool, held: Collection[str]) 
             continue
         if recut.isdisjoint(consumed.counter_set for consumed in each.consumes):
             beside.append(each)
-        elif each.name in held:  # it takes what it took, from counters that stay as they were
-            beside.append(replace(last.by_name[each.name], taints=each.taints, health=each.health))
+        elif each.name in held and (was := last.by_name.get(each.name)):
+            # It takes what it took, from counters that stay as they were.
+            beside.append(replace(was, taints=each.taints, health=each.health))
     known = (*(each for each in pool.counters if each.name not in sets), *sets.values())
     return _with_devices(replace(pool, offered=offered), [*beside, *kept], known)
 
