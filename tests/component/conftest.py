@@ -25,6 +25,7 @@ from vdev import config, kube
 from vdev.agent import Agent, Options
 from vdev.agent.reports import status
 from vdev.aio.clock import LeapClock
+from vdev.aio.timing import Timing
 from vdev.core.intervals import Intervals
 from vdev.hostfs import HostRoot
 from vdev.sim import Kubelet
@@ -223,7 +224,7 @@ async def start_api(account):
 
         async def start(*, server=account, clock=None, **options):
             intervals = Intervals(**quick.INTERVALS | {key: options.pop(key) for key in INTERVALS & options.keys()})
-            api = kube.Api(server, intervals=intervals, clock=clock or LeapClock(), **options)
+            api = kube.Api(server, timing=Timing(intervals, clock or LeapClock()), **options)
             return await stack.enter_async_context(api)
 
         yield start

@@ -9,6 +9,7 @@ import structlog
 from vdev.agent.inputs.node_label import NodeLabel
 from vdev.agent.inputs.node_object import NodeObject
 from vdev.aio.clock import LeapClock
+from vdev.aio.timing import Timing
 from vdev.core.file_choice import LABELS
 from vdev.core.intervals import Intervals
 
@@ -22,7 +23,7 @@ def labelled(value):
 
 def node_object(api, clock=None):
     """One of that node."""
-    return NodeObject("worker-1", api, intervals=Intervals(), clock=clock or LeapClock())
+    return NodeObject("worker-1", api, timing=Timing(clock=clock or LeapClock()))
 
 
 def uid(node):

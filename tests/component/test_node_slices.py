@@ -5,7 +5,7 @@ import contextlib
 
 from vdev.agent.inputs.node_slices import NodeSlices
 from vdev.aio.clock import LeapClock
-from vdev.core.intervals import Intervals
+from vdev.aio.timing import Timing
 from vdev.kube import Changed, Listed
 
 
@@ -34,7 +34,7 @@ class Told:
 async def test_a_list_of_another_server_takes_what_the_old_one_had():
     """Its versions begin anew, so what is known must not pass for newer; what was just written must."""
     news, api = asyncio.Event(), Told()
-    slices = NodeSlices("n", api, on_change=news.set, intervals=Intervals(), clock=LeapClock())
+    slices = NodeSlices("n", api, on_change=news.set, timing=Timing(clock=LeapClock()))
     task = asyncio.create_task(slices.run())
 
     async def tell(change):

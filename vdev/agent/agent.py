@@ -79,17 +79,16 @@ class Agent:
     def __init__(self, options: Options, metrics: Metrics | None = None, *, outputs: Sequence[Output] = ()) -> None:
         self.options = options
         self.metrics = metrics or Metrics()
-        intervals, clock = options.intervals, options.clock
-        self.due = Due(intervals, clock)
-        self.steps = Steps(on_change=self.due.mark, intervals=intervals, clock=clock)
+        timing, clock = options.timing, options.clock
+        self.due = Due(timing)
+        self.steps = Steps(on_change=self.due.mark, timing=timing)
         self.link = KubeletSocket(options.kubelet_socket, options.plugin_dir, options.transport)
-        self.lock = NodeLock(options.plugin_dir, waiting=self._wait_for, intervals=intervals, clock=clock)
+        self.lock = NodeLock(options.plugin_dir, waiting=self._wait_for, timing=timing)
         whose = Owner(options.node, str(options.plugin_dir), options.boot_id)
         self.handovers = HandoverActions(
-            DeviceActions(options.host, self.metrics, intervals, clock),
-            HandoverRecord(options.state_dir, whose, intervals, clock),
-            intervals=intervals,
-            clock=clock,
+            DeviceActions(options.host, self.metrics, timing),
+            HandoverRecord(options.state_dir, whose, timing),
+            timing=timing,
             ask=lambda: self.events.read_holders(),  # noqa: PLW0108 - the events come to be below
             wake=self.due.mark,
         )
@@ -103,9 +102,7 @@ class Agent:
         self.faults = FaultControl(options, self.metrics, wake=self.due.mark)
         self.node_api = NodeApi(options, lambda: situation(self), self.faults.engine.on_api, self.steps.hurry)
         label = NodeLabel(self.node_api.view, *file_choice.LABELS)
-        chooser = FileChooser(
-            options.files, options.node, label=label, on_change=self.reload, intervals=intervals, clock=clock
-        )
+        chooser = FileChooser(options.files, options.node, label=label, on_change=self.reload, timing=timing)
         self.config = ConfigSource(chooser, options.load, options.load_again, self.metrics, clock)
         self.health = HealthMonitor(options.host, clock)
         self.holders = PodHolders(
@@ -113,25 +110,23 @@ class Agent:
             options.plugin_dir,
             self.requests,
             generation=lambda: self.link.generation,
-            intervals=intervals,
-            clock=clock,
+            timing=timing,
             listens=lambda: self.lists.is_listened_to,
             is_down=lambda: self.faults.engine.pod_resources_down,
             transport=options.transport,
         )
         owner = f"{options.node} {options.plugin_dir}"
-        self.nodes = VirtualNodes(options.device_dir, options.host, owner=owner, intervals=intervals, clock=clock)
-        self.cdi = CdiFiles(options.cdi_dir, intervals, clock)
+        self.nodes = VirtualNodes(options.device_dir, options.host, owner=owner, timing=timing)
+        self.cdi = CdiFiles(options.cdi_dir, timing)
         lines = options.state_dir and path_of(options.state_dir, "lines", whose, ".sock")
-        self.serial_lines = LineHandover(lines, self.nodes, intervals, clock)
-        self.record = Record(options.state_dir, whose, intervals, clock)
+        self.serial_lines = LineHandover(lines, self.nodes, timing)
+        self.record = Record(options.state_dir, whose, timing)
         self.last_good = LastGood(
             options.state_dir,
             whose,
             options.files,
             current=lambda: self.config.good,
-            intervals=intervals,
-            clock=clock,
+            timing=timing,
         )
         differences = Differences()
         self.lists = DeviceLists(
@@ -139,12 +134,11 @@ class Agent:
             self.requests,
             on_state=self._on_state,
             faults=self.faults.engine,
-            intervals=intervals,
-            clock=clock,
+            timing=timing,
             steps=self.steps,
             differences=differences,
         )
-        self.kernel_log = KernelLog(options.state_dir, whose, options.host, intervals, clock)
+        self.kernel_log = KernelLog(options.state_dir, whose, options.host, timing)
         self.measures = Measures(self.metrics, clock, differences)
         self.telemetry = Telemetry(options, self.node_api, self.due.mark)
         self.tools = Tools(options, self.telemetry.seen)
@@ -198,8 +192,7 @@ class Agent:
             HttpView(self).outlook,
             patience=options.boot_wait,
             steps=self.steps,
-            intervals=intervals,
-            clock=clock,
+            timing=timing,
         )
         self.started_at = clock.wall()
         self.turned_at = clock.now()  # when the last turn ended

@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ..aio.clock import Clock
-from ..core.intervals import Intervals
+from ..aio.timing import Timing
 
 
 @dataclass(slots=True)
@@ -20,11 +19,10 @@ class DueWork:
 class Due:
     """The work that is due, and whether somebody wants to know who holds what."""
 
-    def __init__(self, intervals: Intervals, clock: Clock) -> None:
+    def __init__(self, timing: Timing) -> None:
         self.work = DueWork()
         self.asked = asyncio.Event()
-        self._intervals = intervals
-        self._clock = clock
+        self._intervals, self._clock = timing
         self._wake = asyncio.Event()
         self._timers: list[Callable[[], object]] = []  # each cancels one
         self._asking = False

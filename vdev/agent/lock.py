@@ -12,8 +12,7 @@ from pathlib import Path
 
 import structlog
 
-from ..aio.clock import Clock
-from ..core.intervals import Intervals
+from ..aio.timing import Timing
 from ..errors import reason_of
 from ..hostfs.directory_lock import DirectoryLock, Presence, is_somebody_present
 
@@ -29,13 +28,12 @@ class NodeLock:
     Where the system cannot lock, it is given at once: what is wrong with the directory shows when sockets are made.
     """
 
-    def __init__(self, directory: Path, *, waiting: Callable[[str], None], intervals: Intervals, clock: Clock) -> None:
+    def __init__(self, directory: Path, *, waiting: Callable[[str], None], timing: Timing) -> None:
         self.waited = False
         self.stands_by = False
         self._directory = directory
         self._waiting = waiting  # is told what is waited for, and "" at the end
-        self._intervals = intervals
-        self._clock = clock
+        self._intervals, self._clock = timing
         self._lock = DirectoryLock(directory)
         self._drivers = directory.parent / "plugins_registry"
         self._presence = Presence(self._drivers)

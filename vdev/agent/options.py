@@ -7,6 +7,7 @@ from pathlib import Path
 
 from .. import config
 from ..aio.clock import SYSTEM, Clock
+from ..aio.timing import Timing
 from ..api_server import ApiServerAddress
 from ..config import Loaded, Texts
 from ..core.intervals import Intervals
@@ -64,3 +65,8 @@ class Options:
     alone: bool = False
     exit: Callable[[int], object] = os._exit
     transport: Transport = GRPC
+
+    @property
+    def timing(self) -> Timing:
+        """By which clock the agent waits, and how long for what."""
+        return Timing(self.intervals, self.clock)

@@ -101,7 +101,7 @@ class Reconciler:
         self.outputs = sorted(outputs, key=lambda output: output.stage)
         self._of_stage = {stage: [each for each in outputs if each.stage is stage] for stage in Stage}
         self._telling = {what: telling(self.outputs, what) for what in _TOLD}
-        self.verdicts = Verdicts(health, metrics, intervals=options.intervals, clock=options.clock)
+        self.verdicts = Verdicts(health, metrics, timing=options.timing)
         self._options = options
         self._clock = options.clock
         self._config = config

@@ -16,8 +16,7 @@ from typing import Any, Self
 
 import structlog
 
-from ..aio.clock import SYSTEM, Clock
-from ..core.intervals import PRODUCTION, Intervals
+from ..aio.timing import PRODUCTION_TIMING, Timing
 from ..errors import HostError
 from ..hostfs import read_plain, write_atomic
 from ..hostfs.look import Stamp, listed, stamp
@@ -60,28 +59,25 @@ class StateFile:
         owner: Owner,
         *,
         version: int,
-        intervals: Intervals = PRODUCTION,
-        clock: Clock = SYSTEM,
+        timing: Timing = PRODUCTION_TIMING,
     ) -> None:
         self.owner = owner
         self.path = path_of(directory, kind, owner)
         self._version = version
-        self._patience = intervals.state_file
-        self._pause = intervals.sync_state_file
+        self._patience = timing.intervals.state_file
+        self._pause = timing.intervals.sync_state_file
         self._syncs = False  # whether it will soon
-        self._clock = clock
+        self._clock = timing.clock
         self._stamp: Stamp | None = None  # of the file as it was last read or written; None: there is none
         self._look = False  # whether to compare with the disk
         self._watched = frozenset({self.path.parent})
 
     @classmethod
-    def within(
-        cls, directory: Path | None, kind: str, owner: Owner, *, version: int, intervals: Intervals, clock: Clock
-    ) -> Self | None:
+    def within(cls, directory: Path | None, kind: str, owner: Owner, *, version: int, timing: Timing) -> Self | None:
         """The file in the state directory, or none where there is no such directory."""
         if directory is None:
             return None
-        return cls(directory, kind, owner, version=version, intervals=intervals, clock=clock)
+        return cls(directory, kind, owner, version=version, timing=timing)
 
     @property
     def directories(self) -> frozenset[Path]:

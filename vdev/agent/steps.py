@@ -19,8 +19,7 @@ import structlog
 
 from ..aio.backoff import Backoff
 from ..aio.cancellation import raise_if_cancelled
-from ..aio.clock import SYSTEM, Clock
-from ..core.intervals import PRODUCTION, Intervals
+from ..aio.timing import PRODUCTION_TIMING, Timing
 from ..core.model.problem import Problem, error
 from ..errors import ApiServerError, InvariantBroken, VdevError
 
@@ -49,13 +48,12 @@ class Steps:
         self,
         *,
         on_change: Callable[[], None] = lambda: None,
-        intervals: Intervals = PRODUCTION,
-        clock: Clock = SYSTEM,
+        timing: Timing = PRODUCTION_TIMING,
     ) -> None:
-        self._backoff = Backoff(intervals.retry_step_first, intervals.retry_step_most)
-        self._steady = intervals.steady
+        self._backoff = Backoff(timing.intervals.retry_step_first, timing.intervals.retry_step_most)
+        self._steady = timing.intervals.steady
         self._on_change = on_change
-        self._clock = clock
+        self._clock = timing.clock
         self._failing: dict[str, _Failure] = {}
         self._hurried = asyncio.Event()  # the pauses of now are over; those to come have another
 

@@ -13,9 +13,8 @@ from typing import Any, Protocol
 import structlog
 
 from ..aio.backoff import Backoff
-from ..aio.clock import Clock
+from ..aio.timing import Timing
 from ..core.claims.prepared import PreparedClaim
-from ..core.intervals import Intervals
 from ..errors import ApiServerError
 from ..kube import RESOURCE_CLAIMS, Missing, ObjectKind
 from ..kube.answers import Denied, Invalid
@@ -52,18 +51,17 @@ class Api(Protocol):
 class ClaimStatus:
     """The status of the claims of one driver; `trouble` says why it is not written, or is empty."""
 
-    def __init__(self, driver: str, api: Api | None, intervals: Intervals, clock: Clock) -> None:
+    def __init__(self, driver: str, api: Api | None, timing: Timing) -> None:
         self.trouble = ""
         self._driver = driver
         self._api = api
         self._manager = f"vdev-{driver}"[:_LONGEST_MANAGER]
-        self._intervals = intervals
-        self._clock = clock
+        self._intervals, self._clock = timing
         self._claims: dict[str, PreparedClaim] = {}
         self._health: Mapping[tuple[str, str], DeviceHealth] | None = None  # None: nothing was said of it yet
         self._due: dict[str, PreparedClaim] = {}  # by uid, those whose status may have to be written
         self._news = asyncio.Event()
-        self._backoff = Backoff(intervals.api_pause_first, intervals.api_pause_most)
+        self._backoff = Backoff(timing.intervals.api_pause_first, timing.intervals.api_pause_most)
 
     def update(self, prepared: Prepared) -> None:
         """These claims are prepared now, and no others."""

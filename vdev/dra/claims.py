@@ -16,11 +16,10 @@ from typing import Any, Protocol, TypeVar
 
 import structlog
 
-from ..aio.clock import SYSTEM, Clock
+from ..aio.timing import PRODUCTION_TIMING, Timing
 from ..core.claims.claim import Claim, read_claim
 from ..core.claims.prepare import Find, prepare
 from ..core.claims.prepared import PreparedClaim
-from ..core.intervals import PRODUCTION, Intervals
 from ..errors import AllocationError, ApiServerError, HostError, reason_of
 from ..hostfs import remove_unfinished
 from ..hostfs.directory_lock import DirectoryLock
@@ -68,8 +67,7 @@ class Claims:
         find: Find,
         *,
         on_change: Callable[[Prepared], None] = lambda _claims: None,
-        intervals: Intervals = PRODUCTION,
-        clock: Clock = SYSTEM,
+        timing: Timing = PRODUCTION_TIMING,
     ) -> None:
         self.prepared: Prepared = {}
         """As last seen: another instance may have prepared more since."""
@@ -78,8 +76,7 @@ class Claims:
         self._api = api
         self._find = find
         self._on_change = on_change
-        self._intervals = intervals
-        self._clock = clock
+        self._intervals, self._clock = timing
         self._checkpoint = Checkpoint(places.checkpoint)
         self._files = ClaimFiles(places.cdi_dir, places.driver)
         self._one_at_a_time = asyncio.Lock()

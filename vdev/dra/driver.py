@@ -14,15 +14,14 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import structlog
 
-from ..aio.clock import SYSTEM, Clock
 from ..aio.interruption import Interrupted, Interruption
+from ..aio.timing import PRODUCTION_TIMING, Timing
 from ..core.claims.prepare import Find
 from ..core.claims.prepared import PreparedClaim
-from ..core.intervals import PRODUCTION, Intervals
 from ..core.model.problem import Problem, error, warning
 from ..errors import HostError, SocketError
 from ..hostfs.look import exists, is_directory
@@ -87,26 +86,21 @@ class DraDriver:
         on_change: Callable[[], None] = lambda: None,
         observe: ObserveRpc = _unobserved,
         faults: FaultHooks,
-        intervals: Intervals = PRODUCTION,
-        clock: Clock = SYSTEM,
+        timing: Timing = PRODUCTION_TIMING,
         transport: Transport = GRPC,
         watch: Watch | None = None,
     ) -> None:
         self.places = places
         self._watch = watch
         self._on_change = on_change
-        self._intervals = intervals
-        self._clock = clock
-        self._status = ClaimStatus(places.driver, api, intervals, clock)
-        self._claims = Claims(places, api, find, on_change=self._prepared, intervals=intervals, clock=clock)
-        self._servicer = DraServicer(
-            places.driver, self._claims, faults=faults, observe=observe, intervals=intervals, clock=clock
-        )
+        self._intervals, self._clock = timing
+        self._status = ClaimStatus(places.driver, api, timing)
+        self._claims = Claims(places, api, find, on_change=self._prepared, timing=timing)
+        self._servicer = DraServicer(places.driver, self._claims, faults=faults, observe=observe, timing=timing)
         self._registration = RegistrationServicer(places.driver, places.dra_socket, on_change=self._on_change)
-        waits: Any = {"intervals": intervals, "clock": clock, "transport": transport}
         self._sockets: tuple[SocketServer[DraServicer], SocketServer[RegistrationServicer]] = (
-            SocketServer(self._servicer, places.dra_socket, **waits),
-            SocketServer(self._registration, places.registration_socket, **waits),
+            SocketServer(self._servicer, places.dra_socket, timing, transport),
+            SocketServer(self._registration, places.registration_socket, timing, transport),
         )
         self._serves = False
         self._restored = False  # at the last attempt

@@ -8,8 +8,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 
-from ..aio.clock import Clock
-from ..core.intervals import Intervals
+from ..aio.timing import Timing
 from ..core.model.faults.fault_effects import HealthStreamFault
 from .fault_hooks import FaultHooks
 
@@ -34,12 +33,12 @@ Encode = Callable[[Health, int, int], bytes]
 class HealthStreams:
     """The open streams, and what they say."""
 
-    def __init__(self, driver: str, faults: FaultHooks, intervals: Intervals, clock: Clock) -> None:
+    def __init__(self, driver: str, faults: FaultHooks, timing: Timing) -> None:
         self.open = 0
         self._driver = driver
         self._faults = faults
-        self._every = intervals.repeat_health
-        self._clock = clock
+        self._every = timing.intervals.repeat_health
+        self._clock = timing.clock
         self._devices: Health = ()
         self._news: dict[asyncio.Event, None] = {}  # of the streams, the oldest first
         self._closing = False

@@ -12,9 +12,8 @@ from typing import Any
 import grpc
 import structlog
 
-from ..aio.clock import Clock
+from ..aio.timing import Timing
 from ..core.claims.prepared import PreparedClaim
-from ..core.intervals import Intervals
 from ..core.model.faults.fault_answers import CallFault
 from ..core.model.faults.fault_effects import ClaimCall, FaultyClaims
 from ..errors import InjectedError
@@ -49,16 +48,15 @@ class DraServicer:
         *,
         faults: FaultHooks,
         observe: ObserveRpc,
-        intervals: Intervals,
-        clock: Clock,
+        timing: Timing,
     ) -> None:
-        self.health = HealthStreams(driver, faults, intervals, clock)
+        self.health = HealthStreams(driver, faults, timing)
         self._driver = driver
         self._claims = claims
         self._faults = faults
         self._observe = observe
-        self._clock = clock
-        self._held = HeldCalls(faults, clock)
+        self._clock = timing.clock
+        self._held = HeldCalls(faults, timing.clock)
 
     def poke(self) -> None:
         """Ask the fault hooks again: their answers for streams and hanging calls may have changed."""

@@ -16,14 +16,13 @@ from pathlib import Path
 import structlog
 
 from ..agent.outputs.node.api_output import NodeAccess, injected
-from ..aio.clock import SYSTEM, Clock
 from ..aio.pace import Pace
+from ..aio.timing import PRODUCTION_TIMING, Timing
 from ..config import Loaded
 from ..control import command_socket
 from ..core.fleet import left_out
 from ..core.fleet.made import MAKER, MadeNode
 from ..core.fleet.scope import Scope
-from ..core.intervals import PRODUCTION, Intervals
 from ..core.model.problem import Problem
 from ..core.spec import Delays, Spec
 from ..errors import ApiServerError, ConfigError, HostError
@@ -67,8 +66,7 @@ class Options:
     name: str = MAKER
     run_dir: Path | None = None
     fault_injection: bool = False
-    intervals: Intervals = PRODUCTION
-    clock: Clock = SYSTEM
+    timing: Timing = PRODUCTION_TIMING
 
 
 class Fleet:
@@ -86,14 +84,14 @@ class Fleet:
         self.leadership = leadership
         self.has_begun = False  # all there is was listed
         self._options = options
-        self.clock = options.clock
+        self.clock = options.timing.clock
         self._api = api = api.with_fault(self._fenced)
-        self._epoch = options.clock.now()
+        self._epoch = options.timing.clock.now()
         self._metrics = Metrics(shown=False)
         self._spec = Spec()
         self._read = Spec()  # as the files had it
         self._adopted = self._epoch  # when
-        self._due = DueQueue(options.clock)
+        self._due = DueQueue(options.timing.clock)
         self._turns = asyncio.Semaphore(_TURNS)
         self._turning: set[str] = set()
         self._again: set[str] = set()  # what became due during its turn
@@ -101,17 +99,16 @@ class Fleet:
         self._trouble: dict[str, tuple[int, str]] = {}  # how often a Node could not be made or removed, and why
         self.cluster = Cluster(
             api,
-            intervals=options.intervals,
-            clock=options.clock,
+            timing=options.timing,
             on_node=self._due.add,
             on_answer=lambda name: self._due.add_later(name, _AFTER_ANSWER),
         )
         self.maker = NodeMaker(api, lambda: self.scope)
         self.writers: Writers | None = None
-        self._events = Pace(options.clock, burst=EVENTS, every=options.intervals.write_event_of_fleet)
-        self.telemetry = FleetTelemetry(options.clock)
+        self._events = Pace(options.timing.clock, burst=EVENTS, every=options.timing.intervals.write_event_of_fleet)
+        self.telemetry = FleetTelemetry(options.timing.clock)
         self.faults = FleetFaults(
-            self.members, options.clock, allowed=options.fault_injection, stands_by=self._stands_by
+            self.members, options.timing.clock, allowed=options.fault_injection, stands_by=self._stands_by
         )
         self._adopt(loaded, self._epoch)
 
@@ -195,7 +192,7 @@ class Fleet:
 
     async def _run(self, until: Callable[[], Awaitable[object]] | None) -> None:
         async with asyncio.TaskGroup() as group:
-            self.writers = Writers(group, may=self._may_write, intervals=self._options.intervals, clock=self.clock)
+            self.writers = Writers(group, may=self._may_write, timing=self._options.timing)
             tasks = [
                 group.create_task(self._lead(), name="lead"),
                 group.create_task(self.cluster.follow_nodes(), name="nodes"),
@@ -221,7 +218,7 @@ class Fleet:
 
     async def _serve_commands(self, run_dir: Path) -> None:
         try:
-            await command_socket.serve(run_dir, self.faults.commands, self._options.intervals)
+            await command_socket.serve(run_dir, self.faults.commands, self._options.timing.intervals)
         except HostError as failed:
             log.warning("no control socket; vdev fault and vdev device do not reach this process", reason=str(failed))
 
@@ -376,8 +373,7 @@ class Fleet:
             node=name,
             api=self._api.with_fault(lambda call: self._fenced(call, seen) or injected(engine.on_api, call)),
             view=seen,
-            intervals=self._options.intervals,
-            clock=self.clock,
+            timing=self._options.timing,
             on_news=lambda: self._wake(name, self.members.get(name)),
             events=self._events,
             level=logging.DEBUG,

@@ -68,8 +68,8 @@ class Member:
         self.status = NodeStatus(access)
         self.events = NodeEvents(access, self._situation)
         self.slices = ResourceSlices(access, slices, engine)
-        self._clock = access.clock
-        self._decider = Decider(access.intervals)
+        self._clock = access.timing.clock
+        self._decider = Decider(access.timing.intervals)
         self._layouts = Layouts(node.name, self._decider)
         self._spec = Spec()
         self._found: Mapping[str, Sequence[RawDevice]] = {}

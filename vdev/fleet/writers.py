@@ -12,8 +12,7 @@ from typing import Protocol
 import structlog
 
 from ..aio.backoff import Backoff
-from ..aio.clock import Clock
-from ..core.intervals import Intervals
+from ..aio.timing import Timing
 from ..errors import ApiServerError
 
 log = structlog.get_logger(__name__)
@@ -38,13 +37,11 @@ class Writer(Protocol):
 class Writers:
     """The tasks that write. `group` is where they live; `may` says whether anything may be written of a node now."""
 
-    def __init__(
-        self, group: asyncio.TaskGroup, *, may: Callable[[str], bool], intervals: Intervals, clock: Clock
-    ) -> None:
+    def __init__(self, group: asyncio.TaskGroup, *, may: Callable[[str], bool], timing: Timing) -> None:
         self._group = group
         self._may = may
-        self._clock = clock
-        self._backoff = Backoff(intervals.retry_step_first, intervals.retry_step_most)
+        self._clock = timing.clock
+        self._backoff = Backoff(timing.intervals.retry_step_first, timing.intervals.retry_step_most)
         self._tasks: dict[Writer, asyncio.Task[None]] = {}
         self._nodes: dict[Writer, str] = {}
         self._counted: dict[Writer, Callable[[], object]] = {}

@@ -10,9 +10,8 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from ..aio.clock import SYSTEM, Clock
+from ..aio.timing import PRODUCTION_TIMING, Timing
 from ..api_server import ApiServerAddress
-from ..core.intervals import PRODUCTION, Intervals
 from .answers import ApiCall
 from .calls import NO_FAULT, ApiCalls, ApiRequest, FaultHook
 from .follow import Change, Listed, Object, Selection, follow, listing
@@ -42,13 +41,12 @@ class Api:
         self,
         server: ApiServerAddress,
         *,
-        intervals: Intervals = PRODUCTION,
-        clock: Clock = SYSTEM,
+        timing: Timing = PRODUCTION_TIMING,
         fault: FaultHook = NO_FAULT,
         at_once: int = 8,
     ) -> None:
         self.server = server
-        self._calls = ApiCalls(server, intervals=intervals, clock=clock, at_once=at_once, fault=fault)
+        self._calls = ApiCalls(server, timing=timing, at_once=at_once, fault=fault)
         self._fault: FaultHook = NO_FAULT
 
     def with_fault(self, fault: FaultHook) -> Self:

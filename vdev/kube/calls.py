@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from ..aio.backoff import Backoff
 from ..aio.clock import Clock
 from ..aio.interruption import Interrupted, Interruption
+from ..aio.timing import Timing
 from ..api_server import ApiServerAddress
-from ..core.intervals import Intervals
 from ..errors import ApiServerError
 from .answers import ApiCall, Denied, FieldConflict, Throttled, Unreachable, error_of
 
@@ -71,18 +71,16 @@ class ApiCalls:
         self,
         server: ApiServerAddress,
         *,
-        intervals: Intervals,
-        clock: Clock,
+        timing: Timing,
         at_once: int = _AT_ONCE,
         fault: FaultHook = NO_FAULT,
     ) -> None:
         self.server = server
-        self.intervals = intervals
-        self.clock = clock
+        self.intervals, self.clock = timing
         self._fault = fault
         self._slots = asyncio.Semaphore(at_once)
-        self._backoff = Backoff(intervals.api_pause_first, intervals.api_pause_most)
-        self._not_before = clock.now()
+        self._backoff = Backoff(timing.intervals.api_pause_first, timing.intervals.api_pause_most)
+        self._not_before = timing.clock.now()
         self._connecting = asyncio.Lock()
         self._connection: Connection | None = None
         self._token: str | None = None  # not read yet

@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeAlias
 
 from ..aio.backoff import Backoff
-from ..aio.clock import Clock
-from ..core.intervals import Intervals
+from ..aio.timing import Timing
 from ..errors import ApiServerError
 from .answers import ApiCall, Expired, Throttled, Unconfigured, Unreachable, error_in_watch
 from .calls import ApiCalls, ApiRequest
@@ -154,20 +153,19 @@ async def for_ever(
     watch: Callable[[], Awaitable[None]],
     refused: Callable[[ApiServerError], Awaitable[None]],
     *,
-    intervals: Intervals,
-    clock: Clock,
+    timing: Timing,
 ) -> NoReturn:
     """Call `watch` again and again, `refused` with what it raises, and pause: the longer the sooner it ended."""
-    backoff = Backoff(intervals.api_pause_first, intervals.api_pause_most)
+    backoff = Backoff(timing.intervals.api_pause_first, timing.intervals.api_pause_most)
     failures = 0
     while True:
-        begun = clock.now()
+        begun = timing.clock.now()
         try:
             await watch()
         except ApiServerError as error:
             await refused(error)
-        failures = 0 if clock.now() - begun > intervals.steady else failures + 1
-        await clock.sleep(backoff.pause(failures))
+        failures = 0 if timing.clock.now() - begun > timing.intervals.steady else failures + 1
+        await timing.clock.sleep(backoff.pause(failures))
 
 
 async def _watch(calls: ApiCalls, chosen: Selection, version: str) -> AsyncGenerator[tuple[str, Change | None], None]:

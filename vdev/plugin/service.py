@@ -21,9 +21,8 @@ import structlog
 
 from ..aio.backoff import Backoff
 from ..aio.cancellation import raise_if_cancelled
-from ..aio.clock import SYSTEM, Clock
 from ..aio.interruption import Interrupted, Interruption
-from ..core.intervals import PRODUCTION, Intervals
+from ..aio.timing import PRODUCTION_TIMING, Timing
 from ..core.inventory.resources import Resource
 from ..core.model.faults.fault_effects import SocketFault, StreamFault
 from ..errors import RegistrationRefused, SocketError, SocketUnreachable
@@ -80,8 +79,7 @@ class ResourceService:
         *,
         on_state: Callable[[str, ServiceState], None],
         faults: FaultHooks = NO_FAULTS,
-        intervals: Intervals = PRODUCTION,
-        clock: Clock = SYSTEM,
+        timing: Timing = PRODUCTION_TIMING,
         encoder: ListEncoder | None = None,
     ) -> None:
         self.resource = resource
@@ -91,10 +89,10 @@ class ResourceService:
         self._link = link
         self._requests = requests
         self._on_state = on_state
-        self._intervals = intervals
-        self._clock = clock
+        self._timing = timing
+        self._intervals, self._clock = timing
         self._encoder = encoder or ListEncoder()
-        self._backoff = Backoff(intervals.retry_first, intervals.retry_most)
+        self._backoff = Backoff(timing.intervals.retry_first, timing.intervals.retry_most)
         self._faults = faults
         self._poked = False  # what faults do may have changed since the last registration
         self._spoilt: set[Path] = set()  # sockets that a fault spoilt; their files go when another one is registered
@@ -247,8 +245,7 @@ class ResourceService:
         server = SocketServer(
             servicer,
             self._link.new_socket_path(self.name),
-            intervals=self._intervals,
-            clock=self._clock,
+            timing=self._timing,
             transport=self._link.transport,
         )
         await server.start()

@@ -14,8 +14,7 @@ from typing import Generic, Protocol, TypeVar
 
 import grpc
 
-from ..aio.clock import SYSTEM, Clock
-from ..core.intervals import PRODUCTION, Intervals
+from ..aio.timing import PRODUCTION_TIMING, Timing
 from ..errors import SocketError
 from ..hostfs.look import is_directory
 from ..transport import GRPC, Transport, address
@@ -47,19 +46,12 @@ class SocketServer(Generic[_Servicer]):
     """Serves what `servicer` answers on the socket at `path`."""
 
     def __init__(
-        self,
-        servicer: _Servicer,
-        path: Path,
-        *,
-        intervals: Intervals = PRODUCTION,
-        clock: Clock = SYSTEM,
-        transport: Transport = GRPC,
+        self, servicer: _Servicer, path: Path, timing: Timing = PRODUCTION_TIMING, transport: Transport = GRPC
     ) -> None:
         self.servicer = servicer
         self.path = path
         self._file = str(path)  # which is looked at every few seconds
-        self._intervals = intervals
-        self._clock = clock
+        self._intervals, self._clock = timing
         self._transport = transport
         self._server: grpc.aio.Server | None = None
         self._inode = 0

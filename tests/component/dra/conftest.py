@@ -12,6 +12,7 @@ import vdev
 import vdev.sim
 from tests.kit import dra, quick
 from vdev.aio.clock import LeapClock
+from vdev.aio.timing import Timing
 from vdev.core.claims.prepare import Published
 from vdev.core.intervals import Intervals
 from vdev.dra.driver import DraDriver, DriverState
@@ -90,8 +91,9 @@ async def start_driver(kubelet, cdi_dir, published, request):
                 faults=faults or dra.NoFaults(),
                 watch=watch,
                 on_change=lambda: running.told.append(driver.state),
-                intervals=Intervals(**quick.INTERVALS | {"look_at_kubelet": 0.2, "repeat_health": 1000.0} | intervals),
-                clock=clock,
+                timing=Timing(
+                    Intervals(**quick.INTERVALS | {"look_at_kubelet": 0.2, "repeat_health": 1000.0} | intervals), clock
+                ),
             )
             running = Running(driver, clock, logs)
             running.task = asyncio.create_task(driver.run(), name=f"driver {name}")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.kit import dra
 from vdev.aio.clock import LeapClock
+from vdev.aio.timing import Timing
 from vdev.core.claims.prepare import Published
 from vdev.dra.claims import ClaimRef, Claims
 from vdev.dra.places import Places
@@ -144,7 +145,7 @@ async def test_what_was_prepared_too_late_is_told_with_the_next_look(directory):
         assert goes_on.wait(30)
         return _find(pool, device)
 
-    claims = Claims(places, Api(documents), find, on_change=told.append, clock=clock)
+    claims = Claims(places, Api(documents), find, on_change=told.append, timing=Timing(clock=clock))
     answers = asyncio.ensure_future(claims.prepare([ClaimRef("default", "uid-0", "c")]))
     assert await asyncio.to_thread(hangs.wait, 30)
     clock.advance(41)

@@ -10,6 +10,7 @@ from tests.kit import quick
 from tests.kit.fleet import CONFIG
 from vdev import cli, config
 from vdev.aio.clock import LeapClock
+from vdev.aio.timing import Timing
 from vdev.core.intervals import Intervals
 from vdev.fleet import AT_ONCE, Fleet, Options
 from vdev.hostfs import Watcher
@@ -40,8 +41,7 @@ async def start(watching, start_api, directory):
                 name=name,
                 run_dir=directory / "run" if run else None,
                 fault_injection=run,
-                intervals=intervals,
-                clock=clock,
+                timing=Timing(intervals, clock),
             )
             fleet = Fleet(options, await asyncio.to_thread(load), api)
             end = asyncio.Event()

@@ -10,6 +10,7 @@ import structlog
 from tests.kit import quick
 from vdev import config
 from vdev.aio.clock import LeapClock
+from vdev.aio.timing import Timing
 from vdev.core.intervals import Intervals
 from vdev.errors import UsageError
 from vdev.fleet import AT_ONCE, Fleet, Leadership, LeaseLost, Options
@@ -55,8 +56,7 @@ async def start(watching, start_api, api_server, directory):
                 load=load,
                 selector={},
                 fault_injection=True,
-                intervals=Intervals(**quick.INTERVALS),
-                clock=clock,
+                timing=Timing(Intervals(**quick.INTERVALS), clock),
             )
             for_lease = await start_api(server=server, clock=clock)
             leadership = Leadership(for_lease, clock, namespace="default", name="fleet", identity=name)

@@ -12,6 +12,7 @@ from tests.kit.admission import refusal
 from tests.kit.manifests import DEPLOY, kustomize, rendered
 from vdev import config
 from vdev.aio.clock import LeapClock
+from vdev.aio.timing import Timing
 from vdev.core.intervals import Intervals
 from vdev.fleet import Fleet, Leadership, Options
 from vdev.hostfs import Watcher
@@ -110,7 +111,7 @@ async def test_the_role_is_enough(watching, start_api, api_server, directory):
     file.write_text(text)
     clock = LeapClock()
     load = functools.partial(config.load, [file])
-    options = Options(files=(file,), load=load, selector={}, intervals=Intervals(**quick.INTERVALS), clock=clock)
+    options = Options(files=(file,), load=load, selector={}, timing=Timing(Intervals(**quick.INTERVALS), clock))
     lease = Leadership(await start_api(clock=clock), clock, namespace="default", name="fleet", identity="me")
     fleet = Fleet(options, await asyncio.to_thread(load), await start_api(clock=clock), lease)
     end = asyncio.Event()

@@ -10,6 +10,7 @@ from tests.kit.service_manager import Listener
 from vdev.agent.reports.announcer import Announcer, Outlook
 from vdev.agent.steps import Steps
 from vdev.aio.clock import ManualClock
+from vdev.aio.timing import Timing
 from vdev.core.boot import Boot
 from vdev.observe.service_manager import ServiceManager
 
@@ -32,7 +33,7 @@ async def test_a_loop_that_turns_while_the_work_stands_still_is_no_life(listener
         return Outlook(boot=SERVED, stalled="nothing moves" if look >= 5 else "", summary=str(look))
 
     manager = ServiceManager(listener.address, watchdog=30)
-    announcer = Announcer(manager, outlook, patience=0, steps=Steps(), clock=clock)
+    announcer = Announcer(manager, outlook, patience=0, steps=Steps(), timing=Timing(clock=clock))
     async with listener.listening(), announcer.announcing():
         await listener.until(lambda: listener.status == "8", "eight looks")
     assert 5 == listener.said.count("WATCHDOG=1")

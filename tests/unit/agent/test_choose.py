@@ -5,6 +5,7 @@ import structlog
 
 from vdev.agent.inputs.chosen_files import FileChooser
 from vdev.aio.clock import ManualClock
+from vdev.aio.timing import Timing
 from vdev.core.intervals import PRODUCTION
 from vdev.errors import ConfigError
 
@@ -109,7 +110,7 @@ async def test_a_label_that_is_not_told_yet(directory):
             self.value = "" if self.unanswered else "a100"
 
     label, clock = Late(), ManualClock()
-    task = asyncio.create_task(FileChooser([directory], "worker-2", label=label, clock=clock).choose())
+    task = asyncio.create_task(FileChooser([directory], "worker-2", label=label, timing=Timing(clock=clock)).choose())
     async with asyncio.timeout(30):
         while not task.done():
             await asyncio.sleep(0)

@@ -10,6 +10,7 @@ import pytest
 
 from vdev.agent.lock import NodeLock
 from vdev.aio.clock import ManualClock
+from vdev.aio.timing import Timing
 from vdev.core.intervals import Intervals
 from vdev.hostfs.directory_lock import Presence
 
@@ -34,7 +35,7 @@ class StandBy:
     def __init__(self, directory):
         self.clock, self.told = ManualClock(), []
         self._stopping = asyncio.Event()
-        self.lock = NodeLock(directory, waiting=self.told.append, intervals=INTERVALS, clock=self.clock)
+        self.lock = NodeLock(directory, waiting=self.told.append, timing=Timing(INTERVALS, self.clock))
         self.task = asyncio.create_task(self.lock.take(self._stopping))
 
     async def looks(self, after=0.0):

@@ -9,6 +9,7 @@ from vdev import config, discovery
 from vdev.agent.inputs.discovered import Scan, Scanner
 from vdev.agent.steps import Steps
 from vdev.aio.clock import ManualClock
+from vdev.aio.timing import Timing
 from vdev.core.spec import EntrySpec, NodeKind, Spec
 from vdev.hostfs import HostRoot
 from vdev.hostfs.root import inspect
@@ -90,7 +91,7 @@ async def test_devices_of_an_entry_whose_scan_failed_are_looked_for_again(
 ) -> None:
     """What was found for the entry as it was before is not taken for what the changed one has."""
     clock = ManualClock()
-    scanner = Scanner(HostRoot(tmp_path), "n", tmp_path, tmp_path, Steps(clock=clock))
+    scanner = Scanner(HostRoot(tmp_path), "n", tmp_path, tmp_path, Steps(timing=Timing(clock=clock)))
     two, three = (
         config.load_text(f"devices: [{{name: a, resource: example.com/a, virtual: {{count: {count}}}}}]").spec
         for count in (2, 3)

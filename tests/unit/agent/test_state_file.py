@@ -8,6 +8,7 @@ import pytest
 
 from vdev.agent.state_file import Owner, StateFile
 from vdev.aio.clock import LeapClock
+from vdev.aio.timing import Timing
 
 NOBODY = frozenset[str]()
 
@@ -71,7 +72,7 @@ async def test_what_is_written_during_a_look_is_not_taken_for_anothers(file, mon
 async def test_a_pipe_that_takes_its_place_holds_no_thread_up(tmp_path):
     """What was written is brought to the disk a moment later; somebody may have put a pipe there by then."""
     clock = LeapClock()
-    made = StateFile(tmp_path, "kind", Owner("node", "/plugins"), version=1, clock=clock)
+    made = StateFile(tmp_path, "kind", Owner("node", "/plugins"), version=1, timing=Timing(clock=clock))
     made.write({"number": "1"})
     made.sync_soon()
     made.path.unlink()

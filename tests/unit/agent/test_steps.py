@@ -8,6 +8,7 @@ import structlog
 
 from vdev.agent.steps import Steps
 from vdev.aio.clock import ManualClock
+from vdev.aio.timing import Timing
 from vdev.core.intervals import PRODUCTION, Intervals
 from vdev.errors import HostError, InvariantBroken
 from vdev.kube import NODES, ApiCall, Throttled
@@ -29,7 +30,7 @@ def fail():
 def test_a_failure_is_told_once_and_over_when_it_is_done(clock):
     """A sentence in the problems and the log, the trace at debug alone; all gone when the step succeeds."""
     told = []
-    steps = Steps(clock=clock, on_change=lambda: told.append(steps.problems))
+    steps = Steps(timing=Timing(clock=clock), on_change=lambda: told.append(steps.problems))
     with structlog.testing.capture_logs() as logs:
         for _ in range(3):
             assert not steps.do("reading x", fail)
@@ -46,7 +47,7 @@ def test_a_failure_is_told_once_and_over_when_it_is_done(clock):
 
 def test_a_server_that_asks_to_be_left_alone_is(clock):
     """So long, though the first pause of a step is short; what it does not say is nothing to go by."""
-    steps = Steps(clock=clock)
+    steps = Steps(timing=Timing(clock=clock))
 
     def throttled(after):
         raise Throttled(ApiCall(verb="patch", kind=NODES), "busy", after=after)
@@ -58,7 +59,7 @@ def test_a_server_that_asks_to_be_left_alone_is(clock):
 
 def test_pauses_grow_and_others_do_not_wait(clock):
     """No attempt before its time, each pause longer than the one before up to a limit, and only for this step."""
-    steps, pauses = Steps(clock=clock), []
+    steps, pauses = Steps(timing=Timing(clock=clock)), []
     for _ in range(12):
         steps.do("reading x", fail)
         assert clock.now() + steps.pause("reading x") == steps.again_at(clock.now())
@@ -73,7 +74,7 @@ def test_pauses_grow_and_others_do_not_wait(clock):
 
 def test_somebody_wants_it_now(clock):
     """A person who asks need not wait for the pause."""
-    steps = Steps(clock=clock)
+    steps = Steps(timing=Timing(clock=clock))
     steps.do("reading x", fail)
     steps.hurry()
     assert steps.do("reading x", list)
@@ -135,7 +136,7 @@ async def test_cancellation_passes():
 
 async def test_what_goes_on_begins_anew():
     """Work that is kept going begins again after each failure, until it ends by itself; repeated work never ends."""
-    steps, runs = Steps(intervals=NOW), []
+    steps, runs = Steps(timing=Timing(NOW)), []
 
     async def work():
         runs.append(len(runs))
@@ -158,7 +159,7 @@ async def test_what_goes_on_begins_anew():
 
 async def test_an_hour_of_failures(clock):
     """The first attempts follow soon, the later ones at the longest pause; what then runs for a while has succeeded."""
-    steps, attempts, mended = Steps(clock=clock), [], asyncio.Event()
+    steps, attempts, mended = Steps(timing=Timing(clock=clock)), [], asyncio.Event()
 
     async def work():
         attempts.append(clock.now())

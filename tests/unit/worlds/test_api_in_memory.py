@@ -7,6 +7,7 @@ import pytest
 from tests.kit import quick
 from tests.kit.api_server import ApiServer
 from vdev import kube
+from vdev.aio.timing import Timing
 from vdev.core.intervals import Intervals
 from vdev.kube import NODES
 from vdev.worlds.machine.memory_tcp import MemoryTcp
@@ -22,7 +23,7 @@ def compare(request, directory):
             async with ApiServer(schemas=False) as server:
                 address = kube.ApiServerAddress(address=server.address, token=directory / "token")
                 await server.add("nodes", {"metadata": {"name": "n"}})
-                async with kube.Api(address, intervals=Intervals(**quick.INTERVALS | intervals)) as api:
+                async with kube.Api(address, timing=Timing(Intervals(**quick.INTERVALS | intervals))) as api:
                     return await asyncio.wait_for(story(server, api), 30)
 
         with asyncio.Runner(loop_factory=request.param) as runner:

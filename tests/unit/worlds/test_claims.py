@@ -8,6 +8,7 @@ import pytest
 
 from tests.kit import quick
 from vdev import kube
+from vdev.aio.timing import Timing
 from vdev.core.intervals import Intervals
 from vdev.errors import ApiServerError
 from vdev.kube import NODES
@@ -92,7 +93,7 @@ def under(directory):
                 server.weather = weather
                 address = kube.ApiServerAddress(address=server.address, token=directory / "token")
                 intervals = Intervals(**quick.INTERVALS | {"api_patience": 0.0, "api_answer": 0.5})
-                async with kube.Api(address, intervals=intervals) as api:
+                async with kube.Api(address, timing=Timing(intervals)) as api:
                     return await asyncio.wait_for(story(server, api), 30)
 
         with asyncio.Runner(loop_factory=MemoryTcp) as runner:

@@ -13,8 +13,7 @@ from typing import Any, Protocol
 
 import structlog
 
-from ...aio.clock import Clock
-from ...core.intervals import Intervals
+from ...aio.timing import Timing
 from ...core.model.device import Device
 from ...core.spec import ActionSpec
 from ...hostfs import HostRoot
@@ -71,14 +70,14 @@ class Retry(Protocol):
 class DeviceActions:
     """Does work for devices, and remembers what failed."""
 
-    def __init__(self, host: HostRoot, metrics: Metrics, intervals: Intervals, clock: Clock) -> None:
+    def __init__(self, host: HostRoot, metrics: Metrics, timing: Timing) -> None:
         self.done = 0
         self.failed = 0
         self.failures: deque[Failure] = deque(maxlen=_REMEMBERED)  # the newest first
-        self._runner = ActionRunner(host, clock)
+        self._runner = ActionRunner(host, timing.clock)
         self._metrics = metrics
-        self._clock = clock
-        self._first, self._most = intervals.retry_step_first, intervals.retry_step_most
+        self._clock = timing.clock
+        self._first, self._most = timing.intervals.retry_step_first, timing.intervals.retry_step_most
         self._group: asyncio.TaskGroup | None = None
         self._last: dict[str, asyncio.Task[None]] = {}  # the last task of each device
 

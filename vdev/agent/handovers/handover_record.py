@@ -9,8 +9,7 @@ from typing import Any
 import structlog
 from pydantic import TypeAdapter, ValidationError
 
-from ...aio.clock import Clock
-from ...core.intervals import Intervals
+from ...aio.timing import Timing
 from ...core.model.problem import Problem, warning
 from ...core.retention import handovers
 from ...core.retention.handovers import EMPTY, Handover, Ledger, Tenant
@@ -29,13 +28,11 @@ _LAST: TypeAdapter[int] = TypeAdapter(int)
 class HandoverRecord(StateKeeper):
     """One node's ledger in a directory; None: there is none, and nothing is written."""
 
-    def __init__(self, directory: Path | None, owner: Owner, intervals: Intervals, clock: Clock) -> None:
-        super().__init__(
-            StateFile.within(directory, "handovers", owner, version=_VERSION, intervals=intervals, clock=clock)
-        )
+    def __init__(self, directory: Path | None, owner: Owner, timing: Timing) -> None:
+        super().__init__(StateFile.within(directory, "handovers", owner, version=_VERSION, timing=timing))
         self.problem: Problem | None = None
-        self._patience = intervals.state_file
-        self._clock = clock
+        self._patience = timing.intervals.state_file
+        self._clock = timing.clock
         self._written = EMPTY
         self._turn = asyncio.Lock()
 

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import structlog
 
-from ...aio.clock import SYSTEM, Clock
+from ...aio.timing import PRODUCTION_TIMING, Timing
 from ...core import file_choice
-from ...core.intervals import PRODUCTION, Intervals
 from ...core.model.problem import error
 from ...errors import ConfigError
 from ...hostfs.look import is_directory
@@ -53,16 +52,14 @@ class FileChooser:
         *,
         label: NodeLabel | None = None,
         on_change: Callable[[], object] = lambda: None,
-        intervals: Intervals = PRODUCTION,
-        clock: Clock = SYSTEM,
+        timing: Timing = PRODUCTION_TIMING,
     ) -> None:
         self.given = tuple(given)
         self.chosen = Chosen()
         self._node = node
         self._label = label
         self._on_change = on_change
-        self._intervals = intervals
-        self._clock = clock
+        self._intervals, self._clock = timing
         self._uses_label = False
 
     async def choose(self) -> Chosen:

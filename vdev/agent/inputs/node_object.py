@@ -12,8 +12,7 @@ from typing import Any
 import structlog
 
 from ... import kube
-from ...aio.clock import Clock
-from ...core.intervals import Intervals
+from ...aio.timing import Timing
 from ...errors import ApiServerError
 
 log = structlog.get_logger(__name__)
@@ -32,16 +31,15 @@ class NodeObject:
         node: str,
         api: kube.Api | None,
         *,
-        intervals: Intervals,
-        clock: Clock,
+        timing: Timing,
         on_heard: Callable[[], None] = lambda: None,
     ) -> None:
         self.document: Document | None = None
         self.trouble: ApiServerError | None = None
         self._node = node
         self._api = api
-        self._intervals = intervals
-        self._clock = clock
+        self._timing = timing
+        self._intervals, self._clock = timing
         self._on_heard = on_heard
         self._users: list[Callable[[], None]] = []
         self._wanted = asyncio.Event()
@@ -106,7 +104,7 @@ class NodeObject:
             self._see(None, kube.Unconfigured(kube.NO_SERVER))
             return
         watch = functools.partial(self._watch, self._api)
-        await kube.for_ever(watch, self._refused, intervals=self._intervals, clock=self._clock)
+        await kube.for_ever(watch, self._refused, timing=self._timing)
 
     async def _refused(self, error: ApiServerError) -> None:
         if not isinstance(error, kube.Denied):

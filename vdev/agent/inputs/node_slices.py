@@ -8,8 +8,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...aio.clock import Clock
-from ...core.intervals import Intervals
+from ...aio.timing import Timing
 from ...errors import ApiServerError
 from ...kube import NO_SERVER, RESOURCE_SLICES, Api, Changed, Listed, Lost, Removed, Unconfigured, for_ever
 
@@ -22,17 +21,15 @@ class NodeSlices:
     `trouble` says why what is known may be old; None while they are followed. `api` None: there is no API server.
     """
 
-    def __init__(
-        self, node: str, api: Api | None, *, on_change: Callable[[], None], intervals: Intervals, clock: Clock
-    ) -> None:
+    def __init__(self, node: str, api: Api | None, *, on_change: Callable[[], None], timing: Timing) -> None:
         self.trouble: ApiServerError | None = None
         self._found: dict[str, Document] = {}
         self._untold: set[str] = set()  # what was written from here, and no watch told of yet
         self._node = node
         self._api = api
         self._on_change = on_change
-        self._intervals = intervals
-        self._clock = clock
+        self._timing = timing
+        self._intervals, self._clock = timing
         self._listed = False
         self._looked = asyncio.Event()
 
@@ -58,7 +55,7 @@ class NodeSlices:
             self._look(Unconfigured(NO_SERVER))
             return
         watch = functools.partial(self._watch, self._api)
-        await for_ever(watch, self._refused, intervals=self._intervals, clock=self._clock)
+        await for_ever(watch, self._refused, timing=self._timing)
 
     async def _refused(self, error: ApiServerError) -> None:
         """A permission is missing, or the server has no such kind."""

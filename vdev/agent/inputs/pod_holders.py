@@ -11,8 +11,7 @@ from pathlib import Path
 
 import structlog
 
-from ...aio.clock import Clock
-from ...core.intervals import Intervals
+from ...aio.timing import Timing
 from ...core.inventory.resources import Resource
 from ...core.model.device import Key
 from ...core.retention import holders
@@ -50,20 +49,18 @@ class PodHolders:
         *,
         generation: Callable[[], int],
         listens: Callable[[], bool] = lambda: True,
-        intervals: Intervals,
-        clock: Clock,
+        timing: Timing,
         is_down: Callable[[], bool] = lambda: False,
         transport: Transport = GRPC,
     ) -> None:
         self.knowledge: Knowledge = holders.NOTHING
-        self.source = HoldersSource("nothing yet", clock.wall())
+        self.source = HoldersSource("nothing yet", timing.clock.wall())
         self._socket = socket
         self._checkpoint = CheckpointReader(checkpoint_dir)
         self._requests = requests
         self._generation = generation
         self._listens = listens
-        self._intervals = intervals
-        self._clock = clock
+        self._intervals, self._clock = timing
         self._is_down = is_down
         self._kubelet = podresources_client.PodResources(socket, transport)
         self._turn = asyncio.Lock()  # readings are taken in one after the other, as they were asked for

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...aio.backoff import Backoff
-from ...aio.clock import Clock
-from ...core.intervals import Intervals
+from ...aio.timing import Timing
 from ...core.model.problem import Problem, warning
 from ...core.model.telemetry import Range
 from ...core.telemetry.drives import ANNOTATIONS, WishError, wish
@@ -25,18 +24,16 @@ class PodWishes:
     is another one. `api` None: there is no API server.
     """
 
-    def __init__(
-        self, node: str, api: Api | None, *, on_change: Callable[[], None], intervals: Intervals, clock: Clock
-    ) -> None:
+    def __init__(self, node: str, api: Api | None, *, on_change: Callable[[], None], timing: Timing) -> None:
         self.wishes: Mapping[str, Range] = _NO_WISHES
         self._wrong: Mapping[str, Problem] = {}
         self._trouble: ApiServerError | None = None
         self._node = node
         self._api = api
         self._on_change = on_change
-        self._clock = clock
-        self._steady = intervals.steady
-        self._backoff = Backoff(intervals.api_pause_first, intervals.api_pause_most)
+        self._clock = timing.clock
+        self._steady = timing.intervals.steady
+        self._backoff = Backoff(timing.intervals.api_pause_first, timing.intervals.api_pause_most)
 
     @property
     def problems(self) -> tuple[Problem, ...]:

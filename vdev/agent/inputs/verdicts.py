@@ -6,9 +6,8 @@ are joined, and flaps counted.
 
 from collections.abc import Collection, Iterable, Mapping
 
-from ...aio.clock import Clock
+from ...aio.timing import Timing
 from ...core.health import flapping
-from ...core.intervals import Intervals
 from ...core.inventory.resources import Inventory
 from ...core.model.device import Health
 from ...core.spec import VirtualSource
@@ -20,11 +19,10 @@ from .discovered import Scan
 class Verdicts:
     """The verdicts of one node's devices."""
 
-    def __init__(self, monitor: HealthMonitor, metrics: Metrics, *, intervals: Intervals, clock: Clock) -> None:
+    def __init__(self, monitor: HealthMonitor, metrics: Metrics, *, timing: Timing) -> None:
         self.monitor = monitor
         self._metrics = metrics
-        self._intervals = intervals
-        self._clock = clock
+        self._intervals, self._clock = timing
         self._presence: dict[str, flapping.FlapHistory] = {}
         self._resources: dict[str, str] = {}  # of the probed devices
         self._probed: tuple[Scan, Collection[str]] | None = None  # the scan, and what was left out of it

@@ -77,9 +77,8 @@ class DraSide(Output):
         self._left = frozenset(left)
         self._drivers: dict[str, DraDriver] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        waits: dict[str, Any] = {"intervals": options.intervals, "clock": options.clock}
-        self.following = NodeSlices(options.node, node.api, on_change=self._look, **waits)
-        access = NodeAccess(node=options.node, api=node.api, view=node.object, **waits)
+        self.following = NodeSlices(options.node, node.api, on_change=self._look, timing=options.timing)
+        access = NodeAccess(node=options.node, api=node.api, view=node.object, timing=options.timing)
         self.slices = ResourceSlices(access, self.following, faults)
 
     def _look(self) -> None:
@@ -123,8 +122,7 @@ class DraSide(Output):
             on_change=self._wake,
             observe=self._observe,
             faults=self._faults,
-            intervals=options.intervals,
-            clock=options.clock,
+            timing=options.timing,
             transport=options.transport,
             watch=self._watch,
         )

@@ -29,12 +29,12 @@ class NodeSide:
     def __init__(
         self, options: Options, situation: Callable[[], Situation], faults: FaultRules, hurry: Callable[[], None]
     ) -> None:
-        node, intervals, clock = options.node, options.intervals, options.clock
+        node, timing = options.node, options.timing
         server = options.api_server
         fault = functools.partial(injected, faults)
-        self.api = Api(server, intervals=intervals, clock=clock, fault=fault) if server else None
-        self.object = NodeObject(node, self.api, intervals=intervals, clock=clock, on_heard=hurry)
-        access = NodeAccess(node=node, api=self.api, view=self.object, intervals=intervals, clock=clock)
+        self.api = Api(server, timing=timing, fault=fault) if server else None
+        self.object = NodeObject(node, self.api, timing=timing, on_heard=hurry)
+        access = NodeAccess(node=node, api=self.api, view=self.object, timing=timing)
         self.labels = NodeLabels(access)
         self.features = FeaturesFile(options.features_dir)
         self.status = NodeStatus(access)

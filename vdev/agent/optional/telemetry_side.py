@@ -62,8 +62,7 @@ class TelemetrySide(Output):
         owner = Owner(options.node, str(options.plugin_dir), options.boot_id)
         self._file = None
         if options.state_dir is not None and options.boot_id:  # counters begin anew with the boot
-            waits: dict[str, Any] = {"intervals": options.intervals, "clock": options.clock}
-            self._file = StateFile(options.state_dir, "telemetry", owner, version=_VERSION, **waits)
+            self._file = StateFile(options.state_dir, "telemetry", owner, version=_VERSION, timing=options.timing)
         self._written: Mapping[str, History] = {}
         self._write_at = 0.0
         self._noted: deque[tuple[Plan, float]] = deque(maxlen=_MOST_NOTED)
@@ -225,8 +224,7 @@ class TelemetrySide(Output):
         if self._spec.annotations and self._following is None:
             api = await self._api()
             make = await asyncio.to_thread(_pod_wishes)
-            waits: dict[str, Any] = {"intervals": self._options.intervals, "clock": self._clock}
-            self._pods = make(self._options.node, api, on_change=self._pods_changed, **waits)
+            self._pods = make(self._options.node, api, on_change=self._pods_changed, timing=self._options.timing)
             self._following = group.create_task(self._pods.run(), name="annotations of pods")
         elif not self._spec.annotations and self._following is not None:
             self._following.cancel()

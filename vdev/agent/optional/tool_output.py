@@ -3,7 +3,6 @@ imported, and nothing runs.
 """
 
 import asyncio
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...core.decide import Plan
@@ -35,8 +34,7 @@ class Tools(Late["ToolFiles"]):
             if not (plan.loads or self._left):
                 return
             make = await asyncio.to_thread(_imported)
-            options = self._options
-            self._begin(make(options.smi_dir, self._sensors, options.intervals, options.clock))
+            self._begin(make(self._options.smi_dir, self._sensors, self._options.timing))
         await (await self._there()).settle(plan)
 
     async def show(self, _plan: Plan) -> None:
@@ -49,7 +47,7 @@ class Tools(Late["ToolFiles"]):
         await (await self._there()).run()
 
 
-def _imported() -> "Callable[..., ToolFiles]":
+def _imported() -> "type[ToolFiles]":
     from ..outputs.tools.tool_files import ToolFiles
 
     return ToolFiles

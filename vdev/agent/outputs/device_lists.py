@@ -8,9 +8,8 @@ from itertools import chain, islice
 import structlog
 
 from ...aio.beside import beside
-from ...aio.clock import Clock
+from ...aio.timing import Timing
 from ...core.decide import Plan
-from ...core.intervals import Intervals
 from ...core.inventory.difference import Added, Change, ChangedResource, Differences, RemovedResource
 from ...core.inventory.resources import Inventory, Resource
 from ...core.model.faults.fault_effects import SocketFault, StreamFault
@@ -46,8 +45,7 @@ class DeviceLists(Output):
         *,
         on_state: Callable[[str, ServiceState], None],
         faults: FaultHooks = NO_FAULTS,
-        intervals: Intervals,
-        clock: Clock,
+        timing: Timing,
         steps: Steps,
         differences: Differences,
     ) -> None:
@@ -57,8 +55,8 @@ class DeviceLists(Output):
         self._requests = requests
         self._on_state = on_state
         self._faults = faults
-        self._intervals = intervals
-        self._clock = clock
+        self._timing = timing
+        self._intervals, self._clock = timing
         self._steps = steps
         self._differences = differences
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -152,8 +150,7 @@ class DeviceLists(Output):
                     self._requests,
                     on_state=self._on_state,
                     faults=self._faults,
-                    intervals=self._intervals,
-                    clock=self._clock,
+                    timing=self._timing,
                     encoder=self._encoder(resource.name),
                 )
                 self._start(resource.name, service)

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...aio.clock import Clock
+from ...aio.timing import Timing
 from ...core.allocation.device_edits import placeholders
 from ...core.decide import Plan
-from ...core.intervals import Intervals
 from ...core.inventory.resources import Inventory, Resource
 from ...core.model.device import Device, Health, Key, Slot
 from ...core.model.problem import Problem
@@ -43,15 +42,14 @@ class HandoverActions(Output):
         actions: DeviceActions,
         record: HandoverRecord,
         *,
-        intervals: Intervals,
-        clock: Clock,
+        timing: Timing,
         ask: Callable[[], Awaitable[None]],
         wake: Callable[[], None],
     ) -> None:
         self.actions = actions
-        self._clock = clock
+        self._clock = timing.clock
         self._record = record
-        self._patience = intervals.first_reading
+        self._patience = timing.intervals.first_reading
         self._ask = ask
         self._wake = wake
         self._ledger = handovers.EMPTY

@@ -13,10 +13,9 @@ from pathlib import Path
 import structlog
 from pydantic import TypeAdapter, ValidationError
 
-from ...aio.clock import Clock
+from ...aio.timing import Timing
 from ...core.decide import Plan
 from ...core.faults.kernel_lines import KMSG, Occurrence, logged, occurrences, record
-from ...core.intervals import Intervals
 from ...core.model.problem import Problem, warning
 from ...errors import HostError, reason_of
 from ...hostfs import HostRoot
@@ -34,15 +33,11 @@ class KernelLog(Output):
 
     name = "writing Xids to the kernel log"
 
-    def __init__(
-        self, directory: Path | None, owner: Owner, host: HostRoot, intervals: Intervals, clock: Clock
-    ) -> None:
+    def __init__(self, directory: Path | None, owner: Owner, host: HostRoot, timing: Timing) -> None:
         self._owner = owner
         self._host = host
-        self._clock = clock
-        self._file = StateFile.within(
-            directory, "kernel-log", owner, version=_VERSION, intervals=intervals, clock=clock
-        )
+        self._clock = timing.clock
+        self._file = StateFile.within(directory, "kernel-log", owner, version=_VERSION, timing=timing)
         self._said: frozenset[Occurrence] = frozenset()
         self._recalled = False
         self._problem: Problem | None = None

@@ -14,10 +14,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from ...aio.clock import Clock
+from ...aio.timing import Timing
 from ...config import Text, Texts
 from ...core.decide import Plan
-from ...core.intervals import Intervals
 from ...core.model.problem import error
 from ...errors import ConfigError, HostError
 from ..state_file import Owner, RecordError, StateFile, StateKeeper
@@ -64,15 +63,12 @@ class LastGood(StateKeeper, Output):
         given: Sequence[Path],
         *,
         current: Callable[[], Texts | None],
-        intervals: Intervals,
-        clock: Clock,
+        timing: Timing,
     ) -> None:
-        super().__init__(
-            StateFile.within(directory, "config", owner, version=VERSION, intervals=intervals, clock=clock)
-        )
+        super().__init__(StateFile.within(directory, "config", owner, version=VERSION, timing=timing))
         self._given = tuple(str(path.absolute()) for path in given)
         self._current = current
-        self._clock = clock
+        self._clock = timing.clock
         self._kept: Texts | None = None  # what is on disk, once that is known
 
     async def read(self) -> Kept | None:

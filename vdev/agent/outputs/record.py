@@ -12,9 +12,8 @@ from pathlib import Path
 import structlog
 
 from ...aio.beside import beside
-from ...aio.clock import Clock
+from ...aio.timing import Timing
 from ...core.decide import Plan
-from ...core.intervals import Intervals
 from ...core.inventory.resources import EMPTY, Inventory, Resource
 from ...core.model.dra import DraPartitions
 from ...core.model.problem import Problem, warning
@@ -33,10 +32,8 @@ class Record(StateKeeper, Output):
     name = "recording what is listed"
     stage = Stage.PREPARE
 
-    def __init__(self, directory: Path | None, owner: Owner, intervals: Intervals, clock: Clock) -> None:
-        super().__init__(
-            StateFile.within(directory, "listed", owner, version=record_form.VERSION, intervals=intervals, clock=clock)
-        )
+    def __init__(self, directory: Path | None, owner: Owner, timing: Timing) -> None:
+        super().__init__(StateFile.within(directory, "listed", owner, version=record_form.VERSION, timing=timing))
         self.problem: Problem | None = None
         self._encoded: dict[str, tuple[_Subject, str]] = {}  # by resource: what its rows are of, and they
         self.choices: Progresses = {}  # what had become of layouts that labels chose, once it was read

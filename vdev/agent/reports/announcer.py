@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 import structlog
 
-from ...aio.clock import SYSTEM, Clock
+from ...aio.timing import PRODUCTION_TIMING, Timing
 from ...core.boot import Boot, may_start
-from ...core.intervals import PRODUCTION, Intervals
 from ...observe.service_manager import ServiceManager
 from ..steps import Steps
 
@@ -49,16 +48,14 @@ class Announcer:
         *,
         patience: float,
         steps: Steps,
-        intervals: Intervals = PRODUCTION,
-        clock: Clock = SYSTEM,
+        timing: Timing = PRODUCTION_TIMING,
     ) -> None:
         self._manager = manager
         self._outlook = outlook
         self._patience = patience
         self._steps = steps
-        self._intervals = intervals
-        self._clock = clock
-        self._began = clock.now()
+        self._intervals, self._clock = timing
+        self._began = timing.clock.now()
         self._changed = asyncio.Event()
         self._is_ready = self._reloading = self._waits = False
         self._misses = True  # whether something may be absent that was there before

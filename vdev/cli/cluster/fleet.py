@@ -109,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
     async def main() -> None:
         # what keeps the Lease waits for none of the writes
         async with Api(server, at_once=AT_ONCE) as api, Api(server, at_once=1) as for_lease:
-            clock, who = made.clock, f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
+            clock, who = made.timing.clock, f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
             elected = Leadership(for_lease, clock, namespace=namespace, name=lease, identity=who)
             fleet = Fleet(made, loaded, api, elected if args.leader_elect else None)
             stop = asyncio.Event()
@@ -121,7 +121,7 @@ def run(args: argparse.Namespace) -> int:
                 await fleet.run(until=stop.wait)
 
     try:
-        with set_aside(made.clock):
+        with set_aside(made.timing.clock):
             asyncio.run(main())
     except LeaseLost as lost:
         print(f"vdev: {lost}; another controller may write by now, so this one ends", file=sys.stderr)

@@ -9,8 +9,7 @@ import structlog
 
 from ... import kube
 from ...aio.backoff import Backoff
-from ...aio.clock import Clock
-from ...core.intervals import Intervals
+from ...aio.timing import Timing
 from ...errors import ApiServerError
 from .claims import SeenClaims
 from .kept import KUBELET, Packed, is_known, is_since, kept, metadata_of, said, stub
@@ -163,8 +162,7 @@ class Cluster:
         self,
         api: kube.Api,
         *,
-        intervals: Intervals,
-        clock: Clock,
+        timing: Timing,
         on_node: Callable[[str], None],
         on_answer: Callable[[str], None],
     ) -> None:
@@ -174,9 +172,9 @@ class Cluster:
         self.claims = SeenClaims(on_node)
         self.trouble: dict[str, ApiServerError] = {}
         self._api = api
-        self._clock = clock
-        self._steady = intervals.steady
-        self._backoff = Backoff(intervals.api_pause_first, intervals.api_pause_most)
+        self._clock = timing.clock
+        self._steady = timing.intervals.steady
+        self._backoff = Backoff(timing.intervals.api_pause_first, timing.intervals.api_pause_most)
         self._on_node = on_node
         self._on_answer = on_answer
         self._listed = {

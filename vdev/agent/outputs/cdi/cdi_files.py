@@ -20,10 +20,9 @@ from typing import Any
 
 import structlog
 
-from ....aio.clock import Clock
+from ....aio.timing import Timing
 from ....core.allocation import cdi, edits
 from ....core.decide import Plan
-from ....core.intervals import Intervals
 from ....core.inventory.resources import Inventory
 from ....core.model.device import Health
 from ....core.model.faults.fault_effects import CdiFault
@@ -57,12 +56,11 @@ class CdiFiles(Output):
     name = "writing CDI specifications"
     stage = Stage.PREPARE
 
-    def __init__(self, directory: Path, intervals: Intervals, clock: Clock) -> None:
+    def __init__(self, directory: Path, timing: Timing) -> None:
         self.directory = directory
         self.trouble = ""
-        self._intervals = intervals
-        self._clock = clock
-        self._own = OwnFiles(directory, intervals)
+        self._intervals, self._clock = timing
+        self._own = OwnFiles(directory, timing.intervals)
         self._foreign = ForeignFiles(directory)
         self._present: list[cdi.Document] | None = None
         self._texts: dict[str, tuple[cdi.Document, bytes]] = {}  # by kind, so that few are made anew

@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ....aio.backoff import Backoff
-from ....aio.clock import Clock
 from ....aio.pace import Pace
-from ....core.intervals import Intervals
+from ....aio.timing import Timing
 from ....core.model.faults.fault_answers import ApiFault
 from ....kube import NO_SERVER, NODES, Api, ApiCall, InjectedAnswer, Unconfigured
 from ..base import Output
@@ -60,8 +59,7 @@ class NodeAccess:
     node: str
     api: Api | None
     view: TargetNode
-    intervals: Intervals
-    clock: Clock
+    timing: Timing
     on_news: Callable[[], None] = lambda: None
     events: Pace | None = None
     level: int = logging.INFO
@@ -91,14 +89,14 @@ class ApiOutput(Output):
         self._tell = access.on_news
         self._level = access.level
         self._takes_back = access.takes_back
-        self._intervals = access.intervals
-        self._clock = access.clock
+        self._intervals = access.timing.intervals
+        self._clock = access.timing.clock
         self._has_news = False
         self._waking: asyncio.Event | None = None  # of `work`, while it waits
         self._wants_anew: asyncio.Event | None = None  # of a pause: something else is wanted than when it began
         self._follows = False
-        self._repair = Backoff(access.intervals.repair_node, access.intervals.repair_node_most)
-        self._pace = Pace(access.clock, burst=_BURST, every=access.intervals.write_node)
+        self._repair = Backoff(access.timing.intervals.repair_node, access.timing.intervals.repair_node_most)
+        self._pace = Pace(access.timing.clock, burst=_BURST, every=access.timing.intervals.write_node)
         self._repairs = 0
         self._repaired_at = float("-inf")
 

@@ -54,7 +54,7 @@ class NodeEvents(ApiOutput):
 
     def __init__(self, access: NodeAccess, situation: Callable[[], Situation]) -> None:
         super().__init__(access)
-        self._pace = access.events or Pace(access.clock, burst=_BURST, every=access.intervals.write_event)
+        self._pace = access.events or Pace(access.timing.clock, burst=_BURST, every=access.timing.intervals.write_event)
         self.said = 0
         self.dropped = 0
         self._situation = situation

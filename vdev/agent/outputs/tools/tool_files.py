@@ -17,9 +17,8 @@ import structlog
 
 from .... import smi
 from ....aio.beside import beside
-from ....aio.clock import Clock
+from ....aio.timing import Timing
 from ....core.decide import Plan
-from ....core.intervals import Intervals
 from ....core.model import smi_places
 from ....core.model.problem import Problem, warning
 from ....core.model.telemetry import SmiTool
@@ -69,12 +68,11 @@ class ToolFiles(Output):
     name = "giving containers their makers' tools"
     stage = Stage.PREPARE
 
-    def __init__(self, root: Path, sensors: Sensors, intervals: Intervals, clock: Clock) -> None:
+    def __init__(self, root: Path, sensors: Sensors, timing: Timing) -> None:
         self.root = root
         self.writings = 0  # of a data file, for tests
         self._sensors = sensors
-        self._intervals = intervals
-        self._clock = clock
+        self._intervals, self._clock = timing
         self._plan: Plan | None = None
         self._wanted: Mapping[str, Equipped] = {}
         self._ready: set[str] = set()

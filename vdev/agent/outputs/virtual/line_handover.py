@@ -18,8 +18,7 @@ from pathlib import Path
 
 import structlog
 
-from ....aio.clock import Clock
-from ....core.intervals import Intervals
+from ....aio.timing import Timing
 from ....errors import reason_of
 from ....hostfs.pty import Pty
 from .serial_lines import OpenLine
@@ -36,12 +35,11 @@ _SIDES = 2  # descriptors of a line
 class LineHandover:
     """The lines of `nodes`, taken from the agent before and given to the one after; None: there is no way."""
 
-    def __init__(self, path: Path | None, nodes: VirtualNodes, intervals: Intervals, clock: Clock) -> None:
+    def __init__(self, path: Path | None, nodes: VirtualNodes, timing: Timing) -> None:
         self._nodes = nodes
         self._giver = Giver(path) if path else None
         self._taker = Taker(path) if path else None
-        self._intervals = intervals
-        self._clock = clock
+        self._intervals, self._clock = timing
         self._one_at_a_time = asyncio.Lock()
         self._begun = False
 

@@ -22,10 +22,9 @@ from typing import assert_never
 
 import structlog
 
-from ....aio.clock import Clock
+from ....aio.timing import Timing
 from ....core.allocation.device_edits import any_cdi
 from ....core.decide import Plan
-from ....core.intervals import Intervals
 from ....core.inventory.resources import Inventory
 from ....core.model import virtual_node as standin
 from ....core.model.device import Health, Key, RawDevice
@@ -72,13 +71,12 @@ class VirtualNodes(Output):
     name = "making virtual nodes"
     stage = Stage.PREPARE
 
-    def __init__(self, directory: Path, host: HostRoot, *, owner: str, intervals: Intervals, clock: Clock) -> None:
+    def __init__(self, directory: Path, host: HostRoot, *, owner: str, timing: Timing) -> None:
         self.directory = directory
         self._failed: Mapping[str, Health] = {}
         self._again_at: float | None = None
         self._host = host
-        self._intervals = intervals
-        self._clock = clock
+        self._intervals, self._clock = timing
         self._record = VirtualNodeRecord(directory, owner)
         self._made: frozenset[str] = frozenset()  # what this process cares for, by raw device id
         self._left: frozenset[str] = frozenset()  # leftovers of earlier processes, by raw device id
