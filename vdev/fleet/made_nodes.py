@@ -14,11 +14,10 @@ import structlog
 from ..core.fleet.made import MAKER, TAINTS, TOLD, MadeNode
 from ..core.fleet.scope import Scope, marked_by
 from ..core.model.syntax.quantity import amount_of
-from ..kube import NODES, Api, Conflict, Missing
+from ..kube import NODES, Api, Conflict, Missing, metadata_of
 from ..kube.node_cleaning import cleared
 from ..kube.ownership import owned
 from .seen.cluster import SeenNode
-from .seen.kept import metadata_of
 
 log = structlog.get_logger(__name__)
 

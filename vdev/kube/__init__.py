@@ -22,6 +22,7 @@ from .api import MANAGER, Api
 from .calls import InjectedAnswer
 from .follow import Back, Changed, Listed, Lost, Removed, for_ever
 from .kinds import DEVICE_CLASSES, EVENTS, LEASES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, ObjectKind
+from .versions import is_known, is_since, metadata_of, version_of
 
 __all__ = [
     "DEVICE_CLASSES",
@@ -53,4 +54,8 @@ __all__ = [
     "Unreachable",
     "find_server",
     "for_ever",
+    "is_known",
+    "is_since",
+    "metadata_of",
+    "version_of",
 ]

@@ -68,7 +68,7 @@ class NodeObject:
     @property
     def labels(self) -> Mapping[str, str]:
         """Its labels; none where it is not known."""
-        return ((self.document or {}).get("metadata") or {}).get("labels") or {}
+        return kube.metadata_of(self.document).get("labels") or {}
 
     async def read(self) -> None:
         """Ask for it now, once, without following it."""
@@ -140,11 +140,8 @@ class NodeObject:
             await self._clock.sleep(self._intervals.look_at_label)
 
     def _is_old(self, document: Document) -> bool:
-        """Whether more is known of the same Node already."""
-        known, told = _metadata(self.document), _metadata(document)
-        versions = str(known.get("resourceVersion", "")), str(told.get("resourceVersion", ""))
-        same = known.get("uid") == told.get("uid") and all(map(str.isdecimal, versions))
-        return same and int(versions[1]) < int(versions[0])
+        """Whether as much or more is known of the same Node already."""
+        return kube.is_known(document, kube.metadata_of(self.document))
 
     def _missing(self) -> ApiServerError:
         return kube.Unconfigured(
@@ -161,7 +158,3 @@ class NodeObject:
                 tell()
         if is_heard_again:
             self._on_heard()
-
-
-def _metadata(document: Document | None) -> Mapping[str, Any]:
-    return (document or {}).get("metadata") or {}

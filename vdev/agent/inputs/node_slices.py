@@ -8,9 +8,9 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ... import kube
 from ...aio.timing import Timing
 from ...errors import ApiServerError
-from ...kube import NO_SERVER, RESOURCE_SLICES, Api, Changed, Listed, Lost, Removed, Unconfigured, for_ever
 
 Document = Mapping[str, Any]
 
@@ -21,7 +21,7 @@ class NodeSlices:
     `trouble` says why what is known may be old; None while they are followed. `api` None: there is no API server.
     """
 
-    def __init__(self, node: str, api: Api | None, *, on_change: Callable[[], None], timing: Timing) -> None:
+    def __init__(self, node: str, api: kube.Api | None, *, on_change: Callable[[], None], timing: Timing) -> None:
         self.trouble: ApiServerError | None = None
         self._found: dict[str, Document] = {}
         self._untold: set[str] = set()  # what was written from here, and no watch told of yet
@@ -29,7 +29,6 @@ class NodeSlices:
         self._api = api
         self._on_change = on_change
         self._timing = timing
-        self._intervals, self._clock = timing
         self._listed = False
         self._looked = asyncio.Event()
 
@@ -37,7 +36,7 @@ class NodeSlices:
         """All of them; waits for the first look. Raises ApiServerError where they were never seen."""
         await self._looked.wait()
         if not self._listed:
-            raise self.trouble or Unconfigured(NO_SERVER)
+            raise self.trouble or kube.Unconfigured(kube.NO_SERVER)
         return dict(self._found)
 
     def wrote(self, document: Document) -> None:
@@ -52,37 +51,37 @@ class NodeSlices:
     async def run(self) -> None:
         """Follow them, for ever."""
         if self._api is None:
-            self._look(Unconfigured(NO_SERVER))
+            self._look(kube.Unconfigured(kube.NO_SERVER))
             return
         watch = functools.partial(self._watch, self._api)
-        await for_ever(watch, self._refused, timing=self._timing)
+        await kube.for_ever(watch, self._refused, timing=self._timing)
 
     async def _refused(self, error: ApiServerError) -> None:
         """A permission is missing, or the server has no such kind."""
         self._look(error)
 
-    async def _watch(self, api: Api) -> None:
-        async with api.follow(RESOURCE_SLICES, fields=f"spec.nodeName={self._node}") as changes:
+    async def _watch(self, api: kube.Api) -> None:
+        async with api.follow(kube.RESOURCE_SLICES, fields=f"spec.nodeName={self._node}") as changes:
             async for change in changes:
                 match change:
-                    case Listed(objects, version):
+                    case kube.Listed(objects, version):
                         # Only what no watch told of yet: a server with another store counts from the beginning.
                         known = {name: self._found[name] for name in self._untold & self._found.keys()}
-                        newer = {name: each for name, each in known.items() if _is_newer(each, version)}
+                        newer = {name: each for name, each in known.items() if kube.is_since(each["metadata"], version)}
                         self._found = {_name(each): each for each in objects} | newer
                         self._untold = set(newer)
                         self._listed = True
                         self._look(None)
-                    case Changed(found):
+                    case kube.Changed(found):
                         old = self._found.get(_name(found))
-                        if old is None or not _is_newer(old, _version(found)):
+                        if old is None or not kube.is_since(old["metadata"], kube.version_of(found["metadata"])):
                             self._found[_name(found)] = found
                             self._untold.discard(_name(found))
                             self._look(None)
-                    case Removed(found):
+                    case kube.Removed(found):
                         self._found.pop(_name(found), None)
                         self._look(None)
-                    case Lost(error):
+                    case kube.Lost(error):
                         self._look(error)
                     case _:
                         self._look(None)
@@ -95,13 +94,3 @@ class NodeSlices:
 
 def _name(document: Document) -> str:
     return str(document["metadata"]["name"])
-
-
-def _version(document: Document) -> str:
-    return str(document["metadata"].get("resourceVersion") or "")
-
-
-def _is_newer(document: Document, version: str) -> bool:
-    """Whether an object is newer than a version; versions can be compared (Kubernetes 1.35, KEP 5504)."""
-    mine = _version(document)
-    return mine.isdecimal() and version.isdecimal() and int(mine) > int(version)

@@ -3,16 +3,16 @@
 A text that says no load is a problem, and the pattern of the devices stays.
 """
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...aio.backoff import Backoff
 from ...aio.timing import Timing
 from ...core.model.problem import Problem, warning
 from ...core.model.telemetry import Range
 from ...core.telemetry.drives import ANNOTATIONS, WishError, wish
 from ...errors import ApiServerError
-from ...kube import NO_SERVER, PODS, Api, Changed, Listed, Lost, Removed, Unconfigured
+from ...kube import NO_SERVER, PODS, Api, Changed, Listed, Lost, Removed, Unconfigured, for_ever
 
 _MOST_SHOWN = 40  # characters of an annotation
 _MOST_PROBLEMS = 10
@@ -31,9 +31,7 @@ class PodWishes:
         self._node = node
         self._api = api
         self._on_change = on_change
-        self._clock = timing.clock
-        self._steady = timing.intervals.steady
-        self._backoff = Backoff(timing.intervals.api_pause_first, timing.intervals.api_pause_most)
+        self._timing = timing
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -50,15 +48,11 @@ class PodWishes:
         if self._api is None:
             self._troubled(Unconfigured(NO_SERVER))
             return
-        failures = 0
-        while True:
-            begun = self._clock.now()
-            try:
-                await self._watch(self._api)
-            except ApiServerError as failed:  # a permission is missing
-                self._troubled(failed)
-            failures = 0 if self._clock.now() - begun > self._steady else failures + 1
-            await self._clock.sleep(self._backoff.pause(failures))
+        await for_ever(functools.partial(self._watch, self._api), self._refused, timing=self._timing)
+
+    async def _refused(self, error: ApiServerError) -> None:
+        """A permission is missing."""
+        self._troubled(error)
 
     async def _watch(self, api: Api) -> None:
         async with api.follow(PODS, fields=f"spec.nodeName={self._node}") as changes:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from ...core.retention.holders import Use
-from .kept import metadata_of
+from ...kube import metadata_of
 
 Document = Mapping[str, Any]
 

@@ -8,11 +8,10 @@ from typing import Any
 import structlog
 
 from ... import kube
-from ...aio.backoff import Backoff
 from ...aio.timing import Timing
 from ...errors import ApiServerError
 from .claims import SeenClaims
-from .kept import KUBELET, Packed, is_known, is_since, kept, metadata_of, said, stub
+from .kept import KUBELET, Packed, kept, said, stub
 from .pods import SeenPods
 
 log = structlog.get_logger(__name__)
@@ -53,8 +52,8 @@ class SeenNode:
 
     def see(self, document: Document | None) -> None:
         """This is the Node now; older news than is known is none."""
-        known = metadata_of(self.document).get("resourceVersion")
-        if document is None or metadata_of(document).get("resourceVersion") == known:
+        known = kube.metadata_of(self.document).get("resourceVersion")
+        if document is None or kube.metadata_of(document).get("resourceVersion") == known:
             self.is_untold = False
         if self._take(document):
             self.is_untold = False
@@ -62,7 +61,7 @@ class SeenNode:
 
     def _take(self, document: Document | None) -> bool:
         """Note the Node; whether what is kept of it is something else than before."""
-        if document and self.document and is_known(document, metadata_of(self.document)):
+        if document and self.document and kube.is_known(document, kube.metadata_of(self.document)):
             return False
         told = kept(document) if document else None
         is_same = said(told) == said(self.document)
@@ -75,7 +74,7 @@ class SeenNode:
     @property
     def metadata(self) -> Mapping[str, Any]:
         """Its metadata; nothing where it is not there."""
-        return metadata_of(self.document)
+        return kube.metadata_of(self.document)
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -85,7 +84,9 @@ class SeenNode:
     @property
     def has_kubelet(self) -> bool:
         """Whether a kubelet writes its status, so that an agent on the node has to serve it."""
-        return any(each.get("manager") == KUBELET for each in metadata_of(self.document).get("managedFields") or ())
+        return any(
+            each.get("manager") == KUBELET for each in kube.metadata_of(self.document).get("managedFields") or ()
+        )
 
     def ready_since(self) -> str | None:
         """When the Node became Ready, as Kubernetes writes times; None while it is not."""
@@ -117,9 +118,9 @@ class SeenSlices:
 
     def wrote(self, document: Document) -> None:
         """This is what the server answered to a write; the watch may have told it already."""
-        name = metadata_of(document)["name"]
+        name = kube.metadata_of(document)["name"]
         known = self._found.get(name)
-        if known is None or not is_known(document, known.metadata):
+        if known is None or not kube.is_known(document, known.metadata):
             self._found[name] = Packed(document)
             self._untold.add(name)
 
@@ -129,10 +130,10 @@ class SeenSlices:
 
     def see(self, document: Document) -> None:
         """This is a slice now."""
-        name = metadata_of(document)["name"]
+        name = kube.metadata_of(document)["name"]
         self._untold.discard(name)
         known = self._found.get(name)
-        if known is None or not is_known(document, known.metadata):
+        if known is None or not kube.is_known(document, known.metadata):
             self._found[name] = Packed(document)
             self.on_change()
 
@@ -143,7 +144,9 @@ class SeenSlices:
 
     def keep_only(self, names: frozenset[str], version: str) -> None:
         """A list had these; others are gone, but for what was written since."""
-        new = {name for name, one in self._found.items() if name in self._untold and is_since(one.metadata, version)}
+        new = {
+            name for name, one in self._found.items() if name in self._untold and kube.is_since(one.metadata, version)
+        }
         gone = self._found.keys() - names - new
         for name in gone:
             self.see_gone(name)
@@ -172,9 +175,7 @@ class Cluster:
         self.claims = SeenClaims(on_node)
         self.trouble: dict[str, ApiServerError] = {}
         self._api = api
-        self._clock = timing.clock
-        self._steady = timing.intervals.steady
-        self._backoff = Backoff(timing.intervals.api_pause_first, timing.intervals.api_pause_most)
+        self._timing = timing
         self._on_node = on_node
         self._on_answer = on_answer
         self._listed = {
@@ -240,29 +241,28 @@ class Cluster:
             changed(document)
             return stub(document)
 
-        failures = 0
-        while True:
-            begun = self._clock.now()
-            try:
-                async with self._api.follow(kind, fields=fields, keep=keep) as changes:
-                    async for change in changes:
-                        match change:
-                            case kube.Listed():
-                                listed(change)
-                                self._heard(kind)
-                            case kube.Changed(found):
-                                changed(found)
-                            case kube.Removed(found):
-                                removed(found)
-                            case kube.Lost(error):
-                                self._lost(kind, error)
-                            case _:
-                                self._heard(kind)
-            except ApiServerError as failed:  # a permission is missing, or the server has no such kind
-                self._lost(kind, failed)
-                self._listed[kind].set()  # nothing is known of it, and the rest goes on
-            failures = 0 if self._clock.now() - begun > self._steady else failures + 1
-            await self._clock.sleep(self._backoff.pause(failures))
+        async def watch() -> None:
+            async with self._api.follow(kind, fields=fields, keep=keep) as changes:
+                async for change in changes:
+                    match change:
+                        case kube.Listed():
+                            listed(change)
+                            self._heard(kind)
+                        case kube.Changed(found):
+                            changed(found)
+                        case kube.Removed(found):
+                            removed(found)
+                        case kube.Lost(error):
+                            self._lost(kind, error)
+                        case _:
+                            self._heard(kind)
+
+        async def refused(error: ApiServerError) -> None:
+            """A permission is missing, or the server has no such kind."""
+            self._lost(kind, error)
+            self._listed[kind].set()  # nothing is known of it, and the rest goes on
+
+        await kube.for_ever(watch, refused, timing=self._timing)
 
     def _lost(self, kind: kube.ObjectKind, error: ApiServerError) -> None:
         if str(self.trouble.get(kind.plural)) != str(error):
@@ -276,21 +276,21 @@ class Cluster:
 
     def _see_nodes(self, listed: kube.Listed) -> None:
         """What was seen is there; what was not is gone, unless it was made since."""
-        for name in self.nodes.keys() - {metadata_of(each)["name"] for each in listed.objects}:
+        for name in self.nodes.keys() - {kube.metadata_of(each)["name"] for each in listed.objects}:
             seen = self.nodes[name]  # a server with another store counts versions from the beginning
-            if not (seen.is_untold and is_since(metadata_of(seen.document), listed.version)):
+            if not (seen.is_untold and kube.is_since(kube.metadata_of(seen.document), listed.version)):
                 seen.see(None)
 
     def _see_node(self, document: Document) -> None:
-        self.node(metadata_of(document)["name"]).see(document)
+        self.node(kube.metadata_of(document)["name"]).see(document)
 
     def _see_node_gone(self, document: Document) -> None:
-        self.node(metadata_of(document)["name"]).see(None)
+        self.node(kube.metadata_of(document)["name"]).see(None)
 
     def _see_slices(self, listed: kube.Listed) -> None:
         names: dict[str, set[str]] = {node: set() for node in self.slices}
         for each in listed.objects:
-            names.setdefault(_node_of(each), set()).add(metadata_of(each)["name"])
+            names.setdefault(_node_of(each), set()).add(kube.metadata_of(each)["name"])
         for node, found in names.items():
             self.slices_of(node).keep_only(frozenset(found), listed.version)
 
@@ -300,12 +300,12 @@ class Cluster:
 
     def _see_slice_gone(self, document: Document) -> None:
         if node := _node_of(document):
-            self.slices_of(node).see_gone(metadata_of(document)["name"])
+            self.slices_of(node).see_gone(kube.metadata_of(document)["name"])
 
     def _see_pods(self, listed: kube.Listed) -> None:
         found: dict[str, set[str]] = {node: set() for node in self.pods}
         for each in listed.objects:
-            found.setdefault(_node_of(each), set()).add(str(metadata_of(each).get("uid")))
+            found.setdefault(_node_of(each), set()).add(str(kube.metadata_of(each).get("uid")))
         for node, uids in found.items():
             self.pods_of(node).keep_only(uids)
 
@@ -313,10 +313,10 @@ class Cluster:
         self.pods_of(_node_of(document)).see(document)
 
     def _see_pod_gone(self, document: Document) -> None:
-        self.pods_of(_node_of(document)).see_gone(str(metadata_of(document).get("uid")))
+        self.pods_of(_node_of(document)).see_gone(str(kube.metadata_of(document).get("uid")))
 
     def _see_claims(self, listed: kube.Listed) -> None:
-        self.claims.keep_only({str(metadata_of(each).get("uid")) for each in listed.objects})
+        self.claims.keep_only({str(kube.metadata_of(each).get("uid")) for each in listed.objects})
 
 
 def _node_of(document: Document) -> str:

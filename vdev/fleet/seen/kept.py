@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-from ...kube import MANAGER
+from ...kube import MANAGER, metadata_of
 
 Document = Mapping[str, Any]
 
@@ -32,33 +32,6 @@ class Packed:
         """The slice."""
         found: Document = marshal.loads(zlib.decompress(self._bytes))  # noqa: S302 - it never left this process
         return found
-
-
-def metadata_of(document: Document | None) -> Mapping[str, Any]:
-    """That of an object; nothing where there is none."""
-    return (document or {}).get("metadata") or {}
-
-
-def is_known(document: Document, known: Document) -> bool:
-    """Whether it is this or an earlier version of the same object, whose metadata is known.
-
-    Versions can be compared (Kubernetes 1.35, KEP 5504).
-    """
-    metadata = metadata_of(document)
-    if metadata.get("uid") != known.get("uid"):
-        return False
-    told, had = _version(metadata), _version(known)
-    return told == had != "" or (told.isdecimal() and had.isdecimal() and int(told) < int(had))
-
-
-def is_since(metadata: Document, version: str) -> bool:
-    """Whether an object with this metadata was written after a version."""
-    mine = _version(metadata)
-    return mine.isdecimal() and version.isdecimal() and int(mine) > int(version)
-
-
-def _version(metadata: Document) -> str:
-    return str(metadata.get("resourceVersion") or "")
 
 
 def kept(document: Document) -> Document:
