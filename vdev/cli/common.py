@@ -1,9 +1,9 @@
 """What several commands share: arguments, exit codes and tables."""
 
 import argparse
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..core.model.device import EMPTY as NOTHING
 from ..core.model.problem import Problem
@@ -12,6 +12,7 @@ from ..preview import Preview, preview
 from ..settings import Group
 from . import config_paths, options
 
+_Each = TypeVar("_Each")
 SHOWN = 40  # rows of a table; the rest is only counted
 
 
@@ -78,6 +79,26 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, indent: s
     """Print a table."""
     for line in table_lines(head, rows):
         print(indent + line)
+
+
+def print_first(head: Sequence[str], row: Callable[[_Each], Sequence[str]], found: Sequence[_Each]) -> None:
+    """Print an indented table with a row for each; of many only the first ones, and how many more there are."""
+    if found:
+        print_table(head, [row(each) for each in found[:SHOWN]], indent="  ")
+    if len(found) > SHOWN:
+        print(f"  … and {len(found) - SHOWN} more; --output json lists all")
+
+
+def signed_lines(sign: str, texts: Sequence[str]) -> Iterator[str]:
+    """A line of a change for each; of many only the first ones, and how many more there are."""
+    yield from (f"      {sign} {text}" for text in texts[:SHOWN])
+    if len(texts) > SHOWN:
+        yield f"      {sign} … and {len(texts) - SHOWN} more"
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 device`, `2 devices`."""
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def print_cdi(name: str, edits: Mapping[str, Any]) -> None:

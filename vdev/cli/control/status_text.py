@@ -48,13 +48,13 @@ def _devices_in_short(resources: list[dict[str, Any]], drivers: list[dict[str, A
     bad = sum(each["health"] != "Healthy" for each in devices)
     held = sum(bool(each["holder"]) for each in devices)
     unhealthy = painted(f"{bad} unhealthy", Colour.BAD) if bad else "all healthy"
-    offered = f"{_counted(len(resources), 'resource')}, {_counted(len(devices), 'device')}"
+    offered = f"{common.counted(len(resources), 'resource')}, {common.counted(len(devices), 'device')}"
     yield f"{offered}: {unhealthy}, {held} held by pods"
 
 
 def _holders(source: dict[str, Any], record: dict[str, Any]) -> Iterator[str]:
     """How the plugin knows which pod holds which device."""
-    doubted = f"; {_counted(source['doubted'], 'device')} may be held by pods that are not listed there"
+    doubted = f"; {common.counted(source['doubted'], 'device')} may be held by pods that are not listed there"
     since = f"holders known from {source['knownFrom']}, since {_ago(source['knownFromSince'])}"
     yield since + doubted * bool(source["doubted"])
     if source["checkpointProblem"]:
@@ -73,7 +73,7 @@ def _node(node: dict[str, Any]) -> Iterator[str]:
     if status["capacity"] or status["conditions"]:
         written = "written" if status["written"] else "NOT WRITTEN yet"
         parts = ((len(status["capacity"]), "resource"), (len(status["conditions"]), "condition"))
-        what = ", ".join(_counted(number, each) for number, each in parts if number)
+        what = ", ".join(common.counted(number, each) for number, each in parts if number)
         yield f"status of the Node: {what}, {written}"
     if status["capacity"] and status["kubeletDecidesAllocatable"]:
         yield "  the kubelet computes what is allocatable; unhealthy devices stay in it"
@@ -90,8 +90,8 @@ def _drivers(drivers: list[dict[str, Any]]) -> Iterator[str]:
     """The drivers of Dynamic Resource Allocation, and the claims that they prepared."""
     for each in drivers:
         slices, claims = each["slices"], each["claims"]
-        published = _counted(slices, "ResourceSlice") if slices else "no slice: NOT PUBLISHED"
-        devices = _counted(each["devices"], "device")
+        published = common.counted(slices, "ResourceSlice") if slices else "no slice: NOT PUBLISHED"
+        devices = common.counted(each["devices"], "device")
         yield f"DRA driver {each['name']}: {each['state']}, {devices} in {published}"
         for claim in claims[: common.SHOWN]:
             yield f"  claim {claim['namespace']}/{claim['name']}: {', '.join(claim['devices'])}"
@@ -137,7 +137,7 @@ def _actions(actions: dict[str, Any]) -> Iterator[str]:
 def _drill(faults: dict[str, Any]) -> Iterator[str]:
     if faults["active"]:
         names = ", ".join(each["name"] for each in faults["rules"] if each["state"] == "active")
-        active = f"DRILL: {_counted(faults['active'], 'injected fault')} active ({names})"
+        active = f"DRILL: {common.counted(faults['active'], 'injected fault')} active ({names})"
         yield painted(f"{active}; see vdev fault list, and vdev fault clear NAME to end one", Colour.DOUBT)
 
 
@@ -175,10 +175,6 @@ def _row(device: dict[str, Any]) -> tuple[str, ...]:
         device["holder"] or "-",
         _ago(device["changedAt"]),
     )
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def _ago(moment: float | None) -> str:

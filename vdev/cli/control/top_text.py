@@ -51,8 +51,8 @@ def _in_short(node: str, devices: Sequence[_Device]) -> str:
     power = sum(each["power"] for each in whole)
     load = sum(each["load"] for each in devices) / len(devices) if devices else 0.0
     state = painted(f"{wrong} with faults", Colour.BAD) if wrong else "none with faults"
-    counted = "1 device" if len(devices) == 1 else f"{len(devices)} devices"
-    return f"node {node}: {counted}, {held} held by pods, {state}, load {load:.0f} %, {_watts(power)}"
+    count = common.counted(len(devices), "device")
+    return f"node {node}: {count}, {held} held by pods, {state}, load {load:.0f} %, {_watts(power)}"
 
 
 def _distribution(name: str, devices: Sequence[_Device]) -> str:

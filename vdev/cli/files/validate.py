@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         print(problem, file=sys.stderr)
     for files, its in found.items():
         if not common.exit_code(its):
-            warnings = f", {len(its)} warning{'s' * (len(its) != 1)}" if its else ""
+            warnings = f", {common.counted(len(its), 'warning')}" if its else ""
             print(f"{', '.join(map(str, files))}: valid{warnings}")
     return code
 

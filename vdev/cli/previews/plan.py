@@ -205,19 +205,11 @@ def _reason(new: Preview, resource: Resource, slot: Slot) -> str:
 
 
 def _print_resource(new: Preview, resource: Resource) -> None:
-    count, healthy = len(resource.slots), resource.healthy
-    print(f"\n{resource.name}: {_devices(resource.slots)}, {healthy} healthy, {resource.list_bytes} bytes per list")
+    count, healthy = common.counted(len(resource.slots), "device"), resource.healthy
+    print(f"\n{resource.name}: {count}, {healthy} healthy, {resource.list_bytes} bytes per list")
     for reason in sorted({_reason(new, resource, slot) for slot in resource.slots} - {""}):
         print(f"  named so {reason}")
-    rows = [_row(slot) for slot in resource.slots[: common.SHOWN]]
-    if rows:
-        common.print_table(("ID", "INDEX", "HEALTH", "NUMA", "PROFILE", "PATHS"), rows, indent="  ")
-    if count > common.SHOWN:
-        print(f"  … and {count - common.SHOWN} more; --output json lists all")
-
-
-def _devices(slots: Sequence[Slot]) -> str:
-    return f"{len(slots)} device{'s' * (len(slots) != 1)}"
+    common.print_first(("ID", "INDEX", "HEALTH", "NUMA", "PROFILE", "PATHS"), _row, resource.slots)
 
 
 def _row(slot: Slot) -> tuple[str, ...]:
@@ -238,7 +230,7 @@ def _print_changes(old: Preview, new: Preview) -> None:
     for change in changes:
         match change:
             case Added(resource):
-                print(f"  + {resource.name}: new, {_devices(resource.slots)}")
+                print(f"  + {resource.name}: new, {common.counted(len(resource.slots), 'device')}")
             case RemovedResource(resource):
                 print(f"  - {resource.name}: removed; devices that pods may hold stay listed as Unhealthy")
             case ChangedResource():
@@ -253,12 +245,10 @@ def _print_changes(old: Preview, new: Preview) -> None:
 
 
 def _print_changed(change: ChangedResource) -> None:
-    print(f"  ~ {change.new.name}: {len(change.old.slots)} -> {_devices(change.new.slots)}")
+    print(f"  ~ {change.new.name}: {len(change.old.slots)} -> {common.counted(len(change.new.slots), 'device')}")
     for sign, ids in (("+", change.added), ("-", change.removed)):
-        for each in ids[: common.SHOWN]:
-            print(f"      {sign} {each}")
-        if len(ids) > common.SHOWN:
-            print(f"      {sign} … and {len(ids) - common.SHOWN} more")
+        for line in common.signed_lines(sign, ids):
+            print(line)
     for each, health in change.health[: common.SHOWN]:
         print(f"      ~ {each}: {'healthy' if health.healthy else f'unhealthy ({health.reason})'}")
     if not (change.added or change.removed or change.health):

@@ -23,12 +23,9 @@ def show(pools: Pools, node: str) -> None:
     for pool in pools.values():
         count, slices = len(pool.devices), len(cutting.specifications(pool, node))
         healthy = sum(device.health.healthy for device in pool.devices)
-        of = f"{_counted(count, 'device')} for claims in {_counted(slices, 'ResourceSlice')}"
+        of = f"{common.counted(count, 'device')} for claims in {common.counted(slices, 'ResourceSlice')}"
         print(f"\n{pool.driver}: {of}, {healthy} healthy")
-        if count:
-            common.print_table(_HEAD, [_row(each) for each in pool.devices[: common.SHOWN]], indent="  ")
-        if count > common.SHOWN:
-            print(f"  … and {count - common.SHOWN} more; --output json lists all")
+        common.print_first(_HEAD, _row, pool.devices)
 
 
 def _row(device: DraDevice) -> tuple[str, ...]:
@@ -123,16 +120,10 @@ def change_lines(change: PoolChange) -> Iterator[str]:
     if change.after is None:
         yield f"  - {change.driver}: no ResourceSlices any more; devices that claims have are kept"
         return
-    count = _counted(len(change.after.devices), "device")
+    count = common.counted(len(change.after.devices), "device")
     if change.before is None:
         yield f"  + {change.driver}: new, {count} for claims"
         return
     yield f"  ~ {change.driver}: {len(change.before.devices)} -> {count} for claims"
     for sign, names in (("+", change.added), ("-", change.removed), ("~", change.changed)):
-        yield from (f"      {sign} {name}" for name in names[: common.SHOWN])
-        if len(names) > common.SHOWN:
-            yield f"      {sign} … and {len(names) - common.SHOWN} more"
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"
+        yield from common.signed_lines(sign, names)

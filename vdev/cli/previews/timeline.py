@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ...core.faults.forecast import Forecast
+from ...core.faults.forecast import Forecast, ForecastEvent
 from .. import common
 
 
@@ -29,20 +29,17 @@ def document(forecast: Forecast) -> dict[str, Any]:
 def show(forecast: Forecast, until: float) -> None:
     """Print the forecast."""
     print(f"\nfaults in the first {clock(until)}:" + ("" if forecast.happenings else " none"))
-    rows = [
-        (clock(each.at), each.rule, each.event, _devices(each.devices), each.what)
-        for each in forecast.happenings[: common.SHOWN]
-    ]
-    if rows:
-        common.print_table(("AT", "RULE", "EVENT", "DEVICES", "WHAT"), rows, indent="  ")
-    if len(forecast.happenings) > common.SHOWN:
-        print(f"  … and {len(forecast.happenings) - common.SHOWN} more; --output json lists all")
+    common.print_first(("AT", "RULE", "EVENT", "DEVICES", "WHAT"), _row, forecast.happenings)
     for rule, why in forecast.waiting:
         print(f"  {rule} {why}")
     if forecast.elsewhere:
         print(f"  not for this node: {', '.join(forecast.elsewhere)}")
     if forecast.without_device:
         print(f"  without a device here: {', '.join(forecast.without_device)}")
+
+
+def _row(each: ForecastEvent) -> tuple[str, ...]:
+    return (clock(each.at), each.rule, each.event, _devices(each.devices), each.what)
 
 
 def clock(seconds: float) -> str:
