@@ -6,7 +6,7 @@ its device's sensors. What DCGM does not know of an instance, which is its utili
 device that is lost has no line but that of its Xid. A device that several containers have has a line for each of them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from ..model.pci import bus_id
 from ..partitions.geometry import PIN
@@ -26,126 +26,103 @@ def _ratio(part: float) -> Value:
     return lambda it: it.own.gpu_percent * part / _HUNDRED
 
 
-def _column(name: str, type_: str, text: str, value: Callable[[MeasuredDevice], float | None]) -> Column:
+def _column(name: str, type_: str, text: str, value: Value) -> Column:
     """A column with no value of a device that is lost, nor of an instance where DCGM has none."""
+    whole_only = name in _WHOLE_ONLY
 
-    def of_whole(it: MeasuredDevice) -> float | None:
-        return None if it.whole.lost or it.fixture.is_cut else value(it)
+    def shown(it: MeasuredDevice) -> float | None:
+        return None if it.whole.lost or (whole_only and it.fixture.is_cut) else value(it)
 
-    def of_any(it: MeasuredDevice) -> float | None:
-        return None if it.whole.lost else value(it)
+    return Column(name, type_, text, shown)
 
-    return Column(name, type_, text, of_whole if name in _WHOLE_ONLY else of_any)
+
+def _gauge(name: str, text: str, value: Value) -> Column:
+    return _column(name, "gauge", text, value)
+
+
+def _counter(name: str, text: str, value: Value) -> Column:
+    return _column(name, "counter", text, value)
 
 
 COLUMNS: Sequence[Column] = (
-    _column("DCGM_FI_DEV_SM_CLOCK", "gauge", "SM clock frequency (in MHz).", lambda it: it.whole.sm_clock_mhz),
-    _column("DCGM_FI_DEV_MEM_CLOCK", "gauge", "Memory clock frequency (in MHz).", lambda it: it.whole.memory_clock_mhz),
-    _column(
+    _gauge("DCGM_FI_DEV_SM_CLOCK", "SM clock frequency (in MHz).", lambda it: it.whole.sm_clock_mhz),
+    _gauge("DCGM_FI_DEV_MEM_CLOCK", "Memory clock frequency (in MHz).", lambda it: it.whole.memory_clock_mhz),
+    _gauge(
         "DCGM_FI_DEV_MEMORY_TEMP",
-        "gauge",
         "Memory temperature (in C).",
         lambda it: None if it.whole.memory_temperature_c is None else round(it.whole.memory_temperature_c),
     ),
-    _column("DCGM_FI_DEV_GPU_TEMP", "gauge", "GPU temperature (in C).", lambda it: round(it.whole.temperature_c)),
-    _column("DCGM_FI_DEV_POWER_USAGE", "gauge", "Power draw (in W).", lambda it: it.whole.power_w),
-    _column(
+    _gauge("DCGM_FI_DEV_GPU_TEMP", "GPU temperature (in C).", lambda it: round(it.whole.temperature_c)),
+    _gauge("DCGM_FI_DEV_POWER_USAGE", "Power draw (in W).", lambda it: it.whole.power_w),
+    _counter(
         "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
-        "counter",
         "Total energy consumption since boot (in mJ).",
         lambda it: it.whole.energy_mj,
     ),
-    _column(
-        "DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "counter", "Total number of PCIe retries.", lambda it: it.whole.pcie_replays
-    ),
-    _column("DCGM_FI_DEV_GPU_UTIL", "gauge", "GPU utilization (in %).", lambda it: round(it.own.gpu_percent)),
-    _column("DCGM_FI_DEV_MEM_COPY_UTIL", "gauge", "Memory utilization (in %).", lambda it: round(it.own.copy_percent)),
-    _column("DCGM_FI_DEV_ENC_UTIL", "gauge", "Encoder utilization (in %).", lambda it: round(it.own.encoder_percent)),
-    _column("DCGM_FI_DEV_DEC_UTIL", "gauge", "Decoder utilization (in %).", lambda it: round(it.own.decoder_percent)),
+    _counter("DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "Total number of PCIe retries.", lambda it: it.whole.pcie_replays),
+    _gauge("DCGM_FI_DEV_GPU_UTIL", "GPU utilization (in %).", lambda it: round(it.own.gpu_percent)),
+    _gauge("DCGM_FI_DEV_MEM_COPY_UTIL", "Memory utilization (in %).", lambda it: round(it.own.copy_percent)),
+    _gauge("DCGM_FI_DEV_ENC_UTIL", "Encoder utilization (in %).", lambda it: round(it.own.encoder_percent)),
+    _gauge("DCGM_FI_DEV_DEC_UTIL", "Decoder utilization (in %).", lambda it: round(it.own.decoder_percent)),
     Column("DCGM_FI_DEV_XID_ERRORS", "gauge", "Value of the last XID error encountered.", lambda it: it.whole.xid),
-    _column("DCGM_FI_DEV_FB_FREE", "gauge", "Framebuffer memory free (in MiB).", lambda it: it.own.memory_free_mib),
-    _column("DCGM_FI_DEV_FB_USED", "gauge", "Framebuffer memory used (in MiB).", lambda it: it.own.memory_used_mib),
-    _column(
-        "DCGM_FI_DEV_FB_RESERVED",
-        "gauge",
-        "Framebuffer memory reserved (in MiB).",
-        lambda it: it.own.memory_reserved_mib,
-    ),
-    _column(
+    _gauge("DCGM_FI_DEV_FB_FREE", "Framebuffer memory free (in MiB).", lambda it: it.own.memory_free_mib),
+    _gauge("DCGM_FI_DEV_FB_USED", "Framebuffer memory used (in MiB).", lambda it: it.own.memory_used_mib),
+    _gauge("DCGM_FI_DEV_FB_RESERVED", "Framebuffer memory reserved (in MiB).", lambda it: it.own.memory_reserved_mib),
+    _counter(
         "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL",
-        "counter",
         "Total number of single-bit volatile ECC errors.",
         lambda it: it.whole.ecc_corrected,
     ),
-    _column(
+    _counter(
         "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL",
-        "counter",
         "Total number of double-bit volatile ECC errors.",
         lambda it: it.whole.ecc_uncorrected,
     ),
-    _column(
+    _counter(
         "DCGM_FI_DEV_ECC_SBE_AGG_TOTAL",
-        "counter",
         "Total number of single-bit persistent ECC errors.",
         lambda it: it.whole.ecc_corrected,
     ),
-    _column(
+    _counter(
         "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL",
-        "counter",
         "Total number of double-bit persistent ECC errors.",
         lambda it: it.whole.ecc_uncorrected,
     ),
-    _column(
+    _gauge(
         "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS",
-        "gauge",
         "Current clock throttle reasons (bitmask of nvmlClocksThrottleReasons).",
         lambda it: int(it.whole.throttle),
     ),
-    _column(
+    _counter(
         "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS",
-        "counter",
         "Number of remapped rows for uncorrectable errors",
         lambda it: it.whole.remapped_rows,
     ),
-    _column(
-        "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS",
-        "counter",
-        "Number of remapped rows for correctable errors",
-        lambda _it: 0,
+    _counter("DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", "Number of remapped rows for correctable errors", lambda _it: 0),
+    _gauge(
+        "DCGM_FI_DEV_ROW_REMAP_FAILURE", "Whether remapping of rows has failed", lambda it: int(it.whole.remap_failed)
     ),
-    _column(
-        "DCGM_FI_DEV_ROW_REMAP_FAILURE",
-        "gauge",
-        "Whether remapping of rows has failed",
-        lambda it: int(it.whole.remap_failed),
-    ),
-    _column(
+    _counter(
         "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL",
-        "counter",
         "Total number of NVLink bandwidth counters for all lanes.",
         lambda it: it.whole.nvlink_mb,
     ),
-    _column("DCGM_FI_DEV_VGPU_LICENSE_STATUS", "gauge", "vGPU License status", lambda _it: _VGPU_LICENSE),
-    _column("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "gauge", "Ratio of time the graphics engine is active.", _ratio(1.0)),
-    _column(
-        "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "gauge", "Ratio of cycles the tensor (HMMA) pipe is active.", _ratio(_TENSOR)
-    ),
-    _column(
+    _gauge("DCGM_FI_DEV_VGPU_LICENSE_STATUS", "vGPU License status", lambda _it: _VGPU_LICENSE),
+    _gauge("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "Ratio of time the graphics engine is active.", _ratio(1.0)),
+    _gauge("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "Ratio of cycles the tensor (HMMA) pipe is active.", _ratio(_TENSOR)),
+    _gauge(
         "DCGM_FI_PROF_DRAM_ACTIVE",
-        "gauge",
         "Ratio of cycles the device memory interface is active sending or receiving data.",
         lambda it: it.own.copy_percent / _HUNDRED,
     ),
-    _column(
+    _gauge(
         "DCGM_FI_PROF_PCIE_TX_BYTES",
-        "gauge",
         "The rate of data transmitted over the PCIe bus - including both protocol headers and data payloads - in bytes "
         "per second.",
         lambda it: round(it.whole.pcie_tx_bytes_s),
     ),
-    _column(
+    _gauge(
         "DCGM_FI_PROF_PCIE_RX_BYTES",
-        "gauge",
         "The rate of data received over the PCIe bus - including both protocol headers and data payloads - in bytes "
         "per second.",
         lambda it: round(it.whole.pcie_rx_bytes_s),

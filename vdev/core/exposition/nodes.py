@@ -53,7 +53,7 @@ class Exposition:
                     tables[maker].add(some)
             if raws:
                 more = (("node", node),) if self._node_label else ()
-                hosts.labels.append(labels_text((*amd.host_labels(node), *more)))
+                hosts.labels.append(labels_text((("hostname", node), *more)))
                 hosts.values.append(len(raws))
         self._labels = used
         found = [family for table in tables.values() for family in table.families]

@@ -8,7 +8,7 @@ import hashlib
 import uuid
 from collections.abc import Mapping
 
-from ..exposition.amd import GTT
+from ..exposition.amd import GTT, NAMESPACE, SPEEDS, serial_number
 from ..model.pci import bus_id
 from ..partitions.geometry import PIN
 from ..slices.devices.amd import DRIVER_VERSION, card
@@ -18,9 +18,9 @@ from .shown import MIB, Shown, assignments
 DRIVER, ROCM, TOOL = DRIVER_VERSION, "7.0.2", "26.0.2+39589fda"
 """Of devices whose attributes driverVersion and rocmVersion say nothing."""
 
-_NAMESPACE = uuid.UUID("7eff74a0-0000-5000-808f-7e20764e2714")  # of numbers made here; must never change
+
 _FIRST_RENDER = 128
-_SPEEDS = {3: 8, 4: 16, 5: 32, 6: 64}  # GT/s by generation of PCI Express
+
 _GFX = {"0x74a1": "gfx942", "0x74a5": "gfx942"}
 
 
@@ -32,7 +32,7 @@ def data(shown: Shown) -> str:
     compute, memory = _modes(shown)
     model = known.get("pciDeviceId", "0x0000").lower()
     address = bus_id(raw, shown.minor)
-    speed = _SPEEDS.get(physics.pcie_generation, 32)
+    speed = SPEEDS.get(physics.pcie_generation, 32)
     total = own.memory_total_mib
     number = card(device, shown.minor, shown.count, max(1, shown.slices))
     values: Mapping[str, object] = {
@@ -43,7 +43,7 @@ def data(shown: Shown) -> str:
         "lost": "GPU is lost" if shown.lost else "",
         "name": known.get("model") or known.get("product") or raw.entry,
         "bdf": f"{address[:-1]}{_partition_id(shown) if device.is_partition else 0}",
-        "uuid": str(uuid.uuid5(_NAMESPACE, device.id)),
+        "uuid": str(uuid.uuid5(NAMESPACE, device.id)),
         "hip_uuid": f"GPU-{digest[:16]}",
         "unique_id": f"0x{digest[:16]}",
         "kfd_id": int(digest[16:20], 16),
@@ -55,7 +55,7 @@ def data(shown: Shown) -> str:
         "partition_id": _partition_id(shown),
         "compute_partition": compute,
         "memory_partition": memory,
-        "serial": known.get("serialNumber", str(int(hashlib.sha256(raw.id.encode()).hexdigest()[:10], 16))),
+        "serial": known.get("serialNumber", serial_number(raw.id)),
         "model_number": known.get("modelNumber", "N/A"),
         "sku": known.get("sku", "N/A"),
         "device_id": model,

@@ -6,13 +6,14 @@ Sources: `nvidia-smi` of drivers 580 and 590 on H100, H200 and L40S for which va
 import hashlib
 from collections.abc import Mapping
 
+from ..exposition.dcgm import DRIVER, instance_id
 from ..model.pci import bus_id
 from ..partitions.geometry import PIN
 from ..telemetry.sensor_readings import Throttle
 from .shown import Shown, assignments
 
-DRIVER, CUDA = "580.95.05", "13.0"
-"""Of devices whose attributes driverVersion and cudaVersion say nothing."""
+CUDA = "13.0"
+"""Of devices whose attribute cudaVersion says nothing."""
 
 _LIMITS_RELATIVE = ("ada-lovelace", "hopper", "blackwell")  # tell how far they are from their highest temperature
 _NEEDS_RESET = frozenset({46, 48, 62, 64, 74, 79, 95, 110, 119, 120, 136, 140, 143, 154, 155, 158})
@@ -171,8 +172,7 @@ def _partition(shown: Shown) -> Mapping[str, object]:
     return {
         "mig_uuid": device.id,
         "mig_profile": device.profile.partition(PIN)[0],
-        # As the driver numbers them: level by level of a tree that halves the memory slices.
-        "mig_gi": shown.slices // size - 1 + device.slices.start // size,
+        "mig_gi": instance_id(shown.slices, device.slices),
         "mig_ci": 0,
         "mig_sms": told.get("multiprocessors", _NONE),
         "mig_ce": told.get("engines.copy", 0),
