@@ -9,8 +9,8 @@ from functools import cache
 from typing import Any
 
 from .. import config
-from ..core.partitions.geometry import Geometry, repeated
-from ..core.partitions.placement import LayoutError, place
+from ..core.partitions.geometry import Geometry, LayoutError, repeated
+from ..core.partitions.placement import place
 from ..errors import ConfigError
 from .documents import ImportSource, Wishes, listed, mapping, number
 from .draft import Draft

@@ -7,7 +7,7 @@ import pytest
 from vdev.core import spec
 from vdev.core.inventory.arrange import arrange
 from vdev.core.model.device import Health, IdStyle, RawDevice
-from vdev.core.partitions.placement import Geometry, Profile
+from vdev.core.partitions.geometry import Geometry, Profile
 
 GI = 2**30
 

@@ -4,7 +4,7 @@ import pytest
 
 from vdev.core import spec
 from vdev.core.inventory.listed import naming
-from vdev.core.partitions.placement import Geometry, Profile
+from vdev.core.partitions.geometry import Geometry, Profile
 from vdev.core.spec import MigStrategy, NamePattern
 
 MIXED = {0: ("1g.5gb", "1g.5gb", "2g.10gb", "3g.20gb")}

@@ -7,8 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vdev.core.partitions.geometry import Geometry, LayoutError, Profile, layout, layouts_of, resource_suffix
-from vdev.core.partitions.placement import Placement, place, uniform
+from vdev.core.partitions.geometry import (
+    Geometry,
+    LayoutError,
+    Placement,
+    Profile,
+    layout,
+    layouts_of,
+    resource_suffix,
+)
+from vdev.core.partitions.placement import place
 
 GIB = 2**30
 
@@ -199,17 +207,6 @@ def test_modes_that_the_hardware_lacks(wanted, text):
 def test_resource_suffix(geometry, name, expected):
     """NVIDIA's names have mig- and no plus; AMD's are the mode itself."""
     assert expected == resource_suffix(geometry, name)
-
-
-def test_media_extensions_make_another_kind():
-    """`single` counts all attributes: a partition with media extensions is not like one without."""
-    plain, media = place(A100, ["1g.5gb", "1g.5gb+me"])
-    assert (True, True, True, False) == (
-        uniform([]),
-        uniform([plain]),
-        uniform([plain, plain]),
-        uniform([plain, media]),
-    )
 
 
 def test_overlap():

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from ...core.model.device import IdStyle
 from ...core.model.place import KeyPath
 from ...core.model.telemetry import Physics
-from ...core.partitions.geometry import Geometry, layout
-from ...core.partitions.placement import LayoutError, place
+from ...core.partitions.geometry import Geometry, LayoutError, layout
+from ...core.partitions.placement import place
 from ...core.spec import Source, VirtualSource
 from ...errors import ConfigError
 from ..presets.preset_library import Preset, UnknownPresetError, load_preset

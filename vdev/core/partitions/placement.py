@@ -17,31 +17,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from . import packing
-from .geometry import (
-    PIN,
-    Geometry,
-    LayoutError,
-    Placement,
-    Profile,
-    counted,
-    either,
-    layout,
-    layouts_of,
-    most_of,
-    resource_suffix,
-)
-
-__all__ = [
-    "Geometry",
-    "LayoutError",
-    "Placement",
-    "Profile",
-    "layout",
-    "layouts_of",
-    "place",
-    "resource_suffix",
-    "uniform",
-]
+from .geometry import PIN, Geometry, LayoutError, Placement, Profile, counted, either, most_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +41,6 @@ def place(geometry: Geometry, wanted: Sequence[str]) -> tuple[Placement, ...]:
     if found is None:
         raise _first_clash(geometry, wants)
     return found
-
-
-def uniform(placements: Sequence[Placement]) -> bool:
-    """Whether all partitions are of one kind, which the strategy `single` demands.
-
-    All attributes count, as with NVIDIA's plugin: `1g.10gb` and `1g.10gb+me` are two kinds.
-    """
-    return all(placement.profile == placements[0].profile for placement in placements)
 
 
 def _want(geometry: Geometry, item: str, position: int) -> _Want:

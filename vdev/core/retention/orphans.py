@@ -12,7 +12,7 @@ from ..inventory.listed.naming import partition_id
 from ..inventory.resources import Inventory
 from ..model.device import UNKNOWN_ENTRY, Device, Key, RawDevice, Slot, base_id
 from ..model.syntax.names import domain_and_name
-from ..partitions.placement import Placement
+from ..partitions.geometry import Placement
 from ..spec import EntrySpec
 
 

@@ -129,7 +129,7 @@ class PartitioningModel(Section):
                 continue
             try:
                 placement.place(whole, profiles)
-            except placement.LayoutError as clash:
+            except geometry.LayoutError as clash:
                 item = () if clash.position is None else (clash.position,)
                 yield Flaw((*here, *item), str(clash), clash.hint)
 

@@ -9,7 +9,7 @@ NVIDIA's rules, for any partitionable device and per declared resource:
 
 import uuid
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -19,7 +19,8 @@ from ...model import spans
 from ...model.device import Device, IdStyle, RawDevice
 from ...model.problem import Problem, error, warning
 from ...model.syntax.names import domain_and_name
-from ...partitions.placement import LayoutError, Placement, place, resource_suffix
+from ...partitions.geometry import LayoutError, Placement, resource_suffix
+from ...partitions.placement import place
 from ...spec import EntrySpec, MigStrategy, NamePattern, Spec, VirtualSource
 from .template_names import Part
 
@@ -248,19 +249,6 @@ def _named(spec: Spec, cut: _Cut, _last: _Named | None) -> _Named:
     reasons: dict[str, tuple[str, str]] = {}
     problems: list[Problem] = []
 
-    def by_name(
-        devices: Iterable[Device], name_of: Callable[[Device], tuple[str, str] | Problem]
-    ) -> dict[str, Portion]:
-        named: dict[str, list[Device]] = {}
-        for device in devices:
-            told = name_of(device)
-            if isinstance(told, Problem):
-                problems.append(told)
-            else:
-                named.setdefault(told[0], []).append(device)
-                reasons.setdefault(device.id, told)
-        return {name: tuple(each) for name, each in named.items()}
-
     whole: Mapping[str, Portion] = {}
     if cut.whole:
         told = name_of_whole(spec, cut.entry)
@@ -269,8 +257,16 @@ def _named(spec: Spec, cut: _Cut, _last: _Named | None) -> _Named:
         else:
             whole = {told[0]: cut.whole}
             reasons |= {device.id: told for device in cut.whole}
-    parts = by_name(cut.parts, lambda device: name_of_partition(spec, cut.entry, device.profile))
-    return _Named(whole, parts, reasons, tuple(dict.fromkeys(problems)))
+    parts: dict[str, list[Device]] = {}
+    for device in cut.parts:
+        told = name_of_partition(spec, cut.entry, device.profile)
+        if isinstance(told, Problem):
+            problems.append(told)
+        else:
+            parts.setdefault(told[0], []).append(device)
+            reasons.setdefault(device.id, told)
+    by_name = {name: tuple(each) for name, each in parts.items()}
+    return _Named(whole, by_name, reasons, tuple(dict.fromkeys(problems)))
 
 
 def name_of_whole(spec: Spec, entry: EntrySpec) -> tuple[str, str] | Problem:
