@@ -51,8 +51,8 @@ def pieces(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
     return (items[at : at + _PIECE] for at in range(0, len(items), _PIECE))
 
 
-def batches(items: Iterable[_Item]) -> Iterator[list[_Item]]:
+def batches(items: Iterable[_Item], most: int = _PIECE) -> Iterator[list[_Item]]:
     """The items of what has no places, such as a mapping, some at a time."""
     rest = iter(items)
-    while some := list(islice(rest, _PIECE)):
+    while some := list(islice(rest, most)):
         yield some

@@ -6,14 +6,15 @@ Who publishes them fills in the pool's generation and the number of its slices.
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, islice
-from typing import Any, TypeVar
+from typing import Any
 
 from ...model.dra import Attribute
+from ...model.spans import batches
 from ...model.syntax.quantity import written
-from ..devices.published import Consumption, CounterSet, DeviceCapacity, DraDevice, PublishedPool, Taint
+from ..devices.published import CounterSet, DeviceCapacity, DraDevice, PublishedPool, Taint
 
 Document = dict[str, Any]
-T = TypeVar("T")
+
 
 MOST_DEVICES = 128
 MOST_TIGHT = 64
@@ -30,9 +31,12 @@ def specifications(pool: PublishedPool, node: str, *, split: bool = True) -> tup
     With `split`, counters are in slices of their own, as servers want them from 1.35 on; 1.34 wants them beside the
     devices that consume them.
     """
-    found = [*(_sets(pool) if split else ()), *_devices(pool, split=split)]
+    sets = batches(pool.counters if split else (), MOST_SETS)
+    found = [{"sharedCounters": [_set(each) for each in some]} for some in sets]
+    found += _devices(pool, split=split)
     return tuple(
-        {"driver": pool.driver, "pool": {"name": node}, "nodeName": node, **content} for content in found or [_empty()]
+        {"driver": pool.driver, "pool": {"name": node}, "nodeName": node, **content}
+        for content in found or [{"devices": []}]
     )
 
 
@@ -55,15 +59,6 @@ def generate_name(driver: str, node: str, number: int) -> str:
     return f"{number:05x}-{driver}-{node}"[: _LONGEST_NAME - 1].rstrip(".-") + "-"
 
 
-def _empty() -> Document:
-    return {"devices": []}
-
-
-def _sets(pool: PublishedPool) -> Iterator[Document]:
-    for sets in _batches(pool.counters, MOST_SETS):
-        yield {"sharedCounters": [_set(each) for each in sets]}
-
-
 def _devices(pool: PublishedPool, *, split: bool) -> Iterator[Document]:
     """Devices that share counters are in one slice, as NVIDIA's driver has them; all others fill slices up.
 
@@ -73,7 +68,7 @@ def _devices(pool: PublishedPool, *, split: bool) -> Iterator[Document]:
     most = MOST_TIGHT if pool.tight else MOST_DEVICES
     for consumed, run in _runs(pool.devices):
         beside = {} if split or not consumed else {"sharedCounters": [_set(sets[name]) for name in consumed]}
-        for devices in islice(_batches(run, most), 1 if beside else None):
+        for devices in islice(batches(run, most), 1 if beside else None):
             yield {**beside, "devices": [device_document(each) for each in devices]}
 
 
@@ -89,12 +84,6 @@ def _runs(devices: Iterable[DraDevice]) -> list[tuple[tuple[str, ...], list[DraD
         if consumed:
             of_sets[consumed] = runs[-1][1]
     return runs
-
-
-def _batches(items: Iterable[T], most: int) -> Iterator[list[T]]:
-    rest = iter(items)
-    while batch := list(islice(rest, most)):
-        yield batch
 
 
 def _set(counters: CounterSet) -> Document:
@@ -114,7 +103,9 @@ def device_document(device: DraDevice) -> Document:
     if device.capacity:
         found["capacity"] = {key: _capacity(each) for key, each in device.capacity.items()}
     if device.consumes:
-        found["consumesCounters"] = [_consumption(each) for each in device.consumes]
+        found["consumesCounters"] = [
+            {"counterSet": each.counter_set, "counters": _counters(each.counters.items())} for each in device.consumes
+        ]
     if device.taints:
         found["taints"] = _taints(device.taints)
     if device.shared:
@@ -132,10 +123,6 @@ def _capacity(capacity: DeviceCapacity) -> Document:
         valid = {"min": written(policy.least), "max": written(policy.most), "step": written(policy.step)}
         found["requestPolicy"] = {"default": written(policy.default), "validRange": valid}
     return found
-
-
-def _consumption(consumption: Consumption) -> Document:
-    return {"counterSet": consumption.counter_set, "counters": _counters(consumption.counters.items())}
 
 
 def _taints(taints: Sequence[Taint]) -> list[Document]:
