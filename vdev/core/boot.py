@@ -34,7 +34,7 @@ def absent(listed: Inventory, found: Iterable[RawDevice], ailing: Collection[str
     ids of devices that are there and do not work.
     """
     well = {raw.id for raw in found if raw.health.healthy}.difference(ailing)
-    return tuple(sorted(set[str]().union(*(resource.raws for resource in listed.resources.values())) - well))
+    return tuple(sorted(listed.raws - well))
 
 
 def may_start(boot: Boot, *, waited: float, patience: float) -> bool:

@@ -24,7 +24,6 @@ from .inventory import resources
 from .inventory.arrange import arrange
 from .inventory.difference import diff, settled
 from .inventory.resources import EMPTY, Inventory
-from .inventory.tools import without_tools
 from .labels.values import NO_LABELS, Labels, Machine
 from .memory import Memory
 from .model.device import Device, Health, Key, RawDevice, base_id
@@ -275,7 +274,9 @@ class Decider:
         self._without = self._without if self._without == world.toolless else world.toolless
         of = (world.base, self._without)
         with self._tooled.round():
-            return self._tooled.recall("tools", "", of, lambda _last: without_tools(world.base, world.toolless))
+            return self._tooled.recall(
+                "tools", "", of, lambda _last: resources.without_tools(world.base, world.toolless)
+            )
 
     def _pools(self, world: World, devices: Inventory) -> "Pools":
         """The same object while nothing of it is published otherwise."""
@@ -331,12 +332,8 @@ def _found(
     found: Mapping[str, Sequence[RawDevice]], base: Inventory, there: Inventory
 ) -> Mapping[str, Sequence[RawDevice]]:
     """The raw devices without those of which nothing is left."""
-    gone = _raws(base) - _raws(there)
+    gone = base.raws - there.raws
     return {entry: [raw for raw in raws if raw.id not in gone] for entry, raws in found.items()}
-
-
-def _raws(inventory: Inventory) -> frozenset[str]:
-    return frozenset[str]().union(*(resource.raws for resource in inventory.resources.values()))
 
 
 def _devices(keys: Iterable[Key]) -> frozenset[str]:

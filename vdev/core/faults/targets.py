@@ -5,7 +5,8 @@ it names a resource, a profile or a partition, what the resource offers: the par
 single replicas when it names their ids.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from operator import itemgetter
@@ -59,13 +60,7 @@ def select(rule: FaultRuleSpec, inventory: Inventory, dice: Dice) -> frozenset[K
                 unit = _unit(rule.selection, known, slot, narrowed=narrowed) if concerned[known] else None
                 if unit is not None:
                     units[unit] = None
-    chosen = _chosen(list(units), rule.selection, dice, rule.name)
-    return frozenset(
-        (name, slot.id)
-        for name, resource in offered.items()
-        for slot in resource.slots
-        if not chosen.isdisjoint(units_of(slot))
-    )
+    return _slots_of(_chosen(list(units), rule.selection, dice, rule.name), offered)
 
 
 def widened(keys: frozenset[Key], rule: FaultRuleSpec, inventory: Inventory) -> frozenset[Key]:
@@ -77,9 +72,13 @@ def widened(keys: frozenset[Key], rule: FaultRuleSpec, inventory: Inventory) -> 
         for slot in resource.slots
         if (name, slot.id) in keys
     }
+    return _slots_of(units, inventory.everything)
+
+
+def _slots_of(units: AbstractSet[Unit | None], offered: Mapping[str, Resource]) -> frozenset[Key]:
     return frozenset(
         (name, slot.id)
-        for name, resource in inventory.everything.items()
+        for name, resource in offered.items()
         for slot in resource.slots
         if not units.isdisjoint(units_of(slot))
     )
@@ -101,27 +100,19 @@ def afflict(inventory: Inventory, afflictions: Afflictions) -> Inventory:
     if afflictions == NONE:
         return inventory
     touched = {name for name, _ in (*afflictions.verdicts, *afflictions.removed)} | afflictions.pre_start
-    return _changed(inventory, touched, lambda resource: _afflicted(resource, afflictions))
+    return inventory.changed(lambda each: _afflicted(each, afflictions) if each.name in touched else each)
 
 
 def drop(inventory: Inventory, keys: frozenset[Key]) -> Inventory:
     """The inventory without these slots, held or not."""
-    if not keys:
-        return inventory
+    touched = {name for name, _ in keys}
 
     def kept(resource: Resource) -> Resource:
+        if resource.name not in touched:
+            return resource
         return replace(resource, slots=tuple(slot for slot in resource.slots if (resource.name, slot.id) not in keys))
 
-    return _changed(inventory, {name for name, _ in keys}, kept)
-
-
-def _changed(inventory: Inventory, names: Collection[str], change: Callable[[Resource], Resource]) -> Inventory:
-    """The inventory with another resource, or another offer of a driver, under each of these names."""
-
-    def changed(resources: Mapping[str, Resource]) -> dict[str, Resource]:
-        return {name: change(each) if name in names else each for name, each in resources.items()}
-
-    return replace(inventory, resources=changed(inventory.resources), claimable=changed(inventory.claimable))
+    return inventory.changed(kept) if keys else inventory
 
 
 def of_devices(devices: Inventory, faults: Mapping[Key, tuple[_Fault, ...]]) -> Mapping[Key, tuple[_Fault, ...]]:

@@ -17,7 +17,7 @@ from ..model.syntax import names
 from ..spec import EntrySpec, Spec
 from . import claimable, list_size, node_owners, refusal
 from .listed import naming, sharing, template_names
-from .listed.sharing import Known, Sharing
+from .listed.sharing import Known
 from .resources import Inventory, Resource
 
 
@@ -175,9 +175,7 @@ def _resource(
         name=name,
         slots=tuple(chain.from_iterable(group.slots for group in groups)),
         entries={key: entry.without_node for key, entry in entries.items()},
-        sharing=Sharing(spec.sharing.kind, spec.sharing.fail_requests_greater_than_one, replicas)
-        if spec.sharing and replicas
-        else None,
+        sharing=sharing.sharing_of(spec.sharing, replicas),
         flags=spec.flags,
     )
     by_id, ids, raws = _known(groups)

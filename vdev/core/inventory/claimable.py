@@ -16,7 +16,6 @@ from ..model.problem import Problem, warning
 from ..partitions.counters import placements
 from ..spec import EntrySpec, SharedResource, Spec
 from .listed import naming, sharing
-from .listed.sharing import Sharing
 from .resources import Resource
 
 
@@ -119,8 +118,6 @@ def _resource(spec: Spec, driver: str, parts: Sequence[_Part], _last: object) ->
         name=driver,
         slots=tuple(chain.from_iterable(part.slots for part in parts)),
         entries={part.entry.name: part.entry for part in parts},
-        sharing=Sharing(spec.sharing.kind, spec.sharing.fail_requests_greater_than_one, replicas)
-        if spec.sharing and replicas
-        else None,
+        sharing=sharing.sharing_of(spec.sharing, replicas),
         flags=spec.flags,
     )

@@ -7,10 +7,11 @@
 What a pod may still hold is added by `retention.retain`, after health and before the difference is taken.
 """
 
-from collections.abc import KeysView, Mapping
+from collections.abc import Callable, KeysView, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from operator import is_
 from typing import Any
 
 from ..memory import Memory
@@ -128,6 +129,11 @@ class Resource:
         """Bytes of its device list on the wire."""
         return list_size.list_size(self.slots)
 
+    def having(self, slots: Sequence[Slot]) -> "Resource":
+        """The resource with these slots; itself, where they are the very ones that it has."""
+        same = len(slots) == len(self.slots) and all(map(is_, slots, self.slots))
+        return self if same else replace(self, slots=tuple(slots))
+
     def with_slots(self, others: Mapping[int, Slot]) -> "Resource":
         """The same resource with other slots at these positions, each for the same id of the same device.
 
@@ -172,6 +178,11 @@ class Inventory:
         return sum(len(resource.slots) for resource in self.resources.values())
 
     @property
+    def raws(self) -> AbstractSet[str]:
+        """The ids of all raw devices that resources list."""
+        return frozenset[str]().union(*(resource.raws for resource in self.resources.values()))
+
+    @property
     def everything(self) -> Mapping[str, Resource]:
         """All that a pod can get, under the name of a resource or of a driver."""
         return {**self.resources, **self.claimable} if self.claimable else self.resources
@@ -184,6 +195,14 @@ class Inventory:
         """
         only_claimed = {name: offered.only_claimed for name, offered in self.claimable.items()}
         return {**self.resources, **{name: each for name, each in only_claimed.items() if each.slots}}
+
+    def changed(self, change: Callable[[Resource], Resource]) -> "Inventory":
+        """With what `change` makes of each resource, and of what each driver offers."""
+        return replace(
+            self,
+            resources={name: change(each) for name, each in self.resources.items()},
+            claimable={name: change(each) for name, each in self.claimable.items()},
+        )
 
 
 EMPTY = Inventory()
@@ -199,13 +218,8 @@ def with_health(inventory: Inventory, verdicts: Mapping[str, Health], memory: Me
     memory = memory or Memory()
     bad = {raw: verdict for raw, verdict in verdicts.items() if verdict is not HEALTHY}
 
-    def judged(resources: Mapping[str, Resource]) -> dict[str, Resource]:
-        return {name: _with_verdicts(resource, bad, memory) for name, resource in resources.items()}
-
     with memory.round():
-        if not bad:
-            return inventory
-        return replace(inventory, resources=judged(inventory.resources), claimable=judged(inventory.claimable))
+        return inventory.changed(lambda each: _with_verdicts(each, bad, memory)) if bad else inventory
 
 
 def _with_verdicts(resource: Resource, bad: Mapping[str, Health], memory: Memory) -> Resource:
@@ -226,3 +240,15 @@ def _judged(resource: Resource, verdicts: Mapping[str, Health], _last: object) -
             if health != slot.health:
                 others[position] = replace(slot, health=health)
     return resource.with_slots(others) if others else resource
+
+
+def without_tools(inventory: Inventory, raws: frozenset[str]) -> Inventory:
+    """The inventory where the containers of these raw devices do without the tools of their maker."""
+
+    def bare(slot: Slot) -> Slot:
+        raw = slot.device.raw
+        return replace(slot, device=replace(slot.device, raw=replace(raw, tools=""))) if raw.id in raws else slot
+
+    return inventory.changed(
+        lambda each: each if raws.isdisjoint(each.raws) else replace(each, slots=tuple(map(bare, each.slots)))
+    )

@@ -67,6 +67,7 @@ class Health:
 
 
 HEALTHY = Health()
+GONE = Health(healthy=False, reason="gone")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,10 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ..inventory.resources import Inventory, Resource
-from ..model.device import Health, Key
+from ..model.device import GONE, Health, Key
 from ..spec import EntrySpec
-
-_GONE = Health(healthy=False, reason="gone")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +60,7 @@ def _of_resource(
         spec = before.entries.get(device.raw.entry) if before else None
         if device.id not in there and spec is not None and _promised(spec, specs):
             why = known.get((name, device.id))
-            lost[name, device.id] = Loss(spec, why.health if why and why.gone else _GONE, gone=True)
+            lost[name, device.id] = Loss(spec, why.health if why and why.gone else GONE, gone=True)
     for slot in now.slots if now else ():
         if not slot.health.healthy and slot.device.raw.entry in specs:
             lost.setdefault((name, slot.device.id), Loss(specs[slot.device.raw.entry], slot.health))

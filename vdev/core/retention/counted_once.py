@@ -20,12 +20,12 @@ def without_retired(devices: Inventory, retired: Mapping[Key, Retired], claimed:
     if not (retired and devices.claimable):
         return devices
     by_thing = _by_thing(each.slot for each in retired.values())
-    claimable = {}
-    for driver, offered in devices.claimable.items():
-        slots = tuple(
-            slot for slot in offered.slots if (driver, slot.id) in claimed or _overlapping(slot, by_thing) is None
+    claimable = {
+        driver: offered.having(
+            [slot for slot in offered.slots if (driver, slot.id) in claimed or _overlapping(slot, by_thing) is None]
         )
-        claimable[driver] = offered if len(slots) == len(offered.slots) else replace(offered, slots=slots)
+        for driver, offered in devices.claimable.items()
+    }
     if all(claimable[driver] is offered for driver, offered in devices.claimable.items()):
         return devices
     return replace(devices, claimable=claimable)
@@ -58,9 +58,7 @@ def _blocked(resource: Resource, by_thing: Mapping[str, list[Slot]]) -> Resource
         else:
             what = "a claim still has it" if other.id == slot.id else f"a claim still has {other.id}, which overlaps it"
             slots.append(replace(slot, health=Health(healthy=False, reason=what)))
-    if all(a is b for a, b in zip(slots, resource.slots, strict=True)):
-        return resource
-    return replace(resource, slots=tuple(slots))
+    return resource.having(slots)
 
 
 def _by_thing(slots: Iterable[Slot]) -> Mapping[str, list[Slot]]:

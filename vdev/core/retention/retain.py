@@ -202,16 +202,10 @@ def _block(fresh: Inventory, kept: Mapping[Key, Retired], holdings: Holdings) ->
                 held.setdefault(thing, []).append((key, each.slot))
     if not held:
         return fresh
-    resources = {}
-    for name, resource in fresh.resources.items():
-        slots = tuple(
-            slot if held.keys().isdisjoint(things(slot)) else _blocked(slot, held, holdings) for slot in resource.slots
-        )
-        resources[name] = (
-            resource
-            if all(a is b for a, b in zip(slots, resource.slots, strict=True))
-            else replace(resource, slots=slots)
-        )
+    resources = {
+        name: resource.having([_blocked(slot, held, holdings) for slot in resource.slots])
+        for name, resource in fresh.resources.items()
+    }
     return replace(fresh, resources=resources)
 
 

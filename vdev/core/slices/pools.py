@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from ..inventory.resources import Inventory, Resource
 from ..memory import Memory
-from ..model.device import Device, Health, Key
+from ..model.device import GONE, Device, Key
 from ..model.faults.fault_effects import SetTaint
 from .devices import taints
 from .devices.described import described
@@ -19,7 +19,7 @@ from .devices.published import CounterSet, DraDevice, Pools, PublishedPool
 from .devices.recalled import Record, recalled
 
 NO_POOLS: Pools = MappingProxyType({})
-_AWAY = Health(healthy=False, reason="gone")
+
 Claimed = Mapping[str, Collection[str]]
 """The names of the devices that prepared claims have, by driver; maybe with what was written down of them."""
 
@@ -150,17 +150,13 @@ def _kept(last: PublishedPool, now: Mapping[str, DraDevice], held: Collection[st
     """Devices of claims that are away, or whose name is another device's now."""
     for name in sorted(held):
         device, current = last.by_name.get(name), now.get(name)
-        if device is None or (current and _is_same(current, device)):
+        if device is None or (current and current.device.id == device.device.id):
             continue
         entry = last.offered.entries.get(device.entry)
         if entry is not None and entry.dra is not None:
-            yield replace(device, taints=taints.of_loss(entry.dra, nvidia=entry.is_nvidia), health=_AWAY, lost=True)
+            yield replace(device, taints=taints.of_loss(entry.dra, nvidia=entry.is_nvidia), health=GONE, lost=True)
         elif device.lost:
             yield device
-
-
-def _is_same(one: DraDevice, other: DraDevice) -> bool:
-    return one.device.id == other.device.id
 
 
 def _excludes(kept: DraDevice, other: DraDevice) -> bool:

@@ -27,6 +27,11 @@ class Sharing:
     replicas: Mapping[str, int]
 
 
+def sharing_of(spec: SharingSpec | None, replicas: Mapping[str, int] | None) -> Sharing | None:
+    """How a resource with these numbers of replicas is shared; None where it has none."""
+    return Sharing(spec.kind, spec.fail_requests_greater_than_one, replicas) if spec and replicas else None
+
+
 Slots = tuple[Slot, ...]
 
 

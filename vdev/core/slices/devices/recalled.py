@@ -5,12 +5,11 @@ it though it is away by then.
 from collections.abc import Mapping
 from typing import Any
 
-from ...model.device import Device, Health, RawDevice
+from ...model.device import GONE, Device, RawDevice
 from ...model.dra import Attribute, AttributeKind
 from .published import Consumption, CounterSet, DeviceCapacity, DraDevice, RequestPolicy, Taint
 
 Record = Mapping[str, Any]
-_AWAY = Health(healthy=False, reason="gone")
 
 
 def record(device: DraDevice, counters: tuple[CounterSet, ...], lost: tuple[Taint, ...]) -> Record:
@@ -68,6 +67,6 @@ def _device(name: str, written: Record) -> DraDevice:
         consumes=tuple(Consumption(key, each) for key, each in written["consumes"].items()),
         shared=written["shared"],
         taints=tuple(Taint(*each) for each in written["lost"]),
-        health=_AWAY,
+        health=GONE,
         lost=True,
     )
