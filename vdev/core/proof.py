@@ -1,6 +1,5 @@
 """Problems that the configuration has on any node, found by deciding for nodes that could exist."""
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from .decide import Decider, World
@@ -21,7 +20,10 @@ def prove(spec: Spec, node: str = "") -> tuple[Problem, ...]:
     if node:
         return _on_node(known, node)
     known, unknown = _nameless(known)
-    trials = [_on_node(known, each) for each in imagined_nodes.node_names(_patterns(spec))]
+    trials = [
+        _on_node(known, each)
+        for each in imagined_nodes.node_names(pattern for entry in spec.entries for pattern in entry.on_nodes)
+    ]
     everywhere = set.intersection(*map(set, trials))
     proven = (each for problems in trials for each in problems if each.is_error or each in everywhere)
     return tuple(dict.fromkeys((*unknown, *proven)))
@@ -33,10 +35,6 @@ def _on_node(spec: Spec, node: str) -> tuple[Problem, ...]:
     if spec.node.labels is LabelOutput.OFF and not base.claimable:
         return base.problems
     return (*base.problems, *Decider().decide(World(spec=spec, node=node, base=base)).problems)
-
-
-def _patterns(spec: Spec) -> Iterable[str]:
-    return (pattern for entry in spec.entries for pattern in entry.on_nodes)
 
 
 def _virtual_alone(spec: Spec) -> Spec:

@@ -147,7 +147,7 @@ def chosen(spec: Spec, node: str, labels: Mapping[str, str]) -> tuple[Spec, Prog
 
 def state_labels(progresses: Progresses, entries: Iterable[EntrySpec]) -> dict[str, str]:
     """The labels that tell what became of the chosen layouts; none where nothing is chosen."""
-    protocols = {each.label: each.protocol for each in _choices(entries)}
+    protocols = {entry.choice.label: entry.choice.protocol for entry in entries if entry.choice}
     words = {
         label: {
             RepartitionState.PENDING: it.pending,
@@ -283,7 +283,8 @@ class _Look:
 
     def _cuts(self, entry: EntrySpec) -> bool:
         """Whether layouts change what the entry offers: strategies are for device plugins alone."""
-        return self.strategy is not MigStrategy.NONE or _is_claimed_as_cut(entry)
+        claimed = entry.dra is not None and entry.dra.partitions is DraPartitions.STATIC
+        return self.strategy is not MigStrategy.NONE or claimed
 
     def _hardware(self, entry: EntrySpec) -> Mapping[int, str]:
         return self.seen.hardware.get(entry.name, {})
@@ -319,10 +320,6 @@ def _groups(entries: Iterable[EntrySpec]) -> dict[str, list[EntrySpec]]:
         if entry.choice:
             groups.setdefault(entry.choice.label, []).append(entry)
     return groups
-
-
-def _choices(entries: Iterable[EntrySpec]) -> Iterator[PartitionChoice]:
-    return (entry.choice for entry in entries if entry.choice)
 
 
 def _choice(entry: EntrySpec) -> PartitionChoice:
@@ -387,11 +384,6 @@ def _listed_parts(seen: RepartitionView) -> dict[str, set[Part]]:
     return found
 
 
-def _is_claimed_as_cut(entry: EntrySpec) -> bool:
-    """Whether claims get the entry's devices as layouts cut them."""
-    return entry.dra is not None and entry.dra.partitions is DraPartitions.STATIC
-
-
 def _held_parts(seen: RepartitionView) -> dict[str, list[tuple[Part, Key, str]]]:
     """What is held of each hardware device, with the pod's name or the empty string."""
     found: dict[str, list[tuple[Part, Key, str]]] = {}
@@ -409,7 +401,8 @@ def _held_parts(seen: RepartitionView) -> dict[str, list[tuple[Part, Key, str]]]
 def _recognised(entry: EntrySpec, index: int, listed: set[Part]) -> Parts:
     """The layout of which this is what is listed. Some may be there for a pod alone, so the one that explains most."""
     assert entry.geometry is not None
-    named = [layout.parts[index] for layout in _choice(entry).layouts.values() if _says(layout, index)]
+    layouts = [layout for layout in _choice(entry).layouts.values() if not layout.refusal]
+    named = [layout.parts[index] for layout in layouts if index in layout.parts]
     fitting = [parts for parts in (*named, None) if _cut(entry.geometry, parts) <= listed]
     best = max(fitting, key=lambda parts: len(_cut(entry.geometry, parts)), default=None)
     if fitting and _cut(entry.geometry, best) == listed:
@@ -418,7 +411,3 @@ def _recognised(entry: EntrySpec, index: int, listed: set[Part]) -> Parts:
     if _fits(entry.geometry, pinned):
         return pinned
     return best if fitting else entry.partitions.get(index)  # some of it overlaps
-
-
-def _says(layout: NamedLayout, index: int) -> bool:
-    return index in layout.parts and not layout.refusal

@@ -80,9 +80,7 @@ def _subset_weights(weights: Weights) -> list[int]:
     return total
 
 
-@lru_cache(maxsize=8)  # a table belongs to a matrix, not to an inventory: reloads that keep the links keep it
-def _table(weights: Weights) -> _Table:
-    return _Table(weights)
+_table = lru_cache(maxsize=8)(_Table)  # of a matrix, not of an inventory: reloads that keep the links keep it
 
 
 def _exact(weights: Weights, free: Sequence[int], must: Sequence[int], size: int) -> list[int]:

@@ -73,7 +73,9 @@ class Allocator:
         self._number = {each.id: number for number, each in enumerate(self._candidates)}
         self._policy = policy
         first_of = {each.parent: each for each in reversed(self._candidates)}
-        numbers = {parent: number for number, parent in enumerate(dict.fromkeys(map(_parent, self._candidates)))}
+        numbers = {
+            parent: number for number, parent in enumerate(dict.fromkeys(each.parent for each in self._candidates))
+        }
         self._parents = [numbers[each.parent] for each in self._candidates]
         self._slots = Counter(self._parents)
         self._units = Counter(each.unit or each.id for each in self._candidates)
@@ -136,7 +138,3 @@ class Allocator:
             else:
                 heapq.heappop(pools)
         return chosen
-
-
-def _parent(candidate: AllocatableSlot) -> str:
-    return candidate.parent

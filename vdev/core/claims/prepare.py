@@ -75,13 +75,16 @@ def prepare(claim: Claim, driver: str, find: Find) -> PreparedClaim:
     """What a claim gets. Raises AllocationError, in a sentence for the pod's event."""
     check_all(claim)
     members = [_member(claim, result, find) for result in claim.results]
-    requests = {name: _of(members, name) for name in dict.fromkeys(each.result.main_request for each in members)}
+    requests: dict[str, list[_Member]] = {}
+    for each in members:
+        requests.setdefault(each.result.main_request, []).append(each)
     own_kind = kind(driver)
     named: dict[str, cdi.CdiDevice] = {}
     variables = {name: _request_device(f"{claim.uid}_{name}", of) for name, of in requests.items()}
     devices = []
     for each in members:
-        result, name = each.result, _device_name(claim, each.result)
+        result = each.result
+        name = "-".join(filter(None, (claim.uid, result.device, result.share_id)))
         named[name] = edits.cdi_device(
             name, _for_cdi(each.resource), each.resource.entries[each.device.raw.entry], each.device
         )
@@ -127,14 +130,6 @@ def _member(claim: Claim, result: AllocationResult, find: Find) -> _Member:
         )
     settings = settings_of(claim, result, found.device)
     return _Member(result=result, device=found.device, resource=found.resource, settings=settings, record=found.record)
-
-
-def _of(members: Iterable[_Member], request: str) -> list[_Member]:
-    return [each for each in members if each.result.main_request == request]
-
-
-def _device_name(claim: Claim, result: AllocationResult) -> str:
-    return "-".join(filter(None, (claim.uid, result.device, result.share_id)))
 
 
 def _together(claim: Claim, members: Sequence[_Member], requests: Iterable[cdi.CdiDevice]) -> cdi.CdiDevice | None:

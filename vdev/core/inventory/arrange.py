@@ -38,8 +38,10 @@ def _arranged(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]], m
     named = template_names.by_name(here, judged.devices, memory)
     advertised = naming.advertise(spec, named.parts, memory)
     offered = claimable.offer(spec, here, judged.devices, memory)
-    elsewhere = _only_claimed(spec, here)
-    known = Known(frozenset(entry.name for entry in spec.entries), named.written, elsewhere | _templates(here))
+    only_claimed = (name for entry in here if entry.dra and not entry.listed for name in naming.names_of(spec, entry))
+    templates = (entry.resource for entry in here if entry.template)
+    elsewhere = frozenset((*only_claimed, *templates))
+    known = Known(frozenset(entry.name for entry in spec.entries), named.written, elsewhere)
     shared = sharing.share(advertised.devices, spec.sharing, memory, known)
     problems = [*claimed.problems, *judged.problems, *named.problems]
     problems += [*advertised.problems, *shared.problems, *offered.problems]
@@ -72,18 +74,6 @@ def _arranged(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]], m
                 problems.append(_nearly_too_large(resource, at_worst, where))
     left_out = claimed.left_out | judged.refused
     return Inventory(resources, tuple(problems), advertised.reasons, left_out, offered.resources)
-
-
-def _templates(entries: Iterable[EntrySpec]) -> frozenset[str]:
-    """The names with placeholders, as they are written."""
-    return frozenset(entry.resource for entry in entries if entry.template)
-
-
-def _only_claimed(spec: Spec, entries: Iterable[EntrySpec]) -> frozenset[str]:
-    """The names of resources that the node's device plugin does not list, since only claims get their devices."""
-    return frozenset(
-        name for entry in entries if entry.dra and not entry.listed for name in naming.names_of(spec, entry)
-    )
 
 
 @dataclass(frozen=True)

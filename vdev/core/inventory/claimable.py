@@ -27,13 +27,10 @@ class Offer:
     problems: tuple[Problem, ...] = ()
 
 
-NOTHING = Offer({})
-
-
 def offer(spec: Spec, entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice]], memory: Memory) -> Offer:
     """What claims can get of these entries, with the devices found for each. A driver may have none at the moment."""
     if not any(entry.dra for entry in entries):
-        return NOTHING
+        return Offer({})
     by = (spec.flags, spec.sharing, spec.gpu_patterns, spec.mig_patterns)
     by_driver: dict[str, list[_Part]] = {}
     ordinals: dict[str, int] = {}  # the next free one of each resource

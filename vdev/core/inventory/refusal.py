@@ -78,20 +78,13 @@ def settle(
 
 
 def _judge(entry: EntrySpec, raws: Sequence[RawDevice], _last: object) -> _Judged:
-    why = _refusals(entry, raws)
-    return _Judged(tuple(_refused(raw, why.get(raw.id, "")) for raw in raws) if why else raws, why)
-
-
-def _refusals(entry: EntrySpec, raws: Sequence[RawDevice]) -> dict[str, str]:
-    """Why devices of the entry are refused, by id."""
-    if not raws:
-        return {}
     places = tuple(place for place in _places(entry) if not place.template.is_constant)
-    if isinstance(entry.source, VirtualSource):  # they differ in number alone
-        why = _why(entry, places, raws[0])
-        return {raw.id: why for raw in raws} if why else {}
-    reasons = ((raw.id, _why(entry, places, raw)) for raw in raws)
-    return {raw: why for raw, why in reasons if why}
+    if raws and isinstance(entry.source, VirtualSource):  # they differ in number alone
+        reasons = dict.fromkeys((raw.id for raw in raws), _why(entry, places, raws[0]))
+    else:
+        reasons = {raw.id: _why(entry, places, raw) for raw in raws}
+    why = {raw: reason for raw, reason in reasons.items() if reason}
+    return _Judged(tuple(_refused(raw, why.get(raw.id, "")) for raw in raws) if why else raws, why)
 
 
 def _refused(raw: RawDevice, why: str) -> RawDevice:

@@ -33,7 +33,7 @@ def labels(gpus: Sequence[Hardware]) -> dict[str, str]:
     values: dict[str, str] = {}
     for kind, texts in {
         "family": [unit.attributes.get("family", "") for unit in units],
-        "device-id": [gpu.attributes.get("pciDeviceId", "").lower().removeprefix("0x")[:4] for gpu in gpus],
+        "device-id": [gpu.pci("pciDeviceId") for gpu in gpus],
         "product-name": [_product(unit) for unit in units],
         "vram": [_vram(unit) for unit in units],
         "simd-count": [_simds(unit) for unit in units],

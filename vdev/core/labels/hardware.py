@@ -33,6 +33,10 @@ class Hardware:
         """What is known of it."""
         return self.raw.attributes
 
+    def pci(self, key: str) -> str:
+        """The first four hexadecimal digits of an attribute, as of a class or a device; empty without it."""
+        return self.attributes.get(key, "").lower().removeprefix("0x")[:4]
+
 
 def hardware(
     spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]], inventory: Inventory

@@ -19,7 +19,7 @@ def labels(devices: Sequence[Hardware]) -> dict[str, str]:
     if not gpus:
         return values
     values["gpu.intel.com/device.count"] = str(len(gpus))
-    for (pci_class, device), count in Counter(_pci(gpu) for gpu in gpus).items():
+    for (pci_class, device), count in Counter((gpu.pci("pciClass"), gpu.pci("pciDeviceId")) for gpu in gpus).items():
         if pci_class and device:
             values[f"gpu.intel.com/device-id.{pci_class}-{device}.present"] = "true"
             values[f"gpu.intel.com/device-id.{pci_class}-{device}.count"] = str(count)
@@ -28,11 +28,3 @@ def labels(devices: Sequence[Hardware]) -> dict[str, str]:
         if told:
             values[f"gpu.intel.com/{key}"] = told[-1]
     return values
-
-
-def _pci(gpu: Hardware) -> tuple[str, str]:
-    """Class and device, four hexadecimal digits each."""
-    pci_class, device = (
-        gpu.attributes.get(key, "").lower().removeprefix("0x")[:4] for key in ("pciClass", "pciDeviceId")
-    )
-    return pci_class, device

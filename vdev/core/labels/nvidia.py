@@ -19,7 +19,7 @@ _MIB = 2**20
 _UNKNOWN_MACHINE = "unknown"
 _NOT_ALLOWED = re.compile(r"[^A-Za-z0-9\-_. ]")
 _MODES = {"0300": "graphics", "0302": "compute"}  # by PCI class: VGA controller, 3D controller
-_COMPUTE = "0x0302"  # what GPUs of data centres are
+_COMPUTE = "0302"  # what GPUs of data centres are
 _MIG_ATTRIBUTES = (
     "multiprocessors",
     "slices.gi",
@@ -69,7 +69,7 @@ def labels(spec: Spec, gpus: Sequence[Hardware], machine: Machine) -> tuple[dict
         case MigStrategy.SINGLE:
             values |= {"nvidia.com/mig.strategy": "single", **_single(spec, gpus)}
         case MigStrategy.MIXED:
-            values |= {"nvidia.com/mig.strategy": "mixed", **_mixed(spec, gpus)}
+            values |= {"nvidia.com/mig.strategy": "mixed", **_partitions(spec, gpus, _mixed_name)}
         case MigStrategy.NONE:
             pass
     return values, problems
@@ -98,7 +98,7 @@ def _serves_mps(spec: Spec, gpus: Iterable[Hardware]) -> bool:
 
 
 def _mode(gpus: Iterable[Hardware]) -> str:
-    classes = {gpu.attributes.get("pciClass", _COMPUTE).lower().removeprefix("0x")[:4] for gpu in gpus}
+    classes = {gpu.pci("pciClass") if "pciClass" in gpu.attributes else _COMPUTE for gpu in gpus}
     return _MODES.get(classes.pop(), "unknown") if len(classes) == 1 else "unknown"
 
 
@@ -237,12 +237,12 @@ def _single(spec: Spec, gpus: Sequence[Hardware]) -> Mapping[str, str]:
     return _partitions(spec, cut, lambda _profile: _GPU)
 
 
-def _mixed(spec: Spec, gpus: Sequence[Hardware]) -> dict[str, str]:
-    """Labels of the partitions of each profile."""
-    return _partitions(spec, gpus, lambda profile: f"nvidia.com/mig-{_plain(profile)}")
+def _mixed_name(profile: Profile) -> str:
+    return f"nvidia.com/mig-{_plain(profile)}"
 
 
 def _partitions(spec: Spec, gpus: Iterable[Hardware], resource_of: Callable[[Profile], str]) -> dict[str, str]:
+    """Labels of the partitions of each profile."""
     count: dict[str, int] = {}
     first: dict[str, tuple[Hardware, Profile]] = {}
     for gpu in gpus:

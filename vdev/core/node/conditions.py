@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from ..model.faults.fault_effects import SetCondition
 from ..spec import ConditionSpec, EntrySpec, TrueWhen
-from .losses import Loss, Losses
+from .losses import Losses
 from .words import MESSAGE, named, shortened
 
 _FINE = "AllDevicesHealthy"
@@ -63,14 +63,9 @@ def _condition(name: str, members: list[tuple[EntrySpec, ConditionSpec]], lost: 
     for entry, spec in members:
         mine = {key[1]: loss for key, loss in lost.items() if loss.spec.name == entry.name}
         if mine:
-            message = spec.message or _message(entry, mine)
+            first = next(iter(mine.values()))
+            message = spec.message or f"{entry.name}: {named(mine)}: {first.health.reason}"
             return NodeCondition(name, true_when is TrueWhen.UNHEALTHY, spec.reason or _LOST, shortened(message))
     which = ", ".join(entry.name for entry, _ in members)
     message = shortened(f"all devices of {which} are healthy", MESSAGE)
     return NodeCondition(name, true_when is TrueWhen.HEALTHY, _FINE, message)
-
-
-def _message(entry: EntrySpec, lost: dict[str, Loss]) -> str:
-    """Which devices, and what is wrong with the first of them."""
-    first = next(iter(lost.values()))
-    return f"{entry.name}: {named(lost)}: {first.health.reason}"

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..model.syntax.slice_syntax import dns_label
-from .geometry import Geometry, Placement, Profile, most_of
+from .geometry import Geometry, Placement, most_of
 
 MAX_COUNTERS = 32
 """Counters in a set, as a ResourceSlice takes them."""
@@ -77,12 +77,8 @@ def _rules(geometry: Geometry) -> Iterator[Limit]:
         takes = {each.name: 1 for each in geometry.profiles if each.exclusive == word}
         yield Limit(dns_label(word) or "exclusive", 1, takes)
     for profile in geometry.profiles:
-        if profile.max is not None and profile.max < most_of(geometry, _unlimited(profile)):
+        if profile.max is not None and profile.max < most_of(geometry, replace(profile, max=None)):
             yield Limit(dns_label(f"max-{profile.name}"), profile.max, {profile.name: 1})
-
-
-def _unlimited(profile: Profile) -> Profile:
-    return replace(profile, max=None)
 
 
 def _slice(number: int) -> str:

@@ -32,7 +32,8 @@ def orphans(held: Collection[Key], fresh: Inventory) -> Mapping[Key, Slot]:
     for name, each in ours:
         device = hardware.get(base_id(each))
         if device is None and name in fresh.resources:
-            device = Device(id=base_id(each), raw=_stranger(base_id(each)), ordinal="-1")
+            raw = RawDevice(id=base_id(each), entry=UNKNOWN_ENTRY, index=-1)
+            device = Device(id=raw.id, raw=raw, ordinal="-1")
         if device is not None:
             found[name, each] = Slot(each, device, _replica(each))
     return found
@@ -70,10 +71,6 @@ def _parts(entry: EntrySpec, raw: RawDevice) -> Iterator[tuple[str, str, range]]
         for start in geometry.starts(profile) if geometry else ():
             placement = Placement(profile, start, profile.slices)
             yield partition_id(entry, raw, placement), profile.name, range(start, start + profile.slices)
-
-
-def _stranger(device_id: str) -> RawDevice:
-    return RawDevice(id=device_id, entry=UNKNOWN_ENTRY, index=-1)
 
 
 def _replica(slot_id: str) -> int | None:

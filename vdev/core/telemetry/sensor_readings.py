@@ -168,12 +168,9 @@ def _temperature(history: History, counted: Counted, at: float) -> float:
     recent = (counted.energy - history.energy(at - seconds)) / seconds
     warmth = (recent - physics.idle_power) / span if span else 0.0
     own = physics.idle_temperature + (physics.peak_temperature - physics.idle_temperature) * warmth
-    own = max(_ROOM, own + _SPREAD * (2 * drawn(_lot(drive), -3) - 1))
+    lot = next((share.load.lot for share in drive.shares.values()), 0)
+    own = max(_ROOM, own + _SPREAD * (2 * drawn(lot, -3) - 1))
     return own + max(0.0, counted.heated_to - own) * counted.heated
-
-
-def _lot(drive: Drive) -> int:
-    return next((share.load.lot for share in drive.shares.values()), 0)
 
 
 def _throttle(physics: Physics, temperature: float, busy: float) -> Throttle:

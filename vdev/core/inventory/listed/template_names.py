@@ -7,6 +7,7 @@ because only discovery knows what a placeholder stands for.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from operator import is_
 
 from ...memory import Memory
 from ...model.device import RawDevice
@@ -74,12 +75,8 @@ def _part(entry: EntrySpec, name: str, raws: Sequence[RawDevice], before: Part |
     """The part; of the same objects as before where nothing about it changed."""
     own = entry.under(name)
     kept = before.entry if before and before.entry == own and before.entry.where == own.where else own
-    same = before is not None and len(before.raws) == len(raws) and all(map(_is, before.raws, raws))
+    same = before is not None and len(before.raws) == len(raws) and all(map(is_, before.raws, raws))
     return Part(kept, before.raws if before and same else tuple(raws))
-
-
-def _is(one: RawDevice, other: RawDevice) -> bool:
-    return one is other
 
 
 def _problems(

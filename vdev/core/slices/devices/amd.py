@@ -48,7 +48,9 @@ def attributes_of(device: Device, index: int, number_of_card: int) -> Attributes
         "pciAddr" if full else "parentPciAddr": address,
         "cardIndex": number(number_of_card),
         "renderIndex": number(_FIRST_RENDER + number_of_card),
-        "deviceID" if full else "parentDeviceID": string(_unique_id(device.raw.id)),
+        "deviceID" if full else "parentDeviceID": string(
+            str(int(digest(device.raw.id, 16), 16))
+        ),  # as the kernel driver numbers them
         "family": string(known.get("family", "")),
         "productName": string(known.get("product") or known.get("model", "")),
         "driverVersion": version(known.get("driverVersion", ""), DRIVER_VERSION),
@@ -57,11 +59,6 @@ def attributes_of(device: Device, index: int, number_of_card: int) -> Attributes
         attributes.PCIE_ROOT: string(root(index)),
         **found,
     }
-
-
-def _unique_id(raw: str) -> str:
-    """The number that the kernel driver gives each GPU, made of the device's id."""
-    return str(int(digest(raw, 16), 16))
 
 
 def capacity_of(device: Device) -> dict[str, DeviceCapacity]:

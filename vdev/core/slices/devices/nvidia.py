@@ -5,9 +5,8 @@ likely value: expressions that ask for an attribute which a device lacks are err
 """
 
 import re
-from collections.abc import Mapping
 
-from ...model.device import Device, RawDevice
+from ...model.device import Device
 from ...model.pci import bus_id, root
 from ...partitions.counters import Limit
 from ...partitions.geometry import Geometry, Profile
@@ -55,7 +54,8 @@ def attributes_of(device: Device, minor: int) -> Attributes:
         "cudaComputeCapability": version(known.get("computeCapability", ""), "0.0.0"),
         "driverVersion": version(known.get("driverVersion", ""), _DRIVER_VERSION),
         "cudaDriverVersion": version(known.get("cudaVersion", ""), _CUDA_VERSION),
-        **_place(device.raw, minor),
+        attributes.PCI_BUS_ID: string(bus_id(device.raw, minor)),
+        attributes.PCIE_ROOT: string(root(minor)),  # each GPU below one of its own
         **dict(attributes.standard(device)),
     }
     if device.is_partition:
@@ -63,11 +63,6 @@ def attributes_of(device: Device, minor: int) -> Attributes:
     else:
         own = {"type": string("gpu")}
     return {**own, "uuid": string(device.id), **shared}
-
-
-def _place(raw: RawDevice, minor: int) -> Attributes:
-    """Each GPU below a root of its own."""
-    return {attributes.PCI_BUS_ID: string(bus_id(raw, minor)), attributes.PCIE_ROOT: string(root(minor))}
 
 
 def capacity_of(device: Device, profile: Profile | None, *, slices: bool) -> dict[str, DeviceCapacity]:
@@ -99,11 +94,8 @@ def limits(geometry: Geometry) -> list[Limit]:
 def _maxima(geometry: Geometry) -> list[Limit]:
     amounts = {profile.name: _amounts(profile) for profile in geometry.profiles}
     names = sorted({name for each in amounts.values() for name in each})
-    return [Limit(name, max(each.get(name, 0) for each in amounts.values()), _takes(amounts, name)) for name in names]
-
-
-def _takes(amounts: Mapping[str, Mapping[str, int]], name: str) -> dict[str, int]:
-    return {profile: each[name] for profile, each in amounts.items() if name in each}
+    takes = {name: {profile: each[name] for profile, each in amounts.items() if name in each} for name in names}
+    return [Limit(name, max(each.values()), each) for name, each in takes.items()]
 
 
 def _kebab(text: str) -> str:
