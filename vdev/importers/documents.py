@@ -104,6 +104,11 @@ def listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
+def is_true(value: Any) -> bool:
+    """Whether it is true, unquoted or in quotes."""
+    return str(value).lower() == "true"
+
+
 def number(value: Any) -> int | None:
     """A whole number that is not negative, as it is written or in quotes; 0 for nothing, None for anything else."""
     if value is None:

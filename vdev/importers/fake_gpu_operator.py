@@ -28,12 +28,8 @@ _PROFILE_COUNT = 8  # devices of a built-in profile
 
 def recognises(content: Any) -> bool:
     """Whether it has node pools, or is the topology of one node."""
-    return bool(_topology(content)) or _is_node(content)
-
-
-def _is_node(content: Any) -> bool:
     given = mapping(content)
-    return isinstance(given.get("gpus"), list) and "gpuProduct" in given
+    return bool(_topology(content)) or (isinstance(given.get("gpus"), list) and "gpuProduct" in given)
 
 
 def _topology(content: Any) -> dict[str, Any]:
@@ -53,8 +49,7 @@ def drafts(found: Sequence[ImportSource], wishes: Wishes) -> list[Draft]:
             made.append(_node(source, wishes))
         for name, pool in mapping(topology.get("nodePools")).items():
             made.append(_pool(str(name), mapping(pool), topology, wishes))
-    if len(made) == 1:
-        made[0].name = ""
+
     return made
 
 

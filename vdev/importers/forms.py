@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 from .. import config
 from ..core.model.problem import Problem
@@ -67,7 +67,7 @@ def recognised(text: str, name: str = "<text>") -> Form | None:
         found = sources(text, name)
     except ConfigError:
         return None
-    form = next((form for form in FORMS.values() if any(form.recognises(each.content) for each in found)), None)
+    form = _form_of(found)
     bare = form is not None and form.name == "nvidia" and not any(each.key or each.where for each in found)
     return None if bare and not any(nvidia_device_plugin.is_wrapped(each.content) for each in found) else form
 
@@ -77,11 +77,13 @@ def imported(text: str, name: str, wishes: Wishes) -> list[Imported]:
     found = sources(text, name)
     if wishes.arguments:
         found = [ImportSource(Arguments(wishes.arguments)), *found]
-    form = FORMS[wishes.form] if wishes.form else _told_by_content(found, name)
+    form = FORMS[wishes.form] if wishes.form else _form_of(found) or _refuse(found, name)
     own = [each for each in found if form.recognises(each.content)]
     if not own:
         raise UsageError(f"{name}: this is no configuration of {form.title}")
     drafts = form.drafts(own, wishes)
+    if len(drafts) == 1:
+        drafts[0].name = ""
     results = [_checked(draft) for draft in drafts]
     if not any(draft.devices or draft.shared or draft.flags for draft in drafts):
         why = "".join(f"\n  {warning}" for each in results for warning in each.warnings)
@@ -90,10 +92,11 @@ def imported(text: str, name: str, wishes: Wishes) -> list[Imported]:
     return results
 
 
-def _told_by_content(found: Sequence[ImportSource], name: str) -> Form:
-    for form in FORMS.values():
-        if any(form.recognises(each.content) for each in found):
-            return form
+def _form_of(found: Sequence[ImportSource]) -> Form | None:
+    return next((form for form in FORMS.values() if any(form.recognises(each.content) for each in found)), None)
+
+
+def _refuse(found: Sequence[ImportSource], name: str) -> NoReturn:
     entries = [entry for each in found for entry in listed(mapping(each.content).get("devices"))]
     if any("resource" in mapping(entry) for entry in entries):
         raise UsageError(f"{name}: this is a configuration of vdev already; vdev validate checks it")

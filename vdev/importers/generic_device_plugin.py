@@ -12,7 +12,7 @@ from typing import Any
 
 from .. import config
 from ..errors import ConfigError
-from .documents import Arguments, ImportSource, Wishes, listed, mapping, number
+from .documents import Arguments, ImportSource, Wishes, is_true, listed, mapping, number
 from .draft import Block, Draft
 from .go_patterns import NotAPatternError, glob, literal, may_meet
 
@@ -183,7 +183,7 @@ def _path(draft: Draft, block: Block, path: dict[str, Any], where: str) -> dict[
         item["containerPath"] = inside.replace("{", "{{").replace("}", "}}")
     if kind == "Mount":
         item["type"] = "mount"
-        if _is_true(path.get("readOnly")):
+        if is_true(path.get("readOnly")):
             item["readOnly"] = True
     else:
         item["permissions"] = _text(path.get("permissions")) or "mrw"
@@ -194,7 +194,7 @@ def _path(draft: Draft, block: Block, path: dict[str, Any], where: str) -> dict[
         draft.lost(f"{where}.limit", f"{path['limit']!r} is no number", block)
     elif limit > 1:
         item["limit"] = limit
-    if _is_true(path.get("optional")):
+    if is_true(path.get("optional")):
         item["optional"] = True
     return item
 
@@ -271,7 +271,3 @@ def _sticks(body: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _text(value: Any) -> str:
     return str(value) if isinstance(value, str) else ""
-
-
-def _is_true(value: Any) -> bool:
-    return str(value).lower() == "true"

@@ -5,7 +5,7 @@ A path pattern of Go is nearly one of ours. A regular expression becomes pattern
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -344,7 +344,7 @@ def _is_anchored_end(branch: str) -> bool:
     return branch.endswith("$") and backslashes % 2 == 0
 
 
-def names(patterns: Sequence[str]) -> str:
-    """The text that patterns share, for a name."""
-    first = re.sub(r"\[[^\]]*\]|[*?]", "", patterns[0]) if patterns else ""
-    return first.removeprefix("/dev").replace("/", "-").strip("-")
+def common_name(pattern: str) -> str:
+    """What the paths of a pattern have in common, for a name."""
+    plain = re.sub(r"\[[^\]]*\]|[*?]", "", pattern)
+    return plain.removeprefix("/dev").replace("/", "-").strip("-")

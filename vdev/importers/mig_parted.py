@@ -33,10 +33,7 @@ def drafts(found: Sequence[ImportSource], wishes: Wishes) -> list[Draft]:
     """One file for each configuration."""
     named = [(str(name), each) for source in found for name, each in source.content[_KEY].items()]
     usual = next((preset for _, each in named if (preset := _fitting(each))), _USUAL[0])
-    made = [_draft(name, listed(each), wishes, usual) for name, each in named]
-    if len(made) == 1:
-        made[0].name = ""
-    return made
+    return [_draft(name, listed(each), wishes, usual) for name, each in named]
 
 
 def _draft(name: str, items: list[Any], wishes: Wishes, usual: str) -> Draft:

@@ -49,10 +49,7 @@ def drafts(found: Sequence[ImportSource], wishes: Wishes) -> list[Draft]:
             named += [(str(key), _read(each, key)) for key, each in source.content["config"]["map"].items()]
         else:
             named.append((source.key, source.content))
-    made = [_draft(name, mapping(content), wishes) for name, content in named]
-    if len(made) == 1:
-        made[0].name = ""
-    return made
+    return [_draft(name, mapping(content), wishes) for name, content in named]
 
 
 def _draft(name: str, content: dict[str, Any], wishes: Wishes) -> Draft:

@@ -9,7 +9,7 @@ from typing import Any
 
 from .documents import ImportSource, Wishes, listed, mapping, number
 from .draft import Block, Draft
-from .go_patterns import NotAPatternError, literal, names, regex
+from .go_patterns import NotAPatternError, common_name, literal, regex
 
 _RESOURCE = "smarter-devices/{attributes.below}"
 _KINDS = ["char", "block", "directory"]
@@ -27,11 +27,11 @@ def _items(content: Any) -> list[Any]:
 
 def drafts(found: Sequence[ImportSource], wishes: Wishes) -> list[Draft]:  # noqa: ARG001 - as the other forms
     """One file for each list, since a node has one."""
-    return [_draft(source, len(found) > 1) for source in found]
+    return [_draft(source) for source in found]
 
 
-def _draft(source: ImportSource, several: bool) -> Draft:  # noqa: FBT001
-    draft = Draft("Made by vdev import of a configuration of smarter-device-manager.", source.key if several else "")
+def _draft(source: ImportSource) -> Draft:
+    draft = Draft("Made by vdev import of a configuration of smarter-device-manager.", source.key)
     for place, item in enumerate(_items(source.content)):
         _desired(draft, mapping(item), f"[{place}]")
     return draft
@@ -77,7 +77,7 @@ def _entry(draft: Draft, pattern: str, exclude: Sequence[str], block: Block, *, 
     below = pattern.removeprefix("/dev/")
     fixed = "".join(each if each.isalnum() or each in "-_" else "_" for each in below)
     block.body = {
-        "name": draft.entry_name(names([pattern])),
+        "name": draft.entry_name(common_name(pattern)),
         "resource": f"smarter-devices/{fixed}" if is_one and fixed.isascii() else _RESOURCE,
         "glob": {"path": pattern, "kinds": _KINDS},
     }

@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import config
 from ..errors import ConfigError
-from .documents import ImportSource, Wishes, listed, mapping
+from .documents import ImportSource, Wishes, is_true, listed, mapping
 from .draft import Draft
 
 _PREFIX = "intel.com"
@@ -31,11 +31,11 @@ def recognises(content: Any) -> bool:
 
 def drafts(found: Sequence[ImportSource], wishes: Wishes) -> list[Draft]:
     """One file for each list, since a node has one."""
-    return [_draft(source, source.key if len(found) > 1 else "", wishes) for source in found]
+    return [_draft(source, wishes) for source in found]
 
 
-def _draft(source: ImportSource, name: str, wishes: Wishes) -> Draft:
-    draft = Draft("Made by vdev import of a configuration of the SR-IOV network device plugin.", name)
+def _draft(source: ImportSource, wishes: Wishes) -> Draft:
+    draft = Draft("Made by vdev import of a configuration of the SR-IOV network device plugin.", source.key)
     for place, pool in enumerate(source.content["resourceList"]):
         _pool(draft, mapping(pool), f"resourceList[{place}]", wishes.domain or _PREFIX)
     if draft.devices:
@@ -65,10 +65,11 @@ def _pool(draft: Draft, pool: dict[str, Any], where: str, prefix: str) -> None:
             draft.lost(f"{at}.{why}", f"the devices of {domain}/{name} that it selects cannot be told apart by sysfs")
             continue
         matches = list(_matches(draft, selector, at, kind))
+        rdma = ["infiniband_verbs", "infiniband_mad"] if is_true(selector.get("isRdma")) else []
         for match, children in [(each, kids) for each in matches for each, kids in _by_driver(each, selector)]:
             body = {"name": draft.entry_name(name.replace("_", "-")), "resource": f"{domain}/{name}"}
             container = {"env": {variable: "{attributes.name}"}, **_nodes(selector)}
-            draft.entry(body | _sysfs(pool, match, [*children, *_rdma(selector)]) | {"container": container})
+            draft.entry(body | _sysfs(pool, match, [*children, *rdma]) | {"container": container})
 
 
 def _selectors(draft: Draft, given: Any, where: str) -> list[dict[str, Any]]:
@@ -94,7 +95,7 @@ def _sysfs(pool: dict[str, Any], match: Match, children: Sequence[str]) -> dict[
     if children:
         sysfs["children"] = list(children)
     body: dict[str, Any] = {"sysfs": sysfs}
-    if _is_true(pool.get("excludeTopology")):
+    if is_true(pool.get("excludeTopology")):
         body["excludeTopology"] = True
     return body
 
@@ -109,7 +110,7 @@ def _matches(draft: Draft, selector: dict[str, Any], where: str, kind: str) -> I
         if len(known) < len(links):
             draft.told(f"{where}.linkTypes", "sysfs tells link types by the PCI class alone: ether and infiniband")
         base["class"] = {"in": known} if known else base["class"]
-    if _is_true(selector.get("isRdma")):
+    if is_true(selector.get("isRdma")):
         base["infiniband"] = {"exists": True}
     keys = [key for key in ("pfNames", "rootDevices") if _texts(selector.get(key))]
     if len(keys) > 1:
@@ -128,10 +129,6 @@ def _ids(selector: dict[str, Any]) -> Match:
     if indexes := _texts(selector.get("acpiIndexes")):
         found["acpi_index"] = {"in": indexes}
     return found
-
-
-def _is_true(value: Any) -> bool:
-    return str(value).lower() == "true"
 
 
 def _parents(draft: Draft, selector: dict[str, Any], key: str, where: str) -> Iterator[Match]:
@@ -180,14 +177,10 @@ def _by_driver(match: Match, selector: dict[str, Any]) -> Iterator[tuple[Match, 
         yield {**match, "driver": {"in": others}}, []
 
 
-def _rdma(selector: dict[str, Any]) -> list[str]:
-    return ["infiniband_verbs", "infiniband_mad"] if _is_true(selector.get("isRdma")) else []
-
-
 def _nodes(selector: dict[str, Any]) -> dict[str, Any]:
     nodes = []
-    if _is_true(selector.get("isRdma")):
+    if is_true(selector.get("isRdma")):
         nodes.append({"hostPath": "/dev/infiniband/rdma_cm"})
-    if _is_true(selector.get("needVhostNet")):
+    if is_true(selector.get("needVhostNet")):
         nodes += [{"hostPath": "/dev/vhost-net"}, {"hostPath": "/dev/net/tun"}]
     return {"deviceNodes": nodes} if nodes else {}
