@@ -12,6 +12,7 @@
 Other packages import this module only; an import-linter contract enforces it.
 """
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -88,7 +89,9 @@ def load(
     problems: list[object] = []
     for each in read:
         try:
-            documents.append(_document(each, may_be_empty=several, entries=entries))
+            if isinstance(each, ConfigError):
+                raise each
+            documents.append(read_text(each.text, each.file, may_be_empty=several, entries=entries))
         except ConfigError as bad:
             problems += bad.problems
     if problems:
@@ -97,18 +100,11 @@ def load(
         read_file(Path(paths[0]))  # raises the error that says so
     loaded = built(join(documents), overrides, preset_dirs, partial=partial)
     if entries is not None and loaded.of_texts:
-        entries.remember(asked, _light(loaded, overrides))
+        # Without the tree of the document: what is seldom asked for is found by reading the texts again.
+        again = functools.partial(load_again, loaded.texts, overrides=overrides)
+        light = replace(loaded, find_origins=lambda: again().origins, find_notices=lambda: again().notices)
+        entries.remember(asked, light)
     return loaded
-
-
-def _light(loaded: Loaded, overrides: Mapping[str, Override]) -> Loaded:
-    """The same without the tree of the document: what is seldom asked for is found by reading the texts again."""
-    texts = loaded.texts
-    return replace(
-        loaded,
-        find_origins=lambda: load_again(texts, overrides=overrides).origins,
-        find_notices=lambda: load_again(texts, overrides=overrides).notices,
-    )
 
 
 def _read(path: Path, *, may_be_null: bool) -> Text | ConfigError:
@@ -116,13 +112,6 @@ def _read(path: Path, *, may_be_null: bool) -> Text | ConfigError:
         return Text(str(path), text_of(path, may_be_null=may_be_null))
     except ConfigError as bad:
         return bad
-
-
-def _document(read: Text | ConfigError, *, may_be_empty: bool, entries: KnownEntries | None) -> Document:
-    """The document of a file's text. Raises ConfigError, also what reading the file raised."""
-    if isinstance(read, ConfigError):
-        raise read
-    return read_text(read.text, read.file, may_be_empty=may_be_empty, entries=entries)
 
 
 def load_again(texts: Texts, *, overrides: Mapping[str, Override] = NO_OVERRIDES) -> Loaded:

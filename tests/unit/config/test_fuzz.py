@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vdev import config
-from vdev.config.document.loader import read_bytes
+from vdev.config.document.loader import decoded, read_text
 from vdev.errors import ConfigError
 
 CONFIGS = Path(__file__).parents[3] / "configs"
@@ -101,7 +101,7 @@ def survives(text: str) -> None:
 @given(st.binary(max_size=400))
 def test_random_bytes_are_answered(data: bytes) -> None:
     """Any bytes."""
-    refused = refusal(lambda: read_bytes(data, "f"))
+    refused = refusal(lambda: read_text(decoded(data, "f"), "f"))
     assert refused is None or refused.problems
 
 

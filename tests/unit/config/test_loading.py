@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from vdev import config
-from vdev.config.document.loader import read_bytes, read_text
+from vdev.config.document.loader import decoded, read_text
 from vdev.errors import ConfigError
 
 MINIMAL = "version: v1\ndevices:\n  - name: a\n    resource: example.com/a\n    virtual: {count: 1}\n"
@@ -15,7 +15,7 @@ MINIMAL = "version: v1\ndevices:\n  - name: a\n    resource: example.com/a\n    
 def refused(text: str | bytes) -> str:
     """The error's text."""
     with pytest.raises(ConfigError) as caught:
-        read_bytes(text if isinstance(text, bytes) else text.encode(), "f.yaml")
+        read_text(decoded(text if isinstance(text, bytes) else text.encode(), "f.yaml"), "f.yaml")
     return str(caught.value)
 
 
@@ -135,7 +135,7 @@ def test_json_is_read() -> None:
 
 def test_utf8_with_a_byte_order_mark_is_read() -> None:
     """Windows editors write one."""
-    assert {"version": "v1"} == read_bytes(b"\xef\xbb\xbfversion: v1\n", "f").root
+    assert {"version": "v1"} == read_text(decoded(b"\xef\xbb\xbfversion: v1\n", "f"), "f").root
 
 
 def test_sections_of_several_files_are_joined(tmp_path: Path) -> None:

@@ -91,39 +91,30 @@ def read_file(path: Path, *, may_be_empty: bool = False, entries: KnownEntries |
 
 def text_of(path: Path, *, may_be_null: bool = False) -> str:
     """The text of one file, which with `may_be_null` may be /dev/null. Raises ConfigError."""
-    return decoded(_content(path, may_be_null=may_be_null) or b"", str(path))
+    return decoded(_content(path, may_be_null=may_be_null), str(path))
 
 
-def _content(path: Path, *, may_be_null: bool = False) -> bytes | None:
-    """What the file holds; None for /dev/null, where that may be. Raises ConfigError."""
+def _content(path: Path, *, may_be_null: bool) -> bytes:
+    """What the file holds. Raises ConfigError."""
     name = str(path)
     try:
         state = path.stat()
         mode = state.st_mode
         piped = name.startswith(_PIPED)
         if may_be_null and stat.S_ISCHR(mode) and state.st_rdev == _DEV_NULL:
-            return None
+            return b""
         if not stat.S_ISREG(mode) and not piped:
             raise refusal(Place(name), f"is a {_KINDS.get(stat.S_IFMT(mode), 'special file')}, not a file")
         # A pipe may take the file's place at any time; nobody must wait for its other end.
         flags = os.O_RDONLY | os.O_CLOEXEC | (0 if piped else os.O_NONBLOCK)
         with os.fdopen(os.open(path, flags), "rb") as file:
-            return file.read(MAX_BYTES + 1) or b""
+            return file.read(MAX_BYTES + 1)
     except OSError as error:
         if error.errno in _NOT_ITS_FAULT:
             raise HostError(f"{name} cannot be read now: {error.strerror}") from error
         raise refusal(Place(name), f"cannot be read: {error.strerror}") from error
     except ValueError as error:  # a NUL byte in the name
         raise refusal(Place(name), f"cannot be read: {error}") from error
-
-
-def _nothing(name: str) -> Document:
-    return Document(values={(): Place(name, 1, 1)}, files=(name,), texts=(Text(name, ""),))
-
-
-def read_bytes(data: bytes, name: str, *, may_be_empty: bool = False, entries: KnownEntries | None = None) -> Document:
-    """Read a file's content. Raises ConfigError."""
-    return read_text(decoded(data, name), name, may_be_empty=may_be_empty, entries=entries)
 
 
 def decoded(data: bytes, name: str) -> str:
@@ -157,7 +148,7 @@ def read_text(
         node = Composer(as_yaml(text), name).document()
     if node is None or node.content is None:
         if may_be_empty:
-            return _nothing(name)
+            return Document(values={(): Place(name, 1, 1)}, files=(name,), texts=(Text(name, ""),))
         raise refusal(Place(name), "is empty", f"expected {form}")
     if not isinstance(node.content, Pairs):
         what = "a list" if isinstance(node.content, Items) else f"the string {str(node.content)[:40]!r}"
@@ -176,7 +167,7 @@ def trees(text: str, name: str) -> tuple[Tree, ...]:
     booleans. Raises ConfigError where it is no YAML, or too much of it.
     """
     with _said(text, name):
-        return tuple(Expansion().tree(node) for node in Composer(as_yaml(str(text)), name).documents())
+        return tuple(Expansion().value(node, ()) for node in Composer(as_yaml(str(text)), name).documents())
 
 
 @contextlib.contextmanager
@@ -292,8 +283,8 @@ def _refuse_config_map(root: dict[str, Tree], place: Place) -> None:
         return
     kind, data = root["kind"], root.get("data")
     message = f"this is a Kubernetes object of kind {kind}; the configuration is the text inside it"
+    hint = ""
     if isinstance(data, dict) and data:
         keys = " or ".join(show(("data", key)) for key in data)
         hint = f"extract the value of {keys} into a file of its own, or mount the ConfigMap and give that file"
-        raise refusal(place, message, hint)
-    raise refusal(place, message)
+    raise refusal(place, message, hint)

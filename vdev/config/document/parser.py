@@ -193,10 +193,6 @@ class Expansion:
         self.values: dict[KeyPath, Place] = {}
         self.problems: list[Problem] = []
 
-    def tree(self, node: YamlNode) -> Tree:
-        """The value of a whole document."""
-        return self.value(node, ())
-
     def mapping(self, pairs: Pairs, path: KeyPath) -> dict[str, Tree]:
         """The mapping's values; its own keys come before merged ones, and of duplicates the first is kept."""
         result: dict[str, Tree] = {}

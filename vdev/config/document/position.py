@@ -19,9 +19,9 @@ def problem_at(
     return Problem(severity, where, message, hint, place, path)
 
 
-def refusal(place: Place, message: str, hint: str = "") -> ConfigError:
+def refusal(place: Place, message: str, hint: str = "", *, path: KeyPath = ()) -> ConfigError:
     """The exception for what makes a whole file unreadable."""
-    return ConfigError((problem_at(place, (), message, hint=hint),))
+    return ConfigError((problem_at(place, path, message, hint=hint),))
 
 
 def in_order(problems: Iterable[Problem], files: Iterable[str]) -> tuple[Problem, ...]:
