@@ -1,13 +1,13 @@
 """The effective configuration: every value with its origin, as a list or as YAML with comments."""
 
+import functools
 import json
+import operator
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
-
-from pydantic import BaseModel
 
 from ..core.model.origin import Override
 from ..core.model.place import KeyPath, show
@@ -16,6 +16,7 @@ from .document.loader import Document
 from .document.parser import Plain
 from .document.quoting import quoted
 from .schema.devices.sources import Test
+from .schema.section import Section
 from .validation import Validated
 
 DEFAULT = "default"
@@ -57,8 +58,9 @@ class _Sources:
                 return override.source
         known = self._document.known(written)
         # What a shorthand stands for has its place: a single value for a list of it, a pattern for {path: pattern}.
+        root: Any = self._document.root
         inside = all(isinstance(step, int) or step in _SHORTHANDS for step in written[len(known) :])
-        short = inside and not isinstance(_at(self._document.root, known), dict)
+        short = inside and not isinstance(functools.reduce(operator.getitem, known, root), dict)
         return str(self._document.value_place(known)) if known and (len(known) == len(written) or short) else DEFAULT
 
     def _written(self, path: KeyPath) -> KeyPath:
@@ -69,19 +71,11 @@ class _Sources:
         return path
 
 
-def _at(tree: Any, path: KeyPath) -> Any:
-    for step in path:
-        tree = tree[step]
-    return tree
-
-
 def _plain(value: Any) -> Any:  # noqa: PLR0911 - one return per kind
     """The value as YAML; keys without a value are left out."""
     match value:
-        case BaseModel():
-            fields = type(value).model_fields
-            items = ((field.alias or name, getattr(value, name)) for name, field in fields.items())
-            return {key: _plain(item) for key, item in items if item is not None}
+        case Section():
+            return {key: _plain(item) for key, item in value.by_key.items() if item is not None}
         case Test():
             return value.written
         case Range():

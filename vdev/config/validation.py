@@ -62,18 +62,14 @@ def _without(tree: dict[str, Tree], broken: set[KeyPath], places: dict[KeyPath, 
     for path in ITEM_LISTS:
         gone = {unit[-1] for unit in broken if unit[:-1] == path}
         if gone and path[0] in result:
-            items = _at(result, path)
+            items: Any = result
+            for step in path:
+                items = items[step]
             kept = [index for index in range(len(items)) if index not in gone]
             before = places.get(path, range(len(items)))
             places[path] = [before[index] for index in kept]
             result = _replaced(result, path, [items[index] for index in kept])
     return result
-
-
-def _at(tree: Any, path: KeyPath) -> list[Tree]:
-    for step in path:
-        tree = tree[step]
-    return list(tree)
 
 
 def _replaced(tree: Any, path: KeyPath, value: Any) -> Any:

@@ -1,6 +1,6 @@
 """One fault rule by itself: keys that need or exclude each other, times that never come, consent to harm."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from ...core.model.faults.fault_effects import ApiFailure, ApiVerb, ClaimCall, Rpc
 from ...core.model.faults.xid import APPLICATION_ERRORS
@@ -37,6 +37,7 @@ _KINDS = (
     "slices",
     "healthStream",
 )
+_ONE_KEY = ("register", "stream", "socket", "cdi", "podResources", "slices", "healthStream")
 _OF_HEALTH = ("health", "xid", "flap")  # keys with a reason
 _OF_THE_WHOLE = ("podResources", "process", "event", "condition", "api")
 _ASKS_TO_WAIT = (429, 503)
@@ -84,18 +85,8 @@ def _kind(model: schema.FaultRule, kind: str, given: tuple[str, ...], path: KeyP
         for key in _CALL_KEYS:
             if key in given:
                 report.key_error((*path, key), f"{key} is for rpc only, and this is {kind}")
-    blocks: dict[str, Section | None] = {
-        "register": model.register_,
-        "stream": model.stream,
-        "socket": model.socket,
-        "cdi": model.cdi,
-        "podResources": model.pod_resources,
-        "slices": model.slices,
-        "healthStream": model.health_stream,
-    }
-    block = blocks.get(kind)
-    if block is not None:
-        _one_key(block, (*path, kind), report)
+    if kind in _ONE_KEY:
+        _one_key(model.by_key[kind], (*path, kind), report)
     if kind in _OF_THE_WHOLE and "resource" in given:
         report.key_error((*path, "resource"), f"{kind} concerns the whole plugin, not one resource")
     if model.devices is not None:
@@ -152,8 +143,7 @@ def _api(block: ApiFaults, path: KeyPath, report: ProblemReport) -> None:
 
 
 def _one_key(block: Section, path: KeyPath, report: ProblemReport) -> None:
-    values = {field.alias or name: getattr(block, name) for name, field in type(block).model_fields.items()}
-    report.exactly_one(path, values, "nothing fails")
+    report.exactly_one(path, block.by_key, "nothing fails")
 
 
 def _select(model: schema.Select, path: KeyPath, report: ProblemReport) -> None:
@@ -232,14 +222,11 @@ def _trigger(given: tuple[str, ...], path: KeyPath, report: ProblemReport) -> No
 
 
 def _consent(model: schema.FaultRule, path: KeyPath, report: ProblemReport) -> None:
-    for at, why in _harms(model, path):
-        if not model.allow_harmful:
+    oversized = model.stream is not None and model.stream.oversized
+    for key, is_given, why in (
+        ("drop", model.drop, "dropping an id while its Allocate is in flight makes 1.36 panic"),
+        ("stream", oversized, "a list over 4 MiB ends the stream, and all devices of the resource are lost"),
+    ):
+        if is_given and not model.allow_harmful:
             hint = "add allowHarmful: true to the rule if that is intended"
-            report.error(at, f"this can harm a real kubelet: {why}", hint)
-
-
-def _harms(model: schema.FaultRule, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
-    if model.drop:
-        yield (*path, "drop"), "dropping an id while its Allocate is in flight makes 1.36 panic"
-    if model.stream is not None and model.stream.oversized:
-        yield (*path, "stream"), "a list over 4 MiB ends the stream, and all devices of the resource are lost"
+            report.error((*path, key), f"this can harm a real kubelet: {why}", hint)

@@ -125,10 +125,10 @@ def _want(  # noqa: PLR0917
         if declared.entries or want.entry:
             _unknown("device entry", want.entry, frozenset(each.name for each in declared.entries), at("entry"), report)
         return
-    if want.resource and not any(fnmatchcase(name, want.resource) for name in declared.resources):
-        _unknown("resource", want.resource, declared.resources, at("resource"), report)
-    if want.profile and not any(fnmatchcase(name, want.profile) for name in declared.profiles):
-        _unknown("profile", want.profile, declared.profiles, at("profile"), report)
+    named = (("resource", want.resource, declared.resources), ("profile", want.profile, declared.profiles))
+    for kind, word, there in named:
+        if word and not any(fnmatchcase(name, word) for name in there):
+            _unknown(kind, word, there, at(kind), report)
     if want.id and not _may_be_id(want.id, declared.entries, nodes):
         known = frozenset(each.name for each in declared.entries)
         _unknown("device", want.id, known, at("id"), report)
@@ -254,7 +254,7 @@ def _pair(one: FaultRuleSpec, other: FaultRuleSpec, path: KeyPath, report: Probl
     elif isinstance(other.effect, Process) and one.when.at > other.when.at and not one.triggered:
         message = f"{one.name!r} can never fire: this ends the process before, after {other.when.at:g} s"
         report.error((*path, "at"), message)
-    elif _same_calls(one, other) and _unconditional(one):
+    elif _same_calls(one, other) and one.when == When():
         report.error(path, f"the rule can never fire: {one.name!r} takes all of its calls", "limit one of them in time")
 
 
@@ -266,7 +266,3 @@ def _same_calls(one: FaultRuleSpec, other: FaultRuleSpec) -> bool:
         case ApiFailure() as failure, ApiFailure() as later:
             return later.requests <= failure.requests
     return False
-
-
-def _unconditional(rule: FaultRuleSpec) -> bool:
-    return rule.when == When()

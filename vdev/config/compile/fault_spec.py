@@ -20,6 +20,7 @@ from ..document.loader import Document
 from ..document.parser import Tree
 from ..schema.faults import fault_section as schema
 from ..schema.faults.node_faults import ApiFaults, EventType
+from ..schema.scalars import index_range
 from ..schema.section import Section
 
 _TEXT = "drill"  # the rule that injects it is said beside it
@@ -75,12 +76,7 @@ def wanted(name: str, entries: Collection[str]) -> DeviceFilter:
     if index == "*":
         return DeviceFilter(entry=entry)
     number, colon, partition = index.partition(":")
-    return DeviceFilter(entry=entry, indices=(_range(number),), partition=int(partition) if colon else None)
-
-
-def _range(text: str) -> range:
-    low, _, high = text.partition("-")
-    return range(int(low), int(high or low) + 1)
+    return DeviceFilter(entry=entry, indices=(index_range(number),), partition=int(partition) if colon else None)
 
 
 def _aim(model: schema.Select | None, entries: Collection[str]) -> DeviceSelection:
@@ -88,7 +84,7 @@ def _aim(model: schema.Select | None, entries: Collection[str]) -> DeviceSelecti
         return DeviceSelection()
     common = DeviceFilter(
         entry=model.entry or "",
-        indices=tuple(map(_range, model.index)),
+        indices=tuple(map(index_range, model.index)),
         id=model.id or "",
         resource=model.resource or "",
         profile=model.profile or "",

@@ -18,6 +18,7 @@ from ..presets.preset_library import Preset, UnknownPresetError, load_preset
 from ..presets.preset_texts import PresetTexts
 from ..report import ProblemReport
 from ..schema.devices import sources
+from ..schema.scalars import index_range
 from ..topology import Links, device_links, numa_nodes
 
 _REST = ("*", "all")  # the keys for all devices that no other key names
@@ -124,8 +125,7 @@ def partitions(
         if key in _REST:
             result |= dict.fromkeys((index for index in range(count) if index not in named), profiles)
             continue
-        first, _, last = key.partition("-")
-        indices = range(int(first), int(last or first) + 1)
+        indices = index_range(key)
         if not indices:
             report.key_error(here, f"the range {key} is empty", "write the lower index first")
         elif indices[-1] >= count:

@@ -283,6 +283,12 @@ Duration = Annotated[
 """A time, such as 200ms, 5s or 1m30s; a plain number counts seconds."""
 
 
+def index_range(text: str) -> range:
+    """Those of an index or a range, `3` or `0-2`, both ends included; none where it ends before it begins."""
+    low, _, high = text.partition("-")
+    return range(int(low), int(high or low) + 1)
+
+
 def longer_than_nothing(most: float = math.inf, shown: str = "") -> Constraint:
     """The duration is more than zero, and at most `most` seconds, which `shown` says in words."""
 

@@ -30,14 +30,16 @@ class Section(BaseModel):
     may_be_empty: ClassVar[frozenset[str]] = frozenset()  # keys for which nothing is a value
 
     @property
+    def by_key(self) -> dict[str, Any]:
+        """The values by key, in the schema's order."""
+        return {field.alias or name: getattr(self, name) for name, field in type(self).model_fields.items()}
+
+    @property
     def given(self) -> tuple[str, ...]:
         """The keys with a value other than their default, in the schema's order; false and [] count as absent."""
-        values = ((field, name, getattr(self, name)) for name, field in type(self).model_fields.items())
-        return tuple(
-            field.alias or name
-            for field, name, value in values
-            if value is not False and value not in (field.default, None, [])
-        )
+        defaults = (field.default for field in type(self).model_fields.values())
+        values = zip(self.by_key.items(), defaults, strict=True)
+        return tuple(key for (key, value), default in values if value is not False and value not in (default, None, []))
 
     @model_validator(mode="before")
     @classmethod

@@ -24,6 +24,7 @@ from ..scalars import (
     Word,
     between,
     choice,
+    index_range,
     longer_than_nothing,
     matching,
     one_or_many,
@@ -108,8 +109,7 @@ def _index(value: object) -> object:
     text = str(value)
     if not isinstance(value, (str, int)) or isinstance(value, bool) or not re.fullmatch(f"{_INDEX}(-{_INDEX})?", text):
         refuse(f"expected an index, got {described(value)}", 'such as 3, or a range "0-2"')
-    low, _, high = text.partition("-")
-    if high and int(high) < int(low):
+    if not index_range(text):
         refuse(f"the range {text} is empty", "write the lower index first")
     return text
 
