@@ -11,11 +11,10 @@ from pathlib import Path
 from ..core.model.faults.fault_rules import FaultRuleSpec, FaultSpec
 from ..core.model.origin import Override
 from ..core.model.place import KeyPath
-from ..core.model.problem import Problem, error
+from ..core.model.problem import Problem, error, errors
 from ..core.spec import EntrySpec, Spec
 from ..errors import ConfigError
 from .checks import fault_targets, nvidia_notices, whole_file
-from .checks.dra import check_dra
 from .checks.entries import check_entries, check_entry
 from .checks.fault_rule import check_rule
 from .checks.node_section import check_node
@@ -75,7 +74,7 @@ class Loaded:
     @property
     def errors(self) -> tuple[Problem, ...]:
         """Why items were left out; empty unless loaded in part."""
-        return tuple(problem for problem in self.problems if problem.is_error)
+        return errors(self.problems)
 
 
 def built(
@@ -110,7 +109,7 @@ def built(
             continue
         told = len(report.problems)
         check_entry(model, path, report)
-        check_dra(model, path, report)
+
         check_telemetry(model, path, report, read=known is None)
         compiled[path] = entry_spec(model, path, presets, layouts, report, measured=on)
         if text is not None and told == len(report.problems):
@@ -152,7 +151,7 @@ def built(
     return Loaded(
         served,
         problems,
-        _fingerprint(document),
+        hashlib.sha256(json.dumps(document.root, sort_keys=True).encode()).hexdigest()[:16],
         Texts(document.texts, presets.own, layouts.texts),
         of_texts=not broken and all(_stands_alone(model, presets) for _, model in entries),
         find_origins=functools.partial(origins, validated, document, over),
@@ -204,7 +203,3 @@ def _presets_dir(name: str | None, report: ProblemReport) -> Iterator[Path]:
             yield directory
         else:
             report.error(path, f"{directory} is not a directory")
-
-
-def _fingerprint(document: Document) -> str:
-    return hashlib.sha256(json.dumps(document.root, sort_keys=True).encode()).hexdigest()[:16]

@@ -6,7 +6,7 @@ An item of `devices`, of a sharing block or of `resources` can be left out alone
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ..core.model.place import KeyPath, Place, show
+from ..core.model.place import KeyPath, show
 from ..core.model.problem import Problem, Severity
 from ..errors import ConfigError
 from .document.loader import Document
@@ -35,17 +35,15 @@ class ProblemReport:
     def error(self, path: KeyPath, message: str, hint: str = "") -> None:
         """An error at the value of `path`."""
         known = self.document.known(path)
-        self._add(self.document.value_place(known), known, message, hint, Severity.ERROR)
+        self.problems.append(problem_at(self.document.value_place(known), known, message, hint=hint))
 
     def key_error(self, path: KeyPath, message: str, hint: str = "") -> None:
         """An error at the key of `path`."""
-        known = self.document.known(path)
-        self._add(self.document.key_place(known), known, message, hint, Severity.ERROR)
+        self._at_key(path, message, hint, Severity.ERROR)
 
     def warning(self, path: KeyPath, message: str, hint: str = "") -> None:
         """A warning at the key of `path`."""
-        known = self.document.known(path)
-        self._add(self.document.key_place(known), known, message, hint, Severity.WARNING)
+        self._at_key(path, message, hint, Severity.WARNING)
 
     def errors_elsewhere(self, path: KeyPath, bad: ConfigError) -> None:
         """Errors of a file that the value at `path` names; they are at their places in that file."""
@@ -73,8 +71,9 @@ class ProblemReport:
         """The paths of the items and sections that have errors."""
         return frozenset(unit_of(each.path) for each in self.problems if each.is_error) | self._broken_elsewhere
 
-    def _add(self, place: Place, path: KeyPath, message: str, hint: str, severity: Severity) -> None:
-        self.problems.append(problem_at(place, path, message, hint=hint, severity=severity))
+    def _at_key(self, path: KeyPath, message: str, hint: str, severity: Severity) -> None:
+        known = self.document.known(path)
+        self.problems.append(problem_at(self.document.key_place(known), known, message, hint=hint, severity=severity))
 
 
 def unit_of(path: KeyPath) -> KeyPath:

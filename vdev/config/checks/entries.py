@@ -6,6 +6,7 @@ devices a count meets) is judged by `core.inventory.resources`.
 
 from collections.abc import Iterator, Sequence
 
+from ...core.model.dra import ClaimApi, DraPartitions
 from ...core.model.place import KeyPath
 from ...core.model.syntax import path_pattern
 from ...core.model.virtual_node import LineEnd
@@ -45,6 +46,7 @@ def check_entry(model: Entry, path: KeyPath, report: ProblemReport) -> None:
     if model.if_release_fails and not model.on_release:
         report.key_error((*path, "ifReleaseFails"), "ifReleaseFails is for onRelease only")
     _actions(model.pre_start, (*path, "preStart"), report, limit=PRE_START_LIMIT)
+    _apis(model, path, report)
 
 
 def _keys_of_sources(model: Entry, path: KeyPath, report: ProblemReport) -> None:
@@ -96,15 +98,12 @@ def _dangerous(host_path: str, model: Entry, path: KeyPath, report: ProblemRepor
 
 
 def _health(model: Health, virtual: bool, path: KeyPath, report: ProblemReport) -> None:  # noqa: FBT001
-    wanted = {Probe.FILE: "path", Probe.COMMAND: "command"}
     given = {"path": model.path is not None, "content": bool(model.content), "command": bool(model.command)}
-    needed = wanted.get(model.probe)
+    needed = {Probe.FILE: "path", Probe.COMMAND: "command"}.get(model.probe)
     if needed and not given[needed]:
         report.error(path, f"probe {model.probe} needs {needed}")
-    allowed = {Probe.FILE: ("path", "content"), Probe.COMMAND: ("command",)}.get(model.probe, ())
-    for key, is_given in given.items():
-        if is_given and key not in allowed:
-            owner = "command" if key == "command" else "file"
+    for key, owner in (("path", Probe.FILE), ("content", Probe.FILE), ("command", Probe.COMMAND)):
+        if given[key] and model.probe is not owner:
             report.key_error((*path, key), f"{key} is for probe {owner} only, and this is probe {model.probe}")
     if virtual and model.probe in (Probe.EXISTS, Probe.OPEN):
         report.error(
@@ -202,6 +201,32 @@ def _actions(models: Sequence[Action], path: KeyPath, report: ProblemReport, *, 
         if limit is not None and model.timeout is not None and model.timeout > limit:
             message = f"{model.timeout:g} seconds are too long: the kubelet waits 30 for all actions before a start"
             report.error((*here, "timeout"), message, f"at most {limit:g}s")
+
+
+def _apis(model: Entry, path: KeyPath, report: ProblemReport) -> None:
+    """How the entry is advertised: keys without effect, and devices that two APIs count."""
+    for number, api in enumerate(model.advertise):
+        if api in model.advertise[:number]:
+            report.error((*path, "advertise", number), f"{api} is listed twice")
+    if ClaimApi.DRA not in model.advertise:
+        if model.dra is not None:
+            hint = "set advertise to [dra], or to [device-plugin, dra]"
+            report.key_error((*path, "dra"), f"{model.name} is not advertised by dra, so dra has no effect", hint)
+        return
+    if "{" in model.resource:
+        hint = "give the entry a resource without placeholders, or advertise it by device-plugin alone"
+        report.error((*path, "resource"), "dra knows no resources with placeholders in their name", hint)
+    if ClaimApi.DEVICE_PLUGIN in model.advertise:
+        message = (
+            f"the devices of {model.name} are counted twice: the device plugin and dra each give them out without "
+            f"knowing of the other; a pod that asks for {model.resource} as an extended resource is served by the "
+            "device plugin, which wins on every node where it has a healthy device"
+        )
+        hint = "advertise them in one way where pods must not share them"
+        report.warning((*path, "advertise"), message, hint)
+    elif model.partitions and model.dra and model.dra.partitions is DraPartitions.DYNAMIC:
+        message = f"the partitions of {model.name} have no effect: dra.partitions is dynamic, so claims cut the devices"
+        report.warning((*path, "partitions"), message, "take them out, or set dra.partitions to static")
 
 
 # --- all entries -----------------------------------------------------------------------------------------------------

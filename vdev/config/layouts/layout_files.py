@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pydantic import ValidationError
 
-from ...core.model.problem import Problem
 from ...core.partitions.choice import NamedLayout
 from ...errors import ConfigError
-from ..document.loader import Document, read_file, read_text
+from ..document.loader import read_file, read_text
 from ..document.texts import Text
 from ..messages import explained
 from ..report import ProblemReport
@@ -52,20 +51,13 @@ class LayoutFiles:
         from . import device_config, mig_parted  # few configurations name such a file
 
         model: type[_Form] = device_config.File if device_config.KEY in document.root else mig_parted.File
-        problems: list[Problem] = [*document.problems]
+        report = ProblemReport(document, [*document.problems])
         try:
             form = model.model_validate(document.root)
         except ValidationError as error:
-            problems += explained(error, document, model)
+            report.problems += explained(error, document, model)
         else:
-            problems += _flaws(form, document)
-            if not problems:
+            form.check(report)
+            if not report.problems:
                 return form
-        raise ConfigError(tuple(problems))
-
-
-def _flaws(form: "_Form", document: Document) -> list[Problem]:
-    """What is wrong with the file though each value is right in itself."""
-    report = ProblemReport(document)
-    form.check(report)
-    return report.problems
+        raise ConfigError(tuple(report.problems))

@@ -39,15 +39,13 @@ def _devices(value: object) -> object:
     return refuse(f"expected all, or a list of indices, got {described(value)}")
 
 
-def _profile_problem(name: str) -> str:
-    return "" if _PROFILE.fullmatch(name) else f"{name!r} is no profile as NVIDIA names them"
-
-
 def _mig_devices(value: object) -> object:
     if not isinstance(value, dict):
         refuse(f"expected profiles and how many of each, got {described(value)}", "such as {1g.5gb: 7}")
     hint = "expected a name such as 1g.5gb or 1g.10gb+me"
-    if flaws := [Flaw((name, "[key]"), text, hint) for name in value if (text := _profile_problem(name))]:
+    wrong = [name for name in value if not _PROFILE.fullmatch(name)]
+    if wrong:
+        flaws = (Flaw((name, "[key]"), f"{name!r} is no profile as NVIDIA names them", hint) for name in wrong)
         refuse_all("mig-devices", flaws)
     return counts_of(value)
 

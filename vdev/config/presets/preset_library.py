@@ -11,7 +11,7 @@ from functools import cache
 from pydantic import ValidationError
 
 from ...core.model.device import EMPTY, IdStyle
-from ...core.model.place import KeyPath, Place
+from ...core.model.place import Place
 from ...core.model.problem import did_you_mean
 from ...core.model.syntax.template import parse
 from ...core.model.telemetry import Physics
@@ -19,7 +19,7 @@ from ...core.partitions.geometry import Geometry
 from ...core.spec import NodeTemplate
 from ...errors import ConfigError
 from ..document.loader import read_text
-from ..document.position import problem_at
+from ..document.position import refusal
 from ..messages import explained
 from ..report import ProblemReport
 from ..topology import FAST_LINK, Links, device_links, numa_nodes
@@ -34,7 +34,7 @@ class UnknownPresetError(ConfigError):
         self.message = f"unknown preset {name!r}"
         near = did_you_mean(name, known)
         self.hint = f"{near} vdev presets lists all {len(known)}" if near else "known: " + ", ".join(known)
-        super().__init__((problem_at(Place(""), (), self.message, hint=self.hint),))
+        super().__init__(refusal(Place(""), self.message, self.hint).problems)
 
 
 _DRIVERS: Mapping[IdStyle, Mapping[str, str]] = {
@@ -94,12 +94,12 @@ def _load(name: str, texts: PresetTexts) -> Preset:
         place = document.values.get(("base",), Place(document.files[0]))
         if model.base in seen:
             chain = " -> ".join((*seen, model.base))
-            raise _refused(place, f"a preset cannot be based on itself: {chain}", path=("base",))
+            raise refusal(place, f"a preset cannot be based on itself: {chain}", path=("base",))
         seen.append(model.base)
         try:
             of_base, base = _read(model.base, texts)
         except UnknownPresetError as unknown:
-            raise _refused(place, unknown.message, unknown.hint, path=("base",)) from None
+            raise refusal(place, unknown.message, unknown.hint, path=("base",)) from None
         model = _over(base, model)
     return _preset(name, model, report)
 
@@ -108,25 +108,16 @@ def _read(name: str, texts: PresetTexts) -> tuple[ProblemReport, PresetModel]:
     found = texts.find(name)
     if found is None:
         raise UnknownPresetError(name, texts.names())
-    report = ProblemReport(read_text(found.text, found.file))
-    return report, _validated(report)
-
-
-def _validated(report: ProblemReport) -> PresetModel:
-    document = report.document
-    report.problems += document.problems
+    document = read_text(found.text, found.file)
+    report = ProblemReport(document, [*document.problems])
     try:
         model = PresetModel.model_validate(document.root)
     except ValidationError as error:
         report.problems += explained(error, document, PresetModel)
-        raise ConfigError(tuple(report.problems)) from None
-    if report.problems:
-        raise ConfigError(tuple(report.problems))
-    return model
-
-
-def _refused(place: Place, message: str, hint: str = "", *, path: KeyPath = ()) -> ConfigError:
-    return ConfigError((problem_at(place, path, message, hint=hint),))
+    else:
+        if not report.problems:
+            return report, model
+    raise ConfigError(tuple(report.problems))
 
 
 def _over(base: PresetModel, model: PresetModel) -> PresetModel:
