@@ -174,7 +174,7 @@ async def test_what_was_written_is_known_at_once(start_agent, account, api_serve
     await api_server.until(lambda: condition(status_of(), "NpuHealthy"))
     agent.clock.advance(31.0)
     await api_server.until(lambda: len(looks(api_server)) > 1)
-    seen = agent.agent.node_api.view
+    seen = agent.agent.node_api.object
     await api_server.until(
         lambda: condition({"conditions": [], **(seen.document or {}).get("status", {})}, "NpuHealthy")
     )
@@ -195,7 +195,7 @@ async def test_news_does_not_wait_for_a_repair(start_agent, account, api_server,
     await api_server.edit("nodes", "node-1", {"status": {"conditions": [wrong]}}, manager="npd", subresource="status")
     await api_server.until(lambda: "True" == condition(status_of(), "NpuHealthy")["status"])
     await api_server.edit("nodes", "node-1", {"status": {"conditions": [wrong]}}, manager="npd", subresource="status")
-    seen = agent.agent.node_api.view
+    seen = agent.agent.node_api.object
     await api_server.until(lambda: "Unknown" == condition(seen.document["status"], "NpuHealthy")["status"])
     await sick(agent)
     await api_server.until(lambda: "False" == condition(status_of(), "NpuHealthy")["status"])

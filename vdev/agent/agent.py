@@ -41,8 +41,8 @@ from .inputs.node_choices import NodeChoices
 from .inputs.node_label import NodeLabel
 from .inputs.pod_holders import PodHolders
 from .lock import NodeLock
+from .node_api import NodeApi
 from .optional.dra_output import Dra
-from .optional.node_api import NodeApi
 from .optional.telemetry_output import Telemetry
 from .optional.tool_output import Tools
 from .options import Options
@@ -101,7 +101,7 @@ class Agent:
         )
         self.faults = FaultControl(options, self.metrics, wake=self.due.mark)
         self.node_api = NodeApi(options, lambda: situation(self), self.faults.engine.on_api, self.steps.hurry)
-        label = NodeLabel(self.node_api.view, *file_choice.LABELS)
+        label = NodeLabel(self.node_api.object, *file_choice.LABELS)
         chooser = FileChooser(options.files, options.node, label=label, on_change=self.reload, timing=timing)
         self.config = ConfigSource(chooser, options.load, options.load_again, self.metrics, clock)
         self.health = HealthMonitor(options.host, clock)
@@ -154,7 +154,7 @@ class Agent:
             steps=self.steps,
             garbage=self.garbage,
             differences=differences,
-            choices=NodeChoices(options.node, self.node_api.view, self.due.mark),
+            choices=NodeChoices(options.node, self.node_api.object, self.due.mark),
             outputs=(
                 self.nodes,
                 self.tools,  # before the specifications that mount them
@@ -300,7 +300,7 @@ class Agent:
             "looking at all devices now and then": self.events.look_again,
         }
         lives = {
-            "following the Node": self.node_api.follow,
+            "following the Node": self.node_api.object.run,
             "waiting for serial lines": self.serial_lines.wait,
         }
         if (run_dir := self.options.run_dir) is not None:

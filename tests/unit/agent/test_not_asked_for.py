@@ -41,13 +41,7 @@ POD = {
     "spec": {"containers": [{"name": "c", "resources": {"limits": {"acme.dev/npu": 1}}}]},
 }
 PLAIN = "devices: [{name: npu, resource: acme.dev/npu, virtual: {count: 2}}]\n"
-NODE = (
-    "vdev.kube",
-    "vdev.agent.optional.node_side",
-    "vdev.agent.outputs.node",
-    "vdev.agent.inputs.node_object",
-    "lightkube",
-)
+NODE = ("vdev.kube.connection", "lightkube")
 LABELS = (
     "vdev.core.labels.node_labels",
     "vdev.core.labels.nvidia",
@@ -96,7 +90,7 @@ def plain():
 
 
 def test_devices_alone_import_nothing_for_the_node(plain):
-    """Neither the client of the API server, nor what would be written there, nor what claims would get."""
+    """Neither the client library of the API server, nor the node's labels, nor what claims would get."""
     assert [] == plain[0]
 
 
@@ -143,7 +137,7 @@ def test_a_life_imports_no_libraries_that_nobody_asks_for():
 def test_whoever_asks_gets_it(plain):
     """Labels for a file need no API server's library; the status has the same keys, before and after."""
     names, status = ran("node: {labels: nfd}\n" + PLAIN)
-    assert {"vdev.agent.optional.node_side", "vdev.core.labels.nvidia"} <= set(names)
+    assert "vdev.core.labels.nvidia" in names
     assert "lightkube" not in names
     assert (status["features"]["file"] or "/features/vdev").endswith("/features/vdev")
     assert status | {"features": {"file": None}} == plain[1]

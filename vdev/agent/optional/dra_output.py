@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from ...core.decide import Plan
 from ...observe.metrics import Metrics
 from ..due import Due
+from ..node_api import NodeApi
 from ..options import Options
 from ..steps import Steps
 from .late import Late
-from .node_api import NodeApi
 
 if TYPE_CHECKING:
     from ...dra.driver import Watch
@@ -60,10 +60,9 @@ class Dra(Late["DraSide"]):
             if not (plan.pools or self._left) or self._group is None:
                 return
             make = await asyncio.to_thread(_imported)
-            node = await self._node_api.begin()
             side = make(
                 self._options,
-                node,
+                self._node_api,
                 self._group,
                 self._steps,
                 self._metrics,

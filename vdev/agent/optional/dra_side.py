@@ -24,12 +24,12 @@ from ...dra.health_stream import DeviceHealth
 from ...dra.places import Places
 from ...observe.metrics import Metrics
 from ..inputs.node_slices import NodeSlices
+from ..node_api import NodeApi
 from ..options import Options
 from ..outputs.base import Output
 from ..outputs.dra.resource_slices import ResourceSlices, SliceHooks
 from ..outputs.node.api_output import NodeAccess
 from ..steps import Steps
-from .node_side import NodeSide
 
 Claimed = Mapping[str, Mapping[str, Record]]
 """By driver and by the device's name what was written down of it."""
@@ -54,7 +54,7 @@ class DraSide(Output):
     def __init__(
         self,
         options: Options,
-        node: NodeSide,
+        node: NodeApi,
         group: asyncio.TaskGroup,
         steps: Steps,
         metrics: Metrics,

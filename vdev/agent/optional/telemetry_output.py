@@ -5,12 +5,11 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...core.decide import Plan
+from ..node_api import NodeApi
 from ..options import Options
 from .late import Late
-from .node_api import NodeApi
 
 if TYPE_CHECKING:
-    from ...kube import Api
     from ..outputs.tools.tool_files import SeenSensors
     from .telemetry_side import TelemetrySide
 
@@ -32,11 +31,8 @@ class Telemetry(Late["TelemetrySide"]):
             if not plan.telemetry.on:
                 return
             make = await asyncio.to_thread(_imported)
-            self._begin(make(self._options, self._api, on_change=self._wake))
+            self._begin(make(self._options, self._node_api.api, on_change=self._wake))
         await (await self._there()).settle(plan)
-
-    async def _api(self) -> "Api | None":
-        return (await self._node_api.begin()).api
 
     async def work(self) -> None:
         """Serve metrics where the configuration says, and keep up with plans that nobody reads."""

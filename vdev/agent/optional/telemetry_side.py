@@ -11,7 +11,7 @@ import json
 import platform
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -28,6 +28,8 @@ from ...core.telemetry.history_form import documents
 from ...core.telemetry.replay import Series
 from ...core.telemetry.sensors import MeasuredDevice, Sensors
 from ...errors import HostError
+from ...kube import Api
+from ..inputs.pod_wishes import PodWishes
 from ..options import Options
 from ..outputs.base import Output
 from ..outputs.tools.tool_files import SeenSensors
@@ -35,9 +37,7 @@ from ..state_file import Owner, RecordError, StateFile
 from .telemetry_told import document, in_short, load_of, replay_of, same
 
 if TYPE_CHECKING:
-    from ...kube import Api
     from ...observe.http import Side
-    from ..inputs.pod_wishes import PodWishes
 
 log = structlog.get_logger(__name__)
 
@@ -47,13 +47,11 @@ _MOST_NOTED = 64  # plans; those between are passed over where nobody reads
 
 
 class TelemetrySide(Output):
-    """The sensors of one node. `api` begins with the API server, and `on_change` is called when problems are others."""
+    """The sensors of one node. `api` None: there is no API server; `on_change` is called when problems are others."""
 
     name = "measuring devices"
 
-    def __init__(
-        self, options: Options, api: Callable[[], "Awaitable[Api | None]"], *, on_change: Callable[[], None]
-    ) -> None:
+    def __init__(self, options: Options, api: Api | None, *, on_change: Callable[[], None]) -> None:
         self._options = options
         self._clock: Clock = options.clock
         self._on_change = on_change
@@ -201,7 +199,7 @@ class TelemetrySide(Output):
                     if self._spec.address != address:
                         address = self._spec.address
                         await self._serve(group, address)
-                    await self._follow_pods(group)
+                    self._follow_pods(group)
                     await asyncio.to_thread(self.catch_up)
                     await self._record()
             finally:
@@ -219,12 +217,11 @@ class TelemetrySide(Output):
             await self._side.bind()
             self._serving = group.create_task(self._side.run(), name="telemetry HTTP")
 
-    async def _follow_pods(self, group: asyncio.TaskGroup) -> None:
+    def _follow_pods(self, group: asyncio.TaskGroup) -> None:
         """Follow the annotations of pods while that is asked for."""
         if self._spec.annotations and self._following is None:
-            api = await self._api()
-            make = await asyncio.to_thread(_pod_wishes)
-            self._pods = make(self._options.node, api, on_change=self._pods_changed, timing=self._options.timing)
+            options, told = self._options, self._pods_changed
+            self._pods = PodWishes(options.node, self._api, on_change=told, timing=options.timing)
             self._following = group.create_task(self._pods.run(), name="annotations of pods")
         elif not self._spec.annotations and self._following is not None:
             self._following.cancel()
@@ -284,9 +281,3 @@ def _write(file: StateFile, histories: Mapping[str, History]) -> None:
 def _recorded_text(histories: Mapping[str, History]) -> str:
     """The documents as JSON, device by device: written as one, they would keep everybody else from running."""
     return "{" + ", ".join(f"{json.dumps(raw)}: {json.dumps(each)}" for raw, each in documents(histories)) + "}"
-
-
-def _pod_wishes() -> "type[PodWishes]":
-    from ..inputs.pod_wishes import PodWishes  # it brings the client of the API server
-
-    return PodWishes

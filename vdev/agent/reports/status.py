@@ -12,8 +12,8 @@ from ..fault_control import FaultControl
 from ..inputs.config_files import ConfigSource
 from ..inputs.pod_holders import PodHolders
 from ..lock import NodeLock
+from ..node_api import NodeApi
 from ..optional.dra_output import Dra
-from ..optional.node_api import NodeApi
 from ..options import Options
 from ..outputs.cdi.cdi_files import CdiFiles
 from ..outputs.device_lists import DeviceLists
