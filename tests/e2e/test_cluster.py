@@ -90,12 +90,15 @@ def test_cdi_edits_reach_the_container(cluster, run):
     run(cluster.configure(config(extra="""\
     container:
       deviceNodes: [{hostPath: /dev/null, containerPath: "/dev/acme{index}"}]
-      mounts: [{hostPath: /etc/hostname, containerPath: /opt/acme/hostname, readOnly: true}]
+      mounts:
+        - {hostPath: /etc/hostname, containerPath: /opt/acme/hostname, readOnly: true}
+        - {hostPath: /dev/null, containerPath: /run/line}
 """, tail="flags: {plugin: {deviceListStrategy: cdi-cri}}\n")))  # fmt: skip
     shows(cluster, run, NPU, 2)
     run(cluster.create_pod(manifest("one", {NPU: 1})))
     assert re.fullmatch(r"acme[01]\nhostname\n", run(cluster.inside("one", "ls /dev | grep acme; ls /opt/acme")))
     assert "" == run(cluster.inside("one", "env | grep VISIBLE_DEVICES || true"))
+    run(cluster.inside("one", "echo x > /run/line"))  # a device that is mounted, as a serial line is, can be opened
 
 
 def test_sharing(cluster, run):

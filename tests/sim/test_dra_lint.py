@@ -306,6 +306,23 @@ def test_cdi_specs_are_merged_as_a_runtime_does(tmp_path):
     assert "broken.json is no CDI spec" in found.problems[0]
 
 
+def test_a_device_that_is_mounted_without_devices_is_named(tmp_path):
+    """The runtime mounts it, and whoever opens it is told that permission is denied; files are as they should be."""
+
+    def mount(path, *options):
+        return {"hostPath": str(path), "containerPath": f"/in/{len(options)}", "options": ["rbind", *options]}
+
+    (tmp_path / "line").symlink_to("/dev/null")
+    (tmp_path / "text").write_text("")
+    mounts = [mount(tmp_path / "line", "nodev"), mount(tmp_path / "line"), mount(tmp_path / "text", "rw", "nodev")]
+    devices = [{"name": "a", "containerEdits": {"mounts": mounts}}]
+    (tmp_path / "uart.json").write_text(
+        json.dumps({"cdiVersion": "0.3.0", "kind": "acme.dev/uart", "devices": devices})
+    )
+    (problem,) = cdi_directory.resolve(tmp_path, ["acme.dev/uart=a"]).problems
+    assert f"acme.dev/uart=a mounts the device {tmp_path}/line with nodev" in problem
+
+
 def test_a_last_value_with_all_the_others_hides_nothing(tmp_path):
     """What a driver does that knows of it: the list of all devices comes last."""
     devices = [

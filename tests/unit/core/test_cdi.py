@@ -151,3 +151,11 @@ def test_our_own_documents_are_documents(build):
     """What is written is recognised when it is read."""
     node, mount = DeviceNode("/dev/x", "/dev/y", "rw", "c", 1, 3), Mount("/a", "/b")
     assert cdi.is_document(cdi.document("v.x/gpu", [cdi.CdiDevice("a:0", (node,), (mount,), {"A": "1"})]))
+
+
+@pytest.mark.parametrize(("read_only", "access"), [(False, "rw"), (True, "ro")])
+def test_what_is_mounted_may_be_a_device(read_only, access):
+    """A serial line is mounted, and so may be a directory of device nodes: with `nodev` nobody could open them."""
+    mount = Mount("/dev/pts/3", "/dev/ttyUSB0", read_only=read_only)
+    device, *_ = cdi.document("v.x/uart", [cdi.CdiDevice("a", mounts=(mount,))])["devices"]
+    assert ["rbind", "nosuid", access] == device["containerEdits"]["mounts"][0]["options"]

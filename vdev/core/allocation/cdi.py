@@ -193,7 +193,8 @@ def _node(node: DeviceNode) -> dict[str, Any]:
 
 
 def _mount(mount: Mount) -> dict[str, Any]:
-    options = ["rbind", "nosuid", "nodev", "ro" if mount.read_only else "rw"]
+    # No nodev: serial lines are mounted, and nobody could open them. What may be opened is up to the device cgroup.
+    options = ["rbind", "nosuid", "ro" if mount.read_only else "rw"]
     return {"hostPath": mount.host_path, "containerPath": mount.container_path, "options": options}
 
 

@@ -5,6 +5,7 @@ a word; here that is named, unless the last value is a list that has all of the 
 """
 
 import json
+import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,6 +51,7 @@ def resolve(directory: Path, names: Iterable[str]) -> Resolved:
                 begun.add(id(spec))
                 collected.add(name, spec.get("containerEdits") or {})
             collected.add(name, device.get("containerEdits") or {})
+    problems += collected.closed
     missing = tuple(name for name in wanted if name not in found)
     return Resolved(collected.edits(wanted), missing, tuple(collected.overwritten), tuple(problems))
 
@@ -63,6 +65,7 @@ class _Collected:
     mounts: dict[str, Mount] = field(default_factory=dict)
     was: list[tuple[str, str]] = field(default_factory=list)  # variables with values that others replaced
     setter: dict[str, str] = field(default_factory=dict)
+    closed: list[str] = field(default_factory=list)  # what is mounted so that nobody can open it, in sentences
 
     @property
     def overwritten(self) -> list[str]:
@@ -84,7 +87,11 @@ class _Collected:
             host = node.get("hostPath") or node["path"]
             self.nodes[node["path"]] = DeviceNode(host, node["path"], node.get("permissions") or "rwm")
         for mount in edits.get("mounts") or []:
-            read_only = "ro" in (mount.get("options") or [])
+            options = mount.get("options") or []
+            read_only = "ro" in options
+            if "nodev" in options and _is_device(mount["hostPath"]):
+                path = mount["hostPath"]
+                self.closed.append(f"{name} mounts the device {path} with nodev, so that the container cannot open it")
             self.mounts[mount["containerPath"]] = Mount(mount["hostPath"], mount["containerPath"], read_only)
 
     def edits(self, names: Iterable[str]) -> Edits:
@@ -95,6 +102,14 @@ class _Collected:
             devices=tuple(self.nodes.values()),
             cdi_devices=tuple(names),
         )
+
+
+def _is_device(path: str) -> bool:
+    try:
+        mode = Path(path).stat().st_mode
+    except OSError:
+        return False
+    return stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
 
 
 def _specs(directory: Path) -> tuple[list[_Document], list[str]]:
