@@ -4,6 +4,9 @@
 the place in the file, for problems that only the node can tell.
 """
 
+# ruff: noqa: F401 - the face of the package: what is imported here is for others
+# mypy: implicit-reexport
+
 from .container import ContainerSpec, MountTemplate, NodeTemplate
 from .entry import EntrySpec
 from .flags import AllocationPolicy, DeviceIdStrategy, DeviceListStrategy, Flags, MigStrategy
@@ -25,49 +28,3 @@ from .sources import (
     VirtualSource,
 )
 from .whole import NamePattern, SharedResource, SharingKind, SharingSpec, Spec
-
-__all__ = [
-    "AT_ONCE",
-    "NO_FLEET",
-    "PRE_START_LIMIT",
-    "ActionKind",
-    "ActionSpec",
-    "AllocationPolicy",
-    "ChosenNodes",
-    "Condition",
-    "ConditionSpec",
-    "ContainerSpec",
-    "Delays",
-    "DeviceIdStrategy",
-    "DeviceListStrategy",
-    "EntrySpec",
-    "Flags",
-    "FleetSpec",
-    "GlobPath",
-    "GlobSource",
-    "GroupBy",
-    "HealthSpec",
-    "LabelOutput",
-    "MadeNodes",
-    "MigStrategy",
-    "MountTemplate",
-    "NamePattern",
-    "NodeKind",
-    "NodeSpec",
-    "NodeTaint",
-    "NodeTemplate",
-    "OnFailure",
-    "Operator",
-    "PathType",
-    "Probe",
-    "SharedResource",
-    "SharingKind",
-    "SharingSpec",
-    "Source",
-    "Spec",
-    "SysfsSource",
-    "TrueWhen",
-    "UsbGroup",
-    "UsbSource",
-    "VirtualSource",
-]
