@@ -1,8 +1,9 @@
 """Fault rules to the core's values."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from typing import Any
 
 from ...core.model.faults import fault_effects as effects
 from ...core.model.faults.fault_rules import (
@@ -43,7 +44,8 @@ def as_section(document: Document) -> Document:
 
 def fault_rule(model: schema.FaultRule, entries: Collection[str], where: str) -> FaultRuleSpec | None:
     """The rule, or None for one without an effect. `entries` are the names of the entries."""
-    effect = _effect(model)
+    given = model.given
+    effect = next((make(model, model.by_key[key]) for key, make in _EFFECTS.items() if key in given), None)
     if effect is None:
         return None
     nodes = model.on_nodes or schema.OnNodes()
@@ -104,65 +106,6 @@ def _start(model: schema.FaultRule) -> Start:
     return Start.START if model.since is schema.Since.START else Start.LOAD
 
 
-def _effect(model: schema.FaultRule) -> effects.Effect | None:
-    return _of_devices(model) or _of_the_plugin(model) or _of_the_node(model) or _of_drivers(model)
-
-
-def _of_devices(model: schema.FaultRule) -> effects.Effect | None:  # noqa: PLR0911 - one return per kind
-    if model.xid is not None:
-        leaves = model.health is None and model.xid in APPLICATION_ERRORS
-        return effects.Xid(model.xid, None if leaves else _health(model, described(model.xid)))
-    if model.health is not None:
-        return _health(model, _TEXT)
-    if model.flap is not None:
-        return effects.Flap(up=model.flap.up, down=model.flap.down, reason=model.reason or _TEXT)
-    if model.remove or model.drop:
-        return effects.Remove(drop_held=model.drop)
-    if model.overheat is not None:
-        return effects.Overheat(float(model.overheat.to), model.overheat.within)
-    if (each := model.hardware_errors) is not None:
-        return effects.CountErrors(each.corrected_ecc, each.uncorrected_ecc, each.pcie_replays, each.remapped_rows)
-    if (taint := model.taint) is not None:
-        return effects.SetTaint(taint.key, taint.value, taint.effect.value)
-    return None
-
-
-def _of_the_plugin(model: schema.FaultRule) -> effects.Effect | None:  # noqa: PLR0911 - one return per kind
-    if model.rpc:
-        return _call(model)
-    if model.register_ is not None:
-        each = model.register_
-        return effects.Register(delay=each.delay or 0.0, never=each.never, version=each.version or "", twice=each.twice)
-    if model.stream is not None:
-        fault = effects.StreamFault(_key(model.stream) or "close")
-        return effects.Stream(fault, rate=float(model.stream.flood or 0))
-    if model.socket is not None:
-        return effects.Socket(effects.SocketFault(_key(model.socket) or "delete"))
-    if model.cdi is not None:
-        return effects.Cdi(effects.CdiFault(_key(model.cdi) or "missing"), model.cdi.late or 0.0)
-    if model.pod_resources is not None:
-        return effects.PodResources()
-    return effects.Process(model.process.exit) if model.process is not None else None
-
-
-def _of_the_node(model: schema.FaultRule) -> effects.Effect | None:
-    if model.event is not None:
-        return effects.NodeEvent(model.event.reason, model.event.message, warning=model.event.type is EventType.WARNING)
-    if model.condition is not None:
-        it = model.condition
-        message = it.message or f"the fault rule {model.name!r} says so"
-        return effects.SetCondition(it.type, it.status, it.reason, message)
-    return _api(model.api) if model.api is not None else None
-
-
-def _of_drivers(model: schema.FaultRule) -> effects.Effect | None:
-    if model.slices is not None:
-        return effects.Slices(effects.SliceFault(_key(model.slices) or "withheld"), model.slices.late or 0.0)
-    if model.health_stream is not None:
-        return effects.HealthStream(effects.HealthStreamFault(_key(model.health_stream) or "silent"))
-    return None
-
-
 def _health(model: schema.FaultRule, why: str) -> effects.SetHealth:
     healthy = model.health is schema.HealthWord.HEALTHY
     return effects.SetHealth(healthy=healthy, reason=model.reason or ("" if healthy else why))
@@ -192,3 +135,36 @@ def _call(model: schema.FaultRule) -> effects.Call:
 def _key(block: Section) -> str:
     """The key that is given, or ""; that it must be exactly one is an error that `checks` reports."""
     return next(iter(block.given), "")
+
+
+_EFFECTS: Mapping[str, Callable[[schema.FaultRule, Any], effects.Effect]] = {
+    "xid": lambda rule, number: effects.Xid(
+        number, None if rule.health is None and number in APPLICATION_ERRORS else _health(rule, described(number))
+    ),
+    "health": lambda rule, _: _health(rule, _TEXT),
+    "flap": lambda rule, it: effects.Flap(up=it.up, down=it.down, reason=rule.reason or _TEXT),
+    "remove": lambda rule, _: effects.Remove(drop_held=rule.drop),
+    "drop": lambda _rule, _: effects.Remove(drop_held=True),
+    "overheat": lambda _, it: effects.Overheat(float(it.to), it.within),
+    "hardwareErrors": lambda _, it: effects.CountErrors(
+        it.corrected_ecc, it.uncorrected_ecc, it.pcie_replays, it.remapped_rows
+    ),
+    "taint": lambda _, it: effects.SetTaint(it.key, it.value, it.effect.value),
+    "rpc": lambda rule, _: _call(rule),
+    "register": lambda _, it: effects.Register(
+        delay=it.delay or 0.0, never=it.never, version=it.version or "", twice=it.twice
+    ),
+    "stream": lambda _, it: effects.Stream(effects.StreamFault(_key(it) or "close"), rate=float(it.flood or 0)),
+    "socket": lambda _, it: effects.Socket(effects.SocketFault(_key(it) or "delete")),
+    "cdi": lambda _, it: effects.Cdi(effects.CdiFault(_key(it) or "missing"), it.late or 0.0),
+    "podResources": lambda _rule, _: effects.PodResources(),
+    "process": lambda _, it: effects.Process(it.exit),
+    "event": lambda _, it: effects.NodeEvent(it.reason, it.message, warning=it.type is EventType.WARNING),
+    "condition": lambda rule, it: effects.SetCondition(
+        it.type, it.status, it.reason, it.message or f"the fault rule {rule.name!r} says so"
+    ),
+    "api": lambda _, it: _api(it),
+    "slices": lambda _, it: effects.Slices(effects.SliceFault(_key(it) or "withheld"), it.late or 0.0),
+    "healthStream": lambda _, it: effects.HealthStream(effects.HealthStreamFault(_key(it) or "silent")),
+}
+"""What a key of a rule makes of its value; that a rule has one of them only is for `checks`, here the first counts."""
