@@ -103,45 +103,24 @@ def _mode(gpus: Iterable[Hardware]) -> str:
 
 
 def _versions(gpu: Hardware, problems: list[Problem]) -> dict[str, str]:
-    driver, cuda = gpu.attributes.get("driverVersion", ""), gpu.attributes.get("cudaVersion", "")
+    """The labels of the driver's version and of CUDA's: two numbers, or up to three; each by an old name and a new."""
     values: dict[str, str] = {}
-    if parts := _version(driver, 3):
-        major, minor, revision = (*parts, "")[:3]
-        values |= {
-            f"nvidia.com/cuda.driver.{key}": value
-            for key, value in zip(("major", "minor", "rev"), (major, minor, revision), strict=True)
-        }
-        values |= {
-            "nvidia.com/cuda.driver-version.major": major,
-            "nvidia.com/cuda.driver-version.minor": minor,
-            "nvidia.com/cuda.driver-version.revision": revision,
-            "nvidia.com/cuda.driver-version.full": driver,
-        }
-    elif driver:
-        problems.append(_bad_version(gpu, "driverVersion", driver, "580.95.05"))
-    if parts := _version(cuda, 2):
-        major, minor = parts
-        values |= {f"nvidia.com/cuda.runtime.{key}": value for key, value in (("major", major), ("minor", minor))}
-        values |= {
-            "nvidia.com/cuda.runtime-version.major": major,
-            "nvidia.com/cuda.runtime-version.minor": minor,
-            "nvidia.com/cuda.runtime-version.full": cuda,
-        }
-    elif cuda:
-        problems.append(_bad_version(gpu, "cudaVersion", cuda, "13.0"))
+    for key, kind, names, example in (
+        ("driverVersion", "driver", ("major", "minor", "revision"), "580.95.05"),
+        ("cudaVersion", "runtime", ("major", "minor"), "13.0"),
+    ):
+        text = gpu.attributes.get(key, "")
+        parts = text.split(".")
+        if 2 <= len(parts) <= len(names) and all(part.isdecimal() for part in parts):  # noqa: PLR2004 - major and minor
+            for name, part in zip(names, (*parts, ""), strict=False):
+                values[f"nvidia.com/cuda.{kind}.{name.replace('revision', 'rev')}"] = part
+                values[f"nvidia.com/cuda.{kind}-version.{name}"] = part
+            values[f"nvidia.com/cuda.{kind}-version.full"] = text
+        elif text:
+            message = f"the {key} {text!r} is no version, so the node has no labels of it"
+            hint = f'write such as "{example}" under virtual.attributes'
+            problems.append(warning(gpu.entry.where, message, hint))
     return values
-
-
-def _version(text: str, most: int) -> tuple[str, ...]:
-    """The two numbers of a version, or up to `most`; none where it is no such version."""
-    parts = tuple(text.split("."))
-    fine = 2 <= len(parts) <= most and all(part.isdecimal() for part in parts)  # noqa: PLR2004 - major and minor
-    return parts if fine else ()
-
-
-def _bad_version(gpu: Hardware, key: str, value: str, example: str) -> Problem:
-    message = f"the {key} {value!r} is no version, so the node has no labels of it"
-    return warning(gpu.entry.where, message, f'write such as "{example}" under virtual.attributes')
 
 
 def _clique(gpus: Iterable[Hardware]) -> dict[str, str]:
