@@ -3,7 +3,7 @@
 An item of `devices`, of a sharing block or of `resources` can be left out alone; any other error concerns its section.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..core.model.place import KeyPath, show
@@ -62,6 +62,11 @@ class ProblemReport:
         message = f"{' and '.join(given)} exclude each other" if given else none
         self.error(path, message, f"give exactly one of {', '.join(values)}")
         return ""
+
+    def one_at_most(self, path: KeyPath, given: Sequence[str], hint: str = "use one of them") -> None:
+        """An error at the second of the keys that are given, which exclude each other."""
+        if len(given) > 1:
+            self.key_error((*path, given[1]), f"{given[0]} and {given[1]} exclude each other", hint)
 
     def where(self, path: KeyPath) -> str:
         """`file:line:column: path`, for problems that are found later."""

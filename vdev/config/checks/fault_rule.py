@@ -55,11 +55,9 @@ def check_rule(model: schema.FaultRule, path: KeyPath, report: ProblemReport) ->
             report.error(path, "no calls are named", "add rpc, such as rpc: Allocate")
         else:
             report.error(path, "the rule has no effect", f"give one of {', '.join(_KINDS)}")
-    elif len(kinds) > 1:
-        hint = "one rule has one effect: make several rules"
-        report.key_error((*path, kinds[1]), f"{kinds[0]} and {kinds[1]} exclude each other", hint)
-    else:
+    elif len(kinds) == 1:
         _kind(model, kinds[0], given, path, report)
+    report.one_at_most(path, kinds, "one rule has one effect: make several rules")
     if model.hardware_errors is not None and not model.hardware_errors.given:
         hint = "give at least one of its keys, such as correctedEcc: 60"
         report.error((*path, "hardwareErrors"), "no error is counted", hint)
@@ -67,7 +65,7 @@ def check_rule(model: schema.FaultRule, path: KeyPath, report: ProblemReport) ->
         _api(model.api, (*path, "api"), report)
     _times(model, kinds, path, report)
     _chance(model, kinds, path, report)
-    _trigger(given, path, report)
+    report.one_at_most(path, [key for key in ("since", "onAllocate", "onFile", "manual") if key in given])
     _consent(model, path, report)
 
 
@@ -100,9 +98,9 @@ def _call(model: schema.FaultRule, given: tuple[str, ...], path: KeyPath, report
     if not ways:
         report.error(path, "nothing happens to the calls", f"give one or more of {', '.join(_CALL_KEYS)}")
     last = [key for key in ways if key != "delay"]
-    if len(last) > 1 or ("hang" in ways and "delay" in ways):
-        one, other = last[:2] if len(last) > 1 else ("hang", "delay")
-        report.key_error((*path, other), f"{one} and {other} exclude each other", "a call ends in one way")
+    if last == ["hang"] and "delay" in ways:
+        last.append("delay")
+    report.one_at_most(path, last, "a call ends in one way")
     if model.delay is not None and model.delay.p50 > model.delay.max:
         report.error((*path, "delay"), f"p50 {model.delay.p50:g} s is longer than max {model.delay.max:g} s")
     if model.answer is None:
@@ -148,10 +146,9 @@ def _one_key(block: Section, path: KeyPath, report: ProblemReport) -> None:
 
 def _select(model: schema.Select, path: KeyPath, report: ProblemReport) -> None:
     conditions = [key for key in ("entry", "index", "id", "resource", "profile", "numa") if getattr(model, key)]
-    if model.names and conditions:
-        report.key_error((*path, conditions[0]), f"names and {conditions[0]} exclude each other", "use one of them")
-    if model.pick is not None and model.share is not None:
-        report.key_error((*path, "share"), "pick and share exclude each other", "use one of them")
+    if model.names:
+        report.one_at_most(path, ["names", *conditions])
+    report.one_at_most(path, [key for key in ("pick", "share") if getattr(model, key) is not None])
     if model.count is not None and model.pick is not None and model.pick > model.count:
         report.error((*path, "pick"), f"it cannot pick {model.pick} of {model.count} devices")
     if model.share == 0:
@@ -199,7 +196,7 @@ def _chance(model: schema.FaultRule, kinds: list[str], path: KeyPath, report: Pr
     if model.probability == 0:
         report.error((*path, "probability"), "a rule of probability 0 can never fire")
     if model.nth and model.every_nth:
-        report.key_error((*path, "everyNth"), "nth and everyNth exclude each other", "use one of them")
+        report.one_at_most(path, ("nth", "everyNth"))
     counts = model.on_allocate or model.on_file or kinds in _COUNTED
     if counts:
         return
@@ -212,13 +209,6 @@ def _chance(model: schema.FaultRule, kinds: list[str], path: KeyPath, report: Pr
             "the repetitions of every"
         )
         report.error((*path, key), f"the rule can never fire: it comes {most} times only", hint)
-
-
-def _trigger(given: tuple[str, ...], path: KeyPath, report: ProblemReport) -> None:
-    triggers = [key for key in ("since", "onAllocate", "onFile", "manual") if key in given]
-    if len(triggers) > 1:
-        hint = "use one of them"
-        report.key_error((*path, triggers[1]), f"{triggers[0]} and {triggers[1]} exclude each other", hint)
 
 
 def _consent(model: schema.FaultRule, path: KeyPath, report: ProblemReport) -> None:

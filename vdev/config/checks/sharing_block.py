@@ -18,7 +18,7 @@ def check_sharing(
     """Its items among each other, and the names that they make."""
     model = validated.file.sharing
     if model.time_slicing and model.mps:
-        report.key_error(("sharing", "mps"), "timeSlicing and mps exclude each other", "remove one of the two blocks")
+        report.one_at_most(("sharing",), ("timeSlicing", "mps"), "remove one of the two blocks")
     for key, block in (("timeSlicing", model.time_slicing), ("mps", model.mps)):
         if block is not None:
             items = list(validated.items(("sharing", key, "resources"), block.resources))
