@@ -7,13 +7,12 @@ that a kubelet may set on itself (k8s.io/kubelet, well_known_labels.go), and the
 import functools
 import re
 
+from .names import DNS_NAME, NAME_PART
+
 MAX_VALUE = 63
 _MAX_NAME = 63
 _MAX_PREFIX = 253
 _MAX_TYPE = 316
-_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
-_DNS_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_DNS = re.compile(rf"{_DNS_LABEL}(\.{_DNS_LABEL})*")
 _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 _VALUE_RULE = "letters, digits, '-', '_' and '.', with a letter or digit at both ends"
 
@@ -42,7 +41,7 @@ def value_problem(value: str) -> str:
     """Why Kubernetes refuses `value` for a label, or the empty string; an empty value is fine."""
     if len(value) > MAX_VALUE:
         return f"{value!r} has {len(value)} characters; at most {MAX_VALUE} are allowed"
-    if value and not _NAME.fullmatch(value):
+    if value and not NAME_PART.fullmatch(value):
         return f"{value!r} is not a valid label value: it may hold {_VALUE_RULE}"
     return ""
 
@@ -73,7 +72,7 @@ def node_name_problem(name: str) -> str:
     """Why Kubernetes refuses `name` for a Node, or the empty string."""
     if len(name) > _MAX_PREFIX:
         return f"{name[:20]!r}… has {len(name)} characters; a node's name has at most {_MAX_PREFIX}"
-    if not _DNS.fullmatch(name) or any(len(part) > _MAX_NAME for part in name.split(".")):
+    if not DNS_NAME.fullmatch(name) or any(len(part) > _MAX_NAME for part in name.split(".")):
         rule = "lower-case letters, digits, '-' and '.', with a letter or digit at both ends"
         return f"{name!r} is no name of a node: {rule}"
     return ""
@@ -107,9 +106,9 @@ def condition_reason_problem(reason: str) -> str:
 def _qualified_name_problem(text: str) -> str:
     """`[<DNS name>/]<name>`."""
     prefix, slash, name = text.rpartition("/")
-    if slash and (not _DNS.fullmatch(prefix) or len(prefix) > _MAX_PREFIX):
+    if slash and (not DNS_NAME.fullmatch(prefix) or len(prefix) > _MAX_PREFIX):
         return f"{prefix!r} before '/' is not a DNS name in lower case of at most {_MAX_PREFIX} characters"
-    if not _NAME.fullmatch(name) or len(name) > _MAX_NAME:
+    if not NAME_PART.fullmatch(name) or len(name) > _MAX_NAME:
         return f"{name!r} must be 1 to {_MAX_NAME} {_VALUE_RULE}"
     return ""
 

@@ -10,8 +10,8 @@ from functools import lru_cache
 
 MAX_ID = 63  # the kubelet's contract for a device id, replica suffix included
 REPLICA_ROOM = 9  # of these, for the replica suffix
-_NAME_PART = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
-_DOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+NAME_PART = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _NOT_IN_ID = re.compile(r"[^A-Za-z0-9._-]+")
 _ENV = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ENV_RULE = "use letters, digits and '_', and do not begin with a digit"
@@ -33,13 +33,13 @@ def resource_name_problem(name: str) -> str:  # noqa: PLR0911 - one return per r
         return f"{name!r} begins with 'requests.', which Kubernetes keeps for quotas"
     if "/" in part:
         return f"{name!r} has more than one '/'"
-    if not _DOMAIN.fullmatch(domain):
+    if not DNS_NAME.fullmatch(domain):
         return f"the domain {domain!r} of {name!r} is not a DNS name in lower case"
     if len(domain) > _MAX_DOMAIN:
         return f"the domain of {name!r} has {len(domain)} characters; at most {_MAX_DOMAIN} are allowed"
     if not 1 <= len(part) <= _MAX_NAME:
         return f"the part of {name!r} after '/' has {len(part)} characters; 1 to {_MAX_NAME} are allowed"
-    if not _NAME_PART.fullmatch(part):
+    if not NAME_PART.fullmatch(part):
         return f"{part!r} of {name!r} may hold letters, digits, '-', '_' and '.', with a letter or digit at both ends"
     return ""
 
@@ -52,9 +52,9 @@ def env_name_problem(name: str) -> str:
 def annotation_key_problem(key: str) -> str:
     """Why Kubernetes refuses `key` for an annotation, or the empty string: a qualified name, compared in lower case."""
     prefix, slash, name = key.rpartition("/")
-    if slash and (not _DOMAIN.fullmatch(prefix.lower()) or len(prefix) > _MAX_PREFIX):
+    if slash and (not DNS_NAME.fullmatch(prefix.lower()) or len(prefix) > _MAX_PREFIX):
         wrong = f"{prefix!r} before '/' is not a DNS name of at most {_MAX_PREFIX} characters"
-    elif len(name) > _MAX_NAME or not _NAME_PART.fullmatch(name):
+    elif len(name) > _MAX_NAME or not NAME_PART.fullmatch(name):
         what = f"at most {_MAX_NAME} letters, digits, '-', '_' and '.', with a letter or digit at both ends"
         wrong = f"{name!r} must be {what}"
     else:

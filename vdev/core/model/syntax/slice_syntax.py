@@ -5,14 +5,14 @@ Source: the validation of resource.k8s.io/v1 in Kubernetes 1.36.
 
 import re
 
+from .names import DNS_NAME
+
 MAX_DRIVER = 63
 MAX_STRING = 64
 MAX_IDENTIFIER = 32
 MAX_ENTRIES = 32
 """Attributes and capacities of a device together."""
 
-_DNS_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_DNS_NAME = re.compile(rf"{_DNS_LABEL}(\.{_DNS_LABEL})*")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_DEVICE = 63
 _NUMBER = r"(0|[1-9][0-9]*)"
@@ -26,7 +26,7 @@ def driver_problem(name: str) -> str:
     """Why `name` cannot be that of a driver, or the empty string."""
     if len(name) > MAX_DRIVER:
         return f"{name[:20]!r}… has {len(name)} characters; the name of a driver has at most {MAX_DRIVER}"
-    if not _DNS_NAME.fullmatch(name):
+    if not DNS_NAME.fullmatch(name):
         return f"{name!r} is not the name of a driver, which is a DNS name in lower case, such as gpu.example.com"
     return ""
 
@@ -34,7 +34,7 @@ def driver_problem(name: str) -> str:
 def attribute_problem(name: str) -> str:
     """Why `name` cannot be that of an attribute, or the empty string: an identifier, perhaps with a domain in front."""
     domain, slash, rest = name.rpartition("/")
-    if slash and (not _DNS_NAME.fullmatch(domain) or len(domain) > MAX_DRIVER):
+    if slash and (not DNS_NAME.fullmatch(domain) or len(domain) > MAX_DRIVER):
         wrong = f"{domain!r} before '/' is not a DNS name in lower case of at most {MAX_DRIVER} characters"
     elif not _IDENTIFIER.fullmatch(rest):
         wrong = f"{rest!r} may hold letters, digits and '_', and does not begin with a digit"
