@@ -105,10 +105,10 @@ Progresses = Mapping[str, Progress]
 
 def look(before: Progresses, entries: Iterable[EntrySpec], strategy: MigStrategy, seen: RepartitionView) -> Progresses:
     """How far each label of these entries is, with what was known `before`."""
-    found: dict[str, Progress] = {}
-    for label, group in _groups(entries).items():
-        one = _Look(before.get(label) or Progress(label=label), group, seen, strategy)
-        found[label] = one.result()
+    found = {
+        label: _Look(before.get(label) or Progress(label=label), group, seen, strategy).result()
+        for label, group in _groups(entries).items()
+    }
     return found if found != before else before
 
 

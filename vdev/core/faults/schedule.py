@@ -8,6 +8,7 @@ rule's name. Times are seconds of any steady clock; a span holds its start and n
 """
 
 import hashlib
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -100,12 +101,8 @@ def phase(rule: FaultRuleSpec, dice: Dice, firing: Firing, now: float) -> Phase:
 
 def strikes(rule: FaultRuleSpec, dice: Dice, firing: Firing, since: float, now: float) -> bool:
     """Whether a momentary event of the rule lies after `since` and not after `now`."""
-    for span in spans(rule, dice, firing, since):
-        if span.start > now:
-            return False
-        if span.real and span.start > since:
-            return True
-    return False
+    begun = itertools.takewhile(lambda span: span.start <= now, spans(rule, dice, firing, since))
+    return any(span.real and span.start > since for span in begun)
 
 
 def hits(chance: Chance, dice: Dice, rule: str, number: int, *what: object) -> bool:

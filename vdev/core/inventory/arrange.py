@@ -228,13 +228,11 @@ def _unique(
     for slot in slots:
         where = entries[slot.device.raw.entry].where
         if slot.id in seen:
-            problems.append(
-                error(where, f"device id {slot.id!r} exists twice on this node: in {seen[slot.id]!r} and {name!r}")
-            )
+            wrong = f"exists twice on this node: in {seen[slot.id]!r} and {name!r}"
+            problems.append(error(where, f"device id {slot.id!r} {wrong}"))
         elif len(slot.id) > names.MAX_ID:
-            problems.append(
-                error(where, f"device id {slot.id!r} has {len(slot.id)} characters; at most {names.MAX_ID} are allowed")
-            )
+            wrong = f"has {len(slot.id)} characters; at most {names.MAX_ID} are allowed"
+            problems.append(error(where, f"device id {slot.id!r} {wrong}"))
         else:
             seen[slot.id] = name
             kept.append(slot)

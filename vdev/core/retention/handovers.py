@@ -102,7 +102,10 @@ def read(ledger: Ledger, named: Mapping[Key, str], may_hold: Callable[[Key], boo
     ended: set[int] = set()
     absent: set[int] = set()
     pods: dict[int, str] = {}
-    for holder, keys in _by_holder(ledger).items():
+    by_holder: dict[int, list[Key]] = {}
+    for key, each in ledger.tenants.items():
+        by_holder.setdefault(each.holder, []).append(key)
+    for holder, keys in by_holder.items():
         pod = ledger.tenants[keys[0]].pod
         names = {named[key] for key in keys if key in named}
         if pod and names - {pod}:
@@ -195,13 +198,6 @@ def _end(ledger: Ledger, holders: Collection[int]) -> Ledger:
 def _once(releases: Iterable[Handover]) -> list[Handover]:
     """One for each device of a holder, also where some of its slots were known by name and others not."""
     return list({(each.unit, each.holder): each for each in sorted(releases)}.values())
-
-
-def _by_holder(ledger: Ledger) -> dict[int, list[Key]]:
-    keys: dict[int, list[Key]] = {}
-    for key, each in ledger.tenants.items():
-        keys.setdefault(each.holder, []).append(key)
-    return keys
 
 
 def _named(tenant: Tenant, pod: str) -> Tenant:

@@ -12,7 +12,7 @@ from ..inventory.listed.naming import partition_id
 from ..inventory.resources import Inventory
 from ..model.device import UNKNOWN_ENTRY, Device, Key, RawDevice, Slot, base_id
 from ..model.syntax.names import domain_and_name
-from ..partitions.geometry import Placement
+from ..partitions.counters import placements
 from ..spec import EntrySpec
 
 
@@ -66,11 +66,8 @@ def _candidates(fresh: Inventory) -> Iterator[tuple[RawDevice, Iterator[tuple[st
 def _parts(entry: EntrySpec, raw: RawDevice) -> Iterator[tuple[str, str, range]]:
     """Id, profile and slices of the whole device and of each partition that it could be cut into."""
     yield raw.id, "", range(0)
-    geometry = entry.geometry
-    for profile in geometry.profiles if geometry else ():
-        for start in geometry.starts(profile) if geometry else ():
-            placement = Placement(profile, start, profile.slices)
-            yield partition_id(entry, raw, placement), profile.name, range(start, start + profile.slices)
+    for placement in placements(entry.geometry) if entry.geometry else ():
+        yield partition_id(entry, raw, placement), placement.profile.name, placement.slices
 
 
 def _replica(slot_id: str) -> int | None:

@@ -158,9 +158,8 @@ def _replicas(  # noqa: PLR0917 - made as a partial
             continue
         target = _target(spec, rule, resource)
         if target in collides:
-            problems.append(
-                error(rule.where, f"renaming {resource!r} to {target!r} collides with a resource of that name")
-            )
+            message = f"renaming {resource!r} to {target!r} collides with a resource of that name"
+            problems.append(error(rule.where, message))
             continue
         slots.setdefault(target, []).extend(slot(device, n) for n in range(rule.replicas))
         sharing.setdefault(target, {})[device.id] = rule.replicas
@@ -188,12 +187,8 @@ def chosen(
     for rule in rules:
         for device in _selected(problems, members, rule, entries):
             if device.id in rule_of:
-                problems.append(
-                    error(
-                        rule.where,
-                        f"device {device.ordinal} of {resource!r} is already shared by {rule_of[device.id].where}",
-                    )
-                )
+                message = f"device {device.ordinal} of {resource!r} is already shared by {rule_of[device.id].where}"
+                problems.append(error(rule.where, message))
             else:
                 rule_of[device.id] = rule
     return rule_of
@@ -208,12 +203,8 @@ def _selected(
             return ordered
         case int(count):
             if count > len(ordered):
-                problems.append(
-                    error(
-                        rule.where,
-                        f"{count} devices of {rule.name!r} are to be shared, but this node has {len(ordered)}",
-                    )
-                )
+                message = f"{count} devices of {rule.name!r} are to be shared, but this node has {len(ordered)}"
+                problems.append(error(rule.where, message))
             return ordered[:count]
         case references:
             named = {each for each in references if each in entries and not each.isdecimal()}  # a number is an index
@@ -233,13 +224,8 @@ def _referenced(
         if device is None:
             known = ", ".join(device.ordinal for device in ordered[:16]) or "none"
             kind = "index" if reference.replace(":", "").isdigit() else "id"
-            problems.append(
-                error(
-                    rule.where,
-                    f"{rule.name!r} has no device with {kind} {reference!r} on this node",
-                    f"its indices: {known}",
-                )
-            )
+            message = f"{rule.name!r} has no device with {kind} {reference!r} on this node"
+            problems.append(error(rule.where, message, f"its indices: {known}"))
         else:
             picked[device.id] = device
     return list(picked.values())

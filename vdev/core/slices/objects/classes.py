@@ -4,7 +4,7 @@ NVIDIA's and AMD's are those that come with their drivers; all others have one c
 and one for their partitions. They belong to the cluster and not to a node.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,28 +78,20 @@ def _two_resources(entry: EntrySpec, first: DeviceClass, other: DeviceClass) -> 
     return warning(entry.where, message, "let these entries agree, or give one another dra.driver")
 
 
-def _of_entry(entry: EntrySpec, *, extended: bool) -> Iterable[DeviceClass]:
+def _of_entry(entry: EntrySpec, *, extended: bool) -> Iterator[DeviceClass]:
     if entry.dra is None:
-        return ()
+        return
     driver = entry.dra.driver
     resource = entry.resource if extended or entry.dra.extended_resource else ""
     if entry.is_nvidia:
-        return _of_nvidia(driver, resource)
-    if amd.is_amd(entry):
-        return (DeviceClass(driver, driver, resource=resource),)
-    return _of_others(entry, driver, resource)
-
-
-def _of_nvidia(driver: str, resource: str) -> Iterator[DeviceClass]:
-    yield DeviceClass(driver, driver, "gpu", resource)
-    yield DeviceClass(f"mig.{driver.removeprefix(_NVIDIA)}", driver, "mig")
-    yield DeviceClass(f"vfio.{driver}", driver, "vfio")
-
-
-def _of_others(entry: EntrySpec, driver: str, resource: str) -> Iterator[DeviceClass]:
-    kind = domain_and_name(entry.resource)[1]
-    name = slice_syntax.dns_label(kind)
-    cut = entry.dra is not None and entry.dra.partitions is DraPartitions.DYNAMIC
-    yield DeviceClass(f"{name}.{driver}", driver, kind, resource)
-    if cut or entry.possible_profiles:
-        yield DeviceClass(f"{name}-partition.{driver}", driver, f"{kind}-partition")
+        yield DeviceClass(driver, driver, "gpu", resource)
+        yield DeviceClass(f"mig.{driver.removeprefix(_NVIDIA)}", driver, "mig")
+        yield DeviceClass(f"vfio.{driver}", driver, "vfio")
+    elif amd.is_amd(entry):
+        yield DeviceClass(driver, driver, resource=resource)
+    else:
+        kind = domain_and_name(entry.resource)[1]
+        name = slice_syntax.dns_label(kind)
+        yield DeviceClass(f"{name}.{driver}", driver, kind, resource)
+        if entry.dra.partitions is DraPartitions.DYNAMIC or entry.possible_profiles:
+            yield DeviceClass(f"{name}-partition.{driver}", driver, f"{kind}-partition")
