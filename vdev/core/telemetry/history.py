@@ -175,11 +175,6 @@ def window(physics: Physics) -> float:
     return physics.thermal_seconds / _STEADY_PART
 
 
-def power(drive: Drive, at: float) -> float:
-    """What is drawn at an instant, in W."""
-    return power_under(drive, whole_load(drive, at).gpu)
-
-
 def power_under(drive: Drive, percent: float) -> float:
     """What is drawn under a load of the device as a whole, in W."""
     physics = drive.physics

@@ -45,35 +45,32 @@ class Series:
         rounds, rest = divmod(until, self.length)
         place = bisect_right(self.times, rest) - 1
         within = self.summed[place] + self.gpu[place] * (rest - self.times[place])
-        return rounds * self._round + within
-
-    @property
-    def _round(self) -> float:
-        return self.summed[-1] + self.gpu[-1] * (self.length - self.times[-1])
+        in_all = self.summed[-1] + self.gpu[-1] * (self.length - self.times[-1])
+        return rounds * in_all + within
 
 
 def series(lines: Iterable[str]) -> Series:
     """The series of the lines of a file, which are taken one by one. Raises ReplayError at the first that is wrong."""
     rows = iter(enumerate(lines, start=1))
-    places = _header(next(rows, (1, ""))[1])
+    names = _header(next(rows, (1, ""))[1])
+    start = 0.0  # the time of the first row
     times, gpu, memory, summed = (array("d") for _ in range(4))
     for number, line in rows:
         if not line.strip():
             continue
         cells = line.rstrip("\r\n").split(",")
-        if len(cells) != places.count:
-            message = f"{len(cells)} cells under {places.count} columns"
+        if len(cells) != len(names):
+            message = f"{len(cells)} cells under {len(names)} columns"
             raise ReplayError(number, message, "give each row a cell for each column; an empty one keeps the value")
-        at = _number(cells[places.time], number, "time", None)
-        if times and at <= times[-1] + places.start:
-            raise ReplayError(number, f"time {at:g} is not after {times[-1] + places.start:g}", "let time rise")
+        row = dict(zip(names, cells, strict=True))
+        at = _number(row["time"], number, "time", None)
+        if times and at <= times[-1] + start:
+            raise ReplayError(number, f"time {at:g} is not after {times[-1] + start:g}", "let time rise")
         if not times:
-            places.start = at
-        level = _number(cells[places.gpu], number, "gpu", gpu[-1] if gpu else None)
-        filled = 0.0
-        if places.memory is not None:
-            filled = _number(cells[places.memory], number, "memory", memory[-1] if memory else None)
-        here = at - places.start
+            start = at
+        level = _number(row["gpu"], number, "gpu", gpu[-1] if gpu else None)
+        filled = _number(row["memory"], number, "memory", memory[-1] if memory else None) if "memory" in row else 0.0
+        here = at - start
         summed.append(summed[-1] + gpu[-1] * (here - times[-1]) if times else 0.0)
         times.append(here)
         gpu.append(level)
@@ -84,18 +81,7 @@ def series(lines: Iterable[str]) -> Series:
     return Series(times, gpu, memory, times[-1] + step, summed)
 
 
-@dataclass(slots=True)
-class _Places:
-    """Where the columns are, how many there are, and the time of the first row."""
-
-    time: int
-    gpu: int
-    memory: int | None
-    count: int
-    start: float = 0.0
-
-
-def _header(line: str) -> _Places:
+def _header(line: str) -> list[str]:
     names = [name.strip().strip('"').lower() for name in line.lstrip("\ufeff").rstrip("\r\n").split(",")]
     expected = f"the first line must name the columns: {', '.join(COLUMNS)}"
     for name in names:
@@ -107,8 +93,7 @@ def _header(line: str) -> _Places:
     for name in COLUMNS[:2]:
         if name not in names:
             raise ReplayError(1, f"the column {name!r} is missing", expected)
-    memory = names.index("memory") if "memory" in names else None
-    return _Places(names.index("time"), names.index("gpu"), memory, len(names))
+    return names
 
 
 def _number(cell: str, line: int, name: str, above: float | None) -> float:

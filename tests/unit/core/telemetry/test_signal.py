@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from vdev.core.model.faults.fault_effects import Overheat
 from vdev.core.model.telemetry import NOTHING, LoadPattern, Physics, Range
-from vdev.core.telemetry.history import Drive, Rates, Share, begin, changed, power
+from vdev.core.telemetry.history import Drive, Rates, Share, begin, changed, power_under, whole_load
 from vdev.core.telemetry.history_form import documents, recalled
 from vdev.core.telemetry.replay import series
 from vdev.core.telemetry.sensor_readings import Throttle, read, read_part
@@ -105,7 +105,8 @@ def test_energy_is_the_integral_of_power(past):
     span = min(20.0, at - since)
     slices = 500
     step = span / slices
-    summed = sum(power(history.now.drive, at - span + (number + 0.5) * step) for number in range(slices)) * step
+    drive, moments = history.now.drive, (at - span + (number + 0.5) * step for number in range(slices))
+    summed = sum(power_under(drive, whole_load(drive, moment).gpu) for moment in moments) * step
     jumps = sum(2 + 4 * span / share.load.period + span for share in history.now.drive.shares.values())
     difference = read(history, at, MEMORY).energy_mj - read(history, at - span, MEMORY).energy_mj
     assert difference / 1000 == pytest.approx(summed, abs=0.01 + 350 * step * jumps)
