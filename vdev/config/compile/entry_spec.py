@@ -17,7 +17,7 @@ from ..schema.devices.partitions import FromLabel
 from .dra_spec import dra_spec
 from .partition_choice import partition_choice
 from .telemetry_spec import entry_telemetry, smi_tool
-from .templated import Parse, actions, container, health, labels, parser, virtual_node
+from .templated import Parse, actions, container, health, parser, texts, virtual_node
 from .virtual_block import ResolvedSource, cannot_be_cut, partitions, virtual
 
 _BY_POSITION = spec.GroupBy.POSITION
@@ -73,7 +73,7 @@ def entry_spec(
         on_release=actions(model.on_release, parse, (*path, "onRelease")),
         if_release_fails=model.if_release_fails or spec.OnFailure.BLOCK,
         pre_start=actions(model.pre_start, parse, (*path, "preStart")),
-        labels=labels(model.labels, parse, (*path, "labels")),
+        labels=texts(model.labels, parse, (*path, "labels")),
         conditions=tuple(
             spec.ConditionSpec(
                 type=each.type, true_when=each.true_when, reason=each.reason or "", message=each.message or ""

@@ -41,7 +41,7 @@ def container(model: entry.Container, parse: Parse, path: KeyPath) -> spec.Conta
         return host, parse(item.container_path, (*at, "containerPath")) if item.container_path else host
 
     return spec.ContainerSpec(
-        env=tuple((name, parse(value, (*path, "env", name))) for name, value in model.env.items()),
+        env=texts(model.env, parse, (*path, "env")),
         nodes=tuple(
             spec.NodeTemplate(*paths(node, (*path, "deviceNodes", number)), node.permissions)
             for number, node in enumerate(model.device_nodes)
@@ -50,9 +50,7 @@ def container(model: entry.Container, parse: Parse, path: KeyPath) -> spec.Conta
             spec.MountTemplate(*paths(mount, (*path, "mounts", number)), mount.read_only)
             for number, mount in enumerate(model.mounts)
         ),
-        annotations=tuple(
-            (name, parse(value, (*path, "annotations", name))) for name, value in model.annotations.items()
-        ),
+        annotations=texts(model.annotations, parse, (*path, "annotations")),
     )
 
 
@@ -71,8 +69,8 @@ def health(model: entry.Health, parse: Parse, path: KeyPath) -> spec.HealthSpec:
     )
 
 
-def labels(models: Mapping[str, str], parse: Parse, path: KeyPath) -> tuple[tuple[str, Template], ...]:
-    """Labels of the node."""
+def texts(models: Mapping[str, str], parse: Parse, path: KeyPath) -> tuple[tuple[str, Template], ...]:
+    """Templates by name, such as labels of the node."""
     return tuple((key, parse(value, (*path, key))) for key, value in models.items())
 
 
@@ -85,13 +83,13 @@ def virtual_node(model: VirtualNode, parse: Parse, path: KeyPath) -> StandIn:
         return PtyLine(
             container_path=inside,
             end=model.pty,
-            answers=tuple((line, parse(text, (*path, "answers", line))) for line, text in model.answers.items()),
+            answers=texts(model.answers, parse, (*path, "answers")),
             otherwise=None if model.otherwise is None else parse(model.otherwise, (*path, "otherwise")),
         )
     read_only = bool(model.read_only)
     if model.file is not None:
         return PlainFile(container_path=inside, content=parse(model.file, (*path, "file")), read_only=read_only)
-    files = tuple((name, parse(text, (*path, "directory", name))) for name, text in (model.directory or {}).items())
+    files = texts(model.directory or {}, parse, (*path, "directory"))
     return PlainDirectory(container_path=inside, files=files, read_only=read_only)
 
 

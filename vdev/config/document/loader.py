@@ -262,19 +262,10 @@ def _syntax_error(error: yaml.MarkedYAMLError, text: str, name: str) -> ConfigEr
         line = lines[mark.line] if mark.line < len(lines) else ""
         if "\t" in line[: mark.column + 1]:
             hint = "YAML is indented with spaces; there is a tab in this line"
-        elif not text[_offset(text, mark.line, mark.column) :].strip():
+        elif not "".join(text.split("\n")[mark.line :])[mark.column :].strip():
             hint = "the file ends too early; was it written completely?"
     context = f"{error.context}: " if error.context else ""
     return refusal(place, f"is not YAML: {context}{error.problem}", hint)
-
-
-def _offset(text: str, line: int, column: int) -> int:
-    start = 0
-    for _ in range(line):
-        start = text.find("\n", start) + 1
-        if not start:
-            return len(text)
-    return start + column
 
 
 def _refuse_config_map(root: dict[str, Tree], place: Place) -> None:

@@ -23,13 +23,9 @@ def sentences(model: type[BaseModel]) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for each in reversed(model.__mro__):
         if issubclass(each, BaseModel) and each is not BaseModel:
-            found |= _own(each)
+            with _READING:  # Python 3.11 fails to parse in two threads at the same moment
+                found |= _of_module(each.__module__)[each.__qualname__]
     return found
-
-
-def _own(model: type[BaseModel]) -> Mapping[str, str]:
-    with _READING:  # Python 3.11 fails to parse in two threads at the same moment
-        return _of_module(model.__module__)[model.__qualname__]
 
 
 @cache
