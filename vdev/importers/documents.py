@@ -5,6 +5,7 @@ A ConfigMap holds configurations as texts, a DaemonSet holds a plugin's argument
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from .. import config
@@ -49,10 +50,8 @@ class ImportSource:
 
 def sources(text: str, name: str) -> list[ImportSource]:
     """All that the text holds. Raises ConfigError where it is no YAML."""
-    found: list[ImportSource] = []
-    for tree in config.trees(text, name):
-        found += _unwrapped(tree, name)
-    return found[:MAX_SOURCES]
+    found = (each for tree in config.trees(text, name) for each in _unwrapped(tree, name))
+    return list(islice(found, MAX_SOURCES))
 
 
 def _unwrapped(tree: Any, name: str) -> Iterator[ImportSource]:

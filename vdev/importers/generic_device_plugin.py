@@ -6,8 +6,9 @@ merges (all USB devices of a group) or lets overlap (one node in two devices) is
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from .. import config
@@ -244,7 +245,7 @@ def _as_number(written: str) -> tuple[str, str] | None:
 def _let_overlap(draft: Draft, body: Block) -> None:
     """There, one node may be in several devices; here it belongs to the first one, unless that is said."""
     for other in draft.devices:
-        if any(True for _ in _meeting(body.body, other.body)):
+        if _meet(body.body, other.body):
             body.body["shared"] = True
             body.comments.append(
                 f"Its devices may be those of {other.body['name']}, too: two pods could get one at once."
@@ -252,16 +253,13 @@ def _let_overlap(draft: Draft, body: Block) -> None:
             return
 
 
-def _meeting(one: dict[str, Any], other: dict[str, Any]) -> Iterator[None]:
-    for a in one.get("glob", ()):
-        for b in other.get("glob", ()):
-            if may_meet(a["path"], b["path"]):
-                yield None
-    for a in _sticks(one):
-        for b in _sticks(other):
-            serials = {a.get("serial"), b.get("serial")} - {None}
-            if (a["vendor"], a["product"]) == (b["vendor"], b["product"]) and len(serials) < 2:  # noqa: PLR2004
-                yield None
+def _meet(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    paths, sticks = product(one.get("glob", ()), other.get("glob", ())), product(_sticks(one), _sticks(other))
+    return any(may_meet(a["path"], b["path"]) for a, b in paths) or any(
+        (a["vendor"], a["product"]) == (b["vendor"], b["product"])
+        and len({a.get("serial"), b.get("serial")} - {None}) < 2  # noqa: PLR2004
+        for a, b in sticks
+    )
 
 
 def _sticks(body: dict[str, Any]) -> list[dict[str, Any]]:

@@ -4,9 +4,10 @@ A path pattern of Go is nearly one of ours. A regular expression becomes pattern
 `^video[0-9]*$` is `video*` without `video*[!0-9]*`. Whether the result is exact is told with it.
 """
 
+import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 
@@ -145,17 +146,14 @@ def _fixed(atoms: _Sequence) -> Iterator[_Sequence]:
     """The sequences in which every atom stands once, or any number of times."""
     choices: list[list[_Sequence]] = []
     for atom in atoms:
-        once = _Atom(atom.one, atom.none, crosses=atom.crosses)
+        once = replace(atom, least=1, most=1)
         if atom.most is None:
-            choices.append([(*[once] * atom.least, _Atom(atom.one, atom.none, 0, None, atom.crosses))])
+            choices.append([(*[once] * atom.least, replace(atom, least=0, most=None))])
         elif atom.most > _MAX_REPEATS:
             raise NotAPatternError(f"it repeats something up to {atom.most} times")
         else:
             choices.append([(once,) * times for times in range(atom.least, atom.most + 1)])
-    total = 1
-    for each in choices:
-        total *= len(each)
-    if total > MAX_PATTERNS:
+    if math.prod(map(len, choices)) > MAX_PATTERNS:
         raise NotAPatternError("it has too many alternatives")
     for parts in product(*choices):
         yield tuple(atom for part in parts for atom in part)
@@ -266,13 +264,13 @@ class _Parser:
                 return inner
             if (least, most) == (0, 1):
                 return [(), *inner]
-            if len(inner) == 1 and len(inner[0]) == 1 and (inner[0][0].least, inner[0][0].most) == (1, 1):
-                atom = inner[0][0]
-                return [(_Atom(atom.one, atom.none, least, most, atom.crosses),)]
-            raise NotAPatternError("it repeats a group")
-        atom = self._atom(character)
-        least, most = self._repeats()
-        return [(_Atom(atom.one, atom.none, least, most, atom.crosses),)]
+            if len(inner) != 1 or len(inner[0]) != 1 or (inner[0][0].least, inner[0][0].most) != (1, 1):
+                raise NotAPatternError("it repeats a group")
+            atom = inner[0][0]
+        else:
+            atom = self._atom(character)
+            least, most = self._repeats()
+        return [(replace(atom, least=least, most=most),)]
 
     def _group(self) -> list[_Sequence]:
         if self._text[self._place : self._place + 1] == "?":
