@@ -174,7 +174,11 @@ class Plan:
 
     def is_overtaken(self, holdings: Holdings) -> bool:
         """Whether a pod may hold something by now that this plan drops, or of which it gives others a part."""
-        return any(self._gives_up(key) for key in holdings.all() - self.holdings.all())
+        resources = self.inventory.resources
+        return any(
+            (name, slot) in self.retired or name not in resources or slot not in resources[name].ids
+            for name, slot in holdings.all() - self.holdings.all()
+        )
 
     def still_follows(self, before: World, world: World) -> bool:
         """Whether it follows from this world as it did from the one `before`: time alone has passed, and it was not
@@ -186,11 +190,6 @@ class Plan:
         else:  # what is retired goes by the time of the kubelet's answer, and where it gives none, by ours
             same = held == known and known.holders is not None and not known.silent and world.now < self.again_at
         return same and bool(_OF_NO_TIME(before) == _OF_NO_TIME(world))
-
-    def _gives_up(self, key: Key) -> bool:
-        name, slot = key
-        resource = self.inventory.resources.get(name)
-        return key in self.retired or resource is None or slot not in resource.ids
 
 
 def imports_for(world: World) -> bool:

@@ -290,7 +290,7 @@ def _work(occasion: Occasion, pod: str, resource: Resource, device: Device, entr
         Occasion.RELEASE: entry.on_release,
         Occasion.PRE_START: entry.pre_start,
     }
-    values = placeholders(resource.name, entry, device)
+    values = placeholders(resource.name, device)
     return ActionWork(occasion, resource.name, device, pod, values, actions[occasion])
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from ..inventory.resources import Resource
 from ..model import smi_places
 from ..model.device import EMPTY, Device, DeviceNode, Mount
+from ..model.facts import facts
 from ..model.syntax.names import visible_devices_env
 from ..model.syntax.template import Template
 from ..spec import DeviceIdStrategy, EntrySpec, Flags, NodeTemplate
@@ -112,18 +113,15 @@ def list_name(device: Device, flags: Flags) -> str:
 # --- the entry's own block ------------------------------------------------------------------------------------------
 
 
-def placeholders(resource: str, entry: EntrySpec, device: Device) -> Mapping[str, str]:
-    """The values of a device's `{placeholders}`."""
+def placeholders(resource: str, device: Device) -> Mapping[str, str]:
+    """The values of a device's `{placeholders}`: those of its raw device, and what a partition has of its own."""
     return {
+        **facts(device.raw, resource),
         "id": device.id,
         "index": device.ordinal,
-        "name": entry.name,
-        "resource": resource,
-        "numa": ",".join(str(node) for node in device.raw.numa),
         "profile": device.profile,
         "memory.mib": str(device.memory // 2**20),
         "memory.bytes": str(device.memory),
-        "path": device.raw.paths[0] if device.raw.paths else "",
         **{f"attributes.{key}": value for key, value in device.attributes.items()},
     }
 
@@ -132,7 +130,7 @@ def values_of(resource: str, entry: EntrySpec, device: Device) -> Mapping[str, s
     """The values of the device's `{placeholders}`; none where the entry's block is empty."""
     block = entry.container
     if block.env or block.annotations or block.nodes or block.mounts:
-        return placeholders(resource, entry, device)
+        return placeholders(resource, device)
     return EMPTY
 
 

@@ -27,6 +27,7 @@ from ..model.faults.fault_rules import ALWAYS, Chance, FaultRuleSpec
 from .meaning import ImaginedNodes, meant
 from .schedule import Dice, Firing, Span, spans
 
+_ONE_AT_A_TIME = (Register, Stream, Socket, Cdi, SetCondition, SetTaint, Overheat, Slices, HealthStream)
 _COMPARED = 50  # spans of each rule
 _WHAT = {
     FaultKind.DEVICE: "devices",
@@ -71,19 +72,7 @@ def _opposed(one: Effect | None, other: Effect | None) -> bool:
             return (one.up, one.down) != (other.up, other.down)
         case Register(), Register() if not (one.never or other.never):
             return one != other and bool(one.delay) == bool(other.delay)  # what comes late can be wrong, too
-        case (
-            (Register(), Register())
-            | (Stream(), Stream())
-            | (Socket(), Socket())
-            | (Cdi(), Cdi())
-            | (SetCondition(), SetCondition())
-            | (SetTaint(), SetTaint())
-            | (Overheat(), Overheat())
-            | (Slices(), Slices())
-            | (HealthStream(), HealthStream())
-        ):
-            return one != other
-    return False
+    return isinstance(one, _ONE_AT_A_TIME) and type(one) is type(other) and one != other
 
 
 def _meet(one: FaultRuleSpec, other: FaultRuleSpec, nodes: ImaginedNodes) -> bool:

@@ -13,13 +13,12 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from types import MappingProxyType
 
-from ..model.device import Key
+from ..model.device import EMPTY, Key
 from ..model.faults.fault_effects import Delay, Flap
 from ..model.faults.fault_rules import ALWAYS, Chance, FaultRuleSpec, NodeSelection, Start
 
-NO_LABELS: Mapping[str, str] = MappingProxyType({})
+NO_LABELS = EMPTY
 _SKIPPED = 256  # repetitions that a rule of small probability passes over before it looks again
 _COUNTED_BY_TRIGGER = (Start.ALLOCATE, Start.FILE)
 _SCALE = float(2**53)  # the integers that a float holds exactly

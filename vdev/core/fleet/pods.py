@@ -74,7 +74,8 @@ def read_pod(document: Document) -> Pod | None:
     metadata, spec = document.get("metadata") or {}, document.get("spec") or {}
     if (document.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
         return None
-    containers = [*map(_init, spec.get("initContainers") or ()), *map(_main, spec.get("containers") or ())]
+    containers = [_container(each, Role.INIT) for each in spec.get("initContainers") or ()]
+    containers += [_container(each, Role.MAIN) for each in spec.get("containers") or ()]
     if not any(each.wants for each in containers):
         return None
     return Pod(
@@ -130,13 +131,10 @@ def note(devices: Devices) -> str:
     )
 
 
-def _init(container: Document) -> PodContainer:
-    role = Role.SIDECAR if container.get("restartPolicy") == "Always" else Role.INIT
+def _container(container: Document, role: Role) -> PodContainer:
+    if role is Role.INIT and container.get("restartPolicy") == "Always":
+        role = Role.SIDECAR
     return PodContainer(str(container.get("name")), role, _wants(container))
-
-
-def _main(container: Document) -> PodContainer:
-    return PodContainer(str(container.get("name")), Role.MAIN, _wants(container))
 
 
 def _wants(container: Document) -> Mapping[str, int]:

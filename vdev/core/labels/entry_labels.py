@@ -56,7 +56,7 @@ def _of_entry(entry: EntrySpec, devices: Sequence[tuple[str, Device]], problems:
     if not devices:
         return {}
     constant = all(template.is_constant for _, template in entry.labels)
-    shown = [placeholders(name, entry, device) for name, device in (devices[:1] if constant else devices)]
+    shown = [placeholders(name, device) for name, device in (devices[:1] if constant else devices)]
     values: dict[str, str] = {}
     for key, template in entry.labels:
         told = dict.fromkeys(template.render(each) for each in shown)

@@ -9,12 +9,12 @@ And what overlaps a retired device that a pod may still hold (a new partition ov
 another name) is Unhealthy until then.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ..intervals import PRODUCTION, Intervals
-from ..inventory.difference import Added, Change, ChangedResource, RemovedResource
+from ..inventory.difference import Change, ChangedResource, RemovedResource
 from ..inventory.node_owners import same
 from ..inventory.resources import Inventory, Resource
 from ..model.device import Health, Key, Slot
@@ -47,17 +47,13 @@ NOTHING_DROPPED: Mapping[str, Dropped] = {}
 
 def dropped(changes: Iterable[Change], now: float) -> Mapping[str, Dropped]:
     """The ids that leave a list with these changes."""
-    return {slot: Dropped(name, now) for each in changes for name, gone in (_gone(each),) for slot in gone}
-
-
-def _gone(change: Change) -> tuple[str, Collection[str]]:
-    match change:
-        case Added(resource):
-            return resource.name, ()
-        case ChangedResource(new=new):
-            return new.name, change.removed
-        case RemovedResource(resource):
-            return resource.name, resource.ids
+    found: dict[str, Dropped] = {}
+    for each in changes:
+        if isinstance(each, ChangedResource):
+            found |= dict.fromkeys(each.removed, Dropped(each.new.name, now))
+        elif isinstance(each, RemovedResource):
+            found |= dict.fromkeys(each.resource.ids, Dropped(each.resource.name, now))
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
+from ..model.device import EMPTY
 from ..model.syntax.name_range import NameRange
-
-_NONE: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +36,10 @@ class MadeNodes:
     """
 
     names: NameRange
-    labels: Mapping[str, str] = field(default_factory=lambda: _NONE)
-    annotations: Mapping[str, str] = field(default_factory=lambda: _NONE)
+    labels: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    annotations: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     taints: tuple[NodeTaint, ...] = ()
-    capacity: Mapping[str, str] = field(default_factory=lambda: _NONE)
+    capacity: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     delays: Delays = AT_ONCE
 
 

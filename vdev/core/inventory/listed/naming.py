@@ -63,20 +63,16 @@ def _one_resource(result: Advertised, spec: Spec, own: Sequence[Part], memory: M
     resource, where = own[0].entry.resource, own[0].entry.where
     cuts = list(_cuts(spec, own, memory))
     result.problems += (problem for cut in cuts for problem in cut.problems)
-    match spec.flags.mig_strategy:
-        case MigStrategy.SINGLE:
-            problem = _single_problem(resource, where, cuts)
-            if problem:
-                result.problems.append(problem)
-                return
-        case MigStrategy.MIXED:
-            result.problems += (
-                warning(where, f"device {device} has no partitions configured and advertises nothing")
-                for cut in cuts
-                for device in cut.empty
-            )
-        case MigStrategy.NONE:
-            pass
+    strategy = spec.flags.mig_strategy
+    if strategy is MigStrategy.SINGLE and (problem := _single_problem(resource, where, cuts)):
+        result.problems.append(problem)
+        return
+    if strategy is MigStrategy.MIXED:
+        result.problems += (
+            warning(where, f"device {device} has no partitions configured and advertises nothing")
+            for cut in cuts
+            for device in cut.empty
+        )
     by = (spec.flags, spec.gpu_patterns, spec.mig_patterns)
     named = [
         memory.recall("entry named", (cut.entry.name, resource), (*by, cut), partial(_named, spec, cut)) for cut in cuts

@@ -48,11 +48,8 @@ class NameRange:
     def __iter__(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Every name, with the number of each range in it."""
         for numbers in itertools.product(*self.ranges):
-            yield self._named(numbers), numbers
-
-    def _named(self, numbers: Sequence[str]) -> str:
-        pairs = zip(self.literals, (*numbers, ""), strict=True)
-        return "".join(itertools.chain.from_iterable(pairs))
+            pairs = zip(self.literals, (*numbers, ""), strict=True)
+            yield "".join(itertools.chain.from_iterable(pairs)), numbers
 
 
 def filled(text: str, name: str, numbers: Sequence[str]) -> str:

@@ -76,7 +76,7 @@ def given(entry: EntrySpec, device: Device, driver: str, left_out: LeftOut) -> I
         if not isinstance(value, Template):
             yield key, value
             continue
-        shown = placeholders(entry.resource, entry, device) if shown is None else shown
+        shown = placeholders(entry.resource, device) if shown is None else shown
         text = value.render(shown)
         if problem := slice_syntax.string_problem(text):
             left_out.setdefault(name, []).append((device.selector or device.id, problem))
