@@ -1,6 +1,7 @@
 """Held means held: what a prepared claim has stays what it is, over any edits, and nobody else gets a part of it."""
 
 import json
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -137,3 +138,19 @@ def test_what_was_not_written_down():
     """By an earlier version, or in a form that is none: there is nothing to go on with."""
     for written in ({}, {"id": "x"}, {"id": 1, "raw": None, "slices": 3}):
         assert recalled("x", written) is None
+
+
+def test_a_claim_has_what_no_pool_had_when_its_device_is_cut_anew():
+    """One that was prepared before its record was kept; a partition beside it is gone, and keeps the counters."""
+
+    def world(slices, *profiles):
+        cut = {"slices": slices, "profiles": {name: {"slices": 1, "memory": 1} for name in profiles}}
+        entry = {"name": "a", "resource": "nvidia.com/gpu", "virtual": {"count": 1, "partitioning": cut}}
+        entry |= {"advertise": "dra", "dra": {"driver": "x.dev", "partitions": "dynamic"}}
+        spec = config.load_text(json.dumps({"devices": [entry]})).spec
+        return World(spec=spec, node=NODE, base=inventory(spec, NODE))
+
+    before = Decider().decide(world(3, "part")).pools
+    claimed = {"x.dev": {"a-0-part-2", "a-0-other-0"}}
+    after = Decider().decide(replace(world(2, "part", "other"), pools=before, claimed=claimed)).pools["x.dev"]
+    assert {"a-0-part-2": True} == {each.name: each.lost for each in after.devices}
