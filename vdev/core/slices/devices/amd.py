@@ -9,8 +9,8 @@ from ...model.device import Device
 from ...model.pci import bus_id, root
 from ...model.syntax.names import digest, domain_and_name
 from ...spec import EntrySpec, VirtualSource
-from . import attributes
-from .attributes import Attributes, number, string, version
+from .attributes import PCI_BUS_ID, PCIE_ROOT, Attributes, number, standard, string, version
+from .plain import Describer
 from .published import DeviceCapacity
 
 _FIRST_RENDER = 128
@@ -32,42 +32,46 @@ def card(device: Device, index: int, gpus: int, slices: int) -> int:
     return index if start == 0 else first + index * (slices - 1) + start - 1
 
 
-def name(number_of_card: int) -> str:
-    """The device's name."""
-    return f"gpu-{number_of_card}-{_FIRST_RENDER + number_of_card}"
+class Amd(Describer):
+    """Describes the devices of one entry as AMD's driver does."""
 
+    def _card(self, device: Device) -> int:
+        slices = self.entry.geometry.slices if self.entry.geometry else 1
+        return card(device, self.gpu(device), self.place.gpus, slices)
 
-def attributes_of(device: Device, index: int, number_of_card: int) -> Attributes:
-    """The device's attributes, under the names that they have in the driver's domain."""
-    known = device.raw.attributes
-    full = not device.is_partition or device.profile.startswith(_FULL)
-    found = dict(attributes.standard(device))
-    address = found.pop(attributes.PCI_BUS_ID, string(bus_id(device.raw, index)))
-    return {
-        "type": string("amdgpu" if full else "amdgpu-partition"),
-        "pciAddr" if full else "parentPciAddr": address,
-        "cardIndex": number(number_of_card),
-        "renderIndex": number(_FIRST_RENDER + number_of_card),
-        "deviceID" if full else "parentDeviceID": string(
-            str(int(digest(device.raw.id, 16), 16))
-        ),  # as the kernel driver numbers them
-        "family": string(known.get("family", "")),
-        "productName": string(known.get("product") or known.get("model", "")),
-        "driverVersion": version(known.get("driverVersion", ""), DRIVER_VERSION),
-        "driverSrcVersion": string(known.get("driverSrcVersion", "")),
-        "partitionProfile": string(device.profile),
-        attributes.PCIE_ROOT: string(root(index)),
-        **found,
-    }
+    def name(self, device: Device) -> str:
+        """The device's name."""
+        return f"gpu-{self._card(device)}-{_FIRST_RENDER + self._card(device)}"
 
+    def attributes(self, device: Device) -> Attributes:
+        """The device's attributes, under the names that they have in the driver's domain."""
+        known, index, number_of_card = device.raw.attributes, self.gpu(device), self._card(device)
+        full = not device.is_partition or device.profile.startswith(_FULL)
+        unique = str(int(digest(device.raw.id, 16), 16))  # as the number that the kernel driver gives each GPU
+        found = dict(standard(device))
+        address = found.pop(PCI_BUS_ID, string(bus_id(device.raw, index)))
+        return {
+            "type": string("amdgpu" if full else "amdgpu-partition"),
+            "pciAddr" if full else "parentPciAddr": address,
+            "cardIndex": number(number_of_card),
+            "renderIndex": number(_FIRST_RENDER + number_of_card),
+            "deviceID" if full else "parentDeviceID": string(unique),
+            "family": string(known.get("family", "")),
+            "productName": string(known.get("product") or known.get("model", "")),
+            "driverVersion": version(known.get("driverVersion", ""), DRIVER_VERSION),
+            "driverSrcVersion": string(known.get("driverSrcVersion", "")),
+            "partitionProfile": string(device.profile),
+            PCIE_ROOT: string(root(index)),
+            **found,
+        }
 
-def capacity_of(device: Device) -> dict[str, DeviceCapacity]:
-    """The device's capacity."""
-    amounts = {"memory": device.memory}
-    units = device.attributes.get("computeUnits", "")
-    if units.isdecimal():
-        amounts |= {"computeUnits": int(units), "simdUnits": int(units) * _SIMDS}
-    return {key: DeviceCapacity(value) for key, value in amounts.items()}
+    def capacity(self, device: Device) -> dict[str, DeviceCapacity]:
+        """With the compute units, where they are known."""
+        amounts = {"memory": device.memory}
+        units = device.attributes.get("computeUnits", "")
+        if units.isdecimal():
+            amounts |= {"computeUnits": int(units), "simdUnits": int(units) * _SIMDS}
+        return {key: DeviceCapacity(value) for key, value in amounts.items()}
 
 
 def is_amd(entry: EntrySpec) -> bool:

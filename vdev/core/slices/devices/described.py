@@ -4,26 +4,19 @@ How an entry's devices are described depends on their maker: NVIDIA's and AMD's 
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ...inventory.resources import Resource
 from ...model.device import Device
-from ...model.dra import Attribute, DraPartitions, TaintPolicy
+from ...model.dra import Attribute, TaintPolicy
 from ...model.problem import Problem, error, warning
 from ...model.syntax import slice_syntax
-from ...partitions.counters import Counters, counters
-from ...partitions.geometry import Placement, Profile
 from ...spec import EntrySpec, VirtualSource
-from . import amd, attributes, nvidia, plain, shares
-from .published import Consumption, CounterSet, DeviceCapacity, DraDevice, PublishedPool
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where an entry stands among those of a driver: the number of its first GPU, and how many GPUs there are."""
-
-    first: int
-    gpus: int
+from . import attributes
+from .amd import Amd, is_amd
+from .nvidia import Nvidia
+from .plain import Describer, EntryPlace, bent_names
+from .published import CounterSet, DraDevice, PublishedPool
 
 
 def described(driver: str, offered: Resource, _last: object = None) -> PublishedPool:
@@ -64,7 +57,7 @@ def _by_entry(offered: Resource) -> Iterator[tuple[EntrySpec, list[Device]]]:
     return ((entry, members[name]) for name, entry in offered.entries.items())
 
 
-def _places(entries: Iterable[EntrySpec]) -> dict[str, _Place]:
+def _places(entries: Iterable[EntrySpec]) -> dict[str, EntryPlace]:
     """GPUs are numbered over all entries of a maker, in the order of the file."""
     first: dict[str, int] = {}
     total: dict[str, int] = {}
@@ -73,129 +66,13 @@ def _places(entries: Iterable[EntrySpec]) -> dict[str, _Place]:
         kind = kinds[entry.name] = _style(entry).__name__
         first[entry.name] = total.get(kind, 0)
         total[kind] = first[entry.name] + (entry.source.count if isinstance(entry.source, VirtualSource) else 0)
-    return {name: _Place(number, total[kinds[name]]) for name, number in first.items()}
+    return {name: EntryPlace(number, total[kinds[name]]) for name, number in first.items()}
 
 
-class _Describer:
-    """Describes the devices of one entry, and collects their sets of counters."""
-
-    slots = "slots"
-
-    def __init__(self, entry: EntrySpec, offered: Resource, place: _Place) -> None:
-        self.sets: list[CounterSet] = []
-        self.entry = entry
-        self.place = place
-        self._offered = offered
-        self.is_dynamic = entry.dra is not None and entry.dra.partitions is DraPartitions.DYNAMIC
-        self.profiles = {profile.name: profile for profile in (entry.geometry.profiles if entry.geometry else ())}
-        self._counters = self.counters() if self.is_dynamic and entry.geometry else None
-
-    def ordered(self, devices: Iterable[Device]) -> Iterable[DraDevice]:
-        """The devices in order of preference: whole ones first, then their partitions, as the entry lists them."""
-        return map(self._device, devices)
-
-    def _device(self, device: Device) -> DraDevice:
-        sharing, capacity = self._offered.sharing, self.capacity(device)
-        is_shared = sharing is not None and device.id in sharing.replicas
-        if sharing is not None and is_shared:
-            capacity = shares.shared(capacity, device, sharing, self.slots)
-        return DraDevice(
-            name=self.name(device),
-            device=device,
-            attributes=self.attributes(device),
-            capacity=capacity,
-            consumes=self._consumes(device),
-            shared=is_shared,
-        )
-
-    def _consumes(self, device: Device) -> tuple[Consumption, ...]:
-        if self._counters is None:
-            return ()
-        name = self.counter_set(device)
-        if not device.is_partition:
-            self.sets.append(CounterSet(name, self._counters.all))
-            return (Consumption(name, self._counters.all),)
-        placement = Placement(self.profiles[device.profile], device.slices.start, len(device.slices))
-        return (Consumption(name, self._counters.taken_by(placement)),)
-
-    def profile(self, device: Device) -> Profile | None:
-        """The profile of a partition."""
-        return self.profiles.get(device.profile)
-
-    def counters(self) -> Counters:
-        """The counters of each device."""
-        assert self.entry.geometry is not None
-        return counters(self.entry.geometry)
-
-    def name(self, device: Device) -> str:
-        """The device's name in the pool."""
-        return plain.name(device)
-
-    def counter_set(self, device: Device) -> str:
-        """The name of its set of counters."""
-        return plain.counter_set(device)
-
-    def attributes(self, device: Device) -> attributes.Attributes:
-        """Its attributes."""
-        return plain.attributes_of(self.entry, device)
-
-    def capacity(self, device: Device) -> dict[str, DeviceCapacity]:
-        """Its capacity."""
-        return plain.capacity_of(device)
-
-
-class _Nvidia(_Describer):
-    slots = "shares"
-
-    def ordered(self, devices: Iterable[Device]) -> Iterable[DraDevice]:
-        """NVIDIA's driver sorts those of each GPU by name."""
-        found = list(super().ordered(devices))
-        return sorted(found, key=lambda made: (self._minor(made.device), made.name))
-
-    def _minor(self, device: Device) -> int:
-        return self.place.first + device.raw.index
-
-    def counters(self) -> Counters:
-        assert self.entry.geometry is not None
-        return counters(self.entry.geometry, nvidia.limits(self.entry.geometry))
-
-    def name(self, device: Device) -> str:
-        return nvidia.name(device, self._minor(device), self.entry.geometry)
-
-    def counter_set(self, device: Device) -> str:
-        return nvidia.counter_set(self._minor(device))
-
-    def attributes(self, device: Device) -> attributes.Attributes:
-        found = nvidia.attributes_of(device, self._minor(device))
-        if self.is_dynamic and device.is_partition:
-            del found["uuid"]
-        return found
-
-    def capacity(self, device: Device) -> dict[str, DeviceCapacity]:
-        if self.is_dynamic and self.entry.geometry and not device.is_partition:
-            return nvidia.whole_capacity(self.entry.geometry)
-        return nvidia.capacity_of(device, self.profile(device), slices=not self.is_dynamic)
-
-
-class _Amd(_Describer):
-    def _card(self, device: Device) -> int:
-        slices = self.entry.geometry.slices if self.entry.geometry else 1
-        return amd.card(device, self.place.first + device.raw.index, self.place.gpus, slices)
-
-    def name(self, device: Device) -> str:
-        return amd.name(self._card(device))
-
-    def attributes(self, device: Device) -> attributes.Attributes:
-        return amd.attributes_of(device, self.place.first + device.raw.index, self._card(device))
-
-    def capacity(self, device: Device) -> dict[str, DeviceCapacity]:
-        return amd.capacity_of(device)
-
-
-def _style(entry: EntrySpec) -> type[_Describer]:
+def _style(entry: EntrySpec) -> type[Describer]:
     if entry.is_nvidia:
-        return _Nvidia
-    return _Amd if amd.is_amd(entry) else _Describer
+        return Nvidia
+    return Amd if is_amd(entry) else Describer
 
 
 def _with_given(
@@ -208,8 +85,8 @@ def _with_given(
     given = dict(attributes.given(entry, device.device, driver, left_out))
     own = {key: value for key, value in device.attributes.items() if key not in given}
     problems.extend(_cut_off(device.device, entry, own.values()))
-    if _style(entry) is _Describer:
-        problems.extend(warning(entry.where, each) for each in plain.bent_names(entry, device.device))
+    if _style(entry) is Describer:
+        problems.extend(warning(entry.where, each) for each in bent_names(entry, device.device))
     room = slice_syntax.MAX_ENTRIES - len(device.capacity)
     if not given and len(own) <= room:
         return device.attributes

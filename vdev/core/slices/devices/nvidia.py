@@ -5,14 +5,15 @@ likely value: expressions that ask for an attribute which a device lacks are err
 """
 
 import re
+from collections.abc import Iterable
 
 from ...model.device import Device
 from ...model.pci import bus_id, root
-from ...partitions.counters import Limit
+from ...partitions.counters import Counters, Limit, counters
 from ...partitions.geometry import Geometry, Profile
-from . import attributes
-from .attributes import Attributes, string, version
-from .published import DeviceCapacity
+from .attributes import PCI_BUS_ID, PCIE_ROOT, Attributes, standard, string, version
+from .plain import Describer
+from .published import DeviceCapacity, DraDevice
 
 _DRIVER_VERSION = "580.95.5"
 _CUDA_VERSION = "13.0.0"
@@ -27,13 +28,68 @@ _CAPACITIES = {  # by the key of a profile's attributes
 _ALWAYS_THERE = {"encoders": 0}
 
 
-def name(device: Device, minor: int, geometry: Geometry | None) -> str:
-    """The device's name."""
-    whole = f"gpu-{minor}"
-    if not device.is_partition or geometry is None:
-        return whole
-    profile = re.sub(r"[^a-z0-9-]", "-", device.profile.lower().replace(".", "")).strip("-")
-    return f"{whole}-mig-{profile}-{_id(geometry, device.profile)}-{device.slices.start}"
+class Nvidia(Describer):
+    """Describes the devices of one entry as NVIDIA's driver does."""
+
+    slots = "shares"
+
+    def ordered(self, devices: Iterable[Device]) -> Iterable[DraDevice]:
+        """NVIDIA's driver sorts those of each GPU by name."""
+        return sorted(super().ordered(devices), key=lambda made: (self.gpu(made.device), made.name))
+
+    def counters(self) -> Counters:
+        """Those that the driver has for a GPU, and as many more as its geometry needs."""
+        assert self.entry.geometry is not None
+        return counters(self.entry.geometry, limits(self.entry.geometry))
+
+    def name(self, device: Device) -> str:
+        """The device's name."""
+        whole = f"gpu-{self.gpu(device)}"
+        if not device.is_partition or self.entry.geometry is None:
+            return whole
+        profile = re.sub(r"[^a-z0-9-]", "-", device.profile.lower().replace(".", "")).strip("-")
+        return f"{whole}-mig-{profile}-{_id(self.entry.geometry, device.profile)}-{device.slices.start}"
+
+    def counter_set(self, device: Device) -> str:
+        """The name of a GPU's set of counters."""
+        return f"gpu-{self.gpu(device)}-counter-set"
+
+    def attributes(self, device: Device) -> Attributes:
+        """The device's attributes, under the names that they have in the driver's domain."""
+        known, minor = device.raw.attributes, self.gpu(device)
+        model = known.get("model", "")
+        own = {"type": string("gpu")}
+        if device.is_partition:
+            own = {"type": string("mig"), "parentUUID": string(device.raw.id), "profile": string(device.profile)}
+        if not (self.is_dynamic and device.is_partition):
+            own["uuid"] = string(device.id)
+        return {
+            **own,
+            "productName": string(model),
+            "brand": string(known.get("brand", "Tesla" if model.startswith("Tesla") else "Nvidia")),
+            "architecture": string(known.get("architecture", "").replace("-", " ").title()),
+            "cudaComputeCapability": version(known.get("computeCapability", ""), "0.0.0"),
+            "driverVersion": version(known.get("driverVersion", ""), _DRIVER_VERSION),
+            "cudaDriverVersion": version(known.get("cudaVersion", ""), _CUDA_VERSION),
+            PCI_BUS_ID: string(bus_id(device.raw, minor)),
+            PCIE_ROOT: string(root(minor)),  # each GPU below one of its own
+            **dict(standard(device)),
+        }
+
+    def capacity(self, device: Device) -> dict[str, DeviceCapacity]:
+        """With the memory slices that a partition covers, where it stays as it is.
+
+        A GPU that claims may cut has as much of everything as its largest partition.
+        """
+        if self.is_dynamic and self.entry.geometry and not device.is_partition:
+            return {limit.name: DeviceCapacity(limit.most) for limit in _maxima(self.entry.geometry)}
+        profile = self.profiles.get(device.profile)
+        if profile is None:
+            return super().capacity(device)
+        amounts = _amounts(profile)
+        if not self.is_dynamic:
+            amounts |= {f"memorySlice{number}": 1 for number in device.slices}
+        return {key: DeviceCapacity(value) for key, value in amounts.items()}
 
 
 def _id(geometry: Geometry, profile: str) -> int:
@@ -43,47 +99,10 @@ def _id(geometry: Geometry, profile: str) -> int:
     return 100 + names.index(profile) if found is None else found
 
 
-def attributes_of(device: Device, minor: int) -> Attributes:
-    """The device's attributes, under the names that they have in the driver's domain."""
-    known = device.raw.attributes
-    model = known.get("model", "")
-    shared = {
-        "productName": string(model),
-        "brand": string(known.get("brand", "Tesla" if model.startswith("Tesla") else "Nvidia")),
-        "architecture": string(known.get("architecture", "").replace("-", " ").title()),
-        "cudaComputeCapability": version(known.get("computeCapability", ""), "0.0.0"),
-        "driverVersion": version(known.get("driverVersion", ""), _DRIVER_VERSION),
-        "cudaDriverVersion": version(known.get("cudaVersion", ""), _CUDA_VERSION),
-        attributes.PCI_BUS_ID: string(bus_id(device.raw, minor)),
-        attributes.PCIE_ROOT: string(root(minor)),  # each GPU below one of its own
-        **dict(attributes.standard(device)),
-    }
-    if device.is_partition:
-        own = {"type": string("mig"), "parentUUID": string(device.raw.id), "profile": string(device.profile)}
-    else:
-        own = {"type": string("gpu")}
-    return {**own, "uuid": string(device.id), **shared}
-
-
-def capacity_of(device: Device, profile: Profile | None, *, slices: bool) -> dict[str, DeviceCapacity]:
-    """The device's capacity; with the memory slices that a partition covers, where it stays as it is."""
-    if profile is None:
-        return {"memory": DeviceCapacity(device.memory)} if device.memory else {}
-    amounts = _amounts(profile)
-    if slices:
-        amounts |= {f"memorySlice{number}": 1 for number in device.slices}
-    return {key: DeviceCapacity(value) for key, value in amounts.items()}
-
-
 def _amounts(profile: Profile) -> dict[str, int]:
     told = {name: profile.attributes.get(key, "") for key, name in _CAPACITIES.items()}
     known = {name: int(text) for name, text in told.items() if text.isdecimal()}
     return {**_ALWAYS_THERE, **known, "memory": profile.memory}
-
-
-def whole_capacity(geometry: Geometry) -> dict[str, DeviceCapacity]:
-    """The capacity of a GPU that claims may cut: as much of everything as its largest partition has."""
-    return {limit.name: DeviceCapacity(limit.most) for limit in _maxima(geometry)}
 
 
 def limits(geometry: Geometry) -> list[Limit]:
@@ -100,8 +119,3 @@ def _maxima(geometry: Geometry) -> list[Limit]:
 
 def _kebab(text: str) -> str:
     return re.sub(r"([a-z0-9])([A-Z])", r"\1-\2", text).lower()
-
-
-def counter_set(minor: int) -> str:
-    """The name of a GPU's set of counters."""
-    return f"gpu-{minor}-counter-set"
