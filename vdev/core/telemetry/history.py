@@ -118,7 +118,7 @@ class Stretch:
         return _work(self.drive, instant) - self.offset
 
     def _drawn(self, passed: float, worked: float) -> float:
-        """What was drawn since, in J: the integral of `power`."""
+        """What was drawn since, in J: the integral of `power_under`."""
         physics = self.drive.physics
         return (
             physics.idle_power * passed + (physics.peak_power - physics.idle_power) * worked if self.drive.runs else 0.0
