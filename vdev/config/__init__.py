@@ -6,7 +6,7 @@
     checks/     what must fit together
     compile/    models to `core.spec.Spec`, with what `presets/` describe
     pipeline    all of it, in order
-    origins     where each value came from      editor_schema   the JSON Schema
+    origins     where each value came from
 
 `load` reads, `pipeline` does the rest, and every problem goes to a `report`, so that all are shown at once.
 Other packages import this module only; an import-linter contract enforces it.
@@ -28,12 +28,12 @@ from .document.loader import Document, join, read_file, read_text, text_of, tree
 from .document.parser import Plain
 from .document.quoting import quoted
 from .document.texts import Text, Texts
-from .editor_schema import json_schema, json_schema_text
 from .origins import render
 from .pipeline import Loaded, built, built_rules
 from .presets.preset_library import Preset, load_preset
 from .presets.preset_texts import PresetTexts
 from .replay_file import replay
+from .schema.config_file import json_schema, json_schema_text
 from .schema.scalars import Duration
 
 __all__ = [

@@ -1,5 +1,6 @@
 """The whole file, and its sections other than `devices` and `faults`: flags, sharing, names by pattern."""
 
+import json
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
@@ -201,3 +202,30 @@ class ConfigFile(Section):
     """NVIDIA's; accepted and not used."""
     presets_dir: Word | None = None
     """Directory with your own preset files, relative to this file."""
+
+
+# --- its JSON Schema, for editors -------------------------------------------------------------------------------------
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema 2020-12 of the configuration file."""
+    return {**_closed(ConfigFile.model_json_schema()), "$schema": DIALECT, "title": "vdev configuration"}
+
+
+def _closed(schema: Any) -> Any:
+    """Forbid other keys in mappings whose keys follow a pattern; pydantic leaves that open."""
+    match schema:
+        case dict():
+            inner = {key: _closed(value) for key, value in schema.items()}
+            return {"additionalProperties": False, **inner} if "patternProperties" in inner else inner
+        case list():
+            return [_closed(item) for item in schema]
+        case _:
+            return schema
+
+
+def json_schema_text() -> str:
+    """The JSON Schema as text, the same on every run."""
+    return json.dumps(json_schema(), indent=2, sort_keys=True) + "\n"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from ..inventory.numbers import numbers
+from ..inventory.counts import numbers
 from ..inventory.resources import Inventory
 from ..model.device import Key
 from ..model.faults.fault_answers import XidError

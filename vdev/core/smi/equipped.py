@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from ..decide import Plan
-from ..inventory.numbers import numbers
+from ..inventory.counts import numbers
 from ..model.device import Device
 from ..model.telemetry import Physics, SmiTool
 from ..spec import EntrySpec, VirtualSource
