@@ -163,11 +163,6 @@ class Plan:
         """Whether the kubelet's next answer counts though it be the one of before: something waits for a newer one."""
         return bool(self.unsettled) or any(not self.holdings.may_hold(key) for key in self.retired)
 
-    @property
-    def tells_of_node(self) -> bool:
-        """Whether anything is to be said of the node beside the lists of devices."""
-        return self.node != NodeSpec() or bool(self.labels)
-
     def is_free(self, device: str) -> bool:
         """Whether no pod can have anything of the device of this id (without a replica's number)."""
         return self.holdings.complete and device not in self.held

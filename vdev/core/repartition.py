@@ -17,6 +17,7 @@ from functools import lru_cache
 from .inventory.resources import Inventory
 from .model.device import Device, Key
 from .model.dra import DraPartitions
+from .model.grouping import grouped
 from .partitions.choice import NamedLayout, PartitionChoice, Parts
 from .partitions.geometry import Geometry, LayoutError
 from .partitions.placement import place
@@ -105,9 +106,10 @@ Progresses = Mapping[str, Progress]
 
 def look(before: Progresses, entries: Iterable[EntrySpec], strategy: MigStrategy, seen: RepartitionView) -> Progresses:
     """How far each label of these entries is, with what was known `before`."""
+    groups = grouped((entry.choice.label, entry) for entry in entries if entry.choice)
     found = {
         label: _Look(before.get(label) or Progress(label=label), group, seen, strategy).result()
-        for label, group in _groups(entries).items()
+        for label, group in groups.items()
     }
     return found if found != before else before
 
@@ -312,14 +314,6 @@ class _Look:
 
     def _same(self, found: Progress) -> Progress:
         return self.before if found == self.before else found
-
-
-def _groups(entries: Iterable[EntrySpec]) -> dict[str, list[EntrySpec]]:
-    groups: dict[str, list[EntrySpec]] = {}
-    for entry in entries:
-        if entry.choice:
-            groups.setdefault(entry.choice.label, []).append(entry)
-    return groups
 
 
 def _choice(entry: EntrySpec) -> PartitionChoice:

@@ -10,6 +10,7 @@ import itertools
 import operator
 import posixpath
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -18,6 +19,7 @@ from ...errors import AllocationError
 from ..inventory.listed.sharing import mps_share
 from ..inventory.resources import Inventory, Resource
 from ..model.device import EMPTY, UNKNOWN_ENTRY, Device, DeviceNode, Mount, Slot
+from ..model.grouping import grouped
 from ..model.syntax.names import visible_devices_env
 from ..spec import DeviceListStrategy, EntrySpec, Flags, SharingKind
 from . import cdi
@@ -74,7 +76,9 @@ def _is_by_request(resource: Resource) -> bool:
 
 def _together(allocation: Allocation, devices: Sequence[DeviceEdits]) -> ContainerEdits:
     edits = ContainerEdits()
-    groups = [devices] if len(allocation.resource.entries) == 1 else _by_entry(devices)
+    groups: list[Sequence[DeviceEdits]] = [devices]
+    if len(allocation.resource.entries) > 1:
+        groups = [*grouped((each.device.raw.entry, each) for each in devices).values()]
     devices = list(itertools.chain.from_iterable(groups))
     _device_lists(edits, allocation, devices)
     for members in groups:
@@ -106,13 +110,6 @@ def _device_lists(edits: ContainerEdits, allocation: Allocation, devices: Sequen
         edits.env |= _features(resource.flags)
 
 
-def _by_entry(devices: Iterable[DeviceEdits]) -> Sequence[Sequence[DeviceEdits]]:
-    groups: dict[str, list[DeviceEdits]] = {}
-    for each in devices:
-        groups.setdefault(each.device.raw.entry, []).append(each)
-    return list(groups.values())
-
-
 def _features(flags: Flags) -> dict[str, str]:
     """Variables that ask NVIDIA's runtime for more than devices, under every strategy."""
     asked = {
@@ -124,10 +121,7 @@ def _features(flags: Flags) -> dict[str, str]:
 
 
 def _variables(edits: ContainerEdits, devices: Iterable[DeviceEdits]) -> None:
-    lists: dict[str, list[str]] = {}
-    for each in devices:
-        lists.setdefault(each.variable, []).append(each.listed)
-    for variable, names in lists.items():
+    for variable, names in grouped((each.variable, each.listed) for each in devices).items():
         edits.env[variable] = ",".join(names)
 
 
@@ -197,10 +191,7 @@ def _mps(edits: ContainerEdits, allocation: Allocation) -> None:
     """
     sharing = allocation.resource.sharing
     assert sharing is not None
-    taken: dict[str, int] = {}
-    for slot in allocation.slots:
-        if slot.device.id in sharing.replicas:
-            taken[slot.device.id] = taken.get(slot.device.id, 0) + 1
+    taken = Counter(slot.device.id for slot in allocation.slots if slot.device.id in sharing.replicas)
     shares = []
     for position, device in enumerate(allocation.devices):
         if device.id in taken:

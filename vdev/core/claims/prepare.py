@@ -22,6 +22,7 @@ from ..allocation.request import Allocation
 from ..inventory.listed.sharing import mps_share
 from ..inventory.resources import Resource
 from ..model.device import Device
+from ..model.grouping import grouped
 from ..model.syntax.quantity import QuantityError, parse_quantity
 from ..spec import DeviceListStrategy, SharingKind
 from .claim import AllocationResult, Claim
@@ -75,9 +76,7 @@ def prepare(claim: Claim, driver: str, find: Find) -> PreparedClaim:
     """What a claim gets. Raises AllocationError, in a sentence for the pod's event."""
     check_all(claim)
     members = [_member(claim, result, find) for result in claim.results]
-    requests: dict[str, list[_Member]] = {}
-    for each in members:
-        requests.setdefault(each.result.main_request, []).append(each)
+    requests = grouped((each.result.main_request, each) for each in members)
     own_kind = kind(driver)
     named: dict[str, cdi.CdiDevice] = {}
     variables = {name: _request_device(f"{claim.uid}_{name}", of) for name, of in requests.items()}
@@ -154,9 +153,7 @@ def _has_edits(device: cdi.CdiDevice) -> bool:
 def _request_device(name: str, members: Sequence[_Member]) -> cdi.CdiDevice:
     """The variables of these devices together, and the mounts that belong to them all."""
     whole = ContainerEdits()
-    by_resource: dict[str, list[_Member]] = {}
-    for each in members:
-        by_resource.setdefault(each.resource.name, []).append(each)
+    by_resource = grouped((each.resource.name, each) for each in members)
     for of in by_resource.values():
         resource = _for_cdi(of[0].resource)
         got = edits.container_edits(

@@ -5,6 +5,7 @@ sharing under the name that they would have without it. Of several models on a n
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..inventory.listed.naming import name_of_partition, name_of_whole
@@ -144,10 +145,9 @@ def model(gpu: Hardware) -> str:
 
 def _whole(spec: Spec, gpus: Sequence[Hardware], problems: list[Problem]) -> dict[str, str]:
     """Labels of the devices by model, those with MIG on included; such a model alone is labelled without sharing."""
-    count: dict[str, int] = {}
+    count = Counter(map(model, gpus))
     example: dict[bool, dict[str, Hardware]] = {True: {}, False: {}}
     for gpu in gpus:
-        count[model(gpu)] = count.get(model(gpu), 0) + 1
         example[gpu.parts is not None][model(gpu)] = gpu
     values: dict[str, str] = {}
     for cut in (True, False):
@@ -222,14 +222,12 @@ def _mixed_name(profile: Profile) -> str:
 
 def _partitions(spec: Spec, gpus: Iterable[Hardware], resource_of: Callable[[Profile], str]) -> dict[str, str]:
     """Labels of the partitions of each profile."""
-    count: dict[str, int] = {}
-    first: dict[str, tuple[Hardware, Profile]] = {}
-    for gpu in gpus:
-        for profile in gpu.parts or ():
-            count[profile.name] = count.get(profile.name, 0) + 1
-            first.setdefault(profile.name, (gpu, profile))
+    parts = [(gpu, profile) for gpu in gpus for profile in gpu.parts or ()]
+    count = Counter(profile.name for _, profile in parts)
+    first = {profile.name: (gpu, profile) for gpu, profile in reversed(parts)}
     values: dict[str, str] = {}
-    for name, (gpu, profile) in first.items():
+    for name in count:
+        gpu, profile = first[name]
         resource = resource_of(profile)
         values |= _base(resource, count[name], (model(gpu), "MIG", _plain(profile)), spec, rule_for(spec, gpu, profile))
         values[f"{resource}.memory"] = str(profile.memory // _MIB)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from ..model.faults.fault_effects import SetCondition
+from ..model.grouping import grouped
 from ..spec import ConditionSpec, EntrySpec, TrueWhen
 from .losses import Losses
 from .words import MESSAGE, named, shortened
@@ -49,10 +50,7 @@ def conditions(
 
     `rules` are what fault rules say now, by type.
     """
-    of_type: dict[str, list[tuple[EntrySpec, ConditionSpec]]] = {}
-    for entry in entries:
-        for each in entry.conditions:
-            of_type.setdefault(each.type, []).append((entry, each))
+    of_type = grouped((each.type, (entry, each)) for entry in entries for each in entry.conditions)
     found = {name: _condition(name, members, lost) for name, members in of_type.items()}
     found |= {name: NodeCondition(name, each.status, each.reason, each.message) for name, each in rules.items()}
     return tuple(found.values())

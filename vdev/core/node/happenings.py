@@ -5,9 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ..inventory.resources import Inventory
-from ..model.device import Health, Key
+from ..model.device import Key
 from ..model.faults.fault_answers import XidError
 from ..model.faults.xid import APPLICATION_ERRORS, described
+from ..model.grouping import grouped
 from ..repartition import Progress, Progresses, RepartitionState
 from .losses import Loss, Losses
 from .situation import Situation
@@ -36,10 +37,11 @@ def of_losses(before: Losses, now: Losses, devices: Inventory) -> tuple[EventTex
 
 
 def _lost(before: Losses, now: Losses) -> Iterator[EventText]:
-    groups: dict[tuple[str, bool, Health], list[str]] = {}
-    for (name, device), loss in now.items():
-        if not _same(before.get((name, device)), loss):
-            groups.setdefault((name, loss.gone, loss.health), []).append(device)
+    groups = grouped(
+        ((name, loss.gone, loss.health), device)
+        for (name, device), loss in now.items()
+        if not _same(before.get((name, device)), loss)
+    )
     for (name, gone, health), ids in groups.items():
         if gone:
             yield _happening("DeviceLost", name, ids, "gone", warning=True)
@@ -65,11 +67,12 @@ def of_xids(before: Xids, now: Xids) -> tuple[EventText, ...]:
     """Which devices have an Xid that they did not have."""
     if before is now:
         return ()
-    groups: dict[tuple[str, XidError], list[str]] = {}
-    for (name, device), errors in now.items():
-        for each in errors:
-            if each not in before.get((name, device), ()):
-                groups.setdefault((name, each), []).append(device)
+    groups = grouped(
+        ((name, each), device)
+        for (name, device), errors in now.items()
+        for each in errors
+        if each not in before.get((name, device), ())
+    )
     return tuple(_of_xid(name, error, ids) for (name, error), ids in groups.items())
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from ..inventory.resources import Inventory, Resource
 from ..model.device import Device, Health, Key, Slot
+from ..model.grouping import grouped
 from .retain import Retired, overlaps, things
 
 
@@ -62,11 +63,7 @@ def _blocked(resource: Resource, by_thing: Mapping[str, list[Slot]]) -> Resource
 
 
 def _by_thing(slots: Iterable[Slot]) -> Mapping[str, list[Slot]]:
-    found: dict[str, list[Slot]] = {}
-    for slot in slots:
-        for thing in things(slot):
-            found.setdefault(thing, []).append(slot)
-    return found
+    return grouped((thing, slot) for slot in slots for thing in things(slot))
 
 
 def _overlapping(slot: Slot, by_thing: Mapping[str, list[Slot]]) -> Slot | None:

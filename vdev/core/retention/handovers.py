@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ..model.device import Key, base_id
+from ..model.grouping import grouped
 
 Unit = tuple[str, str]
 """What changes hands: a resource's name and a device's id, without a replica's number."""
@@ -102,10 +103,7 @@ def read(ledger: Ledger, named: Mapping[Key, str], may_hold: Callable[[Key], boo
     ended: set[int] = set()
     absent: set[int] = set()
     pods: dict[int, str] = {}
-    by_holder: dict[int, list[Key]] = {}
-    for key, each in ledger.tenants.items():
-        by_holder.setdefault(each.holder, []).append(key)
-    for holder, keys in by_holder.items():
+    for holder, keys in grouped((each.holder, key) for key, each in ledger.tenants.items()).items():
         pod = ledger.tenants[keys[0]].pod
         names = {named[key] for key in keys if key in named}
         if pod and names - {pod}:

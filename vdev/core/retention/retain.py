@@ -18,6 +18,7 @@ from ..inventory.difference import Change, ChangedResource, RemovedResource
 from ..inventory.node_owners import same
 from ..inventory.resources import Inventory, Resource
 from ..model.device import Health, Key, Slot
+from ..model.grouping import grouped
 from . import orphans
 from .holders import Holdings
 
@@ -191,11 +192,9 @@ def _is_listed_soon(listable: Inventory, fresh: Inventory, kept: Mapping[Key, Re
 
 def _block(fresh: Inventory, kept: Mapping[Key, Retired], holdings: Holdings) -> Inventory:
     """`fresh` with what overlaps a possibly held retired slot turned Unhealthy."""
-    held: dict[str, list[tuple[Key, Slot]]] = {}
-    for key, each in kept.items():
-        if holdings.may_hold(key):
-            for thing in things(each.slot):
-                held.setdefault(thing, []).append((key, each.slot))
+    held = grouped(
+        (thing, (key, each.slot)) for key, each in kept.items() if holdings.may_hold(key) for thing in things(each.slot)
+    )
     if not held:
         return fresh
     resources = {
@@ -232,9 +231,7 @@ def overlaps(one: Slot, other: Slot) -> bool:
 def _list_retired(inventory: Inventory, kept: Mapping[Key, Retired]) -> Inventory:
     if not kept:
         return inventory
-    by_resource: dict[str, list[Retired]] = {}
-    for (name, _), each in kept.items():
-        by_resource.setdefault(name, []).append(each)
+    by_resource = grouped((name, each) for (name, _), each in kept.items())
     resources = dict(inventory.resources)
     for name, members in by_resource.items():
         base = resources.get(name) or replace(members[0].resource, slots=(), draining=True)

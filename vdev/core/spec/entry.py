@@ -69,10 +69,6 @@ class EntrySpec:
         values = facts(raw, self.resource).items()
         return self.template.render({key: _NOT_IN_NAME.sub("_", value) for key, value in values})
 
-    def under(self, name: str) -> "EntrySpec":
-        """The entry with a resource of that name, for some of its devices."""
-        return replace(self, resource=name, template=None)
-
     @property
     def without_node(self) -> "EntrySpec":
         """The entry without what the node says of it, which changes no device and nothing that a container gets."""

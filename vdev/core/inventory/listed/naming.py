@@ -17,6 +17,7 @@ from ...many import many
 from ...memory import Memory
 from ...model import spans
 from ...model.device import Device, IdStyle, RawDevice
+from ...model.grouping import grouped
 from ...model.problem import Problem, error, warning
 from ...model.syntax.names import domain_and_name
 from ...partitions.geometry import LayoutError, Placement, resource_suffix
@@ -48,11 +49,7 @@ def advertise(spec: Spec, parts: Iterable[Part], memory: Memory) -> Advertised:
     A resource whose devices break the strategy's rules is left out, with an error; the others are not touched by that.
     """
     result = Advertised()
-    by_resource: dict[str, list[Part]] = {}
-    for part in parts:
-        if part.entry.listed:
-            by_resource.setdefault(part.entry.resource, []).append(part)
-    for own in by_resource.values():
+    for own in grouped((part.entry.resource, part) for part in parts if part.entry.listed).values():
         _one_resource(result, spec, own, memory)
     _unused_patterns(result, spec)
     _mixed_names(result, spec)

@@ -5,12 +5,13 @@ because only discovery knows what a placeholder stands for.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import is_
 
 from ...memory import Memory
 from ...model.device import RawDevice
+from ...model.grouping import grouped
 from ...model.problem import Problem, error
 from ...model.syntax.names import resource_name_problem
 from ...spec import EntrySpec
@@ -63,9 +64,7 @@ def by_name(entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice
 
 def _split(entry: EntrySpec, raws: Sequence[RawDevice], last: _Named | None) -> _Named:
     before = {part.entry.resource: part for part in last.parts} if last else {}
-    named: dict[str, list[RawDevice]] = {}
-    for raw in raws:
-        named.setdefault(entry.resource_of(raw), []).append(raw)
+    named = grouped((entry.resource_of(raw), raw) for raw in raws)
     wrong = {name: why for name in named if (why := resource_name_problem(name))}
     parts = tuple(_part(entry, name, raws, before.get(name)) for name, raws in named.items() if name not in wrong)
     return _Named(parts, tuple(_problems(entry, named, wrong)))
@@ -73,7 +72,7 @@ def _split(entry: EntrySpec, raws: Sequence[RawDevice], last: _Named | None) -> 
 
 def _part(entry: EntrySpec, name: str, raws: Sequence[RawDevice], before: Part | None) -> Part:
     """The part; of the same objects as before where nothing about it changed."""
-    own = entry.under(name)
+    own = replace(entry, resource=name, template=None)
     kept = before.entry if before and before.entry == own and before.entry.where == own.where else own
     same = before is not None and len(before.raws) == len(raws) and all(map(is_, before.raws, raws))
     return Part(kept, before.raws if before and same else tuple(raws))
