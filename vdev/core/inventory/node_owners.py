@@ -73,29 +73,22 @@ def settle(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Keys:
-    """The nodes that an entry's devices hand out, and whether two of these devices are the same."""
-
-    all: frozenset[str]
-    have_twins: bool
-
-
 def _reach_one_node(found: Mapping[str, Sequence[RawDevice]], memory: Memory) -> bool:
     """Whether any two devices may be the same; a quick check, since they hardly ever are."""
     keys = [memory.recall("entry keys", name, (raws,), partial(_keys, raws)) for name, raws in found.items()]
-    if any(each.have_twins for each in keys):
+    if any(have_twins for _, have_twins in keys):
         return True
-    return len(set[str]().union(*(each.all for each in keys))) < sum(len(each.all) for each in keys)
+    return len(set[str]().union(*(nodes for nodes, _ in keys))) < sum(len(nodes) for nodes, _ in keys)
 
 
-def _keys(raws: Sequence[RawDevice], _last: object) -> _Keys:
+def _keys(raws: Sequence[RawDevice], _last: object) -> tuple[frozenset[str], bool]:
+    """The nodes that an entry's devices hand out, and whether two of these devices are the same."""
     owned, used = set[str](), set[str]()
     for some in spans.pieces(raws):
         owned.update(chain.from_iterable(map(attrgetter("owns"), some)))
         used.update(chain.from_iterable(map(attrgetter("uses"), some)))
     have_twins = len(owned) < sum(len(raw.owns) for raw in raws) or not owned.isdisjoint(used)
-    return _Keys(frozenset(owned | used), have_twins)
+    return frozenset(owned | used), have_twins
 
 
 def _problem(where: str, pairs: Sequence[tuple[RawDevice, RawDevice]]) -> Problem:

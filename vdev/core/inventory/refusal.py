@@ -55,12 +55,6 @@ class Refusals:
     problems: tuple[Problem, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Judged:
-    devices: Sequence[RawDevice]
-    why: Mapping[str, str]
-
-
 def settle(
     entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice]], memory: Memory | None = None
 ) -> Refusals:
@@ -69,22 +63,23 @@ def settle(
     devices, refused, problems = dict(found), set[str](), []
     for entry in entries:
         raws = found.get(entry.name, ())
-        judged = memory.recall("entry judged", entry.name, (entry, raws), partial(_judge, entry, raws))
-        if judged.why:
-            devices[entry.name] = judged.devices
-            refused |= judged.why.keys()
-            problems.append(_problem(entry, judged.why))
+        judged, why = memory.recall("entry judged", entry.name, (entry, raws), partial(_judge, entry, raws))
+        if why:
+            devices[entry.name] = judged
+            refused |= why.keys()
+            problems.append(_problem(entry, why))
     return Refusals(devices, frozenset(refused), tuple(problems))
 
 
-def _judge(entry: EntrySpec, raws: Sequence[RawDevice], _last: object) -> _Judged:
+def _judge(entry: EntrySpec, raws: Sequence[RawDevice], _last: object) -> tuple[Sequence[RawDevice], Mapping[str, str]]:
+    """The devices, and why some are refused, by id."""
     places = tuple(place for place in _places(entry) if not place.template.is_constant)
     if raws and isinstance(entry.source, VirtualSource):  # they differ in number alone
         reasons = dict.fromkeys((raw.id for raw in raws), _why(entry, places, raws[0]))
     else:
         reasons = {raw.id: _why(entry, places, raw) for raw in raws}
     why = {raw: reason for raw, reason in reasons.items() if reason}
-    return _Judged(tuple(_refused(raw, why.get(raw.id, "")) for raw in raws) if why else raws, why)
+    return tuple(_refused(raw, why.get(raw.id, "")) for raw in raws) if why else raws, why
 
 
 def _refused(raw: RawDevice, why: str) -> RawDevice:

@@ -1,7 +1,6 @@
 """The labels that entries give the node: templates, rendered over the devices of the entry, which should agree."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from ..allocation.device_edits import placeholders
 from ..inventory.resources import Inventory
@@ -12,32 +11,24 @@ from ..spec import EntrySpec
 from .nvidia import sanitised
 
 
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """A value that an entry gives a label."""
-
-    entry: EntrySpec
-    value: str
-
-
 def labels(entries: Iterable[EntrySpec], inventory: Inventory) -> tuple[dict[str, str], list[Problem]]:
     """The labels of the entries whose devices are there, and where they contradict themselves or each other."""
     wanted = [entry for entry in entries if entry.labels]
     if not wanted:
         return {}, []
     devices = _devices(wanted, inventory)
-    given: dict[str, _Given] = {}
+    given: dict[str, tuple[EntrySpec, str]] = {}
     problems: list[Problem] = []
     for entry in wanted:
         for key, value in _of_entry(entry, devices[entry.name], problems).items():
-            first = given.setdefault(key, _Given(entry, value))
-            if first.value != value:
+            first, used = given.setdefault(key, (entry, value))
+            if used != value:
                 message = (
-                    f"the entries {first.entry.name!r} and {entry.name!r} want different values for the label {key}: "
-                    f"{first.value!r}, which is used, and {value!r}"
+                    f"the entries {first.name!r} and {entry.name!r} want different values for the label {key}: "
+                    f"{used!r}, which is used, and {value!r}"
                 )
                 problems.append(warning(_where(entry, key), message, "let them agree, or give one another label"))
-    return {key: each.value for key, each in given.items()}, problems
+    return {key: value for key, (_, value) in given.items()}, problems
 
 
 def _devices(entries: Sequence[EntrySpec], inventory: Inventory) -> dict[str, list[tuple[str, Device]]]:

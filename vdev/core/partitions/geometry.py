@@ -77,7 +77,9 @@ class Geometry:
         if split := _COMPUTE_SPLIT.fullmatch(name):
             raise LayoutError(
                 f"{name!r} is a compute instance inside a {split[1]}; only whole partitions can be advertised",
-                hint=f"use {split[1]!r}" if self._has(split[1]) else self._allowed(split[1]),
+                hint=f"use {split[1]!r}"
+                if any(each.name == split[1] for each in self.profiles)
+                else self._allowed(split[1]),
             )
         raise LayoutError(f"unknown profile {name!r}", hint=self._allowed(name))
 
@@ -93,9 +95,6 @@ class Geometry:
     def starts(self, profile: Profile) -> tuple[int, ...]:
         """The slices that `profile` may start at, ascending."""
         return tuple(sorted(profile.placements)) or tuple(range(self.slices - profile.slices + 1))
-
-    def _has(self, name: str) -> bool:
-        return any(profile.name == name for profile in self.profiles)
 
     def _allowed(self, name: str) -> str:
         names = [profile.name for profile in self.profiles]

@@ -8,6 +8,7 @@ and the clock the temperature; the memory of partitions adds up to no more than 
 import math
 from dataclasses import dataclass, replace
 from enum import IntFlag
+from typing import Any
 
 from ..model.telemetry import Physics
 from . import history as past
@@ -87,14 +88,7 @@ def read(history: History, at: float, memory: int) -> SensorReading:
     lane = _LANE_BYTES.get(physics.pcie_generation, _LANE_BYTES[4]) * physics.pcie_lanes * busy / _HUNDRED
     linked = _LINKED * physics.links * physics.link_bytes / 1e6  # MB a second, under full load
     return SensorReading(
-        gpu_percent=busy,
-        copy_percent=busy * _COPIED,
-        encoder_percent=load.encoder,
-        decoder_percent=load.decoder,
-        memory_total_mib=total,
-        memory_used_mib=used,
-        memory_free_mib=total - used - reserved,
-        memory_reserved_mib=reserved,
+        **_own(load, used, reserved, total),
         temperature_c=temperature,
         memory_temperature_c=temperature + _MEMORY_ABOVE if physics.memory_temperature else None,
         power_w=past.power_under(drive, busy),
@@ -122,17 +116,21 @@ def read_part(history: History, at: float, whole: SensorReading, name: str) -> S
     load = levels(share.load, at) if drive.runs else IDLE
     total, reserved = share.memory // _MIB, _kept(drive, share, whole.memory_total_mib)
     used = _used(load, total - reserved)
-    return replace(
-        whole,
-        gpu_percent=load.gpu,
-        copy_percent=load.gpu * _COPIED,
-        encoder_percent=load.encoder,
-        decoder_percent=load.decoder,
-        memory_total_mib=total,
-        memory_used_mib=used,
-        memory_free_mib=total - used - reserved,
-        memory_reserved_mib=reserved,
-    )
+    return replace(whole, **_own(load, used, reserved, total))
+
+
+def _own(load: Levels, used: int, reserved: int, total: int) -> dict[str, Any]:
+    """What each partition has of its own: its load and its memory (MiB)."""
+    return {
+        "gpu_percent": load.gpu,
+        "copy_percent": load.gpu * _COPIED,
+        "encoder_percent": load.encoder,
+        "decoder_percent": load.decoder,
+        "memory_total_mib": total,
+        "memory_used_mib": used,
+        "memory_free_mib": total - used - reserved,
+        "memory_reserved_mib": reserved,
+    }
 
 
 def _memory(drive: Drive, load: Levels, at: float, memory: int) -> tuple[int, int, int]:

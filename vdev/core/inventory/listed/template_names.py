@@ -39,10 +39,7 @@ class Parts:
     problems: list[Problem] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class _Named:
-    parts: tuple[Part, ...]
-    problems: tuple[Problem, ...]
+_Named = tuple[tuple[Part, ...], tuple[Problem, ...]]
 
 
 def by_name(entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice]], memory: Memory) -> Parts:
@@ -53,9 +50,9 @@ def by_name(entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice
         if entry.template is None:
             result.parts.append(Part(entry, raws))
             continue
-        named = memory.recall("entry split", entry.name, (entry, raws), partial(_split, entry, raws))
-        result.problems += named.problems
-        for part in named.parts:
+        parts, problems = memory.recall("entry split", entry.name, (entry, raws), partial(_split, entry, raws))
+        result.problems += problems
+        for part in parts:
             result.parts.append(part)
             result.written.setdefault(part.entry.resource, set()).add(entry.resource)
             result.of_device |= {raw.id: part.entry for raw in part.raws}
@@ -63,11 +60,11 @@ def by_name(entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice
 
 
 def _split(entry: EntrySpec, raws: Sequence[RawDevice], last: _Named | None) -> _Named:
-    before = {part.entry.resource: part for part in last.parts} if last else {}
+    before = {part.entry.resource: part for part in last[0]} if last else {}
     named = grouped((entry.resource_of(raw), raw) for raw in raws)
     wrong = {name: why for name in named if (why := resource_name_problem(name))}
     parts = tuple(_part(entry, name, raws, before.get(name)) for name, raws in named.items() if name not in wrong)
-    return _Named(parts, tuple(_problems(entry, named, wrong)))
+    return parts, tuple(_problems(entry, named, wrong))
 
 
 def _part(entry: EntrySpec, name: str, raws: Sequence[RawDevice], before: Part | None) -> Part:
