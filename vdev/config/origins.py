@@ -4,7 +4,7 @@ import functools
 import json
 import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -44,31 +44,28 @@ def origins(validated: Validated, document: Document, overrides: Mapping[KeyPath
 
     A mapping that is given, and of which nothing else would be left, is there as an empty one: `virtual: {}`.
     """
-    return tuple(_below(_plain(validated.file), (), _Sources(validated, document, overrides)))
 
-
-class _Sources:
-    def __init__(self, validated: Validated, document: Document, overrides: Mapping[KeyPath, Override]) -> None:
-        self._reading, self._document, self._overrides = validated, document, overrides
-
-    def of(self, path: KeyPath) -> str:
-        written = self._written(path)
+    def source_of(path: KeyPath) -> str:
+        written = _written(validated, path)
         for end in range(len(written), 0, -1):
-            if override := self._overrides.get(written[:end]):
+            if override := overrides.get(written[:end]):
                 return override.source
-        known = self._document.known(written)
+        known = document.known(written)
         # What a shorthand stands for has its place: a single value for a list of it, a pattern for {path: pattern}.
-        root: Any = self._document.root
+        root: Any = document.root
         inside = all(isinstance(step, int) or step in _SHORTHANDS for step in written[len(known) :])
         short = inside and not isinstance(functools.reduce(operator.getitem, known, root), dict)
-        return str(self._document.value_place(known)) if known and (len(known) == len(written) or short) else DEFAULT
+        return str(document.value_place(known)) if known and (len(known) == len(written) or short) else DEFAULT
 
-    def _written(self, path: KeyPath) -> KeyPath:
-        """The path in the file, which counts the items that were left out."""
-        for items, numbers in self._reading.places.items():
-            if path[: len(items)] == items and len(path) > len(items):
-                return (*items, numbers[int(path[len(items)])], *path[len(items) + 1 :])
-        return path
+    return tuple(_below(_plain(validated.file), (), source_of))
+
+
+def _written(validated: Validated, path: KeyPath) -> KeyPath:
+    """The path in the file, which counts the items that were left out."""
+    for items, numbers in validated.places.items():
+        if path[: len(items)] == items and len(path) > len(items):
+            return (*items, numbers[int(path[len(items)])], *path[len(items) + 1 :])
+    return path
 
 
 def _plain(value: Any) -> Any:  # noqa: PLR0911 - one return per kind
@@ -90,13 +87,13 @@ def _plain(value: Any) -> Any:  # noqa: PLR0911 - one return per kind
             return value
 
 
-def _below(value: Any, path: KeyPath, sources: _Sources) -> list[Origin]:
+def _below(value: Any, path: KeyPath, source_of: Callable[[KeyPath], str]) -> list[Origin]:
     """The values at a path and below that are worth telling."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    found = [origin for key, item in items for origin in _below(item, (*path, key), sources)]
+    found = [origin for key, item in items for origin in _below(item, (*path, key), source_of)]
     if found or not path:
         return found
-    source = sources.of(path)
+    source = source_of(path)
     is_empty = value in ("", [], {}) or isinstance(value, (dict, list))
     own = type(value)() if isinstance(value, (dict, list)) else value
     return [] if is_empty and source == DEFAULT else [Origin(show(path), own, source, path)]

@@ -7,6 +7,7 @@ digit, '-' or '_'.
 from collections.abc import Sequence
 from typing import Any
 
+from ..core.model.grouping import grouped
 from .documents import ImportSource, Wishes, listed, mapping, number
 from .draft import Block, Draft
 from .go_patterns import NotAPatternError, common_name, literal, regex
@@ -64,10 +65,7 @@ def _desired(draft: Draft, item: dict[str, Any], where: str) -> None:
         _entry(draft, pattern, exclude, Block({}) if place else block, deep=deep)
         for place, (pattern, exclude) in enumerate(matching.patterns)
     ]
-    by_resource: dict[str, list[str]] = {}
-    for body in made:
-        by_resource.setdefault(body["resource"], []).append(body["name"])
-    for resource, entries in by_resource.items():
+    for resource, entries in grouped((body["resource"], body["name"]) for body in made).items():
         if count > 1:
             draft.share(resource, count, entries)
 

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from ..model.grouping import grouped
 from . import packing
 from .geometry import PIN, Geometry, LayoutError, Placement, Profile, counted, either, most_of
 
@@ -174,10 +175,8 @@ def _clash(geometry: Geometry, want: _Want, before: Sequence[Placement]) -> str:
 
 def _holders(place: Placement, before: Sequence[Placement]) -> str:
     """Who is in the way, grouped by profile: `1g.5gb at 4, 5 and 2g.10gb at 6`."""
-    starts: dict[str, list[int]] = {}
-    for other in sorted(before, key=lambda placement: placement.start):
-        if other.overlaps(place):
-            starts.setdefault(other.profile.name, []).append(other.start)
+    others = sorted(before, key=lambda placement: placement.start)
+    starts = grouped((other.profile.name, other.start) for other in others if other.overlaps(place))
     return " and ".join(f"{name} at {', '.join(map(str, each))}" for name, each in starts.items())
 
 

@@ -151,32 +151,23 @@ class FaultRuleSpec:
     @property
     def of_resources(self) -> bool:
         """Whether `resource` is about resources."""
-        match self.effect:
-            case Call(rpcs=rpcs):
-                return any(isinstance(each, Rpc) for each in rpcs)
-            case Slices() | HealthStream():
-                return False
-        return True
+        if isinstance(self.effect, Call):
+            return any(isinstance(each, Rpc) for each in self.effect.rpcs)
+        return not self.of_drivers
 
     @property
     def of_drivers(self) -> bool:
         """Whether `resource` is about DRA drivers. Devices are known by their resource, whoever gives them out."""
-        match self.effect:
-            case Call(rpcs=rpcs):
-                return any(isinstance(each, ClaimCall) for each in rpcs)
-            case Slices() | HealthStream():
-                return True
-        return False
+        if isinstance(self.effect, Call):
+            return any(isinstance(each, ClaimCall) for each in self.effect.rpcs)
+        return isinstance(self.effect, (Slices, HealthStream))
 
     @property
     def of_claims_alone(self) -> bool:
         """Whether nobody but claims and the scheduler can see what it does."""
-        match self.effect:
-            case SetTaint():
-                return True
-            case ApiFailure() as failure:
-                return failure.of_claims_alone
-        return not self.of_resources
+        if isinstance(self.effect, ApiFailure):
+            return self.effect.of_claims_alone
+        return isinstance(self.effect, SetTaint) or not self.of_resources
 
     @property
     def triggered(self) -> bool:

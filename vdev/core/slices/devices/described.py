@@ -9,6 +9,7 @@ from dataclasses import replace
 from ...inventory.resources import Resource
 from ...model.device import Device
 from ...model.dra import Attribute, TaintPolicy
+from ...model.grouping import grouped
 from ...model.problem import Problem, error, warning
 from ...model.syntax import slice_syntax
 from ...spec import EntrySpec, VirtualSource
@@ -51,10 +52,8 @@ def described(driver: str, offered: Resource, _last: object = None) -> Published
 
 
 def _by_entry(offered: Resource) -> Iterator[tuple[EntrySpec, list[Device]]]:
-    members: dict[str, list[Device]] = {name: [] for name in offered.entries}
-    for slot in offered.slots:
-        members[slot.device.raw.entry].append(slot.device)
-    return ((entry, members[name]) for name, entry in offered.entries.items())
+    members = grouped((slot.device.raw.entry, slot.device) for slot in offered.slots)
+    return ((entry, members.get(name, [])) for name, entry in offered.entries.items())
 
 
 def _places(entries: Iterable[EntrySpec]) -> dict[str, EntryPlace]:
