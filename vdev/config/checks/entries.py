@@ -170,15 +170,9 @@ def _virtual_node(model: VirtualNode, count: int, path: KeyPath, report: Problem
     if kind != "directory":
         _is_no_directory(model.container_path or "", (*path, "containerPath"), report)
     belongs = {"permissions": ("like",), "readOnly": ("file", "directory"), "answers": ("pty",), "otherwise": ("pty",)}
-    extra = {
-        "permissions": model.permissions,
-        "readOnly": model.read_only,
-        "answers": model.answers or None,
-        "otherwise": model.otherwise,
-    }
-    for key, value in extra.items():
-        if value is not None and kind not in belongs[key]:
-            report.key_error((*path, key), f"{key} is for {' and '.join(belongs[key])} only, and this is {kind}")
+    for key, owners in belongs.items():
+        if model.by_key[key] not in (None, {}) and kind not in owners:
+            report.key_error((*path, key), f"{key} is for {' and '.join(owners)} only, and this is {kind}")
     scripted = bool(model.answers) or model.otherwise is not None
     if model.pty is not None and scripted != (model.pty is LineEnd.SCRIPT):
         message = "answers are for pty script only" if scripted else "pty script needs answers, or otherwise"

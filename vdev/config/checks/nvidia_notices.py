@@ -4,7 +4,6 @@ Facts: NVIDIA/k8s-device-plugin v0.20.0 takes `rename`, `devices` and `resources
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from ...core.model.place import KeyPath
 from ...core.model.problem import Problem, Severity
@@ -26,8 +25,7 @@ def notices(validated: Validated, document: Document) -> tuple[Problem, ...]:
     ours = {place.file for path, place in document.keys.items() if len(path) == 1 and path[0] not in SECTIONS}
 
     def at(path: KeyPath, message: str) -> Problem:
-        problem = problem_at(document.key_place(path), path, message)
-        return replace(problem, severity=Severity.NOTICE)
+        return problem_at(document.key_place(path), path, message, severity=Severity.NOTICE)
 
     sharing = validated.file.sharing
     found: list[Problem] = []

@@ -112,15 +112,12 @@ def _mps(validated: Validated, models: Entries, report: ProblemReport) -> None:
     if not flags.mps_root and "mps_root" in flags.model_fields_set:
         hint = "set flags.mpsRoot, --mps-root or MPS_ROOT to the directory of the MPS daemon, or leave it out"
         report.key_error(("sharing", "mps"), "sharing with MPS needs mpsRoot", hint)
+    single = flags.mig_strategy is MigStrategy.SINGLE
+    cut = {model.resource: path for path, model in models if single and model.partitions}
     for path, item in validated.items(("sharing", "mps", "resources"), mps.resources):
         if item.replicas > MPS_CLIENTS:
             message = f"{item.replicas} replicas: MPS serves at most {MPS_CLIENTS} clients of a device"
             report.error((*path, "replicas"), message, f"expected 2 to {MPS_CLIENTS}, or timeSlicing")
-    if flags.mig_strategy is MigStrategy.SINGLE:
-        cut = {model.resource: path for path, model in models if model.partitions}
-        for path, item in validated.items(("sharing", "mps", "resources"), mps.resources):
-            if item.name in cut:
-                at = report.document.key_place((*cut[item.name], "partitions"))
-                report.error(
-                    (*path, "name"), f"partitions cannot be shared with MPS, and {item.name} has some, at {at}"
-                )
+        if item.name in cut:
+            at = report.document.key_place((*cut[item.name], "partitions"))
+            report.error((*path, "name"), f"partitions cannot be shared with MPS, and {item.name} has some, at {at}")
