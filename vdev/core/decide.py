@@ -97,7 +97,8 @@ class Plan:
     of devices (without a replica's number) that a pod may hold or that are retired: what belongs to one of them stays.
     `again_at` is the (monotonic) time at which to decide again though nothing happens, or None.
 
-    `elsewhere` is what pods may hold of resources that had an id before the one that lists it now.
+    `elsewhere` is what pods may hold of resources that had an id before the one that lists it now. `claimed` are the
+    devices that prepared claims have, by driver and id.
 
     `node` is what is said of the node beside the device plugin API, the rest what that comes to: `devices` are those
     that are there, with their health, whoever holds what; `lost` those that should be and are not, or do not work.
@@ -137,6 +138,7 @@ class Plan:
     sensors: Mapping[Key, tuple[SensorFault, ...]] = field(default_factory=dict)
     seed: int = 0
     elsewhere: frozenset[Key] = frozenset()
+    claimed: Mapping[Key, Device] = field(default_factory=dict)
 
     @property
     def served(self) -> Inventory:
@@ -238,6 +240,7 @@ class Decider:
             inventory=listed,
             retired=kept.retired,
             elsewhere=kept.elsewhere,
+            claimed=claimed,
             holdings=world.holdings,
             held=_devices((*world.holdings.all(), *kept.retired)),
             specifications=self._specifications(listed),

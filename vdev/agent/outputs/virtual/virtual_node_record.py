@@ -6,7 +6,7 @@ Blocks.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import structlog
@@ -27,7 +27,7 @@ _LIMIT = 64 * 2**20  # bytes; a full list of the kubelet's is a tenth of it
 _NVIDIA_PARTITION = "MIG-"  # its id does not tell the device's
 
 Slots = Mapping[str, frozenset[Key]]
-"""The slots (resource, id) of each stand-in, by raw device id."""
+"""The slots (resource or driver, id) of each stand-in, by raw device id."""
 
 
 class VirtualNodeRecord:
@@ -88,13 +88,13 @@ class VirtualNodeRecord:
             log.warning("record of virtual nodes not written", reason=trouble)
         self._told = trouble
 
-    def may_hold(self, device: str, holdings: Holdings) -> bool:
-        """Whether a pod may hold a slot of the raw device, as far as it is recorded or its ids tell."""
+    def may_hold(self, device: str, holdings: Holdings, claimed: Collection[Key]) -> bool:
+        """Whether a pod or a claim may have a slot of the raw device, as far as it is recorded or its ids tell."""
         recorded = (self.slots or {}).get(device)
         if recorded is not None:
-            return any(holdings.may_hold(key) for key in recorded)
-        known = {*(holdings.holders or ()), *holdings.in_flight, *holdings.allocated}
-        return any(_may_be_of(device, key[1]) and holdings.may_hold(key) for key in known)
+            return any(key in claimed or holdings.may_hold(key) for key in recorded)
+        known = {*(holdings.holders or ()), *holdings.in_flight, *holdings.allocated, *claimed}
+        return any(_may_be_of(device, key[1]) and (key in claimed or holdings.may_hold(key)) for key in known)
 
 
 def names(directory: Path) -> dict[str, Path]:

@@ -1,9 +1,9 @@
 """Stand-ins on the host: made before the devices that need them are advertised, removed when those are gone.
 
 What the plan needs no more stays until its lists are served, for until then an answer may name it, and then until no
-pod can hold it. All are `vdev-*` in a directory of vdev's own, and nothing else there is touched; `virtual_node_record`
-says whose they are. What an earlier process left is removed once no pod can hold it. What cannot be made turns its
-device Unhealthy, with the reason, and is tried again.
+pod can hold it and no claim has it. All are `vdev-*` in a directory of vdev's own, and nothing else there is touched;
+`virtual_node_record` says whose they are, `wanted_stand_ins` which there shall be. What an earlier process left is
+removed once no pod can hold it. What cannot be made turns its device Unhealthy, with the reason, and is tried again.
 
 A serial line is a link to a terminal of this process. When the process ends, another one goes on with it, or the links
 lead nowhere, so that no container is ever given somebody else's terminal. `core.model.virtual_node` says what stand-ins
@@ -15,24 +15,20 @@ import contextlib
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import assert_never
 
 import structlog
 
 from ....aio.timing import Timing
-from ....core.allocation.device_edits import any_cdi
 from ....core.decide import Plan
-from ....core.inventory.resources import Inventory
 from ....core.model import virtual_node as standin
-from ....core.model.device import Health, Key, RawDevice
-from ....core.model.facts import facts
-from ....core.model.virtual_node import Like, LikeNode, PlainDirectory, PlainFile, PtyLine, StandIn
+from ....core.model.device import Health, Key
+from ....core.model.virtual_node import Like, LikeNode, PlainDirectory, PlainFile, PtyLine
 from ....core.retention.holders import Holdings
 from ....core.serial import Dialogue
-from ....core.spec import EntrySpec, VirtualSource
 from ....errors import HostError
 from ....hostfs import HostRoot, remove_unfinished, write_atomic
 from ....hostfs.look import listed
@@ -40,23 +36,12 @@ from ....hostfs.pty import Pty, open_pty
 from ..base import Output, Stage
 from .serial_lines import Line, OpenLine
 from .virtual_node_record import FILE, VirtualNodeRecord, names
+from .wanted_stand_ins import WantedStandIn, same_devices, wanted_stand_ins
 
 log = structlog.get_logger(__name__)
 
 _UNFINISHED = (f".{standin.PREFIX}", f".{FILE}")
 _CLOSED = "closed"  # what the links of ended lines lead to; never made
-
-
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    entry: EntrySpec
-    device: RawDevice
-    standin: StandIn
-    slots: frozenset[Key] = frozenset()
-
-    @property
-    def values(self) -> Mapping[str, str]:
-        return facts(self.device, self.entry.resource)
 
 
 @dataclass(slots=True)
@@ -80,7 +65,7 @@ class VirtualNodes(Output):
         self._record = VirtualNodeRecord(directory, owner)
         self._made: frozenset[str] = frozenset()  # what this process cares for, by raw device id
         self._left: frozenset[str] = frozenset()  # leftovers of earlier processes, by raw device id
-        self._wanted: Mapping[str, _Wanted] = {}
+        self._wanted: Mapping[str, WantedStandIn] = {}
         self._kept: frozenset[str] = frozenset()  # of these, what the plan does not need, by raw device id
         self._unnamed: frozenset[str] = frozenset()  # what no answer has any more, by raw device id
         self._lines: dict[str, Line] = {}
@@ -114,9 +99,9 @@ class VirtualNodes(Output):
         due = self._again_at is not None and now >= self._again_at
         due = due or self._is_any_unneeded(plan)
         seen = self._seen
-        if not due and seen is not None and seen.base is plan.base and seen.inventory is plan.inventory:
+        if not due and seen is not None and same_devices(seen, plan):
             return
-        wanted = _wanted((plan.base, plan.inventory))
+        wanted = wanted_stand_ins(plan)
         kept = {
             device: each
             for device, each in self._wanted.items()
@@ -131,7 +116,7 @@ class VirtualNodes(Output):
             return
         lines = {key: each.pty.path for key, each in self._adopted.items()}
         lines |= {key: each.pty.path for key, each in self._lines.items()}
-        outcome = await asyncio.to_thread(self._work, wanted, lines, plan.holdings)
+        outcome = await asyncio.to_thread(self._work, wanted, lines, plan)
         self._seen, self._wanted = plan, wanted
         self._connect(outcome.lines)
         self._say({device: why for device, why in outcome.failed.items() if device not in kept})
@@ -149,9 +134,10 @@ class VirtualNodes(Output):
         return not all(self._is_needed(plan, device) for device in self._kept)
 
     def _is_needed(self, plan: Plan, device: str) -> bool:
-        """Whether what the plan does not need may be in an answer, or a pod may hold it."""
+        """Whether what the plan does not need may be in an answer, or a pod may hold it, itself or by a claim."""
         pods, slots = plan.holdings, self._wanted[device].slots
-        return device not in self._unnamed or not pods.complete or any(map(pods.may_hold, slots))
+        held = any(map(pods.may_hold, slots)) or not slots.isdisjoint(plan.claimed)
+        return held or device not in self._unnamed or not pods.complete
 
     async def close(self) -> None:
         """Hang up every line; what else there is stays, because a container that restarts is given it again."""
@@ -215,7 +201,7 @@ class VirtualNodes(Output):
     def _path(self, device: str) -> Path:
         return Path(standin.host_path(str(self.directory), device))
 
-    def _work(self, wanted: Mapping[str, _Wanted], lines: Mapping[str, str], holdings: Holdings) -> _Outcome:
+    def _work(self, wanted: Mapping[str, WantedStandIn], lines: Mapping[str, str], plan: Plan) -> _Outcome:
         outcome = _Outcome()
         try:
             if not self._take(needed=bool(wanted)):
@@ -223,7 +209,7 @@ class VirtualNodes(Output):
         except HostError as failed:
             outcome.failed = dict.fromkeys(wanted, str(failed))
             return outcome
-        self._clear(wanted, holdings)
+        self._clear(wanted, plan.holdings, plan.claimed)
         left = {device: slots for device, slots in (self._record.slots or {}).items() if device in self._left}
         self._record.write({**left, **{device: each.slots for device, each in wanted.items()}})
         self._made = frozenset(wanted)
@@ -252,11 +238,12 @@ class VirtualNodes(Output):
         except OSError as failed:
             raise HostError(f"cannot make {failed.filename or self.directory}: {failed.strerror}") from failed
 
-    def _clear(self, wanted: Mapping[str, _Wanted], holdings: Holdings) -> None:
-        """Remove what nobody needs; what this process did not make stays while a pod may hold it."""
+    def _clear(self, wanted: Mapping[str, WantedStandIn], holdings: Holdings, claimed: Collection[Key]) -> None:
+        """Remove what nobody needs; what this process did not make stays while a pod may hold it, or a claim has it."""
         found = names(self.directory)
         others = {device for device in found if device not in wanted and device not in self._made}
-        free = {device for device in others if holdings.complete and not self._record.may_hold(device, holdings)}
+        held = {device for device in others if self._record.may_hold(device, holdings, claimed)}
+        free = others - held if holdings.complete else set()
         for device in sorted(free):
             log.info("virtual node of an earlier process removed", path=str(found[device]))
         self._left = frozenset(others - free)
@@ -268,7 +255,7 @@ class VirtualNodes(Output):
                 with contextlib.suppress(OSError):
                     _clear(path)
 
-    def _make(self, path: Path, each: _Wanted, line: str | None, *, changed: bool) -> Pty | None:
+    def _make(self, path: Path, each: WantedStandIn, line: str | None, *, changed: bool) -> Pty | None:
         """Make one where it is not as it should be; the new line of a serial one."""
         match each.standin:
             case LikeNode(like=like):
@@ -299,28 +286,6 @@ class VirtualNodes(Output):
             case _:
                 assert_never(each.standin)
         return None
-
-
-def _wanted(inventories: Iterable[Inventory]) -> dict[str, _Wanted]:
-    """What is needed, by raw device id, each with all slots that it is for."""
-    wanted: dict[str, _Wanted] = {}
-    slots: dict[str, set[Key]] = {}
-    for inventory in inventories:
-        for each, key in _needed(inventory):
-            wanted[each.device.id] = each
-            slots.setdefault(each.device.id, set()).add(key)
-    return {device: replace(each, slots=frozenset(slots[device])) for device, each in wanted.items()}
-
-
-def _needed(inventory: Inventory) -> Iterator[tuple[_Wanted, Key]]:
-    for resource in inventory.resources.values():
-        for entry in resource.entries.values():
-            node = entry.source.node if isinstance(entry.source, VirtualSource) else None
-            if node is None or (isinstance(node, LikeNode) and any_cdi(resource.flags)):
-                continue
-            for slot in resource.slots:
-                if slot.device.raw.entry == entry.name:
-                    yield _Wanted(entry, slot.device.raw, node), (resource.name, slot.id)
 
 
 def _dialogue(line: PtyLine, values: Mapping[str, str], unfinished: bytes) -> Dialogue:

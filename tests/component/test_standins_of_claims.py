@@ -1,0 +1,119 @@
+"""What stands on the host for virtual devices that claims have."""
+
+import os
+
+import pytest
+
+from tests.kit.dra_node import dra_kubelet, runs, until_published
+from tests.kit.dra_objects import claim, device_class, exactly, pod
+from vdev.sim import Phase
+
+pytest.importorskip("cel_expr_python", reason="cel-expr-python, which evaluates selectors, is not installed")
+
+DRIVER = "acme.dev"
+NODES = {
+    "a serial line": 'pty: echo, containerPath: "/dev/ttyUSB{index}"',
+    "a file": 'file: "seat {id}", containerPath: /etc/seat',
+    "a directory": 'directory: {seat: "{id}"}, containerPath: /run/seat',
+}
+SEAT = """
+  - name: seat
+    resource: acme.dev/seat
+    advertise: [dra]
+    virtual: {count: 1, node: {NODE}}
+"""
+OTHER = """
+version: v1
+devices:
+  - {name: other, resource: acme.dev/other, advertise: [dra], virtual: {count: 1}}
+"""
+
+
+def config(node):
+    """Seats with this stand-in, and another entry."""
+    return OTHER + SEAT.replace("NODE", node)
+
+
+@pytest.fixture
+async def kubelet(directory, api_server):
+    """A kubelet whose claims and slices are those of the API server."""
+    seats = device_class("seat", "device.attributes['acme.dev'].id.startsWith('seat-')")
+    async with dra_kubelet(directory, api_server, seats) as running:
+        yield running
+
+
+@pytest.fixture
+def start(start_agent, account, api_server):
+    """Start an agent, and wait until its slices are there."""
+
+    async def start(text):
+        agent = await start_agent(text, api_server=account, wait=False)
+        await until_published(agent, api_server)
+        return agent
+
+    return start
+
+
+@pytest.fixture
+def stand_in(directory):
+    """Where that of the only seat is."""
+    return directory / "devices" / "vdev-seat-0"
+
+
+async def seated(kubelet):
+    """A pod that has the seat."""
+    await kubelet.objects.create("ResourceClaim", claim("one", exactly("seat")))
+    return await runs(kubelet, pod("sitter", claims=["one"]))
+
+
+@pytest.mark.parametrize("what", NODES)
+async def test_it_is_there_when_the_device_is_published(kubelet, start, stand_in, what):
+    """The runtime finds what the claim's specification mounts."""
+    await start(config(NODES[what]))
+    assert stand_in.exists()
+    (mount,) = (await seated(kubelet)).container().edits.mounts
+    assert str(stand_in) == mount.host_path
+    assert [] == kubelet.errors
+
+
+async def test_the_runtime_makes_device_nodes(kubelet, start, stand_in):
+    """Claims get everything through CDI, so `like` takes no capability, whatever the strategy of the device plugin."""
+    await start(config('like: zero, containerPath: "/dev/seat"'))
+    edits = (await seated(kubelet)).container().edits
+    assert ["/dev/seat"] == [each.container_path for each in edits.devices]
+    assert not stand_in.parent.exists()
+
+
+@pytest.mark.parametrize("what", NODES)
+async def test_it_stays_while_a_claim_has_the_device(kubelet, start, api_server, stand_in, what):
+    """An edit takes the entry away: a container of the pod may start again. When the claim is over, it goes."""
+    agent = await start(config(NODES[what]))
+    await seated(kubelet)
+    agent.edit(OTHER)
+    await agent.settled(kubelet)
+    assert stand_in.exists()
+    await kubelet.delete_pod("sitter")
+    await api_server.until(lambda: not os.path.lexists(stand_in))
+    assert [] == kubelet.errors
+
+
+@pytest.mark.parametrize("what", ["a file", "a directory"])
+async def test_it_stays_though_another_process_made_it(kubelet, start, api_server, stand_in, what):
+    """The next agent never had the entry, and knows of the device by the claim alone."""
+    agent = await start(config(NODES[what]))
+    await seated(kubelet)
+    await agent.stop()
+    agent = await start(OTHER)
+    await agent.settled(kubelet)
+    assert stand_in.exists()
+    assert Phase.RUNNING is kubelet.pod("sitter").phase
+    await kubelet.delete_pod("sitter")
+    await api_server.until(lambda: not os.path.lexists(stand_in))
+
+
+async def test_it_goes_when_a_device_that_nobody_has_loses_it(kubelet, start, api_server, stand_in):
+    """The device is published as before."""
+    agent = await start(config(NODES["a file"]))
+    agent.edit(OTHER + SEAT.replace(", node: {NODE}", ""))
+    await api_server.until(lambda: not os.path.lexists(stand_in))
+    assert () == (await seated(kubelet)).container().edits.mounts
