@@ -63,6 +63,18 @@ def test_the_arguments_are_known(way, capsys):
 
 
 @by_way
+def test_people_reach_the_controller(way):
+    """Its socket, and `vdev fault` beside it, are in the only place that the controller's user can write to."""
+    spec = one(WAYS[way](), "Deployment")["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+    assert 0 != spec["securityContext"]["runAsUser"]
+    writable = {each["name"] for each in spec["volumes"] if "emptyDir" in each}
+    places = {each["mountPath"] for each in container["volumeMounts"] if each["name"] in writable}
+    assert {each["value"] for each in container["env"] if each["name"] == "VDEV_RUN_DIR"} == places
+
+
+@by_way
 def test_the_service_leads_to_the_pods(way):
     """Its selector, and its ports by their names."""
     objects = WAYS[way]()
