@@ -6,6 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
+from ..core.decide import Plan
 from ..core.fleet.pods import held
 from .controller import Fleet
 from .member import Member
@@ -185,9 +186,19 @@ def _of_claims(member: Member) -> Iterator[tuple[str, Mapping[str, int]]]:
 
 def _broken(members: Sequence[Member]) -> Iterator[dict[str, str]]:
     for member in members:
-        for resource in member.plan.inventory.resources.values() if member.plan else ():
-            if resource.healthy < len(resource.slots):
-                for slot in resource.slots:
-                    if not slot.health.healthy:
-                        why = slot.health.reason
-                        yield {"node": member.node.name, "resource": resource.name, "device": slot.id, "why": why}
+        for name, device, why in _broken_of(member.plan) if member.plan else ():
+            yield {"node": member.node.name, "resource": name, "device": device, "why": why}
+
+
+def _broken_of(plan: Plan) -> Iterator[tuple[str, str, str]]:
+    """Resource or driver, device and reason; of what claims alone can get, whole devices however they are cut."""
+    for resource in plan.inventory.resources.values():
+        if resource.healthy < len(resource.slots):
+            for slot in resource.slots:
+                if not slot.health.healthy:
+                    yield resource.name, slot.id, slot.health.reason
+    for driver, pool in plan.pools.items():
+        found = {each.group: each.health.reason for each in pool.devices if not each.health.healthy or each.lost}
+        for device, why in found.items():
+            if not any(device in resource.raws for resource in plan.inventory.resources.values()):
+                yield driver, device, why
