@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import lru_cache
 
+from .grouping import grouped
 from .inventory.resources import Inventory
 from .model.device import Device, Key
 from .model.dra import DraPartitions
-from .model.grouping import grouped
 from .partitions.choice import NamedLayout, PartitionChoice, Parts
 from .partitions.geometry import Geometry, LayoutError
 from .partitions.placement import place

@@ -7,7 +7,7 @@ digit, '-' or '_'.
 from collections.abc import Sequence
 from typing import Any
 
-from ..core.model.grouping import grouped
+from ..core.grouping import grouped
 from .documents import ImportSource, Wishes, listed, mapping, number
 from .draft import Block, Draft
 from .go_patterns import NotAPatternError, common_name, literal, regex

@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from ...errors import AllocationError
+from ..grouping import grouped
 from ..inventory.listed.sharing import mps_share
 from ..inventory.resources import Inventory, Resource
 from ..model.device import EMPTY, UNKNOWN_ENTRY, Device, DeviceNode, Mount, Slot
-from ..model.grouping import grouped
 from ..model.syntax.names import visible_devices_env
 from ..spec import DeviceListStrategy, EntrySpec, Flags, SharingKind
 from . import cdi

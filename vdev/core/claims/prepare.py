@@ -19,10 +19,10 @@ from ..allocation import cdi, edits
 from ..allocation.device_edits import ContainerEdits
 from ..allocation.edits import MpsShare
 from ..allocation.request import Allocation
+from ..grouping import grouped
 from ..inventory.listed.sharing import mps_share
 from ..inventory.resources import Resource
 from ..model.device import Device
-from ..model.grouping import grouped
 from ..model.syntax.quantity import QuantityError, parse_quantity
 from ..spec import DeviceListStrategy, SharingKind
 from .claim import AllocationResult, Claim

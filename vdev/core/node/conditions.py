@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from ..grouping import grouped
 from ..model.faults.fault_effects import SetCondition
-from ..model.grouping import grouped
 from ..spec import ConditionSpec, EntrySpec, TrueWhen
 from .losses import Losses
 from .words import MESSAGE, named, shortened

@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from ..grouping import grouped
 from ..inventory.resources import Inventory
 from ..model.device import Key
 from ..model.faults.fault_answers import XidError
 from ..model.faults.xid import APPLICATION_ERRORS, described
-from ..model.grouping import grouped
 from ..repartition import Progress, Progresses, RepartitionState
 from .losses import Loss, Losses
 from .situation import Situation

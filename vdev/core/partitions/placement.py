@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from ..model.grouping import grouped
+from ..grouping import grouped
 from . import packing
 from .geometry import PIN, Geometry, LayoutError, Placement, Profile, counted, either, most_of
 

@@ -7,9 +7,9 @@ twice, as the file says; here it is about what was one way before the edit, and 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
+from ..grouping import grouped
 from ..inventory.resources import Inventory, Resource
 from ..model.device import Device, Health, Key, Slot
-from ..model.grouping import grouped
 from .retain import Retired, overlaps, things
 
 

@@ -18,8 +18,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from ..grouping import grouped
 from ..model.device import Key, base_id
-from ..model.grouping import grouped
 
 Unit = tuple[str, str]
 """What changes hands: a resource's name and a device's id, without a replica's number."""

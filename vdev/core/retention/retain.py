@@ -13,12 +13,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from ..grouping import grouped
 from ..intervals import PRODUCTION, Intervals
 from ..inventory.difference import Change, ChangedResource, RemovedResource
 from ..inventory.node_owners import same
 from ..inventory.resources import Inventory, Resource
 from ..model.device import Health, Key, Slot
-from ..model.grouping import grouped
 from . import orphans
 from .holders import Holdings
 

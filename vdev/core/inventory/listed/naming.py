@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from ...grouping import grouped
 from ...many import many
 from ...memory import Memory
 from ...model import spans
 from ...model.device import Device, IdStyle, RawDevice
-from ...model.grouping import grouped
 from ...model.problem import Problem, error, warning
 from ...model.syntax.names import domain_and_name
 from ...partitions.geometry import LayoutError, Placement, resource_suffix

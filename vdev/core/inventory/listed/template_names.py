@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import is_
 
+from ...grouping import grouped
 from ...memory import Memory
 from ...model.device import RawDevice
-from ...model.grouping import grouped
 from ...model.problem import Problem, error
 from ...model.syntax.names import resource_name_problem
 from ...spec import EntrySpec

@@ -6,10 +6,10 @@ How an entry's devices are described depends on their maker: NVIDIA's and AMD's 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from ...grouping import grouped
 from ...inventory.resources import Resource
 from ...model.device import Device
 from ...model.dra import Attribute, TaintPolicy
-from ...model.grouping import grouped
 from ...model.problem import Problem, error, warning
 from ...model.syntax import slice_syntax
 from ...spec import EntrySpec, VirtualSource
