@@ -14,7 +14,7 @@ from ..control import command_socket
 from ..errors import SocketError, VdevError
 from ..sim.scenarios.plugin_process import PluginPlaces, VdevRun
 from .kubelet import BlockingKubelet
-from .loop_thread import LoopThread
+from .loop_thread import LoopThread, done
 
 Configuration = str | Path | Mapping[str, Any]
 """A configuration: its text, its file, or its document."""
@@ -89,7 +89,7 @@ class BlockingAgent:
 
     def __init__(self, thread: LoopThread, agent: Agent, run_dir: Path, cdi_dir: Path) -> None:
         self._thread = thread
-        self._agent = agent
+        self._inner = agent
         self.run_dir = run_dir
         self.cdi_dir = cdi_dir
 
@@ -119,33 +119,16 @@ class BlockingAgent:
         finally:
             shutil.rmtree(directory, ignore_errors=True)
 
-    def start(self) -> None:
-        """Start it, after `stop` or `kill`."""
-        return self._thread.do(self._agent.start())
-
-    def stop(self) -> None:
-        """End it with SIGTERM."""
-        return self._thread.do(self._agent.stop())
-
-    def kill(self) -> None:
-        """End it with SIGKILL."""
-        return self._thread.do(self._agent.kill())
-
-    def restart(self) -> None:
-        """Stop and start."""
-        return self._thread.do(self._agent.restart())
-
-    def edit(self, configuration: Configuration) -> None:
-        """Replace its configuration."""
-        return self._thread.do(self._agent.edit(configuration))
-
-    def status(self) -> dict[str, Any]:
-        """What `vdev status --output json` prints."""
-        return self._thread.do(self._agent.status())
+    start = done(Agent.start)
+    stop = done(Agent.stop)
+    kill = done(Agent.kill)
+    restart = done(Agent.restart)
+    edit = done(Agent.edit)
+    status = done(Agent.status)
 
     def log(self) -> str:
         """Its log so far."""
-        return self._agent.log()
+        return self._inner.log()
 
     def last_words(self) -> str:
         """The end of its log."""

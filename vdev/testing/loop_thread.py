@@ -2,11 +2,13 @@
 
 import asyncio
 import concurrent.futures
+import functools
 import threading
 from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
@@ -63,6 +65,16 @@ class LoopThread:
             self._loop = runner.get_loop()
             self._loop.call_soon(self._up.set)
             self._loop.run_forever()
+
+
+def done(method: Callable[Concatenate[Any, _P], Coroutine[Any, Any, _T]]) -> Callable[Concatenate[Any, _P], _T]:
+    """A method that takes time, of what somebody has in such a thread: done there, by `LoopThread.do`."""
+
+    @functools.wraps(method)
+    def do(self: Any, /, *args: _P.args, **named: _P.kwargs) -> _T:
+        return cast("_T", self._thread.do(method(self._inner, *args, **named)))
+
+    return do
 
 
 def _result(future: concurrent.futures.Future[_T]) -> _T:
