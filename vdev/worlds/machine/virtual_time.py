@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ...aio.clock import Clock
+from ...sim import SystemClock
 from .rounds import Handle, Rounds
 
 START = 1_000.0  # seconds that this machine has been up
@@ -218,8 +219,8 @@ class WorldClock(Clock):
         return asyncio.timeout(seconds)
 
 
-class KubeletClock:
-    """The embedded kubelet's clock, which is the loop's as well."""
+class KubeletClock(SystemClock):
+    """The embedded kubelet's clock, which is the loop's as well; its timers are anyway."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -227,22 +228,3 @@ class KubeletClock:
     def now(self) -> float:
         """Seconds of the loop."""
         return self._loop.time()
-
-    def every(self, period: float, action: Callable[[], None]) -> Callable[[], None]:
-        """Call `action` each `period` seconds; returns what stops it."""
-        context = contextvars.copy_context()  # of who asked, for all of them
-
-        def fire() -> None:
-            timers[0] = self._loop.call_later(period, fire, context=context)
-            action()
-
-        timers = [self._loop.call_later(period, fire, context=context)]
-
-        def end() -> None:
-            timers[0].cancel()
-
-        return end
-
-    def after(self, seconds: float, action: Callable[[], None]) -> Callable[[], None]:
-        """Call `action` once; returns what cancels it."""
-        return self._loop.call_later(seconds, action).cancel
