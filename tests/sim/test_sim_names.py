@@ -2,7 +2,7 @@
 
 import pytest
 
-from vdev.sim.device_manager.resource_names import is_extended_resource_name
+from vdev.sim.objects import formats
 
 
 @pytest.mark.parametrize(
@@ -30,4 +30,4 @@ from vdev.sim.device_manager.resource_names import is_extended_resource_name
 )
 def test_names(name, expected):
     """Exactly the names that a real kubelet takes are taken."""
-    assert expected is is_extended_resource_name(name)
+    assert expected is not any(formats.extended_resource(name))

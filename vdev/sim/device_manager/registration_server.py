@@ -20,11 +20,11 @@ from ...transport import Transport
 from .. import lint
 from ..go_errors import RegistrationError
 from ..journal import Journal, Listed, PluginLost, Registered, RegistrationFailed
+from ..objects import formats
 from ..objects.node_devices import Device, PluginOptions
 from ..timings import Timings
 from .device_table import DeviceTable
 from .plugin_client import PluginClient, PluginError
-from .resource_names import is_extended_resource_name
 
 VERSION = "v1beta1"
 
@@ -97,7 +97,7 @@ class Registry(api_grpc.RegistrationServicer):
                 f'requested API version "{request.version}" is not supported by kubelet. '
                 f'Supported version is ["{VERSION}"]'
             )
-        if not is_extended_resource_name(resource):
+        if any(formats.extended_resource(resource)):
             self._journal.find(lint.invalid_name(resource))
             raise RegistrationError(f'the ResourceName "{resource}" is invalid')
         self._journal.find(lint.registration(request, self._directory, streams_open=self.streams(resource)))

@@ -10,8 +10,8 @@ from typing import Any
 from .. import lint
 from ..go_errors import RegistrationError
 from ..journal import Journal
+from ..objects import formats
 from .registration_server import VERSION, Registry
-from .resource_names import is_extended_resource_name
 
 RENEWAL_SECONDS = 10.0
 
@@ -42,7 +42,7 @@ class WatchedPlugins:
             self._journal.find(lint.unknown_version(name, versions, VERSION))
             listed = " ".join(versions)
             raise RegistrationError(f"manager version, {VERSION}, is not among plugin supported versions [{listed}]")
-        if not is_extended_resource_name(name):
+        if any(formats.extended_resource(name)):
             self._journal.find(lint.invalid_name(name))
             raise RegistrationError(f'invalid name of device plugin socket: the ResourceName "{name}" is invalid')
         streams = self._registry.streams(name)

@@ -89,7 +89,10 @@ def label_value(text: Any) -> Iterator[str]:
 
 
 def extended_resource(name: str) -> Iterator[str]:
-    """What is wrong with the name of an extended resource."""
+    """What is wrong with the name of an extended resource (`acme.dev/npu`): as Kubernetes 1.36 has it.
+
+    It is checked as quota would write it, with `requests.` in front, which leaves 244 characters to the domain.
+    """
     native = "/" not in name or "kubernetes.io/" in name
     if native or name.startswith("requests.") or any(qualified_name(f"requests.{name}")):
         yield wrong(name, "must be a valid extended resource name")
