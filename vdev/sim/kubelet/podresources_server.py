@@ -5,7 +5,7 @@ Serves v1 and v1alpha1 with the real server's rate limit, 100 calls per second w
 """
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol, TypeAlias
 
 import grpc
@@ -15,7 +15,7 @@ from ...pb import podresources_v1_pb2 as v1
 from ...pb import podresources_v1_pb2_grpc as v1_grpc
 from ...pb import podresources_v1alpha1_pb2 as v1alpha1
 from ...pb import podresources_v1alpha1_pb2_grpc as v1alpha1_grpc
-from ..device_manager.device_table import NO_NUMA, DeviceTable
+from ..device_manager.device_table import NO_NUMA, DeviceTable, Held
 from ..dra.claim_checkpoint import PreparedDevice
 from ..journal import Journal
 from ..objects.pods import ContainerClaim, Kind, PodSpec
@@ -60,8 +60,8 @@ class RateLimit:
         return True
 
 
-class PodResources:
-    """The data behind both versions of the service."""
+class PodResources(v1_grpc.PodResourcesListerServicer):
+    """The service, in both versions. `claimed` gives driver and device of all that is prepared for a claim."""
 
     def __init__(
         self,
@@ -77,86 +77,33 @@ class PodResources:
         self._claimed = claimed
         self._table = table
         self._pods = pods
-        self._journal = journal
+        self._metrics = journal.metrics
         self._limit = limit
 
     def serve_on(self, server: grpc.aio.Server) -> None:
-        """Add both services to a server."""
-        v1_grpc.add_PodResourcesListerServicer_to_server(_V1(self), server)
+        """Add both versions to a server."""
+        v1_grpc.add_PodResourcesListerServicer_to_server(self, server)
         v1alpha1_grpc.add_PodResourcesListerServicer_to_server(_V1Alpha1(self), server)
-
-    async def admit(self, method: str, context: _Context) -> None:
-        """Count a call, and refuse it beyond the rate limit."""
-        if self._limit is not None and not self._limit.allow():
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
-        self._journal.metrics.pod_resources_requests[method] += 1
-
-    def failed(self, method: str) -> None:
-        """Count an error."""
-        self._journal.metrics.pod_resources_errors[method] += 1
-
-    def listed(self) -> list[PodSpec]:
-        """The active pods. Frees what other pods held, as the real List does."""
-        active = self._pods.active()
-        self._free({pod.uid for pod in active})
-        return active
-
-    def named(self, key: str) -> PodSpec | None:
-        """The active pod `namespace/name`. Frees nothing, like the real Get."""
-        return next((pod for pod in self._pods.active() if pod.key == key), None)
-
-    def entries(self, pod: PodSpec) -> Iterable[tuple[str, list[tuple[str, str, int | None]]]]:
-        """Per container that is not a regular init container: resource, device id and NUMA node of each device.
-
-        A plugin that says node -1 said none here, as in the kubelet's memory; `allocatable` gives what it said.
-        """
-        for container in pod.containers:
-            if container.kind is not Kind.INIT:
-                held = self._table.holders.get(pod.uid, {}).get(container.name, {})
-                yield (
-                    container.name,
-                    [
-                        (r, id_, None if node == NO_NUMA else node)
-                        for r, devices in held.items()
-                        for node, ids in devices.by_numa
-                        for id_ in ids
-                    ],
-                )
-
-    def claims(self, pod: PodSpec, container: str) -> dict[str, list[tuple[str, PreparedDevice]]]:
-        """Driver and device of all that is prepared for each claim of a container, by the claim's name.
-
-        As a real kubelet tells it: whichever of the claim's requests the container names.
-        """
-        names = dict.fromkeys(each.claim for each in self._pods.container_claims(pod.uid, container))
-        return {name: self._claimed(pod.namespace, name) for name in names}
-
-    def allocatable(self) -> Iterable[tuple[str, str, int | None]]:
-        """Resource, id and NUMA node of each device that is healthy now, held or not."""
-        for resource, devices in self._table.allocatable_devices().items():
-            for device in devices:
-                for node in device.numa or (None,):
-                    yield resource, device.id, node
-
-
-class _V1(v1_grpc.PodResourcesListerServicer):
-    def __init__(self, answers: PodResources) -> None:
-        self._answers = answers
 
     async def List(  # noqa: N802  # the name of the RPC
         self, request: v1.ListPodResourcesRequest, context: _Context
     ) -> v1.ListPodResourcesResponse:
+        """The active pods. Frees what other pods held, as the real one does."""
         del request
-        await self._answers.admit("list", context)
-        return v1.ListPodResourcesResponse(pod_resources=[self._pod(pod) for pod in self._answers.listed()])
+        await self._admit("list", context)
+        active = self._pods.active()
+        self._free({pod.uid for pod in active})
+        return v1.ListPodResourcesResponse(pod_resources=[self._pod(pod) for pod in active])
 
     async def Get(  # noqa: N802  # the name of the RPC
         self, request: v1.GetPodResourcesRequest, context: _Context
     ) -> v1.GetPodResourcesResponse:
-        await self._answers.admit("get", context)
-        pod = self._answers.named(f"{request.pod_namespace}/{request.pod_name}")
+        """One active pod. Frees nothing, as the real one."""
+        await self._admit("get", context)
+        key = f"{request.pod_namespace}/{request.pod_name}"
+        pod = next((pod for pod in self._pods.active() if pod.key == key), None)
         if pod is None:
-            self._answers.failed("get")
+            self._metrics.pod_resources_errors["get"] += 1
             text = f"pod {request.pod_name} in namespace {request.pod_namespace} not found"
             await context.abort(grpc.StatusCode.UNKNOWN, text)
         return v1.GetPodResourcesResponse(pod_resources=self._pod(pod))
@@ -164,23 +111,43 @@ class _V1(v1_grpc.PodResourcesListerServicer):
     async def GetAllocatableResources(  # noqa: N802  # the name of the RPC
         self, request: v1.AllocatableResourcesRequest, context: _Context
     ) -> v1.AllocatableResourcesResponse:
+        """Each device that is healthy now, held or not."""
         del request
-        await self._answers.admit("get_allocatable", context)
-        return v1.AllocatableResourcesResponse(devices=[_device(*entry) for entry in self._answers.allocatable()])
+        await self._admit("get_allocatable", context)
+        healthy = self._table.allocatable_devices().items()
+        rows = ((r, each.id, node) for r, devices in healthy for each in devices for node in each.numa or (None,))
+        return v1.AllocatableResourcesResponse(devices=[_device(*row) for row in rows])
+
+    async def _admit(self, method: str, context: _Context) -> None:
+        """Count a call, and refuse it beyond the rate limit."""
+        if self._limit is not None and not self._limit.allow():
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
+        self._metrics.pod_resources_requests[method] += 1
 
     def _pod(self, pod: PodSpec) -> v1.PodResources:
+        """A pod with its containers, but for regular init containers.
+
+        Of a claim there is all that is prepared, whichever of its requests the container names, as in a real kubelet.
+        """
+        held = self._table.holders.get(pod.uid, {})
         containers = (
             (
-                name,
-                tuple(entries),
-                tuple((claim, tuple(rows)) for claim, rows in self._answers.claims(pod, name).items()),
+                each.name,
+                tuple(_entries(held.get(each.name, {}))),
+                tuple(
+                    (claim, tuple(self._claimed(pod.namespace, claim)))
+                    for claim in dict.fromkeys(one.claim for one in self._pods.container_claims(pod.uid, each.name))
+                ),
             )
-            for name, entries in self._answers.entries(pod)
+            for each in pod.containers
+            if each.kind is not Kind.INIT
         )
         return _pod(pod.namespace, pod.name, tuple(containers))
 
 
 class _V1Alpha1(v1alpha1_grpc.PodResourcesListerServicer):
+    """The same with fewer fields."""
+
     def __init__(self, answers: PodResources) -> None:
         self._answers = answers
 
@@ -188,26 +155,20 @@ class _V1Alpha1(v1alpha1_grpc.PodResourcesListerServicer):
         self, request: v1alpha1.ListPodResourcesRequest, context: _Context
     ) -> v1alpha1.ListPodResourcesResponse:
         del request
-        await self._answers.admit("list", context)
-        return v1alpha1.ListPodResourcesResponse(
-            pod_resources=[
-                v1alpha1.PodResources(
-                    name=pod.name,
-                    namespace=pod.namespace,
-                    containers=[
-                        v1alpha1.ContainerResources(
-                            name=name,
-                            devices=[v1alpha1.ContainerDevices(resource_name=r, device_ids=[i]) for r, i, _ in entries],
-                        )
-                        for name, entries in self._answers.entries(pod)
-                    ],
-                )
-                for pod in self._answers.listed()
-            ]
-        )
+        answer = await self._answers.List(v1.ListPodResourcesRequest(), context)
+        found = v1alpha1.ListPodResourcesResponse.FromString(answer.SerializeToString())
+        found.DiscardUnknownFields()
+        return found
 
 
-_Entry: TypeAlias = tuple[str, str, int]
+def _entries(held: Mapping[str, Held]) -> "Iterator[_Entry]":
+    """Resource, id and NUMA node of each device. A plugin that says node -1 said none, as in the kubelet's memory."""
+    for resource, devices in held.items():
+        for node, ids in devices.by_numa:
+            yield from ((resource, id_, None if node == NO_NUMA else node) for id_ in ids)
+
+
+_Entry: TypeAlias = tuple[str, str, int | None]
 _Claim: TypeAlias = tuple[str, tuple[tuple[str, PreparedDevice], ...]]
 
 
