@@ -1,6 +1,6 @@
 """The kinds of objects that the API server serves. Another kind is one line more in `KINDS`."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -52,7 +52,7 @@ _REASONS = {
     "Too many": "FieldValueTooMany",
 }
 _ABOUT = tuple(f"involvedObject.{each}" for each in ("kind", "name", "namespace", "uid"))
-_DRA = "resource.k8s.io"
+DRA = "resource.k8s.io"  # whose objects are refused with fields that there are not, where others lose them
 KINDS = (
     ApiKind("", "v1", "Namespace", "namespaces", namespaced=False, status=True, at_first="Active", short=("ns",)),
     ApiKind(
@@ -82,7 +82,7 @@ KINDS = (
     ApiKind("", "v1", "ConfigMap", "configmaps", short=("cm",)),
     ApiKind("coordination.k8s.io", "v1", "Lease", "leases"),
     ApiKind(
-        _DRA,
+        DRA,
         "v1",
         "ResourceSlice",
         "resourceslices",
@@ -91,9 +91,9 @@ KINDS = (
         selectable=("spec.nodeName", "spec.driver"),
         immutable=("spec.driver", "spec.pool.name", "spec.nodeName"),
     ),
-    ApiKind(_DRA, "v1", "DeviceClass", "deviceclasses", namespaced=False, generation=True),
-    ApiKind(_DRA, "v1", "ResourceClaim", "resourceclaims", status=True, immutable=("spec",)),
-    ApiKind(_DRA, "v1", "ResourceClaimTemplate", "resourceclaimtemplates", immutable=("spec",)),
+    ApiKind(DRA, "v1", "DeviceClass", "deviceclasses", namespaced=False, generation=True),
+    ApiKind(DRA, "v1", "ResourceClaim", "resourceclaims", status=True, immutable=("spec",)),
+    ApiKind(DRA, "v1", "ResourceClaimTemplate", "resourceclaimtemplates", immutable=("spec",)),
 )
 
 
@@ -147,30 +147,31 @@ def conflict(kind: ApiKind, name: str, why: str) -> Refused:
 
 def invalid(kind: ApiKind, name: str, wrong: Iterable[tuple[str, str]]) -> Refused:
     """The object is not one: field and message each."""
-    found = [{"reason": reason_of(text), "message": text, "field": field} for field, text in wrong]
-    said = ", ".join(_sentences(found))
     full = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
-    text = f'{full} "{name}" is invalid: {said if len(found) == 1 else f"[{said}]"}'
-    return Refused(422, "Invalid", text, **{**_about(kind, name), "kind": kind.kind}, causes=found)
+    return _invalid(f'{full} "{name}"', wrong, **{**_about(kind, name), "kind": kind.kind})
+
+
+def with_unknown(kind: ApiKind, document: Document, fields: Iterable[str]) -> Refused:
+    """The object has fields that there are not."""
+    return invalid(kind, (document.get("metadata") or {}).get("name", ""), [(each, "unknown field") for each in fields])
 
 
 def invalid_options(name: str, wrong: Iterable[tuple[str, str]]) -> Refused:
     """What a request says beside its object cannot be."""
-    causes = [{"reason": reason_of(text), "message": text, "field": field} for field, text in wrong]
-    said = ", ".join(_sentences(causes))
-    text = f'{name}.meta.k8s.io "" is invalid: {said if len(causes) == 1 else f"[{said}]"}'
-    return Refused(422, "Invalid", text, group="meta.k8s.io", kind=name, causes=causes)
+    return _invalid(f'{name}.meta.k8s.io ""', wrong, group="meta.k8s.io", kind=name)
 
 
-def reason_of(text: str) -> str:
+def _invalid(what: str, wrong: Iterable[tuple[str, str]], **details: Any) -> Refused:
+    causes = [{"reason": _reason_of(text), "message": text, "field": field} for field, text in wrong]
+    said = ", ".join(f"{each['field']}: {each['message']}" if each["field"] else each["message"] for each in causes)
+    text = f"{what} is invalid: {said if len(causes) == 1 else f'[{said}]'}"
+    return Refused(422, "Invalid", text, **details, causes=causes)
+
+
+def _reason_of(text: str) -> str:
     """The reason of a cause, by which its message begins."""
     return next((reason for beginning, reason in _REASONS.items() if text.startswith(beginning)), "FieldValueInvalid")
 
 
 def _about(kind: ApiKind, name: str) -> dict[str, Any]:
     return {"name": name, **({"group": kind.group} if kind.group else {}), "kind": kind.plural}
-
-
-def _sentences(found: Iterable[Mapping[str, str]]) -> Iterator[str]:
-    for each in found:
-        yield f"{each['field']}: {each['message']}" if each["field"] else each["message"]

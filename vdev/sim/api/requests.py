@@ -11,7 +11,7 @@ import yaml
 
 from ..objects import formats, yaml_text
 from . import patches, pod_actions
-from .kinds import ApiKind, Document, Refused, Stored, invalid, invalid_options
+from .kinds import DRA, ApiKind, Document, Refused, Stored, invalid, invalid_options, with_unknown
 from .selectors import selection
 from .store import Check, Objects, anything
 from .validation import pod_changes
@@ -26,7 +26,6 @@ _APPLY = "application/apply-patch+yaml"
 _LONGEST_MANAGER = 128
 _OPTIONS = {"update": "Update", "patch": "Patch"}
 _VALIDATIONS = ("", "Ignore", "Strict", "Warn")
-_EXACT_GROUP = "resource.k8s.io"  # whose objects are refused with fields that there are not, where others lose them
 _BODIES = ("", "application/json", "application/yaml", *_PATCHES, _APPLY)
 
 
@@ -204,10 +203,8 @@ def _understood(request: Request, document: Any) -> tuple[Stored, tuple[str, ...
     match request.params.get("fieldValidation"):
         case "Strict" if said:
             raise _no_object(request, f"strict decoding error: {', '.join(said)}")
-        case _ if said and kind.group == _EXACT_GROUP:
-            raise invalid(
-                kind, (found.get("metadata") or {}).get("name", ""), [(each, "unknown field") for each in unknown]
-            )
+        case _ if said and kind.group == DRA:
+            raise with_unknown(kind, found, unknown)
         case "Ignore":
             return found, ()
         case _:

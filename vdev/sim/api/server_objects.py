@@ -11,8 +11,9 @@ from typing import Any
 
 from ..dra.api_objects import ApiObjectError
 from ..objects.documents import copied
-from .kinds import KINDS, ApiKind, Document, Refused
+from .kinds import DRA, KINDS, ApiKind, Document, Refused, with_unknown
 from .store import Objects
+from .validation.decoding import NoObject, decoded
 
 MANAGER = "cluster"
 _GONE = 404
@@ -52,12 +53,14 @@ class ServerObjects:
         namespace = self._home(kind, document["metadata"].get("namespace", ""))
         stored = self._kinds[kind]
         try:
+            if stored.group == DRA and (unknown := decoded(kind, document)[1]):
+                raise with_unknown(stored, document, unknown)
             found = self.store.create(stored, namespace, document, MANAGER)
             if stored.status and (status := document.get("status")):
                 name = found["metadata"]["name"]
                 new = {**found, "status": status}
                 found = self.store.change(stored, namespace, name, new, manager=MANAGER, subresource="status")
-        except Refused as refused:
+        except (Refused, NoObject) as refused:
             raise ApiObjectError(str(refused)) from refused
         await self.store.tell()
         return found

@@ -20,11 +20,10 @@ _LARGEST_ANNOTATIONS = 256 * 1024  # bytes, keys and values together
 _LONGEST_PREFIX, _LONGEST_MESSAGE = 253, 1024
 _SPLIT_COUNTERS = (1, 35)  # since when counters have slices of their own
 _GATES = (1, 36)  # since when fields of partitions, taints and shares are on by default
-_BINDING = ("bindsToNode", "bindingConditions", "bindingFailureConditions")
-_GATED = ("taints", "consumesCounters", "allowMultipleAllocations", *_BINDING)
-_SLICE = {"driver", "pool", "nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection", "devices"}
-_DEVICE = {"name", "attributes", "capacity", "nodeName", "nodeSelector", "allNodes"}
-_IN_DEVICE = {"taints": {"key", "value", "effect", "timeAdded"}, "consumesCounters": {"counterSet", "counters"}}
+_GATED = (
+    *("taints", "consumesCounters", "allowMultipleAllocations"),
+    *("bindsToNode", "bindingConditions", "bindingFailureConditions"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +227,6 @@ def _slice(document: Document, release: Release) -> Iterator[tuple[str, str]]:
     if not isinstance(spec, Mapping) or not isinstance(spec.get("pool"), Mapping):
         yield "spec.pool", "Required value"
         return
-    yield from _strange(spec)
     yield from _of_nodes("spec", spec)
     for index, device in enumerate(spec.get("devices") or ()):
         yield from _of_nodes(f"spec.devices[{index}]", device)
@@ -255,31 +253,9 @@ def _of_nodes(at: str, place: Document) -> Iterator[tuple[str, str]]:
         yield from node_selectors.causes(f"{at}.nodeSelector", selector)
 
 
-def _strange(spec: Document) -> Iterator[tuple[str, str]]:
-    """The fields of a slice that the API does not have, which a real server leaves out with a warning or refuses."""
-    yield from _unknown("spec", spec, {*_SLICE, "sharedCounters"})
-    yield from _unknown("spec.pool", spec["pool"], {"name", "generation", "resourceSliceCount"})
-    for index, each in enumerate(spec.get("sharedCounters") or ()):
-        yield from _unknown(f"spec.sharedCounters[{index}]", each, {"name", "counters"})
-    for index, device in enumerate(spec.get("devices") or ()):
-        at = f"spec.devices[{index}]"
-        yield from _unknown(at, device, {*_DEVICE, *_GATED})
-        for name, each in (device.get("capacity") or {}).items():
-            yield from _unknown(f"{at}.capacity.{name}", each, {"value", "requestPolicy"})
-        for field, known in _IN_DEVICE.items():
-            for number, each in enumerate(device.get(field) or ()):
-                yield from _unknown(f"{at}.{field}[{number}]", each, known)
-
-
-def _unknown(at: str, document: Document, known: set[str]) -> Iterator[tuple[str, str]]:
-    for name in sorted(document.keys() - known):
-        yield f"{at}.{name}", "unknown field"
-
-
 def _class(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield from claim_limits.selectors("spec.selectors", spec.get("selectors"))
     yield from claim_limits.configs("spec.config", spec.get("config"))
-    yield from _unknown("spec", spec, {"selectors", "config", "extendedResourceName"})
     if (name := spec.get("extendedResourceName")) is not None:
         yield from (("spec.extendedResourceName", text) for text in formats.extended_resource(str(name)))
 
@@ -291,5 +267,4 @@ def _template(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield from _annotations("spec.metadata.annotations", metadata.get("annotations") or {})
     for field in metadata.keys() - {"labels", "annotations", "creationTimestamp"}:
         yield f"spec.metadata.{field}", "Forbidden: cannot be set"
-    yield from _unknown("spec", spec, {"metadata", "spec"})
     yield from claim_limits.requests("spec.spec", spec.get("spec"))

@@ -8,8 +8,6 @@ from typing import Any
 from ...objects import formats
 from . import cel_selectors
 
-_REQUEST = {"name", "exactly", "firstAvailable"}
-_ASKED = {"deviceClassName", "selectors", "allocationMode", "count", "tolerations", "capacity"}
 ADMIN_ACCESS = "resource.kubernetes.io/admin-access"
 MOST, _MOST_SUBREQUESTS, _MOST_TOLERATIONS = 32, 8, 16
 _ATTRIBUTE = re.compile(r"[a-z0-9][-a-z0-9.]{0,62}/[A-Za-z_][A-Za-z0-9_]{0,31}")
@@ -21,7 +19,7 @@ _TOO_LONG = f"Too long: may not be more than {_LONGEST_TEXT} bytes"
 
 
 def requests(at: str, spec: Any) -> Iterator[tuple[str, str]]:
-    """Of a claim's requests: exactly one form each, known fields, names that are labels and different."""
+    """Of a claim's requests: exactly one form each, names that are labels and different."""
     if not isinstance(spec, Mapping):
         yield at, "Required value"
         return
@@ -29,8 +27,6 @@ def requests(at: str, spec: Any) -> Iterator[tuple[str, str]]:
     for name in ("requests", "constraints"):
         yield from at_most(MOST, f"{at}.devices.{name}", devices.get(name))
     yield from configs(f"{at}.devices.config", devices.get("config"))
-    for unknown in sorted(devices.keys() - {"requests", "constraints", "config"}):
-        yield f"{at}.devices.{unknown}", "unknown field"
     seen: set[str] = set()
     for index, each in enumerate(devices.get("requests") or ()):
         yield from _request(f"{at}.devices.requests[{index}]", each, seen)
@@ -66,8 +62,6 @@ def _known(at: str, names: Sequence[Any] | None, known: Collection[str]) -> Iter
 
 def _constraint(at: str, constraint: Mapping[str, Any], known: Collection[str]) -> Iterator[tuple[str, str]]:
     yield from _known(f"{at}.requests", constraint.get("requests"), known)
-    for unknown in sorted(constraint.keys() - {"requests", "matchAttribute", "distinctAttribute"}):
-        yield f"{at}.{unknown}", "unknown field"
     forms = [name for name in ("matchAttribute", "distinctAttribute") if constraint.get(name)]
     if len(forms) != 1:
         yield at, "Required value: exactly one of `matchAttribute` or `distinctAttribute` is required"
@@ -78,21 +72,19 @@ def _constraint(at: str, constraint: Mapping[str, Any], known: Collection[str]) 
 
 def _request(at: str, request: Mapping[str, Any], seen: set[str]) -> Iterator[tuple[str, str]]:
     yield from _named(at, request, seen)
-    for unknown in sorted(request.keys() - _REQUEST):
-        yield f"{at}.{unknown}", "unknown field"
     forms = [name for name in ("exactly", "firstAvailable") if request.get(name) not in (None, [])]
     if len(forms) != 1:
         yield at, "Required value: exactly one of `exactly` or `firstAvailable` is required"
         return
     if forms == ["exactly"]:
-        yield from _asked(f"{at}.exactly", request["exactly"], {*_ASKED, "adminAccess"})
+        yield from _asked(f"{at}.exactly", request["exactly"])
         return
     subrequests = request["firstAvailable"]
     yield from at_most(_MOST_SUBREQUESTS, f"{at}.firstAvailable", subrequests)
     inside: set[str] = set()
     for index, each in enumerate(subrequests):
         yield from _named(f"{at}.firstAvailable[{index}]", each, inside)
-        yield from _asked(f"{at}.firstAvailable[{index}]", each, {*_ASKED, "name"})
+        yield from _asked(f"{at}.firstAvailable[{index}]", each)
 
 
 def _named(at: str, request: Mapping[str, Any], seen: set[str]) -> Iterator[tuple[str, str]]:
@@ -103,9 +95,7 @@ def _named(at: str, request: Mapping[str, Any], seen: set[str]) -> Iterator[tupl
     seen.add(str(name))
 
 
-def _asked(at: str, asked: Mapping[str, Any], known: Collection[str]) -> Iterator[tuple[str, str]]:
-    for unknown in sorted(asked.keys() - set(known)):
-        yield f"{at}.{unknown}", "unknown field"
+def _asked(at: str, asked: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if not (class_ := asked.get("deviceClassName")):
         yield f"{at}.deviceClassName", "Required value"
     else:
@@ -128,8 +118,6 @@ def _counted(at: str, mode: Any, count: Any) -> Iterator[tuple[str, str]]:
 
 
 def _measured(at: str, capacity: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for unknown in sorted(capacity.keys() - {"requests"}):
-        yield f"{at}.{unknown}", "unknown field"
     for name in capacity.get("requests") or {}:
         domain, slash, bare = name.rpartition("/")
         if not _C_NAME.fullmatch(bare) or (slash and any(formats.subdomain(domain))):
