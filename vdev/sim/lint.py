@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeVar
 
 from ..pb import deviceplugin_v1beta1_pb2 as api
 from .objects.node_devices import HEALTHY, UNHEALTHY, Device, PluginOptions
@@ -26,6 +27,7 @@ _CDI_CLASS = re.compile(r"[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
 _CDI_DEVICE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?")
 _ANNOTATION_NAME = re.compile("([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _PERMISSIONS = {"".join(chosen) for size in (1, 2, 3) for chosen in itertools.permutations("rwm", size)}
+_T = TypeVar("_T", str, tuple[str, str])
 Overlaps = Callable[[str, str], bool]  # whether two device ids stand for the same hardware
 _CODES = """
 allocated-not-prepared annotation-key api-version attribute-name attribute-value attribute-version binding-conditions
@@ -66,6 +68,21 @@ class Finding:
         return f"{self.severity.value}: {self.code}: {self.resource + ': ' if self.resource else ''}{self.message}"
 
 
+def error(code: str, resource: str, message: str) -> Finding:
+    """Something that breaks a container, a pod or the kubelet."""
+    return Finding(code, Severity.ERROR, resource, message)
+
+
+def warning(code: str, resource: str, message: str) -> Finding:
+    """Something that works by luck."""
+    return Finding(code, Severity.WARNING, resource, message)
+
+
+def twice(names: Iterable[_T]) -> list[_T]:
+    """What is there more than once, in order."""
+    return sorted(name for name, count in Counter(names).items() if count > 1)
+
+
 def unknown_code(code: str) -> str:
     """Why this is the code of no finding, with the one that may be meant; empty where it is one."""
     if code in CODES:
@@ -79,9 +96,9 @@ def registration(request: api.RegisterRequest, directory: str, *, streams_open: 
     """Of a RegisterRequest; `streams_open` counts the ListAndWatch streams of that resource that are open now."""
     resource = request.resource_name
     if "/" in request.endpoint:
-        yield _error("endpoint-with-slash", resource, f"endpoint {request.endpoint!r}: expected a bare file name")
+        yield error("endpoint-with-slash", resource, f"endpoint {request.endpoint!r}: expected a bare file name")
     elif request.endpoint in ("", ".", ".."):
-        yield _error("endpoint-not-a-file", resource, f"endpoint {request.endpoint!r}: expected a socket's file name")
+        yield error("endpoint-not-a-file", resource, f"endpoint {request.endpoint!r}: expected a socket's file name")
     yield from _connection(resource, posixpath.join(directory, request.endpoint), streams_open=streams_open)
 
 
@@ -89,10 +106,10 @@ def watched_registration(resource: str, endpoint: str, directory: str, *, stream
     """Of what a device plugin answers to GetInfo; `directory` is that of kubelet.sock, `streams_open` as above."""
     if not endpoint.startswith("/"):
         text = f"endpoint {endpoint!r}: expected an absolute path; the kubelet looks for it where it was started"
-        yield _error("endpoint-relative", resource, text)
+        yield error("endpoint-relative", resource, text)
     elif posixpath.dirname(posixpath.normpath(endpoint)) == posixpath.normpath(directory):
         text = f"endpoint {endpoint!r}: each start of the kubelet removes the sockets of that directory and dials this"
-        yield _warning("endpoint-removed", resource, f"{text} one at once; serve on a socket elsewhere")
+        yield warning("endpoint-removed", resource, f"{text} one at once; serve on a socket elsewhere")
     yield from _connection(resource, endpoint, streams_open=streams_open)
 
 
@@ -100,35 +117,35 @@ def not_renewed(resource: str, endpoint: str, seconds: float) -> Iterator[Findin
     """Of a plugin whose stream ended so long ago, and whose registration socket is the same as then."""
     text = f"its ListAndWatch stream at {endpoint} ended {seconds:g} s ago and its registration socket is still there"
     hint = "the kubelet asks it again only after that socket was removed and made anew"
-    yield _warning("not-registered-anew", resource, f"{text}; {hint}")
+    yield warning("not-registered-anew", resource, f"{text}; {hint}")
 
 
 def _connection(resource: str, path: str, *, streams_open: int) -> Iterator[Finding]:
     if len(path.encode()) > SUN_PATH_LIMIT:
         text = f"the socket's path {path} has {len(path.encode())} bytes; at most {SUN_PATH_LIMIT} are allowed"
-        yield _error("socket-path-too-long", resource, text)
+        yield error("socket-path-too-long", resource, text)
     if streams_open:
         text = "registered while a ListAndWatch stream is open; when that stream ends, 1.36 closes the new connection"
-        yield _warning("registered-while-streaming", resource, text)
+        yield warning("registered-while-streaming", resource, text)
 
 
 def unknown_version(resource: str, versions: Sequence[str], supported: str) -> Iterator[Finding]:
     """Of a registration that is refused for its version, or for those it lists."""
     said = " ".join(map(repr, versions)) or "none"
     text = f"registered with API version {said}, expected {supported!r}; the kubelet refuses it"
-    yield _error("api-version", resource, text)
+    yield error("api-version", resource, text)
 
 
 def invalid_name(resource: str) -> Iterator[Finding]:
     """Of a registration that is refused for its resource's name."""
     text = f"registered as {resource!r}, which is no extended resource; expected DOMAIN/NAME, and a domain"
-    yield _error("resource-name", "", f"{text} that is not Kubernetes' own; the kubelet refuses it")
+    yield error("resource-name", "", f"{text} that is not Kubernetes' own; the kubelet refuses it")
 
 
 def unserved(resource: str, socket: str) -> Iterator[Finding]:
     """Of a plugin that could not be reached when it registered, and could later."""
     text = f"nobody listened on {socket} when it was registered; serve first: the kubelet dials for ten seconds at most"
-    yield _warning("registered-before-serving", resource, text)
+    yield warning("registered-before-serving", resource, text)
 
 
 def options(request: api.RegisterRequest, answered: PluginOptions) -> Iterator[Finding]:
@@ -140,7 +157,7 @@ def options(request: api.RegisterRequest, answered: PluginOptions) -> Iterator[F
                 f"Register says {_in_words(said)}, GetDevicePluginOptions says {_in_words(answered)}; "
                 "the kubelet uses only the latter"
             )
-            yield _warning("options-differ", request.resource_name, text)
+            yield warning("options-differ", request.resource_name, text)
 
 
 def device_list(
@@ -159,23 +176,23 @@ def device_list(
         by_id.setdefault(device.id, []).append(device.health)
     if size > LIST_NEAR_BYTES:
         text = f"the list has {size} bytes; beyond {LIST_LIMIT_BYTES} the kubelet drops the plugin"
-        yield _warning("list-near-limit", resource, text)
+        yield warning("list-near-limit", resource, text)
     if dropped := sorted(set(held) - by_id.keys()):
         text = f"held device {_quote(dropped)} dropped from the list; keep it as Unhealthy"
-        yield _error("held-device-dropped", resource, text)
+        yield error("held-device-dropped", resource, text)
     if "" in by_id:
-        yield _error("empty-id", resource, "a device has an empty id")
+        yield error("empty-id", resource, "a device has an empty id")
     if long := [id_ for id_ in by_id if len(id_) > ID_LIMIT]:
-        yield _warning("id-too-long", resource, f"{_quote(long)}: the API allows at most {ID_LIMIT} characters")
+        yield warning("id-too-long", resource, f"{_quote(long)}: the API allows at most {ID_LIMIT} characters")
     yield from _repeats(resource, by_id)
     if odd := sorted({h for healths in by_id.values() for h in healths} - {HEALTHY, UNHEALTHY}):
         text = f"health {_quote(odd)}: expected exactly {HEALTHY!r} or {UNHEALTHY!r}; all else is unhealthy"
-        yield _error("health-text", resource, text)
+        yield error("health-text", resource, text)
     if negative := [device.id for device in devices if any(node < 0 for node in device.numa)]:
-        yield _error("numa-negative", resource, f"{_quote(negative)}: a NUMA node is never negative")
+        yield error("numa-negative", resource, f"{_quote(negative)}: a NUMA node is never negative")
     if shared := sorted(by_id.keys() & (elsewhere or {}).keys()):
         text = f"{_quote(shared)} is also a device of {(elsewhere or {})[shared[0]]}; health is looked up by id alone"
-        yield _error("id-in-two-resources", resource, text)
+        yield error("id-in-two-resources", resource, text)
 
 
 def preferred(
@@ -185,21 +202,21 @@ def preferred(
     answers = response.container_responses
     if len(answers) > 1:
         text = f"{len(answers)} container responses to one request; only the first is read"
-        yield _error("extra-container-responses", resource, f"GetPreferredAllocation: {text}")
+        yield error("extra-container-responses", resource, f"GetPreferredAllocation: {text}")
     if not answers:
         text = "GetPreferredAllocation: no container response; the kubelet picks at random"
-        yield _error("preferred-empty", resource, text)
+        yield error("preferred-empty", resource, text)
         return
     ids = list(answers[0].deviceIDs)
     if len(set(ids)) != len(ids):
-        yield _error("preferred-duplicate", resource, f"GetPreferredAllocation names a device twice: {_quote(ids)}")
+        yield error("preferred-duplicate", resource, f"GetPreferredAllocation names a device twice: {_quote(ids)}")
     if bogus := sorted(set(ids) - set(request.available_deviceIDs)):
-        yield _error("preferred-bogus-id", resource, f"GetPreferredAllocation names {_quote(bogus)}, unavailable")
+        yield error("preferred-bogus-id", resource, f"GetPreferredAllocation names {_quote(bogus)}, unavailable")
     if missing := sorted(set(request.must_include_deviceIDs) - set(ids)):
-        yield _error("preferred-must-include", resource, f"GetPreferredAllocation omits {_quote(missing)}, required")
+        yield error("preferred-must-include", resource, f"GetPreferredAllocation omits {_quote(missing)}, required")
     if len(ids) != request.allocation_size:
         text = f"GetPreferredAllocation names {len(ids)} devices, but {request.allocation_size} were requested"
-        yield _error("preferred-size", resource, text)
+        yield error("preferred-size", resource, text)
 
 
 def allocation(resource: str, response: api.AllocateResponse) -> Iterator[Finding]:
@@ -207,11 +224,11 @@ def allocation(resource: str, response: api.AllocateResponse) -> Iterator[Findin
     answers = response.container_responses
     if len(answers) > 1:
         text = f"Allocate: {len(answers)} container responses to one request; only the first is read"
-        yield _error("extra-container-responses", resource, text)
+        yield error("extra-container-responses", resource, text)
     if answers:
         if not answers[0].ByteSize():
             text = "the Allocate response is empty: nothing tells the container about its devices"
-            yield _warning("empty-response", resource, text)
+            yield warning("empty-response", resource, text)
         yield from _edits(resource, answers[0])
 
 
@@ -226,7 +243,7 @@ def shared_hardware(
         for id_, resource in mine.items():
             if clash := sorted(each for each in theirs if each == id_ or overlaps(id_, each)):
                 text = f"pod {pod} got {id_!r}, and pod {other} holds {_quote(clash)}: the same hardware"
-                yield _error("device-on-two-pods", resource, text)
+                yield error("device-on-two-pods", resource, text)
 
 
 def cdi_name(name: str) -> str | None:
@@ -250,18 +267,18 @@ def _repeats(resource: str, by_id: Mapping[str, list[str]]) -> Iterator[Finding]
     repeated = {id_: healths for id_, healths in by_id.items() if len(healths) > 1}
     if differ := [id_ for id_, healths in repeated.items() if len({h == HEALTHY for h in healths}) > 1]:
         text = f"{_quote(differ)} listed twice with differing health: counted twice in capacity, once in allocatable"
-        yield _error("duplicate-id-health", resource, text)
+        yield error("duplicate-id-health", resource, text)
     if same := [id_ for id_ in repeated if id_ not in differ]:
-        yield _error("duplicate-id", resource, f"{_quote(same)} listed more than once")
+        yield error("duplicate-id", resource, f"{_quote(same)} listed more than once")
 
 
 def _edits(resource: str, response: api.ContainerAllocateResponse) -> Iterator[Finding]:
     for name in sorted(name for name, value in response.envs.items() if "\0" in value):
         text = f"environment variable {name!r}: its value contains a NUL byte, with which no container starts"
-        yield _error("env-name", resource, text)
+        yield error("env-name", resource, text)
     for name in sorted(response.envs):
         if not _ENV_NAME.fullmatch(name):
-            yield _error(
+            yield error(
                 "env-name",
                 resource,
                 f"environment variable {name!r}: expected letters, digits and '_', and no digit first",
@@ -269,7 +286,7 @@ def _edits(resource: str, response: api.ContainerAllocateResponse) -> Iterator[F
     for spec in response.devices:
         if spec.permissions not in _PERMISSIONS:
             text = f"device {spec.host_path}: permissions {spec.permissions!r}, expected a combination of r, w and m"
-            yield _error("device-permissions", resource, text)
+            yield error("device-permissions", resource, text)
         yield from _paths(resource, "device", spec.host_path, spec.container_path)
     for mount in response.mounts:
         yield from _paths(resource, "mount", mount.host_path, mount.container_path)
@@ -277,9 +294,9 @@ def _edits(resource: str, response: api.ContainerAllocateResponse) -> Iterator[F
         ("device", [spec.container_path for spec in response.devices]),
         ("mount", [mount.container_path for mount in response.mounts]),
     ):
-        if twice := _twice(paths):
-            text = f"{kind} {_quote(twice)} given more than once; the kubelet keeps the first"
-            yield _error("duplicate-container-path", resource, text)
+        if repeated := twice(paths):
+            text = f"{kind} {_quote(repeated)} given more than once; the kubelet keeps the first"
+            yield error("duplicate-container-path", resource, text)
     yield from _names(resource, response)
 
 
@@ -287,23 +304,19 @@ def _names(resource: str, response: api.ContainerAllocateResponse) -> Iterator[F
     for key in sorted(response.annotations):
         prefix, slash, name = key.rpartition("/")
         if not _ANNOTATION_NAME.fullmatch(name) or len(name) > ID_LIMIT or (slash and not prefix):
-            yield _error("annotation-key", resource, f"annotation {key!r} is not a qualified name")
+            yield error("annotation-key", resource, f"annotation {key!r} is not a qualified name")
     names = [device.name for device in response.cdi_devices]
     for name in names:
         if problem := cdi_name(name):
-            yield _error("cdi-name", resource, f"CDI device {name!r}: {problem}")
-    if twice := _twice(names):
-        yield _warning("duplicate-cdi-device", resource, f"CDI device {_quote(twice)} given more than once")
+            yield error("cdi-name", resource, f"CDI device {name!r}: {problem}")
+    if repeated := twice(names):
+        yield warning("duplicate-cdi-device", resource, f"CDI device {_quote(repeated)} given more than once")
 
 
 def _paths(resource: str, kind: str, host: str, container: str) -> Iterator[Finding]:
     for side, path in (("host", host), ("container", container)):
         if not path.startswith("/"):
-            yield _error("relative-path", resource, f"{kind}: {side} path {path!r} is not absolute")
-
-
-def _twice(names: list[str]) -> list[str]:
-    return sorted(name for name, count in Counter(names).items() if count > 1)
+            yield error("relative-path", resource, f"{kind}: {side} path {path!r} is not absolute")
 
 
 def _in_words(options: PluginOptions) -> str:
@@ -317,11 +330,3 @@ def _in_words(options: PluginOptions) -> str:
 def _quote(names: Iterable[str]) -> str:
     found = [repr(name) for name in names]
     return ", ".join(found[:_SOME]) + (f" and {len(found) - _SOME} more" if len(found) > _SOME else "")
-
-
-def _error(code: str, resource: str, message: str) -> Finding:
-    return Finding(code, Severity.ERROR, resource, message)
-
-
-def _warning(code: str, resource: str, message: str) -> Finding:
-    return Finding(code, Severity.WARNING, resource, message)

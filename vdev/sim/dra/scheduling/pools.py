@@ -9,6 +9,7 @@ from ...objects.pod_manifest import quantity
 
 Document: TypeAlias = Mapping[str, Any]
 DeviceId: TypeAlias = tuple[str, str, str]  # driver, pool, device
+Counter: TypeAlias = tuple[str, str]  # counter set and counter
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class Pool:
     slices: list[Document] = field(default_factory=list)
     offers: list[Offer] = field(default_factory=list)
     everywhere: list[Offer] = field(default_factory=list)
-    counters: dict[tuple[str, str], Decimal] = field(default_factory=dict)
+    counters: dict[Counter, Decimal] = field(default_factory=dict)
     problem: str = ""
     binding: bool = False
 
@@ -142,7 +143,7 @@ def _fill(pool: Pool, node: str, labels: Mapping[str, str]) -> None:
         place = device if spec.get("perDeviceNodeSelection") else spec
         offer = Offer(pool.driver, pool.name, device["name"], device, place)
         pool.everywhere.append(offer)
-        if unknown := sorted(_consumed(device) - pool.counters.keys()):
+        if unknown := sorted(consumption(device).keys() - pool.counters.keys()):
             pool.problem = f"device {device['name']} consumes {'/'.join(unknown[0])}, which is unknown"
         if not _reaches(place, node, labels):
             continue
@@ -153,7 +154,10 @@ def _fill(pool: Pool, node: str, labels: Mapping[str, str]) -> None:
         pool.binding |= bool(device.get("bindingConditions"))
 
 
-def _consumed(device: Document) -> set[tuple[str, str]]:
-    """The counters that a device consumes, by set and name."""
-    uses = device.get("consumesCounters") or []
-    return {(use["counterSet"], counter) for use in uses for counter in use.get("counters") or {}}
+def consumption(device: Document) -> Mapping[Counter, Decimal]:
+    """What a device consumes of counters, by set and name."""
+    return {
+        (use["counterSet"], name): quantity(value["value"], name)
+        for use in device.get("consumesCounters") or []
+        for name, value in (use.get("counters") or {}).items()
+    }

@@ -1,12 +1,12 @@
 """Rules for ResourceSlices: what the API server would refuse, and what makes the scheduler pass over a pool. Pure."""
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, TypeAlias
 
-from ...lint import Finding, Severity
+from ...lint import Finding, error, twice
 from ...objects.pod_manifest import ManifestError, quantity
 from .cel_selectors import is_semver
 
@@ -46,18 +46,14 @@ def of_one(slice_: Document) -> Iterator[Finding]:
 
 def _slice(driver: str, spec: Document, where: str) -> Iterator[Finding]:
     if not _SUBDOMAIN.fullmatch(driver) or len(driver) > 63:  # noqa: PLR2004  # the API's limit
-        yield _error(
-            "slice-name", driver, f"{where}: driver {driver!r} is not a DNS subdomain of at most 63 characters"
-        )
+        yield error("slice-name", driver, f"{where}: driver {driver!r} is not a DNS subdomain of at most 63 characters")
     pool = str(spec["pool"].get("name", ""))
     if len(pool) > 253 or not all(map(_SUBDOMAIN.fullmatch, pool.split("/"))):  # noqa: PLR2004  # the API's limit
-        yield _error("slice-name", driver, f"{where}: pool {pool!r}: expected DNS subdomains, with '/' between them")
+        yield error("slice-name", driver, f"{where}: pool {pool!r}: expected DNS subdomains, with '/' between them")
     if int(spec["pool"].get("generation", 0)) < 0 or int(spec["pool"].get("resourceSliceCount", 0)) < 1:
-        yield _error(
-            "pool-numbers", driver, f"{where}: generation {spec['pool']}: it is 0 or more, the count 1 or more"
-        )
+        yield error("pool-numbers", driver, f"{where}: generation {spec['pool']}: it is 0 or more, the count 1 or more")
     if sum(key in spec for key in _NODES) != 1 or not all(spec[key] for key in _NODES if key in spec):
-        yield _error("slice-node", driver, f"{where}: exactly one of {', '.join(_NODES)} has to be there")
+        yield error("slice-node", driver, f"{where}: exactly one of {', '.join(_NODES)} has to be there")
     yield from _selector(driver, spec, where)
     devices: Sequence[Document] = spec.get("devices") or []
     sets: Sequence[Document] = spec.get("sharedCounters") or []
@@ -65,12 +61,12 @@ def _slice(driver: str, spec: Document, where: str) -> Iterator[Finding]:
     most = MOST_SPECIAL_DEVICES if special else MOST_DEVICES
     if len(devices) > most:
         why = " of which some have taints or consume counters" if special else ""
-        yield _error("slice-too-long", driver, f"{where}: {len(devices)} devices{why}; at most {most} are allowed")
+        yield error("slice-too-long", driver, f"{where}: {len(devices)} devices{why}; at most {most} are allowed")
     if devices and sets:
         text = "devices and sharedCounters exclude each other since 1.35; put the counters into a slice of their own"
-        yield _error("slice-mixed", driver, f"{where}: {text}")
+        yield error("slice-mixed", driver, f"{where}: {text}")
     if len(sets) > _MOST_SETS:
-        yield _error("counter-sets", driver, f"{where}: {len(sets)} counter sets; at most {_MOST_SETS} are allowed")
+        yield error("counter-sets", driver, f"{where}: {len(sets)} counter sets; at most {_MOST_SETS} are allowed")
     for each in sets:
         yield from _counters(driver, each, f"{where}: counter set {each.get('name')!r}")
     for device in devices:
@@ -81,7 +77,7 @@ def _slice(driver: str, spec: Document, where: str) -> Iterator[Finding]:
 def _selector(driver: str, place: Document, where: str) -> Iterator[Finding]:
     terms = (place.get("nodeSelector") or {}).get("nodeSelectorTerms") or ()
     if place.get("nodeSelector") and len(terms) != 1:
-        yield _error("slice-node", driver, f"{where}: nodeSelector has {len(terms)} terms; exactly one is allowed")
+        yield error("slice-node", driver, f"{where}: nodeSelector has {len(terms)} terms; exactly one is allowed")
 
 
 def _place(driver: str, spec: Document, device: Document, where: str) -> Iterator[Finding]:
@@ -90,39 +86,37 @@ def _place(driver: str, spec: Document, device: Document, where: str) -> Iterato
     if not spec.get("perDeviceNodeSelection"):
         if given:
             text = f"{given[0]} has to be left out unless the slice has perDeviceNodeSelection: true"
-            yield _error("slice-node", driver, f"{where}: {text}")
+            yield error("slice-node", driver, f"{where}: {text}")
     elif len(given) != 1 or not device[given[0]]:
         text = f"exactly one of {', '.join(_NODES_OF_DEVICES)} has to be there with perDeviceNodeSelection"
-        yield _error("slice-node", driver, f"{where}: {text}")
+        yield error("slice-node", driver, f"{where}: {text}")
     yield from _selector(driver, device, where)
 
 
 def _counters(driver: str, counters: Document, where: str) -> Iterator[Finding]:
     values = counters.get("counters") or {}
     if not 0 < len(values) <= _MOST_COUNTERS:
-        yield _error("counter-sets", driver, f"{where}: {len(values)} counters; 1 to {_MOST_COUNTERS} are allowed")
+        yield error("counter-sets", driver, f"{where}: {len(values)} counters; 1 to {_MOST_COUNTERS} are allowed")
     for name in [counters.get("name", counters.get("counterSet", "")), *values]:
         if not _LABEL.fullmatch(str(name)):
-            yield _error("counter-name", driver, f"{where}: {name!r} is not a DNS label")
+            yield error("counter-name", driver, f"{where}: {name!r} is not a DNS label")
     for name, value in values.items():
         yield from _amount(driver, value.get("value"), f"{where}: {name}")
 
 
 def _device(driver: str, device: Document, where: str) -> Iterator[Finding]:
     if not _LABEL.fullmatch(str(device.get("name", ""))):
-        yield _error(
-            "device-name", driver, f"{where}: not a DNS label (lower-case letters, digits and '-', at most 63)"
-        )
+        yield error("device-name", driver, f"{where}: not a DNS label (lower-case letters, digits and '-', at most 63)")
     attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
     if len(attributes) + len(capacity) > _MOST_ENTRIES:
         number = len(attributes) + len(capacity)
         text = f"{number} attributes and capacities; at most {_MOST_ENTRIES} are allowed"
-        yield _error("device-entries", driver, f"{where}: {text}")
+        yield error("device-entries", driver, f"{where}: {text}")
     for name in [*attributes, *capacity]:
         domain, slash, bare = name.rpartition("/")
         if not _C_NAME.fullmatch(bare) or (slash and (not _SUBDOMAIN.fullmatch(domain) or len(domain) > 63)):  # noqa: PLR2004  # the API's limit
             text = f"{name!r} is neither a C identifier of at most 32 characters nor one after a domain and '/'"
-            yield _error("attribute-name", driver, f"{where}: {text}")
+            yield error("attribute-name", driver, f"{where}: {text}")
     for name, value in attributes.items():
         yield from _attribute(driver, value, f"{where}: attribute {name}")
     for name, value in capacity.items():
@@ -139,16 +133,16 @@ def _binding(driver: str, device: Document, where: str) -> Iterator[Finding]:
     names = ("bindingConditions", "bindingFailureConditions")
     wanted, failing = ([str(each) for each in device.get(name) or ()] for name in names)
     if bool(wanted) != bool(failing):
-        yield _error("binding-conditions", driver, f"{where}: {' and '.join(names)} need each other")
-    if twice := sorted(each for each, count in Counter([*wanted, *failing]).items() if count > 1):
-        yield _error("binding-conditions", driver, f"{where}: {twice[0]!r} is there more than once")
+        yield error("binding-conditions", driver, f"{where}: {' and '.join(names)} need each other")
+    if repeated := twice([*wanted, *failing]):
+        yield error("binding-conditions", driver, f"{where}: {repeated[0]!r} is there more than once")
     for name, found in zip(names, (wanted, failing), strict=True):
         if len(found) > _MOST_BINDING:
             text = f"{len(found)} {name}; at most {_MOST_BINDING} are allowed"
-            yield _error("binding-conditions", driver, f"{where}: {text}")
+            yield error("binding-conditions", driver, f"{where}: {text}")
     for each in (*wanted, *failing):
         if not _is_label_name(each):
-            yield _error("binding-conditions", driver, f"{where}: {each!r} is not a condition's name")
+            yield error("binding-conditions", driver, f"{where}: {each!r} is not a condition's name")
 
 
 def _is_label_name(text: str) -> bool:
@@ -158,33 +152,31 @@ def _is_label_name(text: str) -> bool:
 
 def _uses(driver: str, uses: Sequence[Document], where: str) -> Iterator[Finding]:
     if len(uses) > _MOST_USES:
-        yield _error(
+        yield error(
             "counter-uses", driver, f"{where}: consumes {len(uses)} counter sets; at most {_MOST_USES} are allowed"
         )
-    if twice := sorted(
-        name for name, count in Counter(str(each.get("counterSet")) for each in uses).items() if count > 1
-    ):
-        yield _error("counter-uses", driver, f"{where}: consumes {twice[0]!r} more than once")
+    if repeated := twice(str(each.get("counterSet")) for each in uses):
+        yield error("counter-uses", driver, f"{where}: consumes {repeated[0]!r} more than once")
     for each in uses:
         yield from _counters(driver, each, f"{where}: consumes {each.get('counterSet')!r}")
 
 
 def _attribute(driver: str, value: Document, where: str) -> Iterator[Finding]:
     if len(value) != 1 or next(iter(value)) not in _KINDS:
-        yield _error(
+        yield error(
             "attribute-value", driver, f"{where}: expected exactly one of {sorted(_KINDS)}, found {sorted(value)}"
         )
         return
     ((kind, content),) = value.items()
     if type(content) is not _KINDS[kind]:
-        yield _error("attribute-value", driver, f"{where}: {content!r} is not of type {kind}")
+        yield error("attribute-value", driver, f"{where}: {content!r} is not of type {kind}")
     elif isinstance(content, str) and len(content.encode()) > _LONGEST:
-        yield _error(
+        yield error(
             "attribute-value", driver, f"{where}: {len(content.encode())} bytes; at most {_LONGEST} are allowed"
         )
     elif kind == "version" and not is_semver(str(content)):
         text = "not a version by semver 2.0.0: three numbers without leading zeros"
-        yield _error("attribute-version", driver, f"{where}: {content!r} is {text}")
+        yield error("attribute-version", driver, f"{where}: {content!r} is {text}")
 
 
 def _capacity(driver: str, capacity: Document, where: str, *, shared: bool) -> Iterator[Finding]:
@@ -193,9 +185,9 @@ def _capacity(driver: str, capacity: Document, where: str, *, shared: bool) -> I
     if policy is None:
         return
     if not shared:
-        yield _error("request-policy", driver, f"{where}: a requestPolicy needs allowMultipleAllocations: true")
+        yield error("request-policy", driver, f"{where}: a requestPolicy needs allowMultipleAllocations: true")
     if problem := _policy_problem(capacity, policy):
-        yield _error("request-policy", driver, f"{where}: {problem}")
+        yield error("request-policy", driver, f"{where}: {problem}")
 
 
 def _policy_problem(capacity: Document, policy: Document) -> str:
@@ -240,21 +232,21 @@ def _range_problem(span: Document, default: Decimal, whole: Decimal) -> str:
 def _amount(driver: str, value: Any, where: str) -> Iterator[Finding]:
     try:
         quantity(value, where)
-    except ManifestError as error:
-        yield _error("slice-quantity", driver, str(error))
+    except ManifestError as wrong:
+        yield error("slice-quantity", driver, str(wrong))
 
 
 def _taints(driver: str, taints: Sequence[Document], where: str) -> Iterator[Finding]:
     if len(taints) > _MOST_TAINTS:
-        yield _error("taints", driver, f"{where}: {len(taints)} taints; at most {_MOST_TAINTS} are allowed")
+        yield error("taints", driver, f"{where}: {len(taints)} taints; at most {_MOST_TAINTS} are allowed")
     for taint in taints:
         if not _is_label_name(str(taint.get("key", ""))):
-            yield _error("taints", driver, f"{where}: taint key {taint.get('key')!r} is not a label's name")
+            yield error("taints", driver, f"{where}: taint key {taint.get('key')!r} is not a label's name")
         if not _LABEL_VALUE.fullmatch(str(taint.get("value", ""))):
-            yield _error("taints", driver, f"{where}: taint value {taint['value']!r} is not a label's value")
+            yield error("taints", driver, f"{where}: taint value {taint['value']!r} is not a label's value")
         if taint.get("effect") not in ("None", "NoSchedule", "NoExecute"):
             text = f"taint effect {taint.get('effect')!r}: expected None, NoSchedule or NoExecute"
-            yield _error("taints", driver, f"{where}: {text}")
+            yield error("taints", driver, f"{where}: {text}")
 
 
 def _pool(driver: str, name: str, members: Sequence[Document]) -> Iterator[Finding]:
@@ -263,7 +255,7 @@ def _pool(driver: str, name: str, members: Sequence[Document]) -> Iterator[Findi
     counts = {int(spec["pool"].get("resourceSliceCount", 0)) for spec in current}
     if len(counts) > 1:
         text = f"resourceSliceCount is {sorted(counts)} within generation {newest}"
-        yield _error("pool-count", driver, f"pool {name}: {text}")
+        yield error("pool-count", driver, f"pool {name}: {text}")
     yield from _twice(driver, f"pool {name}", current)
     if len(current) == max(counts):
         yield from _undefined(driver, name, current)
@@ -271,12 +263,13 @@ def _pool(driver: str, name: str, members: Sequence[Document]) -> Iterator[Findi
 
 def _twice(driver: str, where: str, specs: Sequence[Document]) -> Iterator[Finding]:
     """Of names that several devices or counter sets of these slices have."""
-    names = Counter(str(device.get("name")) for spec in specs for device in spec.get("devices") or [])
-    if twice := sorted(each for each, count in names.items() if count > 1):
-        yield _error("duplicate-device", driver, f"{where}: device {twice[0]} is there {names[twice[0]]} times")
-    sets = Counter(str(each.get("name")) for spec in specs for each in spec.get("sharedCounters") or [])
-    if twice := sorted(each for each, count in sets.items() if count > 1):
-        yield _error("duplicate-counter-set", driver, f"{where}: counter set {twice[0]} is there more than once")
+    names = [str(device.get("name")) for spec in specs for device in spec.get("devices") or []]
+    if repeated := twice(names):
+        yield error(
+            "duplicate-device", driver, f"{where}: device {repeated[0]} is there {names.count(repeated[0])} times"
+        )
+    if repeated := twice(str(each.get("name")) for spec in specs for each in spec.get("sharedCounters") or []):
+        yield error("duplicate-counter-set", driver, f"{where}: counter set {repeated[0]} is there more than once")
 
 
 def _undefined(driver: str, name: str, current: Sequence[Document]) -> Iterator[Finding]:
@@ -293,9 +286,9 @@ def _undefined(driver: str, name: str, current: Sequence[Document]) -> Iterator[
                     there = defined.get(str(use.get("counterSet")), {}).get(counter)
                     which = f"pool {name}: device {device.get('name')}: counter {use.get('counterSet')}/{counter}"
                     if there is None:
-                        yield _error("counter-undefined", driver, f"{which} is defined nowhere")
+                        yield error("counter-undefined", driver, f"{which} is defined nowhere")
                     elif quantity(value["value"], which) > quantity(there["value"], which):
-                        yield _error("counter-too-small", driver, f"{which} has less than this one device consumes")
+                        yield error("counter-too-small", driver, f"{which} has less than this one device consumes")
 
 
 def lasting(found: Iterable[Document]) -> Iterator[Finding]:
@@ -309,11 +302,7 @@ def lasting(found: Iterable[Document]) -> Iterator[Finding]:
         expected = int(current[0]["resourceSliceCount"])
         if len(current) != expected:
             text = f"pool {name}: {len(current)} slices of generation {newest}, but resourceSliceCount is {expected}"
-            yield _error("pool-incomplete", driver, text)
+            yield error("pool-incomplete", driver, text)
         if old := len(members) - len(current):
             text = f"pool {name}: {old} slices are older than generation {newest}, and nobody deletes them"
-            yield _error("pool-outdated", driver, text)
-
-
-def _error(code: str, driver: str, message: str) -> Finding:
-    return Finding(code, Severity.ERROR, driver, message)
+            yield error("pool-outdated", driver, text)

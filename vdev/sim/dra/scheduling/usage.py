@@ -1,14 +1,11 @@
 """What is taken of devices: by claims that are allocated, and by those that an attempt is about to allocate. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TypeAlias
 
 from ...objects.pod_manifest import quantity
-from .pools import DeviceId, Document, Offer, Pool
-
-Counter: TypeAlias = tuple[str, str]  # counter set and counter
+from .pools import Counter, DeviceId, Document, Offer, Pool, consumption
 
 
 @dataclass(slots=True)
@@ -81,12 +78,3 @@ class Counters:
         consumed = self._consumed.setdefault(offer.pool, {})
         for which, amount in consumption(offer.document).items():
             consumed[which] = consumed.get(which, Decimal(0)) + sign * amount
-
-
-def consumption(device: Document) -> Mapping[Counter, Decimal]:
-    """What a device consumes of counters, by set and name."""
-    return {
-        (use["counterSet"], name): quantity(value["value"], name)
-        for use in device.get("consumesCounters") or []
-        for name, value in (use.get("counters") or {}).items()
-    }
