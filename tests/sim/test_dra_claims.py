@@ -12,11 +12,13 @@ from tests.kit.dra_objects import claim, device_class, exactly, pod, template
 from vdev.pb import dra_v1_pb2 as v1
 from vdev.pb import podresources_v1_pb2 as podresources
 from vdev.pb import podresources_v1_pb2_grpc as podresources_grpc
-from vdev.sim import Phase, Timings
+from vdev.sim import Phase, SystemClock, Timings
 from vdev.sim.dra.claim_checkpoint import ClaimInfo
 from vdev.sim.dra.drivers.driver_client import SERVICES, CallError, DriverClient
 from vdev.sim.journal import Journal
+from vdev.sim.kubelet_life import Life
 from vdev.sim.node_objects import pod_status
+from vdev.transport import GRPC
 
 DEVICES = [device("gpu-0"), device("gpu-1")]
 
@@ -211,7 +213,8 @@ async def test_a_prepare_under_way_when_its_driver_registers_anew_is_tried_again
 @pytest.mark.parametrize("service", SERVICES)
 async def test_a_call_after_the_connection_is_closed_fails_as_one_under_way(short_dir, service):
     """A registration may go between two calls of one claim."""
-    client = DriverClient("acme.dev", str(short_dir / "dra.sock"), service, timings=Timings(), journal=Journal())
+    life = Life(SystemClock(), Timings(), GRPC, Journal(), asyncio.create_task)
+    client = DriverClient("acme.dev", str(short_dir / "dra.sock"), service, life)
     await client.close()
     for call in (client.prepare, client.unprepare):
         with pytest.raises(CallError, match="code = Canceled desc = grpc: the client connection is closing"):

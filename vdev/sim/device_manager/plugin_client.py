@@ -17,10 +17,9 @@ import grpc.aio
 
 from ...pb import deviceplugin_v1beta1_pb2 as api
 from ...pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
-from ...transport import Transport
 from ..go_errors import closing_as, go_text
+from ..kubelet_life import Life
 from ..lint import LIST_LIMIT_BYTES, SUN_PATH_LIMIT, Finding, Severity
-from ..timings import Timings
 
 _T = TypeVar("_T")
 _TOO_LARGE = re.compile(r"\((\d+) vs\. \d+\)")
@@ -33,22 +32,14 @@ class PluginError(Exception):
 class PluginClient:
     """The connection of one registration. `streaming` is true while ListAndWatch is open."""
 
-    def __init__(
-        self,
-        resource: str,
-        socket: str,
-        *,
-        timings: Timings,
-        transport: Transport,
-        report: Callable[[list[Finding]], None],
-    ) -> None:
+    def __init__(self, resource: str, socket: str, life: Life) -> None:
         self.resource = resource
         self.socket = socket
         self.streaming = False
-        self._timings = timings
-        self._report = report
+        self._timings = life.timings
+        self._report = life.journal.find
         self._closed = False
-        self._channel = transport.channel(
+        self._channel = life.transport.channel(
             socket,
             [
                 ("grpc.default_authority", "localhost"),

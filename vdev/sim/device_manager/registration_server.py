@@ -16,13 +16,12 @@ import grpc.aio
 
 from ...pb import deviceplugin_v1beta1_pb2 as api
 from ...pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
-from ...transport import Transport
 from .. import lint
 from ..go_errors import RegistrationError
-from ..journal import Journal, Listed, PluginLost, Registered, RegistrationFailed
+from ..journal import Listed, PluginLost, Registered, RegistrationFailed
+from ..kubelet_life import Life
 from ..objects import formats
 from ..objects.node_devices import Device, PluginOptions
-from ..timings import Timings
 from .device_table import DeviceTable
 from .plugin_client import PluginClient, PluginError
 
@@ -43,25 +42,18 @@ class Registry(api_grpc.RegistrationServicer):
         self,
         table: DeviceTable,
         *,
+        life: Life,
         directory: str,
         compat: Compat,
-        timings: Timings,
-        transport: Transport,
-        journal: Journal,
-        now: Callable[[], float],
-        spawn: Callable[[Coroutine[Any, Any, None], str], object],
         held: Callable[[str], set[str]],
         changed: Callable[[frozenset[str]], None],
         save: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
         self._table = table
+        self._life = life
+        self._journal = life.journal
         self._directory = directory
         self._compat = compat
-        self._timings = timings
-        self._transport = transport
-        self._journal = journal
-        self._now = now
-        self._spawn = spawn
         self._held = held
         self._changed = changed
         self._save = save
@@ -120,7 +112,7 @@ class Registry(api_grpc.RegistrationServicer):
         again = resource in self._table.endpoints
         self._table.connected(resource, socket=socket, options=options)
         self._endpoints[resource] = client
-        self._spawn(self._run(client, ended), f"list-and-watch {resource}")
+        self._life.spawn(self._run(client, ended), f"list-and-watch {resource}")
         self._journal.note(Registered(resource, endpoint, options, again))
         return options
 
@@ -131,9 +123,7 @@ class Registry(api_grpc.RegistrationServicer):
             await self._disconnect(victim, why)
 
     async def _connect(self, resource: str, socket: str) -> tuple[PluginClient, PluginOptions]:
-        client = PluginClient(
-            resource, socket, timings=self._timings, transport=self._transport, report=self._journal.find
-        )
+        client = PluginClient(resource, socket, self._life)
         self._opened.append(client)
         others = self._clients.get(resource, []) if self._compat is Compat.V1_37 else []
         self._clients[resource] = [*others, client]
@@ -165,7 +155,7 @@ class Registry(api_grpc.RegistrationServicer):
         await victim.close()
         self._opened.remove(victim)
         socket = victim.socket if self._compat is Compat.V1_37 else None
-        if self._table.disconnected(victim.resource, now=self._now(), socket=socket):
+        if self._table.disconnected(victim.resource, now=self._life.clock.now(), socket=socket):
             self._journal.note(PluginLost(victim.resource, why))
             self._changed(frozenset())  # the checkpoint is not written for this
 

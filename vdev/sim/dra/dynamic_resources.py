@@ -3,18 +3,14 @@
 import asyncio
 import contextlib
 import functools
-from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from ...transport import Transport
-from ..journal import Journal
-from ..kubelet_clock import Clock
+from ..kubelet_life import Life
 from ..lint import Finding, Severity
 from ..objects.container_edits import Edits
 from ..objects.pods import ContainerClaim
-from ..timings import Timings
 from . import cdi_directory, claim_checkpoint
 from .api_objects import ApiObjects
 from .claim_checkpoint import PreparedDevice
@@ -49,40 +45,25 @@ class DynamicResources:
         self,
         root: Path,
         settings: DraSettings,
+        life: Life,
         *,
-        clock: Clock,
-        timings: Timings,
-        transport: Transport,
-        journal: Journal,
-        spawn: Callable[[Coroutine[Any, Any, None], str], "asyncio.Task[None]"],
         changed: Callable[[frozenset[str]], None],
         active: Callable[[], Collection[str] | None],
     ) -> None:
         self._root = root
         self._settings = settings
-        self._clock = clock
-        self._journal = journal
-        self._spawn = spawn
+        self._life = life
+        self._journal = life.journal
         self._active = active
         self._changed = changed
         self._ends: list[Callable[[], None]] = []
         self._saving = asyncio.Lock()
-        self.health = DeviceHealth(clock.now)
-        self.drivers = DriverRegistry(
-            settings.objects,
-            settings.node,
-            clock=clock,
-            timings=timings,
-            transport=transport,
-            journal=journal,
-            health=self.health,
-            spawn=spawn,
-            news=self._news,
-        )
+        self.health = DeviceHealth(life.clock.now)
+        self.drivers = DriverRegistry(settings.objects, settings.node, life, health=self.health, news=self._news)
         self._manager = ClaimManager(
             settings.objects,
             self.drivers,
-            journal=journal,
+            journal=life.journal,
             save=self._save,
             unresolved=self._unresolved,
             strict=settings.strict,
@@ -97,9 +78,9 @@ class DynamicResources:
         if problem:
             self._journal.find([Finding("checkpoint-unreadable", Severity.WARNING, "", problem)])
         self._manager.restore(claims)
-        self._spawn(self.drivers.wipe("", "it starts"), "wipe slices")
-        self._ends.append(self._clock.every(RECONCILE_SECONDS, self._reconcile))
-        self._ends.append(self._clock.every(LOOK_SECONDS, self._look))
+        self._life.spawn(self.drivers.wipe("", "it starts"), "wipe slices")
+        self._ends.append(self._life.clock.every(RECONCILE_SECONDS, self._reconcile))
+        self._ends.append(self._life.clock.every(LOOK_SECONDS, self._look))
 
     async def close(self) -> None:
         """End at once."""
@@ -161,7 +142,7 @@ class DynamicResources:
 
     def _reconcile(self) -> None:
         if (active := self._active()) is not None:
-            self._spawn(self._manager.reconcile(active), "reconcile claims")
+            self._life.spawn(self._manager.reconcile(active), "reconcile claims")
 
     async def _save(self) -> None:
         async with self._saving:

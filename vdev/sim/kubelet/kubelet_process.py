@@ -25,11 +25,12 @@ from ..device_manager.watched_plugins import WatchedPlugins
 from ..dra.dynamic_resources import DraSettings, DynamicResources
 from ..journal import Journal
 from ..kubelet_clock import Clock
+from ..kubelet_life import Life
 from ..lint import Finding, Overlaps, Severity
 from ..timings import Timings
 from . import kubelet_directory
 from .kubelet_directory import KubeletPaths
-from .plugin_watcher import PluginWatcher
+from .plugin_watcher import Handler, PluginWatcher
 from .podresources_server import PodResources, Pods, RateLimit
 
 _REGISTRATION, _POD_RESOURCES = "r", "p"  # the sockets on which the servers really listen
@@ -164,15 +165,12 @@ class KubeletProcess:
         self.clock.after(seconds, due)
 
     def __post_init__(self) -> None:
+        life = Life(self.clock, self.settings.timings, self.settings.transport, self.journal, self.spawn)
         self._registry = Registry(
             self.table,
+            life=life,
             directory=str(self.paths.device_plugins),
             compat=self.settings.compat,
-            timings=self.settings.timings,
-            transport=self.settings.transport,
-            journal=self.journal,
-            now=self.clock.now,
-            spawn=self.spawn,
             held=self._held,
             changed=self.changed,
             save=self.save,
@@ -180,32 +178,16 @@ class KubeletProcess:
         self.allocator = Allocator(
             self.table, dice=self.dice, journal=self.journal, client=self._registry.endpoint, save=self.save
         )
-
         self.dra = DynamicResources(
             self.paths.root,
             self.settings.dra,
-            clock=self.clock,
-            timings=self.settings.timings,
-            transport=self.settings.transport,
-            journal=self.journal,
-            spawn=self.spawn,
+            life,
             changed=self.changed,
             active=lambda: {pod.uid for pod in self.pods.active()} if self.sources_ready else None,
         )
-        self._watcher = PluginWatcher(
-            self.paths.plugins_registry,
-            {
-                "DevicePlugin": WatchedPlugins(
-                    self._registry, str(self.paths.device_plugins), journal=self.journal, later=self.later
-                ),
-                "DRAPlugin": self.dra.drivers,
-            },
-            clock=self.clock,
-            timings=self.settings.timings,
-            transport=self.settings.transport,
-            journal=self.journal,
-            spawn=self.spawn,
-        )
+        watched = WatchedPlugins(self._registry, str(self.paths.device_plugins), journal=self.journal, later=self.later)
+        handlers: dict[str, Handler] = {"DevicePlugin": watched, "DRAPlugin": self.dra.drivers}
+        self._watcher = PluginWatcher(self.paths.plugins_registry, handlers, life)
 
     def _prepare(self) -> tuple[device_checkpoint.Checkpoint | None, str]:
         """Make the directories; the checkpoint that was left there, or why it cannot be read. Blocks."""

@@ -10,10 +10,10 @@ import contextlib
 import os
 import stat
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 from urllib.parse import quote
 
 import grpc
@@ -21,12 +21,10 @@ import grpc.aio
 
 from ...pb import pluginregistration_v1_pb2 as api
 from ...pb import pluginregistration_v1_pb2_grpc as api_grpc
-from ...transport import Transport
 from ..go_errors import RegistrationError, go_text
-from ..journal import DriverRefused, Journal
-from ..kubelet_clock import Clock
+from ..journal import DriverRefused
+from ..kubelet_life import Life
 from ..lint import SUN_PATH_LIMIT
-from ..timings import Timings
 
 PERIOD_SECONDS = 1.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 122.0
@@ -59,24 +57,10 @@ class _Instance:
 class PluginWatcher:
     """Keeps registered plugins in step with the sockets of a directory. `handlers` are by the type of plugin."""
 
-    def __init__(
-        self,
-        directory: Path,
-        handlers: Mapping[str, Handler],
-        *,
-        clock: Clock,
-        timings: Timings,
-        transport: Transport,
-        journal: Journal,
-        spawn: Callable[[Coroutine[Any, Any, None], str], object],
-    ) -> None:
+    def __init__(self, directory: Path, handlers: Mapping[str, Handler], life: Life) -> None:
         self._directory = str(directory)
         self._handlers = handlers
-        self._clock = clock
-        self._timings = timings
-        self._transport = transport
-        self._journal = journal
-        self._spawn = spawn
+        self._life = life
         self._registered: dict[str, _Instance] = {}  # by path
         self._busy: set[str] = set()
         self._pauses: dict[str, tuple[float, float]] = {}  # by path, whoever is there: how long, until when
@@ -86,7 +70,7 @@ class PluginWatcher:
 
     async def run(self) -> None:
         """Look until cancelled."""
-        self._stop_ticking = self._clock.every(PERIOD_SECONDS, self._tick)
+        self._stop_ticking = self._life.clock.every(PERIOD_SECONDS, self._tick)
         try:
             while True:
                 await self._reconcile()
@@ -107,10 +91,10 @@ class PluginWatcher:
                 del self._registered[path]
                 await instance.handler.deregister(instance.name, instance.endpoint)
         for path, stamp in found.items():
-            waits = path in self._pauses and self._clock.now() < self._pauses[path][1]
+            waits = path in self._pauses and self._life.clock.now() < self._pauses[path][1]
             if path not in self._registered and path not in self._busy and not waits:
                 self._busy.add(path)
-                self._spawn(self._try(path, stamp), f"register plugin {path}")
+                self._life.spawn(self._try(path, stamp), f"register plugin {path}")
 
     async def _try(self, path: str, stamp: _Stamp) -> None:
         try:
@@ -119,22 +103,22 @@ class PluginWatcher:
         except RegistrationError as error:
             before = self._pauses.get(path)
             seconds = min(before[0] * 2, _LONGEST_PAUSE) if before else _FIRST_PAUSE
-            self._pauses[path] = seconds, self._clock.now() + seconds
-            self._journal.note(DriverRefused(path, str(error)))
+            self._pauses[path] = seconds, self._life.clock.now() + seconds
+            self._life.journal.note(DriverRefused(path, str(error)))
         finally:
             self._busy.discard(path)
 
     async def _register(self, path: str, stamp: _Stamp) -> None:
         """Call the plugin and take it. Raises RegistrationError."""
         authority = quote(str(path), safe=_PLAIN_IN_AUTHORITY)
-        channel = self._transport.channel(
+        channel = self._life.transport.channel(
             path, [("grpc.default_authority", authority), ("grpc.use_local_subchannel_pool", 1)]
         )
         async with channel:
             await self._dial(channel, path)
             stub: api_grpc.RegistrationAsyncStub = api_grpc.RegistrationStub(channel)
             try:
-                info = await stub.GetInfo(api.InfoRequest(), timeout=self._timings.get_info)
+                info = await stub.GetInfo(api.InfoRequest(), timeout=self._life.timings.get_info)
             except grpc.aio.AioRpcError as error:
                 raise RegistrationError(
                     "RegisterPlugin error -- failed to get plugin info using RPC GetInfo at socket "
@@ -144,7 +128,7 @@ class PluginWatcher:
 
     async def _dial(self, channel: grpc.aio.Channel, path: str) -> None:
         try:
-            async with asyncio.timeout(self._timings.dial):
+            async with asyncio.timeout(self._life.timings.dial):
                 if len(os.fsencode(path)) > SUN_PATH_LIMIT:
                     await asyncio.Event().wait()  # gRPC would wait for a change of this channel for ever
                 await channel.channel_ready()
@@ -188,7 +172,7 @@ class PluginWatcher:
     async def _notify(self, stub: "api_grpc.RegistrationAsyncStub", path: str, problem: str) -> None:
         status = api.RegistrationStatus(plugin_registered=not problem, error=problem)
         try:
-            await stub.NotifyRegistrationStatus(status, timeout=self._timings.notify)
+            await stub.NotifyRegistrationStatus(status, timeout=self._life.timings.notify)
         except grpc.aio.AioRpcError as error:
             raise RegistrationError(
                 f"RegisterPlugin error -- failed to send {'error' if problem else 'registration status'} at socket "

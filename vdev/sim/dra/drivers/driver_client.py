@@ -19,11 +19,9 @@ from ....pb import dra_v1_pb2 as v1
 from ....pb import dra_v1_pb2_grpc as v1_grpc
 from ....pb import dra_v1beta1_pb2 as v1beta1
 from ....pb import dra_v1beta1_pb2_grpc as v1beta1_grpc
-from ....transport import GRPC, Transport
 from ...go_errors import closing_as, go_text
-from ...journal import Journal
+from ...kubelet_life import Life
 from ...lint import SUN_PATH_LIMIT
-from ...timings import Timings
 from ..claim_checkpoint import ClaimInfo, PreparedDevice
 
 _VERSIONS: Mapping[str, tuple[Any, Any]] = {
@@ -49,24 +47,14 @@ class Answer:
 class DriverClient:
     """The connection to one registered instance of a driver. `service` is the first of its services that is known."""
 
-    def __init__(
-        self,
-        driver: str,
-        endpoint: str,
-        service: str,
-        *,
-        timings: Timings,
-        transport: Transport = GRPC,
-        journal: Journal,
-    ) -> None:
+    def __init__(self, driver: str, endpoint: str, service: str, life: Life) -> None:
         self.driver = driver
         self.endpoint = endpoint
         self.service = service
         self.connected = False
-        self._timings = timings
-        self._journal = journal
+        self._life = life
         self._closed = False
-        self._channel = transport.channel(
+        self._channel = life.transport.channel(
             endpoint,
             [
                 ("grpc.default_authority", "localhost"),
@@ -125,7 +113,7 @@ class DriverClient:
         asked = [self._api.Claim(namespace=each.namespace, uid=each.uid, name=each.name) for each in claims]
         try:
             with closing_as(CallError, lambda: self._closed):
-                answer = await getattr(self._stub, method)(request(claims=asked), timeout=self._timings.prepare)
+                answer = await getattr(self._stub, method)(request(claims=asked), timeout=self._life.timings.prepare)
             code = grpc.StatusCode.OK
         except grpc.aio.AioRpcError as error:
             code = error.code()
@@ -133,7 +121,7 @@ class DriverClient:
         else:
             return sorted(answer.claims.items(), key=operator.itemgetter(0))
         finally:
-            self._journal.metrics.driver_calls[self.driver, method, code.name] += 1
+            self._life.journal.metrics.driver_calls[self.driver, method, code.name] += 1
 
 
 def _device(device: Any) -> PreparedDevice:

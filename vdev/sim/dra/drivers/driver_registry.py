@@ -5,15 +5,12 @@ driver's slices are deleted 30 s after its last connection went, those of all dr
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any
 
-from ....transport import Transport
 from ...go_errors import RegistrationError
-from ...journal import DriverGone, DriverRegistered, Journal, SlicesDeleted
-from ...kubelet_clock import Clock
-from ...timings import Timings
+from ...journal import DriverGone, DriverRegistered, SlicesDeleted
+from ...kubelet_life import Life
 from ..api_objects import SLICE, ApiObjectError, ApiObjects
 from . import answer_lint
 from .device_health import DeviceHealth
@@ -40,23 +37,16 @@ class DriverRegistry:
         self,
         objects: ApiObjects,
         node: str,
+        life: Life,
         *,
-        clock: Clock,
-        timings: Timings,
-        transport: Transport,
-        journal: Journal,
         health: DeviceHealth,
-        spawn: Callable[[Coroutine[Any, Any, None], str], "asyncio.Task[None]"],
         news: Callable[[str, Collection[tuple[str, str]]], None],
     ) -> None:
         self._objects = objects
         self._node = node
-        self._clock = clock
-        self._timings = timings
-        self._transport = transport
-        self._journal = journal
+        self._life = life
+        self._journal = life.journal
         self._health = health
-        self._spawn = spawn
         self._news = news
         self._clients: dict[str, list[DriverClient]] = {}
         self._tasks: dict[DriverClient, list[asyncio.Task[None]]] = {}
@@ -75,13 +65,11 @@ class DriverRegistry:
         if any(each.endpoint == endpoint for each in instances):
             raise RegistrationError(f"endpoint {endpoint} already registered for DRA driver plugin {name}")
         service = self._service(name, endpoint, versions)
-        client = DriverClient(
-            name, endpoint, service, timings=self._timings, transport=self._transport, journal=self._journal
-        )
+        client = DriverClient(name, endpoint, service, self._life)
         instances.append(client)
         self._tasks[client] = [
-            self._spawn(client.follow(self._connection), f"connection to {name}"),
-            self._spawn(self._listen(client), f"health of {name}"),
+            self._life.spawn(client.follow(self._connection), f"connection to {name}"),
+            self._life.spawn(self._listen(client), f"health of {name}"),
         ]
         self._journal.metrics.registrations[name] += 1
         self._journal.note(DriverRegistered(name, endpoint, service))
@@ -153,9 +141,9 @@ class DriverRegistry:
 
         def due() -> None:
             self._wipes.pop(driver, None)
-            self._spawn(self.wipe(driver, "its last connection went 30 s ago"), f"wipe slices of {driver}")
+            self._life.spawn(self.wipe(driver, "its last connection went 30 s ago"), f"wipe slices of {driver}")
 
-        self._wipes[driver] = self._clock.after(WIPE_SECONDS, due)
+        self._wipes[driver] = self._life.clock.after(WIPE_SECONDS, due)
 
     async def wipe(self, driver: str, why: str) -> None:
         """Delete the slices of the node, of one driver or (empty) of all; tries again until it works."""
@@ -164,9 +152,7 @@ class DriverRegistry:
             try:
                 count = await self._wipe(driver)
             except ApiObjectError:
-                over = asyncio.Event()
-                self._clock.after(pause, over.set)
-                await over.wait()
+                await self._life.pause(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
                 continue
             if count:
@@ -198,9 +184,7 @@ class DriverRegistry:
                 self._journal.find(answer_lint.health_ended(client.driver, str(error)))
             finally:  # of a driver that unregisters as well
                 self._health.clear(client.driver)
-            over = asyncio.Event()
-            self._clock.after(HEALTH_PAUSE_SECONDS, over.set)
-            await over.wait()
+            await self._life.pause(HEALTH_PAUSE_SECONDS)
 
 
 def _go_list(names: list[str]) -> str:
