@@ -121,7 +121,7 @@ class ApiServer(server.ApiServer):
         if status is not None:
             new = {**found, "status": status}
             name = found["metadata"]["name"]
-            found = self.objects.change(kind, namespace, name, new, manager=manager, subresource="status")
+            found = self.objects.change(kind, (namespace, name), new, manager=manager, subresource="status")
         await self.objects.tell()
         return found
 
@@ -129,7 +129,7 @@ class ApiServer(server.ApiServer):
         """Merge a patch into an object, as somebody else."""
         kind = self.kind(plural)
         new = patches.merge(self.objects.get(kind, namespace, name), patch)
-        found = self.objects.change(kind, namespace, name, new, manager=manager, subresource=subresource)
+        found = self.objects.change(kind, (namespace, name), new, manager=manager, subresource=subresource)
         await self.objects.tell()
         return found
 

@@ -236,7 +236,7 @@ async def test_a_pod_that_is_not_for_this_scheduler(node, waiting):
     assert "Pending" == node.status("other")["phase"]
     new = copy.deepcopy(node.all("Pod")["other"])
     new["spec"] |= {"nodeName": node.kubelet.node_name, "schedulingGates": []}
-    node.api.objects.change(node.api.kind("Pod"), "default", "other", new, manager="other")
+    node.api.objects.change(node.api.kind("Pod"), ("default", "other"), new, manager="other")
     await node.api.objects.tell()
     await node.until(lambda: "Running" == node.status("other").get("phase"), "pod other")
 

@@ -168,7 +168,7 @@ class NodeObjects:
             if pod.bound and not old["spec"].get("nodeName"):
                 new = {**old, "spec": {**old["spec"], "nodeName": self._kubelet.node_name}}
                 where = old["metadata"]["namespace"], old["metadata"]["name"]
-                old = self._objects.change(_POD, *where, new, manager=_SCHEDULER)
+                old = self._objects.change(_POD, where, new, manager=_SCHEDULER)
             self._write_status(_POD, old, pod_status(pod))
 
     def _current(self, document: Document) -> Document:
@@ -182,7 +182,7 @@ class NodeObjects:
         if (old.get("status") or {}) != status:
             meta, new = old["metadata"], {**old, "status": status}
             where = meta.get("namespace", ""), meta["name"]
-            self._objects.change(kind, *where, new, manager=manager, subresource="status")
+            self._objects.change(kind, where, new, manager=manager, subresource="status")
 
     # --- events -------------------------------------------------------------------------------------------------------
 

@@ -96,7 +96,7 @@ async def test_two_thousand_nodes_that_are_there(start, api_server, until, direc
         for name in (f"n{number}" for number in range(2, nodes + 1)):
             body = json.loads(json.dumps(each.body).replace('"n1"', f'"{name}"'))
             body["metadata"].pop("uid", None)
-            api_server.objects.apply(kind, "", name, body, manager=manager, subresource=subresource, force=True)
+            api_server.objects.apply(kind, ("", name), body, manager=manager, subresource=subresource, force=True)
 
     before = len(api_server.asked)
     fleet = await start(of(nodes))

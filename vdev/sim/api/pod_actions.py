@@ -52,7 +52,7 @@ def _bind(objects: Objects, which: _Pod, binding: Mapping[str, Any], manager: st
     for field in ("labels", "annotations"):
         if more := metadata.get(field):
             pod["metadata"][field] = {**(pod["metadata"].get(field) or {}), **more}
-    objects.bind(kind, namespace, name, pod, manager=manager)
+    objects.bind(kind, (namespace, name), pod, manager=manager)
 
 
 def _refused(name: str, why: str) -> Refused:

@@ -1,6 +1,5 @@
 """What a request is about, by its path and method, and what it does to objects."""
 
-import functools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from ..objects import formats, yaml_text
 from . import patches, pod_actions
 from .kinds import DRA, ApiKind, Document, Refused, Stored, invalid, invalid_options, with_unknown
 from .selectors import selection
-from .store import Check, Objects, anything
+from .store import Check, Key, Objects, anything
 from .validation import pod_changes
 from .validation.decoding import NoObject, decoded
 
@@ -46,6 +45,16 @@ class Request:
     def resource(self) -> str:
         """As RBAC names it."""
         return f"{self.kind.plural}/{self.subresource}" if self.subresource else self.kind.plural
+
+    @property
+    def key(self) -> Key:
+        """By which the object is stored."""
+        return self.namespace, self.name
+
+    @property
+    def door(self) -> Mapping[str, str]:
+        """Who writes, and which part of the object."""
+        return {"manager": self.manager, "subresource": self.subresource}
 
     @property
     def content_type(self) -> str:
@@ -145,8 +154,7 @@ def write(objects: Objects, request: Request, *, check: Check = anything) -> Ans
             return Answer(201, objects.create(kind, namespace, document, request.manager), warnings)
         case "update":
             document, warnings = _understood(request, _body_of(kind, request.body))
-            put = functools.partial(objects.replace, kind, namespace, name, document)
-            return Answer(200, put(manager=request.manager, subresource=request.subresource, check=check), warnings)
+            return Answer(200, objects.replace(kind, request.key, document, check=check, **request.door), warnings)
         case "delete":
             return Answer(200, _delete(objects, kind, namespace, name, request))
         case "deletecollection":
@@ -233,7 +241,6 @@ def _delete(objects: Objects, kind: ApiKind, namespace: str, name: str, request:
 
 
 def _patch(objects: Objects, request: Request, check: Check) -> Answer:
-    kind, namespace, name = request.kind, request.namespace, request.name
     if request.content_type == _APPLY:
         return _apply(objects, request, check)
     patched = _PATCHES.get(request.content_type)
@@ -242,27 +249,25 @@ def _patch(objects: Objects, request: Request, check: Check) -> Answer:
         raise Refused(415, "UnsupportedMediaType", text)
     if "force" in request.params:
         raise _invalid_option(request, "force", "Forbidden: may not be specified for non-apply patch")
-    new = patched(objects.get(kind, namespace, name), request.body)
+    new = patched(objects.get(request.kind, *request.key), request.body)
     if not isinstance(new, dict):
         raise Refused(400, "BadRequest", "the patch makes something of the object that is none")
     new, warnings = _understood(request, new)
-    change = functools.partial(objects.change, kind, namespace, name, new)
-    return Answer(200, change(manager=request.manager, subresource=request.subresource, check=check), warnings)
+    return Answer(200, objects.change(request.kind, request.key, new, check=check, **request.door), warnings)
 
 
 def _apply(objects: Objects, request: Request, check: Check) -> Answer:
-    kind, namespace, name = request.kind, request.namespace, request.name
+    kind, name = request.kind, request.name
     if not request.params.get("fieldManager"):
         raise _invalid_option(request, "fieldManager", "Required value: is required for apply patch")
     body, warnings = _understood(request, request.body)
     metadata = body.get("metadata") or {}
     if metadata.get("name", name) != name:
         raise Refused(400, "BadRequest", "the name of the object does not match the name on the URL")
-    there = objects.has(kind, namespace, name)
+    there = objects.has(kind, *request.key)
     body = body if metadata.get("name") else {**body, "metadata": {**metadata, "name": name}}
     force = request.params.get("force") == "true"
-    apply = functools.partial(objects.apply, kind, namespace, name, body, force=force)
-    done = apply(manager=request.manager, subresource=request.subresource, check=check)
+    done = objects.apply(kind, request.key, body, force=force, check=check, **request.door)
     return Answer(200 if there else 201, done, warnings)
 
 

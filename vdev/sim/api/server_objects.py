@@ -59,7 +59,7 @@ class ServerObjects:
             if stored.status and (status := document.get("status")):
                 name = found["metadata"]["name"]
                 new = {**found, "status": status}
-                found = self.store.change(stored, namespace, name, new, manager=MANAGER, subresource="status")
+                found = self.store.change(stored, (namespace, name), new, manager=MANAGER, subresource="status")
         except (Refused, NoObject) as refused:
             raise ApiObjectError(str(refused)) from refused
         await self.store.tell()
@@ -74,12 +74,12 @@ class ServerObjects:
             return None
         new = copied(dict(old))
         change(new)
-        stored, home = self._kinds[kind], self._home(kind, namespace)
+        stored, key = self._kinds[kind], (self._home(kind, namespace), name)
         try:
-            found = self.store.change(stored, home, name, new, manager=MANAGER)
+            found = self.store.change(stored, key, new, manager=MANAGER)
             if stored.status and new.get("status", {}) != old.get("status", {}):
                 status = {**found, "status": new.get("status", {})}
-                found = self.store.change(stored, home, name, status, manager=MANAGER, subresource="status")
+                found = self.store.change(stored, key, status, manager=MANAGER, subresource="status")
         except Refused as refused:
             raise ApiObjectError(str(refused)) from refused
         await self.store.tell()

@@ -32,7 +32,7 @@ from .ownership import Manager, Owners
 from .validation import rules
 from .validation.rules import Release
 
-_Key: TypeAlias = tuple[str, str]  # namespace and name
+Key: TypeAlias = tuple[str, str]  # namespace and name
 Rules: TypeAlias = Callable[[Document], Iterable[tuple[str, str]]]
 Check: TypeAlias = Callable[[Document, Document], None]
 NAMESPACES = ("default", "kube-system")
@@ -144,68 +144,45 @@ class Objects:
         return self._store(kind, (namespace, name), {}, new, owners)
 
     def change(
-        self,
-        kind: ApiKind,
-        namespace: str,
-        name: str,
-        new: Document,
-        *,
-        manager: str,
-        subresource: str = "",
-        check: Check = anything,
+        self, kind: ApiKind, key: Key, new: Document, *, manager: str, subresource: str = "", check: Check = anything
     ) -> Stored:
         """An object after a patch or a PUT, of which the part counts that the subresource is for.
 
         `check` is given the object before and after, and raises Refused.
         """
-        old = self.get(kind, namespace, name)
+        old = self.get(kind, *key)
         whole = copied(identified(old, as_given_back(kind.kind, new)))
         rules.complete(kind, whole, release=self.release, now=_now())
         new = let_through(kind, old, whole, subresource)
         if kind.kind == "ResourceClaim" and subresource == "status":
             new = without_deallocated(old, new)
         check(old, new)
-        owners = self._owners[kind, namespace, name].copy()
-        owners.update((manager, "Update", subresource), kind.api_version, old, new)
-        return self._store(kind, (namespace, name), old, new, owners)
+        return self._update(kind, key, old, new, (manager, "Update", subresource))
 
-    def bind(self, kind: ApiKind, namespace: str, name: str, pod: Stored, *, manager: str) -> Stored:
+    def bind(self, kind: ApiKind, key: Key, pod: Stored, *, manager: str) -> Stored:
         """A pod that has its node now, at once with the condition that says so."""
-        old = self.get(kind, namespace, name)
         scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": _now()}
         status = pod.setdefault("status", {})
         others = [each for each in status.get("conditions") or () if each["type"] != scheduled["type"]]
         status["conditions"] = [*others, scheduled]
-        owners = self._owners[kind, namespace, name].copy()
-        owners.update((manager, "Update", ""), kind.api_version, old, pod)
-        return self._store(kind, (namespace, name), old, pod, owners)
+        return self._update(kind, key, self.get(kind, *key), pod, (manager, "Update", ""))
 
-    def replace(
-        self,
-        kind: ApiKind,
-        namespace: str,
-        name: str,
-        document: Document,
-        *,
-        manager: str,
-        subresource: str = "",
-        check: Check = anything,
-    ) -> Stored:
-        """An object after a PUT, which must say which version of it was read."""
-        self.get(kind, namespace, name)
+    def replace(self, kind: ApiKind, key: Key, document: Document, **how: Any) -> Stored:
+        """An object after a PUT, which must say which version of it was read; `how` is as for a change."""
+        self.get(kind, *key)
+        name = key[1]
         metadata = document.get("metadata") or {}
         if metadata.get("name") != name:
             raise elsewhere("URL", metadata.get("name", ""), name)
         if not metadata.get("resourceVersion"):
             text = "Invalid value: 0: must be specified for an update"
             raise invalid(kind, name, [("metadata.resourceVersion", text)])
-        return self.change(kind, namespace, name, document, manager=manager, subresource=subresource, check=check)
+        return self.change(kind, key, document, **how)
 
     def apply(
         self,
         kind: ApiKind,
-        namespace: str,
-        name: str,
+        key: Key,
         document: Document,
         *,
         manager: str,
@@ -218,11 +195,11 @@ class Objects:
             raise Refused(400, "BadRequest", "metadata.managedFields must be nil")
         old: Stored = {}
         owners = Owners()
-        if subresource or self.has(kind, namespace, name):
-            old = self.get(kind, namespace, name)
-            owners = self._owners[kind, namespace, name].copy()
+        if subresource or self.has(kind, *key):
+            old = self.get(kind, *key)
+            owners = self._owners[kind, *key].copy()
         elif uid := (document.get("metadata") or {}).get("uid"):
-            raise conflict(kind, name, f"Precondition failed: UID in precondition: {uid}, UID in object meta: ")
+            raise conflict(kind, key[1], f"Precondition failed: UID in precondition: {uid}, UID in object meta: ")
         given = applied(kind, as_given_back(kind.kind, document), subresource)
         whole: Manager = (manager, "Apply", subresource)
         new, clashes = owners.apply(whole, kind.api_version, old, given, force=force)
@@ -234,8 +211,8 @@ class Objects:
             keep_identity(kind, old, new)
         check(old, new)
         if not old:
-            self._home(kind, namespace, new.setdefault("metadata", {}))
-        return self._store(kind, (namespace, name), old, new, owners)
+            self._home(kind, key[0], new.setdefault("metadata", {}))
+        return self._store(kind, key, old, new, owners)
 
     def delete(
         self,
@@ -289,7 +266,12 @@ class Objects:
         for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"):
             metadata.pop(field, None)
 
-    def _store(self, kind: ApiKind, key: _Key, old: Stored, new: Document, owners: Owners) -> Stored:
+    def _update(self, kind: ApiKind, key: Key, old: Stored, new: Document, manager: Manager) -> Stored:
+        owners = self._owners[kind, *key].copy()
+        owners.update(manager, kind.api_version, old, new)
+        return self._store(kind, key, old, new, owners)
+
+    def _store(self, kind: ApiKind, key: Key, old: Stored, new: Document, owners: Owners) -> Stored:
         metadata = dict(new["metadata"])
         stored = {**new, "apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
         metadata["managedFields"] = owners.entries()
