@@ -12,10 +12,9 @@ from typing import Any
 from ...objects.pod_manifest import quantity
 from .allocations import Grant, Wanted, allocation
 from .cel_selectors import SelectorError
-from .consumption import consumed
 from .pools import DeviceId, Document, Offer, Pool
 from .unschedulable import NowhereError, SchedulerError, UnschedulableError
-from .usage import Counters, InUse
+from .usage import Counters, InUse, consumed
 
 MOST_RESULTS = 32
 Matches = Callable[[str, str, Document], bool]  # expression, driver, device
