@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -32,6 +32,13 @@ _LONGEST, _LONGEST_SUBDOMAIN = 63, 253
 def wrong(value: Any, why: str) -> str:
     """The sentence about a value."""
     return f"Invalid value: {json.dumps(value, ensure_ascii=False)}: {why}"
+
+
+def one_of(allowed: Sequence[str], at: str, value: Any) -> Iterator[tuple[str, str]]:
+    """What is wrong with a field of which there are few values: the field and the sentence."""
+    if value not in allowed:
+        supported = ", ".join(json.dumps(each) for each in allowed if each)
+        yield at, f"Unsupported value: {json.dumps(value)}: supported values: {supported}"
 
 
 def subdomain(text: Any) -> Iterator[str]:

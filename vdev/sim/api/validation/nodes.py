@@ -55,9 +55,7 @@ def _taints(taints: Iterable[Document]) -> Iterator[tuple[str, str]]:
         at, key, effect = f"spec.taints[{index}]", each.get("key") or "", each.get("effect") or ""
         yield from ((f"{at}.key", text) for text in formats.qualified_name(key))
         yield from ((f"{at}.value", text) for text in formats.label_value(each.get("value") or ""))
-        if effect not in _EFFECTS:
-            supported = ", ".join(f'"{one}"' for one in _EFFECTS)
-            yield f"{at}.effect", f'Unsupported value: "{effect}": supported values: {supported}'
+        yield from formats.one_of(_EFFECTS, f"{at}.effect", effect)
         if (key, effect) in seen:
             yield at, f'Duplicate value: "{key}:{effect}": taints must be unique by key and effect pair'
         seen.add((key, effect))

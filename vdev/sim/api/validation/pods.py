@@ -36,7 +36,7 @@ def causes(pod: Document) -> Iterator[tuple[str, str]]:
         yield from _toleration(f"spec.tolerations[{index}]", each)
     yield from _places(spec)
     yield from _gates(spec.get("schedulingGates") or (), spec)
-    yield from _one_of(_POLICIES, "spec.restartPolicy", spec.get("restartPolicy", "Always"))
+    yield from formats.one_of(_POLICIES, "spec.restartPolicy", spec.get("restartPolicy", "Always"))
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline <= _LONGEST_DEADLINE:
         why = f"must be between 1 and {_LONGEST_DEADLINE}, inclusive"
@@ -55,7 +55,7 @@ def _container(at: str, container: Document, names: set[str], volumes: Collectio
     names.add(name)
     if not container.get("image"):
         yield f"{at}.image", "Required value"
-    yield from _one_of(_PULLS, f"{at}.imagePullPolicy", container.get("imagePullPolicy", "Always"))
+    yield from formats.one_of(_PULLS, f"{at}.imagePullPolicy", container.get("imagePullPolicy", "Always"))
     yield from _inside(at, container, volumes)
 
 
@@ -176,8 +176,8 @@ def _toleration(at: str, toleration: Document) -> Iterator[tuple[str, str]]:
         yield from ((f"{at}.operator", text) for text in formats.label_value(value))
     elif operator == "Exists" and value:
         yield f"{at}.operator", formats.wrong(value, "value must be empty when `operator` is 'Exists'")
-    yield from _one_of(_OPERATORS, f"{at}.operator", operator or "Equal")
-    yield from _one_of(_EFFECTS, f"{at}.effect", toleration.get("effect") or "NoExecute")
+    yield from formats.one_of(_OPERATORS, f"{at}.operator", operator or "Equal")
+    yield from formats.one_of(_EFFECTS, f"{at}.effect", toleration.get("effect") or "NoExecute")
 
 
 def _places(spec: Document) -> Iterator[tuple[str, str]]:
@@ -220,9 +220,3 @@ def _status(status: Document, claims: Sequence[str]) -> Iterator[tuple[str, str]
         if each.get("name") not in claims:
             why = "must match the name of an entry in `spec.resourceClaims`"
             yield f"status.resourceClaimStatuses[{index}].name", formats.wrong(each.get("name", ""), why)
-
-
-def _one_of(allowed: Sequence[str], at: str, value: Any) -> Iterator[tuple[str, str]]:
-    if value not in allowed:
-        supported = ", ".join(map(json.dumps, allowed))
-        yield at, f"Unsupported value: {json.dumps(value)}: supported values: {supported}"

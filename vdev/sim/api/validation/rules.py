@@ -12,7 +12,6 @@ from ..kinds import ApiKind, Document
 from . import nodes, pod_changes, pods
 
 _DATA_KEY = re.compile(r"[-._a-zA-Z0-9]+")
-_MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)")
 _FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 _LONGEST_INSTANCE = 128  # characters of who tells an Event
 _LARGEST_DATA = 1024 * 1024  # bytes of a ConfigMap
@@ -185,9 +184,6 @@ def _lease(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         number = spec.get(field, least)
         if not isinstance(number, int) or number < least:
             yield f"spec.{field}", f"Invalid value: {json.dumps(number)}: must be a whole number, {least} or more"
-    for field in ("acquireTime", "renewTime"):
-        if (time := spec.get(field)) is not None and not _MICRO_TIME.fullmatch(str(time)):
-            yield f"spec.{field}", f'Invalid value: "{time}": must be a time with six digits behind the second'
 
 
 def _event(document: Document) -> Iterator[tuple[str, str]]:

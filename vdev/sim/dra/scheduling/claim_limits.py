@@ -110,7 +110,7 @@ def _asked(at: str, asked: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _counted(at: str, mode: Any, count: Any) -> Iterator[tuple[str, str]]:
     """Of the number of devices; one that is left out, or 0, is one where they are counted."""
-    yield from one_of(_MODES, f"{at}.allocationMode", mode)
+    yield from formats.one_of(_MODES, f"{at}.allocationMode", mode)
     if mode == "All" and count:
         yield f"{at}.count", formats.wrong(count, "must not be specified when allocationMode is 'All'")
     elif type(count) is not int or count < 0:
@@ -129,8 +129,8 @@ def _measured(at: str, capacity: Mapping[str, Any]) -> Iterator[tuple[str, str]]
 
 def _toleration(at: str, toleration: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     operator = toleration.get("operator") or "Equal"
-    yield from one_of(_OPERATORS, f"{at}.operator", operator)
-    yield from one_of(_EFFECTS, f"{at}.effect", toleration.get("effect") or "")
+    yield from formats.one_of(_OPERATORS, f"{at}.operator", operator)
+    yield from formats.one_of(_EFFECTS, f"{at}.effect", toleration.get("effect") or "")
     if key := toleration.get("key"):
         yield from ((f"{at}.key", text) for text in formats.qualified_name(str(key)))
     if operator == "Equal":
@@ -139,13 +139,6 @@ def _toleration(at: str, toleration: Mapping[str, Any]) -> Iterator[tuple[str, s
         yield f"{at}.value", "Invalid value: must be empty for operator `Exists`"
     if operator == "Equal" and not toleration.get("key"):
         yield f"{at}.operator", 'Invalid value: "Equal": must be `Exists` when `key` is empty'
-
-
-def one_of(allowed: Sequence[str], at: str, value: Any) -> Iterator[tuple[str, str]]:
-    """Of a value of which there are few."""
-    if value not in allowed:
-        supported = ", ".join(json.dumps(each) for each in allowed if each)
-        yield at, f"Unsupported value: {json.dumps(value)}: supported values: {supported}"
 
 
 def at_most(most: int, at: str, items: Sequence[Any] | None) -> Iterator[tuple[str, str]]:

@@ -41,7 +41,7 @@ def status(written: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[tupl
             for name in ("type", "status", "reason", "lastTransitionTime"):
                 if not condition.get(name):
                     yield f"{at}.conditions[{number}].{name}", "Required value"
-            yield from claim_limits.one_of(_STATUSES, f"{at}.conditions[{number}].status", condition.get("status"))
+            yield from formats.one_of(_STATUSES, f"{at}.conditions[{number}].status", condition.get("status"))
 
 
 def _allocation(allocation: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -55,7 +55,7 @@ def _allocation(allocation: Mapping[str, Any], spec: Mapping[str, Any]) -> Itera
         if not (source := each.get("source")):
             yield f"{at}.devices.config[{index}].source", "Required value"
         else:
-            yield from claim_limits.one_of(_SOURCES, f"{at}.devices.config[{index}].source", source)
+            yield from formats.one_of(_SOURCES, f"{at}.devices.config[{index}].source", source)
     if (selector := allocation.get("nodeSelector")) is not None:
         yield from node_selectors.causes(f"{at}.nodeSelector", selector)
 
