@@ -32,6 +32,24 @@ _ELSEWHERE = (  # functions that a real server has
     *("sets", "find", "findAll", "sum", "min", "max", "isSorted", "indexOf", "lastIndexOf", "semver", "isSemver"),
     *("isURL", "url", "ip", "isIP", "cidr", "isCIDR"),
 )
+_TYPES = """
+name: "vdev_sim_selectors.proto" package: "kubernetes" syntax: "proto3" dependency: "google/protobuf/struct.proto"
+message_type { name: "Quantity" field { name: "text" number: 1 label: LABEL_OPTIONAL type: TYPE_STRING } }
+message_type { name: "Semver" field { name: "text" number: 1 label: LABEL_OPTIONAL type: TYPE_STRING } }
+message_type {
+  name: "Device"
+  field { name: "driver" number: 1 label: LABEL_OPTIONAL type: TYPE_STRING }
+  field { name: "allowMultipleAllocations" number: 2 label: LABEL_OPTIONAL type: TYPE_BOOL }
+  field { name: "attributes" number: 3 label: LABEL_REPEATED type: TYPE_MESSAGE type_name: "Device.AttributesEntry" }
+  field { name: "capacity" number: 4 label: LABEL_REPEATED type: TYPE_MESSAGE type_name: "Device.CapacityEntry" }
+  nested_type { name: "AttributesEntry" options { map_entry: true } %(fields)s }
+  nested_type { name: "CapacityEntry" options { map_entry: true } %(fields)s }
+}
+"""
+"""The types of the API as messages: a domain's content is dynamic, everything else is not."""
+_OF_ENTRY = """
+    field { name: "key" number: 1 label: LABEL_OPTIONAL type: TYPE_STRING }
+    field { name: "value" number: 2 label: LABEL_OPTIONAL type: TYPE_MESSAGE type_name: ".google.protobuf.Struct" }"""
 _MEMBERSHIP = re.compile(r"\bin\s+device\s*\.\s*(attributes|capacity)\b")
 
 
@@ -150,11 +168,12 @@ class _Environment:
             from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
         except ImportError as error:
             raise NotInstalled(f"a selector needs CEL: {INSTALL}") from error
-        from google.protobuf import descriptor_pool, message_factory, struct_pb2
+        from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, struct_pb2, text_format
 
         pool = descriptor_pool.DescriptorPool()
         pool.AddSerializedFile(struct_pb2.DESCRIPTOR.serialized_pb)
-        pool.AddSerializedFile(_types().SerializeToString())
+        types = text_format.Parse(_TYPES % {"fields": _OF_ENTRY}, descriptor_pb2.FileDescriptorProto())
+        pool.AddSerializedFile(types.SerializeToString())
         self.quantity = message_factory.GetMessageClass(pool.FindMessageTypeByName("kubernetes.Quantity"))
         self.semver = message_factory.GetMessageClass(pool.FindMessageTypeByName("kubernetes.Semver"))
         self.bool, self.dyn, self.error = cel.Type.BOOL, cel.Type.DYN, cel.Type.ERROR
@@ -238,41 +257,6 @@ class _Typed:
 @functools.cache
 def _environment() -> _Environment:
     return _Environment()
-
-
-def _types() -> Any:
-    """The types of the API as messages: a domain's content is dynamic, everything else is not."""
-    from google.protobuf import descriptor_pb2
-
-    kinds = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(name="vdev_sim_selectors.proto", package="kubernetes", syntax="proto3")
-    file.dependency.append("google/protobuf/struct.proto")
-    for name in ("Quantity", "Semver"):
-        file.message_type.add(name=name).field.add(
-            name="text", number=1, label=kinds.LABEL_OPTIONAL, type=kinds.TYPE_STRING
-        )
-    device = file.message_type.add(name="Device")
-    device.field.add(name="driver", number=1, label=kinds.LABEL_OPTIONAL, type=kinds.TYPE_STRING)
-    device.field.add(name="allowMultipleAllocations", number=2, label=kinds.LABEL_OPTIONAL, type=kinds.TYPE_BOOL)
-    for number, name in enumerate(("attributes", "capacity"), 3):
-        entry = device.nested_type.add(name=f"{name.capitalize()}Entry")
-        entry.options.map_entry = True
-        entry.field.add(name="key", number=1, label=kinds.LABEL_OPTIONAL, type=kinds.TYPE_STRING)
-        entry.field.add(
-            name="value",
-            number=2,
-            label=kinds.LABEL_OPTIONAL,
-            type=kinds.TYPE_MESSAGE,
-            type_name=".google.protobuf.Struct",
-        )
-        device.field.add(
-            name=name,
-            number=number,
-            label=kinds.LABEL_REPEATED,
-            type=kinds.TYPE_MESSAGE,
-            type_name=f".kubernetes.Device.{entry.name}",
-        )
-    return file
 
 
 def _is_quantity(text: str) -> bool:
