@@ -107,7 +107,7 @@ def _play(args: argparse.Namespace, given: tuple[events.Event, ...] | None) -> i
     total = Total()
 
     def plans() -> Iterator[Plan]:
-        for seed in itertools.islice(campaign.seeds(first), worlds):
+        for seed in itertools.islice(itertools.count(first), worlds):
             if hours and total.hours >= hours:
                 return
             yield Plan(seed, args.length * 3600, given)

@@ -145,13 +145,6 @@ def play_one(plan: Plan) -> Outcome:
     return outcome
 
 
-def seeds(first: int) -> Iterator[int]:
-    """This one and all that follow."""
-    while True:
-        yield first
-        first += 1
-
-
 def _begin(plan: Plan) -> tuple[int, int]:
     """The process that plays it, and where it will write its outcome."""
     reading, writing = os.pipe()

@@ -9,7 +9,7 @@ import contextlib
 import hashlib
 import shutil
 from collections import Counter
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -205,18 +205,13 @@ class World(Stage):
             self.tell(f"{call.method} fails: {message.decode()}")
         if what != "answer" or call.ends[0] == "kubelet":
             return
-        if self.cluster is not None:
-            try:
+        with self._ends_if_broken():
+            if self.cluster is not None:
                 claim_rules.judge_answer(call, message, self)
-            except Broken as broken:
-                self.fail(broken)
-        if call.method.endswith("/ListAndWatch"):
-            self.grants.listed(call.server, message, self.now)
-        elif call.method.endswith("/Allocate"):
-            try:
+            if call.method.endswith("/ListAndWatch"):
+                self.grants.listed(call.server, message, self.now)
+            elif call.method.endswith("/Allocate"):
                 self.grants.granted(call.server, call.request, message, since=call.came_at, now=self.now)
-            except Broken as broken:
-                self.fail(broken)
 
     def _entry(self, entry: Any) -> None:
         name = type(entry).__name__
@@ -238,10 +233,15 @@ class World(Stage):
             explained = self.cluster is not None and self.cluster.explains(entry)
             if explained or self._gave_up(entry) or self._cut_off(entry) or self._on_its_way(entry.code):
                 return
-            try:
+            with self._ends_if_broken():
                 invariants.judge_finding(entry, self.excuses, self.now)
-            except Broken as broken:
-                self.fail(broken)
+
+    @contextlib.contextmanager
+    def _ends_if_broken(self) -> Iterator[None]:
+        try:
+            yield
+        except Broken as broken:
+            self.fail(broken)
 
     def _gave_up(self, finding: Finding) -> bool:
         """Whether it is about what was given up because for ten minutes nobody could be asked who holds what.

@@ -21,18 +21,14 @@ _Sent = bytes | OSError | None
 """What travels: bytes, the end of them, or a connection's end by force."""
 
 
-def _at_once() -> float:
-    return 0.0
-
-
 class MemoryNetwork:
     """Who listens at which port, and what is under way. `delay` draws the seconds that something travels."""
 
-    def __init__(self, delay: Callable[[], float] = _at_once) -> None:
+    def __init__(self, delay: Callable[[], float] = lambda: 0.0) -> None:
         self.delay = delay
         self.listening: dict[int, MemoryListener] = {}
         self.opened = 0
-        self.on_open: Callable[[MemoryEnd], None] = _nobody  # told of the end of each that connects
+        self.on_open: Callable[[MemoryEnd], None] = lambda _end: None  # told of the end of each that connects
         self._cut: list[MemoryEnd] | None = None  # those for whom something waits
         self._waiting: list[asyncio.Future[None]] = []  # who connects meanwhile
         self._context = contextvars.copy_context()  # of nobody: what was sent arrives though its sender be gone
@@ -73,10 +69,6 @@ class MemoryNetwork:
     def later(self, moment: float, action: Callable[[], object]) -> None:
         """Do something then."""
         asyncio.get_running_loop().call_at(moment, action, context=self._context)
-
-
-def _nobody(_end: "MemoryEnd") -> None:
-    pass
 
 
 class MemoryTcp(asyncio.SelectorEventLoop):
@@ -214,8 +206,9 @@ class MemoryEnd(asyncio.Transport):
         """Break the connection by force, for both ends."""
         if not self._closing:
             self._ended = True
-            self.other.send(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
-            self._lost(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
+            why = ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
+            self.other.send(why)
+            self._lost(why)
 
     def die(self) -> None:
         """Its process is killed: the system hangs up, and nobody is told on this side."""

@@ -14,7 +14,7 @@ import random
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from ...aio.clock import Clock
+from ...aio import clock
 from ...sim import SystemClock
 from .rounds import Handle, Rounds
 
@@ -192,8 +192,8 @@ def _task(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> "asynci
     return _Task(work, options.get("context"), loop=loop)
 
 
-class WorldClock(Clock):
-    """The agent's clock, which is the loop's."""
+class WorldClock(clock.SystemClock):
+    """The agent's clock, which is the loop's; so are time-outs."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -209,14 +209,6 @@ class WorldClock(Clock):
     def call_at(self, moment: float, action: Callable[[], object]) -> Callable[[], object]:
         """Call `action` then; returns what cancels that."""
         return self._loop.call_at(max(moment, self._loop.time()), action).cancel
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait so long."""
-        await asyncio.sleep(seconds)
-
-    def timeout(self, seconds: float | None) -> Any:
-        """`asyncio.timeout` itself."""
-        return asyncio.timeout(seconds)
 
 
 class KubeletClock(SystemClock):
