@@ -183,8 +183,10 @@ class DeviceTable:
     def recount(self) -> None:
         """Compute from the holders what is allocated, as the kubelet does after a failed Allocate."""
         allocated: dict[str, set[str]] = {}
-        for resource, held in self._everything_held():
-            allocated.setdefault(resource, set()).update(held.ids)
+        for containers in self.holders.values():
+            for resources in containers.values():
+                for resource, held in resources.items():
+                    allocated.setdefault(resource, set()).update(held.ids)
         self.allocated = allocated
 
     def holders_of(self, resource: str) -> Iterator[tuple[str, str, frozenset[str]]]:
@@ -193,11 +195,6 @@ class DeviceTable:
             for container, held in containers.items():
                 if resource in held:
                     yield pod, container, held[resource].ids
-
-    def _everything_held(self) -> Iterable[tuple[str, Held]]:
-        for containers in self.holders.values():
-            for resources in containers.values():
-                yield from resources.items()
 
     def _first_holder(self, id_: str) -> str | None:
         """Looked up by the id alone, over all resources, as in the kubelet: ids should be unique on a node."""

@@ -1,7 +1,6 @@
 """The file `dra_manager_state`: which claims are prepared, for which pods, with what. Its form is the real one."""
 
 import json
-import os
 import tempfile
 import zlib
 from collections.abc import Iterable
@@ -84,10 +83,9 @@ def read(directory: Path) -> tuple[list[ClaimInfo], str]:
 
 def write(directory: Path, text: str) -> None:
     """Replace the file atomically. Blocks."""
-    descriptor, temporary = tempfile.mkstemp(prefix=".", dir=directory)
-    with os.fdopen(descriptor, "w") as file:
+    with tempfile.NamedTemporaryFile("w", prefix=".", dir=directory, delete=False) as file:
         file.write(text)
-    Path(temporary).replace(directory / FILE_NAME)
+    Path(file.name).replace(directory / FILE_NAME)
 
 
 def _row(device: PreparedDevice) -> dict[str, Any]:
