@@ -1,0 +1,233 @@
+"""The server's side of the transport in memory: sockets, who listens at them, and the connections to them.
+
+Sockets are real files, bound and listened to, so whoever looks at them sees what gRPC leaves on the disk.
+"""
+
+import asyncio
+import contextlib
+import contextvars
+import socket as sockets
+import stat
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Protocol
+
+import grpc
+import grpc.aio
+
+from .memory_calls import Answering, Calling
+
+_BACKLOG = 4096  # nobody accepts: who connects for real only wants to know whether somebody listens
+
+
+class Network:
+    """What the processes of one machine share: who listens where. `delay` draws how many seconds something of a process
+    takes; `note` is told of each message.
+    """
+
+    def __init__(
+        self,
+        delay: Callable[[str], float] = lambda _by: 0.0,
+        note: Callable[[Answering, str, bytes], None] = lambda *_: None,
+    ) -> None:
+        self.delay = delay
+        self.note = note
+        self.listening: dict[tuple[int, int], MemoryServer] = {}  # by device and inode
+        self._context = contextvars.copy_context()  # of no process: what was sent arrives though its sender be dead
+
+    def later(self, seconds: float, action: Callable[..., object], *args: Any) -> asyncio.Handle:
+        """Do something after so long, whatever becomes of the process that asks for it."""
+        loop = asyncio.get_running_loop()
+        if seconds <= 0:
+            return loop.call_soon(action, *args, context=self._context)
+        return loop.call_later(seconds, action, *args, context=self._context)
+
+
+class Caller(Protocol):
+    """A channel, as the server knows it."""
+
+    process: str
+
+    def connect_to(self, server: "MemoryServer") -> None:
+        """The server serves now."""
+
+    def refuse(self, why: str) -> None:
+        """The server is gone before it served."""
+
+    def lost(self, connection: "Connection") -> None:
+        """The server has gone."""
+
+
+class Connection:
+    """Between a channel and a server, with the calls that are under way. Broken for good when either end goes."""
+
+    def __init__(self, channel: Caller, server: "MemoryServer") -> None:
+        self.server = server
+        self.calls: dict[Calling, Answering] = {}
+        self.broken = False
+        self._channel = channel
+        self._network = server.network
+
+    def call(self, calling: Calling, method: str, request: bytes) -> None:
+        """Send a request."""
+        network, server = self._network, self.server
+        ends = server.process, self._channel.process
+        answering = Answering(network, calling, method, request, server=server, ends=ends, over=self._end)
+        self.calls[calling] = answering
+        network.note(answering, "request", request)
+        network.later(network.delay(server.process), self._arrive, answering)
+
+    def cancel(self, calling: Calling) -> None:
+        """The caller waits no longer."""
+        answering = self.calls.pop(calling, None)
+        if answering is not None:
+            self._network.later(self._network.delay(self.server.process), answering.cancel)
+
+    def end(self, text: str) -> None:
+        """Break it from the server's side: calls fail with this text."""
+        if self.broken:
+            return
+        for calling, answering in self._break():
+            answering.cancel()
+            answering.tell(calling.fail, grpc.StatusCode.UNAVAILABLE, text)
+        self._network.later(self._network.delay(self._channel.process), self._channel.lost, self)
+
+    def hang_up(self) -> None:
+        """Break it from the client's side."""
+        if self.broken:
+            return
+        for _, answering in self._break():
+            self._network.later(self._network.delay(self.server.process), answering.cancel)
+
+    def _break(self) -> list[tuple[Calling, Answering]]:
+        """The calls that were under way."""
+        calls, self.calls, self.broken = self.calls, {}, True
+        self.server.forget(self)
+        return list(calls.items())
+
+    def _arrive(self, answering: Answering) -> None:
+        if not self.broken and answering.calling in self.calls:
+            self.server.answer(answering)
+
+    def _end(self, calling: Calling) -> None:
+        self.calls.pop(calling, None)
+        self.server.settled()
+
+
+class MemoryServer(grpc.aio.Server):
+    """What is used of gRPC's server."""
+
+    def __init__(self, network: Network, process: str) -> None:
+        self.process = process
+        self.network = network
+        self._context = contextvars.copy_context()  # of the process: its handlers end with it
+        self._handlers: list[grpc.GenericRpcHandler] = []
+        self._sockets: dict[tuple[int, int], tuple[sockets.socket, str]] = {}
+        self._connections: dict[Connection, None] = {}
+        self._waiting: list[Caller] = []  # connected before it serves
+        self._serves = self._stopped = False
+        self._idle: asyncio.Event = asyncio.Event()
+
+    def add_generic_rpc_handlers(self, generic_rpc_handlers: Iterable[grpc.GenericRpcHandler]) -> None:
+        """Serve these as well."""
+        self._handlers += generic_rpc_handlers
+
+    def add_registered_method_handlers(self, service_name: str, method_handlers: Any) -> None:
+        """Nothing: what is registered is among the generic handlers as well."""
+
+    def add_insecure_port(self, address: str) -> int:
+        """Bind a socket, which takes the place of another one. Raises RuntimeError."""
+        path = address.removeprefix("unix:")
+        remove_socket(path)
+        made = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
+        try:
+            made.bind(path)
+            made.listen(_BACKLOG)
+        except OSError as failed:
+            made.close()
+            text = "set GRPC_VERBOSITY=debug environment variable to see detailed error message."
+            raise RuntimeError(f"Failed to bind to address {address}; {text}") from failed
+        seen = Path(path).stat()
+        self._sockets[seen.st_dev, seen.st_ino] = made, path
+        self.network.listening[seen.st_dev, seen.st_ino] = self
+        return 1
+
+    def add_secure_port(self, address: str, server_credentials: Any) -> int:
+        """Not used."""
+        raise NotImplementedError
+
+    async def start(self) -> None:
+        """Serve; who connected before is served now."""
+        self._serves = True
+        waiting, self._waiting = self._waiting, []
+        for channel in waiting:
+            channel.connect_to(self)
+
+    async def stop(self, grace: float | None) -> None:
+        """Let go of the sockets at once, and of the calls after so many seconds or when they are over."""
+        already, self._stopped = self._stopped, True
+        if not already:
+            for made, path in self._let_go():
+                remove_socket(path)
+                made.close()
+        if any(each.calls for each in self._connections) and grace:
+            self._idle.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(grace):
+                    await self._idle.wait()
+        for connection in list(self._connections):
+            connection.end("Cancelling all calls")
+
+    async def wait_for_termination(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - gRPC's own
+        """Not used."""
+        raise NotImplementedError
+
+    def accept(self, channel: Caller) -> Connection | None:
+        """A connection to this channel; None while it does not serve yet: it will connect by itself."""
+        if not self._serves:
+            self._waiting.append(channel)
+            return None
+        made = Connection(channel, self)
+        self._connections[made] = None
+        return made
+
+    def answer(self, answering: Answering) -> None:
+        """Let the handler of the method answer."""
+        details: Any = SimpleNamespace(method=answering.method)
+        handler = next((found for each in self._handlers if (found := each.service(details))), None)
+        answering.begin(handler, self._context)
+
+    def forget(self, connection: Connection) -> None:
+        """A connection is over."""
+        self._connections.pop(connection, None)
+        self.settled()
+
+    def settled(self) -> None:
+        """A call is over."""
+        if not any(each.calls for each in self._connections):
+            self._idle.set()
+
+    def kill(self) -> None:
+        """End as its process does."""
+        self._stopped = True
+        for made, _ in self._let_go():
+            made.close()
+        for connection in list(self._connections):
+            connection.end("Socket closed")
+
+    def _let_go(self) -> list[tuple[sockets.socket, str]]:
+        mine, self._sockets = self._sockets, {}
+        for identity in mine:
+            self.network.listening.pop(identity, None)
+        for channel in self._waiting:
+            channel.refuse("Connection reset by peer")
+        self._waiting.clear()
+        return list(mine.values())
+
+
+def remove_socket(path: str) -> None:
+    """Remove a socket, whoever made it; anything else stays."""
+    with contextlib.suppress(FileNotFoundError):
+        if stat.S_ISSOCK(Path(path).lstat().st_mode):
+            Path(path).unlink()
