@@ -5,11 +5,12 @@ Both undo that when a pod has ended or is gone.
 """
 
 import asyncio
+import functools
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
 from ...journal import ClaimChanged, Journal
 from ...lint import Finding
@@ -17,12 +18,13 @@ from ...objects.pods import ExtendedClaim, Kind, PodSpec
 from ..api_objects import CLAIM, CLASS, NAMESPACE, SLICE, TEMPLATE, ApiObjects, Document
 from . import cel_selectors, slice_lint
 from .allocator import Allocator
+from .claim_limits import ADMIN_ACCESS
 from .pools import Pool, gather
 from .unschedulable import NowhereError, UnschedulableError
 from .usage import in_use
 
+_Asked: TypeAlias = tuple[str, str, str, str, int]  # container, resource, request, class, count
 _IMPLICIT = "deviceclass.resource.kubernetes.io/"
-_ADMIN_LABEL = "resource.kubernetes.io/admin-access"
 _EXTENDED = "resource.kubernetes.io/extended-resource-claim"
 _MOST_USERS = 256
 
@@ -112,29 +114,24 @@ class Cluster:
         return claim
 
     async def _allocate(
-        self,
-        claims: list[Document],
-        classes: Mapping[str, Document],
-        pod: PodSpec,
-        asked: list[tuple[str, str, str, str, int]],
+        self, claims: list[Document], classes: Mapping[str, Document], pod: PodSpec, asked: list[_Asked]
     ) -> dict[str, Any] | None:
         """Allocate claims and the hidden one of extended resources, all or none; returns the latter's allocation."""
         hidden = [_hidden(pod, asked)] if asked else []
         if not claims and not hidden:
             return None
         await self._see_slices()
-        pools = self._pools
         used = in_use(await self._objects.list(CLAIM))
         admins = {
             each["metadata"]["name"]
             for each in await self._objects.list(NAMESPACE)
-            if (each["metadata"].get("labels") or {}).get(_ADMIN_LABEL) == "true"
+            if (each["metadata"].get("labels") or {}).get(ADMIN_ACCESS) == "true"
         }
-        allocator = Allocator(pools, classes, used, matches=cel_selectors.matches, admin=admins.__contains__)
+        allocator = Allocator(self._pools, classes, used, matches=cel_selectors.matches, admin=admins.__contains__)
         allocations = await asyncio.to_thread(allocator.allocate, [*claims, *hidden], self._node)
         for claim, allocation in zip(claims, allocations, strict=False):
             meta = claim["metadata"]
-            await self._objects.edit(CLAIM, meta["name"], meta["namespace"], _allocation_of(allocation))
+            await self._objects.edit(CLAIM, meta["name"], meta["namespace"], functools.partial(_give, allocation))
             self._journal.note(ClaimChanged(f"{meta['namespace']}/{meta['name']}", "allocated", _devices(allocation)))
         return allocations[-1] if hidden else None
 
@@ -142,8 +139,8 @@ class Cluster:
 
     def _extended(
         self, pod: PodSpec, classes: Mapping[str, Document], allocatable: Mapping[str, Decimal]
-    ) -> list[tuple[str, str, str, str, int]]:
-        """What is served by DRA of a pod's limits: container, resource, request, class, count."""
+    ) -> list[_Asked]:
+        """What is served by DRA of a pod's limits."""
         by_resource: dict[str, str] = {}
         for name, each in sorted(classes.items(), key=lambda row: str(row[1]["metadata"].get("creationTimestamp", ""))):
             by_resource[f"{_IMPLICIT}{name}"] = name
@@ -160,12 +157,10 @@ class Cluster:
                     found.append((container.name, resource, request, by_resource[resource], count))
         return found
 
-    async def _extended_claim(
-        self, pod: PodSpec, asked: list[tuple[str, str, str, str, int]], allocation: dict[str, Any]
-    ) -> ExtendedClaim:
+    async def _extended_claim(self, pod: PodSpec, asked: list[_Asked], allocation: dict[str, Any]) -> ExtendedClaim:
         meta = {"annotations": {_EXTENDED: "true"}}
         name = await self._create(pod, f"{pod.name}-extended-resources-", meta, _hidden(pod, asked)["spec"])
-        await self._objects.edit(CLAIM, name, pod.namespace, _allocation_of(allocation))
+        await self._objects.edit(CLAIM, name, pod.namespace, functools.partial(_give, allocation))
         await self._objects.edit(CLAIM, name, pod.namespace, lambda claim: _reserve(claim, pod))
         self._journal.note(ClaimChanged(f"{pod.namespace}/{name}", "allocated", _devices(allocation)))
         return ExtendedClaim(name, tuple((container, resource, request) for container, resource, request, *_ in asked))
@@ -212,7 +207,7 @@ def _for(claim: Document, pod: PodSpec) -> str:
     return ""
 
 
-def _hidden(pod: PodSpec, asked: list[tuple[str, str, str, str, int]]) -> dict[str, Any]:
+def _hidden(pod: PodSpec, asked: list[_Asked]) -> dict[str, Any]:
     requests = [
         {"name": request, "exactly": {"deviceClassName": name, "allocationMode": "ExactCount", "count": count}}
         for _, _, request, name, count in asked
@@ -225,13 +220,8 @@ def _allocation(claim: Document) -> Any:
     return (claim.get("status") or {}).get("allocation")
 
 
-def _allocation_of(allocation: Document) -> Callable[[dict[str, Any]], None]:
-    """What gives a claim this allocation."""
-
-    def give(claim: dict[str, Any]) -> None:
-        claim.setdefault("status", {})["allocation"] = allocation
-
-    return give
+def _give(allocation: Document, claim: dict[str, Any]) -> None:
+    claim.setdefault("status", {})["allocation"] = allocation
 
 
 def _reserve(claim: dict[str, Any], pod: PodSpec) -> None:
