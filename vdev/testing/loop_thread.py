@@ -5,7 +5,6 @@ import concurrent.futures
 import functools
 import threading
 from collections.abc import Callable, Coroutine
-from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 _P = ParamSpec("_P")
@@ -25,9 +24,7 @@ class LoopThread:
         self._up.wait()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         assert self._loop is not None
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()

@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Any, Self
 
 from ...errors import UsageError, VdevError
@@ -93,7 +93,7 @@ class Kubelet(KubeletView):
         self._node = NodeStatus(self.journal, capacity)
         self._process: KubeletProcess | None = None
         self._workers: PodWorkers | None = None
-        self._stop_ticking: Callable[[], None] | None = None
+        self._ends: list[Callable[[], None]] = []  # of what is called again and again
         self._ran: Mapping[str, frozenset[str]] = {}  # by pod: the containers that ran when the process started
         self._sources: asyncio.Task[KubeletPanic | None] | None = None
         self._cluster = Cluster(self.objects, node_name, self.journal)
@@ -102,7 +102,6 @@ class Kubelet(KubeletView):
         )
         self._scheduler: asyncio.Task[None] | None = None
         self._admissions: set[asyncio.Task[None]] = set()
-        self._stop_listening: Callable[[], None] | None = None
 
     # --- life ----------------------------------------------------------------------------------------------------
 
@@ -114,9 +113,7 @@ class Kubelet(KubeletView):
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop()
         await self._tidy()
 
@@ -164,9 +161,9 @@ class Kubelet(KubeletView):
         if process.fresh:  # A node without a checkpoint counts as new: what it showed of extended resources is void.
             self._node.reset()
         self.journal.note(Lifecycle("started", str(process.paths.registration_socket)))
-        self._stop_ticking = self._clock.every(self._settings.timings.tick, self._tick)
+        self._ends.append(self._clock.every(self._settings.timings.tick, self._tick))
         self.tick()
-        self._stop_listening = self.objects.listen(self._scheduling.wake)
+        self._ends.append(self.objects.listen(self._scheduling.wake))
         self._scheduler = asyncio.create_task(self._schedule(), name="the scheduler")
         self._scheduling.wake()
         if readmit:
@@ -349,10 +346,8 @@ class Kubelet(KubeletView):
         process, _ = self._up()
         sources, self._sources = self._sources, None
         self._process = self._workers = None
-        if self._stop_ticking is not None:
-            self._stop_ticking()
-        if self._stop_listening is not None:
-            self._stop_listening()
+        while self._ends:
+            self._ends.pop()()
         scheduler, self._scheduler = self._scheduler, None
         if scheduler is not None:
             scheduler.cancel()

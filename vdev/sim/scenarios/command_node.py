@@ -8,7 +8,6 @@ import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from ...errors import UsageError, reason_of
@@ -93,11 +92,9 @@ class CommandNode(SimDriver):
         await asyncio.to_thread(_kubeconfig(self._places).write_text, api.kubeconfig())
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         async with self._open:
-            await super().__aexit__(kind, error, trace)
+            await super().__aexit__(*error)
 
     async def configure(self, text: str) -> None:
         """Write the plugin's configuration; starts the command the first time."""
