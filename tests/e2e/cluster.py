@@ -303,19 +303,16 @@ class ClusterDriver:
 
         await self.until(decided, f"a decision on pod {name}")
 
-    async def delete_pod(self, name: str) -> None:
-        """Delete a pod; returns when it is gone. One with claims may stay until they are unprepared."""
+    async def delete_pod(self, name: str, *, force: bool = False) -> None:
+        """Delete a pod; returns when it is gone. One with claims may stay until they are unprepared.
+
+        With `force` it goes from the API server, whatever its kubelet does.
+        """
         spec = self._specs.get(name)
-        await self._delete(name, f"--wait={'false' if spec and self.claims.scheduled(spec) else 'true'}")
-
-    async def force_delete_pod(self, name: str) -> None:
-        """Delete a pod from the API server, whatever its kubelet does."""
-        await self._delete(name, "--force", "--grace-period=0", "--wait=true")
-
-    async def _delete(self, name: str, *flags: str) -> None:
-        now = () if "--force" in flags else ("--now",)
-        await self.kubectl(*self._here("delete", "pod", name, *now, "--ignore-not-found", *flags))
-        if "--wait=true" in flags:
+        waits = force or not (spec and self.claims.scheduled(spec))
+        how = ("--ignore-not-found", "--force", "--grace-period=0") if force else ("--now", "--ignore-not-found")
+        await self.kubectl(*self._here("delete", "pod", name, *how, f"--wait={str(waits).lower()}"))
+        if waits:
             self._specs.pop(name, None)
 
     async def create_object(self, document: Mapping[str, Any]) -> None:

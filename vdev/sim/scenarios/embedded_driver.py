@@ -11,7 +11,6 @@ import stat
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, assert_never
 
 from ..device_manager.registration_server import Compat
@@ -104,9 +103,7 @@ class SimDriver:
         await self.kubelet.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         try:
             await self._plugin.stop()
         finally:
@@ -194,15 +191,10 @@ class SimDriver:
         """Create a pod on the kubelet."""
         await self.kubelet.run_pod(manifest)
 
-    async def delete_pod(self, name: str) -> None:
+    async def delete_pod(self, name: str, *, force: bool = False) -> None:
         """Delete a pod."""
         self._there(name)
-        await self.kubelet.delete_pod(name)
-
-    async def force_delete_pod(self, name: str) -> None:
-        """Delete a pod from the API server."""
-        self._there(name)
-        await self.kubelet.delete_pod(name, force=True)
+        await self.kubelet.delete_pod(name, force=force)
 
     async def create_object(self, document: Mapping[str, Any]) -> None:
         """Create an object."""

@@ -122,10 +122,8 @@ async def _do(  # noqa: C901, PLR0912  # one case per kind of step
             await driver.advance_clock(step.seconds)
         case PodStep(PodAction.CREATE):
             await driver.create_pod(await _filled(scenario.pods[step.pod], driver))
-        case PodStep(PodAction.DELETE):
-            await driver.delete_pod(step.pod)
-        case PodStep(PodAction.FORCE_DELETE):
-            await driver.force_delete_pod(step.pod)
+        case PodStep(PodAction.DELETE | PodAction.FORCE_DELETE):
+            await driver.delete_pod(step.pod, force=step.action is PodAction.FORCE_DELETE)
         case PodStep():
             await driver.restart_container(step.pod)
         case CreateObject():

@@ -200,11 +200,8 @@ class Driver(Protocol):
     async def create_pod(self, manifest: Mapping[str, Any]) -> None:
         """Create a pod that is bound to the node."""
 
-    async def delete_pod(self, name: str) -> None:
-        """Delete a pod, at once."""
-
-    async def force_delete_pod(self, name: str) -> None:
-        """Delete a pod from the API server, whatever its node does."""
+    async def delete_pod(self, name: str, *, force: bool = False) -> None:
+        """Delete a pod, at once; with `force` from the API server, whatever its node does."""
 
     async def create_object(self, document: Mapping[str, Any]) -> None:
         """Create an object of the API server."""
