@@ -79,7 +79,7 @@ class CodeMutant:
         )
 
 
-_TURNED: dict[type[ast.cmpop], type[ast.cmpop]] = {
+_TURNED: dict[type[ast.AST], type[Any]] = {
     ast.Eq: ast.NotEq,
     ast.NotEq: ast.Eq,
     ast.Lt: ast.GtE,
@@ -90,7 +90,30 @@ _TURNED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.NotIn: ast.In,
     ast.Is: ast.IsNot,
     ast.IsNot: ast.Is,
+    ast.And: ast.Or,
+    ast.Or: ast.And,
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.BitOr: ast.BitAnd,
+    ast.BitAnd: ast.BitOr,
 }
+
+
+def _turned(node: ast.AST) -> ast.AST | None:
+    """A node as a slip of the hand would have it: turned round, without its `not`, left out. None: it stays."""
+    match node:
+        case ast.Compare(ops=[op, *rest]) if type(op) in _TURNED:
+            return ast.Compare(node.left, [_TURNED[type(op)](), *rest], node.comparators)
+        case ast.BoolOp(op=op):
+            return ast.BoolOp(_TURNED[type(op)](), node.values)
+        case ast.BinOp(op=op) if type(op) in _TURNED:
+            return ast.BinOp(node.left, _TURNED[type(op)](), node.right)
+        case ast.UnaryOp(op=ast.Not()):
+            return node.operand
+        case ast.Expr(value=ast.Call() as call) | ast.Expr(value=ast.Await(value=ast.Call() as call)):
+            return None if ast.unparse(call.func).startswith("log.") else ast.Expr(ast.Constant(None))
+        case _:
+            return None
 
 
 class _Changer(ast.NodeTransformer):
@@ -102,61 +125,18 @@ class _Changer(ast.NodeTransformer):
         self.line = 0
         self.told = ""
 
-    def _is_it(self, node: ast.AST) -> bool:
+    def visit(self, node: ast.AST) -> Any:
+        """Change what is inside, then this."""
+        self.generic_visit(node)
+        changed = _turned(node)
+        if changed is None:
+            return node
         self.count += 1
-        return self.count - 1 == self._site and bool(self._note(node))
-
-    def _note(self, node: ast.AST) -> int:
-        self.line, self.told = getattr(node, "lineno", 0), ast.unparse(node).partition("\n")[0]
-        return 1
-
-    def visit_Compare(self, node: ast.Compare) -> ast.AST:
-        """Turn the first comparison round."""
-        self.generic_visit(node)
-        if type(node.ops[0]) in _TURNED and self._is_it(node):
-            node.ops[0] = _TURNED[type(node.ops[0])]()
-            self.told += f" -> {ast.unparse(node)}"
-        return node
-
-    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
-        """`and` becomes `or`, and the reverse."""
-        self.generic_visit(node)
-        if self._is_it(node):
-            node.op = ast.Or() if isinstance(node.op, ast.And) else ast.And()
-            self.told += f" -> {ast.unparse(node)}"
-        return node
-
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
-        """`not` is left out."""
-        self.generic_visit(node)
-        if isinstance(node.op, ast.Not) and self._is_it(node):
-            self.told += f" -> {ast.unparse(node.operand)}"
-            return node.operand
-        return node
-
-    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        """`+` becomes `-`, `|` becomes `&`, and the reverse."""
-        self.generic_visit(node)
-        turned: dict[type[ast.operator], type[ast.operator]] = {
-            ast.Add: ast.Sub,
-            ast.Sub: ast.Add,
-            ast.BitOr: ast.BitAnd,
-            ast.BitAnd: ast.BitOr,
-        }
-        if type(node.op) in turned and self._is_it(node):
-            node.op = turned[type(node.op)]()
-            self.told += f" -> {ast.unparse(node)}"
-        return node
-
-    def visit_Expr(self, node: ast.Expr) -> ast.AST:
-        """A call is left out."""
-        self.generic_visit(node)
-        value = node.value.value if isinstance(node.value, ast.Await) else node.value
-        logs = isinstance(value, ast.Call) and ast.unparse(value.func).startswith("log.")
-        if isinstance(value, ast.Call) and not logs and self._is_it(node):
-            self.told += " -> left out"
-            return ast.copy_location(ast.Expr(ast.Constant(None)), node)
-        return node
+        if self.count - 1 != self._site:
+            return node
+        becomes = "left out" if isinstance(changed, ast.Expr) else ast.unparse(changed)
+        self.line, self.told = getattr(node, "lineno", 0), f"{ast.unparse(node).partition(chr(10))[0]} -> {becomes}"
+        return ast.copy_location(changed, node)
 
 
 def drawn(ran: Sequence[types.CodeType], count: int, seed: int) -> list[str]:
