@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TextIO
+from typing import TextIO
 
 from .journal import Entry, NodeChanged
 from .render import NOTHING, entry_json, render_entry
@@ -28,7 +28,7 @@ class ScenarioResult:
     log: Path
 
 
-class ScenarioReport(Protocol):
+class ScenarioReport:
     """Told of everything as it happens; must not block."""
 
     def begin(self, name: str, path: Path, scenario: Scenario) -> None:
@@ -47,7 +47,7 @@ class ScenarioReport(Protocol):
         """All have ended."""
 
 
-class TextReport:
+class TextReport(ScenarioReport):
     """For people: each step as it is done, and of a failure everything that helps."""
 
     def __init__(self, out: TextIO) -> None:
@@ -59,9 +59,6 @@ class TextReport:
         """A scenario begins."""
         self._path, self._scenario = path, scenario
         self._say(f"{name}: {scenario.title}")
-
-    def entry(self, entry: Entry) -> None:
-        """Only of a failure the history is shown."""
 
     def step(self, number: int, seconds: float, failure: str = "") -> None:
         """A step was done, or failed."""
@@ -98,7 +95,7 @@ class TextReport:
         self._out.flush()
 
 
-class JsonReport:
+class JsonReport(ScenarioReport):
     """For programs: the events of `vdev sim`, and between them those of scenarios and steps."""
 
     def __init__(self, out: TextIO) -> None:
@@ -132,9 +129,6 @@ class JsonReport:
         outcome = self._of("failed" if result.failure else "passed")
         rest = {"failure": result.failure, "seconds": result.seconds, "log": str(result.log)}
         self._put({"event": "scenario", **outcome, **rest})
-
-    def summary(self, results: Sequence[ScenarioResult], left_out: Sequence[str] = ()) -> None:
-        """Each scenario has said how it ended."""
 
     def _of(self, outcome: str) -> dict[str, str]:
         return {"scenario": self._name, "outcome": outcome}
