@@ -31,7 +31,8 @@ from ..timings import Timings
 from . import kubelet_directory
 from .kubelet_directory import KubeletPaths
 from .plugin_watcher import Handler, PluginWatcher
-from .podresources_server import PodResources, Pods, RateLimit
+from .pod_records import PodStore
+from .podresources_server import PodResources, RateLimit
 
 _REGISTRATION, _POD_RESOURCES = "r", "p"  # the sockets on which the servers really listen
 
@@ -55,7 +56,7 @@ class KubeletProcess:
     paths: KubeletPaths
     settings: KubeletSettings
     journal: Journal
-    pods: Pods
+    pods: PodStore
     dice: random.Random
     clock: Clock
     changed: Callable[[frozenset[str]], None]

@@ -1,12 +1,12 @@
 """The PodResources API on pod-resources/kubelet.sock: which container holds which devices.
 
 Serves v1 and v1alpha1 with the real server's rate limit, 100 calls per second with a burst of 10. It reads pods from
-`Pods` and devices from the device table, and changes neither, except that List lets the kubelet forget ended pods.
+`PodStore` and devices from the device table, and changes neither, except that List lets the kubelet forget ended pods.
 """
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import grpc
 import grpc.aio
@@ -18,25 +18,13 @@ from ...pb import podresources_v1alpha1_pb2_grpc as v1alpha1_grpc
 from ..device_manager.device_table import NO_NUMA, DeviceTable, Held
 from ..dra.claim_checkpoint import PreparedDevice
 from ..journal import Journal
-from ..objects.pods import ContainerClaim, Kind, PodSpec
+from ..objects.pods import Kind, PodSpec
+from .pod_records import PodStore
 
 QUERIES_PER_SECOND = 100.0
 BURST = 10
 
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
-
-
-class Pods(Protocol):
-    """The active pods: those that this kubelet process knows and that have not ended."""
-
-    def active(self) -> list[PodSpec]:
-        """In order of creation; none until the process has learned of its pods."""
-
-    def uses(self, uid: str, container: str) -> bool:
-        """Whether this container uses its devices or still may."""
-
-    def container_claims(self, uid: str, container: str) -> list[ContainerClaim]:
-        """What a container uses of its pod's claims."""
 
 
 class RateLimit:
@@ -66,7 +54,7 @@ class PodResources(v1_grpc.PodResourcesListerServicer):
     def __init__(
         self,
         table: DeviceTable,
-        pods: Pods,
+        pods: PodStore,
         *,
         free: Callable[[set[str]], None],
         journal: Journal,
