@@ -184,74 +184,62 @@ class _Environment:
                 descriptor_pool=pool, variables={"device": device}, functions=functions, extensions=extensions
             )
 
-        typed = _Typed(cel, self.quantity, self.semver)
-        self.typed = environment(cel.Type("kubernetes.Device"), typed.declared())
-        self.dynamic = environment(cel.Type.Map(cel.Type.STRING, cel.Type.DYN), typed.run())
+        declared, run = _functions(cel, self.quantity, self.semver)
+        self.typed = environment(cel.Type("kubernetes.Device"), declared)
+        self.dynamic = environment(cel.Type.Map(cel.Type.STRING, cel.Type.DYN), run)
 
 
-class _Typed:
-    """Kubernetes' libraries of quantities and versions: declared for the check of types, and as they run.
+def _functions(cel: Any, amount: Any, version: Any) -> tuple[list[Any], list[Any]]:
+    """Kubernetes' libraries of quantities and versions: declared with every type for their check, and as they run.
 
     At run time a function of one name is one, whatever message it is called on: the runtime tells them apart no more.
     """
+    kind = cel.Type
+    q, v = kind("kubernetes.Quantity"), kind("kubernetes.Semver")
 
-    def __init__(self, cel: Any, amount: Any, version: Any) -> None:
-        self._cel = cel
-        kind = cel.Type
-        q, v = kind("kubernetes.Quantity"), kind("kubernetes.Semver")
+    def number(value: Any) -> Decimal:
+        return Decimal(value.text)
 
-        def number(value: Any) -> Decimal:
-            return Decimal(value.text)
+    def make(value: Decimal) -> Any:
+        return amount(text=_canonical(value))
 
-        def make(value: Decimal) -> Any:
-            return amount(text=_canonical(value))
+    def sides(a: Any, b: Any) -> int:
+        if type(a) is not type(b):
+            raise ValueError("a quantity and a version cannot be compared")
+        if isinstance(a, amount):
+            return _compare(number(a), number(b))
+        return _compare(_precedence(a.text), _precedence(b.text))
 
-        def sides(a: Any, b: Any) -> int:
-            if type(a) is not type(b):
-                raise ValueError("a quantity and a version cannot be compared")
-            if isinstance(a, amount):
-                return _compare(number(a), number(b))
-            return _compare(_precedence(a.text), _precedence(b.text))
+    def part(index: int) -> Callable[[Any], int]:
+        return lambda value: int(_precedence(value.text)[index])
 
-        def part(index: int) -> Callable[[Any], int]:
-            return lambda value: int(_precedence(value.text)[index])
-
-        self._rows: list[tuple[str, Any, list[list[Any]], bool, Callable[..., Any]]] = [
-            ("quantity", q, [[kind.STRING]], False, lambda s: make(quantity(s, "quantity()"))),
-            ("isQuantity", kind.BOOL, [[kind.STRING]], False, _is_quantity),
-            ("semver", v, [[kind.STRING]], False, lambda s: _precedence(s) and version(text=s)),
-            ("isSemver", kind.BOOL, [[kind.STRING]], False, is_semver),
-            ("compareTo", kind.INT, [[q, q], [v, v]], True, sides),
-            ("isGreaterThan", kind.BOOL, [[q, q], [v, v]], True, lambda a, b: sides(a, b) > 0),
-            ("isLessThan", kind.BOOL, [[q, q], [v, v]], True, lambda a, b: sides(a, b) < 0),
-            ("sign", kind.INT, [[q]], True, lambda a: _compare(number(a), Decimal(0))),
-            ("asInteger", kind.INT, [[q]], True, lambda a: int(number(a))),
-            ("isInteger", kind.BOOL, [[q]], True, lambda a: number(a) == int(number(a))),
-            ("asApproximateFloat", kind.DOUBLE, [[q]], True, lambda a: float(number(a))),
-            ("add", q, [[q, q]], True, lambda a, b: make(number(a) + number(b))),
-            ("sub", q, [[q, q]], True, lambda a, b: make(number(a) - number(b))),
-            *((name, kind.INT, [[v]], True, part(index)) for index, name in enumerate(("major", "minor", "patch"))),
-        ]
-
-    def declared(self) -> list[Any]:
-        """With every type; nothing is run."""
-        return [
-            self._cel.FunctionDecl(
-                name,
-                [
-                    self._cel.Overload(f"{name}_{number}", result, types, member, run)
-                    for number, types in enumerate(signatures)
-                ],
-            )
-            for name, result, signatures, member, run in self._rows
-        ]
-
-    def run(self) -> list[Any]:
-        """For values whose types were checked."""
-        return [
-            self._cel.FunctionDecl(name, [self._cel.Overload(name, result, signatures[0], member, run)])
-            for name, result, signatures, member, run in self._rows
-        ]
+    rows: list[tuple[str, Any, list[list[Any]], bool, Callable[..., Any]]] = [
+        ("quantity", q, [[kind.STRING]], False, lambda s: make(quantity(s, "quantity()"))),
+        ("isQuantity", kind.BOOL, [[kind.STRING]], False, _is_quantity),
+        ("semver", v, [[kind.STRING]], False, lambda s: _precedence(s) and version(text=s)),
+        ("isSemver", kind.BOOL, [[kind.STRING]], False, is_semver),
+        ("compareTo", kind.INT, [[q, q], [v, v]], True, sides),
+        ("isGreaterThan", kind.BOOL, [[q, q], [v, v]], True, lambda a, b: sides(a, b) > 0),
+        ("isLessThan", kind.BOOL, [[q, q], [v, v]], True, lambda a, b: sides(a, b) < 0),
+        ("sign", kind.INT, [[q]], True, lambda a: _compare(number(a), Decimal(0))),
+        ("asInteger", kind.INT, [[q]], True, lambda a: int(number(a))),
+        ("isInteger", kind.BOOL, [[q]], True, lambda a: number(a) == int(number(a))),
+        ("asApproximateFloat", kind.DOUBLE, [[q]], True, lambda a: float(number(a))),
+        ("add", q, [[q, q]], True, lambda a, b: make(number(a) + number(b))),
+        ("sub", q, [[q, q]], True, lambda a, b: make(number(a) - number(b))),
+        *((name, kind.INT, [[v]], True, part(index)) for index, name in enumerate(("major", "minor", "patch"))),
+    ]
+    declared = [
+        cel.FunctionDecl(
+            name,
+            [cel.Overload(f"{name}_{n}", result, types, member, run) for n, types in enumerate(signatures)],
+        )
+        for name, result, signatures, member, run in rows
+    ]
+    return declared, [
+        cel.FunctionDecl(name, [cel.Overload(name, result, signatures[0], member, run)])
+        for name, result, signatures, member, run in rows
+    ]
 
 
 @functools.cache
