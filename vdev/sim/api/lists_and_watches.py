@@ -11,7 +11,7 @@ from typing import Any
 
 from .kinds import ApiKind, Document, Refused, Stored, invalid_options
 from .selectors import Chosen, selection
-from .store import Happened, Objects
+from .store import Happened, Objects, of_version
 
 _KEPT_LISTS = 100  # whose next page may still be asked for
 _NOT_OLDER = "NotOlderThan"
@@ -128,9 +128,7 @@ class Watch:
         if after and new is not None:
             self._write("MODIFIED" if before else "ADDED", new)
         elif before and old is not None:
-            gone = new or old
-            metadata = {**gone["metadata"], "resourceVersion": str(happened.version)}
-            self._write("DELETED", {**gone, "metadata": metadata})
+            self._write("DELETED", of_version(new or old, happened.version))
 
     def _write(self, kind: str, document: Document) -> None:
         line = json.dumps({"type": kind, "object": document}, ensure_ascii=False).encode() + b"\n"

@@ -81,7 +81,7 @@ class Objects:
         """
         new = Objects(release=self.release, more=self._more)
         for kind, found in self._found.items():
-            new._found[kind] = {key: _of_version(each, version) for key, each in found.items()}
+            new._found[kind] = {key: of_version(each, version) for key, each in found.items()}
         new._owners = {key: owners.copy() for key, owners in self._owners.items()}
         new._listeners = self._listeners
         new.version = new.forgotten = version
@@ -249,7 +249,7 @@ class Objects:
             inside = [(other, key) for other, found_ in self._found.items() for key in found_ if key[0] == name]
             for other, key in inside:
                 self._remove(other, *key)
-        return {**found, "metadata": {**found["metadata"], "resourceVersion": str(self.version)}}
+        return of_version(found, self.version)
 
     # --- what is stored -----------------------------------------------------------------------------------------------
 
@@ -279,7 +279,7 @@ class Objects:
             before = old["metadata"]["generation"] if old else 0
             was = max(before, metadata.get("generation") or 0) if old else 0
             metadata["generation"] = was + (not old or old.get("spec") != stored.get("spec"))
-        if old and _content(stored) == _content(old):
+        if old and of_version(stored, "") == of_version(old, ""):
             return old
         before, after = (value_at(each, "status.allocation") for each in (old, stored))
         changed = bool(kind.kind == "ResourceClaim" and before and after and before != after)
@@ -331,12 +331,9 @@ def _generated(beginning: str) -> str:
     return beginning[:_LONGEST_BEGINNING] + "".join(secrets.choice(_SUFFIX) for _ in range(5))
 
 
-def _of_version(document: Stored, version: int) -> Stored:
+def of_version(document: Stored, version: int | str) -> Stored:
+    """The object with another version."""
     return {**document, "metadata": {**document["metadata"], "resourceVersion": str(version)}}
-
-
-def _content(document: Stored) -> Stored:
-    return {**document, "metadata": {**document["metadata"], "resourceVersion": ""}}
 
 
 def _now() -> str:
