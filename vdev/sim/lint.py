@@ -22,8 +22,7 @@ LIST_NEAR_BYTES = LIST_LIMIT_BYTES * 3 // 4
 ID_LIMIT = 63  # of the API's comment on Device.ID
 SUN_PATH_LIMIT = 107  # bytes of a unix socket's path on Linux
 _ENV_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
-_CDI_VENDOR = re.compile(r"[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
-_CDI_CLASS = re.compile(r"[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
+_CDI_PART = re.compile(r"[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
 _CDI_DEVICE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?")
 _ANNOTATION_NAME = re.compile("([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _PERMISSIONS = {"".join(chosen) for size in (1, 2, 3) for chosen in itertools.permutations("rwm", size)}
@@ -252,7 +251,7 @@ def cdi_name(name: str) -> str | None:
     vendor, slash, class_ = kind.partition("/")
     if not (equals and slash):
         return "expected vendor/class=device"
-    if not _CDI_VENDOR.fullmatch(vendor) or not _CDI_CLASS.fullmatch(class_):
+    if not _CDI_PART.fullmatch(vendor) or not _CDI_PART.fullmatch(class_):
         return "vendor and class start with a letter and contain letters, digits, '_', '-' and '.'"
     if len(vendor) == 1 or len(class_) == 1:
         return "a vendor or class of one letter makes containerd panic as soon as it reads the spec"

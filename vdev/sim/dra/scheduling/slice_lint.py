@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 
 from ...lint import Finding, error, twice
+from ...objects import formats
 from ...objects.pod_manifest import ManifestError, quantity
 from .cel_selectors import is_semver
 
@@ -14,11 +15,8 @@ Document: TypeAlias = Mapping[str, Any]
 MOST_DEVICES, MOST_SPECIAL_DEVICES = 128, 64
 _MOST_SETS, _MOST_COUNTERS, _MOST_USES = 8, 32, 2
 _MOST_ENTRIES, _MOST_TAINTS, _MOST_BINDING, _MOST_VALUES, _LONGEST = 32, 16, 4, 10, 64
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _C_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,31}")
-_LABEL_KEY = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]")
-_LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9])?")
 _KINDS: Mapping[str, type] = {"int": int, "bool": bool, "string": str, "version": str}
 _NODES_OF_DEVICES = ("nodeName", "nodeSelector", "allNodes")
 _NODES = (*_NODES_OF_DEVICES, "perDeviceNodeSelection")
@@ -98,14 +96,14 @@ def _counters(driver: str, counters: Document, where: str) -> Iterator[Finding]:
     if not 0 < len(values) <= _MOST_COUNTERS:
         yield error("counter-sets", driver, f"{where}: {len(values)} counters; 1 to {_MOST_COUNTERS} are allowed")
     for name in [counters.get("name", counters.get("counterSet", "")), *values]:
-        if not _LABEL.fullmatch(str(name)):
+        if any(formats.dns_label(str(name))):
             yield error("counter-name", driver, f"{where}: {name!r} is not a DNS label")
     for name, value in values.items():
         yield from _amount(driver, value.get("value"), f"{where}: {name}")
 
 
 def _device(driver: str, device: Document, where: str) -> Iterator[Finding]:
-    if not _LABEL.fullmatch(str(device.get("name", ""))):
+    if any(formats.dns_label(str(device.get("name", "")))):
         yield error("device-name", driver, f"{where}: not a DNS label (lower-case letters, digits and '-', at most 63)")
     attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
     if len(attributes) + len(capacity) > _MOST_ENTRIES:
@@ -141,13 +139,8 @@ def _binding(driver: str, device: Document, where: str) -> Iterator[Finding]:
             text = f"{len(found)} {name}; at most {_MOST_BINDING} are allowed"
             yield error("binding-conditions", driver, f"{where}: {text}")
     for each in (*wanted, *failing):
-        if not _is_label_name(each):
+        if any(formats.qualified_name(each)):
             yield error("binding-conditions", driver, f"{where}: {each!r} is not a condition's name")
-
-
-def _is_label_name(text: str) -> bool:
-    domain, slash, name = text.rpartition("/")
-    return bool(_LABEL_KEY.fullmatch(name) and (not slash or _SUBDOMAIN.fullmatch(domain)))
 
 
 def _uses(driver: str, uses: Sequence[Document], where: str) -> Iterator[Finding]:
@@ -240,9 +233,9 @@ def _taints(driver: str, taints: Sequence[Document], where: str) -> Iterator[Fin
     if len(taints) > _MOST_TAINTS:
         yield error("taints", driver, f"{where}: {len(taints)} taints; at most {_MOST_TAINTS} are allowed")
     for taint in taints:
-        if not _is_label_name(str(taint.get("key", ""))):
+        if any(formats.qualified_name(str(taint.get("key", "")))):
             yield error("taints", driver, f"{where}: taint key {taint.get('key')!r} is not a label's name")
-        if not _LABEL_VALUE.fullmatch(str(taint.get("value", ""))):
+        if any(formats.label_value(str(taint.get("value", "")))):
             yield error("taints", driver, f"{where}: taint value {taint['value']!r} is not a label's value")
         if taint.get("effect") not in ("None", "NoSchedule", "NoExecute"):
             text = f"taint effect {taint.get('effect')!r}: expected None, NoSchedule or NoExecute"
