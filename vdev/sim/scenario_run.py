@@ -161,7 +161,7 @@ def _problem(scenario: Scenario, node: NodeOptions) -> str:
 
 async def _play(chosen: _Chosen, options: NodeOptions, log: Path, report: ScenarioReport) -> ScenarioResult:
     report.begin(chosen.name, chosen.path, chosen.scenario)
-    clock = _Stopwatch()
+    moments = [time.monotonic()]  # of its begin, and of the end of each step
     node = CommandNode(options, log)
     failure, happened = "", []
     try:
@@ -169,7 +169,7 @@ async def _play(chosen: _Chosen, options: NodeOptions, log: Path, report: Scenar
             for entry in node.kubelet.journal.entries:
                 report.entry(entry)
             node.kubelet.journal.listen(report.entry)
-            failure = await _played(chosen.scenario, node, options.timeout, clock, report)
+            failure = await _played(chosen.scenario, node, options.timeout, moments, report)
             happened = history(node.kubelet.journal.entries)[-_HISTORY:]
     except ScenarioError as failed:  # at its end
         failure = failure or str(failed)
@@ -179,7 +179,7 @@ async def _play(chosen: _Chosen, options: NodeOptions, log: Path, report: Scenar
     result = ScenarioResult(
         name=chosen.name,
         file=str(chosen.path),
-        seconds=clock.total(),
+        seconds=time.monotonic() - moments[0],
         failure=failure,
         history=happened if failure else (),
         remarks=[str(each) for each in found if not node.counts(each)],
@@ -190,38 +190,28 @@ async def _play(chosen: _Chosen, options: NodeOptions, log: Path, report: Scenar
 
 
 async def _played(
-    scenario: Scenario, node: CommandNode, patience: float, clock: "_Stopwatch", report: ScenarioReport
+    scenario: Scenario, node: CommandNode, patience: float, moments: list[float], report: ScenarioReport
 ) -> str:  # of an expectation, not of this call
     """Why a scenario did not come true, with the plugin's last lines; empty if it did."""
 
     async def after(number: int) -> None:
         await node.check()
-        report.step(number, clock.lap())
+        report.step(number, _lap(moments))
 
     try:
         await play(scenario, node, patience=patience, after=after)
     except StepFailed as failed:
-        report.step(failed.step, clock.lap(), failed.why)
+        report.step(failed.step, _lap(moments), failed.why)
         return await node.explained(failed.why)
     except ScenarioError as failed:
         return await node.explained(str(failed))
     return ""
 
 
-class _Stopwatch:
-    """The seconds since it was made, and since the last lap."""
-
-    def __init__(self) -> None:
-        self._begun = self._last = time.monotonic()
-
-    def lap(self) -> float:
-        """The seconds since the last call."""
-        last, self._last = self._last, time.monotonic()
-        return self._last - last
-
-    def total(self) -> float:
-        """The seconds since it was made."""
-        return time.monotonic() - self._begun
+def _lap(moments: list[float]) -> float:
+    """The seconds since the last of these moments; now is another one."""
+    moments.append(time.monotonic())
+    return moments[-1] - moments[-2]
 
 
 def _not_played(chosen: _Chosen, logs: Path) -> ScenarioResult:
