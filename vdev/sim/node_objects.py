@@ -6,7 +6,6 @@ asks for. Status, claims and events of pods are written back; a deleted pod stay
 
 import asyncio
 import contextlib
-import datetime as dt
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -18,6 +17,7 @@ from .kubelet.kubelet import Kubelet, KubeletPanic
 from .kubelet.pod_claims import WAITING_REASON as CLAIMS_REASON
 from .kubelet.predicates import unschedulable
 from .objects import pod_manifest
+from .objects.documents import now
 from .objects.pod_manifest import ManifestError
 from .objects.pods import ContainerStatus, Kind, Phase, PodStatus
 
@@ -194,7 +194,7 @@ class NodeObjects:
 
     def _event(self, pod: str, reason: str, message: str) -> None:
         namespace, _, name = pod.partition("/")
-        now = _now()
+        moment = now()
         about = {"kind": "Pod", "apiVersion": "v1", "namespace": namespace, "name": name}
         with contextlib.suppress(Refused):
             about["uid"] = self._objects.get(_POD, namespace, name)["metadata"]["uid"]
@@ -206,8 +206,8 @@ class NodeObjects:
                 "reason": reason,
                 "message": message[:_LONGEST_NOTE],
                 "source": {"component": component},
-                "firstTimestamp": now,
-                "lastTimestamp": now,
+                "firstTimestamp": moment,
+                "lastTimestamp": moment,
                 "count": 1,
             }
             self._objects.create(_EVENT, namespace, document, component)
@@ -264,9 +264,5 @@ def _with_ready(conditions: list[Mapping[str, Any]], *, is_so: bool) -> list[Map
     if old is not None and old["status"] == wanted:
         return conditions
     why = ("KubeletReady", "the embedded kubelet runs") if is_so else ("NodeStatusUnknown", "it does not run")
-    ready = {"type": "Ready", "status": wanted, "reason": why[0], "message": why[1], "lastTransitionTime": _now()}
+    ready = {"type": "Ready", "status": wanted, "reason": why[0], "message": why[1], "lastTransitionTime": now()}
     return [*(each for each in conditions if each is not old), ready]
-
-
-def _now() -> str:
-    return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -5,7 +5,6 @@ Stored objects are never changed, only replaced, so that whoever has one may kee
 
 import asyncio
 import bisect
-import datetime as dt
 import secrets
 import uuid
 from collections import defaultdict, deque
@@ -17,6 +16,7 @@ from ..dra.scheduling import claim_limits
 from ..dra.scheduling.claim_limits import ADMIN_ACCESS
 from ..objects.amounts import as_given_back
 from ..objects.documents import copied
+from ..objects.documents import now as _now
 from .kinds import KINDS, ApiKind, Document, Refused, Stored, conflict, exists, invalid, not_found, value_at
 from .object_changes import (
     applied,
@@ -334,7 +334,3 @@ def _generated(beginning: str) -> str:
 def of_version(document: Stored, version: int | str) -> Stored:
     """The object with another version."""
     return {**document, "metadata": {**document["metadata"], "resourceVersion": str(version)}}
-
-
-def _now() -> str:
-    return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

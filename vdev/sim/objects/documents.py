@@ -1,11 +1,17 @@
 """Objects of the API server as plain documents: what JSON has, and nothing else."""
 
 import copy
+import datetime as dt
 from types import NoneType
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
 _PLAIN = frozenset({str, int, float, bool, NoneType})
+
+
+def now() -> str:
+    """This moment, as objects have it."""
+    return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def copied(document: _T) -> _T:
