@@ -196,12 +196,10 @@ class PodWorkers:
 
     def _shortage(self, pod: PodRecord) -> tuple[str, str] | None:
         table = self._process.table
-        held = {resource: len(ids) for resource, ids in table.allocated.items()} if self._holds(pod) else {}
+        holds = pod.spec.uid in table.holders
+        held = {resource: len(ids) for resource, ids in table.allocated.items()} if holds else {}
         others = [spec.requested() for spec in self._store.active() if spec.uid != pod.spec.uid]
         return predicates.shortage(pod.spec.requested(), others, allocatable=self._allocatable(), held=held)
-
-    def _holds(self, pod: PodRecord) -> bool:
-        return pod.spec.uid in self._process.table.holders
 
     def _reject(self, pod: PodRecord, reason: str, text: str) -> None:
         pod.phase, pod.reason, pod.message = Phase.FAILED, reason, f"Pod was rejected: {text}"

@@ -49,8 +49,9 @@ def parse(document: Any, *, serial: int = 0) -> PodSpec:
     uid = str(meta.get("uid") or uuid.uuid5(_UID_SPACE, f"{namespace}/{name}/{serial}"))
     spec = _mapping(pod.get("spec"), "spec")
     found = [
-        *_containers(spec.get("initContainers"), "spec.initContainers", init=True),
-        *_containers(spec.get("containers"), "spec.containers", init=False),
+        _container(document, f"spec.{field}[{i}]", init=field == "initContainers")
+        for field in ("initContainers", "containers")
+        for i, document in enumerate(_list(spec.get(field), f"spec.{field}"))
     ]
     if not any(container.kind is Kind.APP for container in found):
         raise ManifestError("spec.containers: expected at least one container")
@@ -73,10 +74,6 @@ def quantity(value: Any, where: str) -> Decimal:
     if amount is None:
         raise ManifestError(f"{where}: {value!r} is not a quantity; expected something like 2, 500m or 1Gi")
     return amount
-
-
-def _containers(documents: Any, where: str, *, init: bool) -> list[ContainerSpec]:
-    return [_container(document, f"{where}[{i}]", init=init) for i, document in enumerate(_list(documents, where))]
 
 
 def _container(document: Any, where: str, *, init: bool) -> ContainerSpec:

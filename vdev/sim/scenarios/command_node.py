@@ -103,7 +103,17 @@ class CommandNode(SimDriver):
 
     async def hook(self, name: str) -> None:
         """Run the command for a name. Raises ScenarioError if it fails."""
-        await _run_hook(name, self._filled(self._options.hooks[name]), self._environ(), self._options.timeout)
+        argv, seconds = filled(self._options.hooks[name], _words(self._places)), self._options.timeout
+        try:
+            async with asyncio.timeout(seconds):
+                code, printed = await program.run(argv, environ=self._environ())
+        except TimeoutError:
+            raise ScenarioError(f"hook {name}: {shlex.join(argv)} did not end within {seconds:g} s") from None
+        except OSError as error:
+            raise ScenarioError(f"hook {name}: cannot run {argv[0]}: {reason_of(error)}") from error
+        if code:
+            said = printed.decode(errors="replace")[-_TAIL:].strip() or "it printed nothing"
+            raise ScenarioError(f"hook {name}: {shlex.join(argv)} ended with exit code {code}: {said}")
 
     async def names(self, placeholder: str) -> Sequence[str]:
         """The resources that were asked for, else what has registered."""
@@ -155,9 +165,6 @@ class CommandNode(SimDriver):
             grace=min(self._options.timeout, GRACE_SECONDS),
         )
 
-    def _filled(self, command: str) -> list[str]:
-        return filled(command, _words(self._places))
-
     def _environ(self) -> dict[str, str]:
         return {"NODE_NAME": self._node_name, **os.environ}
 
@@ -194,19 +201,6 @@ def _words(places: PluginPlaces) -> dict[str, str]:
 def _kubeconfig(places: PluginPlaces) -> Path:
     """Where the file is that leads to the API server, if there is one."""
     return places.configuration.with_name("kubeconfig")
-
-
-async def _run_hook(name: str, argv: Sequence[str], environ: Mapping[str, str], seconds: float) -> None:
-    try:
-        async with asyncio.timeout(seconds):
-            code, printed = await program.run(argv, environ=environ)
-    except TimeoutError:
-        raise ScenarioError(f"hook {name}: {shlex.join(argv)} did not end within {seconds:g} s") from None
-    except OSError as error:
-        raise ScenarioError(f"hook {name}: cannot run {argv[0]}: {reason_of(error)}") from error
-    if code:
-        said = printed.decode(errors="replace")[-_TAIL:].strip() or "it printed nothing"
-        raise ScenarioError(f"hook {name}: {shlex.join(argv)} ended with exit code {code}: {said}")
 
 
 def _forget_node(paths: kubelet_directory.KubeletPaths) -> None:

@@ -220,10 +220,6 @@ class MemoryEnd(asyncio.Transport):
         """Whether it is closed."""
         return self._closing
 
-    def get_write_buffer_size(self) -> int:
-        """Everything is sent at once."""
-        return 0
-
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Nothing is ever buffered."""
 
@@ -260,10 +256,6 @@ class MemoryEnd(asyncio.Transport):
         """Take what comes."""
         self._reading = True
         self._hand_over()
-
-    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Tell another one from now on."""
-        self._protocol = protocol
 
     def get_protocol(self) -> Any:
         """Who is told."""

@@ -155,7 +155,7 @@ class Allocator:
             return False
         if number == count:
             return self._enter(row + 1)
-        if self._granted(wanted.claim) + count - number > MOST_RESULTS:
+        if sum(each.wanted.claim == wanted.claim for each in self._grants) + count - number > MOST_RESULTS:
             raise _TooManyError
         candidates = [every[number]] if wanted.is_all else self._offers[start:]
         for index, offer in enumerate(candidates, start + 1):
@@ -170,9 +170,6 @@ class Allocator:
             if done:
                 return True
         return False
-
-    def _granted(self, claim: int) -> int:
-        return sum(each.wanted.claim == claim for each in self._grants)
 
     def _take(self, wanted: Wanted, offer: Offer) -> Grant | None:
         """Take a device if it fits; None if not.

@@ -95,7 +95,7 @@ class Cluster:
             classes = await self._classes()
             asked = self._extended(pod, classes, allocatable)
             found = [await self._claim(pod, name) for name in dict.fromkeys(names.values())]
-            unallocated = [each for each in found if not _allocation(each)]
+            unallocated = [each for each in found if not (each.get("status") or {}).get("allocation")]
             hidden = await self._allocate(unallocated, classes, pod, asked)
             extended = None if hidden is None else await self._extended_claim(pod, asked, hidden)
             for name in dict.fromkeys(names.values()):
@@ -214,10 +214,6 @@ def _hidden(pod: PodSpec, asked: list[_Asked]) -> dict[str, Any]:
     ]
     meta = {"name": f"{pod.name}-extended-resources", "namespace": pod.namespace}
     return {"metadata": meta, "spec": {"devices": {"requests": requests}}}
-
-
-def _allocation(claim: Document) -> Any:
-    return (claim.get("status") or {}).get("allocation")
 
 
 def _give(allocation: Document, claim: dict[str, Any]) -> None:
