@@ -320,7 +320,20 @@ def test_a_device_that_is_mounted_without_devices_is_named(tmp_path):
         json.dumps({"cdiVersion": "0.3.0", "kind": "acme.dev/uart", "devices": devices})
     )
     (problem,) = cdi_directory.resolve(tmp_path, ["acme.dev/uart=a"]).problems
-    assert f"acme.dev/uart=a mounts the device {tmp_path}/line with nodev" in problem
+    assert f"acme.dev/uart=a mounts {tmp_path}/line, a device, with nodev" in problem
+
+
+def test_a_mount_without_a_source_is_named(tmp_path):
+    """Where a plugin's own mounts have none, the runtime makes a directory; where CDI's have none, it fails."""
+    mounts = [{"hostPath": str(tmp_path / name), "containerPath": f"/in/{name}"} for name in ("here", "away")]
+    mounts.append({"hostPath": "tmpfs", "containerPath": "/in/memory", "type": "tmpfs"})
+    (tmp_path / "here").mkdir()
+    devices = [{"name": "a", "containerEdits": {"mounts": mounts}}]
+    (tmp_path / "uart.json").write_text(
+        json.dumps({"cdiVersion": "0.4.0", "kind": "acme.dev/uart", "devices": devices})
+    )
+    (problem,) = cdi_directory.resolve(tmp_path, ["acme.dev/uart=a"]).problems
+    assert f"acme.dev/uart=a mounts {tmp_path}/away, which does not exist" in problem
 
 
 def test_a_last_value_with_all_the_others_hides_nothing(tmp_path):

@@ -6,7 +6,7 @@ a word; here that is named, unless the last value is a list that has all of the 
 
 import json
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -51,7 +51,7 @@ def resolve(directory: Path, names: Iterable[str]) -> Resolved:
                 begun.add(id(spec))
                 collected.add(name, spec.get("containerEdits") or {})
             collected.add(name, device.get("containerEdits") or {})
-    problems += collected.closed
+    problems += collected.useless
     missing = tuple(name for name in wanted if name not in found)
     return Resolved(collected.edits(wanted), missing, tuple(collected.overwritten), tuple(problems))
 
@@ -65,7 +65,7 @@ class _Collected:
     mounts: dict[str, Mount] = field(default_factory=dict)
     was: list[tuple[str, str]] = field(default_factory=list)  # variables with values that others replaced
     setter: dict[str, str] = field(default_factory=dict)
-    closed: list[str] = field(default_factory=list)  # what is mounted so that nobody can open it, in sentences
+    useless: list[str] = field(default_factory=list)  # mounts that do not work, in sentences
 
     @property
     def overwritten(self) -> list[str]:
@@ -89,9 +89,8 @@ class _Collected:
         for mount in edits.get("mounts") or []:
             options = mount.get("options") or []
             read_only = "ro" in options
-            if "nodev" in options and _is_device(mount["hostPath"]):
-                path = mount["hostPath"]
-                self.closed.append(f"{name} mounts the device {path} with nodev, so that the container cannot open it")
+            if why := _why_useless(mount["hostPath"], options):
+                self.useless.append(f"{name} mounts {mount['hostPath']}, {why}")
             self.mounts[mount["containerPath"]] = Mount(mount["hostPath"], mount["containerPath"], read_only)
 
     def edits(self, names: Iterable[str]) -> Edits:
@@ -104,12 +103,16 @@ class _Collected:
         )
 
 
-def _is_device(path: str) -> bool:
+def _why_useless(source: str, options: Collection[str]) -> str:
+    """What is wrong with a mount of the host's: the runtime makes no source, and sees nothing wrong with `nodev`."""
     try:
-        mode = Path(path).stat().st_mode
+        mode = Path(source).stat().st_mode if source.startswith("/") else 0
+    except FileNotFoundError:
+        return "which does not exist: no runtime starts such a container"
     except OSError:
-        return False
-    return stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
+        return ""
+    is_device = stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
+    return "a device, with nodev: the container cannot open it" if is_device and "nodev" in options else ""
 
 
 def _specs(directory: Path) -> tuple[list[_Document], list[str]]:
