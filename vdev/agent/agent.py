@@ -17,8 +17,8 @@ from typing import Any
 import structlog
 
 from ..aio.beside import MANY
+from ..aio.cancellation import Interrupted, Interruption
 from ..aio.garbage import Garbage
-from ..aio.interruption import Interrupted, Interruption
 from ..aio.signals import acting_on
 from ..control import command_socket
 from ..core import file_choice

@@ -18,7 +18,7 @@ from typing import Protocol
 
 import structlog
 
-from ..aio.interruption import Interrupted, Interruption
+from ..aio.cancellation import Interrupted, Interruption
 from ..aio.timing import PRODUCTION_TIMING, Timing
 from ..core.claims.prepare import Find
 from ..core.claims.prepared import PreparedClaim

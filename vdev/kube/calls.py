@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from ..aio.backoff import Backoff
+from ..aio.cancellation import Interrupted, Interruption
 from ..aio.clock import Clock
-from ..aio.interruption import Interrupted, Interruption
 from ..aio.timing import Timing
 from ..api_server import ApiServerAddress
 from ..errors import ApiServerError

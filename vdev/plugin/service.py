@@ -20,8 +20,7 @@ from pathlib import Path
 import structlog
 
 from ..aio.backoff import Backoff
-from ..aio.cancellation import raise_if_cancelled
-from ..aio.interruption import Interrupted, Interruption
+from ..aio.cancellation import Interrupted, Interruption, raise_if_cancelled
 from ..aio.timing import PRODUCTION_TIMING, Timing
 from ..core.inventory.resources import Resource
 from ..core.model.faults.fault_effects import SocketFault, StreamFault
