@@ -211,7 +211,7 @@ class ClusterDriver:
         """Delete all pods of tests and advertise nothing; returns when the node shows no device of ours."""
         await self.kubectl("label", "namespace", self.namespace, leftovers.lease(time.time()), "--overwrite")
         for name in tuple(self._specs):
-            await self._delete(name, "--wait=true")
+            await self._delete(name, "--now", waits=True)
         await self.claims.reset()
         before = await self.agent_status()
         ours = [each["name"] for each in before["resources"]] if before else []
@@ -310,8 +310,11 @@ class ClusterDriver:
         """
         spec = self._specs.get(name)
         waits = force or not (spec and self.claims.scheduled(spec))
-        how = ("--ignore-not-found", "--force", "--grace-period=0") if force else ("--now", "--ignore-not-found")
-        await self.kubectl(*self._here("delete", "pod", name, *how, f"--wait={str(waits).lower()}"))
+        await self._delete(name, *(("--force", "--grace-period=0") if force else ("--now",)), waits=waits)
+
+    async def _delete(self, name: str, *how: str, waits: bool) -> None:
+        wait = f"--wait={str(waits).lower()}"
+        await self.kubectl(*self._here("delete", "pod", name, "--ignore-not-found", *how, wait))
         if waits:
             self._specs.pop(name, None)
 
