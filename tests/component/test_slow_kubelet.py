@@ -6,8 +6,8 @@ import pytest
 
 from tests.kit import quick
 from vdev.sim import Kubelet
-from vdev.worlds.memory_server import Network
-from vdev.worlds.memory_transport import MemoryTransport
+from vdev.worlds.machine.memory_server import Network
+from vdev.worlds.machine.memory_transport import MemoryTransport
 
 NPU = "acme.dev/npu"
 CONFIG = f"version: v1\ndevices: [{{name: npu, resource: {NPU}, virtual: {{count: 2}}}}]\n"

@@ -9,13 +9,12 @@ from .dra.api_objects import ApiObjectError, ApiObjects, MemoryObjects
 from .dra.drivers.driver_registry import DriverStatus
 from .journal import Entry, Event
 from .kubelet.kubelet import Kubelet, KubeletPanic
-from .kubelet_clock import Clock, LeapClock, ManualClock, SystemClock
+from .kubelet_clock import Clock, LeapClock, ManualClock, SystemClock, Timings
 from .lint import Finding, Severity
 from .objects.container_edits import DeviceNode, Edits, Mount
 from .objects.node_devices import Capacity
 from .objects.pod_manifest import ManifestError, manifest
 from .objects.pods import ContainerStatus, Kind, Phase, PodStatus
-from .timings import Timings
 
 __all__ = [
     "ApiObjectError",

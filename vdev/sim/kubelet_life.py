@@ -7,8 +7,7 @@ from typing import Any
 
 from ..transport import Transport
 from .journal import Journal
-from .kubelet_clock import Clock
-from .timings import Timings
+from .kubelet_clock import Clock, Timings
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,5 +2,5 @@
 
     python -m vdev.worlds --seed 7
 
-`memory_transport` stands in for gRPC. See docs/worlds.md.
+`machine.memory_transport` stands in for gRPC. See docs/worlds.md.
 """

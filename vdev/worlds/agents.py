@@ -12,8 +12,8 @@ from ..agent.outputs.base import Output
 from ..core.decide import Plan
 from ..errors import ConfigError
 from ..hostfs import HostRoot
+from .machine.memory_transport import MemoryTransport
 from .machine.virtual_time import Process, WorldClock
-from .memory_transport import MemoryTransport
 from .node_model import inspect_marked
 from .stage import Stage
 

@@ -12,11 +12,11 @@ from ..sim import Kubelet, KubeletPanic
 from .api.cluster import Cluster
 from .events import has_claims
 from .invariants import Excuses
+from .machine.memory_calls import Answering
+from .machine.memory_server import Network
+from .machine.memory_transport import MemoryTransport
 from .machine.stand_ins import FileEvents
 from .machine.virtual_time import WorldLoop
-from .memory_calls import Answering
-from .memory_server import Network
-from .memory_transport import MemoryTransport
 from .node_model import NodeModel
 
 _LATE, _SOON = 0.5, 0.002  # which part of messages is late; seconds that others take at most

@@ -25,10 +25,10 @@ from .claims import claim_rules
 from .events import Event
 from .happenings import Happenings
 from .invariants import Broken, Grants
+from .machine.memory_calls import Answering
 from .machine.rounds import StandsStillError
 from .machine.stand_ins import installed
 from .machine.virtual_time import START, KubeletClock
-from .memory_calls import Answering
 from .stage import Stage
 
 _UP = 60.0  # seconds after which a kubelet has heard of its pods, and every plugin registered

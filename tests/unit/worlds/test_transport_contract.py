@@ -14,8 +14,8 @@ from vdev.pb import deviceplugin_v1beta1_pb2 as pb
 from vdev.pb import deviceplugin_v1beta1_pb2_grpc as rpc
 from vdev.sockets.files import is_dead
 from vdev.transport import GRPC, address
-from vdev.worlds.memory_server import Network
-from vdev.worlds.memory_transport import MemoryTransport
+from vdev.worlds.machine.memory_server import Network
+from vdev.worlds.machine.memory_transport import MemoryTransport
 
 State = grpc.ChannelConnectivity
 Code = grpc.StatusCode

@@ -22,11 +22,10 @@ from ..dra.api_objects import ApiObjects, MemoryObjects
 from ..dra.dynamic_resources import DraSettings
 from ..dra.scheduling.control_plane import Cluster
 from ..journal import Journal, Lifecycle, PodDeleted
-from ..kubelet_clock import Clock, SystemClock
+from ..kubelet_clock import Clock, SystemClock, Timings
 from ..lint import Finding, Overlaps, Severity
 from ..objects import pod_manifest
 from ..objects.pods import Phase, PodSpec, PodStatus
-from ..timings import Timings
 from .kubelet_directory import KubeletPaths
 from .kubelet_process import KubeletProcess, KubeletSettings
 from .kubelet_view import KubeletView

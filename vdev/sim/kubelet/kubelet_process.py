@@ -24,10 +24,9 @@ from ..device_manager.registration_server import Compat, Registry
 from ..device_manager.watched_plugins import WatchedPlugins
 from ..dra.dynamic_resources import DraSettings, DynamicResources
 from ..journal import Journal
-from ..kubelet_clock import Clock
+from ..kubelet_clock import Clock, Timings
 from ..kubelet_life import Life
 from ..lint import Finding, Overlaps, Severity
-from ..timings import Timings
 from . import kubelet_directory
 from .kubelet_directory import KubeletPaths
 from .plugin_watcher import Handler, PluginWatcher

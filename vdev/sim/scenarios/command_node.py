@@ -16,9 +16,9 @@ from ..api.server_objects import ServerObjects
 from ..device_manager import device_checkpoint
 from ..device_manager.registration_server import Compat
 from ..kubelet import kubelet_directory
+from ..kubelet_clock import Timings
 from ..lint import Finding, Severity
 from ..node_objects import NodeObjects
-from ..timings import Timings
 from . import program
 from .command_plugin import GRACE_SECONDS, LAST_LINES, CommandPlugin, last_words
 from .embedded_driver import SimDriver

@@ -18,11 +18,10 @@ from ..dra.api_objects import CLAIM, SLICE, ApiObjects, MemoryObjects
 from ..journal import DriverRegistered, Registered
 from ..kubelet import kubelet_directory
 from ..kubelet.kubelet import Kubelet
-from ..kubelet_clock import LeapClock
+from ..kubelet_clock import LeapClock, Timings
 from ..lint import Severity
 from ..objects.node_devices import Capacity
 from ..objects.pods import PodStatus
-from ..timings import Timings
 from .placeholders import RESOURCE
 from .plugin_process import Plugin, PluginPlaces, VdevRun
 from .scenario import Action, Capability, ScenarioError

@@ -21,7 +21,7 @@ from ..invariants import Broken, cdi_names, entries_of, in_use
 
 if TYPE_CHECKING:
     from ...core.decide import Plan
-    from ..memory_calls import Answering
+    from ..machine.memory_calls import Answering
     from ..stage import Stage
 
 _PREFIX, _MIDDLE = "k8s.", "-claim_"

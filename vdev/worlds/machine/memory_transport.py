@@ -16,7 +16,7 @@ from typing import Any, Self
 import grpc
 import grpc.aio
 
-from ..transport import Parameters, address
+from ...transport import Parameters, address
 from .memory_calls import Calling, Ending, Streaming, serialized
 from .memory_server import Connection, MemoryServer, Network
 
