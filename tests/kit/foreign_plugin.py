@@ -78,6 +78,10 @@ class Plugin(api_grpc.DevicePluginServicer):
         self._server.add_insecure_port(f"unix:{self.socket}")
         self._server.start()
 
+    def _serve_anew(self):
+        self._server.stop(None).wait()
+        self.serve()
+
     def register(self):
         """Register, once a kubelet answers."""
         kubelet = f"unix:{self._directory / 'kubelet.sock'}"
@@ -91,6 +95,8 @@ class Plugin(api_grpc.DevicePluginServicer):
             except grpc.RpcError as error:
                 say(f"cannot register: {error.details()}")
                 time.sleep(0.1)
+                if self._server and self._defect != "stale" and not self.socket.exists():
+                    self._serve_anew()  # a kubelet that starts clears its directory
             else:
                 say(f"registered {name}")
                 return
@@ -113,8 +119,7 @@ class Plugin(api_grpc.DevicePluginServicer):
                 continue
             known = seen
             if self._defect != "stale":
-                self._server.stop(None).wait()
-                self.serve()
+                self._serve_anew()
             self.register()
 
     def _kubelet(self):
