@@ -115,6 +115,7 @@ def list_name(device: Device, flags: Flags) -> str:
 
 def placeholders(resource: str, device: Device) -> Mapping[str, str]:
     """The values of a device's `{placeholders}`: those of its raw device, and what a partition has of its own."""
+    own = {} if device.attributes is device.raw.attributes else device.attributes
     return {
         **facts(device.raw, resource),
         "id": device.id,
@@ -122,7 +123,7 @@ def placeholders(resource: str, device: Device) -> Mapping[str, str]:
         "profile": device.profile,
         "memory.mib": str(device.memory // 2**20),
         "memory.bytes": str(device.memory),
-        **{f"attributes.{key}": value for key, value in device.attributes.items()},
+        **{f"attributes.{key}": value for key, value in own.items()},
     }
 
 

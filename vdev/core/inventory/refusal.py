@@ -75,10 +75,10 @@ def _judge(entry: EntrySpec, raws: Sequence[RawDevice], _last: object) -> tuple[
     """The devices, and why some are refused, by id."""
     places = tuple(place for place in _places(entry) if not place.template.is_constant)
     if raws and isinstance(entry.source, VirtualSource):  # they differ in number alone
-        reasons = dict.fromkeys((raw.id for raw in raws), _why(entry, places, raws[0]))
+        reason = _why(entry, places, raws[0])
+        why = dict.fromkeys((raw.id for raw in raws), reason) if reason else {}
     else:
-        reasons = {raw.id: _why(entry, places, raw) for raw in raws}
-    why = {raw: reason for raw, reason in reasons.items() if reason}
+        why = {raw.id: reason for raw in raws if (reason := _why(entry, places, raw))}
     return tuple(_refused(raw, why.get(raw.id, "")) for raw in raws) if why else raws, why
 
 

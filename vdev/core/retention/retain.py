@@ -198,7 +198,12 @@ def _block(fresh: Inventory, kept: Mapping[Key, Retired], holdings: Holdings) ->
     if not held:
         return fresh
     resources = {
-        name: resource.having([_blocked(slot, held, holdings) for slot in resource.slots])
+        name: resource.having(
+            [
+                slot if held.keys().isdisjoint(things(slot)) else _blocked(slot, held, holdings)
+                for slot in resource.slots
+            ]
+        )
         for name, resource in fresh.resources.items()
     }
     return replace(fresh, resources=resources)

@@ -17,10 +17,7 @@ from .shown import MIB, Shown, assignments
 
 DRIVER, ROCM, TOOL = DRIVER_VERSION, "7.0.2", "26.0.2+39589fda"
 """Of devices whose attributes driverVersion and rocmVersion say nothing."""
-
-
 _FIRST_RENDER = 128
-
 _GFX = {"0x74a1": "gfx942", "0x74a5": "gfx942"}
 
 

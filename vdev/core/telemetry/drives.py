@@ -146,23 +146,23 @@ def _load(situation: LoadSituation, spec: LoadSpec, pods: frozenset[str], number
         return Load(lot=number)
     series = situation.replays.get(spec.file) if spec.pattern is LoadPattern.REPLAY else None
     pattern = LoadPattern.IDLE if spec.pattern is LoadPattern.REPLAY and series is None else spec.pattern
-    load = Load(
+    period, gpu = spec.period, spec.gpu
+    if asked:
+        if len(asked) < len(pods):
+            asked.append(spec.gpu)
+        gpu = Range(min(_HUNDRED, sum(each.low for each in asked)), min(_HUNDRED, sum(each.high for each in asked)))
+        pattern = LoadPattern.STEADY if gpu.low == gpu.high else LoadPattern.BUSY
+        period, series = _CHANGES, None
+    return Load(
         pattern=pattern,
-        period=spec.period,
-        gpu=spec.gpu,
+        period=period,
+        gpu=gpu,
         memory=spec.memory,
         encoder=spec.encoder,
         decoder=spec.decoder,
         series=series,
         lot=number,
     )
-    if not asked:
-        return load
-    if len(asked) < len(pods):
-        asked.append(spec.gpu)
-    gpu = Range(min(_HUNDRED, sum(each.low for each in asked)), min(_HUNDRED, sum(each.high for each in asked)))
-    pattern = LoadPattern.STEADY if gpu.low == gpu.high else LoadPattern.BUSY
-    return replace(load, pattern=pattern, period=_CHANGES, gpu=gpu, series=None)
 
 
 def _since(share: Share, spec: LoadSpec, last: Share | None, now: float) -> Share:

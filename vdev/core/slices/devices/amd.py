@@ -41,7 +41,8 @@ class Amd(Describer):
 
     def name(self, device: Device) -> str:
         """The device's name."""
-        return f"gpu-{self._card(device)}-{_FIRST_RENDER + self._card(device)}"
+        card = self._card(device)
+        return f"gpu-{card}-{_FIRST_RENDER + card}"
 
     def attributes(self, device: Device) -> Attributes:
         """The device's attributes, under the names that they have in the driver's domain."""

@@ -15,7 +15,6 @@ from ..devices.published import CounterSet, DeviceCapacity, DraDevice, Published
 
 Document = dict[str, Any]
 
-
 MOST_DEVICES = 128
 MOST_TIGHT = 64
 """Devices of a slice, where one of them has taints or consumes counters."""
