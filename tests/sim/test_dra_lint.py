@@ -8,7 +8,7 @@ from tests.kit.dra_driver import device, slice_of
 from tests.kit.dra_objects import claim, device_class, exactly, pod
 from vdev.pb import dra_v1_pb2 as v1
 from vdev.sim.dra import cdi_directory
-from vdev.sim.dra.scheduling import slice_lint
+from vdev.sim.dra.scheduling import pools, slice_lint
 from vdev.sim.journal import ClaimChanged
 
 
@@ -347,3 +347,11 @@ def test_a_last_value_with_all_the_others_hides_nothing(tmp_path):
     names = [f"acme.dev/gpu={each['name']}" for each in devices]
     assert () == cdi_directory.resolve(tmp_path, names).overwritten
     assert 2 == len(cdi_directory.resolve(tmp_path, [names[2], names[0], names[1]]).overwritten)
+
+
+@pytest.mark.parametrize("amount", [{"value": "abc"}, {}])
+def test_a_wrong_amount_of_an_unknown_counter_stops_nobody_else(amount):
+    """The slice is in nobody's way: its pool has a problem, and other drivers' pools are as ever."""
+    wrong = of(device("a", consumesCounters=[{"counterSet": "s", "counters": {"m": amount}}]))
+    found = pools.gather([wrong, slice_of("other.dev", [device("b")])], "sim-node", {})
+    assert [("acme.dev", True), ("other.dev", False)] == sorted((each.driver, bool(each.problem)) for each in found)

@@ -107,9 +107,9 @@ def _why_useless(source: str, options: Collection[str]) -> str:
     """What is wrong with a mount of the host's: the runtime makes no source, and sees nothing wrong with `nodev`."""
     try:
         mode = Path(source).stat().st_mode if source.startswith("/") else 0
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return "which does not exist: no runtime starts such a container"
-    except OSError:
+    except (OSError, ValueError):
         return ""
     is_device = stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
     return "a device, with nodev: the container cannot open it" if is_device and "nodev" in options else ""

@@ -72,7 +72,8 @@ def _go(type_: str) -> str:
 
 def _is(wanted: type, value: Any, name: str, where: str) -> Any:
     if type(value) is not wanted:
-        raise NoObject(f"json: cannot unmarshal {_NAMES[type(value)]} into Go struct field {where} of type {name}")
+        given = _NAMES.get(type(value), type(value).__name__)
+        raise NoObject(f"json: cannot unmarshal {given} into Go struct field {where} of type {name}")
     return value
 
 

@@ -143,7 +143,7 @@ def _fill(pool: Pool, node: str, labels: Mapping[str, str]) -> None:
         place = device if spec.get("perDeviceNodeSelection") else spec
         offer = Offer(pool.driver, pool.name, device["name"], device, place)
         pool.everywhere.append(offer)
-        if unknown := sorted(consumption(device).keys() - pool.counters.keys()):
+        if unknown := sorted(_counters_of(device) - pool.counters.keys()):
             pool.problem = f"device {device['name']} consumes {'/'.join(unknown[0])}, which is unknown"
         if not _reaches(place, node, labels):
             continue
@@ -152,6 +152,12 @@ def _fill(pool: Pool, node: str, labels: Mapping[str, str]) -> None:
         names.add(device["name"])
         pool.offers.append(offer)
         pool.binding |= bool(device.get("bindingConditions"))
+
+
+def _counters_of(device: Document) -> set[Counter]:
+    """From which counters a device takes; what it says of amounts is judged elsewhere, and may be anything."""
+    uses = device.get("consumesCounters") or []
+    return {(use["counterSet"], name) for use in uses for name in use.get("counters") or {}}
 
 
 def consumption(device: Document) -> Mapping[Counter, Decimal]:
