@@ -118,7 +118,7 @@ class VirtualNodes(Output):
         lines |= {key: each.pty.path for key, each in self._lines.items()}
         outcome = await asyncio.to_thread(self._work, wanted, lines, plan)
         self._seen, self._wanted = plan, wanted
-        self._connect(outcome.lines)
+        await self._connect(outcome.lines)
         self._say({device: why for device, why in outcome.failed.items() if device not in kept})
         retry_at = now + self._intervals.retry_virtual_node if outcome.failed else None
         free_at = now + self._intervals.retire_settle if self._left or unsure else None
@@ -171,7 +171,7 @@ class VirtualNodes(Output):
 
     # --- lines and words, on the loop ---------------------------------------------------------------------------------
 
-    def _connect(self, opened: Mapping[str, Pty]) -> None:
+    async def _connect(self, opened: Mapping[str, Pty]) -> None:
         found = {**self._adopted, **{device: OpenLine(pty) for device, pty in opened.items()}}
         self._adopted = {}
         for device, line in found.items():
@@ -179,8 +179,13 @@ class VirtualNodes(Output):
                 self._lines.pop(device).close()
             silent = Dialogue(standin.LineEnd.SILENCE, unfinished=line.unfinished)
             self._lines[device] = Line(line.pty, silent, pause=self._intervals.serial_line, clock=self._clock)
-        for device in [each for each in self._lines if not self._is_line(each)]:
-            self._lines.pop(device).close()
+        over = {device: each for device, each in self._lines.items() if not self._is_line(device)}
+        if over:  # a claim may keep the link, and the terminal's number will be somebody else's
+            links = {self._path(device): each.pty.path for device, each in over.items()}
+            await asyncio.to_thread(_disconnect, links, self.directory / _CLOSED)
+        for device, ended in over.items():
+            del self._lines[device]
+            ended.close()
         for device, connected in self._lines.items():
             each = self._wanted[device]
             if isinstance(each.standin, PtyLine):

@@ -1,5 +1,6 @@
 """Which stand-ins a plan needs on the host, for what Allocate gives and for what claims get."""
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -36,7 +37,7 @@ def wanted_stand_ins(plan: Plan) -> dict[str, WantedStandIn]:
     """What is needed, by raw device id, each with all slots that it is for."""
     wanted: dict[str, WantedStandIn] = {}
     slots: dict[str, set[Key]] = {}
-    for each, key in (*_listed(plan.base), *_for_claims(plan), *_listed(plan.inventory)):
+    for each, key in itertools.chain(_listed(plan.base), _for_claims(plan), _listed(plan.inventory)):
         wanted[each.device.id] = each
         slots.setdefault(each.device.id, set()).add(key)
     return {device: replace(each, slots=frozenset(slots[device])) for device, each in wanted.items()}
