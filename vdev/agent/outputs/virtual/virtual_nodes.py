@@ -184,8 +184,8 @@ class VirtualNodes(Output):
             links = {self._path(device): each.pty.path for device, each in over.items()}
             await asyncio.to_thread(_disconnect, links, self.directory / _CLOSED)
         for device, ended in over.items():
-            del self._lines[device]
-            ended.close()
+            if self._lines.pop(device, None) is ended:  # else it was let go meanwhile
+                ended.close()
         for device, connected in self._lines.items():
             each = self._wanted[device]
             if isinstance(each.standin, PtyLine):
