@@ -1,16 +1,14 @@
 """A PodResources API that is missing, stale, rate-limited or restarts; devices that flap; files that come in bursts."""
 
 import asyncio
-import gc
 import os
 
 import grpc
 import pytest
 
 from tests.kit.fakehost import FakeHost
+from tests.kit.pod_lister import pod_lister
 from vdev.agent.inputs.discovered import Scanner
-from vdev.pb import podresources_v1_pb2 as pb
-from vdev.pb import podresources_v1_pb2_grpc as rpc
 from vdev.sim import manifest
 
 UART, NPU = "example.com/uart", "acme.dev/npu"
@@ -32,39 +30,11 @@ def host(directory):
     return host
 
 
-class Lister(rpc.PodResourcesListerServicer):
-    """A PodResources API that answers as it is told: a status to refuse with, or what pods hold."""
-
-    def __init__(self):
-        self.refusal = None
-        self.held = {}
-        self.asked = 0
-
-    async def List(self, request, context):  # noqa: ARG002, N802 - the API's names
-        """List the pods."""
-        self.asked += 1
-        if self.refusal is not None:
-            await context.abort(self.refusal, "rejected by rate limit")
-        devices = [pb.ContainerDevices(resource_name=name, device_ids=ids) for name, ids in self.held.items()]
-        container = pb.ContainerResources(name="c", devices=devices)
-        return pb.ListPodResourcesResponse(
-            pod_resources=[pb.PodResources(name="p", namespace="n", containers=[container])]
-        )
-
-
 @pytest.fixture
 async def lister(directory):
     """An API of our own on a socket of its own."""
-    servicer = Lister()
-    servicer.socket = directory / "pods.sock"
-    server = grpc.aio.server()
-    rpc.add_PodResourcesListerServicer_to_server(servicer, server)
-    server.add_insecure_port(f"unix:{servicer.socket}")
-    await server.start()
-    yield servicer
-    await server.stop(None)
-    del server
-    gc.collect()  # a server ends its threads when it is collected, which must not be in the middle of the plugin
+    async with pod_lister(directory / "pods.sock") as servicer:
+        yield servicer
 
 
 async def test_a_rate_limited_answer_drops_nothing(kubelet, start_agent, shows, lister):
@@ -83,6 +53,21 @@ async def test_a_rate_limited_answer_drops_nothing(kubelet, start_agent, shows, 
     await shows(NPU, 2, 1)
     lister.held = {}
     await shows(NPU, 1, 1)
+
+
+async def test_a_pod_that_is_named_late_is_asked_for_again(kubelet, start_agent, lister):
+    """A kubelet with much to do may admit a pod long after its Allocate."""
+    agent = await start_agent(
+        virtual(1), pod_resources_socket=lister.socket, look_at_holders=3600.0, unnamed_allocate=60.0
+    )
+    await kubelet.run_pod(manifest("p", {NPU: 1}))
+    asked = lister.asked
+    await kubelet.wait_until(lambda: lister.asked > asked, what="the first question")
+    lister.held = {NPU: ["acme-0"]}
+    await kubelet.wait_until(lambda: agent.agent.holders.named, what="the pod's name")
+    asked = lister.asked
+    await asyncio.sleep(1.5)
+    assert asked == lister.asked
 
 
 async def test_a_stale_socket_is_no_answer(kubelet, start_agent, shows, directory):

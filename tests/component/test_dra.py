@@ -8,6 +8,7 @@ import pytest
 
 from tests.kit.dra_node import dra_kubelet, runs, until_published
 from tests.kit.dra_objects import claim, device_class, exactly, pod, template
+from tests.kit.pod_lister import pod_lister
 from vdev.agent.reports import status
 from vdev.cli.control import status_text
 from vdev.core.exposition import family
@@ -305,6 +306,23 @@ async def test_the_tool_of_a_claim_shows_its_load(kubelet, start):
         return next(line for line in (data / "nvidia").read_text().splitlines() if line.startswith("mig_used="))
 
     await kubelet.wait_until(lambda: used() != "mig_used='0'", what="the load")
+
+
+async def test_a_claim_that_was_asked_for_too_early_is_asked_for_again(kubelet, start, directory):
+    """Before the kubelet names its pod: it may be slow to admit it."""
+    socket, other = directory / "link.sock", directory / "other.sock"
+    async with pod_lister(directory / "pods.sock") as lister:
+        socket.symlink_to(lister.socket)
+        agent = await start(pod_resources_socket=socket, look_at_holders=3600.0)
+        await kubelet.objects.create("ResourceClaim", claim("whole", exactly(GPU)))
+        await runs(kubelet, pod("train", claims=["whole"]))
+        asked = lister.asked
+        await kubelet.wait_until(lambda: lister.asked > asked, what="the first question")
+        other.symlink_to(kubelet.pod_resources_socket)
+        other.replace(socket)
+        await kubelet.wait_until(lambda: agent.agent.holders.knowledge.claimed, what="the pod's name")
+        (use,) = agent.agent.holders.knowledge.claimed
+        assert ("default/train", "whole") == (use.pod, use.claim.removeprefix("default/"))
 
 
 @pytest.mark.parametrize("partitions", [STATIC, DYNAMIC], ids=["static", "dynamic"])

@@ -5,11 +5,13 @@ Nothing is decided or done here. Each method is one round of an endless loop, ta
 """
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import structlog
 
+from ..core.model.device import Key
 from ..health import HealthMonitor
 from ..hostfs import Changes, Watcher
 from ..plugin.kubelet_socket import KubeletSocket
@@ -72,6 +74,8 @@ class Events:
         self._moved = True  # devices may be in other directories than those watched
         self._armed: tuple[frozenset[Path], ...] = ()  # what was to be watched when that was last seen to
         self._limits: tuple[str, ...] = ()
+        self._unnamed: frozenset[Key] = frozenset()  # what was given out and had no pod when that was last asked
+        self._name_again = math.inf  # seconds until that is asked again
 
     # --- files --------------------------------------------------------------------------------------------------------
 
@@ -186,14 +190,22 @@ class Events:
             self._on_displaced()
 
     async def look_at_holders(self) -> None:
-        """Ask who holds what when that may have changed, and at a slow pace; the kubelet may take its time."""
+        """Ask who holds what when that may have changed, and at a slow pace; the kubelet may take its time.
+
+        What was given out is asked for again sooner, until its pod is named.
+        """
         intervals = self._options.intervals
         acts = handover_actions.concerns(self._reconciler.spec)
         pace = intervals.look_at_holders_for_actions if acts else intervals.look_at_holders
-        await self._clock.wait(self._due.asked, pace)
+        await self._clock.wait(self._due.asked, min(pace, self._name_again))
         await self._clock.sleep(self._steps.pause(_HOLDERS))
         self._due.asked.clear()
         await self.read_holders()
+        before, self._unnamed = self._unnamed, self._reconciler.unnamed
+        if before != self._unnamed:
+            self._name_again = intervals.name_holder if self._unnamed else math.inf
+        else:
+            self._name_again *= 2
         if self._reconciler.needs_answer:
             self._due.mark()
 

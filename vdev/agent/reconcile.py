@@ -145,6 +145,11 @@ class Reconciler:
             return True
         return not self._observed.says(known) or (plan.waits_for_answer and known != self._observed)
 
+    @property
+    def unnamed(self) -> frozenset[Key]:
+        """What was given out and has no pod in the last answer: the kubelet may have been asked too early."""
+        return self.holders.unnamed(self._claimed())
+
     async def start(self, last_good: LastGoodReader) -> None:
         """Read, scan and arrange for the first time.
 

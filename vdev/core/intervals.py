@@ -59,6 +59,7 @@ class Intervals:
     # What a kubelet is given time for.
     kubelet_grace: float = 10.0  # to know its pods after its start: it may leave some out
     admission: float = 0.5  # to name a pod as a holder: it has admitted the pod some time after Allocate
+    name_holder: float = 1.0  # to be asked again for one that it did not name; doubles each time
     other_allocates: float = 120.0  # to have what other plugins give the pod, which may come before our Allocate
     unnamed_allocate: float = 5.0  # after which an Allocate without a pod was for one that was refused
     pod_resources_answer: float = 5.0  # to say who holds what

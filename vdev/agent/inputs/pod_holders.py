@@ -5,7 +5,7 @@ What its answers, its silence and its checkpoint mean is decided in `core.retent
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -136,6 +136,12 @@ class PodHolders:
         allocated, never = self._requests.allocated_at, float("-inf")
         known = self.knowledge
         return {k: pod for k, pod in known.holders.items() if known.named.get(k, never) >= allocated.get(k, never)}
+
+    def unnamed(self, claimed: Mapping[str, Collection[str]]) -> frozenset[Key]:
+        """What was allocated, or is `claimed` of a driver by its published name, without a pod in the last answer."""
+        uses = {(use.driver, use.device) for use in self.knowledge.claimed}
+        prepared = {(driver, device) for driver, devices in claimed.items() for device in devices}
+        return frozenset({*self._requests.allocated_at, *prepared - uses})
 
     def forget_settled(self) -> None:
         """Forget Allocates of which the last answer told what became."""
