@@ -1,11 +1,14 @@
 """What stands on the host for virtual devices that claims have."""
 
+import asyncio
 import os
+import threading
 
 import pytest
 
 from tests.kit.dra_node import dra_kubelet, runs, until_published
 from tests.kit.dra_objects import claim, device_class, exactly, pod
+from vdev.dra.claim_files import ClaimFiles
 from vdev.sim import Phase
 
 pytest.importorskip("cel_expr_python", reason="cel-expr-python, which evaluates selectors, is not installed")
@@ -117,3 +120,46 @@ async def test_it_goes_when_a_device_that_nobody_has_loses_it(kubelet, start, ap
     agent.edit(OTHER + SEAT.replace(", node: {NODE}", ""))
     await api_server.until(lambda: not os.path.lexists(stand_in))
     assert () == (await seated(kubelet)).container().edits.mounts
+
+
+async def test_it_stays_while_a_claim_is_about_to_get_the_device(kubelet, start, stand_in, monkeypatch):
+    """An edit takes the entry away between the driver's look at what is published and its answer."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def write(self, claim, write=ClaimFiles.write):
+        begun.set()
+        assert go_on.wait(60)
+        write(self, claim)
+
+    monkeypatch.setattr(ClaimFiles, "write", write)
+    agent = await start(config(NODES["a file"]))
+    await kubelet.objects.create("ResourceClaim", claim("one", exactly("seat")))
+    sitter = asyncio.create_task(runs(kubelet, pod("sitter", claims=["one"])))
+    assert await asyncio.to_thread(begun.wait, 60)
+    agent.edit(OTHER)
+    await kubelet.wait_until(lambda: len(agent.agent.reconciler.spec.entries) == 1, what="the edit")
+    for _ in range(10):  # until a kubelet that has just started is believed to know all its pods
+        await asyncio.sleep(0.1)
+        await agent.settled(kubelet)
+    go_on.set()
+    await sitter
+    await agent.settled(kubelet)
+    assert stand_in.read_text() == "seat seat-0"
+    assert [] == kubelet.errors
+
+
+async def test_what_somebody_removes_has_its_content_again(kubelet, start, directory):
+    """Of a device that only its claim keeps, for an agent that has never seen it."""
+    seat = SEAT.replace("NODE", 'file: "{id} {attributes.model} {memory.mib}", containerPath: "/etc/seat{index}"')
+    seat = seat.replace("count: 1,", "count: 2, memory: 2Gi, attributes: {model: X1},")
+    agent = await start(OTHER + seat)
+    await kubelet.objects.create("ResourceClaim", claim("both", exactly("seat", count=2)))
+    await runs(kubelet, pod("sitter", claims=["both"]))
+    last = directory / "devices" / "vdev-seat-1"
+    assert "seat-1 X1 2048" == last.read_text()
+    await agent.stop()
+    last.unlink()
+    agent = await start(OTHER + seat.replace("count: 2,", "count: 1,"))
+    await agent.settled(kubelet)
+    assert "seat-1 X1 2048" == last.read_text()
+    assert [] == kubelet.errors

@@ -12,7 +12,7 @@ import asyncio
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import structlog
 
@@ -35,6 +35,7 @@ log = structlog.get_logger(__name__)
 DEADLINE = 40.0  # seconds; the kubelet waits 45
 _UID = re.compile(r"[0-9A-Za-z]([0-9A-Za-z-]{0,62}[0-9A-Za-z])?")  # it becomes a part of names and paths
 _Done = TypeVar("_Done")
+_Seen: TypeAlias = Claim | AllocationError | ApiServerError  # the claim as the API server has it, or why it is not had
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,10 @@ class Claims:
     ) -> None:
         self.prepared: Prepared = {}
         """As last seen: another instance may have prepared more since."""
+        self.preparing: frozenset[str] = frozenset()
+        """The published devices that claims are about to get, from before `find` is asked for them until they are in
+        `prepared`, which is therefore to be read after this.
+        """
         self._places = places
         self._driver = places.driver
         self._api = api
@@ -200,8 +205,8 @@ class Claims:
 
     # --- prepare ------------------------------------------------------------------------------------------------------
 
-    async def _seen(self, ref: ClaimRef) -> Claim | AllocationError | ApiServerError:
-        """The claim as the API server has it, or why it is not had."""
+    async def _seen(self, ref: ClaimRef) -> _Seen:
+        """Ask for it."""
         if not _UID.fullmatch(ref.uid):
             return AllocationError(f"{ref.uid!r} is no uid of a claim")
         if self._api is None:
@@ -212,8 +217,16 @@ class Claims:
         except (AllocationError, ApiServerError) as error:
             return error
 
-    def _prepare(self, seen: Mapping[str, Claim | AllocationError | ApiServerError]) -> dict[str, PreparedClaim | str]:
+    def _prepare(self, seen: Mapping[str, _Seen]) -> dict[str, PreparedClaim | str]:
         """In a thread, under the lock."""
+        claims = (each for each in seen.values() if isinstance(each, Claim))
+        self.preparing = frozenset(result.device for each in claims for result in each.results)
+        try:
+            return self._prepare_all(seen)
+        finally:
+            self.preparing = frozenset()
+
+    def _prepare_all(self, seen: Mapping[str, _Seen]) -> dict[str, PreparedClaim | str]:
         try:
             known = dict(self._checkpoint.read())
         except HostError as failed:
@@ -236,7 +249,7 @@ class Claims:
 
     def _one(
         self,
-        claim: Claim | AllocationError | ApiServerError,
+        claim: _Seen,
         before: PreparedClaim | None,
         others: Iterable[PreparedClaim],
     ) -> PreparedClaim:

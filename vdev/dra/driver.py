@@ -144,9 +144,14 @@ class DraDriver:
         return self._claims.prepared
 
     @property
+    def preparing(self) -> frozenset[str]:
+        """The devices that claims may be about to get, by published name; to be read before `prepared`."""
+        return self._claims.preparing
+
+    @property
     def is_idle(self) -> bool:
-        """Whether its record was read, and no claim is prepared."""
-        return self._restored and not self._claims.prepared
+        """Whether its record was read, and no claim is prepared, or about to be."""
+        return self._restored and not self._claims.preparing and not self._claims.prepared
 
     @property
     def problems(self) -> tuple[Problem, ...]:

@@ -16,7 +16,7 @@ from ...core.claims.prepare import Published
 from ...core.decide import Plan
 from ...core.model.problem import Problem
 from ...core.slices.devices import taints
-from ...core.slices.devices.published import Pools, PublishedPool
+from ...core.slices.devices.published import DraDevice, Pools, PublishedPool
 from ...core.slices.devices.recalled import Record, record
 from ...dra.driver import DraDriver, Watch
 from ...dra.fault_hooks import FaultHooks
@@ -147,26 +147,33 @@ class DraSide(Output):
             return "the pool has no such device now"
         if found.lost:
             return "it is away, and in the pool for the claim that has it alone"
-        resource = published.resource_of(found)
-        entry = resource.entries[found.entry]
-        lost = taints.of_loss(entry.dra, nvidia=entry.is_nvidia) if entry.dra else ()
-        written = record(found, published.counters, lost)
+        resource, written = published.resource_of(found), _record(published, found)
         return Published(device=found.device, resource=resource, shared=found.shared, record=written)
 
     @property
     def claimed(self) -> "Claimed":
-        """The devices that prepared claims have, by driver and name; those of the last process until they are read."""
-        found = {}
+        """The devices that prepared claims have, by driver and name; those of the last process until they are read.
+
+        So are those that claims are about to get: whoever removes what is free must not remove what is in an answer.
+        """
+        found: dict[str, dict[str, Record]] = {}
         for name in {*self._drivers, *self._recalled}:
             driver = self._drivers.get(name)
-            if driver is not None and driver.prepared:
-                claims = driver.prepared.values()
-                found[name] = {device.device: device.record for claim in claims for device in claim.devices}
-            elif name in self._recalled and (driver is None or not driver.is_idle):
-                found[name] = dict(self._recalled[name])
             if driver is not None and (driver.prepared or driver.is_idle):
                 self._recalled = {key: each for key, each in self._recalled.items() if key != name}
+            given = {**self._recalled.get(name, {}), **(self._given(driver) if driver else {})}
+            if given:
+                found[name] = given
         return found
+
+    def _given(self, driver: DraDriver) -> dict[str, Record]:
+        """What claims have, or are about to get of what is published."""
+        preparing, prepared = driver.preparing, driver.prepared
+        given = {device.device: device.record for claim in prepared.values() for device in claim.devices}
+        if pool := self._pools.get(driver.name):
+            coming = (pool.by_name[name] for name in pool.by_name.keys() & preparing - given.keys())
+            given |= {each.name: _record(pool, each) for each in coming}
+        return given
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -234,3 +241,9 @@ class DraSide(Output):
                 await self._steps.take("taking ResourceSlices away", self.slices.withdraw)
         except TimeoutError:
             log.warning("the API server takes too long; the kubelet takes the ResourceSlices away in 30 s")
+
+
+def _record(pool: PublishedPool, device: DraDevice) -> Record:
+    """What is written down of a published device with the claim that gets it."""
+    entry = pool.resource_of(device).entries[device.entry]
+    return record(device, pool.counters, taints.of_loss(entry.dra, nvidia=entry.is_nvidia) if entry.dra else ())

@@ -24,6 +24,12 @@ def record(device: DraDevice, counters: tuple[CounterSet, ...], lost: tuple[Tain
         "ordinal": core.ordinal,
         "profile": core.profile,
         "slices": [core.slices.start, core.slices.stop],
+        "facts": {
+            "numa": list(core.raw.numa),
+            "memory": core.raw.memory,
+            "paths": list(core.raw.paths),
+            "attributes": dict(core.raw.attributes),
+        },
         "attributes": {name: [each.kind.value, each.value] for name, each in device.attributes.items()},
         "capacity": {name: [each.value, _policy(each.policy)] for name, each in device.capacity.items()},
         "consumes": {each.counter_set: dict(each.counters) for each in device.consumes},
@@ -48,7 +54,16 @@ def recalled(name: str, written: Record) -> tuple[DraDevice, tuple[CounterSet, .
 
 
 def _device(name: str, written: Record) -> DraDevice:
-    raw = RawDevice(id=written["raw"], entry=written["entry"], index=written["index"])
+    facts = written.get("facts") or {}  # what an older version wrote down has none
+    raw = RawDevice(
+        id=written["raw"],
+        entry=written["entry"],
+        index=written["index"],
+        numa=tuple(facts.get("numa", ())),
+        memory=facts.get("memory", 0),
+        paths=tuple(facts.get("paths", ())),
+        attributes=facts.get("attributes", {}),
+    )
     core = Device(
         id=written["id"],
         raw=raw,
