@@ -7,6 +7,7 @@ from tests.kit.dra_driver import device, slice_of
 from tests.kit.dra_objects import claim, device_class, exactly, pod, template
 from vdev.sim import Kubelet, Phase, Timings
 from vdev.sim.api.server_objects import ServerObjects
+from vdev.sim.dra.api_objects import ApiObjectError
 from vdev.sim.journal import SlicesDeleted
 
 
@@ -55,3 +56,12 @@ async def test_slices_are_deleted_when_the_server_is_back(cluster, clock, dra_on
     await cluster.wait_until(
         lambda: clock.advance(1) or any(isinstance(each, SlicesDeleted) for each in cluster.journal.entries)
     )
+
+
+async def test_an_edit_with_an_unknown_field_is_refused(cluster):
+    """As it is where it comes by HTTP: what has such a field would be another object for the scheduler."""
+    await cluster.objects.create("ResourceClaim", claim("one"))
+    with pytest.raises(ApiObjectError, match=r"spec\.device"):
+        await cluster.objects.edit("ResourceClaim", "one", "", lambda each: each["spec"].update(device={}))
+    kept = await cluster.objects.get("ResourceClaim", "one")
+    assert ["devices"] == list(kept["spec"])

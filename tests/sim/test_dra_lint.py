@@ -326,7 +326,7 @@ def test_a_device_that_is_mounted_without_devices_is_named(tmp_path):
 def test_a_mount_without_a_source_is_named(tmp_path):
     """Where a plugin's own mounts have none, the runtime makes a directory; where CDI's have none, it fails."""
     mounts = [{"hostPath": str(tmp_path / name), "containerPath": f"/in/{name}"} for name in ("here", "away")]
-    mounts.append({"hostPath": "tmpfs", "containerPath": "/in/memory", "type": "tmpfs"})
+    mounts += [{"hostPath": name, "containerPath": f"/in{name}", "type": "tmpfs"} for name in ("tmpfs", "/memory")]
     (tmp_path / "here").mkdir()
     devices = [{"name": "a", "containerEdits": {"mounts": mounts}}]
     (tmp_path / "uart.json").write_text(

@@ -48,8 +48,8 @@ class LoopThread:
         return _result(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     def ask(self, look: Callable[[], _T]) -> _T:
-        """The result of a function that does not wait for anything, called in the thread."""
-        if threading.current_thread() is self._thread:
+        """The result of a function that does not wait for anything, called in the thread as long as there is one."""
+        if threading.current_thread() is self._thread or not self._thread.is_alive():
             return look()
 
         async def ask() -> _T:

@@ -53,8 +53,7 @@ class ServerObjects:
         namespace = self._home(kind, document["metadata"].get("namespace", ""))
         stored = self._kinds[kind]
         try:
-            if stored.group == DRA and (unknown := decoded(kind, document)[1]):
-                raise with_unknown(stored, document, unknown)
+            _check(stored, document)
             found = self.store.create(stored, namespace, document, MANAGER)
             if stored.status and (status := document.get("status")):
                 name = found["metadata"]["name"]
@@ -76,11 +75,12 @@ class ServerObjects:
         change(new)
         stored, key = self._kinds[kind], (self._home(kind, namespace), name)
         try:
+            _check(stored, new)
             found = self.store.change(stored, key, new, manager=MANAGER)
             if stored.status and new.get("status", {}) != old.get("status", {}):
                 status = {**found, "status": new.get("status", {})}
                 found = self.store.change(stored, key, status, manager=MANAGER, subresource="status")
-        except Refused as refused:
+        except (Refused, NoObject) as refused:
             raise ApiObjectError(str(refused)) from refused
         await self.store.tell()
         return found
@@ -105,3 +105,9 @@ class ServerObjects:
     def _reachable(self) -> None:
         if self.fails:
             raise ApiObjectError("dial tcp: connection refused")
+
+
+def _check(kind: ApiKind, document: Document) -> None:
+    """See that an object of DRA has no field that it cannot have. Raises Refused and NoObject."""
+    if kind.group == DRA and (unknown := decoded(kind.kind, document)[1]):
+        raise with_unknown(kind, document, unknown)

@@ -18,6 +18,7 @@ from ..objects import yaml_text
 from ..objects.container_edits import DeviceNode, Edits, Mount
 
 _SUFFIXES = {".json", ".yaml", ".yml"}
+_BIND = {"bind", "rbind", "none"}  # types of mounts that have a source on the host
 _Document: TypeAlias = Mapping[str, Any]
 
 
@@ -89,7 +90,8 @@ class _Collected:
         for mount in edits.get("mounts") or []:
             options = mount.get("options") or []
             read_only = "ro" in options
-            if why := _why_useless(mount["hostPath"], options):
+            is_bind = (mount.get("type") or "bind") in _BIND
+            if is_bind and (why := _why_useless(mount["hostPath"], options)):
                 self.useless.append(f"{name} mounts {mount['hostPath']}, {why}")
             self.mounts[mount["containerPath"]] = Mount(mount["hostPath"], mount["containerPath"], read_only)
 

@@ -193,10 +193,10 @@ class Cluster:
         """Put the slices together and judge them, where they are others than the last time."""
         slices = await self._objects.list(SLICE)
         if len(slices) != len(self._slices) or any(map(operator.is_not, slices, self._slices)):
-            self._slices = slices
             self._pools = gather(slices, self._node, {"kubernetes.io/hostname": self._node})
             self._mistakes = list(slice_lint.slices(slices))
             self._lasting = list(slice_lint.lasting(slices))
+            self._slices = slices
 
 
 def _for(claim: Document, pod: PodSpec) -> str:
