@@ -9,6 +9,7 @@ thread. Points are counted from the moment at which the fuse is lit; at the chos
 """
 
 import asyncio
+import contextlib
 import functools
 import gc
 import json
@@ -122,7 +123,8 @@ class Mortal:
     async def kill(self):
         """End it, if it did not end itself."""
         if not self.gone:
-            signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it has, and the loop does not know yet
+                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
         async with asyncio.timeout(30):
             await self._gone.wait()
 
