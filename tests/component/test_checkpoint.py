@@ -111,7 +111,7 @@ async def readings(kubelet, agent, seconds):
 
 
 async def test_what_it_said_last_counts_while_it_cannot_be_read(kubelet, waiting, shows):
-    """That it is spoilt for a while frees nothing."""
+    """That the file is damaged for a while frees nothing."""
     agent, device = waiting
     path = kubelet.device_plugin_dir / checkpoint_reader.FILE_NAME
     spoil(path, path.read_bytes()[:-100])

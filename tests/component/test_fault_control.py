@@ -68,8 +68,8 @@ async def test_device_set_and_clear(agent, vdev, shows):
 
 
 def complaints(agent):
-    """Where the log says that a rule means no device."""
-    return [each["where"] for each in agent.logs if "means no device" in str(each.get("problem"))]
+    """Where the log says that a rule selects no device."""
+    return [each["where"] for each in agent.logs if "selects no device" in str(each.get("problem"))]
 
 
 async def test_a_rule_is_said_to_mean_no_device_only_where_that_is_so(start_agent, clock, shows):

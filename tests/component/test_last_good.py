@@ -247,16 +247,16 @@ def _changed(**changes):
 
 
 SPOILT = {
-    "empty": (lambda _: b"", "it is spoilt"),
-    "half": (lambda data: data[:-80], "it is spoilt"),
+    "empty": (lambda _: b"", "the file is damaged"),
+    "half": (lambda data: data[:-80], "the file is damaged"),
     "other bytes": (lambda data: data.replace(b"count: 2", b"count: 9"), "its checksum does not fit"),
     "newer": (_changed(version=9), "it has version 9, and this vdev knows version 1"),
     "another node's": (_changed(node="node-2"), "it is of node 'node-2'"),
-    "without files": (_changed(files=[]), "it is spoilt"),
-    "no texts": (_changed(files=[{"file": "x", "text": 7}]), "it is spoilt"),
-    "no time": (_changed(at=float("nan")), "it is spoilt"),
+    "without files": (_changed(files=[]), "the file is damaged"),
+    "no texts": (_changed(files=[{"file": "x", "text": 7}]), "the file is damaged"),
+    "no time": (_changed(at=float("nan")), "the file is damaged"),
     "other arguments": (_changed(given=["/etc/other.yaml"]), "it was kept for --config-file /etc/other.yaml"),
-    "too deep": (lambda _: b"[" * 100_000, "it is spoilt"),
+    "too deep": (lambda _: b"[" * 100_000, "the file is damaged"),
     "refused by this vdev": (
         _changed(files=[{"file": "vdev.yaml", "text": "version: v0\n"}]),
         "the last good configuration is refused as well: vdev.yaml:1:10",
@@ -428,7 +428,7 @@ async def test_a_process_of_its_own(kubelet, directory, kept, shows):
     assert (2, 1) == (code, len(said.splitlines()))
     kept().write_text("spoilt")
     code, said = await command(*run, "--state-dir", directory / "state")
-    assert (2, f"{kept()}: the last good configuration is not used instead: it is spoilt") == (
+    assert (2, f"{kept()}: the last good configuration is not used instead: the file is damaged") == (
         code,
         said.splitlines()[-1],
     )

@@ -353,7 +353,7 @@ async def test_a_spoilt_record_is_told_and_stops_nothing(kubelet, start_agent, d
     file.write_text("no")
     agent = await start_agent(config(both(told)))
     await kubelet.wait_until(lambda: agent.agent.handovers._ledger.tenants, what="a reading")
-    assert any("who held devices is not used: it is spoilt" in each.get("reason", "") for each in agent.logs)
+    assert any("who held devices is not used: the file is damaged" in each.get("reason", "") for each in agent.logs)
     await kubelet.delete_pod("a")
     await kubelet.wait_until(lambda: lines(told)[2:], what="onRelease")
     assert ["got", "started", "back"] == lines(told)

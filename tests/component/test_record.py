@@ -163,11 +163,11 @@ async def test_what_is_held_beside_its_own_replicas_is_recorded_too(kubelet, sta
 
 
 SPOILT = {
-    "empty": (b"", "it is spoilt"),
-    "half": (None, "it is spoilt"),
+    "empty": (b"", "the file is damaged"),
+    "half": (None, "the file is damaged"),
     "newer": (b'{"version": 9}\n', "it has version 9, and this vdev knows version 1"),
-    "deep": (b"[" * 100_000, "it is spoilt"),
-    "no text": (b"\xff\x00\xfe", "it is spoilt"),
+    "deep": (b"[" * 100_000, "the file is damaged"),
+    "no text": (b"\xff\x00\xfe", "the file is damaged"),
     "not ours": (b'{"version": 1, "listed": {}}\n', "its checksum does not fit"),
 }
 

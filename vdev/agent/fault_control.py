@@ -114,7 +114,7 @@ class FaultControl:
         for strike in self.engine.take_strikes():
             match strike.fault:
                 case Process(exit=code):
-                    log.error("ending as demanded", rule=strike.rule.name, code=code, injected=True)
+                    log.error("ending as a fault rule says", rule=strike.rule.name, code=code, injected=True)
                     self._exit(code)
                 case ApiFailure():
                     break_watches()
@@ -180,7 +180,7 @@ class FaultControl:
         Of the configuration's own rules its reading says what is seen by nobody.
         """
         idle = (
-            warning(run.rule.where, f"the fault rule {name!r} means no device that this node has now")
+            warning(run.rule.where, f"the fault rule {name!r} selects no device that this node has now")
             for name, run in self.engine.runs.items()
             if run.live and run.rule.kind is FaultKind.DEVICE and not run.targets
             if not is_elsewhere(run.rule, self.spec, self._node)

@@ -219,11 +219,11 @@ def unsealed(text: bytes, owner: Owner, *, version: int) -> dict[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict) or not isinstance(found.get("version"), int):
-        raise RecordError("it is spoilt")
+        raise RecordError("the file is damaged")
     if found["version"] != version:
         raise RecordError(f"it has version {found['version']}, and this vdev knows version {version}")
     if _sum(body) != rest.strip():
-        raise RecordError("it is spoilt: its checksum does not fit")
+        raise RecordError("the file is damaged: its checksum does not fit")
     if (found.get("node"), found.get("pluginDir")) != (owner.node, owner.plugin_dir):
         raise RecordError(f"it is of node {found.get('node')!r} and kubelet directory {found.get('pluginDir')!r}")
     return found

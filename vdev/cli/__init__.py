@@ -171,6 +171,10 @@ class _Command(_Parser):
 def _unknown(argument: str, parser: argparse.ArgumentParser, command: str) -> str:
     flag = argument.partition("=")[0]
     known = _actions(parser)
+    if command and flag.startswith("--") and flag not in known:
+        takes = [f"vdev {each}" for each in COMMANDS if flag in _actions(parser_of([each])[0])]
+        if takes:
+            return f"vdev {command} takes no {flag}; it is an option of {', '.join(takes)}"
     near = did_you_mean(flag, known) if argument.startswith("-") and flag not in known else ""  # another action's
     return f"unknown argument {argument!r}; " + (near or f"see vdev {command} --help".replace("  ", " "))
 

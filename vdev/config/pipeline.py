@@ -172,7 +172,7 @@ def built_rules(document: Document, spec: Spec) -> FaultSpec:
     validated = validate(document, report)
     faults = _faults(validated, spec, report)
     if "kernel_log" in validated.file.faults.model_fields_set:
-        report.error(("faults", "kernelLog"), "is none of a rule's", "say it under faults in the configuration")
+        report.error(("faults", "kernelLog"), "a file of rules cannot set it", "set it in the configuration")
     if report.broken():
         raise ConfigError(in_order(report.problems, document.files))
     return faults if "seed" in validated.file.faults.model_fields_set else replace(faults, seed=spec.faults.seed)

@@ -96,4 +96,4 @@ def _parsed(text: bytes) -> dict[str, PreparedClaim]:
             if hashlib.sha256(body).hexdigest().encode() != rest.strip():
                 raise ValueError("its checksum does not fit")
             return {each.uid: each for each in map(from_json, claims)}
-    raise ValueError("it is spoilt")
+    raise ValueError("the file is damaged")

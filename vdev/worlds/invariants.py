@@ -134,7 +134,7 @@ def cdi_names(directory: Path) -> set[str]:
 
 @functools.lru_cache(maxsize=512)
 def _names_in(text: bytes) -> frozenset[str]:
-    """Those of a file with this text, which stands there after most events; none where it is spoilt."""
+    """Those of a file with this text, which stands there after most events; none where the file is damaged."""
     try:
         document = json.loads(text)
         return frozenset(f"{document['kind']}={each['name']}" for each in document["devices"])

@@ -266,14 +266,14 @@ async def test_a_record_that_cannot_be_written_is_said(driver, allocate, kubelet
 @pytest.mark.parametrize(
     ("spoil", "why"),
     [
-        (lambda text: text[: len(text) // 2], "it is spoilt"),
+        (lambda text: text[: len(text) // 2], "the file is damaged"),
         (lambda text: text.replace(b"gpu-0", b"gpu-1"), "its checksum does not fit"),
         (
             lambda text: text.replace(b'"version": 1', b'"version": 7'),
             "it has version 7, and this vdev knows version 1",
         ),
-        (lambda _text: b"", "it is spoilt"),
-        (lambda _text: b"[" * 100_000, "it is spoilt"),
+        (lambda _text: b"", "the file is damaged"),
+        (lambda _text: b"[" * 100_000, "the file is damaged"),
     ],
 )
 async def test_a_spoilt_record_is_a_problem_and_no_crash(driver, allocate, kubelet, spoil, why):

@@ -86,6 +86,8 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["validat"], "unknown command 'validat'; did you mean 'validate'?"),
         (["xyzzy"], "unknown command 'xyzzy'; expected one of"),
         (["validate"], "FILE"),
+        (["run", "--config", "f"], "unknown argument '--config'; did you mean '--config-file'?"),
+        (["plan", "f", "--no-state"], "vdev plan takes no --no-state; it is an option of vdev run"),
         (["validate", "f", "--mig-strateg=x"], "unknown argument '--mig-strateg=x'; did you mean '--mig-strategy'?"),
         (["node", "show", "--dry-run"], "unknown argument '--dry-run'; see vdev node --help"),
         (["validate", "f", "--mig-strategy=x"], "flag --mig-strategy: 'x' is not allowed"),

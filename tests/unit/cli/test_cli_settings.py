@@ -7,6 +7,7 @@ import pytest
 
 from vdev import cli, config
 from vdev.cli import options
+from vdev.cli.processes import run
 from vdev.errors import UsageError
 from vdev.settings import Group, Settings
 
@@ -209,3 +210,11 @@ def test_every_option_says_its_default_and_variable() -> None:
     for option in options.OPTIONS:
         assert all(name in text for name in (*option.flags, *option.variables))
     assert all(group.value in text for group in Group)
+
+
+def test_what_the_kubelet_is_told_is_absolute(tmp_path, monkeypatch):
+    """Directories below which mounts for containers are may be given as any path."""
+    monkeypatch.chdir(tmp_path)
+    used = run.agent_options(chosen("--device-dir", "nodes", "--state-dir", "state"))
+    assert tmp_path / "nodes" == used.device_dir
+    assert used.smi_dir.is_relative_to(tmp_path / "state")

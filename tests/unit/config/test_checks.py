@@ -208,8 +208,8 @@ HEAD = "devices:\n  - name: a\n    resource: example.com/a\n"  # line 4 follows
         ("    sysfs: {class: drm, match: {a: {ge: 1, le: 2}}}", "match.a: expected one operator, got 2"),
         ("    usb: {}", "devices[0].usb: every USB device would match"),
         ("    usb: {vendor: xyz}", "usb.vendor: 'xyz' is not allowed; expected up to four hexadecimal digits"),
-        ("    glob: /dev/a\n    health: {probe: file}", "devices[0].health: probe file needs path"),
-        ("    glob: /dev/a\n    health: {probe: command}", "devices[0].health: probe command needs command"),
+        ("    glob: /dev/a\n    health: {probe: file}", "devices[0].health: probe file needs the key path"),
+        ("    glob: /dev/a\n    health: {probe: command}", "devices[0].health: probe command needs the key command"),
         ("    glob: /dev/a\n    health: {probe: exists, path: /x}", "path: path is for probe file only"),
         ("    glob: /dev/a\n    health: {}", "devices[0].health: 'probe' is missing"),
         (

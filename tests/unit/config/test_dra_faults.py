@@ -103,7 +103,7 @@ def test_what_rules_mean(rule, meant, said):
         ("rpc: NodePrepareResources, hang: true, resource: acme.dev/npu", "unknown driver 'acme.dev/npu'"),
         ("slices: {}", "nothing fails"),
         ("slices: {wiped: true, withheld: true}", "withheld and wiped exclude each other"),
-        ("slices: {withheld: true}, resource: example.com/uart", "there are acme.dev"),
+        ("slices: {withheld: true}, resource: example.com/uart", "known: acme.dev"),
         ("slices: {withheld: true}, devices: [npu/0]", "devices is for faults of devices, and this is slices"),
         ("slices: {withheld: true}, every: 1m", "without `for` it never ends"),
         ("slices: {late: 0s}", "late"),

@@ -353,5 +353,5 @@ def test_of_many_entries_some_are_named():
     entries = ", ".join(f"{{name: n{i}, resource: acme.dev/n{i}, virtual: {{count: 1}}}}" for i in range(12))
     rule = "{name: x, devices: [elsewhere/0], health: Unhealthy}"
     text = f"version: v1\ndevices: [{entries}]\nfaults: {{rules: [{rule}]}}\n"
-    with pytest.raises(ConfigError, match=r"there are n0, n1, n10, n11, n2, n3, n4, n5 and 4 more$"):
+    with pytest.raises(ConfigError, match=r"known: n0, n1, n10, n11, n2, n3, n4, n5 and 4 more$"):
         load_text(text)

@@ -113,4 +113,4 @@ def test_a_fleet_needs_nodes(tmp_path, capsys):
     file = tmp_path / "f.yaml"
     file.write_text(HEAD.partition("fleet")[0])
     assert 2 == main(["fleet", str(file), "--dry-run"])
-    assert "no section fleet says which nodes there are" in capsys.readouterr().err
+    assert "there is no section fleet that says which nodes there are" in capsys.readouterr().err

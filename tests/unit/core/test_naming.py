@@ -58,7 +58,7 @@ def test_single_advertises_partitions_under_the_own_name(build):
 @pytest.mark.parametrize(
     ("partitions", "text"),
     [
-        ({0: ("2g.10gb",)}, "all devices must be partitioned or none; 1 are whole and 1 are partitioned"),
+        ({0: ("2g.10gb",)}, "all devices must be partitioned or none (whole: 1, partitioned: 1)"),
         ({0: ("2g.10gb",), 1: ("1g.5gb",)}, "all partitions must be alike; found 1g.5gb, 2g.10gb"),
         ({0: ("1g.5gb",), 1: ("1g.5gb+me",)}, "all partitions must be alike; found 1g.5gb, 1g.5gb+me"),
         ({0: ("2g.10gb",), 1: ()}, "device gpu/1 has no partitions configured"),

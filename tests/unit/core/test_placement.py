@@ -85,9 +85,10 @@ def test_layouts_of_real_hardware_are_placed(wanted, expected):
         (
             ["1g.5gb"] * 5 + ["3g.20gb"],
             5,
-            "3g.20gb needs slices 0-3 or 4-7; 0-3 are taken by 1g.5gb at 0, 1, 2, 3; 4-7 are taken by 1g.5gb at 4",
+            "3g.20gb needs slices 0-3 or 4-7; 0-3 are taken by 1g.5gb at 0, 1, 2, 3; 4 is taken by 1g.5gb at 4",
         ),
         (["7g.40gb", "1g.5gb"], 1, "1g.5gb needs one of slices 0-6; 0-6 are taken by 7g.40gb at 0"),
+        (["1g.5gb", "7g.40gb"], 1, "7g.40gb needs slices 0-7; 0 is taken by 1g.5gb at 0"),
         (["1g.5gb"] * 8, 7, "a device holds at most 7 of 1g.5gb, and the list has 8"),
         (["1g.5gb+me", "2g.10gb", "1g.5gb+me"], 2, "a device holds one 1g.5gb+me at most, and the list has 2"),
         (["1g.5gb@2", "1g.5gb", "1g.5gb@2"], 2, "1g.5gb needs slice 2; 2 is taken by 1g.5gb at 2"),

@@ -92,7 +92,7 @@ def _ledger(found: Mapping[str, Any]) -> Ledger:
         arriving = _TENANTS.validate_python(found.get("arriving"))
         last = _LAST.validate_python(found.get("last"))
     except ValidationError as wrong:
-        raise RecordError("it is spoilt") from wrong
+        raise RecordError("the file is damaged") from wrong
     return Ledger(
         tenants={(resource, slot): Tenant(holder, pod) for resource, slot, holder, pod in tenants},
         granted=frozenset(granted),

@@ -120,7 +120,7 @@ class LastGood(StateKeeper, Output):
             kept = {"layouts": {}} | found  # which older versions did not know
             row = _ROW.validate_python({name: kept.get(name) for name in _ROW_KEYS})
         except ValidationError as wrong:
-            raise RecordError("it is spoilt") from wrong
+            raise RecordError("the file is damaged") from wrong
         if row.given != self._given:
             raise RecordError(f"it was kept for --config-file {', '.join(row.given)}")
         return Kept(Texts(row.files, row.presets, row.layouts), row.at)

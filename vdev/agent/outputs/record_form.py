@@ -113,7 +113,7 @@ def read_choices(found: Mapping[str, Any]) -> Progresses:
         layouts = _LAYOUTS.validate_python(found.get("layouts", {}))
         cut = _CUTS.validate_python(found.get("cuts", {}))
     except ValidationError as wrong:
-        raise RecordError("it is spoilt") from wrong
+        raise RecordError("the file is damaged") from wrong
     return {
         label: Progress(label=label, value=value, state=state, sentence=sentence, parts=cut.get(label, {}))
         for label, (value, state, sentence) in layouts.items()
@@ -128,7 +128,7 @@ def read(found: Mapping[str, Any], boot: str) -> Inventory:
     try:
         listed = LISTED.validate_python(found.get("listed"))
     except ValidationError as wrong:
-        raise RecordError("it is spoilt") from wrong
+        raise RecordError("the file is damaged") from wrong
     before = found.get("boot")
     numbers = not (before and boot) or before == boot
     return Inventory({name: Resource(name, tuple(_slots(rows, numbers=numbers))) for name, rows in listed.items()})

@@ -134,7 +134,7 @@ def _load(files: Sequence[Path], chosen: Settings) -> config.Loaded:
     loaded = config.load(files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
     if not loaded.spec.fleet.given:
         hint = "give fleet.nodes, see docs/fleet.md; [] for none"
-        raise ConfigError((error(str(files[0]), "no section fleet says which nodes there are", hint),))
+        raise ConfigError((error(str(files[0]), "there is no section fleet that says which nodes there are", hint),))
     return loaded
 
 

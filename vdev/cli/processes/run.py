@@ -99,8 +99,8 @@ def agent_options(chosen: "Settings") -> "Options":
         kubelet_socket=chosen.registration_socket,
         pod_resources_socket=chosen.pod_resources_socket,
         cdi_dir=chosen.cdi_dir,
-        device_dir=chosen.device_dir,
-        smi_dir=chosen.state_dir / "smi" / chosen.node_name,
+        device_dir=chosen.device_dir.absolute(),  # the kubelet is told it
+        smi_dir=chosen.state_dir.absolute() / "smi" / chosen.node_name,  # so is this
         host=HostRoot(chosen.host_root),
         run_dir=chosen.run_dir,
         state_dir=None if chosen.no_state else chosen.state_dir,

@@ -101,7 +101,7 @@ def _health(model: Health, virtual: bool, path: KeyPath, report: ProblemReport) 
     given = {"path": model.path is not None, "content": bool(model.content), "command": bool(model.command)}
     needed = {Probe.FILE: "path", Probe.COMMAND: "command"}.get(model.probe)
     if needed and not given[needed]:
-        report.error(path, f"probe {model.probe} needs {needed}")
+        report.error(path, f"probe {model.probe} needs the key {needed}")
     for key, owner in (("path", Probe.FILE), ("content", Probe.FILE), ("command", Probe.COMMAND)):
         if given[key] and model.probe is not owner:
             report.key_error((*path, key), f"{key} is for probe {owner} only, and this is probe {model.probe}")

@@ -208,7 +208,9 @@ def _chance(model: schema.FaultRule, kinds: list[str], path: KeyPath, report: Pr
             "nth counts calls for rpc, register and api, allocations under onAllocate, appearances under onFile, else "
             "the repetitions of every"
         )
-        report.error((*path, key), f"the rule can never fire: it comes {most} times only", hint)
+        report.error(
+            (*path, key), f"the rule can never fire: it comes {'once' if most == 1 else f'{most} times'} only", hint
+        )
 
 
 def _consent(model: schema.FaultRule, path: KeyPath, report: ProblemReport) -> None:

@@ -76,10 +76,10 @@ def _rule(rule: FaultRuleSpec, path: KeyPath, declared: Declared, spec: Spec, re
     if rule.nodes.labels and spec.fleet == NO_FLEET:
         message = "only vdev fleet knows the labels of its nodes; vdev run takes the rule for one of other nodes"
         report.warning((*path, "onNodes"), message, "name the nodes by patterns")
+    before = len(report.problems)
     _resource(rule, path, declared, report)
     why, hint = unheard(rule, spec)
     if rule.triggered or (rule.kind is FaultKind.DEVICE and not why):
-        before = len(report.problems)
         for number, want in enumerate(rule.selection.filters):
             _want(rule, want, number, path, declared, report)
         if len(report.problems) == before and declared.nodes.inventories:
@@ -102,9 +102,11 @@ def _resource(rule: FaultRuleSpec, path: KeyPath, declared: Declared, report: Pr
         _unknown(kind, rule.resource, known, (*path, "resource"), report)
 
 
-def _unknown(kind: str, word: str, known: frozenset[str], path: KeyPath, report: ProblemReport) -> None:
+def _unknown(
+    kind: str, word: str, known: frozenset[str], path: KeyPath, report: ProblemReport, *, what: str = "known"
+) -> None:
     more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
-    there = f"there are {', '.join(sorted(known)[:_NAMED])}{more}" if known else f"there is no {kind}"
+    there = f"{what}: {', '.join(sorted(known)[:_NAMED])}{more}" if known else f"there is no {kind}"
     report.error(path, f"unknown {kind} {word!r}, so the rule can never fire", did_you_mean(word, known) or there)
 
 
@@ -131,7 +133,7 @@ def _want(  # noqa: PLR0917
             _unknown(kind, word, there, at(kind), report)
     if want.id and not _may_be_id(want.id, declared.entries, nodes):
         known = frozenset(each.name for each in declared.entries)
-        _unknown("device", want.id, known, at("id"), report)
+        _unknown("device", want.id, known, at("id"), report, what="known entries")
     counts = [each.source.count for each in entries if isinstance(each.source, VirtualSource)]
     if len(counts) == len(entries):
         _index(want, max(counts), at("index"), report)

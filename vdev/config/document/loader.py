@@ -264,6 +264,8 @@ def _syntax_error(error: yaml.MarkedYAMLError, text: str, name: str) -> ConfigEr
             hint = "YAML is indented with spaces; there is a tab in this line"
         elif not "".join(text.split("\n")[mark.line :])[mark.column :].strip():
             hint = "the file ends too early; was it written completely?"
+        elif "mapping values" in str(error.problem):
+            hint = "check how far this line is indented, and quote a text that has ': ' in it"
     context = f"{error.context}: " if error.context else ""
     return refusal(place, f"is not YAML: {context}{error.problem}", hint)
 

@@ -69,8 +69,8 @@ def did_you_mean(word: str, allowed: Iterable[str]) -> str:
     """
     known = list(allowed)
     family = sorted(each for each in known if _is_first_part(word.lower(), each.lower()))
-    if 1 < len(family) <= _FAMILY:
-        return f"did you mean one of {', '.join(map(repr, family))}?"
+    if family and len(family) <= _FAMILY:
+        return f"did you mean {'one of ' if len(family) > 1 else ''}{', '.join(map(repr, family))}?"
     import difflib  # errors alone need it
 
     spelled = {each.lower(): each for each in known}

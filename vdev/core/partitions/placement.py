@@ -164,10 +164,11 @@ def _clash(geometry: Geometry, want: _Want, before: Sequence[Placement]) -> str:
     profile = want.profile
     places = [_placement(profile, start) for start in (geometry.starts(profile) if want.pin is None else (want.pin,))]
     needs = either(_spans(places)) if profile.slices > 1 else ", ".join(_spans(places))
+    taken = {slice_ for each in before for slice_ in each.slices}
     reasons = [
         f"{' and '.join(spans)} {'are' if len(spans) > 1 or '-' in spans[0] else 'is'} taken by {holders}"
         for holders, group in groupby(places, key=lambda place: _holders(place, before))
-        for spans in [_spans(list(group))]
+        for spans in [_runs(sorted(taken & {slice_ for each in group for slice_ in each.slices}))]
     ]
     one_of = "one of " if profile.slices == 1 and len(places) > 1 else ""
     return "; ".join([f"{profile.name} needs {one_of}slice{'s' * ('-' in needs)} {needs}", *reasons])
@@ -182,10 +183,17 @@ def _holders(place: Placement, before: Sequence[Placement]) -> str:
 
 def _spans(places: Sequence[Placement]) -> list[str]:
     """The slices of each place; single slices in a row become one span."""
-    spans: list[list[int]] = []
-    for place in places:
-        if spans and place.size == 1 and place.start == spans[-1][1] + 1:
-            spans[-1][1] = place.start
-        else:
-            spans.append([place.start, place.start + place.size - 1])
-    return [f"{first}-{last}" if last > first else f"{first}" for first, last in spans]
+    if all(place.size == 1 for place in places):
+        return _runs([place.start for place in places])
+    return [_span(place.start, place.start + place.size - 1) for place in places]
+
+
+def _runs(slices: Sequence[int]) -> list[str]:
+    """Slices in order, those in a row as one span."""
+    first = [each for each in slices if each - 1 not in slices]
+    last = [each for each in slices if each + 1 not in slices]
+    return list(map(_span, first, last))
+
+
+def _span(first: int, last: int) -> str:
+    return f"{first}-{last}" if last > first else f"{first}"

@@ -155,7 +155,7 @@ def _renamed(path: Path, name: str) -> str:
 
 
 def _content(path: Path) -> bytes:
-    """What a file of ours holds; nothing where it is spoilt, so that it is written anew or removed."""
+    """What a file of ours holds; nothing where the file is damaged, so that it is written anew or removed."""
     try:
         return read_plain(path, limit=_MAX_BYTES, follow=False) or b""
     except HostError as failed:

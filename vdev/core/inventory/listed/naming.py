@@ -213,8 +213,8 @@ def _single_problem(resource: str, where: str, cuts: Sequence[_Cut]) -> Problem 
     if whole and parts:
         return error(
             where,
-            f"{resource}: with migStrategy single all devices must be partitioned or none; "
-            f"{whole} are whole and {len({device.raw.id for device in parts})} are partitioned",
+            f"{resource}: with migStrategy single all devices must be partitioned or none "
+            f"(whole: {whole}, partitioned: {len({device.raw.id for device in parts})})",
             "partition all of them, or use migStrategy mixed",
         )
     kinds = {(device.profile, device.memory, tuple(sorted(device.attributes.items()))): device for device in parts}

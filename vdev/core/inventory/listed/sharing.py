@@ -84,7 +84,7 @@ def share(
     problems: list[Problem] = []
     for each in rules:
         if each.name not in devices and each.name not in known.elsewhere:
-            text = f"sharing names {each.name!r}, which this node does not have"
+            text = f"sharing names {each.name!r}, which no entry has"
             problems.append(warning(each.where, text, did_you_mean(each.name, devices)))
     for resource, portions in devices.items():
         own = tuple(rule for rule in rules if rule.name in (resource, *known.written.get(resource, ())))
