@@ -281,6 +281,7 @@ class Reconciler:
             base=self.base,
             holdings=self._holdings,
             claimed=self._claimed_devices,
+            intervals=self._options.intervals,
         )
         arrange = functools.partial(self._decider.arrange, node=self._options.node, found=self.scan.devices)
         base = await self.choices.advance(self.spec, situation, arrange, self._clock)

@@ -87,6 +87,20 @@ class Intervals:
     flicker: float = 0.15  # to go again this soon after a return is to flicker
     flicker_quiet: float = 1.0  # that a device which flickered must stay
 
+    # Of a layout that a label of the node chooses.
+    repartition_pending: float = 3.0  # for `pending` to be seen on the Node, before devices are cut all the same
+    repartition_holder: float = 20.0  # a kubelet, to name the pod that may hold something, before the value fails
+    repartition_ask: float = 0.1  # before it is asked who holds what, for a new value
+    repartition_recheck: float = 1.0  # between looks while it does not say so
+
+    # Of a fleet.
+    lease: float = 15.0  # after which a holder that did not renew it has lost it; in whole seconds
+    renew_lease: float = 10.0  # without a renewal after which the holder gives up
+    retry_lease: float = 2.0  # between attempts to have or renew it
+    look_after_answer: float = 1.0  # after a write whose answer may tell what others did as well
+    tell_progress: float = 5.0  # between lines that tell how far it is
+    long_write: float = 2.0  # after which an output that still writes keeps no place from another
+
     # What others are given time for.
     state_file: float = 1.0  # a disk, to give what an earlier process left: no list must wait for a dead file server
     sync_state_file: float = 1.0  # bringing what was written to the disk itself

@@ -15,6 +15,7 @@ from enum import Enum
 from functools import lru_cache
 
 from .grouping import grouped
+from .intervals import PRODUCTION, Intervals
 from .inventory.resources import Inventory
 from .model.device import Device, Key
 from .model.dra import DraPartitions
@@ -22,18 +23,6 @@ from .partitions.choice import NamedLayout, PartitionChoice, Parts
 from .partitions.geometry import Geometry, LayoutError
 from .partitions.placement import place
 from .spec import EntrySpec, MigStrategy, Spec
-
-PATIENCE = 3.0
-"""Seconds for `pending` to be seen on the Node before devices are cut all the same."""
-
-NAMING = 20.0
-"""Seconds for the kubelet to name the pod that may hold something, before the value fails without a name."""
-
-ASK = 0.1
-"""Seconds after which the kubelet is asked who holds what, for a new value."""
-
-RECHECK = 1.0
-"""Seconds between looks while the kubelet does not say who holds what."""
 
 Part = tuple[str, int]
 """A partition of a device, as profile and first slice; a whole device has the profile ""."""
@@ -98,6 +87,7 @@ class RepartitionView:
     read_at: float = float("inf")
     claimed: Sequence[ClaimedDevice] = ()
     now: float = 0.0
+    intervals: Intervals = PRODUCTION
 
 
 Progresses = Mapping[str, Progress]
@@ -235,18 +225,28 @@ class _Look:
     def _ready(self, now: Progress, target: Mapping[str, Mapping[int, Parts]], held: Sequence[_Held]) -> Progress:
         """Put it in force once `pending` was seen, and it is known for certain that no pod has what goes away."""
         was, protocol, clock = self.before, _choice(self.entries[0]).protocol, self.seen.now
+        intervals = self.seen.intervals
         is_new = was.state is not RepartitionState.PENDING or (was.value, was.asked) != (now.value, now.asked)
         since = clock if is_new else was.since
         told = not is_new and (self.seen.labels or {}).get(protocol.label) == protocol.pending
-        unwritten = bool(protocol.pending) and now.value is not None and not told and clock < since + PATIENCE
+        unwritten = (
+            bool(protocol.pending)
+            and now.value is not None
+            and not told
+            and clock < since + intervals.repartition_pending
+        )
         named = [each for each in held if each.pod] if self.seen.read_at >= since else []
-        if named or (held and clock >= since + NAMING):
+        if named or (held and clock >= since + intervals.repartition_holder):
             return self._stays(now, RepartitionState.FAILED, (named or held)[0].sentence)
         if self.seen.complete and not unwritten and not held:
             return replace(now, state=RepartitionState.SUCCESS, parts=target)
         asks = held or not self.seen.complete
         what = "the kubelet to say which pods hold which devices" if asks else f"{protocol.label} to be written"
-        again_at = max(since + ASK, since if is_new else clock + RECHECK) if asks else since + PATIENCE
+        again_at = since + intervals.repartition_pending
+        if asks:
+            again_at = max(
+                since + intervals.repartition_ask, since if is_new else clock + intervals.repartition_recheck
+            )
         later = replace(now, since=since, again_at=again_at, doubted=frozenset(each.key for each in held))
         return self._stays(later, RepartitionState.PENDING, f"waiting for {what}")
 

@@ -46,8 +46,6 @@ AT_ONCE = 16
 """Requests in flight, beside watches: what the client of a fleet is made with."""
 EVENTS = 500
 """Events of all nodes that are written at once; more come one after the other."""
-_AFTER_ANSWER = 1.0  # seconds after a write whose answer may tell what others did as well
-_PROGRESS = 5.0  # seconds between lines that tell how far it is
 _READS = frozenset({"get", "list", "watch"})
 _TURNS = 64  # nodes that are made and decided for at the same time
 
@@ -101,7 +99,7 @@ class Fleet:
             api,
             timing=options.timing,
             on_node=self._due.add,
-            on_answer=lambda name: self._due.add_later(name, _AFTER_ANSWER),
+            on_answer=lambda name: self._due.add_later(name, options.timing.intervals.look_after_answer),
         )
         self.maker = NodeMaker(api, lambda: self.scope)
         self.writers: Writers | None = None
@@ -244,7 +242,7 @@ class Fleet:
         """A line now and then while nodes are not as the file says, and one when they are, also after each edit."""
         begun, writes, told = self.clock.now(), self.writes, None
         while True:
-            await self.clock.sleep(_PROGRESS)
+            await self.clock.sleep(self._options.timing.intervals.tell_progress)
             if not (self.has_begun and self.is_leading):
                 begun, writes = self.clock.now(), self.writes
                 continue

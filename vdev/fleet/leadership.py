@@ -12,16 +12,11 @@ from typing import Any
 
 import structlog
 
-from ..aio.clock import Clock
+from ..aio.timing import Timing
 from ..errors import ApiServerError
 from ..kube import LEASES, Api, Conflict, Missing
 
 log = structlog.get_logger(__name__)
-
-DURATION = 15.0
-"""Seconds after which a holder that did not renew has lost it."""
-_RENEW = 10.0  # seconds without a successful renewal after which the holder gives up
-_RETRY = 2.0  # seconds between attempts
 
 
 class LeaseLost(Exception):
@@ -31,11 +26,11 @@ class LeaseLost(Exception):
 class Leadership:
     """The Lease of this name, for the process of this `identity`."""
 
-    def __init__(self, api: Api, clock: Clock, *, namespace: str, name: str, identity: str) -> None:
+    def __init__(self, api: Api, timing: Timing, *, namespace: str, name: str, identity: str) -> None:
         self.holder = ""
         self.trouble = ""  # why the last attempt came to nothing
         self._api = api
-        self._clock = clock
+        self._intervals, self._clock = timing
         self._namespace = namespace
         self._name = name
         self._identity = identity
@@ -58,7 +53,7 @@ class Leadership:
     @property
     def is_sure(self) -> bool:
         """Whether nobody else can hold it at this very moment, also where this process just slept for long."""
-        return self.is_held and self._clock.now() < self._renewed_at + _RENEW
+        return self.is_held and self._clock.now() < self._renewed_at + self._intervals.renew_lease
 
     async def known(self) -> None:
         """Wait until it is known who has it: this process, or another one."""
@@ -70,21 +65,23 @@ class Leadership:
             if self.holder != self._said:
                 self._said = self.holder
                 log.info("standing by", lease=self.where, holder=self.holder)
-            await self._clock.sleep(_RETRY)
+            await self._clock.sleep(self._intervals.retry_lease)
         log.info("leading", lease=self.where)
 
     async def keep(self) -> None:
-        """Renew it, for ever. Raises LeaseLost."""
+        """Renew it again and again. Raises LeaseLost."""
         while True:
             try:
-                async with self._clock.timeout(self._renewed_at + _RENEW - self._clock.now()):
-                    await self._clock.sleep(_RETRY)
+                async with self._clock.timeout(self._renewed_at + self._intervals.renew_lease - self._clock.now()):
+                    await self._clock.sleep(self._intervals.retry_lease)
                     while not await self._try():
                         if not self.is_held:
                             raise LeaseLost(f"{self.holder or 'nobody'} has the Lease {self.where} now")
-                        await self._clock.sleep(_RETRY)
+                        await self._clock.sleep(self._intervals.retry_lease)
             except TimeoutError:
-                raise LeaseLost(f"the Lease {self.where} could not be renewed for {_RENEW:g} s") from None
+                raise LeaseLost(
+                    f"the Lease {self.where} could not be renewed for {self._intervals.renew_lease:g} s"
+                ) from None
 
     async def release(self) -> None:
         """Let another process have it at once; where that fails, it waits until the Lease runs out."""
@@ -93,7 +90,7 @@ class Leadership:
         spec = {**self._seen["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
         self.holder = ""
         try:
-            async with self._clock.timeout(_RETRY):
+            async with self._clock.timeout(self._intervals.retry_lease):
                 await self._api.update(LEASES, {**self._seen, "spec": spec})
         except (ApiServerError, TimeoutError) as failed:
             log.warning("lease not released", lease=self.where, reason=str(failed))
@@ -102,10 +99,10 @@ class Leadership:
         """Take it or renew it; whether this process holds it afterwards."""
         begun = self._clock.now()
         try:
-            async with self._clock.timeout(_RENEW / 2):
+            async with self._clock.timeout(self._intervals.renew_lease / 2):
                 taken = await self._take()
         except (ApiServerError, TimeoutError) as failed:
-            self.trouble = str(failed) or f"no answer within {_RENEW / 2:g} s"
+            self.trouble = str(failed) or f"no answer within {self._intervals.renew_lease / 2:g} s"
             log.log(logging.DEBUG if self.is_held else logging.WARNING, "lease not had", reason=self.trouble)
             return False
         self.trouble = ""
@@ -125,7 +122,7 @@ class Leadership:
         self._note(lease)
         spec = lease.get("spec") or {}
         if not self.is_held and self.holder:
-            left = self._seen_at + float(spec.get("leaseDurationSeconds") or DURATION) - self._clock.now()
+            left = self._seen_at + float(spec.get("leaseDurationSeconds") or self._intervals.lease) - self._clock.now()
             if left > 0:
                 return False
         transitions = int(spec.get("leaseTransitions") or 0)
@@ -140,7 +137,7 @@ class Leadership:
     def _spec(self, now: str, *, acquired: str, transitions: int) -> dict[str, Any]:
         return {
             "holderIdentity": self._identity,
-            "leaseDurationSeconds": int(DURATION),
+            "leaseDurationSeconds": int(self._intervals.lease),
             "acquireTime": acquired,
             "renewTime": now,
             "leaseTransitions": transitions,

@@ -18,7 +18,6 @@ from ..errors import ApiServerError
 log = structlog.get_logger(__name__)
 
 _ROOM = 256  # outputs that write, before another node is decided
-_LONG = 2.0  # seconds after which an output that still does no longer counts
 
 
 class Writer(Protocol):
@@ -40,8 +39,8 @@ class Writers:
     def __init__(self, group: asyncio.TaskGroup, *, may: Callable[[str], bool], timing: Timing) -> None:
         self._group = group
         self._may = may
-        self._clock = timing.clock
-        self._backoff = Backoff(timing.intervals.retry_step_first, timing.intervals.retry_step_most)
+        self._intervals, self._clock = timing
+        self._backoff = Backoff(self._intervals.retry_step_first, self._intervals.retry_step_most)
         self._tasks: dict[Writer, asyncio.Task[None]] = {}
         self._nodes: dict[Writer, str] = {}
         self._counted: dict[Writer, Callable[[], object]] = {}
@@ -77,7 +76,7 @@ class Writers:
         if output.has_news and output not in self._tasks and self._may(node):
             task = self._group.create_task(self._work(node, output), name=f"{output.name} of {node}")
             self._tasks[output], self._nodes[output] = task, node
-            self._counted[output] = self._clock.call_later(_LONG, lambda: self._discount(output))
+            self._counted[output] = self._clock.call_later(self._intervals.long_write, lambda: self._discount(output))
             task.add_done_callback(lambda task: self._done(node, output, task))
 
     def stop(self) -> None:

@@ -59,7 +59,7 @@ async def start(watching, start_api, api_server, directory):
                 timing=Timing(Intervals(**quick.INTERVALS), clock),
             )
             for_lease = await start_api(server=server, clock=clock)
-            leadership = Leadership(for_lease, clock, namespace="default", name="fleet", identity=name)
+            leadership = Leadership(for_lease, Timing(clock=clock), namespace="default", name="fleet", identity=name)
             api = await start_api(server=server, clock=clock, at_once=AT_ONCE)
             fleet = Fleet(options, await asyncio.to_thread(load), api, leadership)
             controller = Controller(fleet, clock)

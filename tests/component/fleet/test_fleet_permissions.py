@@ -112,7 +112,9 @@ async def test_the_role_is_enough(watching, start_api, api_server, directory):
     clock = LeapClock()
     load = functools.partial(config.load, [file])
     options = Options(files=(file,), load=load, selector={}, timing=Timing(Intervals(**quick.INTERVALS), clock))
-    lease = Leadership(await start_api(clock=clock), clock, namespace="default", name="fleet", identity="me")
+    lease = Leadership(
+        await start_api(clock=clock), Timing(clock=clock), namespace="default", name="fleet", identity="me"
+    )
     fleet = Fleet(options, await asyncio.to_thread(load), await start_api(clock=clock), lease)
     end = asyncio.Event()
     task = asyncio.create_task(fleet.run(until=end.wait))

@@ -12,7 +12,7 @@ import vdev
 
 ROOT = Path(vdev.__file__).parent
 TIMERS = {"time", "call_later", "call_at"}
-PACKAGES = ("agent", "plugin", "dra", "sockets", "health", "discovery", "faults")
+PACKAGES = ("agent", "plugin", "dra", "sockets", "health", "discovery", "faults", "kube", "fleet")
 FILES = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
 
 

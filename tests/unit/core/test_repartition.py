@@ -10,8 +10,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.unit.core.conftest import Build
 from vdev.core import repartition
+from vdev.core.intervals import PRODUCTION
 from vdev.core.partitions.choice import NamedLayout, PartitionChoice, generated
-from vdev.core.repartition import ASK, NAMING, PATIENCE, RECHECK, Progress, RepartitionState, RepartitionView
+from vdev.core.repartition import Progress, RepartitionState, RepartitionView
 from vdev.core.spec import Flags, MigStrategy, Spec
 
 MIG = "nvidia.com/mig.config"
@@ -225,7 +226,7 @@ def test_nothing_is_cut_while_nobody_can_say_who_holds_what():
     node.write()
     node.now += 100
     node.look()
-    assert ("pending", node.now + RECHECK) == (node.told, node.progress.again_at)
+    assert ("pending", node.now + PRODUCTION.repartition_recheck) == (node.told, node.progress.again_at)
     assert "waiting for the kubelet to say which pods hold which devices" == node.progress.sentence
     node.complete = True
     node.look()
@@ -244,7 +245,7 @@ def test_a_pod_without_a_name_is_waited_for():
     assert "success" == node.told
     node.holders[node.keys[0]] = ""
     node.choose("all-7g.40gb")
-    node.now += NAMING
+    node.now += PRODUCTION.repartition_holder
     node.look()
     assert ("failed", "a pod holds") == (node.told, node.progress.sentence[:11])
 
@@ -254,7 +255,7 @@ def test_a_pod_is_named_by_an_answer_that_is_new():
     node = Node(value="all-3g.20gb")
     node.holders[node.keys[0]], node.read_at = "holder", -1.0
     node.choose("balanced")
-    assert ("pending", ASK) == (node.told, node.progress.again_at)
+    assert ("pending", PRODUCTION.repartition_ask) == (node.told, node.progress.again_at)
     node.read_at = 0.0
     node.look()
     assert ("failed", "pod default/holder") == (node.told, node.progress.sentence[:18])
@@ -375,7 +376,7 @@ class HeldIsNeverCut(RuleBasedStateMachine):
         """The state is written."""
         self.node.write()
 
-    @rule(seconds=st.sampled_from([0.5, PATIENCE, NAMING]))
+    @rule(seconds=st.sampled_from([0.5, PRODUCTION.repartition_pending, PRODUCTION.repartition_holder]))
     def wait(self, seconds):
         """Time passes."""
         self.node.now += seconds

@@ -14,6 +14,7 @@ import structlog
 
 from ...aio.clock import Clock
 from ...core import repartition
+from ...core.intervals import Intervals
 from ...core.inventory.resources import Inventory
 from ...core.model.device import Device, Key, RawDevice
 from ...core.model.dra import DraPartitions
@@ -58,6 +59,7 @@ class CutSituation:
     base: Inventory
     holdings: Callable[[], Holdings]
     claimed: Callable[[], Mapping[Key, Device]]
+    intervals: Intervals
 
 
 class CutDevices:
@@ -155,6 +157,7 @@ class NodeChoices(CutDevices):
             read_at=holdings.read_at,
             claimed=with_pods(spec, claimed, holdings),
             now=now,
+            intervals=at.intervals,
         )
         return repartition.look(self.progresses, entries, spec.flags.mig_strategy, seen)
 

@@ -109,8 +109,8 @@ def run(args: argparse.Namespace) -> int:
     async def main() -> None:
         # what keeps the Lease waits for none of the writes
         async with Api(server, at_once=AT_ONCE) as api, Api(server, at_once=1) as for_lease:
-            clock, who = made.timing.clock, f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
-            elected = Leadership(for_lease, clock, namespace=namespace, name=lease, identity=who)
+            who = f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
+            elected = Leadership(for_lease, made.timing, namespace=namespace, name=lease, identity=who)
             fleet = Fleet(made, loaded, api, elected if args.leader_elect else None)
             stop = asyncio.Event()
             for number in (signal.SIGTERM, signal.SIGINT):
