@@ -18,6 +18,7 @@ from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, model
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from .core.intervals import PRODUCTION
 from .core.model import virtual_node
 from .core.model.origin import Override
 from .core.spec import AllocationPolicy, DeviceIdStrategy, DeviceListStrategy, Flags, MigStrategy
@@ -324,7 +325,7 @@ class Settings(BaseSettings):
     boot_wait: Annotated[float, BeforeValidator(_seconds)] = _node(
         "as a systemd service: how long the kubelet's start waits for devices that are missing since the last run",
         "VDEV_BOOT_WAIT",
-        default=30.0,
+        default=PRODUCTION.boot,
         metavar="SECONDS",
     )
 

@@ -10,7 +10,7 @@ from ..aio.clock import SYSTEM, Clock
 from ..aio.timing import Timing
 from ..api_server import ApiServerAddress
 from ..config import Loaded, Texts
-from ..core.intervals import Intervals
+from ..core.intervals import PRODUCTION, Intervals
 from ..core.model import smi_places, virtual_node
 from ..hostfs import HostRoot
 from ..observe.service_manager import ServiceManager
@@ -55,7 +55,7 @@ class Options:
     fault_dir: Path | None = None
     state_dir: Path | None = None
     service_manager: ServiceManager | None = None
-    boot_wait: float = 30.0
+    boot_wait: float = PRODUCTION.boot
     boot_id: str = ""
     api_server: ApiServerAddress | None = None
     features_dir: Path = Path("/etc/kubernetes/node-feature-discovery/features.d")

@@ -116,6 +116,7 @@ class Intervals:
     serial_line: float = 0.01  # a program at a virtual serial line, after each piece
 
     # Of what is told to the service manager.
+    boot: float = 30.0  # devices that are missing since the last run, before the kubelet may start without them
     signs_of_life: float = 30.0  # between looks where no watchdog asks for more
     start_margin: float = 15.0  # beyond what the start may take
     stalled: float = 120.0  # without a finished turn: one is due every 30 s, and none should take a minute

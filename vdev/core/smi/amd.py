@@ -11,13 +11,12 @@ from collections.abc import Mapping
 from ..exposition.amd import GTT, NAMESPACE, SPEEDS, serial_number
 from ..model.pci import bus_id
 from ..partitions.geometry import PIN
-from ..slices.devices.amd import DRIVER_VERSION, card
+from ..slices.devices.amd import DRIVER_VERSION, FIRST_RENDER, card
 from ..telemetry.sensor_readings import Throttle
 from .shown import MIB, Shown, assignments
 
 DRIVER, ROCM, TOOL = DRIVER_VERSION, "7.0.2", "26.0.2+39589fda"
 """Of devices whose attributes driverVersion and rocmVersion say nothing."""
-_FIRST_RENDER = 128
 _GFX = {"0x74a1": "gfx942", "0x74a5": "gfx942"}
 
 
@@ -48,7 +47,7 @@ def data(shown: Shown) -> str:
         "node_id": number + 2,
         "card": number,
         "oam": shown.minor,
-        "render": _FIRST_RENDER + number,
+        "render": FIRST_RENDER + number,
         "partition_id": _partition_id(shown),
         "compute_partition": compute,
         "memory_partition": memory,

@@ -13,7 +13,8 @@ from .attributes import PCI_BUS_ID, PCIE_ROOT, Attributes, number, standard, str
 from .plain import Describer
 from .published import DeviceCapacity
 
-_FIRST_RENDER = 128
+FIRST_RENDER = 128
+"""The number of the first render node, `/dev/dri/renderD128` (source: the amdgpu driver)."""
 _CARDS = 64  # numbers of cards, in steps of which there is room for GPUs
 _SIMDS = 4  # of a compute unit
 DRIVER_VERSION = "6.14.14"
@@ -42,7 +43,7 @@ class Amd(Describer):
     def name(self, device: Device) -> str:
         """The device's name."""
         card = self._card(device)
-        return f"gpu-{card}-{_FIRST_RENDER + card}"
+        return f"gpu-{card}-{FIRST_RENDER + card}"
 
     def attributes(self, device: Device) -> Attributes:
         """The device's attributes, under the names that they have in the driver's domain."""
@@ -55,7 +56,7 @@ class Amd(Describer):
             "type": string("amdgpu" if full else "amdgpu-partition"),
             "pciAddr" if full else "parentPciAddr": address,
             "cardIndex": number(number_of_card),
-            "renderIndex": number(_FIRST_RENDER + number_of_card),
+            "renderIndex": number(FIRST_RENDER + number_of_card),
             "deviceID" if full else "parentDeviceID": string(unique),
             "family": string(known.get("family", "")),
             "productName": string(known.get("product") or known.get("model", "")),
