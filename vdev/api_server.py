@@ -1,7 +1,7 @@
 """Which API server, and as whom: a context of a kubeconfig file, else the pod's own service account, else none.
 
 Only where things are is decided here. They are read when a connection is made, and again when they change. It is
-apart from `kube`, which whoever only names a server does not need.
+apart from `kube`, which code that only names a server does not need.
 """
 
 import os

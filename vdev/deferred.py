@@ -201,7 +201,7 @@ class _Named:
         return (self._real(),)
 
     def __or__(self, _other: object) -> Any:
-        return self  # for whoever reads annotations
+        return self  # for code that evaluates annotations
 
     __ror__ = __or__
 

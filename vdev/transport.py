@@ -23,7 +23,7 @@ class Transport(Protocol):
         """A server that listens nowhere yet; what it is told to listen on is `address` of a path."""
 
     def channel(self, socket: Path | str, parameters: Parameters = ()) -> grpc.aio.Channel:
-        """A channel to whoever listens at this socket; it connects when something is asked of it."""
+        """A channel to the server that listens at this socket; it connects when something is asked of it."""
 
     def engine(self) -> AbstractContextManager[None]:
         """Keep running, while the context lasts, what servers and channels need."""

@@ -177,7 +177,7 @@ async def test_what_is_deleted_or_spoilt_is_written_again(kubelet, start_agent, 
 
 
 async def test_a_quarrel_over_a_file_is_not_fought_without_end(kubelet, start_agent, shows):
-    """Whoever deletes it again and again wins for a while: then its devices are Unhealthy, and say so."""
+    """The one that deletes it again and again wins for a while: then its devices are Unhealthy, and say so."""
     agent = await start_agent(TWO, retry_cdi=3600.0, retry_cdi_most=3600.0)
     path = agent.cdi_dir / FILE
     deleted = 0

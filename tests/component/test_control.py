@@ -62,7 +62,7 @@ async def test_a_leftover_is_replaced(directory):
 
 
 async def test_a_socket_that_is_there_answers(directory, monkeypatch):
-    """Whoever waits for the socket's file can connect at once, and nobody else ever could."""
+    """A client that waits for the socket's file can connect at once, and nobody else ever could."""
     path, listen = directory / command_socket.SOCKET, socket.socket.listen
     before = []
 

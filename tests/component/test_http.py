@@ -171,7 +171,7 @@ async def test_metrics_of_a_removed_resource(kubelet, start_agent):
 
 
 async def test_openmetrics(address):
-    """Whoever asks for OpenMetrics gets it."""
+    """A client that asks for OpenMetrics gets it."""
     answer = await get(address, "/metrics", Accept="application/openmetrics-text; version=1.0.0")
     assert answer.headers["Content-Type"].startswith("application/openmetrics-text")
     assert answer.text.endswith("# EOF\n")

@@ -1,4 +1,4 @@
-"""Nothing that concerns many devices keeps the event loop: whoever asks for a device is answered meanwhile."""
+"""Nothing that concerns many devices keeps the event loop: all who ask for a device are answered meanwhile."""
 
 import asyncio
 import itertools

@@ -90,7 +90,7 @@ async def test_questions_go_over_one_connection(tmp_path: Path, transport: Count
 
 
 async def test_another_socket_is_another_kubelet(tmp_path: Path, transport: Counting) -> None:
-    """The one before may go on answering whoever is still connected to it: it is not asked."""
+    """The one before may go on answering clients that are still connected to it: it is not asked."""
     socket = tmp_path / "s.sock"
     client = PodResources(socket, transport)
     async with kubelet(socket, "old"):

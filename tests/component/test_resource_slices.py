@@ -91,7 +91,7 @@ async def test_an_edit_is_an_update_in_place(agent, api_server, slices):
 
 @pytest.mark.parametrize("who", ["kubectl-edit", "zealous-controller"])
 async def test_an_edit_by_somebody_else_is_undone(who, agent, api_server, slices):
-    """It stays our slice, whoever wrote to it last and whatever that one is called."""
+    """It stays our slice, no matter who wrote to it last and what that one is called."""
     for spoilt in ({"devices": [{"name": "x"}]}, {"pool": {"generation": 9, "resourceSliceCount": 2}}):
         (only,) = slices()
         await api_server.edit("resourceslices", only["metadata"]["name"], {"spec": spoilt}, manager=who)

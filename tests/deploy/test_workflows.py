@@ -26,7 +26,7 @@ by_file = pytest.mark.parametrize("path", [*WORKFLOWS, ACTION], ids=lambda path:
 
 @by_file
 def test_every_action_is_pinned(path):
-    """By the commit, with the version that it is for whoever reads; but for the checkout's own."""
+    """By the commit, with the version that it is for the reader; but for the checkout's own."""
     uses = [line for line in path.read_text().splitlines() if re.match(r" *(- )?uses:", line)]
     assert uses
     assert [] == [line for line in uses if not PINNED.match(line) and "uses: ./ " not in line]

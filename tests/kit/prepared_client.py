@@ -45,7 +45,7 @@ def _main(address, arguments):
     server.connect(address)
     server.sendmsg([len(order).to_bytes(4, "big")], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, with_it)])
     server.sendall(order)
-    os.closerange(0, 3)  # whoever reads what the process writes waits for the end of that alone
+    os.closerange(0, 3)  # the reader of what the process writes waits for the end of that alone
     target.append(_number(server))
     hand_on()
     return _number(server)

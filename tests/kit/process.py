@@ -85,7 +85,7 @@ class Process:
 async def crowd(address, count, text):
     """Many connections that say a text and then nothing more; gives their readers.
 
-    Whoever finds no place in the backlog within the patience, in which TCP asks twice, goes away.
+    One that finds no place in the backlog within the patience, in which TCP asks twice, goes away.
     """
     opened = {}
 

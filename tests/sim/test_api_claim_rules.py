@@ -161,7 +161,7 @@ async def test_without_cel_expressions_are_stored_as_they_are(ask, monkeypatch):
     ],
 )
 async def test_defaults_of_requests(ask, spec, where):
-    """Mode and number are there for whoever reads the claim; and a second apply of the same changes nothing."""
+    """Mode and number are there for readers of the claim; and a second apply of the same changes nothing."""
     _, made = await make(ask, "ResourceClaim", spec)
     (request,) = made["spec"]["devices"]["requests"]
     for step in where:

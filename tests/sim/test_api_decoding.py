@@ -118,7 +118,7 @@ async def test_a_map_is_no_larger_than_a_mebibyte(ask):
 
 
 async def test_what_is_stored_is_never_changed(ask):
-    """Whoever has an object may keep it, whatever is written afterwards and through which door."""
+    """Code that has an object may keep it, whatever is written afterwards and through which door."""
     objects, nodes = ask.server.objects, ask.server.kind("nodes")
     await ask("POST", NODES, of("Node"))
     first = objects.get(nodes, "", "one")

@@ -355,7 +355,7 @@ async def test_a_pod_that_was_refused_goes_without_its_driver(kubelet):
 
 
 async def test_a_pod_that_is_rejected_gives_its_claims_back(kubelet, driver, plugins, shows):
-    """It never runs: whoever waits for the device gets it."""
+    """It never runs: the pod that waits for the device gets it."""
     await plugins("acme.dev/npu", ["d1"])
     await shows(kubelet, "acme.dev/npu", 1)
     await add(kubelet, template("gpu"))

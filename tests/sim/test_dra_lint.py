@@ -307,7 +307,7 @@ def test_cdi_specs_are_merged_as_a_runtime_does(tmp_path):
 
 
 def test_a_device_that_is_mounted_without_devices_is_named(tmp_path):
-    """The runtime mounts it, and whoever opens it is told that permission is denied; files are as they should be."""
+    """The runtime mounts it, and a program that opens it gets EACCES; files are as they should be."""
 
     def mount(path, *options):
         return {"hostPath": str(path), "containerPath": f"/in/{len(options)}", "options": ["rbind", *options]}

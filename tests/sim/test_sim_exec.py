@@ -268,7 +268,7 @@ async def test_a_hook_that_leaves_a_program_behind(tmp_path):
 
 
 async def test_a_program_that_is_waited_for_no_more(tmp_path):
-    """It ended before whoever waited goes on."""
+    """It ended before the task that waited goes on."""
     os.mkfifo(tmp_path / "begun")
     running = asyncio.create_task(program.run(["sh", "-c", f"echo $$ >{tmp_path}/begun; sleep 60"]))
     pid = int(await asyncio.to_thread((tmp_path / "begun").read_text))

@@ -514,7 +514,7 @@ def test_clock_runs_what_is_due():
 
 
 class Listening(GrpcTransport):
-    """gRPC whose servers listen before whoever starts them hears of it, which is never."""
+    """gRPC whose servers listen before the code that starts them hears of it, which is never."""
 
     def __init__(self):
         self.listens = asyncio.Event()

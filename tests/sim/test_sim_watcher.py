@@ -179,7 +179,7 @@ def refusals(kubelet):
 
 
 async def test_a_socket_made_anew_inherits_the_pause(kubelet, clock, watched):
-    """The kubelet counts failures of a path, whoever serves there: who starts again and again is asked ever later."""
+    """The kubelet counts failures of a path, no matter who serves there: one that restarts is asked ever later."""
     asked = await watched(supported_versions=[])
     for count in (2, 3):  # after 0.5 s and 1 s
         await asked.stop()

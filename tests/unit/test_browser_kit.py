@@ -1,4 +1,4 @@
-"""Whoever speaks to the browser of all tests hears at once that it ended."""
+"""All who speak to the browser of all tests hear at once that it ended."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""A prepared process of vdev is to whoever starts it what a real one is."""
+"""A prepared process of vdev is to the test that starts it what a real one is."""
 
 import asyncio
 import contextlib

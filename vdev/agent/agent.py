@@ -198,7 +198,7 @@ class Agent:
         self.turned_at = clock.now()  # when the last turn ended
         self.turns = 0  # that ended
         self.waiting = "starting"  # for what, before the work begins
-        self._turning = asyncio.Lock()  # held by whoever takes a turn, or takes the node over
+        self._turning = asyncio.Lock()  # held during a turn, and while the node is taken over
         self._displaced = False  # another agent serves the kubelet now
         self._stop = asyncio.Event()
         self._starting = Interruption()

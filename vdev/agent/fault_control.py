@@ -1,6 +1,6 @@
 """Failures on demand, wired into the agent: who may inject them, when to look again, and what must happen now.
 
-The engine answers; this asks it after each step, wakes whoever waits for an answer, and lets momentary faults happen.
+The engine answers; this asks it after each step, wakes those who wait for an answer, and lets momentary faults happen.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""One agent per kubelet: whoever serves a kubelet's plugin directory holds a lock on it; a second agent stands by.
+"""One agent per kubelet: it locks the kubelet's plugin directory while it serves there; a second agent stands by.
 
 Two agents would register the same resources in turn, and the kubelet would forget one of them each time. The lock is on
 the directory itself, which all pods and processes of a node share, and leaves no file behind; it goes with its process.

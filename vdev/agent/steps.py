@@ -5,7 +5,7 @@
                              └─ the pause goes on ─► False; nothing is done
 
 All work of the agent is done in steps. Only two things get out of one: cancellation, and `InvariantBroken`, which ends
-the agent. Whoever takes a step keeps in mind what it was to do until it is done, and comes back at `again_at`.
+the agent. The caller keeps in mind what a step was to do until it is done, and comes back at `again_at`.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The one clock of the agent: what time it is, and waiting for it. Whoever waits is handed one.
+"""The one clock of the agent: what time it is, and waiting for it. Everything that waits is handed one.
 
 `SystemClock` is the machine's clock. `ManualClock` stands still until it is told to move, and then calls what falls due
 on the way, in order: a test lets ten minutes pass at once. `LeapClock` runs as the machine's clock does and can be put
@@ -51,7 +51,7 @@ class Clock(ABC):
     async def wait(self, event: asyncio.Event, seconds: float | None) -> None:
         """Wait for the event, which is set when so much time is over; None: it may take for ever.
 
-        For whoever clears it and then looks what there is to do: that takes half of what a time-out takes, which
+        For callers that clear it and then look what there is to do: that takes half of what a time-out takes, which
         cancels.
         """
         cancel = None if seconds is None else self.call_later(seconds, event.set)

@@ -83,8 +83,8 @@ class Garbage:
     def part_with(self, values: list[Any], owners: list[Any]) -> None:
         """Let go of large values that nobody has any more but their owners, attribute after attribute and in a thread.
 
-        Both lists are emptied there. The memory of all of them is else given back in one go, by whoever happens to be
-        the last to let go.
+        Both lists are emptied there. The memory of all of them is else given back in one go, by the code that happens
+        to be the last to let go.
         """
         if not self._idle and values:
             self._parting = asyncio.get_running_loop().run_in_executor(None, _take_apart, values, owners)

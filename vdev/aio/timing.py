@@ -1,4 +1,4 @@
-"""By which clock vdev waits, and how long for what: one value, handed to whoever waits."""
+"""By which clock vdev waits, and how long for what: one value, handed to everything that waits."""
 
 from typing import NamedTuple
 

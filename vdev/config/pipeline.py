@@ -63,7 +63,7 @@ class Loaded:
 
     @property
     def notices(self) -> tuple[Problem, ...]:
-        """What is worth telling whoever looks at the file, though nothing is wrong; found when it is asked for."""
+        """What a reader of the file should hear of, though nothing is wrong; found when it is asked for."""
         return self.find_notices()
 
     @property

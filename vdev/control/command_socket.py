@@ -56,7 +56,7 @@ async def serve(directory: Path, commands: Mapping[str, Handler], intervals: Int
 
 
 async def _take_clients(listener: socket.socket, commands: Mapping[str, Handler], intervals: Intervals) -> None:
-    """Serve whoever connects, until cancelled."""
+    """Serve every client that connects, until cancelled."""
     loop, clients, trouble = asyncio.get_running_loop(), asyncio.Semaphore(_CLIENTS), Seldom(log)
     async with asyncio.TaskGroup() as group:
         while True:
@@ -144,7 +144,7 @@ def _remove(path: Path, own: _Identity | None) -> None:
 def _bind(path: Path) -> tuple[socket.socket, _Identity | None]:
     """A listening socket that its owner alone may open, and its file. Raises OSError; blocks.
 
-    It is made under another name and renamed, so that whoever sees the file can connect.
+    It is made under another name and renamed, so that a client that sees the file can connect.
     """
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     with socket.socket(socket.AF_UNIX) as probe:

@@ -1,8 +1,8 @@
 """Whether the kubelet may start: what the node had before its restart is there again, or was waited for long enough.
 
 A kubelet that starts admits the pods of its node once. A pod whose device is not listed as Healthy at that moment fails
-for good, so whoever can start before the kubelet holds it back until the devices are there: USB devices come seconds
-after the rest of the machine.
+for good, so an agent that can start before the kubelet holds it back until the devices are there: USB devices come
+seconds after the rest of the machine.
 """
 
 from collections.abc import Collection, Iterable
@@ -16,7 +16,7 @@ from .model.device import RawDevice
 class Boot:
     """What is known at a moment of the start.
 
-    `served`: the devices are listed to whoever asks. `kubelet`: one has started and listens. `absent`: ids of hardware
+    `served`: the devices are listed to all who ask. `kubelet`: one has started and listens. `absent`: ids of hardware
     that was listed before and is not there, or not well. `waits_for`: what keeps this process from serving at all, in
     words.
     """

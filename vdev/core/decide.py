@@ -101,7 +101,7 @@ class Plan:
     devices that prepared claims have, by driver and id.
 
     `node` is what is said of the node beside the device plugin API, the rest what that comes to: `devices` are those
-    that are there, with their health, whoever holds what; `lost` those that should be and are not, or do not work.
+    that are there, with their health, held or not; `lost` those that should be and are not, or do not work.
     `xids` are the driver's errors that devices have now, by resource and device; `kernel_log` is where they are
     written to, if that is not empty.
     `labels` are for the Node object, `features` for Node Feature Discovery (None: no file); they stay the same object

@@ -1,6 +1,6 @@
 """How long vdev waits for what: one table, so that a test can shorten a pause without reaching inside.
 
-A frozen value, made once and handed to whoever waits, as the clock is by which they wait (`aio.clock`). What others set
+A frozen value, made once and handed to all that wait, as the clock is by which they wait (`aio.clock`). What others set
 is not here but where it is used: the deadlines of one call that the kubelet's protocol demands (registering, a
 container's start), the limits of one HTTP connection, and what the configuration or an option says.
 """

@@ -1,6 +1,6 @@
 """The record of prepared claims: a file that every instance of a driver reads before each call and replaces whole.
 
-One line of JSON with a version, and one with its checksum. Whoever uses it holds the lock on the directory.
+One line of JSON with a version, and one with its checksum. Its users hold the lock on the directory.
 """
 
 import contextlib

@@ -196,7 +196,7 @@ class Claims:
 
     def _done(self, working: asyncio.Future[Any]) -> None:
         if not working.cancelled():
-            working.exception()  # whoever waits for it has it
+            working.exception()  # those who wait for it get it as well
         self._lock.release()
         self._one_at_a_time.release()
 

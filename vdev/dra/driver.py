@@ -215,7 +215,7 @@ class DraDriver:
             self._on_change()
 
     def _pause(self) -> float | None:
-        """Seconds before the next look at everything; None: whoever watches looks."""
+        """Seconds before the next look at everything; None: the watch tells when to look."""
         good = self._restored and self._serves
         return None if good and self._watch is not None else self._intervals.look_at_kubelet
 

@@ -60,7 +60,7 @@ class Engine:
     `labels` are those of the node at first, `started` is when the process began (None: with the first rules), and
     `came` when the node did: what would have happened before is past. Of one of many nodes nobody wants to read in the
     log; only its debug lines tell.
-    `stirred`: the last look changed answers to the hooks, so that whoever waits for one must ask again.
+    `stirred`: the last look changed answers to the hooks, so that those who wait for one must ask again.
     """
 
     def __init__(

@@ -428,7 +428,7 @@ class Fleet:
         if again is not None:
             self._due.add_later(name, again - self.clock.now())
             return False
-        return not member.has_anything  # else whoever has it is followed
+        return not member.has_anything  # else it is followed, for the one that has it
 
     @property
     def left_to_agents(self) -> int:

@@ -18,7 +18,7 @@ _DIGITS = 7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """What whoever imports says beside the text.
+    """What the caller of an import says beside the text.
 
     `form` is the name of the form, empty to tell it by the content; `domain` that of the resources, where the peer
     takes it from its command line; `preset` and `count` are the GPUs, of which some forms say nothing; `arguments` are

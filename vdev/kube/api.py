@@ -1,6 +1,6 @@
 """`Api`: what vdev can ask of the API server, with documents as plain mappings.
 
-Whoever writes says who it is by the field manager. An apply without `force` takes nothing that somebody else owns.
+A writer says who it is by the field manager. An apply without `force` takes nothing that somebody else owns.
 """
 
 import contextlib

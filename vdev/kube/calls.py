@@ -132,7 +132,7 @@ class ApiCalls:
     async def _lines(
         self, answer: "_Speech", lines: AsyncIterator[bytes], silence: float, begun: int
     ) -> AsyncIterator[bytes]:
-        """The same lines; each is waited for in a scope of its own, since whoever takes them may wait as well."""
+        """The same lines; each is waited for in a scope of its own, since their reader may wait as well."""
         interruption = Interruption()
         self._watches[interruption] = None
         try:

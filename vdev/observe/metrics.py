@@ -16,7 +16,7 @@ _LATENCIES = (0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 5.0)  # each is a series per c
 
 
 class Metrics:
-    """The agent's metrics; made once per process and passed to whoever counts.
+    """The agent's metrics; made once per process and passed to everything that counts.
 
     Where nobody can ask for them, `shown` is false and nothing is counted.
     """

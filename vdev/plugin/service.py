@@ -57,7 +57,7 @@ def _spoil(path: Path, *, replace: bool) -> None:
     other = path.with_suffix(".new")  # beside it: while nothing stands there, a server may be making it anew
     other.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as nobody:
-        nobody.bind(str(other))  # never listens: whoever connects is refused
+        nobody.bind(str(other))  # never listens: a client that connects is refused
     other.replace(path)
 
 

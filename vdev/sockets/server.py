@@ -83,7 +83,7 @@ class SocketServer(Generic[_Servicer]):
         """Bind the same path again, whose file is gone, for a kubelet that dials it; raises SocketError."""
         server, self._server = self._server, None
         if server is not None:
-            await server.stop(None)  # first: it removes what stands at the path, whoever made it
+            await server.stop(None)  # first: it removes what stands at the path, also what others made
         await self.start()
 
     async def stop(self) -> None:

@@ -83,7 +83,7 @@ def _home() -> Path:
 
 @contextlib.contextmanager
 def place(name: str) -> Iterator[Path]:
-    """Where a world of this name has its directory; whoever plays one of the same name elsewhere waits meanwhile.
+    """Where a world of this name has its directory; another process with one of the same name waits meanwhile.
 
     Its path is the same in each run, for paths are in messages, and the order of sets of paths depends on them.
     """

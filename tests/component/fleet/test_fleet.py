@@ -137,7 +137,7 @@ async def test_a_node_that_somebody_deletes_comes_again(start, api_server, until
 
 
 async def test_a_node_that_is_gone_is_no_failed_write(start, api_server, until, directory):
-    """What was to be told of it is of no use, whoever deleted it, and the log says nothing of it."""
+    """What was to be told of it is of no use, no matter who deleted it, and the log says nothing of it."""
     with structlog.testing.capture_logs() as logs:
         fleet = await start()
         await until(lambda: fleet.is_settled and ["4", "4"] == capacity(api_server, "gpu-0"))
@@ -553,7 +553,7 @@ async def test_amounts_that_the_server_writes_in_its_own_way(start, api_server, 
 
 
 async def test_what_is_allocatable_is_the_fleets_to_say(start, api_server, until):
-    """No kubelet computes it: whoever sets it to the capacity is undone."""
+    """No kubelet computes it: a write that sets it to the capacity is undone."""
     rules = "faults: {rules: [{name: sick, devices: [npu/0], health: Unhealthy}]}"
     await start(ONE_NODE + rules)
     await until(lambda: ["4", "3"] == capacity(api_server, "n"))

@@ -165,7 +165,7 @@ async def test_half_of_the_writes_are_dropped(start, api_server, until, clock):
 
 
 async def test_nothing_is_heard_for_minutes(start, api_server, until, directory, clock):
-    """The status says so, and what is not true yet; afterwards all is as the file says, whoever did what meanwhile."""
+    """The status says so, and what is not true yet; afterwards all is as the file says, no matter who did what."""
     fleet = await start(of(20), clock=clock)
     await until(lambda: is_done(fleet, 20))
     view = FleetView(fleet)

@@ -156,7 +156,7 @@ async def test_a_server_that_is_away_longer_than_the_lease(start, api_server):
 
 
 async def test_a_lease_that_somebody_takes_is_lost(start, api_server):
-    """Whoever took it: two that write never end."""
+    """No matter who took it: two that write never end."""
     first = await start("first")
     await api_server.until(lambda: ["2", "2"] == amounts(api_server))
     await api_server.edit(

@@ -142,7 +142,7 @@ async def test_it_is_made_anew_while_it_is_looked_at(directory, stand_by, monkey
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM], ids=errno.errorcode.get)
 async def test_what_the_system_has_too_little_of_gives_no_lock(directory, stand_by, monkeypatch, number):
-    """Nor does it take one: whoever serves goes on, and whoever waits tries again."""
+    """Nor does it take one: an agent that serves goes on, and one that waits tries again."""
     opened = os.open
 
     def fail(path, *args, **options):

@@ -43,7 +43,7 @@ def test_a_link_to_itself_is_watched_where_it_stands(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["y" * 300, "a\0b", "no/such/directory"])
 def test_what_cannot_be_looked_at_stops_nothing(tmp_path: Path, name: str) -> None:
-    """Whoever reads the file says what is wrong with it."""
+    """The reader of the file says what is wrong with it."""
     path = tmp_path / name
     assert {path.parent} == directories([path])
 

@@ -29,7 +29,7 @@ async def test_what_is_written_stands(file):
 
 @pytest.mark.parametrize("harm", ["gone", "other"])
 async def test_what_another_does_is_noticed_once(file, harm):
-    """Whoever asked for the look is told, and until it is written again there is nothing to look at."""
+    """The one that asked for the look is told, and until it is written again there is nothing to look at."""
     if harm == "gone":
         file.path.unlink()
     else:

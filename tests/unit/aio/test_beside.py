@@ -19,7 +19,7 @@ def threads():
 
 
 def test_they_leave_the_processor_to_others(threads):
-    """Each steps back, and whoever gave them the work does not."""
+    """Each steps back, and the thread that gave them the work does not."""
     own = niceness()
     assert own < threads.submit(niceness).result(10)
     assert own == niceness()

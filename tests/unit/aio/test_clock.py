@@ -83,7 +83,7 @@ async def test_timeout(clock: ManualClock):
 
 
 async def test_cancellation_is_no_timeout(clock: ManualClock):
-    """Whoever cancels what waits gets a cancelled task, and leaves no timer behind."""
+    """To cancel what waits gives a cancelled task, and leaves no timer behind."""
 
     async def wait() -> None:
         async with clock.timeout(HOUR):

@@ -338,7 +338,7 @@ def test_a_closed_pipe_is_no_traceback() -> None:
 def test_an_output_that_is_full_is_no_traceback(
     arguments: list[str], buffering: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], good: str
 ) -> None:
-    """Whoever reads the rest must not take it for the whole."""
+    """A reader of the rest must not take it for the whole."""
     with open("/dev/full", "w", buffering=buffering) as full:
         monkeypatch.setattr(sys, "stdout", full)
         code = main([good if each == "FILE" else each for each in arguments])

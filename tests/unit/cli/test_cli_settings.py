@@ -134,7 +134,7 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
 
 
 def test_files_with_faults_need_permission() -> None:
-    """Whoever may write them could break devices."""
+    """Everybody who may write them could break devices."""
     with pytest.raises(UsageError, match="--fault-dir needs --enable-fault-injection"):
         chosen("--fault-dir=/f")
     assert Path("/f") == chosen("--fault-dir=/f", "--enable-fault-injection").fault_dir

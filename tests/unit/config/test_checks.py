@@ -426,7 +426,7 @@ def test_numbers_that_no_list_can_hold_are_refused(count: str, sharing: str, exp
 
 
 def test_dangerous_paths_can_be_allowed() -> None:
-    """Whoever means it says so."""
+    """A user who means it says so."""
     assert config.load_text(HEAD + "    glob: /dev/mem\n    allowDangerous: true").spec.entries
 
 

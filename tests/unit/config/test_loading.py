@@ -87,7 +87,7 @@ def test_all_unreadable_files_are_reported_at_once(tmp_path: Path) -> None:
 
 
 def test_a_config_map_object_is_told_from_its_content() -> None:
-    """Whoever gives the whole object learns which key to extract."""
+    """A user who gives the whole object learns which key to extract."""
     message = refused("apiVersion: v1\nkind: ConfigMap\ndata:\n  config.yaml: |\n    version: v1\n")
     assert "Kubernetes object of kind ConfigMap" in message
     assert 'data["config.yaml"]' in message

@@ -140,4 +140,4 @@ devices:
     assert (
         "the label nvidia.com/mig.config.state tells what became of nvidia.com/mig.config, which chooses how a" in state
     )
-    assert "the label nvidia.com/mig.config chooses how a is cut; leave it to whoever cuts the node" in chooser
+    assert "the label nvidia.com/mig.config chooses how a is cut; leave it to those who cut the node" in chooser

@@ -81,4 +81,4 @@ def test_what_is_advertised_both_ways_is_counted_twice():
     claimed = {"npu-0": record(pool.by_name["npu-0"], pool.counters, ())}
     assert everything == node.turn(both, holders=["npu-0"], claimed=claimed)
     lists, names = node.turn(["dra"], holders=["npu-0", "npu-1"], claimed=claimed)
-    assert ({"npu-0": False, "npu-1": False}, {"npu-0": False}) == (lists, names)  # whoever has it keeps it
+    assert ({"npu-0": False, "npu-1": False}, {"npu-0": False}) == (lists, names)  # the one that has it keeps it

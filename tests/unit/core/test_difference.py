@@ -33,7 +33,7 @@ def test_the_same_as_without(differences):
 
 
 def test_found_once(differences):
-    """Whoever asks gets the same object."""
+    """All who ask get the same object."""
     old, new = arranged(2), arranged(3)
     differences.find(old, new)
     (first,), (second,) = differences(old, new), differences(old, new)

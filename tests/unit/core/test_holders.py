@@ -55,7 +55,7 @@ def test_an_answer_names_its_holders():
 
 
 def test_silence_releases_nothing():
-    """Whoever held a device when the kubelet fell silent may hold it until there is an answer again."""
+    """A pod that held a device when the kubelet fell silent may hold it until there is an answer again."""
     known = after(reading(0, [A]), reading(1), reading(5000))
     assert may_hold(known, A)
     assert 1 == known.silent_since

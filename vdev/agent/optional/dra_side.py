@@ -154,7 +154,7 @@ class DraSide(Output):
     def claimed(self) -> "Claimed":
         """The devices that prepared claims have, by driver and name; those of the last process until they are read.
 
-        So are those that claims are about to get: whoever removes what is free must not remove what is in an answer.
+        So are those that claims are about to get: code that removes what is free must not remove what is in an answer.
         """
         found: dict[str, dict[str, Record]] = {}
         for name in {*self._drivers, *self._recalled}:

@@ -64,7 +64,7 @@ class TelemetrySide(Output):
         self._written: Mapping[str, History] = {}
         self._write_at = 0.0
         self._noted: deque[tuple[Plan, float]] = deque(maxlen=_MOST_NOTED)
-        self._reading = threading.Lock()  # held by whoever brings the sensors up to date
+        self._reading = threading.Lock()  # held while the sensors are brought up to date
         self._plan: Plan | None = None  # the last one that the sensors know of
         self._stirred = False  # something else is to be told of with the next plan
         self._replays: dict[str, Series | Problem] = {}

@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     )
     draft = recorded(seen, Mask((args.salt or secrets.token_hex(16)) if args.anonymize else ""))
     text = draft.text()
-    config.load_text(text, "the recording")  # whoever plays it will not meet what vdev refuses
+    config.load_text(text, "the recording")  # its players must not meet what vdev refuses
     if args.output == "json":
         print(json.dumps({"text": text, "warnings": draft.warnings}, indent=2))
     elif args.to is None:

@@ -34,7 +34,7 @@ def _labels(entries: Entries, report: ProblemReport) -> None:
             )
             taken[label] = (
                 f"chooses how {name} is cut",
-                "leave it to whoever cuts the node, and see partitions.default",
+                "leave it to those who cut the node, and see partitions.default",
             )
     for path, entry in entries:
         for label in entry.labels.keys() & taken.keys():

@@ -64,7 +64,7 @@ def prepared(resource: Resource) -> Iterator[tuple[Slot, ContainerEdits]]:
     if len(resource.slots) <= _PREPARED:
         for slot in resource.slots:
             if slot.health.healthy:
-                with contextlib.suppress(AllocationError):  # which is for whoever asks
+                with contextlib.suppress(AllocationError):  # which is for the one that asks
                     yield slot, container_edits(Allocation(resource, (slot,), (slot.device,)))
 
 

@@ -39,7 +39,7 @@ class Scope:
         return marked_by(metadata) == self.name
 
     def chooses(self, metadata: Metadata) -> bool:
-        """Whether it is a Node of others that the file means, whoever else writes on it."""
+        """Whether it is a Node of others that the file means, no matter who else writes on it."""
         return self.covers(metadata) and self._chosen(metadata) is not None
 
     def delays(self, name: str, metadata: Metadata) -> Delays | None:

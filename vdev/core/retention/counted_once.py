@@ -1,4 +1,4 @@
-"""A device that an edit moves between the device plugin and claims is for whoever has it, until that one lets it go.
+"""A device that an edit moves between the device plugin and claims is for the one that has it, until it lets it go.
 
 The kubelet's device manager and the scheduler do not know of each other. What a file advertises both ways is counted
 twice, as the file says; here it is about what was one way before the edit, and is the other way after it.

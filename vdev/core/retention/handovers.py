@@ -1,6 +1,6 @@
 """Who got a device and who gave it back, and what must be done about it before the next container starts.
 
-    Allocate            proves that whoever had the slot has ended; whose it is now is not known yet
+    Allocate            proves that the one that had the slot has ended; whose it is now is not known yet
     PreStartContainer   a container is about to start with what was allocated: its pod holds the devices from now on
     a reading           names pods, and tells which slots nobody can have any more
 

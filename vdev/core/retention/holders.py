@@ -265,7 +265,7 @@ class Holdings:
     `doubted` may be held as well. `read_at` is when the last answer was asked for. `in_flight` are ids that an
     unfinished RPC names; `allocated` those of our own Allocates that no answer has settled yet. `blind_since` is when
     it turned out that a kubelet which serves does not tell (infinite while it tells, and while there is none to ask).
-    `complete`: whoever is not named here holds nothing, for certain. `silent`: the kubelet did not answer the last
+    `complete`: a pod that is not named here holds nothing, for certain. `silent`: the kubelet did not answer the last
     question.
 
     `containers` are the names of the containers that have what is named, `claimed` who has devices by claims: for those

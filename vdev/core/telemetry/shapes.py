@@ -1,7 +1,7 @@
 """How a load runs over time: its levels at an instant, and what they come to between two.
 
 Both are written down as formulas and never summed up, so that they cost the same after a second and after a year, and
-say the same to whoever asks. The noise of `busy` is the difference of two numbers drawn for the ends of a period: what
+say the same to all who ask. The noise of `busy` is the difference of two numbers drawn for the ends of a period: what
 it comes to over many periods is then again a difference of two.
 """
 

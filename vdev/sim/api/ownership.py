@@ -137,7 +137,7 @@ class Owners:
         return new
 
     def update(self, manager: Manager, version: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-        """Whoever writes owns what changed; nobody owns what is gone."""
+        """The writer owns what changed; nobody owns what is gone."""
         changed, removed = _compared(old, new)
         self._take(manager, changed, removed)
         if changed:

@@ -1,4 +1,4 @@
-"""An API server on loopback: Kubernetes' verbs over the objects of `store`, by its rules, for whoever speaks HTTP.
+"""An API server on loopback: Kubernetes' verbs over the objects of `store`, by its rules, for any client of HTTP.
 
     async with ApiServer() as api:
         print(api.address)      # http://127.0.0.1:…

@@ -1,6 +1,6 @@
 """What the API server stores: objects with versions, their owners, and what happened to them lately.
 
-Stored objects are never changed, only replaced, so that whoever has one may keep it.
+Stored objects are never changed, only replaced, so that code that has one may keep it.
 """
 
 import asyncio

@@ -63,7 +63,7 @@ class PluginWatcher:
         self._life = life
         self._registered: dict[str, _Instance] = {}  # by path
         self._busy: set[str] = set()
-        self._pauses: dict[str, tuple[float, float]] = {}  # by path, whoever is there: how long, until when
+        self._pauses: dict[str, tuple[float, float]] = {}  # by path, no matter who is there: how long, until when
         self._look = asyncio.Event()
         self._seen = _Seen(self._directory)
         self._stop_ticking: Callable[[], None] | None = None

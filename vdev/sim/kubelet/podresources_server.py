@@ -164,7 +164,7 @@ _Claim: TypeAlias = tuple[str, tuple[tuple[str, PreparedDevice], ...]]
 def _pod(
     namespace: str, name: str, containers: tuple[tuple[str, tuple[_Entry, ...], tuple[_Claim, ...]], ...]
 ) -> v1.PodResources:
-    """What a pod has, which whoever sends it copies."""
+    """What a pod has, which the sender copies."""
     return v1.PodResources(
         name=name,
         namespace=namespace,

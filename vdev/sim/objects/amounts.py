@@ -1,6 +1,6 @@
 """Quantities: what they amount to, and how the API server gives them back, which writes each amount in one way.
 
-A thousand devices are `1k` of them, whoever wrote `1000` (source: Kubernetes 1.36, apimachinery, pkg/api/resource).
+A thousand devices are `1k`, also when written as `1000` (source: Kubernetes 1.36, apimachinery, pkg/api/resource).
 """
 
 import functools

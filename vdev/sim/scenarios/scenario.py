@@ -119,7 +119,7 @@ class HostNode:
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """Something happens outside the node, by a command that whoever plays the scenario gives for this name."""
+    """Something happens outside the node, by a command that the player of the scenario gives for this name."""
 
     name: str
 
@@ -167,7 +167,7 @@ Step = (
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """One file. `configuration` is the plugin's first configuration, empty where it needs none; `pods` are manifests by
-    the name of the pod. `lines` has each step's place in the file and its text, for whoever reports on it.
+    the name of the pod. `lines` has each step's place in the file and its text, for reports.
 
     `hardware` says which pieces of hardware a device id stands for; two pods must never have one piece. It is looked at
     after each step and while an expectation is waited for. `objects` are created before the plugin starts.

@@ -86,7 +86,7 @@ class ClaimHappenings:
         stage.counts["pods with claims"] += 1
 
     async def _deleted(self, event: Event) -> None:
-        """Somebody deletes a claim by force, whoever uses it."""
+        """Somebody deletes a claim by force, even if it is in use."""
         found = await self._cluster.objects.list("ResourceClaim")
         if found:
             metadata = found[event.a % len(found)]["metadata"]

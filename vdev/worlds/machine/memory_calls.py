@@ -71,7 +71,7 @@ class Calling:
             self._finish(None)
 
     def abandon(self) -> None:
-        """Its channel is closed: whoever waits is cancelled."""
+        """Its channel is closed: the caller that waits is cancelled."""
         if not self._done:
             self._finish(asyncio.CancelledError())
 

@@ -1,6 +1,6 @@
 """The server's side of the transport in memory: sockets, who listens at them, and the connections to them.
 
-Sockets are real files, bound and listened to, so whoever looks at them sees what gRPC leaves on the disk.
+Sockets are real files, bound and listened to, so a look at them shows what gRPC leaves on the disk.
 """
 
 import asyncio
@@ -227,7 +227,7 @@ class MemoryServer(grpc.aio.Server):
 
 
 def remove_socket(path: str) -> None:
-    """Remove a socket, whoever made it; anything else stays."""
+    """Remove a socket, no matter who made it; anything else stays."""
     with contextlib.suppress(FileNotFoundError):
         if stat.S_ISSOCK(Path(path).lstat().st_mode):
             Path(path).unlink()

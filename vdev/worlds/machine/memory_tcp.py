@@ -1,4 +1,4 @@
-"""TCP in memory: what an event loop connects and listens with, so that whoever speaks HTTP needs no seam for it.
+"""TCP in memory: what an event loop connects and listens with, so that what speaks HTTP needs no seam for it.
 
 A loop that is a `MemoryTcp` has a network of its own, whose ports nobody else sees. Above it everything is as on
 sockets: the client's library with its pool of connections, the bytes of HTTP, the server. What travels takes as long as

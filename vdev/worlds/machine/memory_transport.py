@@ -41,7 +41,7 @@ class MemoryTransport:
         return server
 
     def channel(self, socket: Path | str, parameters: Parameters = ()) -> "MemoryChannel":
-        """A channel to whoever listens at this socket."""
+        """A channel to the server that listens at this socket."""
         channel = MemoryChannel(self.network, self.process, str(socket), dict(parameters))
         self._channels = [each for each in self._channels if not each.closed]
         self._channels.append(channel)

@@ -1,6 +1,6 @@
 """Small changes of our own code, one at a time: a comparison turned round, a condition negated, a call left out.
 
-A changed function takes the place of the right one by its code object, so that whoever has the function runs it.
+A changed function takes the place of the right one by its code object, so that every user of the function runs it.
 """
 
 import ast
@@ -40,7 +40,7 @@ class CodeMutant:
 
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:
-        """Let the function run the changed code: whoever has the function runs it from now on."""
+        """Let the function run the changed code: every user of the function runs it from now on."""
         function = _function(self.module, self.function)
         before = function.__code__
         function.__code__ = self._code(before)

@@ -1,4 +1,4 @@
-"""The signal's physics: what sensors show agrees with itself, at any instant and for whoever reads."""
+"""The signal's physics: what sensors show agrees with itself, at any instant and for every reader."""
 
 import itertools
 import json

@@ -49,7 +49,7 @@ class TargetNode(Protocol):
 class NodeAccess:
     """How to reach the Node of this name: `view` is what is seen of it; `api` None: there is no API server.
 
-    `on_news` is called when an output has something to write, for whoever does not wait for it in a task of its own.
+    `on_news` is called when an output has something to write, for callers without a task of their own that waits.
     `events` is how often Events may be written, where several nodes share that.
     `level` is that of the log for what is written: of one among thousands of nodes nobody wants to read it.
     `may_have_kubelet`: a kubelet on the node may compute what is allocatable of its capacity.
@@ -121,7 +121,7 @@ class ApiOutput(Output):
         self._stir()
 
     def _stir(self) -> None:
-        """There is news; while some is left of before, whoever writes it looks again anyway."""
+        """There is news; while some is left of before, the task that writes it looks again anyway."""
         if self._has_news:
             return
         self._has_news = True

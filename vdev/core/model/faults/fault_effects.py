@@ -1,7 +1,7 @@
 """Failures on demand, as values: what happens. `fault_rules` says to which devices, on which nodes, and when.
 
-Device faults are applied by the agent, the others by whoever asks `faults.engine` through its hooks, which answer with
-`fault_answers`.
+Device faults are applied by the agent, the others by the code that asks `faults.engine` through its hooks, which
+answer with `fault_answers`.
 """
 
 from collections.abc import Mapping

@@ -157,7 +157,7 @@ class FaultRuleSpec:
 
     @property
     def of_drivers(self) -> bool:
-        """Whether `resource` is about DRA drivers. Devices are known by their resource, whoever gives them out."""
+        """Whether `resource` is about DRA drivers. Devices are known by their resource, claimed or allocated."""
         if isinstance(self.effect, Call):
             return any(isinstance(each, ClaimCall) for each in self.effect.rpcs)
         return isinstance(self.effect, (Slices, HealthStream))

@@ -63,7 +63,7 @@ def literals_problem(literals: tuple[str, ...]) -> str:
 
 
 def plain_key_problem(key: str) -> str:
-    """Why Kubernetes refuses `key` for a label or an annotation, or the empty string; whoever it belongs to."""
+    """Why Kubernetes refuses `key` for a label or an annotation, or the empty string; no matter whose it is."""
     wrong = _qualified_name_problem(key)
     return f"{key!r} is not a valid key: {wrong}" if wrong else ""
 
