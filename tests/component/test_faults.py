@@ -347,7 +347,7 @@ async def test_flood(start, kubelet, clock):
 @TIME_GOES_ON
 @pytest.mark.parametrize("fault", ["delete", "replace"])
 async def test_spoilt_socket(start, kubelet, shows, clock, fault):
-    """A socket that is gone or no longer ours is made anew, and no file is left behind."""
+    """A socket that is gone or no longer ours is made again, and no file is left behind."""
     agent = await start(f"name: x, socket: {{{fault}: true}}, at: 10s")
     before = agent.agent.lists.services[NPU].socket
     clock.advance(10)
@@ -380,7 +380,7 @@ async def test_a_socket_that_is_made_while_it_is_spoilt(start, kubelet, clock, m
 @TIME_GOES_ON
 @pytest.mark.timeout(120)
 async def test_sockets_spoilt_again_and_again(start, kubelet, shows, clock):
-    """Sockets that are spoilt while others are being made take nobody down, and are all made anew at the end."""
+    """Sockets that are spoilt while others are being made take nobody down, and are all made again at the end."""
     names = [f"acme.dev/npu{number}" for number in range(8)]
     entries = "".join(f"  - {{name: e{n}, resource: {name}, virtual: {{count: 1}}}}\n" for n, name in enumerate(names))
     head = f"version: v1\ndevices:\n{entries}"

@@ -21,7 +21,7 @@ class Told:
         self.changes = asyncio.Queue()
 
     def follow(self, _kind, *, fields):
-        """The changes, for ever."""
+        """The changes, forever."""
         assert "spec.nodeName=n" == fields
 
         async def told():

@@ -55,7 +55,7 @@ async def test_a_device_that_comes_back_is_healthy_at_once(kubelet, start_agent,
 
 
 async def test_without_pod_resources_nothing_is_dropped(kubelet, start_agent, shows, directory):
-    """Where nobody can say who holds what, removed devices stay for ten minutes, and not for ever."""
+    """Where nobody can say who holds what, removed devices stay for ten minutes, and not forever."""
     agent = await start_agent(config(2), pod_resources_socket=directory / "none.sock")
     agent.edit(config(1))
     await shows(NPU, 2, 1)

@@ -73,7 +73,7 @@ def test_a_lock_that_was_given_up_for_good_is_not_taken_again(tmp_path):
 
 
 def test_a_lock_is_kept_over_a_gap(tmp_path):
-    """While there is no directory nobody else can have it, and what is made anew is taken anew."""
+    """While there is no directory nobody else can have it, and what is made again is taken anew."""
     directory = tmp_path / "d"
     directory.mkdir()
     ours, other = DirectoryLock(directory), DirectoryLock(directory)

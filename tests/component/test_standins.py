@@ -90,7 +90,7 @@ async def test_under_cdi_nothing_is_made_on_the_host(kubelet, start_agent, direc
 
 @ROOT
 async def test_a_node_goes_after_its_device(kubelet, start_agent, shows, directory):
-    """It stays while a pod holds the device, and what is not vdev's stays for ever."""
+    """It stays while a pod holds the device, and what is not vdev's stays forever."""
     agent = await start_agent(config("like: null", count=2))
     (directory / "devices" / "mine").touch()
     await kubelet.run_pod(manifest("a", {NPU: 2}))
@@ -384,7 +384,7 @@ async def test_lines_lead_nowhere_when_the_agent_has_ended(kubelet, start_agent,
 
 
 async def test_a_program_that_echoes_an_echo_disturbs_nobody(kubelet, start_agent, shows, directory):
-    """The line goes on for ever, and the agent does its work."""
+    """The line goes on forever, and the agent does its work."""
     agent = await start_agent(config("pty: echo"))
     line = directory / "devices" / "vdev-acme-0"
     handle = os.open(line, os.O_RDWR | os.O_NOCTTY)

@@ -118,7 +118,7 @@ class Removing(api_grpc.RegistrationServicer):
 
 @pytest.mark.timeout(60)
 async def test_a_socket_removed_during_its_registration(directory, start_agent):
-    """It is made anew under its name, so that the kubelet that dials it finds it: one registration, no waiting."""
+    """It is made again under its name, so that the kubelet that dials it finds it: one registration, no waiting."""
     place = directory / "slow"
     place.mkdir()
     kubelet, server = Removing(place), grpc.aio.server()

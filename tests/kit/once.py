@@ -23,7 +23,7 @@ def share() -> None:
 def once(name: str, make: Callable[[], Any]) -> Any:
     """What is made, which JSON can say; the name says all that it depends on.
 
-    Who comes while another one makes it waits for that. What fails is made anew by the next one.
+    Who comes while another one makes it waits for that. What fails is made again by the next one.
     """
     place = os.environ.get(_SHARED)
     if place is None:

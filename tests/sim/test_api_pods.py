@@ -169,7 +169,7 @@ async def test_defaults(ask, amounts, quality):
 
 
 async def test_little_of_a_pod_changes(ask):
-    """Images, gates that go and tolerations that come; everything else is made anew."""
+    """Images, gates that go and tolerations that come; everything else is made again."""
     gates = [{"name": "a"}, {"name": "b"}]
     _, made = await ask("POST", PODS, pod(schedulingGates=gates, **limits(cpu="1")))
     for change in (

@@ -309,7 +309,7 @@ def bind(path):
 
 
 def test_each_change_of_the_sockets_is_seen_at_the_next_look(tmp_path):
-    """However soon it comes after the last look, also in a directory below, and when the whole is made anew."""
+    """However soon it comes after the last look, also in a directory below, and when the whole is made again."""
     chance, root = random.Random(1), tmp_path / "r"
     seen = plugin_watcher._Seen(str(root))
     for _ in range(300):

@@ -186,7 +186,7 @@ class Events:
         """See whether the kubelet is a new one, and whether its directory is still ours to serve."""
         if self._displaced in await self._link.look():
             directory = str(self._options.plugin_dir)
-            log.error("the directory was made anew and another vdev serves it; this one ends", directory=directory)
+            log.error("the directory was made again and another vdev serves it; this one ends", directory=directory)
             self._on_displaced()
 
     async def look_at_holders(self) -> None:

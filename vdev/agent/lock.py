@@ -106,7 +106,7 @@ class NodeLock:
         return f"stand-by: another vdev serves {self._directory}; this one takes over when that ends", True
 
     def _is_left_to_others(self, status: os.stat_result) -> bool:
-        """Whether this directory was made anew under an agent that serves, which needs a moment to lock it."""
+        """Whether this directory was made again under an agent that serves, which needs a moment to lock it."""
         directory, now = (status.st_dev, status.st_ino), self._clock.now()
         if self._served not in (None, directory):
             if self._anew != directory:

@@ -113,7 +113,7 @@ class Steps:
         return not self._failing or self._succeed(name)
 
     async def repeat(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
-        """Do the work again and again, for ever."""
+        """Do the work again and again, forever."""
         while True:
             raise_if_cancelled()
             if not await self.take(name, work):

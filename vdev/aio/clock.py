@@ -49,7 +49,7 @@ class Clock(ABC):
             cancel()
 
     async def wait(self, event: asyncio.Event, seconds: float | None) -> None:
-        """Wait for the event, which is set when so much time is over; None: it may take for ever.
+        """Wait for the event, which is set when so much time is over; None: it may take forever.
 
         For callers that clear it and then look what there is to do: that takes half of what a time-out takes, which
         cancels.
@@ -62,7 +62,7 @@ class Clock(ABC):
                 cancel()
 
     def timeout(self, seconds: float | None) -> contextlib.AbstractAsyncContextManager[object]:
-        """Like `asyncio.timeout`: TimeoutError where what is inside takes longer. None: it may take for ever."""
+        """Like `asyncio.timeout`: TimeoutError where what is inside takes longer. None: it may take forever."""
         return asyncio.timeout(None) if seconds is None else self._timeout(seconds)
 
     @contextlib.asynccontextmanager

@@ -52,7 +52,7 @@ async def serve(directory: Path, commands: Mapping[str, Handler], intervals: Int
         finally:
             with listener:  # as long as it is open, its file's inode is no other one's
                 await asyncio.to_thread(_remove, path, own)
-        log.warning("control socket deleted or replaced by something else; making it anew", socket=str(path))
+        log.warning("control socket deleted or replaced by something else; making it again", socket=str(path))
 
 
 async def _take_clients(listener: socket.socket, commands: Mapping[str, Handler], intervals: Intervals) -> None:

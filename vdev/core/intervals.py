@@ -70,7 +70,7 @@ class Intervals:
     steady: float = 10.0  # that a stream must live for the next pause to be the shortest again
 
     # What the agent that serves is given time for, by one that stands by.
-    directory_anew: float = 10.0  # to lock the kubelet's directory when that was made anew
+    directory_anew: float = 10.0  # to lock the kubelet's directory when that was made again
 
     # Of serial lines that go from one agent to the next.
     look_for_lines: float = 1.0  # between looks which agent has them

@@ -394,7 +394,7 @@ class Fleet:
         return not member.node.has_kubelet and self.is_leading
 
     def _is_left(self, seen: SeenNode) -> bool:
-        """Whether something was written by an earlier controller on a node that is none of ours now, and may go.
+        """Whether something was written by an earlier controller on a node that is not ours now, and may go.
 
         Nobody knows any more what that was, so all stays as long as a pod or a claim has any of it.
         """

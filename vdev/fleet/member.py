@@ -268,4 +268,4 @@ def _without_nodes(entry: EntrySpec) -> EntrySpec:
 
 
 NOTHING = spec_for_fleet(Spec())
-"""What is said of a node that is none of ours any more."""
+"""What is said of a node that is not ours any more."""

@@ -1,4 +1,4 @@
-"""The four probes. Each is made anew for every run; `run` blocks and says what is wrong, `abort` ends it if possible.
+"""The four probes. Each is made again for every run; `run` blocks and says what is wrong, `abort` ends it if possible.
 
     exists   all nodes and mounted paths of the device are there, and the nodes are device nodes
     open     every node can be opened the way the container may open it; EBUSY is healthy, because somebody is using it
@@ -31,7 +31,7 @@ class Prober(Protocol):
     """One run of a probe on one device."""
 
     def run(self) -> Outcome:
-        """Probe once. Blocks, in the worst case for ever."""
+        """Probe once. Blocks, in the worst case forever."""
 
     def abort(self) -> None:
         """End a `run` in another thread if that is possible; never blocks."""

@@ -96,7 +96,7 @@ class Api:
         fields: str = "",
         keep: Callable[[Object], Object] = _whole,
     ) -> contextlib.aclosing[AsyncGenerator[Change, None]]:
-        """What there is, then each change, for ever: `async with api.follow(NODES) as changes: async for …`.
+        """What there is, then each change, forever: `async with api.follow(NODES) as changes: async for …`.
 
         It outlives a server that goes away (`Lost`, `Back`) and lists again where it must (`Listed`). Raises Denied,
         Missing and Invalid, which waiting does not change. `keep` makes of an object what a `Listed` has of it.

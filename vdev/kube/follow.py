@@ -113,7 +113,7 @@ async def listing(calls: ApiCalls, chosen: Selection, *, not_older: str = "") ->
 
 
 async def follow(calls: ApiCalls, chosen: Selection) -> AsyncGenerator[Change, None]:
-    """What there is, then each change, for ever; close it when done. Raises Denied, Missing, Invalid, Conflict."""
+    """What there is, then each change, forever; close it when done. Raises Denied, Missing, Invalid, Conflict."""
     clock = calls.clock
     backoff = Backoff(calls.intervals.api_pause_first, calls.intervals.api_pause_most)
     version, at_hand = "", "0"

@@ -54,7 +54,7 @@ def _spoil(path: Path, *, replace: bool) -> None:
     if not replace:
         path.unlink(missing_ok=True)
         return
-    other = path.with_suffix(".new")  # beside it: while nothing stands there, a server may be making it anew
+    other = path.with_suffix(".new")  # beside it: while nothing stands there, a server may be making it again
     other.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as nobody:
         nobody.bind(str(other))  # never listens: a client that connects is refused
@@ -254,7 +254,7 @@ class ResourceService:
 
     @contextlib.asynccontextmanager
     async def _reachable(self, server: SocketServer[Servicer]) -> AsyncIterator[None]:
-        """Make the socket's file anew if it vanishes while a kubelet that accepted the registration still dials it.
+        """Make the socket's file again if it vanishes while a kubelet that accepted the registration still dials it.
 
         The kubelet dials one name for up to ten seconds. Another name must not be registered meanwhile: when the first
         registration fails, a 1.36 kubelet drops the connection of the second.
@@ -282,7 +282,7 @@ class ResourceService:
                 and servicer.options_calls == asked
                 and not over.is_set()
             ):
-                log.warning("the socket vanished during its registration; making it anew", resource=self.name)
+                log.warning("the socket vanished during its registration; making it again", resource=self.name)
                 with contextlib.suppress(SocketError):  # the registration's failure says more
                     await server.restore()
             if not over.is_set():

@@ -136,7 +136,7 @@ class LeapClock(ManualClock):
 class Timings:
     """How long the kubelet waits, in seconds. All but `slow`, `bound` and `retry` are the real kubelet's; `dial`,
     `pre_start`, `get_info`, `notify` and `prepare` (Unprepare too) end a call, `slow` reports one that takes longer,
-    `bound` ends one for which the real kubelet would wait for ever.
+    `bound` ends one for which the real kubelet would wait forever.
 
     `retry` passes before a container is tried again that could not be started, and a pod whose claims could not be
     prepared or unprepared. The real kubelet waits so long (or half as long again) for a container and after a failed

@@ -49,7 +49,7 @@ CLAIM_KINDS = {  # besides, in a world with claims
     "DRA sockets gone": 1,
     "slices wiped": 2,
     "labels spoilt": 2,
-    "Node made anew": 1,
+    "Node made again": 1,
     "API storm": 5,
     "API away": 3,
     "API cut": 2,

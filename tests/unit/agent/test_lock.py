@@ -1,4 +1,4 @@
-"""Who may serve a kubelet's directory when that is made anew under an agent that serves: the one that did."""
+"""Who may serve a kubelet's directory when that is made again under an agent that serves: the one that did."""
 
 import asyncio
 import contextlib

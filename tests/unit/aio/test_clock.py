@@ -66,7 +66,7 @@ async def test_sleep(clock: ManualClock):
 
 
 async def test_timeout(clock: ManualClock):
-    """What takes longer is interrupted; what does not is none the worse for it; None is for ever."""
+    """What takes longer is interrupted; what does not is none the worse for it; None is forever."""
     async with clock.timeout(HOUR), clock.timeout(None):
         await asyncio.sleep(0)
 
@@ -120,7 +120,7 @@ async def test_a_leaping_clock_runs_by_itself():
 
 
 async def test_waiting_for_an_event_ends_with_it_or_with_the_time(clock: Clock):
-    """Which then sets the event; what came first leaves no timer behind, and without a time it may take for ever."""
+    """Which then sets the event; what came first leaves no timer behind, and without a time it may take forever."""
     event = asyncio.Event()
     task = asyncio.create_task(clock.wait(event, HOUR))
     await settle()

@@ -246,7 +246,7 @@ def test_rules_that_contradict_each_other(one, other, what):
 
 
 def test_a_file_with_an_impossible_name():
-    """A rule that could only wait for ever is refused."""
+    """A rule that could only wait forever is refused."""
     rule = f"name: x, devices: [acme/0], onFile: /run/{'n' * 300}, health: Unhealthy"
     assert f"{FIRST}:" in (text := refused(rule))
     assert (

@@ -66,7 +66,7 @@ WAITS = Boot(served=True, absent=("a",))
     ids=["not served", "nothing absent", "absent", "waited enough", "it runs already", "it must come first"],
 )
 def test_the_kubelet_waits_for_what_was_there(boot, waited, may):
-    """It does so for a while, and never where that would be for ever."""
+    """It does so for a while, and never where that would be forever."""
     assert may is may_start(boot, waited=waited, patience=30.0)
 
 

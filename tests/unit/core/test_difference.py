@@ -42,7 +42,7 @@ def test_found_once(differences):
 
 
 def test_not_for_others(differences):
-    """Other inventories with resources of the same names have other differences, and nothing is kept for ever."""
+    """Other inventories with resources of the same names have other differences, and nothing is kept forever."""
     old, new = arranged(2), arranged(3)
     differences.find(old, new)
     (known,) = differences(old, new)

@@ -165,7 +165,7 @@ def test_delays_have_their_median_and_bound():
 
 
 def test_share_of_nodes():
-    """About the share of many nodes is chosen, each for itself and for ever."""
+    """About the share of many nodes is chosen, each for itself and forever."""
     nodes = [f"node-{n}" for n in range(2000)]
     chosen = [node for node in nodes if on_node(NodeSelection(share=0.1), "r", Dice(7, node))]
     assert 150 < len(chosen) < 250

@@ -171,7 +171,7 @@ def test_a_kubelet_that_fell_silent_keeps_nothing_that_nobody_had(build):
 
 
 def test_what_was_given_up_after_ten_blind_minutes_does_not_come_back(build):
-    """The kubelet's checkpoint, which goes on naming what ended pods had, counts for ten minutes and not for ever."""
+    """The kubelet's checkpoint, which goes on naming what ended pods had, counts for ten minutes and not forever."""
     before, after = build.inventory(build.entry()), build.inventory(build.entry(count=1))
     blind = Holdings(blind_since=0.0, complete=False, doubted=frozenset({(GPU, "GPU-gggg1")}))
     kept = retain(before, after, {}, blind, 0.0)

@@ -367,7 +367,7 @@ def test_a_directory_that_cannot_be_read_breaks_its_device_alone(
 def test_what_is_no_node_is_refused_with_the_way_out(
     fake: FakeHost, make: Callable[[Path], object], message: str
 ) -> None:
-    """A runtime would fail the pod for ever with `not a device node`."""
+    """A runtime would fail the pod forever with `not a device node`."""
     make(fake.root / "dev/x")
     found = find(fake, "/dev/x")
     assert ([message], ()) == (messages(found), found.devices)
@@ -441,7 +441,7 @@ def _again(entry: EntrySpec, host: HostRoot, before: Found) -> Found:
 
 @pytest.mark.parametrize("group_by", list(GroupBy))
 def test_devices_of_the_same_matches_are_the_same_objects(fake: FakeHost, group_by: GroupBy) -> None:
-    """What a device is made of is compared, so that it need not be made anew."""
+    """What a device is made of is compared, so that it need not be made again."""
     fake.add((KIT / "server.yaml").read_text())
     source = GlobSource(paths=(GlobPath(path="/dev/dri/renderD*"), GlobPath(path="/dev/dri/card*")), group_by=group_by)
     entry = EntrySpec(name="e", resource="example.com/e", source=source)

@@ -101,7 +101,7 @@ async def test_a_missing_directory_is_reported_when_it_appears(watcher: Watcher,
 
 
 async def test_a_directory_made_again_is_heard_again(watcher: Watcher, tmp_path: Path) -> None:
-    """Deleted, made anew, changed: each step is reported."""
+    """Deleted, made again, changed: each step is reported."""
     target = tmp_path / "device-plugins"
     target.mkdir()
     watcher.watch(target)

@@ -51,7 +51,7 @@ class NodeObject:
         return self._wanted.is_set()
 
     def subscribe(self, on_change: Callable[[], None]) -> None:
-        """Follow the Node from now on, and tell of each change; as often as it is asked for, for ever."""
+        """Follow the Node from now on, and tell of each change; as often as it is asked for, forever."""
         self._users.append(on_change)
         self._wanted.set()
 

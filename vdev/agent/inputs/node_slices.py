@@ -49,7 +49,7 @@ class NodeSlices:
         self._found.pop(name, None)
 
     async def run(self) -> None:
-        """Follow them, for ever."""
+        """Follow them, forever."""
         if self._api is None:
             self._look(kube.Unconfigured(kube.NO_SERVER))
             return

@@ -44,7 +44,7 @@ class PodWishes:
         return tuple(found)
 
     async def run(self) -> None:
-        """Follow them, for ever."""
+        """Follow them, forever."""
         if self._api is None:
             self._troubled(Unconfigured(NO_SERVER))
             return

@@ -189,7 +189,7 @@ class TelemetrySide(Output):
     # --- who is told --------------------------------------------------------------------------------------------------
 
     async def work(self) -> None:
-        """Serve metrics where that is asked for, for ever."""
+        """Serve metrics where that is asked for, forever."""
         address = ""
         async with asyncio.TaskGroup() as group:
             try:

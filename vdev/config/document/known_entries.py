@@ -1,4 +1,4 @@
-"""Entries of `devices` that are written as they were: neither their text nor what follows from it is made anew.
+"""Entries of `devices` that are written as they were: neither their text nor what follows from it is made again.
 
     devices:
       - name: a        ─┐ one piece of text for each item, parsed alone

@@ -1,7 +1,7 @@
 """A device id that a pod may hold is never dropped: what vanished stays in the list, Unhealthy, until that is safe.
 
 Dropping an id while an Allocate for it is in flight crashes a 1.36 kubelet, and a dropped id shows as Healthy in the
-pod's status for ever. So what the fresh inventory no longer has is *retired*: listed as Unhealthy until no Allocate
+pod's status forever. So what the fresh inventory no longer has is *retired*: listed as Unhealthy until no Allocate
 names it, it has been listed so for a while, and the kubelet's PodResources answer, read after that while, says that no
 pod has it (or, without that answer, for ten minutes).
 

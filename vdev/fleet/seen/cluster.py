@@ -214,19 +214,19 @@ class Cluster:
             known.pop(name, None)
 
     async def follow_nodes(self) -> None:
-        """Follow all Nodes, for ever."""
+        """Follow all Nodes, forever."""
         await self._follow(kube.NODES, self._see_nodes, self._see_node, self._see_node_gone)
 
     async def follow_slices(self) -> None:
-        """Follow all ResourceSlices, for ever."""
+        """Follow all ResourceSlices, forever."""
         await self._follow(kube.RESOURCE_SLICES, self._see_slices, self._see_slice, self._see_slice_gone)
 
     async def follow_pods(self) -> None:
-        """Follow all pods that are bound to a node, for ever."""
+        """Follow all pods that are bound to a node, forever."""
         await self._follow(kube.PODS, self._see_pods, self._see_pod, self._see_pod_gone, fields="spec.nodeName!=")
 
     async def follow_claims(self) -> None:
-        """Follow all ResourceClaims, for ever."""
+        """Follow all ResourceClaims, forever."""
         await self._follow(kube.RESOURCE_CLAIMS, self._see_claims, self.claims.see, self.claims.see_gone)
 
     async def _follow(

@@ -56,7 +56,7 @@ class PluginClient:
         try:
             async with asyncio.timeout(self._timings.dial):
                 if len(os.fsencode(self.socket)) > SUN_PATH_LIMIT:
-                    # gRPC would wait for a change of this channel for ever, also when the process wants to end.
+                    # gRPC would wait for a change of this channel forever, also when the process wants to end.
                     await asyncio.Event().wait()
                 with self._closing():
                     return await self._connected()
@@ -120,7 +120,7 @@ class PluginClient:
                 with self._closing():
                     return await call()  # which fails itself where the channel is closed already
         except TimeoutError:
-            text = f"{name} did not answer within {self._timings.bound:g} s; the real kubelet would wait for ever"
+            text = f"{name} did not answer within {self._timings.bound:g} s; the real kubelet would wait forever"
             self._report([Finding("hung-rpc", Severity.ERROR, self.resource, text)])
             raise PluginError("rpc error: code = DeadlineExceeded desc = context deadline exceeded") from None
         except grpc.aio.AioRpcError as error:

@@ -145,7 +145,7 @@ class Registry(api_grpc.RegistrationServicer):
         resource = client.resource
         error = await client.watch(lambda response: self._received(resource, response))
         victim = self._forget(resource, client.socket)
-        # Without one a failed registration took the entry away: the devices stay healthy for ever, as in the kubelet.
+        # Without one a failed registration took the entry away: the devices stay healthy forever, as in the kubelet.
         if victim is not None:
             await self._disconnect(victim, error)
         ended()

@@ -63,7 +63,7 @@ class WatchedPlugins:
         await self._registry.drop(name, _path(endpoint), f"the registration socket for {endpoint} is gone")
 
     def _ended(self, name: str, endpoint: str, mark: object) -> None:
-        """Its stream ended: nobody asks it again until its registration socket is made anew, so it should be."""
+        """Its stream ended: nobody asks it again until its registration socket is made again, so it should be."""
 
         async def judge() -> None:
             if self._taken.get((name, endpoint)) is mark and not self._registry.streams(name):

@@ -1,7 +1,7 @@
 """The kubelet's plugin watcher: it finds registration sockets below plugins_registry and registers who answers there.
 
 It looks each second by the kubelet's clock, unregisters first, then registers, and tries failures again with growing
-pauses. A socket that was made anew at its old path is another plugin, but has to wait for the pause that its
+pauses. A socket that was made again at its old path is another plugin, but has to wait for the pause that its
 predecessors' failures have earned the path. The watcher calls the plugin, never the reverse.
 """
 
@@ -130,7 +130,7 @@ class PluginWatcher:
         try:
             async with asyncio.timeout(self._life.timings.dial):
                 if len(os.fsencode(path)) > SUN_PATH_LIMIT:
-                    await asyncio.Event().wait()  # gRPC would wait for a change of this channel for ever
+                    await asyncio.Event().wait()  # gRPC would wait for a change of this channel forever
                 await channel.channel_ready()
         except TimeoutError:
             raise RegistrationError(

@@ -31,7 +31,7 @@ class ClaimHappenings:
             "DRA sockets gone": self._sockets_gone,
             "slices wiped": lambda _: cluster.wipe(),
             "labels spoilt": lambda event: cluster.spoil_labels(event.a % 2),
-            "Node made anew": lambda _: cluster.forget_node(),
+            "Node made again": lambda _: cluster.forget_node(),
             "API storm": lambda event: cluster.storm(event.a, float(event.b % 120)),
             "API away": self._away,
             "API cut": self._cut,

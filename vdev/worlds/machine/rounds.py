@@ -89,7 +89,7 @@ class Rounds(MemoryTcp):
         self.soon(_read, (reader,), reader._context)  # noqa: SLF001 - as asyncio does
 
     def _run_once(self) -> None:
-        """Take rounds until the loop is stopped; asyncio's loop calls this for ever."""
+        """Take rounds until the loop is stopped; asyncio's loop calls this forever."""
         due, timers, pop = self._due, self._timers, heapq.heappop
         while not self._stopping:  # type: ignore[attr-defined]  # of the loop that it is
             if not due and (not timers or timers[0][0] > self.now):

@@ -63,7 +63,7 @@ class CdiFiles(Output):
         self._own = OwnFiles(directory, timing.intervals)
         self._foreign = ForeignFiles(directory)
         self._present: list[cdi.Document] | None = None
-        self._texts: dict[str, tuple[cdi.Document, bytes]] = {}  # by kind, so that few are made anew
+        self._texts: dict[str, tuple[cdi.Document, bytes]] = {}  # by kind, so that few are made again
         self._left: Mapping[Name, _Device] = {}  # what is in the files and the plan does not need
         self._unnamed: frozenset[Name] = frozenset()  # what no answer has any more
         self._plan: Plan | None = None

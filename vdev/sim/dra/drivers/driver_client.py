@@ -71,7 +71,7 @@ class DriverClient:
     async def follow(self, changed: Callable[["DriverClient"], None]) -> None:
         """Keep the connection up, and tell when it came or went, until cancelled."""
         if len(os.fsencode(self.endpoint)) > SUN_PATH_LIMIT:
-            return  # it can never be opened, and gRPC would wait for ever
+            return  # it can never be opened, and gRPC would wait forever
         state = self._channel.get_state(try_to_connect=True)
         while True:
             up = state is grpc.ChannelConnectivity.READY
