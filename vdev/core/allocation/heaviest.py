@@ -155,7 +155,7 @@ class _Search:
         return gain
 
     def grown(self, seed: int, size: int) -> frozenset[int]:
-        """The seed and `must`, and the vertex with the most weight to those chosen, again and again."""
+        """The seed, what every set must hold, and the vertex with the most weight to those chosen, again and again."""
         chosen = [*self._must, seed]
         gain = self._gains(chosen)
         while len(chosen) < size:

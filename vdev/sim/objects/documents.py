@@ -15,7 +15,7 @@ def now() -> str:
 
 
 def copied(document: _T) -> _T:
-    """A copy that shares nothing which can be changed. Of documents it takes a quarter of what `deepcopy` takes."""
+    """A copy that shares nothing which can be changed, made in a quarter of the time that Python's deep copy takes."""
     found: _T = _copied(document)
     return found
 
