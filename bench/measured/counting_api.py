@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from vdev.sim.api.requests import Request
+from vdev.sim.api.http_requests import Request
 from vdev.sim.api.server import ApiServer
 
 _EVERY = 0.1  # seconds

@@ -18,7 +18,7 @@ from tests.kit.manifests import kustomized, loaded
 from vdev.control import command_socket
 from vdev.errors import VdevError
 from vdev.sim import Kubelet, LeapClock
-from vdev.sim.api import discovery, requests
+from vdev.sim.api import discovery
 from vdev.sim.api.kinds import KINDS, ApiKind, Refused
 from vdev.sim.api.selectors import selection
 from vdev.sim.api.server import ApiServer
@@ -196,8 +196,8 @@ class EmbeddedKubectl(Kubectl):
     async def _request(self, verb, kind, namespace, name, body, content_type):
         params = {"fieldManager": "kubectl"} | ({"force": "true"} if content_type == APPLY else {})
         headers = {"content-type": content_type}
-        request = requests.Request(verb, kind, namespace, name, "", params, headers, body)
-        requests.write(self.objects, request)
+        request = http_requests.Request(verb, kind, namespace, name, "", params, headers, body)
+        http_requests.write(self.objects, request)
         await self.objects.tell()
 
     async def _delete(self, kind, namespace, name, flags, patience):

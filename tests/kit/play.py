@@ -54,7 +54,7 @@ def _play() -> None:
 
 def _plan(seed: int, seconds: float, events: list[Any] | None = None, mutant: str = "") -> Any:
     from vdev.worlds.campaign import Plan
-    from vdev.worlds.events import Event
+    from vdev.worlds.drawn_events import Event
 
     return Plan(seed, seconds, None if events is None else tuple(Event(*each) for each in events), mutant)
 

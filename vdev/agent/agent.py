@@ -52,8 +52,8 @@ from .outputs.device_lists import DeviceLists
 from .outputs.handover_actions import HandoverActions
 from .outputs.kernel_log import KernelLog
 from .outputs.last_good import LastGood
+from .outputs.list_record import Record
 from .outputs.measures import Measures
-from .outputs.record import Record
 from .outputs.virtual.line_handover import LineHandover
 from .outputs.virtual.virtual_nodes import VirtualNodes
 from .reconcile import Reconciler

@@ -9,8 +9,8 @@ from functools import cache
 from typing import Any
 
 from .. import config
-from .documents import ImportSource, Wishes, listed, mapping, number
 from .draft import Draft
+from .wrapped_texts import ImportSource, Wishes, listed, mapping, number
 
 _GPU = "nvidia.com/gpu"
 _POOL_LABEL = "run.ai/simulated-gpu-node-pool"

@@ -16,8 +16,8 @@ from . import (
     smarter_device_manager,
     sriov_device_plugin,
 )
-from .documents import Arguments, ImportSource, Wishes, listed, mapping, sources
 from .draft import Draft
+from .wrapped_texts import Arguments, ImportSource, Wishes, listed, mapping, sources
 
 __all__ = ["FORMS", "Form", "Imported", "Wishes", "imported", "recognised"]
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from .. import config
 from ..errors import ConfigError
-from .documents import Arguments, ImportSource, Wishes, is_true, listed, mapping, number
 from .draft import Block, Draft
 from .go_patterns import NotAPatternError, glob, literal, may_meet
+from .wrapped_texts import Arguments, ImportSource, Wishes, is_true, listed, mapping, number
 
 _DOMAIN = "squat.ai"
 _MICROSHIFT = "device.microshift.io"

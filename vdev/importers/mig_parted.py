@@ -12,8 +12,8 @@ from .. import config
 from ..core.partitions.geometry import Geometry, LayoutError, repeated
 from ..core.partitions.placement import place
 from ..errors import ConfigError
-from .documents import ImportSource, Wishes, listed, mapping, number
 from .draft import Draft
+from .wrapped_texts import ImportSource, Wishes, listed, mapping, number
 
 _KEY = "mig-configs"
 _MAX_PARTS = 64  # of one profile on a GPU

@@ -9,8 +9,8 @@ from typing import Any
 
 from .. import config
 from ..errors import ConfigError
-from .documents import ImportSource, Wishes, listed, mapping
 from .draft import Block, Draft
+from .wrapped_texts import ImportSource, Wishes, listed, mapping
 
 _SECTIONS = frozenset({"version", "flags", "sharing", "resources", "imex"})
 _LABEL = "nvidia.com/device-plugin.config"

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.grouping import grouped
-from .documents import ImportSource, Wishes, listed, mapping, number
 from .draft import Block, Draft
 from .go_patterns import NotAPatternError, common_name, literal, regex
+from .wrapped_texts import ImportSource, Wishes, listed, mapping, number
 
 _RESOURCE = "smarter-devices/{attributes.below}"
 _KINDS = ["char", "block", "directory"]

@@ -17,7 +17,7 @@ from .kubelet.kubelet import Kubelet, KubeletPanic
 from .kubelet.pod_claims import WAITING_REASON as CLAIMS_REASON
 from .kubelet.predicates import unschedulable
 from .objects import pod_manifest
-from .objects.documents import now
+from .objects.plain_objects import now
 from .objects.pod_manifest import ManifestError
 from .objects.pods import ContainerStatus, Kind, Phase, PodStatus
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from .. import __version__
 from ..errors import UsageError
-from . import campaign, events, mutant_report
+from . import campaign, drawn_events, mutant_report
 from .campaign import Plan, Total
 from .world import Outcome
 
@@ -56,10 +56,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _given(args: argparse.Namespace) -> tuple[events.Event, ...] | None:
+def _given(args: argparse.Namespace) -> tuple[drawn_events.Event, ...] | None:
     if args.events and args.seed is None:
         raise UsageError("--events needs the --seed with which they failed")
-    return events.read(args.events) if args.events else None
+    return drawn_events.read(args.events) if args.events else None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -97,7 +97,7 @@ def _stay_the_same() -> None:
         os.execv(sys.executable, [sys.executable, "-m", "vdev.worlds", *sys.argv[1:]])  # noqa: S606 - itself
 
 
-def _play(args: argparse.Namespace, given: tuple[events.Event, ...] | None) -> int:
+def _play(args: argparse.Namespace, given: tuple[drawn_events.Event, ...] | None) -> int:
     first = args.seed if args.seed is not None else random.SystemRandom().randrange(2**32)
     one = args.seed is not None and not (args.seeds or args.hours or args.minutes)
     worlds = args.seeds or (1 if one or given is not None else None)
@@ -179,7 +179,7 @@ def _print_failure(plan: Plan, outcome: Outcome) -> None:
     print(f"\nseed {plan.seed}, commit {_commit()}, {len(happenings)} events: {outcome.failure}")
     print("\n".join(outcome.told[-40:]))
     print(f"\nrepeat it with these {len(happenings)} lines in a file:\n")
-    print(events.written(happenings), end="")
+    print(drawn_events.written(happenings), end="")
     length = f" --length {plan.seconds / 3600:.6f}"
     print(f"\n    python -m vdev.worlds --seed {plan.seed}{length} --events FILE --story")
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from . import mutants
-from .events import Event, drawn, kinds_of
+from .drawn_events import Event, drawn, kinds_of
 from .world import Outcome, World
 
 LENGTH = 3600.0  # seconds of a world

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from . import campaign
 from .campaign import Plan
-from .events import CLAIMS
+from .drawn_events import CLAIMS
 from .mutants import code as changes
 from .mutants import described
 from .mutants.bad_drivers import BAD_DRIVERS

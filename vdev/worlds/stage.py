@@ -10,7 +10,7 @@ from typing import Any
 from ..config import KnownEntries
 from ..sim import Kubelet, KubeletPanic
 from .api.cluster import Cluster
-from .events import has_claims
+from .drawn_events import has_claims
 from .invariants import Excuses
 from .machine.memory_calls import Answering
 from .machine.memory_server import Network

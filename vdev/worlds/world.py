@@ -22,8 +22,8 @@ from . import invariants
 from .agents import Agents
 from .api.cluster import NODE
 from .claims import claim_rules
-from .events import Event
-from .happenings import Happenings
+from .drawn_events import Event
+from .event_effects import Happenings
 from .invariants import Broken, Grants
 from .machine.memory_calls import Answering
 from .machine.rounds import StandsStillError

@@ -8,8 +8,8 @@ import pytest
 from tests.kit.play import played
 from vdev.worlds.mutants.known import KNOWN
 
-# What happens, as `vdev.worlds.events` writes it. Numbers choose among what is there: resources by name, changes of
-# the file by their place in `NodeModel.change`.
+# What happens, as `vdev.worlds.drawn_events` writes it. Numbers choose among what is there: resources by name, changes
+# of the file by their place in `NodeModel.change`.
 BOX, NPU = 0, 3
 CUT, RENAME_BOX, RESIZE, MOVE, STRATEGY = 0, 6, 7, 8, 10
 SHOWN = {  # a bad behaviour, and the fewest events that show it

@@ -19,8 +19,8 @@ from ..outputs.cdi.cdi_files import CdiFiles
 from ..outputs.device_lists import DeviceLists
 from ..outputs.handover_actions import HandoverActions
 from ..outputs.last_good import LastGood
+from ..outputs.list_record import Record
 from ..outputs.measures import Measures
-from ..outputs.record import Record
 from ..reconcile import Reconciler
 from ..steps import Steps
 

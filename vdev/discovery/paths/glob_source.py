@@ -15,8 +15,8 @@ from ..dangerous_nodes import Danger
 from ..device_nodes import Numa, container_path, node_key, nodes_below
 from ..found import Candidate, Check, Found, Problems
 from ..numbering import Numbering
-from . import grouping
-from .grouping import Match, MatchGroup
+from . import path_groups
+from .path_groups import Match, MatchGroup
 from .pattern_walk import MAX_LOOKS, MAX_MATCHES, Walk
 
 _NODES = (NodeKind.CHAR, NodeKind.BLOCK)
@@ -79,11 +79,11 @@ def _groups(
     """What belongs together, and the pattern of each member."""
     match source.group_by:
         case GroupBy.POSITION:
-            return source.paths, grouping.by_position(source.paths, matches)
+            return source.paths, path_groups.by_position(source.paths, matches)
         case GroupBy.NAME:
-            return source.paths, grouping.by_name(source.paths, matches)
+            return source.paths, path_groups.by_name(source.paths, matches)
         case GroupBy.ALL:
-            return grouping.together(source.paths, matches)
+            return path_groups.together(source.paths, matches)
         case _:
             assert_never(source.group_by)
 

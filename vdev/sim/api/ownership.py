@@ -8,7 +8,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeAlias
 
-from ..objects.documents import copied
+from ..objects.plain_objects import copied
 
 Path: TypeAlias = tuple[str, ...]
 Manager: TypeAlias = tuple[str, str, str]

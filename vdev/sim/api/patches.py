@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..objects.documents import copied
+from ..objects.plain_objects import copied
 from .ownership import LIST_KEYS
 
 

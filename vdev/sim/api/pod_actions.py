@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from ..objects.documents import copied
+from ..objects.plain_objects import copied
 from .kinds import ApiKind, Document, Refused, conflict, value_at
 from .store import Objects
 

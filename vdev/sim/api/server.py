@@ -19,11 +19,11 @@ from typing import Self
 from urllib.parse import urlsplit
 
 from ...errors import UsageError
-from . import discovery, requests
+from . import discovery, http_requests
+from .http_requests import Request
 from .kinds import KINDS, ApiKind, Document, Refused, by_path
 from .lists_and_watches import Lists, Watch
 from .patches import PatchRefused
-from .requests import Request
 from .store import Check, Objects, anything
 
 _PHRASES = {200: "OK", 201: "Created"}
@@ -184,7 +184,7 @@ class ApiServer:
             await _send(client.writer, 200, about)
             return
         await self.authenticate(headers)
-        request = requests.read(self.kinds, method, target, headers, body)
+        request = http_requests.read(self.kinds, method, target, headers, body)
         await self.admit(request, client.writer)
         match request.verb:
             case "watch":
@@ -195,7 +195,7 @@ class ApiServer:
                 await _send(client.writer, 200, self.objects.get(request.kind, request.namespace, request.name))
             case _:
                 try:
-                    done = requests.write(self.objects, request, check=self.check_of(request))
+                    done = http_requests.write(self.objects, request, check=self.check_of(request))
                 except (AttributeError, KeyError, TypeError, ValueError) as error:
                     text = f"the object is not one: {type(error).__name__}: {error}"
                     raise Refused(400, "BadRequest", text) from error

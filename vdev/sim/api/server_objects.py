@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..dra.api_objects import ApiObjectError
-from ..objects.documents import copied
+from ..objects.plain_objects import copied
 from .kinds import DRA, KINDS, ApiKind, Document, Refused, with_unknown
 from .store import Objects
 from .validation.decoding import NoObject, decoded

@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 from ..dra.scheduling import claim_limits
 from ..dra.scheduling.claim_limits import ADMIN_ACCESS
 from ..objects.amounts import as_given_back
-from ..objects.documents import copied
-from ..objects.documents import now as _now
+from ..objects.plain_objects import copied
+from ..objects.plain_objects import now as _now
 from .kinds import KINDS, ApiKind, Document, Refused, Stored, conflict, exists, invalid, not_found, value_at
 from .object_changes import (
     applied,

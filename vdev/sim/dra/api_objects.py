@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias
 
-from ..objects.documents import copied
+from ..objects.plain_objects import copied
 
 Document: TypeAlias = Mapping[str, Any]
 SLICE, CLASS, CLAIM, TEMPLATE, NAMESPACE = (

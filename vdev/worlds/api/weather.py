@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...sim.api import server
+from ...sim.api.http_requests import Request
 from ...sim.api.kinds import Refused
 from ...sim.api.lists_and_watches import Lists
-from ...sim.api.requests import Request
 from ...sim.api.store import Objects
 
 PORT = 6443

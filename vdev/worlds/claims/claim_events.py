@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..api.claim_model import CELLS, CLASSES
 from ..api.cluster import Cluster
-from ..events import Event
+from ..drawn_events import Event
 
 if TYPE_CHECKING:
     from ..stage import Stage

@@ -8,7 +8,7 @@ from typing import Any
 from unittest import mock
 
 from ...agent.outputs.cdi.cdi_files import CdiFiles
-from ...agent.outputs.record import Record
+from ...agent.outputs.list_record import Record
 from ...core.allocation import request
 from ...core.health import thresholds
 from ...core.inventory.resources import EMPTY

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...objects.amounts import exact
-from ...objects.documents import copied
+from ...objects.plain_objects import copied
 
 Document = Mapping[str, Any]
 _SPEC = {

@@ -1,4 +1,4 @@
-"""The file that tells the next process what this one listed; what stands in it is decided in `record_form`.
+"""The file that tells the next process what this one listed; what stands in it is decided in `list_record_form`.
 
 It is written before what it describes is listed. A process that is killed at any moment thus leaves a record that names
 at least what the kubelet was told; that it also survives a power cut is seen to a moment later.
@@ -20,7 +20,7 @@ from ...core.model.problem import Problem, warning
 from ...core.repartition import Progresses
 from ...errors import HostError
 from ..state_file import Owner, RecordError, StateFile, StateKeeper
-from . import record_form
+from . import list_record_form
 from .base import Output, Stage
 
 log = structlog.get_logger(__name__)
@@ -33,7 +33,7 @@ class Record(StateKeeper, Output):
     stage = Stage.PREPARE
 
     def __init__(self, directory: Path | None, owner: Owner, timing: Timing) -> None:
-        super().__init__(StateFile.within(directory, "listed", owner, version=record_form.VERSION, timing=timing))
+        super().__init__(StateFile.within(directory, "listed", owner, version=list_record_form.VERSION, timing=timing))
         self.problem: Problem | None = None
         self._encoded: dict[str, tuple[_Subject, str]] = {}  # by resource: what its rows are of, and they
         self.choices: Progresses = {}  # what had become of layouts that labels chose, once it was read
@@ -51,8 +51,8 @@ class Record(StateKeeper, Output):
         try:
             found = await self._file.read(alone=True)
             if found is not None:
-                inventory = await asyncio.to_thread(record_form.read, found, self._file.owner.boot)
-                self.choices = record_form.read_choices(found)
+                inventory = await asyncio.to_thread(list_record_form.read, found, self._file.owner.boot)
+                self.choices = list_record_form.read_choices(found)
                 return inventory
         except (HostError, RecordError) as wrong:
             self._doubt(str(wrong))
@@ -72,7 +72,7 @@ class Record(StateKeeper, Output):
             name: _Subject(plan.base.resources.get(name), resource.ids)
             for name, resource in plan.inventory.resources.items()
         }
-        wanted = (subjects, record_form.told(plan.choices), record_form.cuts(plan.choices, _claimable(plan)))
+        wanted = (subjects, list_record_form.told(plan.choices), list_record_form.cuts(plan.choices, _claimable(plan)))
         many = sum(len(each.slots) for each in plan.inventory.resources.values())
         if self._file is None or (await beside(many, self._is, wanted) and await self._file.stands()):
             return
@@ -88,14 +88,14 @@ class Record(StateKeeper, Output):
         resources = plan.inventory.resources
         self._encoded = {name: self._rows(resource, subjects[name]) for name, resource in resources.items()}
         file.write(
-            record_form.document(
+            list_record_form.document(
                 {name: rows for name, (_, rows) in self._encoded.items()}, plan.choices, _claimable(plan)
             )
         )
 
     def _rows(self, resource: Resource, subject: "_Subject") -> tuple["_Subject", str]:
         known = self._encoded.get(resource.name)
-        return known if known is not None and known[0] == subject else (subject, record_form.encode(resource))
+        return known if known is not None and known[0] == subject else (subject, list_record_form.encode(resource))
 
 
 class _Subject:

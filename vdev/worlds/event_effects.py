@@ -14,7 +14,7 @@ from ..pb import podresources_v1_pb2_grpc as rpc
 from ..sim import Phase, manifest
 from .agents import Agents
 from .claims.claim_events import ClaimHappenings
-from .events import Event
+from .drawn_events import Event
 from .node_model import BROKEN, LINES
 from .stage import Stage
 
