@@ -18,7 +18,7 @@ from tests.kit.manifests import kustomized, loaded
 from vdev.control import command_socket
 from vdev.errors import VdevError
 from vdev.sim import Kubelet, LeapClock
-from vdev.sim.api import discovery
+from vdev.sim.api import discovery, http_requests
 from vdev.sim.api.kinds import KINDS, ApiKind, Refused
 from vdev.sim.api.selectors import selection
 from vdev.sim.api.server import ApiServer

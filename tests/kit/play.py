@@ -53,10 +53,10 @@ def _play() -> None:
 
 
 def _plan(seed: int, seconds: float, events: list[Any] | None = None, mutant: str = "") -> Any:
-    from vdev.worlds.campaign import Plan
+    from vdev.worlds.campaign import SeededWorld
     from vdev.worlds.drawn_events import Event
 
-    return Plan(seed, seconds, None if events is None else tuple(Event(*each) for each in events), mutant)
+    return SeededWorld(seed, seconds, None if events is None else tuple(Event(*each) for each in events), mutant)
 
 
 if __name__ == "__main__":

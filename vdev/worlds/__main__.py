@@ -14,7 +14,7 @@ from pathlib import Path
 from .. import __version__
 from ..errors import UsageError
 from . import campaign, drawn_events, mutant_report
-from .campaign import Plan, Total
+from .campaign import SeededWorld, Total
 from .world import Outcome
 
 _ABOUT = """\
@@ -106,36 +106,36 @@ def _play(args: argparse.Namespace, given: tuple[drawn_events.Event, ...] | None
     until = begun + args.minutes * 60 if args.minutes else float("inf")
     total = Total()
 
-    def plans() -> Iterator[Plan]:
+    def seeded_worlds() -> Iterator[SeededWorld]:
         for seed in itertools.islice(itertools.count(first), worlds):
             if hours and total.hours >= hours:
                 return
-            yield Plan(seed, args.length * 3600, given)
+            yield SeededWorld(seed, args.length * 3600, given)
 
     told = begun
-    for plan, outcome in campaign.play(plans(), workers=args.workers, until=until):
-        total.add(plan, outcome)
+    for seeded, outcome in campaign.play(seeded_worlds(), workers=args.workers, until=until):
+        total.add(seeded, outcome)
         if args.story or outcome.failure:
             _tell_story(outcome, whole=args.story)
         if time.monotonic() - told > _TELL:
             told = time.monotonic()
             _progress(f"{total.worlds} worlds, {total.hours:.0f} hours, {len(total.failures)} failed")
     seconds = time.monotonic() - begun
-    shrunk = [_shrunk(plan, outcome, args.shrink) for plan, outcome in total.failures[:1]] if args.shrink else []
+    shrunk = [_shrunk(seeded, outcome, args.shrink) for seeded, outcome in total.failures[:1]] if args.shrink else []
     if args.json:
         print(json.dumps(_summary(total, first, seconds), indent=2))
     else:
         _print_summary(total, first, seconds)
-    for plan, outcome in shrunk:
-        _print_failure(plan, outcome)
+    for seeded, outcome in shrunk:
+        _print_failure(seeded, outcome)
     return _FAILED if total.failures else 0
 
 
-def _shrunk(plan: Plan, outcome: Outcome, seconds: float) -> tuple[Plan, Outcome]:
-    _progress(f"seed {plan.seed} failed; looking for the fewest events that show it, for at most {seconds:g} s")
+def _shrunk(seeded: SeededWorld, outcome: Outcome, seconds: float) -> tuple[SeededWorld, Outcome]:
+    _progress(f"seed {seeded.seed} failed; looking for the fewest events that show it, for at most {seconds:g} s")
     until = time.monotonic() + seconds
-    smaller = campaign.shrunk(plan, outcome.rule, until=until, told=lambda left: _progress(f"{left} events"))
-    return smaller, campaign.play_one(smaller) if smaller is not plan else outcome
+    smaller = campaign.shrunk(seeded, outcome.rule, until=until, told=lambda left: _progress(f"{left} events"))
+    return smaller, campaign.play_one(smaller) if smaller is not seeded else outcome
 
 
 def _tell_story(outcome: Outcome, *, whole: bool) -> None:
@@ -158,7 +158,7 @@ def _summary(total: Total, first: int, seconds: float) -> dict[str, object]:
         "digests": dict(sorted(total.digests.items())),
         "events": dict(total.kinds.most_common()),
         "happened": dict(total.happened.most_common()),
-        "failures": [{"seed": plan.seed, "rule": each.rule, "text": each.failure} for plan, each in total.failures],
+        "failures": [{"seed": seeded.seed, "rule": each.rule, "text": each.failure} for seeded, each in total.failures],
     }
 
 
@@ -168,20 +168,20 @@ def _print_summary(total: Total, first: int, seconds: float) -> None:
     print(f"in {seconds:.1f} s: {speed:.0f} hours a minute, {total.messages} messages")
     print("events: " + ", ".join(f"{count} {kind}" for kind, count in total.kinds.most_common()))
     print("seen: " + ", ".join(f"{count} {name}" for name, count in total.happened.most_common(12)))
-    for plan, each in total.failures:
-        print(f"FAILED seed {plan.seed}: {each.failure}")
+    for seeded, each in total.failures:
+        print(f"FAILED seed {seeded.seed}: {each.failure}")
     if not total.failures:
         print("every invariant held")
 
 
-def _print_failure(plan: Plan, outcome: Outcome) -> None:
-    happenings = plan.happenings
-    print(f"\nseed {plan.seed}, commit {_commit()}, {len(happenings)} events: {outcome.failure}")
+def _print_failure(seeded: SeededWorld, outcome: Outcome) -> None:
+    happenings = seeded.happenings
+    print(f"\nseed {seeded.seed}, commit {_commit()}, {len(happenings)} events: {outcome.failure}")
     print("\n".join(outcome.told[-40:]))
     print(f"\nrepeat it with these {len(happenings)} lines in a file:\n")
     print(drawn_events.written(happenings), end="")
-    length = f" --length {plan.seconds / 3600:.6f}"
-    print(f"\n    python -m vdev.worlds --seed {plan.seed}{length} --events FILE --story")
+    length = f" --length {seeded.seconds / 3600:.6f}"
+    print(f"\n    python -m vdev.worlds --seed {seeded.seed}{length} --events FILE --story")
 
 
 def _commit() -> str:

@@ -15,7 +15,7 @@ from ..hostfs import HostRoot
 from .machine.memory_transport import MemoryTransport
 from .machine.virtual_time import Process, WorldClock
 from .node_model import inspect_marked
-from .stage import Stage
+from .stage import WorldStage
 
 _UP = 60.0  # seconds after which an agent serves, whatever it found
 _AGAIN = 5.0  # seconds until a container that ended is started again
@@ -38,7 +38,7 @@ class _Seen(Output):
 
     name = "seen by the world"
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: WorldStage) -> None:
         self._stage = stage
         self.plan: Plan | None = None
         self.since = 0.0  # when what is told became another
@@ -53,7 +53,7 @@ class _Seen(Output):
 class Agents:
     """Starts agents, and starts them again when they end."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: WorldStage) -> None:
         self._stage = stage
         self._number = 0
         self.lives: list[Life] = []

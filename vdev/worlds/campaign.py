@@ -32,7 +32,7 @@ _WARM_UP = 60.0  # seconds of the world that prepares
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SeededWorld:
     """What to play: the world of a seed, with its own events or with these; `mutant` is the name of a bad behaviour."""
 
     seed: int
@@ -63,18 +63,18 @@ class Total:
     kinds: Counter[str] = field(default_factory=Counter)
     happened: Counter[str] = field(default_factory=Counter)
     digests: dict[int, str] = field(default_factory=dict)  # by seed
-    failures: list[tuple[Plan, Outcome]] = field(default_factory=list)
+    failures: list[tuple[SeededWorld, Outcome]] = field(default_factory=list)
 
-    def add(self, plan: Plan, outcome: Outcome) -> None:
+    def add(self, seeded: SeededWorld, outcome: Outcome) -> None:
         """One more."""
         self.worlds += 1
         self.hours += outcome.hours
         self.messages += outcome.messages
-        self.digests[plan.seed] = outcome.digest
+        self.digests[seeded.seed] = outcome.digest
         self.kinds += outcome.kinds
         self.happened += Counter({name: count for name, count in outcome.happened.items() if count > 0})
         if outcome.failure:
-            self.failures.append((plan, outcome))
+            self.failures.append((seeded, outcome))
 
 
 def _home() -> Path:
@@ -115,20 +115,22 @@ def prepare() -> None:
     gc.freeze()
 
 
-def play(plans: Iterable[Plan], *, workers: int = 1, until: float = float("inf")) -> Iterator[tuple[Plan, Outcome]]:
+def play(
+    seeded_worlds: Iterable[SeededWorld], *, workers: int = 1, until: float = float("inf")
+) -> Iterator[tuple[SeededWorld, Outcome]]:
     """Play these, so many at a time, and begin none after `until` (monotonic); in the order of their ends."""
-    waiting = iter(plans)
-    running: dict[int, tuple[int, Plan, float]] = {}  # by the descriptor: process, plan, when it must be over
+    waiting = iter(seeded_worlds)
+    running: dict[int, tuple[int, SeededWorld, float]] = {}  # by the descriptor: process, world, when it must be over
     try:
         while True:
-            while len(running) < workers and time.monotonic() < until and (plan := next(waiting, None)) is not None:
-                process, descriptor = _begin(plan)
-                running[descriptor] = process, plan, time.monotonic() + _LIMIT
+            while len(running) < workers and time.monotonic() < until and (seeded := next(waiting, None)) is not None:
+                process, descriptor = _begin(seeded)
+                running[descriptor] = process, seeded, time.monotonic() + _LIMIT
             if not running:
                 return
             for descriptor in select.select(list(running), [], [], 1.0)[0]:
-                process, plan, _ = running.pop(descriptor)
-                yield plan, _outcome(plan, process, descriptor)
+                process, seeded, _ = running.pop(descriptor)
+                yield seeded, _outcome(seeded, process, descriptor)
             for process, _, limit in running.values():
                 if time.monotonic() > limit:
                     os.kill(process, signal.SIGKILL)
@@ -139,13 +141,13 @@ def play(plans: Iterable[Plan], *, workers: int = 1, until: float = float("inf")
             os.close(descriptor)
 
 
-def play_one(plan: Plan) -> Outcome:
+def play_one(seeded: SeededWorld) -> Outcome:
     """Play this one."""
-    ((_, outcome),) = play([plan])
+    ((_, outcome),) = play([seeded])
     return outcome
 
 
-def _begin(plan: Plan) -> tuple[int, int]:
+def _begin(seeded: SeededWorld) -> tuple[int, int]:
     """The process that plays it, and where it will write its outcome."""
     reading, writing = os.pipe()
     process = os.fork()
@@ -157,21 +159,21 @@ def _begin(plan: Plan) -> tuple[int, int]:
         gc.disable()  # it does not live long
         os.close(reading)
         with open(writing, "wb") as out:  # noqa: PTH123 - a descriptor
-            pickle.dump(_played(plan), out)
+            pickle.dump(_played(seeded), out)
         code = 0
     finally:
         os._exit(code)
 
 
-def _played(plan: Plan) -> Outcome:
+def _played(seeded: SeededWorld) -> Outcome:
     try:
-        with mutants.applied(plan.mutant) if plan.mutant else contextlib.nullcontext(), place(plan.name) as root:
-            return World(plan.seed, plan.happenings, plan.seconds, root).run()
+        with mutants.applied(seeded.mutant) if seeded.mutant else contextlib.nullcontext(), place(seeded.name) as root:
+            return World(seeded.seed, seeded.happenings, seeded.seconds, root).run()
     except Exception:  # noqa: BLE001 - a defect of the world, which is told as any other
-        return Outcome(plan.seed, 0.0, f"a world comes to its end: {traceback.format_exc()}")
+        return Outcome(seeded.seed, 0.0, f"a world comes to its end: {traceback.format_exc()}")
 
 
-def _outcome(plan: Plan, process: int, descriptor: int) -> Outcome:
+def _outcome(seeded: SeededWorld, process: int, descriptor: int) -> Outcome:
     with open(descriptor, "rb") as told:
         text = told.read()
     _, status = os.waitpid(process, 0)
@@ -179,33 +181,35 @@ def _outcome(plan: Plan, process: int, descriptor: int) -> Outcome:
         outcome: Outcome = pickle.loads(text)  # noqa: S301 - of our own process
         return outcome
     how = f"it took more than {_LIMIT:g} s" if os.WIFSIGNALED(status) else "its process ended"
-    return Outcome(plan.seed, 0.0, f"a world comes to its end: {how}")
+    return Outcome(seeded.seed, 0.0, f"a world comes to its end: {how}")
 
 
-def shrunk(plan: Plan, rule: str, *, until: float, told: Callable[[int], None] = lambda _: None) -> Plan:
+def shrunk(
+    seeded: SeededWorld, rule: str, *, until: float, told: Callable[[int], None] = lambda _: None
+) -> SeededWorld:
     """The same world with as few events as still break this rule, as far as that is found in time.
 
     Whole stretches are left out first, then smaller ones, at last single events.
     """
-    events: Sequence[Event] = plan.happenings
+    events: Sequence[Event] = seeded.happenings
     size = max(1, len(events) // 2)
     while time.monotonic() < until:
         left, start = tuple(events), 0
         while start < len(left) and time.monotonic() < until:
             fewer = (*left[:start], *left[start + size :])
-            smaller = Plan(plan.seed, _length(plan, fewer), fewer, plan.mutant)
+            smaller = SeededWorld(seeded.seed, _length(seeded, fewer), fewer, seeded.mutant)
             if play_one(smaller).rule == rule:
                 left = fewer
-                plan = smaller
+                seeded = smaller
                 told(len(left))
             else:
                 start += size
         if size == 1 and len(left) == len(events):
             break
         events, size = left, max(1, size // 2)
-    return plan
+    return seeded
 
 
-def _length(plan: Plan, events: Sequence[Event]) -> float:
+def _length(seeded: SeededWorld, events: Sequence[Event]) -> float:
     """How long a world with fewer events lasts: it need not go on for long after the last one."""
-    return min(plan.seconds, (events[-1].at if events else 0.0) + 120.0)
+    return min(seeded.seconds, (events[-1].at if events else 0.0) + 120.0)

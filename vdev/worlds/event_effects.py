@@ -16,7 +16,7 @@ from .agents import Agents
 from .claims.claim_events import ClaimHappenings
 from .drawn_events import Event
 from .node_model import BROKEN, LINES
-from .stage import Stage
+from .stage import WorldStage
 
 MOST_PODS = 8
 _SHORT = 7  # of eight kinds of pods the one that soon ends
@@ -26,7 +26,7 @@ _SLOW = 60.0  # seconds that a slow machine explains what is late, after it is f
 class Happenings:
     """Lets events happen. One of a kind that makes no sense at that moment does nothing."""
 
-    def __init__(self, stage: Stage, agents: Agents) -> None:
+    def __init__(self, stage: WorldStage, agents: Agents) -> None:
         self._stage = stage
         self._agents = agents
         self._serial = 0

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from . import campaign
-from .campaign import Plan
+from .campaign import SeededWorld
 from .drawn_events import CLAIMS
 from .mutants import code as changes
 from .mutants import described
@@ -33,8 +33,10 @@ class Verdicts:
 
 def sound(count: int, *, workers: int, first: int = 1, step: int = 1) -> list[int]:
     """Of so many seeds those whose worlds are well without a mutant; of others nothing could be said."""
-    plans = (Plan(seed, _LENGTH) for seed in range(first, first + count * step, step))
-    return sorted(plan.seed for plan, outcome in campaign.play(plans, workers=workers) if not outcome.failure)
+    seeded_worlds = (SeededWorld(seed, _LENGTH) for seed in range(first, first + count * step, step))
+    return sorted(
+        seeded.seed for seeded, outcome in campaign.play(seeded_worlds, workers=workers) if not outcome.failure
+    )
 
 
 def verdicts(names: list[str], *, workers: int, seeds: list[int]) -> Verdicts:
@@ -42,16 +44,16 @@ def verdicts(names: list[str], *, workers: int, seeds: list[int]) -> Verdicts:
     found = Verdicts()
     waiting = dict.fromkeys(names, 0)
 
-    def plans() -> Iterator[Plan]:
+    def seeded_worlds() -> Iterator[SeededWorld]:
         for seed in seeds:  # all with one seed, then those that are left with the next
             for name in [each for each in waiting if each not in found.noticed]:
                 if name not in found.noticed:
-                    yield Plan(seed, _LENGTH, mutant=name)
+                    yield SeededWorld(seed, _LENGTH, mutant=name)
 
-    for plan, outcome in campaign.play(plans(), workers=workers):
-        if outcome.failure and plan.mutant not in found.noticed:
-            found.noticed[plan.mutant] = outcome.rule, plan.seed
-            print(f"worlds: noticed: {described(plan.mutant)}: {outcome.rule}", file=sys.stderr, flush=True)
+    for seeded, outcome in campaign.play(seeded_worlds(), workers=workers):
+        if outcome.failure and seeded.mutant not in found.noticed:
+            found.noticed[seeded.mutant] = outcome.rule, seeded.seed
+            print(f"worlds: noticed: {described(seeded.mutant)}: {outcome.rule}", file=sys.stderr, flush=True)
     found.missed = [each for each in names if each not in found.noticed]
     return found
 
@@ -93,9 +95,9 @@ def _ran() -> list[types.CodeType]:
     sys.setprofile(look)
     try:
         for seed in (1, 2, 3):
-            plan = Plan(seed, seconds=_SOME)
+            seeded = SeededWorld(seed, seconds=_SOME)
             with campaign.place(f"profile-{seed}") as root:
-                world = World(seed, plan.happenings, _SOME, root)
+                world = World(seed, seeded.happenings, _SOME, root)
                 _KEPT.append(world)
                 world.run()
     finally:

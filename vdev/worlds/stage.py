@@ -23,7 +23,7 @@ _LATE, _SOON = 0.5, 0.002  # which part of messages is late; seconds that others
 _TOLD = 400  # lines of what happened that a failure shows at most
 
 
-class Stage:
+class WorldStage:
     """A node below `root`; whatever is drawn follows from the seed."""
 
     def __init__(self, seed: int, root: Path) -> None:

@@ -29,7 +29,7 @@ from .machine.memory_calls import Answering
 from .machine.rounds import StandsStillError
 from .machine.stand_ins import installed
 from .machine.virtual_time import START, KubeletClock
-from .stage import Stage
+from .stage import WorldStage
 
 _UP = 60.0  # seconds after which a kubelet has heard of its pods, and every plugin registered
 _QUIET = 5.0  # seconds without a new plan after which every output must have followed
@@ -58,7 +58,7 @@ class Outcome:
         return self.failure.partition(":")[0]
 
 
-class World(Stage):
+class World(WorldStage):
     """A node to which these events happen in so many seconds. `run` once."""
 
     def __init__(self, seed: int, events: Sequence[Event], seconds: float, root: Path) -> None:

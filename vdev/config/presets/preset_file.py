@@ -22,7 +22,7 @@ from ..schema.section import Section
 from ..schema.telemetry_block import PhysicsModel
 
 
-class NodeModel(Section):
+class DeviceNodeModel(Section):
     """A device node that the real device has."""
 
     path: PathTemplate
@@ -58,9 +58,9 @@ class PresetModel(Section):
     """Groups of devices, each linked to each; or a score for every pair, as `count` lists of `count` numbers."""
     link_score: Annotated[Whole, between(1)] | None = None
     """The score of a link within a group, 100 for one NVLink."""
-    device_nodes: list[NodeModel] | None = None
+    device_nodes: list[DeviceNodeModel] | None = None
     """Device nodes that the real device has."""
-    partition_nodes: list[NodeModel] | None = None
+    partition_nodes: list[DeviceNodeModel] | None = None
     """Device nodes that a partition of it has. Default: those of the device."""
     partitioning: PartitioningModel | None = None
     """How a device can be partitioned."""

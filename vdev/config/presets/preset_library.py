@@ -23,7 +23,7 @@ from ..document.position import refusal
 from ..messages import explained
 from ..report import ProblemReport
 from ..topology import FAST_LINK, Links, device_links, numa_nodes
-from .preset_file import NodeModel, PresetModel
+from .preset_file import DeviceNodeModel, PresetModel
 from .preset_texts import PresetTexts
 
 
@@ -153,7 +153,7 @@ def _preset(name: str, model: PresetModel, report: ProblemReport) -> Preset:
     )
 
 
-def _nodes(models: Sequence[NodeModel] | None) -> tuple[NodeTemplate, ...]:
+def _nodes(models: Sequence[DeviceNodeModel] | None) -> tuple[NodeTemplate, ...]:
     return tuple(
         NodeTemplate(path, path, model.permissions, model.first_index)
         for model in models or ()

@@ -1,4 +1,4 @@
-"""Devices found by path patterns: `pattern_walk` finds the paths, `grouping` forms devices of the usable ones."""
+"""Devices found by path patterns: `pattern_walk` finds the paths, `path_groups` forms devices of the usable ones."""
 
 import posixpath
 from collections.abc import Iterable, Iterator, Sequence

@@ -9,7 +9,7 @@ from ..api.cluster import Cluster
 from ..drawn_events import Event
 
 if TYPE_CHECKING:
-    from ..stage import Stage
+    from ..stage import WorldStage
 
 _MOST_PODS = 10
 
@@ -17,7 +17,7 @@ _MOST_PODS = 10
 class ClaimHappenings:
     """Lets events of these kinds happen."""
 
-    def __init__(self, stage: "Stage", cluster: Cluster, write: Callable[[], None]) -> None:
+    def __init__(self, stage: "WorldStage", cluster: Cluster, write: Callable[[], None]) -> None:
         self._stage = stage
         self._cluster = cluster
         self._write = write  # the node's file

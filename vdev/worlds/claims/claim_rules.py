@@ -22,7 +22,7 @@ from ..invariants import Broken, cdi_names, entries_of, in_use
 if TYPE_CHECKING:
     from ...core.decide import Plan
     from ..machine.memory_calls import Answering
-    from ..stage import Stage
+    from ..stage import WorldStage
 
 _PREFIX, _MIDDLE = "k8s.", "-claim_"
 _UID = 36  # characters
@@ -61,7 +61,7 @@ def files(cdi_dir: Path) -> set[tuple[str, str]]:
     return {(driver, uid) for driver, _, uid in of_claims}
 
 
-def judge_answer(call: "Answering", message: bytes, stage: "Stage") -> None:
+def judge_answer(call: "Answering", message: bytes, stage: "WorldStage") -> None:
     """A driver answers; each claim here is one driver's. Raises Broken."""
     if call.method.endswith("/NodePrepareResources"):
         known = {uid for _, uid in recorded(stage.kubelet.root)}
@@ -88,7 +88,7 @@ def _by_uid(claims: Any) -> list[tuple[str, Any]]:
     return sorted(claims.items(), key=lambda row: row[0])
 
 
-def _resolve(names: set[str], stage: "Stage") -> None:
+def _resolve(names: set[str], stage: "WorldStage") -> None:
     missing = sorted(names - cdi_names(stage.root / "cdi"))
     if missing and not stage.excuses.has("spoilt", now=stage.now):
         raise Broken("CDI names of a prepared claim resolve", f"no file has {missing}")
@@ -106,7 +106,7 @@ def judge_devices(root: Path, pods: Iterable[PodStatus] = ()) -> None:
                 raise Broken("no device is prepared for two", f"{piece} is for {other} and for claim {uid}")
 
 
-def judge_files(stage: "Stage", pods: Iterable[PodStatus]) -> None:
+def judge_files(stage: "WorldStage", pods: Iterable[PodStatus]) -> None:
     """Nothing has moved for a while: each prepared claim has its file, and no other has one. Raises Broken."""
     known, there = set(recorded(stage.kubelet.root)), files(stage.root / "cdi")
     if known != there and not stage.excuses.has("spoilt", now=stage.now):
