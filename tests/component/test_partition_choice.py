@@ -58,13 +58,14 @@ async def test_a_preset_of_ones_own_is_read_again_when_it_changes(start_agent, s
     await shows("a.b/c", 3, 3)
 
 
-async def test_the_file_of_layouts_is_kept_with_the_configuration(start_agent, shows, layouts):
+async def test_the_file_of_layouts_is_kept_with_the_configuration(kubelet, start_agent, shows, layouts):
     """A start that finds it bad goes by the last good one."""
     agent = await start_agent(CONFIG)
     await shows(LARGE, 2, 2)
     await agent.stop()
     layouts.write_text("version: v2\n")
     agent = await start_agent(CONFIG, wait=False)
+    await kubelet.wait_until(lambda: agent.agent.config.status.problems, what="the file's problem")
     await shows(LARGE, 2, 2)
     assert "unknown version" in agent.agent.config.status.problems[-1].message
     layouts.write_text(LAYOUTS % ("3g.20gb", 1))
