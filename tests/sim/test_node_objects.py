@@ -12,7 +12,7 @@ from vdev.pb import dra_v1_pb2 as v1
 from vdev.sim import Kubelet, Timings, manifest
 from vdev.sim.api.server import ApiServer
 from vdev.sim.api.server_objects import ServerObjects
-from vdev.sim.api.validation import pods
+from vdev.sim.api.validation import pod_rules
 from vdev.sim.journal import PodWaiting
 from vdev.sim.node_objects import NodeObjects
 
@@ -207,7 +207,7 @@ async def test_a_pod_that_is_replaced(node, plugins):
 
 async def test_a_pod_that_is_none(node, monkeypatch):
     """What the kubelet cannot read, from a server that takes it, is said in its status."""
-    monkeypatch.setattr(pods, "causes", lambda _: ())
+    monkeypatch.setattr(pod_rules, "causes", lambda _: ())
     wrong = manifest("wrong", {NPU: 1})
     wrong["spec"]["containers"][0]["resources"] = {"requests": {NPU: "1"}}
     await node.create(wrong)

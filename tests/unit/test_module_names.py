@@ -24,19 +24,16 @@ SHARED = {
     "node_labels": "labels of the node: which, and writing them",
     "node_section": "the section `node` of the file: its form, its checks",
     "node_status": "the status of a Node: an agent's part, a kubelet's part",
-    "nodes": "Nodes: checked by the API server for tests, shown in metrics",
     "nvidia": "NVIDIA's GPUs: slices, labels, smi",
     "options": "options of a process: for the agent, on the command line",
     "ownership": "owners of fields: of a client, of the API server for tests",
     "plain": "devices of no known maker: slices, metrics",
-    "pods": "Pods: of the embedded kubelet, of the API server for tests, of a fleet",
     "pools": "pools of ResourceSlices: published, scheduled from",
     "program": "running another program",
-    "server": "a server: of gRPC on a socket, of the API for tests",
     "servicer": "gRPC's calls: of a device plugin, of a DRA driver",
     "sources": "where devices come from: as written, as compiled",
     "status": "the agent's status, and the command that shows it",
-    "telemetry": "loads and sensors: checks, values, a fleet's",
+    "telemetry_block": "the keys `telemetry` of the file: their form, their checks",
 }
 
 

@@ -19,7 +19,7 @@ from .checks.entries import check_entries, check_entry
 from .checks.fault_rule import check_rule
 from .checks.node_section import check_node
 from .checks.sharing_block import check_sharing
-from .checks.telemetry import check_telemetry
+from .checks.telemetry_block import check_telemetry
 from .compile import telemetry_spec, whole_spec
 from .compile.entry_spec import entry_spec
 from .compile.fault_spec import as_section, fault_rule

@@ -26,7 +26,7 @@ from ..core.model.problem import Problem, error, warning
 from ..errors import HostError, SocketError
 from ..hostfs.look import exists, is_directory
 from ..sockets.files import is_dead
-from ..sockets.server import SocketServer
+from ..sockets.socket_server import SocketServer
 from ..transport import GRPC, Transport
 from . import claim_status, claims
 from .checkpoint import Prepared

@@ -31,13 +31,13 @@ from ..hostfs import Watcher
 from ..kube import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Api, ApiCall, InjectedAnswer
 from ..observe.metrics import Metrics
 from .faults import FleetFaults
+from .fleet_telemetry import FleetTelemetry
 from .leadership import Leadership, LeaseLost
 from .made_nodes import NodeMaker
 from .member import Member, spec_for_fleet
 from .queue import DueQueue
 from .seen.cluster import Cluster, SeenNode
-from .seen.pods import PodNotes
-from .telemetry import FleetTelemetry
+from .seen.seen_pods import PodNotes
 from .writers import Writers
 
 log = structlog.get_logger(__name__)

@@ -14,7 +14,7 @@ from ..agent.outputs.node.node_status import NodeStatus
 from ..core.decide import Decider, Plan, World
 from ..core.faults.schedule import earliest
 from ..core.fleet.delayed import delayed, next_age
-from ..core.fleet.pods import Assignment, assign, by_resource, held
+from ..core.fleet.pod_devices import Assignment, assign, by_resource, held
 from ..core.inventory.resources import EMPTY
 from ..core.labels.values import Machine
 from ..core.model.device import Key, RawDevice
@@ -29,7 +29,7 @@ from ..faults.engine import CONFIGURATION, Engine
 from ..hostfs import HostRoot
 from .layouts import Layouts
 from .seen.cluster import SeenNode, SeenSlices
-from .seen.pods import PodNotes, SeenPods
+from .seen.seen_pods import PodNotes, SeenPods
 from .writers import Writer
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..core.decide import Plan
-from ..core.fleet.pods import held
+from ..core.fleet.pod_devices import held
 from .controller import Fleet
 from .member import Member
 

@@ -25,7 +25,7 @@ from ..aio.timing import PRODUCTION_TIMING, Timing
 from ..core.inventory.resources import Resource
 from ..core.model.faults.fault_effects import SocketFault, StreamFault
 from ..errors import RegistrationRefused, SocketError, SocketUnreachable
-from ..sockets.server import SocketServer
+from ..sockets.socket_server import SocketServer
 from . import registration_client
 from .encode import ListEncoder
 from .fault_hooks import NO_FAULTS, FaultHooks

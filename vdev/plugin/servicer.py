@@ -1,7 +1,7 @@
 """The five RPCs of one resource, and its open ListAndWatch streams.
 
 A servicer answers from the resource as it is now and decides nothing. A new state is a new value of `resource`, which
-is sent to every open stream. Sockets are the business of `sockets.server`, registration that of `service`.
+is sent to every open stream. Sockets are the business of `sockets.socket_server`, registration that of `service`.
 """
 
 import asyncio

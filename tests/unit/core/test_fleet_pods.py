@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from vdev import config
 from vdev.core.decide import Decider
-from vdev.core.fleet.pods import Assignment, assign, held, note, read_pod
+from vdev.core.fleet.pod_devices import Assignment, assign, held, note, read_pod
 from vdev.core.model.device import RawDevice
 
 NPU = "acme.dev/npu"

@@ -11,7 +11,7 @@ import pytest
 
 from vdev.core.inventory.resources import Resource
 from vdev.plugin.servicer import Servicer
-from vdev.sockets.server import SocketServer
+from vdev.sockets.socket_server import SocketServer
 
 
 @pytest.fixture

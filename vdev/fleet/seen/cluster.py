@@ -12,7 +12,7 @@ from ...aio.timing import Timing
 from ...errors import ApiServerError
 from .claims import SeenClaims
 from .kept import KUBELET, Packed, kept, said, stub
-from .pods import SeenPods
+from .seen_pods import SeenPods
 
 log = structlog.get_logger(__name__)
 

@@ -16,7 +16,7 @@ from ...core.retention import retain
 from ...health import monitor
 from ...plugin import servicer
 from ...plugin.service import ResourceService
-from ...sockets.server import SocketServer
+from ...sockets.socket_server import SocketServer
 
 Patch = Callable[[], contextlib.AbstractContextManager[object]]
 

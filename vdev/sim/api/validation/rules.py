@@ -9,7 +9,7 @@ from typing import Any
 from ...dra.scheduling import claim_limits, claim_status_limits, slice_lint
 from ...objects import formats, node_selectors
 from ..kinds import ApiKind, Document
-from . import nodes, pod_changes, pods
+from . import node_rules, pod_changes, pod_rules
 
 _DATA_KEY = re.compile(r"[-._a-zA-Z0-9]+")
 _FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
@@ -104,9 +104,9 @@ def causes(kind: ApiKind, new: Document, *, release: Release) -> Iterator[tuple[
         case "ConfigMap":
             yield from _data(new)
         case "Node":
-            yield from nodes.causes(new)
+            yield from node_rules.causes(new)
         case "Pod":
-            yield from pods.causes(new)
+            yield from pod_rules.causes(new)
         case "Event":
             yield from _event(new)
         case "ResourceSlice":

@@ -15,7 +15,7 @@ import structlog
 from ...agent.inputs.pod_wishes import name_of, said_by
 from ...aio.clock import Clock
 from ...core.fleet.made import MAKER
-from ...core.fleet.pods import NOTE, Assignment, Devices, Pod, Role, note, read_pod
+from ...core.fleet.pod_devices import NOTE, Assignment, Devices, Pod, Role, note, read_pod
 from ...core.inventory.resources import Inventory
 from ...core.model.problem import Problem
 from ...core.model.telemetry import Range
