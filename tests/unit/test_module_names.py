@@ -12,7 +12,6 @@ SHARED = {
     "agent": "the agent, and the fixture that has one",
     "amd": "AMD's GPUs: slices, labels, metrics, smi",
     "claims": "ResourceClaims: of a driver, of a fleet",
-    "cluster": "the API server's objects that a fleet, or a world, follows",
     "device": "a device, and the command about one",
     "dra": "Dynamic Resource Allocation, and the command about it",
     "entry": "an entry of the file: as written, as compiled",

@@ -15,7 +15,7 @@ from ..hostfs import HostRoot
 from .machine.memory_transport import MemoryTransport
 from .machine.virtual_time import Process, WorldClock
 from .node_model import inspect_marked
-from .stage import WorldStage
+from .world_base import WorldStage
 
 _UP = 60.0  # seconds after which an agent serves, whatever it found
 _AGAIN = 5.0  # seconds until a container that ended is started again

@@ -16,7 +16,7 @@ from .agents import Agents
 from .claims.claim_events import ClaimHappenings
 from .drawn_events import Event
 from .node_model import BROKEN, LINES
-from .stage import WorldStage
+from .world_base import WorldStage
 
 MOST_PODS = 8
 _SHORT = 7  # of eight kinds of pods the one that soon ends

@@ -20,7 +20,7 @@ from ..core.intervals import PRODUCTION
 from ..sim import Finding, Kubelet
 from . import invariants
 from .agents import Agents
-from .api.cluster import NODE
+from .api.world_cluster import NODE
 from .claims import claim_rules
 from .drawn_events import Event
 from .event_effects import Happenings
@@ -29,7 +29,7 @@ from .machine.memory_calls import Answering
 from .machine.rounds import StandsStillError
 from .machine.stand_ins import installed
 from .machine.virtual_time import START, KubeletClock
-from .stage import WorldStage
+from .world_base import WorldStage
 
 _UP = 60.0  # seconds after which a kubelet has heard of its pods, and every plugin registered
 _QUIET = 5.0  # seconds without a new plan after which every output must have followed

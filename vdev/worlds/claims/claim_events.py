@@ -5,11 +5,11 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from ..api.claim_model import CELLS, CLASSES
-from ..api.cluster import Cluster
+from ..api.world_cluster import Cluster
 from ..drawn_events import Event
 
 if TYPE_CHECKING:
-    from ..stage import WorldStage
+    from ..world_base import WorldStage
 
 _MOST_PODS = 10
 

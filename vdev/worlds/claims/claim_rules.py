@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 from ...pb import dra_v1_pb2 as pb
 from ...sim import Kubelet, Phase, PodStatus
 from ..api.claim_model import DRIVER, GATE, ClaimModel, pieces
-from ..api.cluster import Cluster
+from ..api.world_cluster import Cluster
 from ..invariants import Broken, cdi_names, entries_of, in_use
 
 if TYPE_CHECKING:
     from ...core.decide import Plan
     from ..machine.memory_calls import Answering
-    from ..stage import WorldStage
+    from ..world_base import WorldStage
 
 _PREFIX, _MIDDLE = "k8s.", "-claim_"
 _UID = 36  # characters

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..config import KnownEntries
 from ..sim import Kubelet, KubeletPanic
-from .api.cluster import Cluster
+from .api.world_cluster import Cluster
 from .drawn_events import has_claims
 from .invariants import Excuses
 from .machine.memory_calls import Answering
