@@ -175,11 +175,11 @@ def _print_summary(total: Total, first: int, seconds: float) -> None:
 
 
 def _print_failure(seeded: SeededWorld, outcome: Outcome) -> None:
-    happenings = seeded.happenings
-    print(f"\nseed {seeded.seed}, commit {_commit()}, {len(happenings)} events: {outcome.failure}")
+    events = seeded.all_events
+    print(f"\nseed {seeded.seed}, commit {_commit()}, {len(events)} events: {outcome.failure}")
     print("\n".join(outcome.told[-40:]))
-    print(f"\nrepeat it with these {len(happenings)} lines in a file:\n")
-    print(drawn_events.written(happenings), end="")
+    print(f"\nrepeat it with these {len(events)} lines in a file:\n")
+    print(drawn_events.written(events), end="")
     length = f" --length {seeded.seconds / 3600:.6f}"
     print(f"\n    python -m vdev.worlds --seed {seeded.seed}{length} --events FILE --story")
 

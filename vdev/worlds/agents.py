@@ -15,7 +15,7 @@ from ..hostfs import HostRoot
 from .machine.memory_transport import MemoryTransport
 from .machine.virtual_time import Process, WorldClock
 from .node_model import inspect_marked
-from .world_base import WorldStage
+from .world_base import WorldBase
 
 _UP = 60.0  # seconds after which an agent serves, whatever it found
 _AGAIN = 5.0  # seconds until a container that ended is started again
@@ -38,23 +38,23 @@ class _Seen(Output):
 
     name = "seen by the world"
 
-    def __init__(self, stage: WorldStage) -> None:
-        self._stage = stage
+    def __init__(self, world: WorldBase) -> None:
+        self._world = world
         self.plan: Plan | None = None
         self.since = 0.0  # when what is told became another
 
     async def settle(self, plan: Plan) -> None:
         """Note it."""
         if self.plan is None or _told(plan) != _told(self.plan):
-            self.since = self._stage.now
+            self.since = self._world.now
         self.plan = plan
 
 
 class Agents:
     """Starts agents, and starts them again when they end."""
 
-    def __init__(self, stage: WorldStage) -> None:
-        self._stage = stage
+    def __init__(self, world: WorldBase) -> None:
+        self._world = world
         self._number = 0
         self.lives: list[Life] = []
         self.paused_until = 0.0
@@ -66,20 +66,20 @@ class Agents:
 
     def start(self) -> None:
         """Start another one."""
-        stage, loop = self._stage, self._stage.loop
+        world, loop = self._world, self._world.loop
         self._number += 1
         process = Process(f"agent-{self._number}")
-        if stage.cluster is not None:
-            stage.cluster.agent_starts()
-        transport = stage.transport("agent")
-        seen = _Seen(stage)
+        if world.cluster is not None:
+            world.cluster.agent_starts()
+        transport = world.transport("agent")
+        seen = _Seen(world)
         agent: Agent = process.call(self._made, transport, process, seen)
-        life = Life(process, agent, stage.now, seen)
+        life = Life(process, agent, world.now, seen)
         self.lives = [*self.running, life]
         # What the system takes back from a process that is killed: locks, connections, sockets.
         process.killed += [transport.kill, agent.lock.release, agent.nodes.release, lambda: _release_claims(agent)]
-        stage.counts["agents"] += 1
-        stage.tell(f"{process.name} starts")
+        world.counts["agents"] += 1
+        world.tell(f"{process.name} starts")
         task = loop.create_task(agent.run(), name=process.name, context=process.context.copy())
         task.add_done_callback(lambda done: self._ended(life, done), context=contextvars.Context())
 
@@ -92,13 +92,13 @@ class Agents:
 
     def dead(self, process: Process) -> None:
         """This process is killed; it is started again."""
-        stage = self._stage
+        world = self._world
         for life in self.running:
             if life.process is process:
-                stage.tell(f"{process.name} is killed")
-                stage.counts["kills"] += 1
+                world.tell(f"{process.name} is killed")
+                world.counts["kills"] += 1
                 life.ended = True
-                stage.loop.kill(process)
+                world.loop.kill(process)
                 self._again()
 
     def signal(self, life: Life, number: int) -> None:
@@ -107,9 +107,9 @@ class Agents:
         if action is None:
             self.dead(life.process)
         else:
-            self._stage.tell(f"{life.process.name} gets signal {number}")
+            self._world.tell(f"{life.process.name} gets signal {number}")
             life.ending = life.ending or number == signal.SIGTERM
-            life.process.call(self._stage.loop.call_soon, action)
+            life.process.call(self._world.loop.call_soon, action)
 
     def settled(self, since: float) -> Plan | None:
         """The plan in force, where one agent alone runs, is up, and has had no other plan since then."""
@@ -118,7 +118,7 @@ class Agents:
             return None
         (life,) = running
         plan = life.seen.plan
-        up = life.agent.lists.running and not life.ending and self._stage.now - life.since > _UP
+        up = life.agent.lists.running and not life.ending and self._world.now - life.since > _UP
         current = plan is not None and life.agent.reconciler.served is plan.inventory
         return plan if up and current and life.seen.since < since else None
 
@@ -129,24 +129,24 @@ class Agents:
         return any(len(each) != len(set(each)) for each in ids)
 
     def _made(self, transport: MemoryTransport, process: Process, seen: _Seen) -> Agent:
-        stage = self._stage
+        world = self._world
         options = Options(
             node="node-1",
-            files=(stage.model.file,),
-            load=functools.partial(config.load, overrides={}, entries=stage.read),
+            files=(world.model.file,),
+            load=functools.partial(config.load, overrides={}, entries=world.read),
             load_again=functools.partial(config.load_again, overrides={}),
-            plugin_dir=stage.kubelet.device_plugin_dir,
-            kubelet_socket=stage.kubelet.socket,
-            pod_resources_socket=stage.kubelet.pod_resources_socket,
-            cdi_dir=stage.root / "cdi",
-            api_server=stage.cluster.address if stage.cluster else None,
-            host=HostRoot(stage.root / "host", inspect=inspect_marked),
-            device_dir=stage.root / "devices",
-            smi_dir=stage.root / "smi",
-            state_dir=stage.root / "state",
+            plugin_dir=world.kubelet.device_plugin_dir,
+            kubelet_socket=world.kubelet.socket,
+            pod_resources_socket=world.kubelet.pod_resources_socket,
+            cdi_dir=world.root / "cdi",
+            api_server=world.cluster.address if world.cluster else None,
+            host=HostRoot(world.root / "host", inspect=inspect_marked),
+            device_dir=world.root / "devices",
+            smi_dir=world.root / "smi",
+            state_dir=world.root / "state",
             boot_id="boot",
-            clock=WorldClock(stage.loop),
-            exit=lambda _code: stage.loop.call_soon(self.dead, process, context=contextvars.Context()),
+            clock=WorldClock(world.loop),
+            exit=lambda _code: world.loop.call_soon(self.dead, process, context=contextvars.Context()),
             transport=transport,
         )
         return Agent(options, outputs=[seen])
@@ -155,17 +155,17 @@ class Agents:
         if life.ended:
             return
         life.ended = True
-        self._stage.loop.kill(life.process)  # with what its threads may still do
-        stage = self._stage
+        self._world.loop.kill(life.process)  # with what its threads may still do
+        world = self._world
         failed = None if done.cancelled() else done.exception()
-        stage.tell(f"{life.process.name} ends: {failed or ('cancelled' if done.cancelled() else done.result())}")
+        world.tell(f"{life.process.name} ends: {failed or ('cancelled' if done.cancelled() else done.result())}")
         if failed is not None and not isinstance(failed, ConfigError):
-            stage.fail(failed)
+            world.fail(failed)
         elif not self.running:
             self._again()
 
     def _again(self) -> None:
-        loop = self._stage.loop
+        loop = self._world.loop
         moment = max(loop.time() + _AGAIN, self.paused_until)
         loop.call_at(moment, self._start_again, context=contextvars.Context())
 

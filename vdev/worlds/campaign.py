@@ -41,8 +41,8 @@ class SeededWorld:
     mutant: str = ""
 
     @property
-    def happenings(self) -> tuple[Event, ...]:
-        """The events."""
+    def all_events(self) -> tuple[Event, ...]:
+        """The events that were given, or else those that its seed draws."""
         if self.events is not None:
             return self.events
         return drawn(random.Random(f"events {self.seed}"), self.seconds, kinds_of(self.seed))  # noqa: S311 - it repeats on purpose
@@ -168,7 +168,7 @@ def _begin(seeded: SeededWorld) -> tuple[int, int]:
 def _played(seeded: SeededWorld) -> Outcome:
     try:
         with mutants.applied(seeded.mutant) if seeded.mutant else contextlib.nullcontext(), place(seeded.name) as root:
-            return World(seeded.seed, seeded.happenings, seeded.seconds, root).run()
+            return World(seeded.seed, seeded.all_events, seeded.seconds, root).run()
     except Exception:  # noqa: BLE001 - a defect of the world, which is told as any other
         return Outcome(seeded.seed, 0.0, f"a world comes to its end: {traceback.format_exc()}")
 
@@ -191,7 +191,7 @@ def shrunk(
 
     Whole stretches are left out first, then smaller ones, at last single events.
     """
-    events: Sequence[Event] = seeded.happenings
+    events: Sequence[Event] = seeded.all_events
     size = max(1, len(events) // 2)
     while time.monotonic() < until:
         left, start = tuple(events), 0

@@ -1,4 +1,4 @@
-"""What each kind of event does to a stage."""
+"""What each kind of event does to a world."""
 
 import asyncio
 import contextlib
@@ -13,21 +13,21 @@ from ..pb import podresources_v1_pb2 as pb
 from ..pb import podresources_v1_pb2_grpc as rpc
 from ..sim import Phase, manifest
 from .agents import Agents
-from .claims.claim_events import ClaimHappenings
+from .claims.claim_events import ClaimEventEffects
 from .drawn_events import Event
 from .node_model import BROKEN, LINES
-from .world_base import WorldStage
+from .world_base import WorldBase
 
 MOST_PODS = 8
 _SHORT = 7  # of eight kinds of pods the one that soon ends
 _SLOW = 60.0  # seconds that a slow machine explains what is late, after it is fast again
 
 
-class Happenings:
+class EventEffects:
     """Lets events happen. One of a kind that makes no sense at that moment does nothing."""
 
-    def __init__(self, stage: WorldStage, agents: Agents) -> None:
-        self._stage = stage
+    def __init__(self, world: WorldBase, agents: Agents) -> None:
+        self._world = world
         self._agents = agents
         self._serial = 0
         self._fresh = 0
@@ -58,7 +58,7 @@ class Happenings:
             "CDI spoilt": self._cdi_spoilt,
             "rest": lambda _: None,
         }
-        self._claims = ClaimHappenings(stage, stage.cluster, self.mend) if stage.cluster else None
+        self._claims = ClaimEventEffects(world, world.cluster, self.mend) if world.cluster else None
         if self._claims is not None:
             self._kinds |= self._claims.kinds
 
@@ -68,50 +68,50 @@ class Happenings:
             return
         work = self._kinds[event.kind](event)
         if work is not None:
-            self._stage.spawn(work)
+            self._world.spawn(work)
             await asyncio.sleep(0)
 
     async def heal(self) -> None:
         """Make everything well that events made bad; the file stays as it was edited last, without faults."""
-        stage = self._stage
-        stage.tell("everything is made well")
-        stage.excuses.end(stage.model.rules, stage.now)
-        stage.model.rules = ()
-        stage.files.delayed = stage.files.shuffled = stage.files.lost = 0.0
-        stage.loop.sluggish = 0.0
-        stage.lag.clear()
+        world = self._world
+        world.tell("everything is made well")
+        world.excuses.end(world.model.rules, world.now)
+        world.model.rules = ()
+        world.files.delayed = world.files.shuffled = world.files.lost = 0.0
+        world.loop.sluggish = 0.0
+        world.lag.clear()
         for number in range(LINES):
-            stage.model.set_health(number, ok=True)
+            world.model.set_health(number, ok=True)
         if self._claims is not None:
             await self._claims.heal()
         await asyncio.sleep(130)  # longer than a call may hang, or a kubelet is away
-        if stage.kubelet.alive and not stage.kubelet.pod_resources_socket.exists():
-            await stage.kubelet.stop()
-        if not stage.kubelet.alive:
-            await stage.kubelet.start()
+        if world.kubelet.alive and not world.kubelet.pod_resources_socket.exists():
+            await world.kubelet.stop()
+        if not world.kubelet.alive:
+            await world.kubelet.start()
         self.mend()
 
     # --- the file -----------------------------------------------------------------------------------------------------
 
     def mend(self) -> None:
         """Write the file as it should be."""
-        stage = self._stage
-        stage.excuses.rules(stage.model.rules, stage.now + 3600)
-        self._write(stage.model.text())
+        world = self._world
+        world.excuses.rules(world.model.rules, world.now + 3600)
+        self._write(world.model.text())
 
     def _write(self, text: str) -> None:
         """Replace it, as editors do."""
-        file = self._stage.model.file
+        file = self._world.model.file
         fresh = file.with_suffix(".new")
         fresh.write_text(text)
         fresh.replace(file)
 
     def _edit(self, event: Event) -> None:
-        stage = self._stage
-        before = stage.model.rules
-        stage.tell(stage.model.change(event.a, event.b, event.c))
-        for each in set(before) - set(stage.model.rules):
-            stage.excuses.end((each,), stage.now)
+        world = self._world
+        before = world.model.rules
+        world.tell(world.model.change(event.a, event.b, event.c))
+        for each in set(before) - set(world.model.rules):
+            world.excuses.end((each,), world.now)
         self.mend()
 
     def _break(self, event: Event) -> None:
@@ -120,14 +120,14 @@ class Happenings:
     # --- devices ------------------------------------------------------------------------------------------------------
 
     def _plug(self, event: Event) -> None:
-        model = self._stage.model
+        model = self._world.model
         if model.is_plugged(event.a):
-            self._stage.tell(f"{model.unplug(event.a)} is unplugged")
+            self._world.tell(f"{model.unplug(event.a)} is unplugged")
         else:
-            self._stage.tell(f"{model.plug(event.a)} is plugged in")
+            self._world.tell(f"{model.plug(event.a)} is plugged in")
 
     async def _flicker(self, event: Event) -> None:
-        model = self._stage.model
+        model = self._world.model
         for _ in range(event.b % 8 + 2):
             model.unplug(event.a)
             await asyncio.sleep(0.001 * (event.c % 300))
@@ -135,12 +135,12 @@ class Happenings:
             await asyncio.sleep(0.001 * (event.b % 200))
 
     def _probe(self, event: Event) -> None:
-        self._stage.tell(f"{self._stage.model.set_health(event.a, ok=event.b % 2 == 0)}: {event.b % 2 == 0}")
+        self._world.tell(f"{self._world.model.set_health(event.a, ok=event.b % 2 == 0)}: {event.b % 2 == 0}")
 
     # --- pods ---------------------------------------------------------------------------------------------------------
 
     async def _pod(self, event: Event) -> None:
-        kubelet = self._stage.kubelet
+        kubelet = self._world.kubelet
         shown = sorted(name for name, count in kubelet.node().allocatable.items() if count)
         if len(kubelet.pods()) >= MOST_PODS:
             await self._delete(event)
@@ -161,7 +161,7 @@ class Happenings:
             case 6:
                 document["spec"]["initContainers"] = [{"name": "side", "restartPolicy": "Always", **asks}]
         pod = await kubelet.run_pod(document)
-        self._stage.counts["pods"] += 1
+        self._world.counts["pods"] += 1
         short = event.b % 8 == _SHORT
         if short and not pod.phase.terminal and self._still(pod.name):
             await asyncio.sleep(event.c % 20)
@@ -169,22 +169,22 @@ class Happenings:
                 await kubelet.finish_pod(pod.name)
 
     def _still(self, name: str) -> bool:
-        return any(pod.name == name and not pod.phase.terminal for pod in self._stage.kubelet.pods())
+        return any(pod.name == name and not pod.phase.terminal for pod in self._world.kubelet.pods())
 
     async def _finish(self, event: Event) -> None:
-        pods = [pod for pod in self._stage.kubelet.pods() if not pod.phase.terminal]
+        pods = [pod for pod in self._world.kubelet.pods() if not pod.phase.terminal]
         if pods:
             phase = Phase.SUCCEEDED if event.b % 2 else Phase.FAILED
-            await self._stage.kubelet.finish_pod(pods[event.a % len(pods)].name, phase=phase)
+            await self._world.kubelet.finish_pod(pods[event.a % len(pods)].name, phase=phase)
 
     async def _delete(self, event: Event) -> None:
-        pods = self._stage.kubelet.pods()
+        pods = self._world.kubelet.pods()
         if pods:
-            await self._stage.kubelet.delete_pod(pods[event.a % len(pods)].name, force=event.b % 3 == 0)
+            await self._world.kubelet.delete_pod(pods[event.a % len(pods)].name, force=event.b % 3 == 0)
 
     async def _die(self, event: Event) -> None:
         """A container dies, and is started again a moment later."""
-        kubelet = self._stage.kubelet
+        kubelet = self._world.kubelet
         pods = [pod for pod in kubelet.pods() if pod.phase is Phase.RUNNING]
         if not pods or not kubelet.ready:
             return
@@ -198,18 +198,18 @@ class Happenings:
     # --- the kubelet --------------------------------------------------------------------------------------------------
 
     async def _kubelet_restarts(self, event: Event) -> None:
-        if self._stage.kubelet.alive:
-            await self._stage.kubelet.stop()
+        if self._world.kubelet.alive:
+            await self._world.kubelet.stop()
             await self._back(event.a % 3 * (event.b % 8))
 
     async def _kubelet_crashes(self, event: Event) -> None:
-        if self._stage.kubelet.alive:
-            await self._stage.kubelet.crash()
+        if self._world.kubelet.alive:
+            await self._world.kubelet.crash()
             await self._back(event.a % 120)
 
     async def _kubelet_wiped(self, event: Event) -> None:
         """The directory of plugins is removed with all that is in it, and comes again with the kubelet."""
-        kubelet = self._stage.kubelet
+        kubelet = self._world.kubelet
         if kubelet.alive:
             await kubelet.crash()
             # Without its checkpoint a kubelet admits pods anew, as on a node without any.
@@ -221,32 +221,32 @@ class Happenings:
 
     async def _back(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
-        if not self._stage.kubelet.alive:
-            await self._stage.kubelet.start(wait=False)
+        if not self._world.kubelet.alive:
+            await self._world.kubelet.start(wait=False)
 
     def _kubelet_slow(self, event: Event) -> None:
-        stage, seconds = self._stage, float(event.b % 60)
-        stage.lag["kubelet"] = (0.1, 0.5, 2.0, 6.0)[event.a % 4]
-        stage.excuses.note("slow machine", stage.now + seconds + _SLOW)
-        stage.loop.call_later(seconds, stage.lag.pop, "kubelet", None)
+        world, seconds = self._world, float(event.b % 60)
+        world.lag["kubelet"] = (0.1, 0.5, 2.0, 6.0)[event.a % 4]
+        world.excuses.note("slow machine", world.now + seconds + _SLOW)
+        world.loop.call_later(seconds, world.lag.pop, "kubelet", None)
 
     def _sockets_gone(self, event: Event) -> None:
         """Somebody removes sockets in the directory of plugins."""
-        stage = self._stage
-        stage.excuses.note("lost", stage.now + _SLOW)
-        for path in sorted(stage.kubelet.device_plugin_dir.glob("vdev-*.sock"))[event.a % 2 :]:
+        world = self._world
+        world.excuses.note("lost", world.now + _SLOW)
+        for path in sorted(world.kubelet.device_plugin_dir.glob("vdev-*.sock"))[event.a % 2 :]:
             path.unlink(missing_ok=True)
 
     def _pod_resources_gone(self, _event: Event) -> None:
-        if self._stage.kubelet.pod_resources_socket.exists():
-            self._stage.blind_since = self._stage.now
-        self._stage.kubelet.pod_resources_socket.unlink(missing_ok=True)
+        if self._world.kubelet.pod_resources_socket.exists():
+            self._world.blind_since = self._world.now
+        self._world.kubelet.pod_resources_socket.unlink(missing_ok=True)
 
     async def _pod_resources_busy(self, event: Event) -> None:
         """Others ask the kubelet so often that its limit is reached, for a while."""
-        stage = self._stage
-        others = stage.transport("others")
-        async with others.channel(stage.kubelet.pod_resources_socket) as channel:
+        world = self._world
+        others = world.transport("others")
+        async with others.channel(world.kubelet.pod_resources_socket) as channel:
             stub = rpc.PodResourcesListerStub(channel)
             for _ in range(event.a % 10):
                 asked = [stub.Get(pb.GetPodResourcesRequest(), timeout=1) for _ in range(12)]
@@ -260,13 +260,13 @@ class Happenings:
     def _agent_killed(self, event: Event) -> None:
         agents = self._agents
         if running := agents.running:
-            agents.paused_until = self._stage.now + event.b % 3 * (event.c % 60)
+            agents.paused_until = self._world.now + event.b % 3 * (event.c % 60)
             agents.kill(running[event.a % len(running)], after=event.c % 400)
 
     def _agent_ended(self, event: Event) -> None:
         agents = self._agents
         if running := agents.running:
-            agents.paused_until = self._stage.now + event.b % 3 * (event.c % 60)
+            agents.paused_until = self._world.now + event.b % 3 * (event.c % 60)
             agents.signal(running[event.a % len(running)], signal.SIGTERM)
 
     async def _agent_updated(self, event: Event) -> None:
@@ -288,7 +288,7 @@ class Happenings:
     # --- the machine --------------------------------------------------------------------------------------------------
 
     def _file_events(self, event: Event) -> None:
-        files = self._stage.files
+        files = self._world.files
         files.delayed, files.shuffled, files.lost = (
             (0.5, 0.3, 0.0),
             (0.2, 0.8, 0.1),
@@ -297,22 +297,22 @@ class Happenings:
         )[event.a % 4]
 
     def _slow_disk(self, event: Event) -> None:
-        stage, seconds = self._stage, float(event.b % 60)
-        stage.loop.sluggish = (0.02, 0.1, 0.4)[event.a % 3]
-        stage.excuses.note("slow machine", stage.now + seconds + _SLOW)
+        world, seconds = self._world, float(event.b % 60)
+        world.loop.sluggish = (0.02, 0.1, 0.4)[event.a % 3]
+        world.excuses.note("slow machine", world.now + seconds + _SLOW)
 
         def over() -> None:
-            stage.loop.sluggish = 0.0
+            world.loop.sluggish = 0.0
 
-        stage.loop.call_later(seconds, over)
+        world.loop.call_later(seconds, over)
 
     def _cdi_spoilt(self, event: Event) -> None:
         """Somebody removes, empties or overwrites a CDI file."""
-        stage = self._stage
-        files = sorted((stage.root / "cdi").glob("*.json"))
+        world = self._world
+        files = sorted((world.root / "cdi").glob("*.json"))
         if not files:
             return
-        stage.excuses.note("spoilt", stage.now + _SLOW)
+        world.excuses.note("spoilt", world.now + _SLOW)
         path = files[event.a % len(files)]
         match event.b % 3:
             case 0:

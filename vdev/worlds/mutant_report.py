@@ -97,7 +97,7 @@ def _ran() -> list[types.CodeType]:
         for seed in (1, 2, 3):
             seeded = SeededWorld(seed, seconds=_SOME)
             with campaign.place(f"profile-{seed}") as root:
-                world = World(seed, seeded.happenings, _SOME, root)
+                world = World(seed, seeded.all_events, _SOME, root)
                 _KEPT.append(world)
                 world.run()
     finally:

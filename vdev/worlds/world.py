@@ -23,13 +23,13 @@ from .agents import Agents
 from .api.world_cluster import NODE
 from .claims import claim_rules
 from .drawn_events import Event
-from .event_effects import Happenings
+from .event_effects import EventEffects
 from .invariants import Broken, Grants
 from .machine.memory_calls import Answering
 from .machine.rounds import StandsStillError
 from .machine.stand_ins import installed
 from .machine.virtual_time import START, KubeletClock
-from .world_base import WorldStage
+from .world_base import WorldBase
 
 _UP = 60.0  # seconds after which a kubelet has heard of its pods, and every plugin registered
 _QUIET = 5.0  # seconds without a new plan after which every output must have followed
@@ -58,7 +58,7 @@ class Outcome:
         return self.failure.partition(":")[0]
 
 
-class World(WorldStage):
+class World(WorldBase):
     """A node to which these events happen in so many seconds. `run` once."""
 
     def __init__(self, seed: int, events: Sequence[Event], seconds: float, root: Path) -> None:
@@ -117,28 +117,28 @@ class World(WorldStage):
         )
         self.kubelet.journal.listen(self._entry)
         self.loop.on_death = self.agents.dead
-        happenings = Happenings(self, self.agents)
-        story = self.loop.create_task(self._story(happenings), name="the story")
+        effects = EventEffects(self, self.agents)
+        story = self.loop.create_task(self._story(effects), name="the story")
         await asyncio.wait([story, self.failure], return_when=asyncio.FIRST_COMPLETED)
         if self.failure.done():
             self.failure.result()
         await story
 
-    async def _story(self, happenings: Happenings) -> None:
+    async def _story(self, effects: EventEffects) -> None:
         begin = self.now
         if self.cluster is not None:
             await self.cluster.start()
         await self.kubelet.start()
-        happenings.mend()
+        effects.mend()
         self.agents.start()
         for event in self.events:
             await self._until(begin + event.at)
             self.judge()
             self.tell(f"event {event}")
-            await happenings.happen(event)
+            await effects.happen(event)
         await self._until(begin + self.seconds)
         self.judge()
-        await happenings.heal()
+        await effects.heal()
         await self._converge("with its pods")
         for pod in self.kubelet.pods():
             await self.kubelet.delete_pod(pod.name, namespace=pod.namespace, force=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..config import KnownEntries
 from ..sim import Kubelet, KubeletPanic
-from .api.world_cluster import Cluster
+from .api.world_cluster import WorldCluster
 from .drawn_events import has_claims
 from .invariants import Excuses
 from .machine.memory_calls import Answering
@@ -23,7 +23,7 @@ _LATE, _SOON = 0.5, 0.002  # which part of messages is late; seconds that others
 _TOLD = 400  # lines of what happened that a failure shows at most
 
 
-class WorldStage:
+class WorldBase:
     """A node below `root`; whatever is drawn follows from the seed."""
 
     def __init__(self, seed: int, root: Path) -> None:
@@ -31,7 +31,7 @@ class WorldStage:
         self.root = root
         self.dice = random.Random(f"world {seed}")  # noqa: S311 - it repeats on purpose
         self.loop = WorldLoop(random.Random(f"machine {seed}"))  # noqa: S311 - as above
-        self.cluster = Cluster(self) if has_claims(seed) else None
+        self.cluster = WorldCluster(self) if has_claims(seed) else None
         self.model = NodeModel(root, claims=self.cluster.model if self.cluster else None)
         self.read = KnownEntries()  # what agents of this node have read: a new one would work out the same
         self.excuses = Excuses()

@@ -37,7 +37,7 @@ LASTING = 150.0  # seconds after bad weather in which what goes through the API 
 
 
 class Surroundings(Protocol):
-    """The stage, as far as it matters here."""
+    """The world, as far as it matters here."""
 
     seed: int
     root: Path
@@ -52,19 +52,19 @@ class Surroundings(Protocol):
         """Remember what happened."""
 
 
-class Cluster:
+class WorldCluster:
     """The server, its objects and the node's part of the file. `fair_since`: from when on nothing went wrong."""
 
-    def __init__(self, stage: Surroundings) -> None:
-        self._stage = stage
-        self.model = ClaimModel(stage.root)
-        self.server = WeatheredServer(random.Random(f"weather {stage.seed}"))  # noqa: S311 - it repeats on purpose
+    def __init__(self, world: Surroundings) -> None:
+        self._world = world
+        self.model = ClaimModel(world.root)
+        self.server = WeatheredServer(random.Random(f"weather {world.seed}"))  # noqa: S311 - it repeats on purpose
         self.objects = ServerObjects(self.server.objects)
         self.fair_since = 0.0
         self._has_labelled = True  # the agent that runs, or may have
-        self._token: Path = stage.root / "token"
-        stage.loop.network.delay = lambda: stage.dice.random() * 0.002
-        stage.loop.network.on_open = _belongs_to_its_process
+        self._token: Path = world.root / "token"
+        world.loop.network.delay = lambda: world.dice.random() * 0.002
+        world.loop.network.on_open = _belongs_to_its_process
 
     @property
     def address(self) -> ApiServerAddress:
@@ -76,7 +76,7 @@ class Cluster:
         """Let the server's time be the world's, each agent be in a pod of its own, and selectors need no CEL."""
 
         def now() -> str:
-            return dt.datetime.fromtimestamp(WALL + self._stage.now, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            return dt.datetime.fromtimestamp(WALL + self._world.now, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
         with ExitStack() as stack:
             stack.enter_context(mock.patch.object(store, "_now", now))
@@ -84,7 +84,7 @@ class Cluster:
             stack.enter_context(mock.patch.object(cel_selectors, "matches", _matches))
             stack.enter_context(mock.patch.object(cel_selectors, "refusal", return_value=""))
             # By which the client's pool tells how long a connection was idle.
-            stack.enter_context(mock.patch.object(http11, "time", SimpleNamespace(monotonic=self._stage.loop.time)))
+            stack.enter_context(mock.patch.object(http11, "time", SimpleNamespace(monotonic=self._world.loop.time)))
             yield
 
     async def start(self) -> None:
@@ -111,8 +111,8 @@ class Cluster:
     @property
     def is_fair(self) -> bool:
         """Whether what goes through the API server must be up to date."""
-        gets_through = self.server.is_up and not self._stage.loop.network.is_cut
-        return gets_through and self.server.weather.is_fair and self._stage.now - self.fair_since > LASTING
+        gets_through = self.server.is_up and not self._world.loop.network.is_cut
+        return gets_through and self.server.weather.is_fair and self._world.now - self.fair_since > LASTING
 
     def explains(self, finding: Finding) -> bool:
         """Whether something else than the driver brought about what the embedded kubelet finds."""
@@ -137,21 +137,21 @@ class Cluster:
 
     def trouble(self) -> None:
         """Something goes wrong at this moment."""
-        self.fair_since = self._stage.now
+        self.fair_since = self._world.now
 
     # --- what happens to it -------------------------------------------------------------------------------------------
 
     def storm(self, which: int, seconds: float) -> None:
         """Bad weather for so long."""
         self.server.weather = _STORMS[which % len(_STORMS)]
-        self._stage.tell(f"API server: {self.server.weather} for {seconds:g} s")
+        self._world.tell(f"API server: {self.server.weather} for {seconds:g} s")
         self.trouble()
-        self._stage.loop.call_later(seconds, self.clear)
+        self._world.loop.call_later(seconds, self.clear)
 
     def clear(self) -> None:
         """Fair weather."""
         self.server.weather = Weather()
-        self._stage.loop.network.mend()
+        self._world.loop.network.mend()
         self.trouble()
 
     async def go_away(self) -> None:
@@ -168,7 +168,7 @@ class Cluster:
     def cut(self) -> None:
         """Nothing gets through."""
         self.trouble()
-        self._stage.loop.network.cut()
+        self._world.loop.network.cut()
 
     async def restore(self, versions: int) -> None:
         """The same objects on another store, whose versions are ahead of those that everybody saw."""

@@ -5,20 +5,20 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from ..api.claim_model import CELLS, CLASSES
-from ..api.world_cluster import Cluster
+from ..api.world_cluster import WorldCluster
 from ..drawn_events import Event
 
 if TYPE_CHECKING:
-    from ..world_base import WorldStage
+    from ..world_base import WorldBase
 
 _MOST_PODS = 10
 
 
-class ClaimHappenings:
+class ClaimEventEffects:
     """Lets events of these kinds happen."""
 
-    def __init__(self, stage: "WorldStage", cluster: Cluster, write: Callable[[], None]) -> None:
-        self._stage = stage
+    def __init__(self, world: "WorldBase", cluster: WorldCluster, write: Callable[[], None]) -> None:
+        self._world = world
         self._cluster = cluster
         self._write = write  # the node's file
         self._serial = 0
@@ -67,10 +67,10 @@ class ClaimHappenings:
         await self._run({"c0": {"resourceClaimName": claim}})
 
     async def _run(self, claims: dict[str, dict[str, str]]) -> None:
-        stage = self._stage
-        if len(stage.kubelet.pods()) >= _MOST_PODS:
-            pod = stage.kubelet.pods()[self._serial % _MOST_PODS]
-            await stage.kubelet.delete_pod(pod.name, force=self._serial % 2 == 0)
+        world = self._world
+        if len(world.kubelet.pods()) >= _MOST_PODS:
+            pod = world.kubelet.pods()[self._serial % _MOST_PODS]
+            await world.kubelet.delete_pod(pod.name, force=self._serial % 2 == 0)
         self._serial += 1
         containers = [{"name": name, "image": "none", "resources": {"claims": [{"name": name}]}} for name in claims]
         document = {
@@ -82,21 +82,21 @@ class ClaimHappenings:
                 "resourceClaims": [{"name": name, **source} for name, source in claims.items()],
             },
         }
-        await stage.kubelet.run_pod(document)
-        stage.counts["pods with claims"] += 1
+        await world.kubelet.run_pod(document)
+        world.counts["pods with claims"] += 1
 
     async def _deleted(self, event: Event) -> None:
         """Somebody deletes a claim by force, even if it is in use."""
         found = await self._cluster.objects.list("ResourceClaim")
         if found:
             metadata = found[event.a % len(found)]["metadata"]
-            self._stage.tell(f"claim {metadata['name']} is deleted")
+            self._world.tell(f"claim {metadata['name']} is deleted")
             await self._cluster.objects.delete("ResourceClaim", metadata["name"], metadata["namespace"])
 
     # --- the file, devices --------------------------------------------------------------------------------------------
 
     def _edited(self, event: Event) -> None:
-        self._stage.tell(self._cluster.model.change(event.a, event.b))
+        self._world.tell(self._cluster.model.change(event.a, event.b))
         self._write()
 
     def _cell(self, event: Event) -> None:
@@ -104,7 +104,7 @@ class ClaimHappenings:
 
     def _sockets_gone(self, event: Event) -> None:
         """Somebody removes sockets of DRA drivers: with which they register, or are called."""
-        root = self._stage.kubelet.root
+        root = self._world.kubelet.root
         for path in sorted(root.glob(("plugins_registry/*.sock", "plugins/*/*.sock")[event.a % 2])):
             path.unlink(missing_ok=True)
         self._cluster.trouble()  # without its driver the kubelet takes slices away

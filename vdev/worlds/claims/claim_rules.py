@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 from ...pb import dra_v1_pb2 as pb
 from ...sim import Kubelet, Phase, PodStatus
 from ..api.claim_model import DRIVER, GATE, ClaimModel, pieces
-from ..api.world_cluster import Cluster
+from ..api.world_cluster import WorldCluster
 from ..invariants import Broken, cdi_names, entries_of, in_use
 
 if TYPE_CHECKING:
     from ...core.decide import Plan
     from ..machine.memory_calls import Answering
-    from ..world_base import WorldStage
+    from ..world_base import WorldBase
 
 _PREFIX, _MIDDLE = "k8s.", "-claim_"
 _UID = 36  # characters
@@ -61,23 +61,23 @@ def files(cdi_dir: Path) -> set[tuple[str, str]]:
     return {(driver, uid) for driver, _, uid in of_claims}
 
 
-def judge_answer(call: "Answering", message: bytes, stage: "WorldStage") -> None:
+def judge_answer(call: "Answering", message: bytes, world: "WorldBase") -> None:
     """A driver answers; each claim here is one driver's. Raises Broken."""
     if call.method.endswith("/NodePrepareResources"):
-        known = {uid for _, uid in recorded(stage.kubelet.root)}
+        known = {uid for _, uid in recorded(world.kubelet.root)}
         for uid, answer in _by_uid(pb.NodePrepareResourcesResponse.FromString(message).claims):
             if answer.error:
-                stage.tell(f"claim {uid} is not prepared: {answer.error}")
+                world.tell(f"claim {uid} is not prepared: {answer.error}")
             elif uid not in known:
                 raise Broken("what is prepared stands in the record", f"claim {uid} was prepared, and is not in it")
             else:
-                _resolve({name for device in answer.devices for name in device.cdi_device_ids}, stage)
+                _resolve({name for device in answer.devices for name in device.cdi_device_ids}, world)
     elif call.method.endswith("/NodeUnprepareResources"):
-        known = {uid for _, uid in recorded(stage.kubelet.root)}
-        left = known | {uid for _, uid in files(stage.root / "cdi")}
+        known = {uid for _, uid in recorded(world.kubelet.root)}
+        left = known | {uid for _, uid in files(world.root / "cdi")}
         for uid, gone in _by_uid(pb.NodeUnprepareResourcesResponse.FromString(message).claims):
             if gone.error:
-                stage.tell(f"claim {uid} is not unprepared: {gone.error}")
+                world.tell(f"claim {uid} is not unprepared: {gone.error}")
             elif uid in left:
                 where = "in the record" if uid in known else "in a CDI file"
                 raise Broken("what is unprepared is gone", f"claim {uid} was unprepared, and is still {where}")
@@ -88,9 +88,9 @@ def _by_uid(claims: Any) -> list[tuple[str, Any]]:
     return sorted(claims.items(), key=lambda row: row[0])
 
 
-def _resolve(names: set[str], stage: "WorldStage") -> None:
-    missing = sorted(names - cdi_names(stage.root / "cdi"))
-    if missing and not stage.excuses.has("spoilt", now=stage.now):
+def _resolve(names: set[str], world: "WorldBase") -> None:
+    missing = sorted(names - cdi_names(world.root / "cdi"))
+    if missing and not world.excuses.has("spoilt", now=world.now):
         raise Broken("CDI names of a prepared claim resolve", f"no file has {missing}")
 
 
@@ -106,10 +106,10 @@ def judge_devices(root: Path, pods: Iterable[PodStatus] = ()) -> None:
                 raise Broken("no device is prepared for two", f"{piece} is for {other} and for claim {uid}")
 
 
-def judge_files(stage: "WorldStage", pods: Iterable[PodStatus]) -> None:
+def judge_files(world: "WorldBase", pods: Iterable[PodStatus]) -> None:
     """Nothing has moved for a while: each prepared claim has its file, and no other has one. Raises Broken."""
-    known, there = set(recorded(stage.kubelet.root)), files(stage.root / "cdi")
-    if known != there and not stage.excuses.has("spoilt", now=stage.now):
+    known, there = set(recorded(world.kubelet.root)), files(world.root / "cdi")
+    if known != there and not world.excuses.has("spoilt", now=world.now):
         raise Broken("CDI files are those of prepared claims", f"prepared: {sorted(known)}, files: {sorted(there)}")
     uids = {uid for _, uid in known}
     for pod in pods:
@@ -123,7 +123,7 @@ def _uids(pod: PodStatus) -> set[str]:
     return {name.partition("=")[2][:_UID] for name in names if "claim=" in name}
 
 
-def judge_published(cluster: Cluster, kubelet: Kubelet, plan: "Plan") -> None:
+def judge_published(cluster: WorldCluster, kubelet: Kubelet, plan: "Plan") -> None:
     """Nothing has moved for a while, and the server was well: it has what the plan says. Raises Broken."""
     known = {name for name, drivers in kubelet.drivers().items() if any(each.connected for each in drivers)}
     if missing := sorted(plan.pools.keys() - known):
@@ -138,7 +138,7 @@ def judge_published(cluster: Cluster, kubelet: Kubelet, plan: "Plan") -> None:
         raise Broken("the labels are what the plan says", f"the Node has {labels}, the plan {dict(plan.labels)}")
 
 
-def judge_end(cluster: Cluster, kubelet: Kubelet, cdi_dir: Path) -> str:
+def judge_end(cluster: WorldCluster, kubelet: Kubelet, cdi_dir: Path) -> str:
     """What is still missing until the server has what the file says; empty where nothing is."""
     prepared = recorded(kubelet.root)
     try:
@@ -150,7 +150,9 @@ def judge_end(cluster: Cluster, kubelet: Kubelet, cdi_dir: Path) -> str:
     return missing if missing or kubelet.pods() else _left(prepared, seen, cdi_dir)
 
 
-def _unpublished(cluster: Cluster, prepared: Claims, seen: Mapping[str, Mapping[str, int]], listed: set[str]) -> str:
+def _unpublished(
+    cluster: WorldCluster, prepared: Claims, seen: Mapping[str, Mapping[str, int]], listed: set[str]
+) -> str:
     """What slices and labels lack; `listed` is what pods have of what the device plugin listed."""
     for driver, names in _expected(cluster.model, prepared):
         wanted = names - listed
@@ -182,7 +184,7 @@ def _expected(model: ClaimModel, prepared: Claims) -> Iterator[tuple[str, set[st
         yield driver, {each for each in named if not pieces(driver, each) & taken} | held
 
 
-def _slices(cluster: Cluster) -> dict[str, dict[str, int]]:
+def _slices(cluster: WorldCluster) -> dict[str, dict[str, int]]:
     """By driver its devices, and how many taints each has. Raises Broken where a pool is not whole."""
     by_driver: dict[str, list[Mapping[str, Any]]] = {}
     for each in cluster.all("ResourceSlice"):
@@ -198,7 +200,7 @@ def _slices(cluster: Cluster) -> dict[str, dict[str, int]]:
     return found
 
 
-def _labels(cluster: Cluster) -> dict[str, str]:
+def _labels(cluster: WorldCluster) -> dict[str, str]:
     (node,) = cluster.all("Node") or [{}]
     labels = node.get("metadata", {}).get("labels") or {}
     return {name: value for name, value in labels.items() if not name.startswith("kubernetes.io/")}
