@@ -52,7 +52,7 @@ from .outputs.device_lists import DeviceLists
 from .outputs.handover_actions import HandoverActions
 from .outputs.kernel_log import KernelLog
 from .outputs.last_good import LastGood
-from .outputs.list_record import Record
+from .outputs.list_record import ListRecord
 from .outputs.measures import Measures
 from .outputs.virtual.line_handover import LineHandover
 from .outputs.virtual.virtual_nodes import VirtualNodes
@@ -120,7 +120,7 @@ class Agent:
         self.cdi = CdiFiles(options.cdi_dir, timing)
         lines = options.state_dir and path_of(options.state_dir, "lines", whose, ".sock")
         self.serial_lines = LineHandover(lines, self.nodes, timing)
-        self.record = Record(options.state_dir, whose, timing)
+        self.record = ListRecord(options.state_dir, whose, timing)
         self.last_good = LastGood(
             options.state_dir,
             whose,

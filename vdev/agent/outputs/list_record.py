@@ -26,7 +26,7 @@ from .base import Output, Stage
 log = structlog.get_logger(__name__)
 
 
-class Record(StateKeeper, Output):
+class ListRecord(StateKeeper, Output):
     """One node's record in a directory; None: there is none, and nothing is written."""
 
     name = "recording what is listed"

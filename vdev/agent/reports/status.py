@@ -19,7 +19,7 @@ from ..outputs.cdi.cdi_files import CdiFiles
 from ..outputs.device_lists import DeviceLists
 from ..outputs.handover_actions import HandoverActions
 from ..outputs.last_good import LastGood
-from ..outputs.list_record import Record
+from ..outputs.list_record import ListRecord
 from ..outputs.measures import Measures
 from ..reconcile import Reconciler
 from ..steps import Steps
@@ -36,7 +36,7 @@ class Running(Protocol):
     reconciler: Reconciler
     lists: DeviceLists
     cdi: CdiFiles
-    record: Record
+    record: ListRecord
     last_good: LastGood
     measures: Measures
     handovers: HandoverActions

@@ -8,7 +8,7 @@ from typing import Any
 from unittest import mock
 
 from ...agent.outputs.cdi.cdi_files import CdiFiles
-from ...agent.outputs.list_record import Record
+from ...agent.outputs.list_record import ListRecord
 from ...core.allocation import request
 from ...core.health import thresholds
 from ...core.inventory.resources import EMPTY
@@ -76,8 +76,8 @@ KNOWN: dict[str, Patch] = {
     "registers once and never again": patched(ResourceService, "_until_dropped", _register_once),
     "reuses sockets that a kubelet removed": _reuse_sockets,
     "never heals a device": patched(monitor, "observe", _never_heal),
-    "forgets over a restart what it listed": patched(Record, "read", return_value=EMPTY),
-    "keeps no record": patched(Record, "settle"),
+    "forgets over a restart what it listed": patched(ListRecord, "read", return_value=EMPTY),
+    "keeps no record": patched(ListRecord, "settle"),
     "writes no CDI files": patched(CdiFiles, "settle"),
     "grants what is Unhealthy": patched(servicer, "allocate", _grant_sick),
     "tells no change on an open stream": patched(servicer.Servicer, "_wake_streams"),
