@@ -82,8 +82,10 @@ class Agent:
         timing, clock = options.timing, options.clock
         self.due = Due(timing)
         self.steps = Steps(on_change=self.due.mark, timing=timing)
-        self.link = KubeletSocket(options.kubelet_socket, options.plugin_dir, options.transport)
         self.lock = NodeLock(options.plugin_dir, waiting=self._wait_for, timing=timing)
+        self.link = KubeletSocket(
+            options.kubelet_socket, options.plugin_dir, options.transport, is_ours=self.lock.stands
+        )
         whose = Owner(options.node, str(options.plugin_dir), options.boot_id)
         self.handovers = HandoverActions(
             DeviceActions(options.host, self.metrics, timing),

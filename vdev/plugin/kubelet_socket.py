@@ -28,17 +28,26 @@ _Subscribers = Sequence[tuple[asyncio.Event, Callable[[], bool]]]
 class KubeletSocket:
     """Where the kubelet is to be found, and a generation that counts its appearances.
 
-    `socket` is None when nothing is to be registered; `directory` holds the plugin's own sockets,
-    `transport` makes what serves them and what calls the kubelet. `look` finds out whether anything changed, and sets
+    `socket` is None when nothing is to be registered; `directory` holds the plugin's own sockets, and `is_ours` says in
+    a thread whether nobody else has come to serve there (it may have been made again); `transport` makes what serves
+    them and what calls the kubelet. `look` finds out whether anything changed, and sets
     the events of those whom it concerns.
     """
 
-    def __init__(self, socket_path: Path | None, plugin_dir: Path, transport: Transport = GRPC) -> None:
+    def __init__(
+        self,
+        socket_path: Path | None,
+        plugin_dir: Path,
+        transport: Transport = GRPC,
+        *,
+        is_ours: Callable[[], bool] = lambda: True,
+    ) -> None:
         self.socket = socket_path
         self.directory = plugin_dir
         self.transport = transport
         self.directories = frozenset({plugin_dir} if socket_path is None else {plugin_dir, socket_path.parent})
         self.generation = 0
+        self._is_ours = is_ours
         self._identity: _Identity | None = None
         self._instance = f"{os.getpid():x}{secrets.token_hex(3)}"
         self._made = 0
@@ -77,9 +86,13 @@ class KubeletSocket:
             return fallen
 
     async def catch_up(self, stands: Callable[[], bool]) -> bool:
-        """Look at the kubelet's socket and, after it, at one of ours; what `stands` says, which blocks briefly."""
+        """Look at the kubelet's socket and, after it, at one of ours; what `stands` says, which blocks briefly.
+
+        Nothing of ours stands where the directory is another agent's by now.
+        """
         async with self._looking:
-            identity, is_there = await asyncio.to_thread(lambda: (_identity(self.socket), stands()))
+            seen = await asyncio.to_thread(lambda: (_identity(self.socket), stands() and self._is_ours()))
+            identity, is_there = seen
             self._meet(identity)
             return is_there
 

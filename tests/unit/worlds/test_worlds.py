@@ -52,6 +52,25 @@ FOUND = {  # what worlds found, by what was wrong: the seed and the fewest event
             [336.936, "edit", 762, 9963, 7774],
         ],
     ),
+    "an agent whose directory another one serves by now registered a resource once more": (
+        2089053732,
+        [
+            [26.547, "agent killed", 3223, 3233, 6092],
+            [241.883, "claim pod", 8296, 295, 1369],
+            [241.892, "claims edited", 1206, 145, 4780],
+            [468.458, "cell", 1075, 6692, 1497],
+            [557.735, "claim pod", 8976, 95, 4430],
+            [615.98, "kubelet crashes", 7422, 4228, 8354],
+            [616.135, "edit", 9005, 8778, 8034],
+            [626.248, "API restored", 683, 8615, 8636],
+            [946.766, "claim pod", 4963, 3629, 5085],
+            [1040.555, "pod", 9022, 8232, 9426],
+            [1189.909, "plug", 9757, 8264, 1613],
+            [1189.924, "finish", 8944, 2648, 4392],
+            [1259.581, "kubelet wiped", 5580, 7844, 1187],
+            [1259.581, "agent updated", 7527, 335, 5066],
+        ],
+    ),
     "a file that is spoilt on the way of a driver's answer was the driver's mistake": (
         3,
         [
