@@ -24,8 +24,8 @@ _EXPERIMENTAL = re.compile(
 """gRPC's second way to call a method, without a stub; a third of the generated code, and nobody takes it."""
 _VERSION_CHECK = re.compile(r"import warnings\n|GRPC_GENERATED_VERSION(?:: str\n.*?: str| = .*?\n    \))\n", re.DOTALL)
 """Whether the grpcio installed is new enough for the code; pyproject.toml asks for that already."""
-_SERVED_ALONE = ("dra_health_v1",)
-"""What vdev answers, by the messages alone, and asks of nobody: no client of it is kept."""
+_MESSAGES_ALONE = ("dra_health_v1", "api_objects")
+"""Files whose messages are used without a client: of their services no stubs are kept."""
 
 
 def generate(out: Path) -> None:
@@ -37,7 +37,7 @@ def generate(out: Path) -> None:
     if protoc.main(["protoc", f"-I{HERE}", f"-I{well_known}", plugin, *outputs, *protos]) != 0:
         sys.exit("protoc failed; its message is above")
     (out / "vdev" / "pb" / "__init__.py").write_text(INIT)
-    for name in _SERVED_ALONE:
+    for name in _MESSAGES_ALONE:
         for path in (out / "vdev" / "pb").glob(f"{name}_pb2_grpc.py*"):
             path.unlink()
     for path in (out / "vdev" / "pb").glob("*_pb2_grpc.py*"):

@@ -23,7 +23,7 @@ class Caller:
     def _ask(self, method, path, body, content_type):
         connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=30)
         try:
-            data = None if body is None else json.dumps(body) if not isinstance(body, str) else body
+            data = None if body is None else json.dumps(body) if not isinstance(body, str | bytes) else body
             connection.request(method, path, data, {"Content-Type": content_type} if data is not None else {})
             answer = connection.getresponse()
             return answer.status, json.loads(answer.read()), answer.headers.get_all("Warning", [])

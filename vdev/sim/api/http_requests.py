@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import yaml
 
 from ..objects import formats, yaml_text
-from . import patches, pod_actions
+from . import patches, pod_actions, protobuf_bodies
 from .kinds import DRA, ApiKind, Document, Refused, Stored, invalid, invalid_options, with_unknown
 from .selectors import selection
 from .store import Check, Key, Objects, anything
@@ -25,7 +25,7 @@ _APPLY = "application/apply-patch+yaml"
 _LONGEST_MANAGER = 128
 _OPTIONS = {"update": "Update", "patch": "Patch"}
 _VALIDATIONS = ("", "Ignore", "Strict", "Warn")
-_BODIES = ("", "application/json", "application/yaml", *_PATCHES, _APPLY)
+_BODIES = ("", "application/json", "application/yaml", protobuf_bodies.MEDIA_TYPE, *_PATCHES, _APPLY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +98,8 @@ def _body(headers: Mapping[str, str], body: bytes) -> Any:
         text = f"the body of the request was in an unknown format - accepted media types include: {list(_BODIES[1:])}"
         raise Refused(415, "UnsupportedMediaType", text)
     try:
+        if content_type == protobuf_bodies.MEDIA_TYPE:
+            return protobuf_bodies.document(body)
         return yaml_text.document(body) if content_type.endswith("yaml") and body[:1] != b"{" else json.loads(body)
     except (ValueError, yaml.YAMLError, RecursionError) as error:
         raise Refused(400, "BadRequest", f"error decoding the body: {error}") from None
