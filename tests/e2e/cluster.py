@@ -170,7 +170,7 @@ class ClusterDriver:
             if "plugins_registry" not in json.dumps(found["spec"]["template"]["spec"]):
                 self.no_claims = "the agent that runs has not the component dra"
         if not self.no_claims:
-            self.capabilities |= {Capability.DRA}
+            self.capabilities |= {Capability.DRA, Capability.PUBLISHING}
             if await self._metrics():
                 self.capabilities |= {Capability.DRIVERS}
 

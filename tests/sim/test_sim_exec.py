@@ -334,6 +334,21 @@ async def test_a_plugin_that_does_nothing():
         assert "    the plugin: the last lines of its output: none\n" in text
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(("led", "outcome"), [(True, 1), (False, 0)], ids=["an API server", "none"])
+async def test_a_dra_driver_that_publishes_nothing(led, outcome, tmp_path):
+    """Fails where it was told of an API server; without one it has nowhere to publish."""
+    config = tmp_path / "npus.yaml"
+    entry = {"name": "npu", "resource": "acme.dev/npu", "advertise": ["dra"], "virtual": {"count": 1}}
+    config.write_text(yaml.safe_dump({"version": "v1", "devices": [entry]}))
+    places = "--kubelet-dir {kubelet_dir} --cdi-dir {cdi_dir} --run-dir {dir} --no-state"
+    command = f"{sys.executable} -m vdev run --config-file {config} --node-name sim-node {places}"
+    unused = "env UNUSED={kubeconfig} " if led else ""
+    code, text = await played("dra-registration", command=f"{unused}{command}", timeout=6 if led else 30)
+    assert outcome == code, text
+    assert led == ("still not true after 6 s: acme.dev has published no ResourceSlice for the node" in text), text
+
+
 def test_usage(tmp_path, capsys):
     """What cannot work is said before anything is started."""
     bare = tmp_path / "bare.yaml"

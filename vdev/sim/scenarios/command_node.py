@@ -75,7 +75,8 @@ class CommandNode(SimDriver):
             compat=options.compat,
             seed=options.seed,
         )
-        self.capabilities = capabilities()
+        self._has_api = any(_KUBECONFIG in each for each in (options.command, *options.hooks.values()))
+        self.capabilities = capabilities() - (frozenset() if self._has_api else {Capability.PUBLISHING})
         self._options = options
         self._log = log
         self._open = contextlib.AsyncExitStack()  # the API server, if a command asks for it
@@ -83,7 +84,7 @@ class CommandNode(SimDriver):
     async def __aenter__(self) -> Self:
         if self._options.kubelet_dir is not None:
             await asyncio.to_thread(_forget_node, kubelet_directory.KubeletPaths(self._options.kubelet_dir))
-        if not any(_KUBECONFIG in each for each in (self._options.command, *self._options.hooks.values())):
+        if not self._has_api:
             return await super().__aenter__()
         api = await self._open.enter_async_context(ApiServer())
         self._objects = ServerObjects(api.objects)

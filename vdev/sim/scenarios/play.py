@@ -16,6 +16,7 @@ from ..render import NOTHING, edits_json
 from . import placeholders
 from .placeholders import DRIVER, RESOURCE
 from .scenario import (
+    ANY,
     Action,
     AdvanceClock,
     Capability,
@@ -313,7 +314,10 @@ async def _dra_differences(expect: Expect, driver: Driver, names: Mapping[str, S
     found: list[str] = []
     for name, devices in placeholders.spread(expect.slices, names).items():
         seen = await driver.slices(name)
-        rows.append((f"slices of {name}", _in_order(devices), _in_order(seen)))
+        if devices != ANY:
+            rows.append((f"slices of {name}", _in_order(devices), _in_order(seen)))
+        elif seen is None and Capability.PUBLISHING in driver.capabilities:
+            found.append(f"{name} has published no ResourceSlice for the node")
     for name, devices in expect.claims.items():
         rows.append((f"claim {name}", devices, await driver.claim(name)))
     if Capability.DRIVERS in driver.capabilities:

@@ -6,7 +6,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from ...errors import VdevError
 from ..objects.node_devices import Capacity
@@ -41,6 +41,7 @@ class Capability(Enum):
     REBOOT_KUBELET_FIRST = "reboot-kubelet-first"  # the same, the kubelet before the plugin
     REASONS = "reasons"  # why the plugin calls a device Unhealthy
     DRA = "dra"  # claims, slices and classes, and a scheduler
+    PUBLISHING = "publishing"  # the plugin is led to the API server, where it can publish slices
     DRIVERS = "drivers"  # the kubelet's connections to DRA drivers
     ROLL = "roll"  # a rolling update of the plugin: the new one beside the old
     KILL = "kill"  # end the plugin's process as by kill -9
@@ -129,13 +130,16 @@ class Remember:
     """What the node shows and the pods hold is noted, for later expectations to refer to."""
 
 
+ANY: Final = "any"
+
+
 @dataclass(frozen=True, slots=True)
 class Expect:
     """What must be seen in the end, and then for `stays` seconds. `pods` has None for a pod that must not exist,
     `unhealthy` the reasons of devices that must be listed as Unhealthy, by resource and id. `slices` has the devices
-    that a DRA driver publishes for the node, in any order (None: no slice), `claims` those allocated to a claim (None:
-    no such claim), `drivers` how many instances are connected. `no_warnings` are codes of findings that must not be
-    there although they are no errors.
+    that a DRA driver publishes for the node, in any order (None: no slice; ANY: at least one slice, if it can publish
+    any), `claims` those allocated to a claim (None: no such claim), `drivers` how many instances are connected.
+    `no_warnings` are codes of findings that must not be there although they are no errors.
     """
 
     node: Mapping[str, tuple[Amount, Amount]] = field(default_factory=dict)
