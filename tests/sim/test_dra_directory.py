@@ -84,7 +84,6 @@ async def test_slices_and_templates(kubelet, directory):
 @pytest.mark.parametrize(
     ("documents", "text"),
     [
-        ([pod("one"), pod("two")], "expected one v1 Pod"),
         ([{**claim("gpu"), "apiVersion": "resource.k8s.io/v1beta1"}], "expected a ResourceClaim of resource.k8s.io/v1"),
         ([{**claim("gpu"), "metadata": {}}], "metadata.name: expected a name"),
         ([{**claim("gpu"), "spec": None}], "spec: expected a mapping"),

@@ -15,6 +15,7 @@ from vdev.sim import Phase, manifest
 from vdev.sim.app import Output, SimOptions, serve
 from vdev.sim.journal import ManifestRefused, PodWaiting
 from vdev.sim.pod_directory import PodDirectory
+from vdev.sim.render import render_entry
 
 NPU = "acme.dev/npu"
 
@@ -76,6 +77,40 @@ async def test_bad_files(kubelet, pods, text):
     await kubelet.wait_until(lambda: [pod.name for pod in kubelet.pods()] == ["b"])
     refused = [entry for entry in kubelet.journal.entries if isinstance(entry, ManifestRefused)]
     assert [str(pods / "a.yaml")] == [entry.path for entry in refused]
+
+
+async def test_several_pods_in_a_file(kubelet, pods):
+    """All of them come, and go with the file."""
+    write(pods / "all.yaml", yaml.safe_dump_all([manifest("a"), None, manifest("b")]))
+    await kubelet.wait_until(lambda: [pod.name for pod in kubelet.pods()] == ["a", "b"])
+    assert kubelet.pod("a").uid != kubelet.pod("b").uid
+    (pods / "all.yaml").unlink()
+    await kubelet.wait_until(lambda: kubelet.pods() == [])
+
+
+ONE = yaml.safe_dump(manifest("one"), explicit_start=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "error"),
+    [
+        ("a: 1\nb: [}\n", 2, "while parsing a flow node: expected the node content, but found '}'"),
+        (f"{ONE}---\nkind: Deployment\n", ONE.count("\n") + 2, "expected a v1 Pod, found None 'Deployment'"),
+        (f"{ONE}---\n- 1\n", ONE.count("\n") + 2, "expected a v1 Pod"),
+        (f"{ONE}{ONE}", ONE.count("\n") + 2, "pod default/one is in this file already"),
+        ("# nothing\n", 1, "the file is empty: expected Pods or objects of DRA"),
+    ],
+    ids=["YAML", "another kind", "a list", "twice", "empty"],
+)
+async def test_where_a_file_is_wrong(kubelet, pods, text, line, error):
+    """The line of the mistake, or where its document begins; nothing of the file is run."""
+    path = pods / "a.yaml"
+    write(path, text)
+    await kubelet.wait_until(lambda: any(isinstance(each, ManifestRefused) for each in kubelet.journal.entries))
+    (refused,) = (each for each in kubelet.journal.entries if isinstance(each, ManifestRefused))
+    assert ManifestRefused(str(path), error, line) == refused
+    assert render_entry(refused).endswith(f"{path}:{line} refused: {error}")
+    assert [] == kubelet.pods()
 
 
 async def test_a_pipe_is_no_manifest(kubelet, pods):

@@ -84,10 +84,11 @@ class PodDeleted:
 
 @dataclass(frozen=True, slots=True)
 class ManifestRefused:
-    """A file in the pods directory is not a valid pod."""
+    """A file in the pods directory is wrong, at this line if it is known, else 0."""
 
     path: str
     error: str
+    line: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""Pods from a directory of manifests, like static pods: a file is a pod, an edited file is a new pod.
+"""Pods from a directory of manifests, like static pods: an edited file is new pods.
 
-A file may also hold claims, templates, classes and slices of DRA, with a pod or without; they come and go with it.
+A file may also hold claims, templates, classes and slices of DRA, with pods or without; they come and go with it.
 
 Stands in for the scheduler, too: a pod waits until the node shows enough of what it asks for, unless its manifest
 names a node; then it goes straight to the kubelet. The directory is polled, so any file system will do.
@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 
+from ..errors import UsageError
 from .dra.api_objects import KINDS, NAMESPACE, ApiObjectError
 from .journal import ManifestRefused, PodWaiting
 from .kubelet.kubelet import Kubelet, KubeletPanic
@@ -30,12 +31,28 @@ _LARGEST_MANIFEST = 1_000_000  # bytes; a Pod that the API server takes is small
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
-    """What a file holds: at most one pod, and objects of DRA. A changed file is another value."""
+class _Pod:
+    """A Pod manifest, and the line of its file on which it begins."""
 
+    line: int
     document: Mapping[str, Any]
-    spec: PodSpec | None
-    objects: tuple[Mapping[str, Any], ...] = ()
+    spec: PodSpec
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What a file holds: pods, and objects of DRA with their lines. A changed file is another value."""
+
+    pods: tuple[_Pod, ...]
+    objects: tuple[tuple[int, Mapping[str, Any]], ...]
+
+
+class _Wrong(UsageError):
+    """A file is refused for what is on this line."""
+
+    def __init__(self, line: int, error: str) -> None:
+        super().__init__(error)
+        self.line = line
 
 
 class PodDirectory:
@@ -47,9 +64,9 @@ class PodDirectory:
         self._interval = interval
         self._seen: dict[str, bytes] = {}
         self._wanted: dict[str, _Wanted] = {}
-        self._running: dict[str, str] = {}  # file name -> namespace/name
+        self._running: dict[str, set[str]] = {}  # file name -> namespace/name
         self._made: dict[str, list[tuple[str, str, str]]] = {}  # file name -> kind, name and namespace of objects
-        self._said: dict[str, str] = {}
+        self._said: dict[tuple[str, str], str] = {}  # file name and namespace/name -> why the pod does not run
 
     async def run(self) -> None:
         """Look until cancelled."""
@@ -69,14 +86,15 @@ class PodDirectory:
         for name, wanted in self._wanted.items():
             await self._make(name, wanted)
         for name, wanted in self._wanted.items():
-            if name not in self._running and wanted.spec is not None:
-                await self._run(name, wanted.document, wanted.spec)
+            for pod in wanted.pods:
+                if pod.spec.key not in self._running.get(name, ()):
+                    await self._run(name, pod)
 
     async def _forget(self, name: str) -> None:
         del self._seen[name]
         self._wanted.pop(name, None)
-        self._said.pop(name, None)
-        if (key := self._running.pop(name, None)) is not None:
+        self._said = {key: said for key, said in self._said.items() if key[0] != name}
+        for key in self._running.pop(name, ()):
             namespace, _, pod = key.partition("/")
             await self._kubelet.delete_pod(pod, namespace=namespace)
         for kind, made, where in self._made.pop(name, []):
@@ -87,54 +105,77 @@ class PodDirectory:
         if name in self._made:
             return
         made = self._made[name] = []
-        for document in wanted.objects:
+        for line, document in wanted.objects:
             try:
                 meta = (await self._kubelet.objects.create(document["kind"], document))["metadata"]
                 made.append((document["kind"], meta["name"], meta.get("namespace", "")))
             except ApiObjectError as error:
-                self._kubelet.journal.note(ManifestRefused(str(self._path / name), str(error)))
+                self._kubelet.journal.note(self._refused(name, error, line))
 
     def _parse(self, name: str, content: bytes) -> None:
         try:
             self._wanted[name] = _content(name, content)
-        except (yaml.YAMLError, ManifestError, UnicodeDecodeError, AttributeError, RecursionError) as error:
-            self._kubelet.journal.note(ManifestRefused(str(self._path / name), str(error)))
+        except _Wrong as error:
+            self._kubelet.journal.note(self._refused(name, error, error.line))
 
-    async def _run(self, name: str, document: Mapping[str, Any], spec: PodSpec) -> None:
-        short = [] if spec.node else await self._kubelet.short_of(spec)
+    def _refused(self, name: str, error: Exception, line: int) -> ManifestRefused:
+        return ManifestRefused(str(self._path / name), str(error), line)
+
+    async def _run(self, name: str, pod: _Pod) -> None:
+        key = name, pod.spec.key
+        short = [] if pod.spec.node else await self._kubelet.short_of(pod.spec)
         if short:
             text = unschedulable(short)
-            self._say(name, text, PodWaiting(spec.key, text))
+            self._say(key, text, PodWaiting(pod.spec.key, text))
             return
         try:
-            await self._kubelet.run_pod(document)
+            await self._kubelet.run_pod(pod.document)
         except ManifestError as error:
-            self._say(name, str(error), ManifestRefused(str(self._path / name), str(error)))
+            self._say(key, str(error), self._refused(name, error, pod.line))
             return
         except KubeletPanic:
             pass  # The journal has it; the next start takes the pod up.
-        self._running[name] = spec.key
+        self._running.setdefault(name, set()).add(pod.spec.key)
 
-    def _say(self, name: str, text: str, entry: PodWaiting | ManifestRefused) -> None:
-        if self._said.get(name) != text:
-            self._said[name] = text
+    def _say(self, key: tuple[str, str], text: str, entry: PodWaiting | ManifestRefused) -> None:
+        if self._said.get(key) != text:
+            self._said[key] = text
             self._kubelet.journal.note(entry)
 
 
 def _content(name: str, content: bytes) -> _Wanted:
-    """What is in one file. The pod's UID derives from the file's name and text, so that it survives a restart."""
-    documents = [each for each in yaml_text.documents(content) if each is not None]
-    pods = [each for each in documents if not (isinstance(each, dict) and each.get("kind") in KINDS)]
-    objects = tuple(_object(each) for each in documents if each not in pods)
-    if len(pods) > 1 or not documents:
-        raise ManifestError("expected one v1 Pod, and beside it or instead of it objects of DRA")
-    if not pods:
-        return _Wanted({}, None, objects)
-    document = pods[0]
-    if not isinstance(document, dict) or not isinstance(document.get("metadata"), dict):
-        raise ManifestError("expected one v1 Pod")
-    document["metadata"].setdefault("uid", str(uuid.uuid5(_UID_SPACE, f"{name}\n{content.decode()}")))
-    return _Wanted(document, pod_manifest.parse(document), objects)
+    """What is in one file. Raises _Wrong."""
+    try:
+        documents = [each for each in yaml_text.numbered_documents(content) if each[1] is not None]
+    except yaml.YAMLError as error:
+        line, problem = yaml_text.line_and_problem(error)
+        raise _Wrong(line, problem) from error
+    if not documents:
+        raise _Wrong(1, "the file is empty: expected Pods or objects of DRA")
+    pods: dict[str, _Pod] = {}
+    objects: list[tuple[int, Mapping[str, Any]]] = []
+    for line, document in documents:
+        try:
+            if isinstance(document, dict) and document.get("kind") in KINDS:
+                objects.append((line, _object(document)))
+                continue
+            spec = _pod(document, uid_from=f"{name}\n{line}\n{content.decode()}")
+        except (ManifestError, UnicodeDecodeError, AttributeError, RecursionError) as error:
+            raise _Wrong(line, str(error)) from error
+        if spec.key in pods:
+            raise _Wrong(line, f"pod {spec.key} is in this file already")
+        pods[spec.key] = _Pod(line, document, spec)
+    return _Wanted(tuple(pods.values()), tuple(objects))
+
+
+def _pod(document: Any, *, uid_from: str) -> PodSpec:
+    """The pod of a manifest. Its UID derives from the file's text, so that it survives a restart. Raises
+    ManifestError.
+    """
+    if not isinstance(document, dict) or not isinstance(document.get("metadata", {}), dict):
+        raise ManifestError("expected a v1 Pod")
+    document.setdefault("metadata", {}).setdefault("uid", str(uuid.uuid5(_UID_SPACE, uid_from)))
+    return pod_manifest.parse(document)
 
 
 def _object(document: Mapping[str, Any]) -> Mapping[str, Any]:

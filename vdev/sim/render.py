@@ -58,7 +58,8 @@ def render_entry(entry: journal.Entry, before: Capacity = NOTHING) -> str:  # no
         case journal.PodWaiting():
             return _line("pod", f"{entry.pod} waits: {entry.reason}")
         case journal.ManifestRefused():
-            return _line("pod", f"{entry.path} refused: {entry.error}")
+            place = f"{entry.path}:{entry.line}" if entry.line else entry.path
+            return _line("pod", f"{place} refused: {entry.error}")
         case journal.DriverRegistered():
             return _line("driver", f"{entry.driver} registered ({entry.service}, {entry.endpoint})")
         case journal.DriverRefused():

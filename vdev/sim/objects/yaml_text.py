@@ -48,8 +48,26 @@ def document(text: str | bytes) -> Any:
 
 def documents(text: str | bytes) -> list[Any]:
     """All documents. Raises yaml.YAMLError."""
+    return [document for _, document in numbered_documents(text)]
+
+
+def numbered_documents(text: str | bytes) -> list[tuple[int, Any]]:
+    """All documents, each with its first line. Raises yaml.YAMLError."""
+    found: list[tuple[int, Any]] = []
     with _as_yaml_errors():
-        return list(yaml.load_all(text, _Loader))
+        loader = _Loader(text)
+        while loader.check_node():
+            node = loader.get_node()
+            assert node is not None  # as there is one
+            found.append((node.start_mark.line + 1, loader.construct_document(node)))
+    return found
+
+
+def line_and_problem(error: yaml.YAMLError) -> tuple[int, str]:
+    """The line of what cannot be read, 0 if it is not known, and what is wrong there."""
+    if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
+        return 0, str(error)
+    return error.problem_mark.line + 1, ": ".join(filter(None, (error.context, error.problem)))
 
 
 @contextlib.contextmanager
