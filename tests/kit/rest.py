@@ -11,34 +11,36 @@ class Caller:
     def __init__(self, server):
         self.server = server
 
-    async def __call__(self, method, path, body=None, content_type="application/json"):
+    async def __call__(self, method, path, body=None, content_type="application/json", **more):
         """Status and document of an answer."""
-        status, document, _ = await self.whole(method, path, body, content_type)
+        status, document, _ = await self.whole(method, path, body, content_type, **more)
         return status, document
 
-    async def whole(self, method, path, body=None, content_type="application/json"):
+    async def whole(self, method, path, body=None, content_type="application/json", accept="application/json"):
         """Status, document and warnings of an answer."""
-        return await asyncio.to_thread(self._ask, method, path, body, content_type)
+        return await asyncio.to_thread(self._ask, method, path, body, content_type, accept)
 
-    def _ask(self, method, path, body, content_type):
+    def _ask(self, method, path, body, content_type, accept):
         connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=30)
         try:
             data = None if body is None else json.dumps(body) if not isinstance(body, str | bytes) else body
-            connection.request(method, path, data, {"Content-Type": content_type} if data is not None else {})
+            sent = {"Content-Type": content_type} if data is not None else {}
+            connection.request(method, path, data, {"Accept": accept, **sent})
             answer = connection.getresponse()
             return answer.status, json.loads(answer.read()), answer.headers.get_all("Warning", [])
         finally:
             connection.close()
 
-    async def watch(self, path):
+    async def watch(self, path, accept="application/json"):
         """The events of a watch that is over within a second, by type and name."""
-        text = await asyncio.to_thread(self._lines, f"{path}{'&' if '?' in path else '?'}watch=true&timeoutSeconds=1")
+        path = f"{path}{'&' if '?' in path else '?'}watch=true&timeoutSeconds=1"
+        text = await asyncio.to_thread(self._lines, path, accept)
         return [json.loads(line) for line in text.splitlines()]
 
-    def _lines(self, path):
+    def _lines(self, path, accept):
         connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=30)
         try:
-            connection.request("GET", path)
+            connection.request("GET", path, headers={"Accept": accept})
             return connection.getresponse().read().decode()
         finally:
             connection.close()

@@ -12,6 +12,7 @@ from typing import Any
 from .kinds import ApiKind, Document, Refused, Stored, invalid_options
 from .selectors import Chosen, selection
 from .store import Happened, Objects, of_version
+from .tables import Form
 
 _KEPT_LISTS = 100  # whose next page may still be asked for
 _NOT_OLDER = "NotOlderThan"
@@ -75,6 +76,7 @@ class Watch:
         params: Mapping[str, str],
         writer: asyncio.StreamWriter,
         *,
+        form: Form,
         bookmarks: float,
     ) -> None:
         self._objects = objects
@@ -86,6 +88,7 @@ class Watch:
         self._bookmarks = bookmarks
         self._mark_at = 0.0 if params.get("allowWatchBookmarks") == "true" else math.inf
         self._writer = writer
+        self._form = form
         self.seconds = float(_number(params, "timeoutSeconds") or _LONGEST_WATCH)
         self.current = asyncio.Event()  # once all that was there is told, so that it is known from where it goes on
 
@@ -94,7 +97,7 @@ class Watch:
         if self._initial not in _NO and (self._initial or self._seen == 0):
             for each in self._objects.all(self._kind, self._namespace):
                 if self._chosen(each):
-                    self._write("ADDED", each)
+                    self._write("ADDED", self._form(each))
             self._seen = self._objects.version
             if self._initial and self._mark_at < math.inf:
                 self._mark(annotations={"k8s.io/initial-events-end": "true"})
@@ -126,9 +129,9 @@ class Watch:
         old, new = happened.old, happened.new
         before, after = old is not None and chosen(old), new is not None and chosen(new)
         if after and new is not None:
-            self._write("MODIFIED" if before else "ADDED", new)
+            self._write("MODIFIED" if before else "ADDED", self._form(new))
         elif before and old is not None:
-            self._write("DELETED", of_version(new or old, happened.version))
+            self._write("DELETED", self._form(of_version(new or old, happened.version)))
 
     def _write(self, kind: str, document: Document) -> None:
         line = json.dumps({"type": kind, "object": document}, ensure_ascii=False).encode() + b"\n"

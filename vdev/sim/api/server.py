@@ -19,7 +19,7 @@ from typing import Self
 from urllib.parse import urlsplit
 
 from ...errors import UsageError
-from . import discovery, http_requests
+from . import discovery, http_requests, tables
 from .http_requests import Request
 from .kinds import KINDS, ApiKind, Document, Refused, by_path
 from .lists_and_watches import Lists, Watch
@@ -186,13 +186,16 @@ class ApiServer:
         await self.authenticate(headers)
         request = http_requests.read(self.kinds, method, target, headers, body)
         await self.admit(request, client.writer)
+        form = tables.Form(request.kind, request.headers, request.params)
         match request.verb:
             case "watch":
-                await self._watch(client, request)
+                await self._watch(client, request, form)
             case "list":
-                await _send(client.writer, 200, self._lists.answer(request.kind, request.namespace, request.params))
+                found = self._lists.answer(request.kind, request.namespace, request.params)
+                await _send(client.writer, 200, form(found))
             case "get":
-                await _send(client.writer, 200, self.objects.get(request.kind, request.namespace, request.name))
+                found = self.objects.get(request.kind, request.namespace, request.name)
+                await _send(client.writer, 200, form(found))
             case _:
                 try:
                     done = http_requests.write(self.objects, request, check=self.check_of(request))
@@ -205,10 +208,10 @@ class ApiServer:
     async def authenticate(self, headers: Mapping[str, str]) -> None:
         """Called before anything is looked at; may raise Refused."""
 
-    async def _watch(self, client: Client, request: Request) -> None:
+    async def _watch(self, client: Client, request: Request, form: tables.Form) -> None:
         """Until its time is over, or the client goes."""
         about = request.kind, request.namespace, request.params
-        watch = Watch(self.objects, *about, client.writer, bookmarks=self.bookmarks)
+        watch = Watch(self.objects, *about, client.writer, form=form, bookmarks=self.bookmarks)
         head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
         client.writer.write(head.encode())
         await client.writer.drain()

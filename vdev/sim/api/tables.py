@@ -1,0 +1,197 @@
+"""Pods and Nodes as rows of a table, which kubectl asks for and prints as it is."""
+
+import datetime as dt
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from .kinds import ApiKind, Document
+
+_GROUP_VERSION = "meta.k8s.io/v1"
+_NONE = "<none>"
+_WIDE = 1  # the priority of columns that only `kubectl get --output wide` shows
+_MANY = 2  # of a unit, from which on an age is told in it
+_UNITS = (("d", 86400), ("h", 3600), ("m", 60))
+_Column = tuple[str, int, Callable[[Document], Any]]  # name, priority, and what an object has there
+
+
+class Form:
+    """How one request gets objects: as they are, or as tables, of which only the first says which columns there are."""
+
+    def __init__(self, kind: ApiKind, headers: Mapping[str, str], params: Mapping[str, str]) -> None:
+        self._kind = kind
+        self._columns = _COLUMNS.get(kind.kind, ()) if _wants_table(headers.get("accept", "")) else ()
+        self._include = params.get("includeObject") or "Metadata"
+        self._headed = False
+
+    def __call__(self, document: Document) -> Document:
+        """The answer for an object or a list."""
+        if not self._columns:
+            return document
+        if "items" in document:
+            items, metadata = document["items"], document["metadata"]
+        else:
+            items, metadata = [document], {"resourceVersion": document["metadata"]["resourceVersion"]}
+        columns = [
+            {"name": name, "type": "string", "format": "", "description": name, "priority": priority}
+            for name, priority, _ in self._columns
+        ]
+        table = {
+            "kind": "Table",
+            "apiVersion": _GROUP_VERSION,
+            "metadata": metadata,
+            "columnDefinitions": None if self._headed else columns,
+            "rows": [
+                {"cells": [cell(each) for _, _, cell in self._columns], "object": self._about(each)} for each in items
+            ],
+        }
+        self._headed = True
+        return table
+
+    def _about(self, document: Document) -> Document | None:
+        match self._include:
+            case "None":
+                return None
+            case "Object":
+                return {**document, "kind": self._kind.kind, "apiVersion": self._kind.api_version}
+            case _:
+                about = {"kind": "PartialObjectMetadata", "apiVersion": _GROUP_VERSION}
+                return {**about, "metadata": document["metadata"]}
+
+
+def _wants_table(accept: str) -> bool:
+    """Whether a table is what a client prefers of all that it accepts and the server has."""
+    for each in accept.split(","):
+        media_type, *more = (part.strip() for part in each.split(";"))
+        options = dict(part.split("=", 1) for part in more if "=" in part)
+        if media_type not in ("application/json", "*/*"):
+            continue
+        if "as" not in options:
+            return False
+        if (options["as"], options.get("g"), options.get("v")) == ("Table", "meta.k8s.io", "v1"):
+            return True
+    return False
+
+
+def age(since: dt.timedelta) -> str:
+    """A time in the largest unit of which it has two, as in 90m."""
+    seconds = max(0, int(since.total_seconds()))
+    unit, length = next((row for row in _UNITS if seconds >= _MANY * row[1]), ("s", 1))
+    return f"{seconds // length}{unit}"
+
+
+def _age(document: Document) -> str:
+    return age(dt.datetime.now(dt.UTC) - dt.datetime.fromisoformat(document["metadata"]["creationTimestamp"]))
+
+
+def _name(document: Document) -> str:
+    return str(document["metadata"]["name"])
+
+
+# --- Pods -------------------------------------------------------------------------------------------------------------
+
+
+def _sidecars(pod: Document) -> set[str]:
+    """The names of the init containers that go on running."""
+    containers = pod["spec"].get("initContainers") or ()
+    return {each["name"] for each in containers if each.get("restartPolicy") == "Always"}
+
+
+def _statuses(document: Document, *fields: str) -> list[Document]:
+    status = document.get("status", {})
+    return [each for field in fields for each in status.get(field) or ()]
+
+
+def _condition(document: Document, name: str) -> Document:
+    return next((each for each in _statuses(document, "conditions") if each["type"] == name), {})
+
+
+def _ready(pod: Document) -> str:
+    names = {each["name"] for each in pod["spec"]["containers"]} | _sidecars(pod)
+    rows = _statuses(pod, "initContainerStatuses", "containerStatuses")
+    return f"{sum(bool(each.get('ready')) for each in rows if each['name'] in names)}/{len(names)}"
+
+
+def _restarts(pod: Document) -> str:
+    rows = _statuses(pod, "initContainerStatuses", "containerStatuses")
+    return str(sum(each.get("restartCount", 0) for each in rows))
+
+
+def _pod_status(pod: Document) -> str:
+    """One word for all of a pod's status, as the real server finds it."""
+    status = pod.get("status", {})
+    phase = status.get("phase", "Pending")
+    if pod["metadata"].get("deletionTimestamp") and phase not in ("Succeeded", "Failed"):
+        return "Terminating"
+    if _condition(pod, "PodScheduled").get("reason") == "SchedulingGated":
+        return "SchedulingGated"
+    return _init_status(pod) or _containers_status(pod) or status.get("reason") or phase
+
+
+def _init_status(pod: Document) -> str:
+    """Which init container a pod waits for, empty if for none."""
+    total, sidecars = len(pod["spec"].get("initContainers") or ()), _sidecars(pod)
+    for number, each in enumerate(_statuses(pod, "initContainerStatuses")):
+        state = each.get("state") or {}
+        if state.get("terminated", {}).get("exitCode") == 0 or ("running" in state and each["name"] in sidecars):
+            continue
+        why = _why(each)
+        return f"Init:{why}" if why not in ("", "PodInitializing") else f"Init:{number}/{total}"
+    return ""
+
+
+def _containers_status(pod: Document) -> str:
+    """Why the first container that does not run does not, empty if all do."""
+    rows = _statuses(pod, "containerStatuses")
+    why = next(filter(None, map(_why, rows)), "")
+    if why == "Completed" and any(each.get("ready") for each in rows):
+        return "Running" if _condition(pod, "Ready").get("status") == "True" else "NotReady"
+    return why
+
+
+def _why(container: Document) -> str:
+    """Why a container does not run, empty if it does."""
+    state = container.get("state") or {}
+    if ended := state.get("terminated"):
+        signal = ended.get("signal")
+        return ended.get("reason") or (f"Signal:{signal}" if signal else f"ExitCode:{ended.get('exitCode', 0)}")
+    return str(state.get("waiting", {}).get("reason", ""))
+
+
+# --- Nodes ------------------------------------------------------------------------------------------------------------
+
+
+def _node_status(node: Document) -> str:
+    status = _condition(node, "Ready").get("status")
+    shown = "Unknown" if status is None else "Ready" if status == "True" else "NotReady"
+    return f"{shown},SchedulingDisabled" if node.get("spec", {}).get("unschedulable") else shown
+
+
+def _roles(node: Document) -> str:
+    labels = node["metadata"].get("labels") or {}
+    prefix = "node-role.kubernetes.io/"
+    roles = {name.removeprefix(prefix) for name in labels if name.startswith(prefix)}
+    return ",".join(sorted(filter(None, roles | {labels.get("kubernetes.io/role", "")}))) or _NONE
+
+
+def _version(node: Document) -> str:
+    return str(node.get("status", {}).get("nodeInfo", {}).get("kubeletVersion", ""))
+
+
+_COLUMNS: Mapping[str, Sequence[_Column]] = {
+    "Pod": (
+        ("Name", 0, _name),
+        ("Ready", 0, _ready),
+        ("Status", 0, _pod_status),
+        ("Restarts", 0, _restarts),
+        ("Age", 0, _age),
+        ("IP", _WIDE, lambda pod: pod.get("status", {}).get("podIP") or _NONE),
+        ("Node", _WIDE, lambda pod: pod["spec"].get("nodeName") or _NONE),
+    ),
+    "Node": (
+        ("Name", 0, _name),
+        ("Status", 0, _node_status),
+        ("Roles", 0, _roles),
+        ("Age", 0, _age),
+        ("Version", 0, _version),
+    ),
+}
