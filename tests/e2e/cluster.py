@@ -26,7 +26,7 @@ from vdev.sim.objects import pod_manifest
 from vdev.sim.objects.node_devices import Capacity
 from vdev.sim.objects.pods import ContainerSpec, ContainerStatus, Kind, Phase, PodSpec, PodStatus
 from vdev.sim.scenarios.plugin_process import reasons_in
-from vdev.sim.scenarios.scenario import Action, Capability, ScenarioError
+from vdev.sim.scenarios.scenario import Action, Capability, Expect, Scenario, ScenarioError
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 EMPTY = "version: v1\ndevices: []\n"
@@ -117,7 +117,7 @@ class ClusterDriver:
         self.on_node: Callable[[str], Awaitable[None]] = _shell  # runs a command of the target
         self.kubectl = Kubectl(target)
         self.namespace = target.namespace or f"vdev-e2e-{secrets.token_hex(3)}"
-        known = {Capability.PLUGIN, Capability.REGISTRATIONS, Capability.REASONS, Capability.ROLL, Capability.CLOCK}
+        known = {Capability.PLUGIN, Capability.REASONS, Capability.ROLL, Capability.CLOCK}
         self.capabilities = frozenset(known)
         if target.kubelet_restart_command:
             self.capabilities |= {Capability.KUBELET}
@@ -137,6 +137,7 @@ class ClusterDriver:
             label=leftovers.RUN,
         )
         self.no_claims = ""  # why there can be none
+        self.no_metrics = ""  # why those of the kubelet cannot be read
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -144,6 +145,7 @@ class ClusterDriver:
         self.node_name = self.node_name or await self._some_node()
         node = await self.kubectl.json("get", "node", self.node_name)
         self.hostname = node["metadata"]["labels"]["kubernetes.io/hostname"]
+        await self._look_for_metrics()
         await self._look_for_claims()
         await leftovers.sweep(self.kubectl, now=time.time(), everywhere=self._everywhere)
         namespace = leftovers.namespace(self.namespace, now=time.time())
@@ -160,6 +162,14 @@ class ClusterDriver:
         await self._rolled_out()
         return self
 
+    async def _look_for_metrics(self) -> None:
+        """Whether the cluster lets the kubelet's metrics be read, which count registrations."""
+        try:
+            await self._read_metrics()
+            self.capabilities |= {Capability.REGISTRATIONS}
+        except KubectlError as error:
+            self.no_metrics = f"the kubelet's metrics, which count registrations, cannot be read: {error}"
+
     async def _look_for_claims(self) -> None:
         """Whether the cluster has what claims need, and an agent that runs already the directories for them."""
         version = json.loads(await self.kubectl("get", "--raw", "/version"))
@@ -171,7 +181,7 @@ class ClusterDriver:
                 self.no_claims = "the agent that runs has not the component dra"
         if not self.no_claims:
             self.capabilities |= {Capability.DRA, Capability.PUBLISHING}
-            if await self._metrics():
+            if not self.no_metrics:
                 self.capabilities |= {Capability.DRIVERS}
 
     async def __aexit__(self, *_: object) -> None:
@@ -225,6 +235,20 @@ class ClusterDriver:
             return bool(status) and status["resources"] == [] and not shown and not left
 
         await self.until(shows_nothing, "no device of ours on the node", patience=patience)
+
+    def unplayable(self, scenario: Scenario) -> str:
+        """Why a scenario cannot be played here, empty if it can."""
+        stops = {Action.CRASH_KUBELET, Action.START_KUBELET}.intersection(
+            step for step in scenario.steps if isinstance(step, Action)
+        )
+        if stops and not self.target.kubelet_stop_command:
+            return "no --kubelet-stop-command"
+        if Capability.DRA in scenario.requires and self.no_claims:
+            return self.no_claims
+        if missing := scenario.requires - self.capabilities:
+            return f"needs {', '.join(sorted(each.value for each in missing))}"
+        counts = any(isinstance(step, Expect) and step.registrations for step in scenario.steps)
+        return self.no_metrics if counts else ""
 
     async def begin(self) -> None:
         """Count registrations from here."""
@@ -552,9 +576,12 @@ class ClusterDriver:
     async def _metrics(self) -> str:
         """The kubelet's, empty where they cannot be read."""
         try:
-            return await self.kubectl("get", "--raw", f"/api/v1/nodes/{self.node_name}/proxy/metrics")
+            return await self._read_metrics()
         except KubectlError:
             return ""
+
+    async def _read_metrics(self) -> str:
+        return await self.kubectl("get", "--raw", f"/api/v1/nodes/{self.node_name}/proxy/metrics")
 
 
 def _is_ready(node: Mapping[str, Any]) -> bool:

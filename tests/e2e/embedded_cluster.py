@@ -47,11 +47,14 @@ def _causes(document):
 
 
 class EmbeddedKubectl(Kubectl):
-    """kubectl of that cluster. As an async context manager it runs it, below a directory."""
+    """kubectl of that cluster. As an async context manager it runs it, below a directory. Without `proxy` the kubelet
+    cannot be asked through the API server, for want of the permission.
+    """
 
-    def __init__(self, root):
+    def __init__(self, root, *, proxy=True):
         super().__init__(Target())
         self.root = root
+        self.proxy = proxy
         self.objects = Objects(more=_causes)
         self.api = ApiServer(self.objects, kinds=(*KINDS, *OTHERS))
         self.clock = LeapClock()
@@ -137,6 +140,8 @@ class EmbeddedKubectl(Kubectl):
         match words:
             case ["kustomize", directory]:
                 return await asyncio.to_thread(kustomized, directory)
+            case ["get", path] if "/proxy/" in path and not self.proxy:
+                raise KubectlError('nodes "n1" is forbidden: User "tests" cannot get resource "nodes/proxy"')
             case ["get", path] if path.endswith("/proxy/metrics"):
                 return self._metrics()
             case ["get", path] if "raw" in flags:

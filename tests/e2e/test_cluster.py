@@ -54,13 +54,8 @@ def health(cluster, run, pod, wanted):
 def test_scenarios(cluster, run, path):
     """What the embedded kubelet shows, a real one shows as well."""
     scenario = load(path)
-    stops = {Action.CRASH_KUBELET, Action.START_KUBELET} & {step for step in scenario.steps if isinstance(step, Action)}
-    if stops and not cluster.target.kubelet_stop_command:
-        pytest.skip("no --kubelet-stop-command")
-    if Capability.DRA in scenario.requires and cluster.no_claims:
-        pytest.skip(cluster.no_claims)
-    if missing := scenario.requires - cluster.capabilities:
-        pytest.skip(f"needs {', '.join(sorted(each.value for each in missing))}")
+    if why := cluster.unplayable(scenario):
+        pytest.skip(why)
     skipped = run(play(scenario, cluster, patience=PATIENCE))
     assert all("needs" in each for each in skipped)
 
@@ -131,6 +126,8 @@ devices:
 
 def test_an_edit_restarts_nothing(cluster, run):
     """An edit of the ConfigMap reaches the same agent's pod, and registers nothing again."""
+    if cluster.no_metrics:
+        pytest.skip(cluster.no_metrics)
     run(cluster.configure(config(2)))
     shows(cluster, run, NPU, 2)
     agent, calls = run(cluster.agent_pod()), run(cluster.registrations(NPU))

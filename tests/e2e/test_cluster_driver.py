@@ -5,6 +5,7 @@ answers is for `test_cluster`.
 """
 
 import asyncio
+import contextlib
 import shutil
 import tempfile
 from pathlib import Path
@@ -21,16 +22,16 @@ from vdev.sim.scenarios.scenario_file import load
 SCENARIOS = Path(__file__).parents[1] / "sim" / "scenarios"
 
 
-@pytest.fixture
-async def driver():
-    """The driver on its embedded cluster."""
+@contextlib.asynccontextmanager
+async def deployed(**options):
+    """The driver on an embedded cluster."""
     if shutil.which("kubectl") is None:
         pytest.skip("kubectl, which renders the overlay, is not here")
     root = Path(tempfile.mkdtemp(prefix="vd-"))
     target = Target(kubelet_restart_command="restart {node}", kubelet_stop_command="stop {node}", namespace="e2e")
     try:
         with structlog.testing.capture_logs():
-            async with EmbeddedKubectl(root) as kubectl:
+            async with EmbeddedKubectl(root, **options) as kubectl:
                 made = ClusterDriver(target, pause=0.05)
                 made.kubectl, made.sleep, made.on_node = kubectl, kubectl.pass_time, kubectl.on_node
                 async with made:
@@ -40,6 +41,13 @@ async def driver():
                 assert [] == kubectl.left()
     finally:
         await asyncio.to_thread(shutil.rmtree, root, ignore_errors=True)
+
+
+@pytest.fixture
+async def driver():
+    """The driver on its embedded cluster."""
+    async with deployed() as made:
+        yield made
 
 
 @pytest.mark.long
@@ -55,6 +63,16 @@ async def test_scenarios_of_claims_by_kubectl(driver, path):
     """So do all of those of DRA, with no step left out."""
     pytest.importorskip("cel_expr_python", reason="cel-expr-python, which evaluates selectors, is not installed")
     assert [] == await play(load(path), driver, patience=60)
+
+
+async def test_what_a_cluster_does_not_let_be_seen():
+    """Is said, and waited for by nobody: where the kubelet's metrics are forbidden no registrations are counted."""
+    counting, other = (load(SCENARIOS / f"{name}.yaml") for name in ("capacity", "pod"))
+    async with deployed(proxy=False) as driver:
+        assert 'cannot get resource "nodes/proxy"' in driver.unplayable(counting)
+        assert "" == driver.unplayable(other)
+    async with deployed() as driver:
+        assert "" == driver.unplayable(counting)
 
 
 async def test_between_two_tests_the_node_is_empty(driver):
