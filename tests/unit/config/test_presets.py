@@ -389,6 +389,17 @@ def test_the_beginning_of_several_names_gets_all_of_them(name, family):
     assert family == sum(each.startswith(name.lower()) and repr(each) in offered for each in OURS)
 
 
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [("nvidia-h100", "h100-sxm5-80gb"), ("NVIDIA A100", "a100-sxm4-80gb"), ("amd-mi300", "mi300x")],
+)
+def test_a_name_with_its_maker_is_offered_those_without(name, near):
+    """A whole node, such as dgx-h100, is spelled more like nvidia-h100 than the model that is meant."""
+    with pytest.raises(UnknownPresetError) as refused:
+        load_preset(name)
+    assert repr(near) in refused.value.hint
+
+
 def test_a_directory_that_is_not_there(tmp_path):
     """A presets directory that cannot be read is an error that names it."""
     with pytest.raises(ConfigError, match="nowhere: the presets directory cannot be read: No such file or directory"):

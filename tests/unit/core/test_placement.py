@@ -124,6 +124,26 @@ def test_refusals_say_what_is_allowed(wanted, hint):
     assert hint == refused.value.hint
 
 
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [("1g.5gb", "1g.10gb"), ("1g.5gb+me", "1g.10gb+me"), ("2g.10gb", "2g.20gb"), ("7g.40gb", "7g.80gb")],
+)
+def test_the_profile_of_another_model_is_offered_that_of_this_one(name, near):
+    """A profile of an A100 of 40 GB, on a device with twice the memory."""
+    large = Geometry(
+        slices=8,
+        profiles=tuple(
+            Profile(name=each, slices=1, memory=1) for each in ("1g.10gb", "1g.10gb+me", "1g.20gb", "2g.20gb", "7g.80gb")
+        ),
+    )
+    with pytest.raises(LayoutError) as refused:
+        place(large, [name])
+    assert refused.value.hint.startswith(f"did you mean {near!r}? ")
+    with pytest.raises(LayoutError) as refused:
+        layout(large, f"all-{name}")
+    assert refused.value.hint.startswith(f"did you mean 'all-{near}'? ")
+
+
 def test_compute_slices_are_a_budget_of_their_own():
     """A list whose memory slices fit is refused where the compute slices do not."""
     tight = Geometry(slices=4, compute=3, profiles=(profile("2x", 2, (0, 2), 2), profile("1x", 1, (), 1)))

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ...core.model.place import KeyPath
-from ...core.model.problem import did_you_mean
 from ...core.model.syntax import label_syntax
 from ...core.partitions.choice import NamedLayout, PartitionChoice, generated
+from ...core.partitions.geometry import nearest
 from ...errors import ConfigError
 from ..layouts.layout_files import LayoutFiles
 from ..layouts.subject import Subject
@@ -43,7 +43,7 @@ def partition_choice(
 
 def _check_default(name: str, layouts: Mapping[str, NamedLayout], path: KeyPath, report: ProblemReport) -> None:
     if name not in layouts:
-        near = did_you_mean(name, layouts)
+        near = nearest(name, layouts)
         hint = f"{near} " * bool(near) + "known: " + ", ".join(layouts)
         report.error(path, f"unknown layout {name!r}", hint)
     elif refusal := layouts[name].refusal:

@@ -4,6 +4,7 @@ Only the file that is asked for is read, and those it is based on; `preset_texts
 preset is decided in `compile.virtual_block`.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -27,12 +28,15 @@ from .preset_file import DeviceNodeModel, PresetModel
 from .preset_texts import PresetTexts
 
 
+_MAKER = re.compile(r"(nvidia|amd|intel|google)[-_ ]", re.IGNORECASE)
+
+
 class UnknownPresetError(ConfigError):
     """No preset has that name. `message` and `hint` say so without a place, which only the caller knows."""
 
     def __init__(self, name: str, known: Sequence[str]) -> None:
         self.message = f"unknown preset {name!r}"
-        near = did_you_mean(name, known)
+        near = did_you_mean(_MAKER.sub("", name, count=1), known)
         self.hint = f"{near} vdev presets lists all {len(known)}" if near else "known: " + ", ".join(known)
         super().__init__(refusal(Place(""), self.message, self.hint).problems)
 

@@ -5,7 +5,7 @@ Where the parts of a list sit is decided by `placement`.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...errors import VdevError
@@ -13,6 +13,7 @@ from ..model.device import EMPTY
 from ..model.problem import did_you_mean
 
 _COMPUTE_SPLIT = re.compile(r"[0-9]+c\.([0-9]+g\..+)")  # a compute instance within a GPU instance, such as 1c.3g.20gb
+_NVIDIA_NAME = re.compile(r"(all-)?([0-9]+g)\.[0-9]+gb(.*)")  # such as 1g.10gb, 1g.10gb+me, all-1g.10gb.me
 PIN = "@"
 
 
@@ -98,7 +99,7 @@ class Geometry:
 
     def _allowed(self, name: str) -> str:
         names = [profile.name for profile in self.profiles]
-        near = did_you_mean(name, names)
+        near = nearest(name, names)
         return f"{near} " * bool(near) + "allowed: " + ", ".join(names)
 
 
@@ -149,8 +150,23 @@ def layout(geometry: Geometry, name: str) -> tuple[str, ...]:
     known = layouts_of(geometry)
     if name in known:
         return known[name]
-    near = did_you_mean(name, known)
+    near = nearest(name, known)
     raise LayoutError(f"unknown layout {name!r}", hint=f"{near} " * bool(near) + "allowed: " + ", ".join(known))
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`did you mean 'x'?` for a profile or a layout.
+
+    Another model has the same profiles under names with another memory size: for 1g.5gb of an A100 it is the first 1g
+    of this device, not the name that is spelled most alike.
+    """
+    known = list(known)
+    wanted = _NVIDIA_NAME.fullmatch(name)
+    for each in known if wanted else ():
+        found = _NVIDIA_NAME.fullmatch(each)
+        if wanted and found and found.groups() == wanted.groups():
+            return f"did you mean {each!r}?"
+    return did_you_mean(name, known)
 
 
 def most_of(geometry: Geometry, profile: Profile) -> int:
