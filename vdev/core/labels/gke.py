@@ -17,7 +17,10 @@ _SHARING = {SharingKind.TIME_SLICING: "time-sharing", SharingKind.MPS: "mps"}
 
 
 def gpu_labels(spec: Spec, gpus: Sequence[Hardware]) -> dict[str, str]:
-    """The labels of a pool with these NVIDIA devices; none where GKE has no such, or has them not together."""
+    """The labels of a pool with these NVIDIA devices: none unless all have the same attribute gkeAccelerator.
+
+    No preset has it. An entry gives it to ask for these labels.
+    """
     accelerator = _one(gpu.attributes.get("gkeAccelerator", "") for gpu in gpus)
     if not accelerator:
         return {}

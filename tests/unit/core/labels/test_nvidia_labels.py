@@ -2,6 +2,7 @@
 
 import pytest
 
+from vdev.config.presets.preset_texts import PresetTexts
 from vdev.core.labels.values import Machine
 
 NODE = {
@@ -177,11 +178,22 @@ node: {{labels: true}}
 flags: {{migStrategy: {flag}, mpsRoot: /run/mps}}
 sharing: {sharing}
 devices:
-- {{name: a, resource: nvidia.com/gpu, virtual: {{preset: a100-sxm4-40gb, count: 2}}, partitions: {partitions}}}
+- name: a
+  resource: nvidia.com/gpu
+  virtual: {{preset: a100-sxm4-40gb, count: 2, attributes: {{gkeAccelerator: nvidia-tesla-a100}}}}
+  partitions: {partitions}
 """
     found = labels(text)
     assert () == found.problems
     assert NODE | MIG | AMPERE | expected == dict(found.values)
+
+
+@pytest.mark.parametrize("preset", [name for name in PresetTexts().names() if not name.startswith("tpu")])
+def test_no_label_of_gke_unless_it_is_asked_for(labels, preset):
+    """A node outside Google's cloud has none, and an autoscaler would take the node for one of that cloud."""
+    entry = f"{{name: a, resource: nvidia.com/gpu, virtual: {{preset: {preset}}}}}"
+    found = labels(f"node: {{labels: true}}\ndevices: [{entry}]").values
+    assert not [key for key in found if key.startswith("cloud.google.com")]
 
 
 T4 = whole("Tesla-T4", count=3, memory=16384) | {
@@ -228,7 +240,7 @@ def test_a_model_that_is_not_cut_wins_over_one_that_is(labels):
 
 def test_two_entries_of_one_model_count_together(labels):
     found = labels(two("none", ("a100-sxm4-40gb", 2, ""), ("a100-sxm4-40gb", 3, "")))
-    assert NODE | MIG | AMPERE | whole(count=5) | POOL == dict(found.values)
+    assert NODE | MIG | AMPERE | whole(count=5) == dict(found.values)
     assert () == found.problems
 
 
