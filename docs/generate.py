@@ -249,8 +249,9 @@ def presets() -> Iterator[str]:
     rows = []
     for each in known:
         count = str(each.count) if each.count else "any number"
+        memory = written(each.memory) if each.memory else "-"
         doubts = ", ".join(f"`{key}`" for key in each.unverified) or "-"
-        rows.append((f"`{each.name}`", each.description, f"`{each.resource}`", written(each.memory), count, doubts))
+        rows.append((f"`{each.name}`", each.description, f"`{each.resource}`", memory, count, doubts))
     yield from table(head, rows)
     yield from ("## Partitions", "")
     yield "`most` is how many of a profile fit one device. Every profile has the layout `all-PROFILE`."

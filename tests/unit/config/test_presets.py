@@ -1,5 +1,6 @@
 """Preset files: what ours say, and how a user's own are read."""
 
+import re
 from fractions import Fraction
 from itertools import permutations
 from math import ceil
@@ -14,7 +15,7 @@ from vdev.config.presets.preset_library import UnknownPresetError, load_preset
 from vdev.config.presets.preset_texts import PresetTexts
 from vdev.core.model.device import IdStyle
 from vdev.core.model.problem import did_you_mean
-from vdev.core.partitions.geometry import LayoutError, layout
+from vdev.core.partitions.geometry import LayoutError, layout, repeated
 from vdev.core.partitions.placement import place
 from vdev.errors import ConfigError
 
@@ -45,6 +46,8 @@ def test_the_models_that_are_promised():
     assert {
         *("a100-sxm4-40gb", "a100-sxm4-80gb", "a100-pcie-40gb", "a100-pcie-80gb", "a30", "l40s", "t4"),
         *("h100-sxm5-80gb", "h100-pcie-80gb", "h100-nvl", "h200", "b200", "gb200"),
+        *("rtx-pro-6000", "h100-96gb", "h20", "gh200-96gb", "gh200-144gb", "gb200-189gb", "b300", "gb300"),
+        *("l4", "a10", "a40", "v100-sxm2-16gb", "v100-sxm2-32gb", "mi250", "mi355x", "nvidia-gpu"),
         *("mi300x", "mi325x", "gaudi2", "gaudi3", "tpu-v5e-8", "tpu-v6e-8"),
         *("dgx-a100", "dgx-h100", "mi300x-8"),
     } <= set(OURS)
@@ -71,7 +74,15 @@ MIG = {
     "h200": "1g.18gb 1g.18gb+me 1g.35gb 2g.35gb 3g.71gb 4g.71gb 7g.141gb",
     "b200": "1g.23gb 1g.23gb+me 1g.45gb 2g.45gb 3g.90gb 4g.90gb 7g.180gb",
     "gb200": "1g.23gb 1g.23gb+me 1g.47gb 2g.47gb 3g.93gb 4g.93gb 7g.186gb",
+    "gb200-189gb": "1g.24gb 1g.24gb+me 1g.47gb 2g.47gb 3g.95gb 4g.95gb 7g.189gb",
+    "h100-96gb": "1g.12gb 1g.12gb+me 1g.24gb 2g.24gb 3g.48gb 4g.48gb 7g.96gb",
+    "h20": "1g.12gb 1g.12gb+me 1g.24gb 2g.24gb 3g.48gb 4g.48gb 7g.96gb",
+    "gh200-96gb": "1g.12gb 1g.12gb+me 1g.24gb 2g.24gb 3g.48gb 4g.48gb 7g.96gb",
+    "gh200-144gb": "1g.18gb 1g.18gb+me 1g.36gb 2g.36gb 3g.72gb 4g.72gb 7g.144gb",
+    "b300": "1g.34gb 1g.34gb+me 1g.67gb 2g.67gb 3g.135gb 4g.135gb 7g.269gb",
+    "gb300": "1g.35gb 1g.35gb+me 1g.70gb 2g.70gb 3g.139gb 4g.139gb 7g.278gb",
 }
+FOUR = ("a30", "rtx-pro-6000")  # compute slices
 
 
 @pytest.mark.parametrize("name", MIG)
@@ -89,17 +100,17 @@ def test_the_grid_of_seven_compute_slices(name):
     )
 
 
-@pytest.mark.parametrize("name", [*MIG, "a30"])
+@pytest.mark.parametrize("name", [*MIG, *FOUR])
 def test_profile_names_follow_from_memory(name):
     """NVIDIA's driver names a profile after its eighths of the memory, rounded up; ours agree with their figures."""
     preset = load_preset(name)
     for profile in preset.geometry.profiles:
         eighths = Fraction(ceil(Fraction(8 * profile.memory, preset.memory)), 8)
         gigabytes = int(eighths * ceil(Fraction(preset.memory, GIB)) + Fraction(1, 2))
-        assert f"{profile.compute}g.{gigabytes}gb" == profile.name.removesuffix("+me")
+        assert f"{profile.compute}g.{gigabytes}gb" == re.split("[+-]", profile.name)[0]
 
 
-@pytest.mark.parametrize("name", [*MIG, "a30"])
+@pytest.mark.parametrize("name", [*MIG, *FOUR])
 def test_every_all_layout_is_as_large_as_the_hardware_allows(name):
     """all-<profile> has the count that `nvidia-smi mig -lgip` shows, and can be placed."""
     geometry = load_preset(name).geometry
@@ -107,12 +118,12 @@ def test_every_all_layout_is_as_large_as_the_hardware_allows(name):
         assert profile.max == len(place(geometry, layout(geometry, f"all-{profile.name}")))
 
 
-@pytest.mark.parametrize("name", [*MIG, "a30"])
+@pytest.mark.parametrize("name", [*MIG, *FOUR])
 def test_balanced_layouts(name):
-    """all-balanced is two of the smallest, and one of each next size; an A30 has three parts."""
+    """all-balanced is two of the smallest, and one of each next size; four compute slices have three parts."""
     geometry = load_preset(name).geometry
     placed = [placement.profile.compute for placement in place(geometry, layout(geometry, "all-balanced"))]
-    assert ([1, 1, 2] if name == "a30" else [1, 1, 2, 3]) == placed
+    assert ([1, 1, 2] if name in FOUR else [1, 1, 2, 3]) == placed
 
 
 @pytest.mark.parametrize("name", MIG)
@@ -138,6 +149,19 @@ def test_two_halves_leave_nothing(name):
         ("h200", "2335"),  # not 2333, as public test data has it
         ("b200", "2901"),  # not 2B00 or 2340
         ("gb200", "2941"),
+        ("gb200-189gb", "2941"),
+        ("h100-96gb", "233D"),
+        ("h20", "2329"),
+        ("gh200-96gb", "2342"),
+        ("gh200-144gb", "2348"),
+        ("b300", "3182"),
+        ("gb300", "31C2"),
+        ("rtx-pro-6000", "2BB5"),
+        ("l4", "27B8"),
+        ("a10", "2236"),
+        ("a40", "2235"),
+        ("v100-sxm2-16gb", "1DB1"),
+        ("v100-sxm2-32gb", "1DB5"),
         ("t4", "1EB8"),
     ],
 )
@@ -156,7 +180,9 @@ def test_an_a30():
         place(geometry, ["1g.6gb+me", "2g.12gb+me"])
 
 
-@pytest.mark.parametrize("name", ["l40s", "t4", "gaudi2", "gaudi3", "tpu-v5e", "tpu-v6e"])
+@pytest.mark.parametrize(
+    "name", ["l40s", "l4", "a10", "a40", "v100-sxm2-16gb", "t4", "mi250", "gaudi2", "gaudi3", "tpu-v5e", "tpu-v6e"]
+)
 def test_devices_that_cannot_be_cut(name):
     """No partitioning is invented for a device that has none."""
     assert load_preset(name).geometry is None
@@ -180,6 +206,30 @@ def test_modes_of_amd(name, memory, mode, count):
     geometry = load_preset(name).geometry
     placements = place(geometry, layout(geometry, mode))
     assert [memory * GIB // count] * count == [placement.profile.memory for placement in placements]
+
+
+@pytest.mark.parametrize(
+    ("mode", "count"),
+    [("spx_nps1", 1), ("dpx_nps1", 2), ("dpx_nps2", 2), ("qpx_nps1", 4), ("cpx_nps1", 8), ("cpx_nps2", 8)],
+)
+def test_modes_of_an_mi355x(mode, count):
+    """Its memory has two parts at most, where that of an MI300X has four."""
+    geometry = load_preset("mi355x").geometry
+    placements = place(geometry, layout(geometry, mode))
+    assert [288 * GIB // count] * count == [placement.profile.memory for placement in placements]
+    with pytest.raises(LayoutError, match="unknown layout 'cpx_nps4'"):
+        layout(geometry, "cpx_nps4")
+
+
+def test_an_rtx_pro_6000():
+    """Twelve memory slices, and one holder of the only OFA engine at most."""
+    geometry = load_preset("rtx-pro-6000").geometry
+    found = place(geometry, ["2g.48gb", "1g.24gb-me", "1g.24gb+gfx"])
+    assert list(range(12)) == sorted(each for placement in found for each in placement.slices)
+    with pytest.raises(LayoutError, match="slices"):
+        place(geometry, ["2g.48gb", "2g.48gb", "1g.24gb"])
+    with pytest.raises(LayoutError, match=r"one .*1g\.24gb\+me\.all.* at most"):
+        place(geometry, ["1g.24gb+me", "1g.24gb+me.all"])
 
 
 @pytest.mark.parametrize("mode", ["spx_nps4", "dpx_nps4", "spx_nps2", "cpx_nps2"])
@@ -235,6 +285,71 @@ def test_a_node_is_made_of_its_model():
 def test_nodes_of_the_real_device(name, index, paths):
     """Each device has the nodes that its vendor's plugin hands out, numbered as the driver numbers them."""
     assert paths == [path_of(node, index) for node in load_preset(name).device_nodes]
+
+
+# --- mig-parted's default file ----------------------------------------------------------------------------------------
+
+# NVIDIA/mig-parted bd7160f4, deployments/systemd/config-default.yaml: 81 configurations. Those that cut every GPU of a
+# node into one profile are called all-<profile> there, with '.' for '+'.
+UNIFORM = """
+1g.5gb+me=1 1g.5gb=7 1g.6gb+me=1 1g.6gb=4 1g.10gb+me=1 1g.12gb+me=1 1g.12gb=7 1g.18gb+me=1 1g.18gb=7 1g.20gb=4
+1g.23gb+me=1 1g.23gb=7 1g.24gb+gfx=4 1g.24gb+me.all=1 1g.24gb+me=1 1g.24gb-me=4 1g.24gb=4 1g.34gb+me=1
+1g.34gb=7 1g.35gb+me=1 1g.36gb=4 1g.45gb=4 1g.47gb=4 1g.67gb=4 1g.70gb=4 2g.10gb=3 2g.12gb+me=1 2g.12gb=2
+2g.20gb=3 2g.24gb=3 2g.35gb=3 2g.36gb=3 2g.45gb=3 2g.47gb=3 2g.48gb+gfx=2 2g.48gb+me.all=1 2g.48gb-me=2
+2g.48gb=2 2g.67gb=3 2g.70gb=3 3g.20gb=2 3g.40gb=2 3g.47gb=2 3g.48gb=2 3g.71gb=2 3g.72gb=2 3g.90gb=2 3g.93gb=2
+3g.95gb=2 3g.135gb=2 3g.139gb=2 4g.20gb=1 4g.24gb=1 4g.40gb=1 4g.47gb=1 4g.48gb=1 4g.71gb=1 4g.72gb=1
+4g.90gb=1 4g.93gb=1 4g.95gb=1 4g.96gb+gfx=1 4g.96gb=1 4g.135gb=1 4g.139gb=1 7g.40gb=1 7g.80gb=1 7g.94gb=1
+7g.96gb=1 7g.141gb=1 7g.144gb=1 7g.180gb=1 7g.186gb=1 7g.189gb=1 7g.269gb=1 7g.278gb=1
+"""
+BY_DEVICE = {
+    "all-1g.10gb": {
+        "2330 2331 2322 20B2 20B5 20F3 20F5 2324": {"1g.10gb": 7},
+        "20B0 20B1 20F1 20F6": {"1g.10gb": 4},
+    },
+    "all-1g.35gb": {"2335": {"1g.35gb": 4}, "31C2": {"1g.35gb": 7}},
+    "all-balanced": {
+        "2941": {"1g.23gb": 2, "2g.47gb": 1, "3g.93gb": 1},
+        "31C2": {"1g.35gb": 2, "2g.70gb": 1, "3g.139gb": 1},
+        "2BB5": {"1g.24gb": 2, "2g.48gb": 1},
+        "2901": {"1g.23gb": 2, "2g.45gb": 1, "3g.90gb": 1},
+        "3182": {"1g.34gb": 2, "2g.67gb": 1, "3g.135gb": 1},
+        "2348": {"1g.18gb": 2, "2g.36gb": 1, "3g.72gb": 1},
+        "2335 233B": {"1g.18gb": 2, "2g.35gb": 1, "3g.71gb": 1},
+        "2321 233A": {"1g.12gb": 2, "2g.24gb": 1, "3g.47gb": 1},
+        "2330 2331 2322 20B2 20B5 20F3 20F5 2324": {"1g.10gb": 2, "2g.20gb": 1, "3g.40gb": 1},
+        "20B0 20B1 20F1 20F6": {"1g.5gb": 2, "2g.10gb": 1, "3g.20gb": 1},
+        "20B7": {"1g.6gb": 2, "2g.12gb": 1},
+        "2342 233D 20B6 2329": {"1g.12gb": 2, "2g.24gb": 1, "3g.48gb": 1},
+    },
+}
+NO_PARTS = ("all-disabled", "all-enabled")
+
+
+def can_be_cut(preset, counts):
+    try:
+        place(preset.geometry, repeated(counts))
+    except LayoutError:
+        return False
+    return True
+
+
+def test_every_configuration_of_mig_parted_fits_a_preset():
+    """One that is for certain PCI device ids fits a preset with such an id."""
+    presets = [preset for name in OURS if (preset := load_preset(name)).geometry]
+    configurations = {}
+    for item in UNIFORM.split():
+        profile, _, count = item.partition("=")
+        configurations[f"all-{profile.replace('+', '.')}"] = {"": {profile: int(count)}}
+    configurations |= BY_DEVICE
+    assert 81 == len(configurations) + len(NO_PARTS)
+
+    unfit = []
+    for name, items in configurations.items():
+        for ids, counts in items.items():
+            meant = [each for each in presets if not ids or each.attributes.get("pciDeviceId", "")[2:6] in ids.split()]
+            if not any(can_be_cut(each, counts) for each in meant):
+                unfit.append((name, ids, counts))
+    assert [] == unfit
 
 
 # --- a user's own -----------------------------------------------------------------------------------------------------
@@ -345,7 +460,7 @@ def test_links_as_scores(own):
         ),
         ("memory: 1Gi\nmemory: 2Gi", "a.yaml:2:1: memory: key 'memory' is given twice"),
         ("base: a", "a.yaml:1:7: base: a preset cannot be based on itself: a -> a"),
-        ("base: zzz", "a.yaml:1:7: base: unknown preset 'zzz'; known: a, a100-pcie-40gb"),
+        ("base: zzz", "a.yaml:1:7: base: unknown preset 'zzz'; known: a, a10, a100-pcie-40gb"),
         ("[]", "a.yaml:1:1: expected a mapping at the top of the file"),
     ],
 )
@@ -381,7 +496,7 @@ def test_a_near_name_is_offered():
 
 
 @pytest.mark.parametrize(
-    ("name", "family"), [("a100", 4), ("H100", 3), ("gaudi", 2), ("tpu", 6), ("dgx", 2), ("a1x", 0), ("", 0)]
+    ("name", "family"), [("a100", 4), ("H100", 4), ("gaudi", 2), ("tpu", 6), ("dgx", 2), ("a1x", 0), ("", 0)]
 )
 def test_the_beginning_of_several_names_gets_all_of_them(name, family):
     """People name a family where there are several models of it."""

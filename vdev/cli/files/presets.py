@@ -108,7 +108,7 @@ def _print(preset: config.Preset) -> None:
     print(f"{preset.name}: {preset.description}\n")
     facts = [
         ("resource", preset.resource or "none: the entry names it"),
-        ("memory", f"{_memory(preset.memory)} each"),
+        ("memory", f"{_memory(preset.memory)} each" if preset.memory else "none: the entry says it"),
         ("devices", _count(preset)),
         ("NUMA nodes", ", ".join(map(str, preset.numa))),
         ("device nodes", ", ".join(each.host_path.source for each in preset.device_nodes)),
