@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,6 +58,12 @@ class Draft:
         self.warnings.append(f"{where}: {what}" if where else what)
         (self.remarks if block is None else block.comments).append(what)
 
+    def unread(self, where: str, given: Mapping[str, Any], known: Collection[str]) -> None:
+        """Name the keys that the import does not read, unless they say nothing."""
+        keys = [f"{where}.{key}" if where else str(key) for key, value in given.items() if key not in known and _says(value)]
+        if keys:
+            self.lost("", f"{', '.join(keys)} {'have' if len(keys) > 1 else 'has'} no counterpart here")
+
     def entry_name(self, wish: str) -> str:
         """A name for an entry, made of the wish, that no other has."""
         taken = {str(block.body.get("name")) for block in self.devices}
@@ -103,6 +109,10 @@ class Draft:
                 self.shared.remove(shared)
             elif kept:
                 shared.body["devices"] = kept
+
+
+def _says(value: object) -> bool:
+    return value is not None and value not in ("", [], {})
 
 
 # --- YAML ------------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from .. import config
+from ..core.model.device import EMPTY
 from .draft import Draft
 from .wrapped_texts import ImportSource, Wishes, listed, mapping, number
 
@@ -19,11 +20,17 @@ _PROFILES = {
     "h100": "h100-sxm5-80gb",
     "b200": "b200",
     "gb200": "gb200",
-    "gb300": "",
+    "gb300": "gb300",
     "l40s": "l40s",
     "t4": "t4",
 }
 _PROFILE_COUNT = 8  # devices of a built-in profile
+_ANY_GPU = "nvidia-gpu"  # the preset of a product that has none of its own
+_TOPOLOGY = ("nodePools", "nodePoolLabelKey", "migStrategy")
+_POOL = ("gpu", "numa", "resources", "gpuProduct", "gpuCount", "gpuMemory", "otherDevices")
+_NODE = ("gpuProduct", "gpuMemory", "gpus", "migStrategy", "otherDevices", "driverVersion", "cudaVersion")
+_NUMA = ("zones", "gpusPerZone")
+_NUMA_OF_MACHINE = ("topologyManagerPolicy", "topologyManagerScope", "cpuPerZone", "memPerZone", "distances")
 
 
 def recognises(content: Any) -> bool:
@@ -48,8 +55,11 @@ def drafts(found: Sequence[ImportSource], wishes: Wishes) -> list[Draft]:
         if not topology:
             made.append(_node(source, wishes))
         for name, pool in mapping(topology.get("nodePools")).items():
-            made.append(_pool(str(name), mapping(pool), topology, wishes))
-
+            draft = _pool(str(name), mapping(pool), topology, wishes)
+            draft.unread("", topology, _TOPOLOGY)
+            if topology is not source.content:  # Helm values around it
+                draft.unread("", source.content, ("topology", "cluster"))
+            made.append(draft)
     return made
 
 
@@ -60,7 +70,8 @@ def _pool(name: str, pool: dict[str, Any], topology: Mapping[str, Any], wishes: 
         f"Its nodes have the label {label}={name}; give them vdev.dev/config={name} as well, or this file alone."
     )
     draft.remarks.append(
-        "With node: {labels: true} vdev writes nvidia.com/gpu.product, gpu.memory, gpu.count and the rest."
+        "With node: {labels: true} vdev writes nvidia.com/gpu.product, gpu.memory, gpu.count and the rest; with "
+        'telemetry: {address: ":9400"} there are DCGM\'s metrics, and nvidia-smi in containers.'
     )
     new = "gpu" in pool
     gpu = mapping(pool.get("gpu"))
@@ -76,6 +87,8 @@ def _pool(name: str, pool: dict[str, Any], topology: Mapping[str, Any], wishes: 
         memory, count = number(pool.get("gpuMemory")) or 0, number(pool.get("gpuCount")) or 0
     _strategy(draft, topology)
     _gpus(draft, wishes, product=product, memory=memory, count=count, profile=profile)
+    draft.unread("", pool, _POOL)
+    draft.unread("gpu", gpu, ("backend", "profile", "overrides"))
     for where in _other_overrides(overrides):
         draft.lost(f"gpu.overrides.{where}", "has no counterpart here; virtual.attributes can say what it is")
     _numa(draft, mapping(pool.get("numa")), count)
@@ -112,34 +125,43 @@ def _node(source: ImportSource, wishes: Wishes) -> Draft:
         memory=number(given.get("gpuMemory")) or 0,
         count=len(listed(given.get("gpus"))),
         profile="",
+        versions={key: str(given[key]) for key in ("driverVersion", "cudaVersion") if given.get(key)},
     )
+    draft.unread("", given, _NODE)
     _others(draft, given)
     draft.told("gpus", "what pods use at the moment is no part of a configuration")
     return draft
 
 
-def _gpus(draft: Draft, wishes: Wishes, *, product: Any, memory: int, count: int, profile: str) -> None:
+def _gpus(
+    draft: Draft,
+    wishes: Wishes,
+    *,
+    product: Any,
+    memory: int,
+    count: int,
+    profile: str,
+    versions: Mapping[str, str] = EMPTY,
+) -> None:
     if profile and profile not in _PROFILES:
         draft.lost("gpu.profile", f"{profile!r} is none of its own profiles; write the model and the memory by hand")
-    model = str(product) if isinstance(product, str) else ""
-    preset = wishes.preset or _preset_of(model) or _PROFILES.get(profile, "")
     if not count:
         draft.told("", "the pool has no GPUs")
         return
-    virtual: dict[str, Any] = {"preset": preset} if preset else {}
-    virtual["count"] = count
-    if memory and not (preset and _same_memory(preset, memory)):
+    model = str(product) if isinstance(product, str) else ""
+    own = wishes.preset or _preset_of(model)
+    preset = own or _PROFILES.get(profile, _ANY_GPU)
+    virtual: dict[str, Any] = {"preset": preset, "count": count}
+    if memory and not _same_memory(preset, memory):
         virtual["memory"] = f"{memory}Mi"
-    body: dict[str, Any] = {"name": "gpu", "resource": _GPU, "virtual": virtual}
-    if preset:
-        if model and not (wishes.preset or _preset_of(model)):
-            virtual["attributes"] = {"product": model, "model": model}
-        draft.entry(body)
-        return
-    if model:
-        virtual["attributes"] = {"product": model, "model": model}
-    body["visibleDevicesEnv"] = "NVIDIA_VISIBLE_DEVICES"
-    draft.entry(body, [f"No preset is a {model}: it cannot be partitioned." if model else "Nothing tells the model."])
+    attributes = {"product": model, "model": model} if model and not own else {}
+    if attributes or versions:
+        virtual["attributes"] = {**attributes, **versions}
+    block = draft.entry({"name": "gpu", "resource": _GPU, "virtual": virtual})
+    if preset == _ANY_GPU and model:
+        block.comments.append(f"No preset is a {model}: it cannot be partitioned.")
+    elif preset == _ANY_GPU:
+        draft.told("", "nothing tells the model of the GPUs; write it into virtual.attributes", block)
 
 
 @cache
@@ -181,9 +203,10 @@ def _numa(draft: Draft, numa: dict[str, Any], count: int) -> None:
         draft.devices[0].body["virtual"]["numa"] = nodes
     else:
         draft.lost("numa.gpusPerZone", f"it places {len(nodes)} of {count} GPUs")
-    for key in ("topologyManagerPolicy", "topologyManagerScope", "cpuPerZone", "memPerZone", "distances"):
+    for key in _NUMA_OF_MACHINE:
         if key in numa:
             draft.lost(f"numa.{key}", "is a matter of the kubelet and of the machine")
+    draft.unread("numa", numa, (*_NUMA, *_NUMA_OF_MACHINE))
 
 
 def _others(draft: Draft, pool: dict[str, Any]) -> None:

@@ -82,8 +82,6 @@ def imported(text: str, name: str, wishes: Wishes) -> list[Imported]:
     if not own:
         raise UsageError(f"{name}: this is no configuration of {form.title}")
     drafts = form.drafts(own, wishes)
-    if len(drafts) == 1:
-        drafts[0].name = ""
     results = [_checked(draft) for draft in drafts]
     if not any(draft.devices or draft.shared or draft.flags for draft in drafts):
         why = "".join(f"\n  {warning}" for each in results for warning in each.warnings)

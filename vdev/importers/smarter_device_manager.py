@@ -35,6 +35,7 @@ def _draft(source: ImportSource) -> Draft:
     draft = Draft("Made by vdev import of a configuration of smarter-device-manager.", source.key)
     for place, item in enumerate(_items(source.content)):
         _desired(draft, mapping(item), f"[{place}]")
+    draft.unread("", mapping(source.content), ("config",))  # Helm values around the list
     return draft
 
 

@@ -70,6 +70,25 @@ def test_several_files_of_one_source(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "v1" == yaml.safe_load((tmp_path / "one.yaml").read_text())["version"]
 
 
+@pytest.mark.parametrize(
+    ("to", "written"),
+    [("configs/", "configs/small.yaml"), ("configs", "configs/small.yaml"), ("new.yaml", "new.yaml")],
+)
+def test_a_directory_for_the_only_node_pool(tmp_path: Path, to: str, written: str) -> None:
+    """It is made, and the file in it has the name by which a label chooses it; a name with a suffix is a file's."""
+    source = tmp_path / "topology.yaml"
+    source.write_text("nodePools: {small: {gpuProduct: Tesla-T4, gpuCount: 1, gpuMemory: 15360}}")
+    assert 0 == main(["import", str(source), "--to", f"{tmp_path}/{to}"])
+    assert "t4" in (tmp_path / written).read_text()
+
+
+def test_a_file_that_is_there_is_written_whatever_its_name(file: Path, tmp_path: Path) -> None:
+    """Such as a pipe to another program."""
+    (tmp_path / "out").write_text("")
+    assert 0 == main(["import", str(file), "--to", str(tmp_path / "out")])
+    assert "squat.ai/fuse" in (tmp_path / "out").read_text()
+
+
 def test_several_sources(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each is called as its file."""
     other = tmp_path / "conf.yaml"
@@ -90,6 +109,7 @@ def test_several_sources(file: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
         (["--device", "{name: x, groups: [{paths: [{path: x}]}]}"], "of which nothing can be taken over:"),
         (["configs/quickstart.yaml"], "this is a configuration of vdev already"),
         (["FILE", "--to", "/proc/x/y/"], "cannot be written"),
+        (["FILE", "--to", "/proc/x/y.yaml"], "cannot be written"),
     ],
 )
 def test_what_is_no_import(file: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], text: str) -> None:

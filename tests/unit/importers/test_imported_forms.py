@@ -1,6 +1,7 @@
 """Peers' configurations: told by their content, unwrapped, and made into files that vdev takes."""
 
 import json
+from pathlib import Path
 
 import pytest
 import yaml
@@ -9,7 +10,9 @@ from hypothesis import strategies as st
 
 from vdev import config
 from vdev.errors import ConfigError, UsageError
+from vdev.core.model.telemetry import SmiTool
 from vdev.importers import FORMS, Imported, Wishes, imported, recognised
+from vdev.preview import preview
 
 GENERIC = "devices: [{name: fuse, groups: [{count: 10, paths: [{path: /dev/fuse}]}]}]"
 SMARTER = "- {devicematch: '^video[0-9]*$', nummaxdevices: 10}"
@@ -279,6 +282,56 @@ migStrategy: mixed
     assert {"preset": "h100-sxm5-80gb", "count": 4, "numa": [0, 0, 1, 1]} == second["devices"][0]["virtual"]
     assert ["nvidia.com/gpu", "x.org/y"] == [each["resource"] for each in second["devices"]]
     assert {"migStrategy": "mixed"} == first["flags"]
+
+
+@pytest.mark.parametrize(
+    ("pool", "product", "memory", "count"),
+    [
+        ("{gpuProduct: Tesla-K80, gpuCount: 2, gpuMemory: 11441}", "Tesla-K80", "11441", "2"),
+        ("{gpuProduct: NVIDIA-A2, gpuCount: 4, gpuMemory: 15356}", "NVIDIA-A2", "15356", "4"),
+        ("{gpu: {profile: gb300}}", "NVIDIA-GB300", str(278 * 1024), "8"),
+    ],
+)
+def test_the_identity_of_a_pool_is_kept(tmp_path: Path, pool: str, product: str, memory: str, count: str) -> None:
+    """A product without a preset has the labels, the ids, the metrics and the tool of an NVIDIA GPU as well."""
+    (made,) = files(f"nodePools: {{default: {pool}}}")
+
+    file = tmp_path / "made.yaml"
+    file.write_text(made.text + "node: {labels: true}\n")
+    labels = preview([file], node="node-1", host_root=tmp_path, overrides={}).labels
+    assert (product, memory, count) == tuple(labels[f"nvidia.com/gpu.{key}"] for key in ("product", "memory", "count"))
+    assert () == made.warnings
+    (entry,) = config.load_text(made.text + "telemetry: {}\n").spec.entries
+    assert entry.is_nvidia
+    assert SmiTool.NVIDIA is entry.smi
+    assert SmiTool.NVIDIA is entry.telemetry.maker
+
+
+def test_the_versions_of_a_nodes_topology_are_kept() -> None:
+    """What fake-gpu-operator shows in its nvidia-smi."""
+    text = "{gpuProduct: Tesla-T4, gpuMemory: 15360, gpus: [{id: a}], driverVersion: 550.54.15, cudaVersion: '12.4'}"
+    virtual = only(text)["devices"][0]["virtual"]
+    assert {"driverVersion": "550.54.15", "cudaVersion": "12.4"} == virtual["attributes"]
+
+
+@pytest.mark.parametrize(
+    ("text", "warning"),
+    [
+        ("{nodePools: {a: {gpuCount: 2, gpuMemory: 1000}}}", "nothing tells the model of the GPUs"),
+        ("{nodePools: {a: {gpu: {profile: best}}}}", "gpu.profile: 'best' is none of its own profiles"),
+        ("{nodePools: {a: {gpuProduct: Tesla-T4, gpuCount: 2, colour: red}}}", "colour"),
+        ("{nodePools: {a: {gpu: {profile: t4, speed: 3}}}}", "gpu.speed"),
+        ("{nodePools: {a: {gpu: {profile: t4}, numa: {zones: 2, walls: 3}}}}", "numa.walls"),
+        ("{nodePools: {a: {gpuProduct: Tesla-T4, gpuCount: 2}}, gpuOperator: {version: v1}}", "gpuOperator"),
+        ("topology: {nodePools: {a: {gpuProduct: Tesla-T4, gpuCount: 2}}}\nmigFaker: {enabled: true}", "migFaker"),
+        ("config: [{devicematch: ^snd$, nummaxdevices: 2}]\nnodeSelector: {a: b}", "nodeSelector"),
+    ],
+)
+def test_whatever_is_not_carried_over_is_named(text: str, warning: str) -> None:
+    """In a warning, and in a comment of the file."""
+    (made,) = files(text)
+    assert warning in "\n".join(made.warnings)
+    assert warning in made.text
 
 
 def test_overrides_of_fake_gpu_operator() -> None:

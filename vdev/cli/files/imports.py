@@ -40,7 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "vdev import [option ...] FILE [FILE ...]"
     parser.add_argument("files", nargs="*", metavar="FILE", help="what to import; - is the standard input")
     parser.add_argument("--from", dest="form", choices=[*importers.FORMS], metavar="FORM", default="", help=_forms())
-    parser.add_argument("--to", type=Path, metavar="PATH", help="write there: a file, or a directory for several files")
+    parser.add_argument(
+        "--to",
+        metavar="PATH",
+        help="write there: a file such as vdev.yaml, or a directory, which is made; several files need a directory",
+    )
     parser.add_argument("--only", metavar="NAME", help="of several files that come of it, print the one of this name")
     parser.add_argument(
         "--device",
@@ -78,8 +82,9 @@ def run(args: argparse.Namespace) -> int:
     for file in args.files:
         path = Path("/dev/stdin" if file == "-" else file)
         found = importers.imported(text_of(path), str(path), wishes)
-        several = len(args.files) > 1
-        made += (replace(each, name=each.name or path.stem) for each in found) if several else found
+        if len(args.files) > 1:
+            found = [replace(each, name=(len(found) > 1 and each.name) or path.stem) for each in found]
+        made += found
     return _deliver(args, made)
 
 
@@ -106,12 +111,13 @@ def _deliver(args: argparse.Namespace, made: Sequence[importers.Imported]) -> in
     return 1 if args.strict and warnings else 0
 
 
-def _write(path: Path, made: Sequence[importers.Imported]) -> None:
+def _write(to: str, made: Sequence[importers.Imported]) -> None:
+    path = Path(to)
     names = [each.name or "vdev" for each in made]
     unfit = [name for name in names if "/" in name or name in (".", "..") or not name.isprintable()]
     if unfit:
         raise UsageError(f"--to: {unfit[0]!r} cannot be the name of a file")
-    is_directory = path.is_dir() or len(made) > 1 or str(path).endswith("/")
+    is_directory = to.endswith("/") or path.is_dir() or len(made) > 1 or not (path.suffix or path.exists())
     places = [path / f"{name}.yaml" for name in names] if is_directory else [path]
     if len(set(places)) < len(places):
         raise UsageError("--to: two of the files have one name; import their sources one by one")
