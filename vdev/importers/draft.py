@@ -60,7 +60,9 @@ class Draft:
 
     def unread(self, where: str, given: Mapping[str, Any], known: Collection[str]) -> None:
         """Name the keys that the import does not read, unless they say nothing."""
-        keys = [f"{where}.{key}" if where else str(key) for key, value in given.items() if key not in known and _says(value)]
+        keys = [
+            f"{where}.{key}" if where else str(key) for key, value in given.items() if key not in known and _says(value)
+        ]
         if keys:
             self.lost("", f"{', '.join(keys)} {'have' if len(keys) > 1 else 'has'} no counterpart here")
 

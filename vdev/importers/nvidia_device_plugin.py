@@ -14,6 +14,20 @@ from .wrapped_texts import ImportSource, Wishes, listed, mapping
 
 _SECTIONS = frozenset({"version", "flags", "sharing", "resources", "imex"})
 _LABEL = "nvidia.com/device-plugin.config"
+_HELM_FLAGS = {
+    "migStrategy": ("migStrategy",),
+    "failOnInitError": ("failOnInitError",),
+    "compatWithCPUManager": ("plugin", "passDeviceSpecs"),
+    "deviceListStrategy": ("plugin", "deviceListStrategy"),
+    "deviceIDStrategy": ("plugin", "deviceIDStrategy"),
+    "nvidiaDriverRoot": ("nvidiaDriverRoot",),
+    "nvidiaDevRoot": ("nvidiaDevRoot",),
+    "gdrcopyEnabled": ("gdrcopyEnabled",),
+    "gdsEnabled": ("gdsEnabled",),
+    "mofedEnabled": ("mofedEnabled",),
+    "deviceDiscoveryStrategy": ("deviceDiscoveryStrategy",),
+}
+"""Values of the chart, and the flags that they are. The chart makes variables of them, which win over the file."""
 _BOOLEANS = {"yes": True, "on": True, "y": True, "no": False, "off": False, "n": False}
 
 
@@ -43,16 +57,22 @@ def _read(value: Any, key: str) -> Any:
 
 def drafts(found: Sequence[ImportSource], wishes: Wishes) -> list[Draft]:
     """One file for each configuration."""
-    named: list[tuple[str, Any]] = []
+    made = []
     for source in found:
-        if is_wrapped(source.content):
-            named += [(str(key), _read(each, key)) for key, each in source.content["config"]["map"].items()]
-        else:
-            named.append((source.key, source.content))
-    return [_draft(name, mapping(content), wishes) for name, content in named]
+        if not is_wrapped(source.content):
+            made.append(_draft(source.key, mapping(source.content), {}, wishes))
+            continue
+        values = source.content
+        for key, each in values["config"]["map"].items():
+            draft = _draft(str(key), mapping(_read(each, key)), values, wishes)
+            draft.unread("config", values["config"], ("map",))
+            draft.unread("", values, ("config", *_HELM_FLAGS))
+            made.append(draft)
+    return made
 
 
-def _draft(name: str, content: dict[str, Any], wishes: Wishes) -> Draft:
+def _draft(name: str, content: dict[str, Any], values: dict[str, Any], wishes: Wishes) -> Draft:
+    """The file of a configuration, beside which there may be Helm values."""
     draft = Draft("Made by vdev import of a configuration of NVIDIA's device plugin.", name)
     if name:
         draft.remarks.append(f"A node with the label {_LABEL}={name} takes it, also from a directory of vdev.")
@@ -61,14 +81,28 @@ def _draft(name: str, content: dict[str, Any], wishes: Wishes) -> Draft:
         draft.entry({"name": "gpu", "resource": "nvidia.com/gpu", "virtual": virtual})
     else:
         draft.told("", "it says nothing of devices: join it with a file of devices, or say --preset and --count")
-    draft.flags = _plain(mapping(content.get("flags")))
+    draft.flags = _plain(_flags(mapping(content.get("flags")), values))
     for kind in ("gpus", "mig"):
         if listed(mapping(content.get("resources")).get(kind)):
             draft.lost(f"resources.{kind}", "NVIDIA's plugin ignores it; vdev would follow it")
+    draft.unread("resources", mapping(content.get("resources")), ("gpus", "mig"))
+    draft.unread("sharing", mapping(content.get("sharing")), ("mps", "timeSlicing"))
     if mapping(content.get("imex")):
         draft.lost("imex", "virtual devices have no IMEX channels")
     _sharing(draft, mapping(content.get("sharing")))
     return draft
+
+
+def _flags(flags: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    """Those of the configuration, with the Helm values in place of them."""
+    flags = dict(flags)
+    for key, (*section, flag) in _HELM_FLAGS.items():
+        value = values.get(key)
+        if value is not None and section:
+            flags["plugin"] = {**mapping(flags.get("plugin")), flag: value}
+        elif value is not None:
+            flags[flag] = value
+    return flags
 
 
 def _sharing(draft: Draft, sharing: dict[str, Any]) -> None:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vdev import config
-from vdev.errors import ConfigError, UsageError
 from vdev.core.model.telemetry import SmiTool
+from vdev.errors import ConfigError, UsageError
 from vdev.importers import FORMS, Imported, Wishes, imported, recognised
 from vdev.preview import preview
 
@@ -324,6 +324,10 @@ def test_the_versions_of_a_nodes_topology_are_kept() -> None:
         ("{nodePools: {a: {gpu: {profile: t4}, numa: {zones: 2, walls: 3}}}}", "numa.walls"),
         ("{nodePools: {a: {gpuProduct: Tesla-T4, gpuCount: 2}}, gpuOperator: {version: v1}}", "gpuOperator"),
         ("topology: {nodePools: {a: {gpuProduct: Tesla-T4, gpuCount: 2}}}\nmigFaker: {enabled: true}", "migFaker"),
+        (
+            "config: {map: {a: {version: v1, flags: {migStrategy: none}, sharing: {fair: {}, mps: {resources: []}, x: 1}}}}",
+            "sharing.x",
+        ),
         ("config: [{devicematch: ^snd$, nummaxdevices: 2}]\nnodeSelector: {a: b}", "nodeSelector"),
     ],
 )
@@ -393,6 +397,37 @@ def test_configurations_of_nvidias_plugin() -> None:
     assert {"migStrategy": "mixed", "failOnInitError": False} == tree["flags"]
     assert {"preset": "a100-sxm4-40gb", "count": 2} == tree["devices"][0]["virtual"]
     assert 2 == sum("is ignored by NVIDIA's plugin" in warning for warning in a.warnings)
+
+
+def test_helm_values_beside_the_configurations_of_nvidias_plugin() -> None:
+    """The chart makes variables of them, which win over the file there; null and empty values say nothing."""
+    one = "{version: v1, flags: {migStrategy: single, plugin: {deviceIDStrategy: index}}}"
+    values = f"""
+config: {{map: {{a: {one}, b: {{version: v1, flags: {{gdsEnabled: true}}}}}}, default: a, name: ""}}
+migStrategy: mixed
+deviceListStrategy: cdi-cri
+failOnInitError: no
+compatWithCPUManager: true
+nvidiaDriverRoot: /run/nvidia/driver
+gdrcopyEnabled: null
+image: {{tag: v1}}
+mps: {{root: /run/mps}}
+nodeSelector: {{}}
+"""
+    a, b = files(values, preset="t4", count=1)
+
+    plugin = {"passDeviceSpecs": True, "deviceListStrategy": "cdi-cri"}
+    flags = {"migStrategy": "mixed", "failOnInitError": False, "nvidiaDriverRoot": "/run/nvidia/driver"}
+    assert {**flags, "plugin": {**plugin, "deviceIDStrategy": "index"}} == yaml.safe_load(a.text)["flags"]
+    assert {**flags, "plugin": plugin, "gdsEnabled": True} == yaml.safe_load(b.text)["flags"]
+    assert ("config.default has no counterpart here", "image, mps have no counterpart here") == a.warnings == b.warnings
+
+
+def test_a_helm_value_that_no_flag_can_have() -> None:
+    """It is named as well."""
+    said = warnings(f"config: {{map: {{a: {NVIDIA!r}}}}}\nmigStrategy: some", preset="t4")
+    assert "flags" in said
+    assert "some" in said
 
 
 # --- any text ---------------------------------------------------------------------------------------------------------
