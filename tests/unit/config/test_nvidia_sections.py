@@ -99,6 +99,13 @@ def test_a_complete_file_loads_unchanged() -> None:
     assert isinstance(spec.gpu_patterns[0], NamePattern)
 
 
+def test_patterns_are_for_the_model_that_the_entry_says() -> None:
+    """It may be another one than the preset's, and is for the GPU of any model."""
+    virtual = "{preset: nvidia-gpu, attributes: {model: Tesla K80, product: Tesla-K80}}"
+    loaded = config.load_text(f"version: v1\ndevices: [{{name: a, resource: nvidia.com/gpu, virtual: {virtual}}}]")
+    assert ("Tesla K80", "Tesla-K80") == loaded.spec.entries[0].gpu_names
+
+
 def test_keys_that_mean_nothing_here_have_one_warning_each() -> None:
     """They are named with their place; values that ask for nothing are silent."""
     warnings = [str(warning) for warning in config.load_text(COMPLETE, "f").warnings]

@@ -325,7 +325,7 @@ def test_the_versions_of_a_nodes_topology_are_kept() -> None:
         ("{nodePools: {a: {gpuProduct: Tesla-T4, gpuCount: 2}}, gpuOperator: {version: v1}}", "gpuOperator"),
         ("topology: {nodePools: {a: {gpuProduct: Tesla-T4, gpuCount: 2}}}\nmigFaker: {enabled: true}", "migFaker"),
         (
-            "config: {map: {a: {version: v1, flags: {migStrategy: none}, sharing: {fair: {}, mps: {resources: []}, x: 1}}}}",
+            "config: {map: {a: {version: v1, flags: {migStrategy: none}, sharing: {fair: {}, x: 1}}}}",
             "sharing.x",
         ),
         ("config: [{devicematch: ^snd$, nummaxdevices: 2}]\nnodeSelector: {a: b}", "nodeSelector"),

@@ -77,7 +77,7 @@ def virtual(model: sources.Virtual, path: KeyPath, presets: PresetTexts, report:
         frozenset(source.attributes).union(*(profile.attributes for profile in profiles)),
         geometry,
         preset.visible_devices_env,
-        _gpu_names(preset),
+        _gpu_names(source),
         lacks_preset=model.preset is not None and not preset.name,
         physics=model.physics.over(preset.physics) if model.physics else preset.physics,
     )
@@ -95,11 +95,11 @@ def _preset(name: str | None, path: KeyPath, presets: PresetTexts, report: Probl
     return Preset(name="")
 
 
-def _gpu_names(preset: Preset) -> tuple[str, ...]:
+def _gpu_names(source: VirtualSource) -> tuple[str, ...]:
     """The names that patterns for NVIDIA's devices match: the model as in NVML, and as in the node's label."""
-    if preset.id_style is not IdStyle.NVIDIA:
+    if source.id_style is not IdStyle.NVIDIA:
         return ()
-    return tuple(preset.attributes[key] for key in ("model", "product") if key in preset.attributes)
+    return tuple(source.attributes[key] for key in ("model", "product") if key in source.attributes)
 
 
 def partitions(
