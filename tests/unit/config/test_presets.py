@@ -222,14 +222,15 @@ def test_modes_of_an_mi355x(mode, count):
 
 
 def test_an_rtx_pro_6000():
-    """Twelve memory slices, and one holder of the only OFA engine at most."""
+    """Twelve memory slices, and only so many media engines: +me.all has all of them, -me has none."""
     geometry = load_preset("rtx-pro-6000").geometry
     found = place(geometry, ["2g.48gb", "1g.24gb-me", "1g.24gb+gfx"])
     assert list(range(12)) == sorted(each for placement in found for each in placement.slices)
     with pytest.raises(LayoutError, match="slices"):
         place(geometry, ["2g.48gb", "2g.48gb", "1g.24gb"])
-    with pytest.raises(LayoutError, match=r"one .*1g\.24gb\+me\.all.* at most"):
-        place(geometry, ["1g.24gb+me", "1g.24gb+me.all"])
+    assert place(geometry, ["1g.24gb+me.all", "1g.24gb-me", "2g.48gb-me"])
+    with pytest.raises(LayoutError, match=r"^1g.24gb needs 1 of engines.decoder, and those before it leave 0 of 4$"):
+        place(geometry, ["1g.24gb+me.all", "1g.24gb"])
 
 
 @pytest.mark.parametrize("mode", ["spx_nps4", "dpx_nps4", "spx_nps2", "cpx_nps2"])

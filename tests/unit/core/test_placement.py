@@ -133,7 +133,8 @@ def test_the_profile_of_another_model_is_offered_that_of_this_one(name, near):
     large = Geometry(
         slices=8,
         profiles=tuple(
-            Profile(name=each, slices=1, memory=1) for each in ("1g.10gb", "1g.10gb+me", "1g.20gb", "2g.20gb", "7g.80gb")
+            Profile(name=each, slices=1, memory=1)
+            for each in ("1g.10gb", "1g.10gb+me", "1g.20gb", "2g.20gb", "7g.80gb")
         ),
     )
     with pytest.raises(LayoutError) as refused:
@@ -149,6 +150,20 @@ def test_compute_slices_are_a_budget_of_their_own():
     tight = Geometry(slices=4, compute=3, profiles=(profile("2x", 2, (0, 2), 2), profile("1x", 1, (), 1)))
     with pytest.raises(LayoutError, match=r"^2x needs 2 compute slices, and those before it leave 1 of 3$"):
         place(tight, ["1x", "1x", "2x"])
+
+
+def test_engines_are_a_budget_of_their_own():
+    """A profile that takes all decoders leaves none to others; one without decoders fits beside it."""
+
+    def of(name, decoders):
+        return Profile(name=name, slices=1, memory=1, attributes={"engines.decoder": decoders, "engines.x": "many"})
+
+    shared = Geometry(slices=4, profiles=(of("all", "4"), of("one", "1"), of("none", "0")))
+    assert 4 == len(place(shared, ["none", "all", "none", "none"]))
+    assert 1 == len(layout(shared, "all-all"))
+    with pytest.raises(LayoutError, match=r"^one needs 1 of engines.decoder, and those before it leave 0 of 4$") as no:
+        place(shared, ["none", "all", "one"])
+    assert 2 == no.value.position
 
 
 def test_a_compute_instance_of_an_unknown_profile_lists_the_known_ones():

@@ -27,7 +27,6 @@ from ..topology import FAST_LINK, Links, device_links, numa_nodes
 from .preset_file import DeviceNodeModel, PresetModel
 from .preset_texts import PresetTexts
 
-
 _MAKER = re.compile(r"(nvidia|amd|intel|google)[-_ ]", re.IGNORECASE)
 
 

@@ -61,6 +61,9 @@ class Geometry:
     `layouts` holds named lists of profiles, beside the `all-<profile>` that every profile has (see `layouts_of`). With
     `whole_device` the hardware cuts the device in one mode, as AMD's does: all partitions are alike and fill it. A
     partition's resource is named `resource_prefix` + profile.
+
+    `engines` are the kinds of engines, such as decoders, that profiles have by their attributes `engines.*`: the name,
+    how many the device has, which is what the profile with most of them takes, and how many each profile takes.
     """
 
     slices: int
@@ -69,6 +72,16 @@ class Geometry:
     layouts: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
     resource_prefix: str = "mig-"
     whole_device: bool = False
+    engines: tuple[tuple[str, int, Mapping[str, int]], ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Collect `engines`, which placing asks for each list."""
+        takes: dict[str, dict[str, int]] = {}
+        for profile in self.profiles:
+            for key, value in profile.attributes.items():
+                if key.startswith("engines.") and value.isdecimal() and int(value):
+                    takes.setdefault(key, {})[profile.name] = int(value)
+        object.__setattr__(self, "engines", tuple((key, max(each.values()), each) for key, each in takes.items()))
 
     def profile(self, name: str) -> Profile:
         """The profile of that name. Raises LayoutError, with the allowed names, when there is none."""
@@ -178,6 +191,7 @@ def most_of(geometry: Geometry, profile: Profile) -> int:
     limits = [count, 1 if profile.exclusive else count, count if profile.max is None else profile.max]
     if geometry.compute is not None and profile.compute:
         limits.append(geometry.compute // profile.compute)
+    limits += [most // takes[profile.name] for _, most, takes in geometry.engines if profile.name in takes]
     return min(limits)
 
 

@@ -37,7 +37,7 @@ def place(geometry: Geometry, wanted: Sequence[str]) -> tuple[Placement, ...]:
     wants = [_want(geometry, item, position) for position, item in enumerate(wanted)]
     if geometry.whole_device:
         _check_whole_device(geometry, wants)
-    broken = _count_rule(geometry, wants) or _compute_rule(geometry, wants)
+    broken = _count_rule(geometry, wants) or _compute_rule(geometry, wants) or _engine_rule(geometry, wants)
     found = None if broken else _arrange(geometry, wants)
     if found is None:
         raise _first_clash(geometry, wants)
@@ -101,6 +101,17 @@ def _compute_rule(geometry: Geometry, wants: Sequence[_Want]) -> str:
     )
 
 
+def _engine_rule(geometry: Geometry, wants: Sequence[_Want]) -> str:
+    """Why the engines of a kind do not suffice, or the empty string; the message names the last item."""
+    for name, most, takes in geometry.engines:
+        needed = sum(takes.get(want.profile.name, 0) for want in wants)
+        if needed > most:
+            last = wants[-1].profile.name
+            own = takes.get(last, 0)
+            return f"{last} needs {own} of {name}, and those before it leave {most - needed + own} of {most}"
+    return ""
+
+
 def _arrange(geometry: Geometry, wants: Sequence[_Want]) -> tuple[Placement, ...] | None:
     """The preferred arrangement on the slices alone, in the order of the list, or None."""
     occupied = 0
@@ -153,7 +164,7 @@ def _first_clash(geometry: Geometry, wants: Sequence[_Want]) -> LayoutError:
         arranged = _arrange(geometry, prefix)
         if arranged is None:
             return LayoutError(_clash(geometry, want, before), position=position)
-        if rule := _compute_rule(geometry, prefix):
+        if rule := _compute_rule(geometry, prefix) or _engine_rule(geometry, prefix):
             return LayoutError(rule, position=position)
         before = arranged
     raise AssertionError("called for a list that can be placed")
