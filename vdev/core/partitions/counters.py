@@ -73,8 +73,7 @@ def _rules(geometry: Geometry) -> Iterator[Limit]:
     if geometry.compute is not None:
         takes = {each.name: each.compute for each in geometry.profiles if each.compute}
         yield Limit("compute-slices", geometry.compute, takes)
-    for name, most, takes in geometry.engines:
-        yield Limit(dns_label(name), most, takes)
+    yield from (Limit(dns_label(name), most, each) for name, most, each in geometry.engines)
     for word in dict.fromkeys(each.exclusive for each in geometry.profiles if each.exclusive):
         takes = {each.name: 1 for each in geometry.profiles if each.exclusive == word}
         yield Limit(dns_label(word) or "exclusive", 1, takes)
