@@ -18,7 +18,7 @@ from .wrapped_texts import ImportSource, Wishes, listed, mapping, number
 _KEY = "mig-configs"
 _MAX_PARTS = 64  # of one profile on a GPU
 _COUNT = 8  # GPUs of a node, where nothing says how many
-_USUAL = ("a100-sxm4-40gb", "a100-sxm4-80gb", "h100-sxm5-80gb", "h200", "b200", "gb200", "a30")
+_USUAL = ("a100-sxm4-40gb", "a100-sxm4-80gb", "h100-sxm5-80gb", "h200", "b200", "gb200", "a30", "h100-nvl")
 
 Cut = Mapping[str, int] | None
 """The profiles of one GPU and how many of each; None for a GPU that is not cut."""

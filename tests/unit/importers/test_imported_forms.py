@@ -377,10 +377,16 @@ mig-configs:
 
 
 def test_the_model_is_one_that_can_be_cut_so() -> None:
-    """Seven of 1g.10gb do not fit into the first model that knows the profile."""
-    item = "{devices: all, mig-enabled: true, mig-devices: {1g.10gb: %s}}"
-    for count, preset in ((4, "a100-sxm4-40gb"), (7, "a100-sxm4-80gb")):
-        made = only(f"{{version: v1, mig-configs: {{x: [{item % count}]}}}}")
+    """Seven of 1g.10gb do not fit into the first model that knows the profile; a usual model comes before others."""
+    item = "{devices: all, mig-enabled: true, mig-devices: {%s}}"
+    for parts, preset in (
+        ("1g.10gb: 4", "a100-sxm4-40gb"),
+        ("1g.10gb: 7", "a100-sxm4-80gb"),
+        ("1g.12gb: 7", "h100-nvl"),
+        ("3g.48gb: 2", "gh200-96gb"),
+        ("1g.24gb+gfx: 4", "rtx-pro-6000"),
+    ):
+        made = only(f"{{version: v1, mig-configs: {{x: [{item % parts}]}}}}")
         assert preset == made["devices"][0]["virtual"]["preset"]
 
 
