@@ -34,6 +34,7 @@ devices:
 """
 STATIC = 'partitions: {"3": [1g.5gb, 1g.5gb, 2g.10gb, 3g.20gb]}'
 DYNAMIC = "dra: {partitions: dynamic}"
+MIG_OFF = "dra: {partitions: dynamic, migEnabled: false}"
 GPU, MIG, NPU = "gpu.nvidia.com", "mig.nvidia.com", "acme.dev"
 
 
@@ -279,7 +280,7 @@ async def test_a_device_that_fails_under_a_claim(kubelet, start, api_server):
     assert [] == kubelet.errors
 
 
-@pytest.mark.parametrize(("partitions", "wanted"), [(STATIC, GPU), (DYNAMIC, GPU), (DYNAMIC, MIG)])
+@pytest.mark.parametrize(("partitions", "wanted"), [(STATIC, GPU), (MIG_OFF, GPU), (DYNAMIC, MIG)])
 async def test_a_claim_brings_the_makers_tool(kubelet, start, partitions, wanted):
     """The devices of a claim are mounted as those of an Allocate: the directory, and the script."""
     await start(config(partitions) + "telemetry: {}\n")
@@ -325,12 +326,16 @@ async def test_a_claim_that_was_asked_for_too_early_is_asked_for_again(kubelet, 
         assert ("default/train", "whole") == (use.pod, use.claim.removeprefix("default/"))
 
 
-@pytest.mark.parametrize("partitions", [STATIC, DYNAMIC], ids=["static", "dynamic"])
-async def test_metrics_name_the_claims(kubelet, start, partitions):
+@pytest.mark.parametrize(
+    "text",
+    [config(), config(DYNAMIC).replace("a100-sxm4-40gb", "h100-sxm5-80gb")],
+    ids=["static", "dynamic"],
+)
+async def test_metrics_name_the_claims(kubelet, start, text):
     """Of whole devices and of instances that a claim got, with the pod, under the names of NVIDIA's exporter."""
-    agent = await start('telemetry: {address: "127.0.0.1:0"}\n' + config(partitions))
+    agent = await start('telemetry: {address: "127.0.0.1:0"}\n' + text)
     await kubelet.objects.create("ResourceClaim", claim("whole", exactly(GPU)))
-    profile = "device.attributes['gpu.nvidia.com'].profile == '1g.5gb'"
+    profile = "device.attributes['gpu.nvidia.com'].profile in ['1g.5gb', '1g.10gb']"
     await kubelet.objects.create("ResourceClaim", claim("part", exactly(MIG, profile)))
     await runs(kubelet, pod("train", claims=["whole"]))
     await runs(kubelet, pod("serve", claims=["part"]))
@@ -349,8 +354,8 @@ async def test_metrics_name_the_claims(kubelet, start, partitions):
         whole,
     )
     assert float(whole.rpartition(" ")[2]) > 10_000
-    assert re.search(r'GPU_I_PROFILE="1g.5gb",GPU_I_ID="\d+",', part)
+    assert re.search(r'GPU_I_PROFILE="1g.(5|10)gb",GPU_I_ID="\d+",', part)
     assert re.search(
-        r'dra_claim_name="part",.*dra_mig_device_uuid="MIG-[^"]+",dra_mig_profile="1g.5gb",.*pod="serve"', part
+        r'dra_claim_name="part",.*dra_mig_device_uuid="MIG-[^"]+",dra_mig_profile="1g.(5|10)gb",.*pod="serve"', part
     )
     assert float(part.rpartition(" ")[2]) > 1000

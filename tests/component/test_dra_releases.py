@@ -10,10 +10,10 @@ from vdev.sim.api.validation.rules import Release
 CONFIG = """
 version: v1
 devices:
-  - name: a30
+  - name: h100
     resource: nvidia.com/gpu
     advertise: [dra]
-    virtual: {preset: a30, count: 9}
+    virtual: {preset: h100-sxm5-80gb, count: 9}
     dra: {partitions: dynamic}
   - {name: npu, resource: acme.dev/npu, advertise: [dra], virtual: {count: 2}}
   - {name: plain, resource: acme.dev/plain, virtual: {count: 1}}

@@ -9,10 +9,10 @@ from vdev.sim.dra.scheduling import cel_selectors
 
 CONFIG = """version: v1
 devices:
-  - name: a100
+  - name: h100
     resource: nvidia.com/gpu
     advertise: [dra]
-    virtual: {preset: a100-sxm4-40gb, count: 2}
+    virtual: {preset: h100-sxm5-80gb, count: 2}
     dra: {partitions: dynamic}
   - name: npu
     resource: acme.dev/npu

@@ -29,14 +29,14 @@ def plan(tmp_path, capsys):
 
 
 def test_devices_are_a_table(plan):
-    lines = plan(GPU % (1, "dynamic")).splitlines()
+    lines = plan((GPU % (1, "dynamic")).replace("preset: a30", "preset: h100-sxm5-80gb")).splitlines()
     assert "advertises nothing" not in lines
-    assert "gpu.nvidia.com: 14 devices for claims in 2 ResourceSlices, 14 healthy" in lines
-    assert ["gpu-0", "gpu", "memory", "23344Mi,", "6", "more", "gpu-0-counter-set", "(all)", "-"] in [
+    assert "gpu.nvidia.com: 26 devices for claims in 2 ResourceSlices, 26 healthy" in lines
+    assert ["gpu-0", "gpu", "memory", "80Gi,", "6", "more", "gpu-0-counter-set", "(all)", "-"] in [
         line.split() for line in lines
     ]
-    shown = next(line.split() for line in lines if "gpu-0-mig-2g12gb-5-2" in line)
-    assert ["mig", "2g.12gb"] == shown[1:3]
+    shown = next(line.split() for line in lines if "gpu-0-mig-2g20gb-14-2" in line)
+    assert ["mig", "2g.20gb"] == shown[1:3]
     assert "gpu-0-counter-set (slices 2-3)" in " ".join(shown)
 
 
@@ -60,7 +60,7 @@ def test_what_a_reload_changes(plan, tmp_path):
     assert "a reload would change nothing" in plan(GPU % (1, "static"), "--against", str(old))
     changed = json.loads(plan(GPU % (1, "dynamic"), "--against", str(old), output="json"))["sliceChanges"]
     (change,) = changed
-    assert ("gpu.nvidia.com", [], ["gpu-0"]) == (change["driver"], change["removed"], change["changed"])
+    assert ("gpu.nvidia.com", ["gpu-0"], []) == (change["driver"], change["removed"], change["changed"])
     assert 13 == len(change["added"])
     none = (GPU % (1, "static")).replace("advertise: dra\n", "").replace("    dra: {partitions: static}\n", "")
     gone = plan(none, "--against", str(old))

@@ -157,6 +157,20 @@ def test_devices_that_are_cut_in_one_mode_have_no_dynamic_partitions():
     assert "which the counters of ResourceSlices cannot say; use static" in said
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "{preset: h100-sxm5-80gb}, dra: {partitions: dynamic, migEnabled: true}",
+        "{preset: a100-sxm4-40gb}, dra: {migEnabled: true}",
+        "{partitioning: {slices: 1, profiles: {h: {slices: 1, memory: 1}}}}, "
+        "dra: {partitions: dynamic, migEnabled: true}",
+    ],
+)
+def test_the_mig_mode_is_for_ampere_with_dynamic_partitions(said):
+    (said,) = refusals(f"devices: [{{name: a, resource: nvidia.com/gpu, advertise: dra, virtual: {said}}}]")
+    assert "dra.migEnabled: has no effect here: it is for NVIDIA's Ampere presets with partitions: dynamic" in said
+
+
 @pytest.mark.parametrize(("slices", "fits"), [(31, True), (32, False)])
 def test_a_resource_slice_has_so_many_counters(slices, fits):
     """One for each memory slice, and one for the limit of the profile."""

@@ -40,9 +40,14 @@ def dra_spec(model: Entry, resolved: ResolvedSource, parse: Parse, path: KeyPath
         most = slice_syntax.MAX_ENTRIES
         message = f"{len(block.attributes)} attributes; a device in a ResourceSlice has at most {most}, with its own"
         report.error((*at, "attributes"), message)
+    has_fixed_mode = block.partitions is DraPartitions.DYNAMIC and _is_ampere(resolved)
+    if block.mig_enabled is not None and not has_fixed_mode and not resolved.lacks_preset:
+        message = "has no effect here: it is for NVIDIA's Ampere presets with partitions: dynamic"
+        report.key_error((*at, "migEnabled"), message, "take it out")
     return DraSpec(
         driver=driver,
         partitions=block.partitions,
+        mig_enabled=block.mig_enabled is not False if has_fixed_mode else None,
         attributes=values,
         unhealthy=block.taints.unhealthy,
         lost=block.taints.lost,
@@ -61,6 +66,13 @@ def _default_driver(model: Entry, resolved: ResolvedSource, path: KeyPath, repor
 
 def _is_nvidia(resolved: ResolvedSource) -> bool:
     return isinstance(resolved.source, VirtualSource) and resolved.source.id_style is IdStyle.NVIDIA
+
+
+def _is_ampere(resolved: ResolvedSource) -> bool:
+    source = resolved.source
+    return (
+        isinstance(source, VirtualSource) and _is_nvidia(resolved) and source.attributes.get("architecture") == "ampere"
+    )
 
 
 def _check_dynamic(resolved: ResolvedSource, path: KeyPath, report: ProblemReport) -> None:

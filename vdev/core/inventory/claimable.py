@@ -11,7 +11,6 @@ from itertools import chain
 
 from ..memory import Memory
 from ..model.device import Device, RawDevice, Slot
-from ..model.dra import DraPartitions
 from ..model.problem import Problem, warning
 from ..partitions.counters import placements
 from ..spec import EntrySpec, SharedResource, Spec
@@ -71,7 +70,10 @@ def _part(spec: Spec, entry: EntrySpec, raws: Sequence[RawDevice], first: int, _
 
 
 def _devices(problems: list[Problem], entry: EntrySpec, raw: RawDevice, ordinal: int) -> Iterator[Device]:
-    if entry.dra and entry.dra.partitions is DraPartitions.DYNAMIC and entry.geometry:
+    if entry.dra and entry.dra.mig_enabled is False:
+        yield naming.whole_device(raw, ordinal)
+        return
+    if entry.dra and entry.dra.is_dynamic and entry.geometry:
         yield naming.whole_device(raw, ordinal)
         for number, placement in enumerate(placements(entry.geometry)):
             yield naming.partition(entry, raw, f"{ordinal}:{number}", placement)
@@ -95,7 +97,7 @@ def _replicas(problems: list[Problem], spec: Spec, entry: EntrySpec, devices: Se
     found: dict[str, int] = {}
     for name, members in by_name.items():
         rules = [rule for rule in spec.sharing.resources if rule.name == name]
-        if rules and entry.dra and entry.dra.partitions is DraPartitions.DYNAMIC:
+        if rules and entry.dra and entry.dra.is_dynamic:
             problems.append(_not_shared(entry, name, rules[0]))
         elif rules:
             entries = frozenset(each.name for each in spec.entries)

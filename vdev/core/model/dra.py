@@ -56,13 +56,21 @@ class AttributeTemplate(NamedTuple):
 class DraSpec:
     """How the devices of an entry are published in ResourceSlices.
 
-    `unhealthy` is for devices that do not work, `lost` for those that are away. `extended_resource`: pods get the whole
-    ones also by the name of the entry's resource, without a claim of their own.
+    `mig_enabled` is the mode of GPUs that cannot change it without a reset, None for all others: with dynamic
+    partitions, True publishes no whole GPU, False only whole GPUs. `unhealthy` is for devices that do not work, `lost`
+    for those that are away. `extended_resource`: pods get the whole ones also by the name of the entry's resource,
+    without a claim of their own.
     """
 
     driver: str
     partitions: DraPartitions = DraPartitions.STATIC
+    mig_enabled: bool | None = None
     attributes: tuple[AttributeTemplate, ...] = ()
     unhealthy: TaintPolicy = TaintPolicy.NO_SCHEDULE
     lost: TaintPolicy = TaintPolicy.NO_SCHEDULE
     extended_resource: bool = False
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether claims cut the devices."""
+        return self.partitions is DraPartitions.DYNAMIC and self.mig_enabled is not False

@@ -120,7 +120,7 @@ def test_partitions_that_claims_cut_as_nvidias_driver_publishes_them():
     made = pool(
         {
             "resource": "nvidia.com/gpu",
-            "virtual": {"preset": "a100-sxm4-40gb"},
+            "virtual": {"preset": "h100-sxm5-80gb"},
             "dra": {"partitions": "dynamic"},
         }
     )
@@ -130,16 +130,40 @@ def test_partitions_that_claims_cut_as_nvidias_driver_publishes_them():
     names = [each["name"] for each in offered["devices"]]
     assert sorted(names) == names
     assert 26 == len(names)  # the GPU; 7 + 7 + 4 + 3 + 2 + 1 + 1 places
-    part = devices(made)["gpu-0-mig-2g10gb-14-2"]
+    part = devices(made)["gpu-0-mig-2g20gb-14-2"]
     assert "uuid" not in part["attributes"]
     assert not any(key.startswith("memorySlice") for key in part["capacity"])
     (used,) = part["consumesCounters"]
-    assert {"memory-slice-2": "1", "memory-slice-3": "1", "multiprocessors": "28", "memory": "9856Mi"}.items() <= {
+    assert {"memory-slice-2": "1", "memory-slice-3": "1", "multiprocessors": "32", "memory": "20Gi"}.items() <= {
         key: each["value"] for key, each in used["counters"].items()
     }.items()
     whole = devices(made)["gpu-0"]
     assert whole["consumesCounters"][0]["counters"] == counted["sharedCounters"][0]["counters"]
-    assert "98" == capacity(whole)["multiprocessors"]
+    assert "132" == capacity(whole)["multiprocessors"]
+
+
+AMPERE = {"resource": "nvidia.com/gpu", "virtual": {"preset": "a100-sxm4-40gb"}}
+
+
+@pytest.mark.parametrize("mode", [{}, {"migEnabled": True}])
+def test_an_ampere_whose_mig_mode_is_on_has_partitions_and_no_whole_gpu(mode):
+    """As NVIDIA's driver: the mode changes only with a reset of the GPU."""
+    made = pool({**AMPERE, "dra": {"partitions": "dynamic", **mode}})
+    counted, offered = cutting.specifications(made, NODE)
+    assert 15 == len(counted["sharedCounters"][0]["counters"])
+    assert "98" == counted["sharedCounters"][0]["counters"]["multiprocessors"]["value"]
+    assert 25 == len(offered["devices"])
+    assert "gpu-0" not in devices(made)
+    (used,) = devices(made)["gpu-0-mig-1g5gb-19-0"]["consumesCounters"]
+    assert "gpu-0-counter-set" == used["counterSet"]
+
+
+def test_an_ampere_whose_mig_mode_is_off_is_a_whole_gpu_with_all_of_its_memory():
+    made = pool({**AMPERE, "dra": {"partitions": "dynamic", "migEnabled": False}})
+    (offered,) = cutting.specifications(made, NODE)
+    (whole,) = offered["devices"]
+    assert ("gpu-0", {"memory": "40Gi"}) == (whole["name"], capacity(whole))
+    assert "consumesCounters" not in whole
 
 
 def test_gpus_of_several_entries_are_numbered_together():

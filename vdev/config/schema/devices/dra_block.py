@@ -97,7 +97,10 @@ class Dra(Section):
     the domain of the resource."""
     partitions: Annotated[DraPartitions, choice(DraPartitions)] = DraPartitions.STATIC
     """Which partitions there are. static: those under partitions; dynamic: every one that a device can be cut into, and
-    the whole device, of which claims get what still fits."""
+    the whole device, of which claims get what still fits; see migEnabled."""
+    mig_enabled: Flag | None = None
+    """The MIG mode of NVIDIA's Ampere presets under partitions: dynamic. These GPUs cannot change it without a reset:
+    true publishes only partitions, false only whole GPUs. Default: true. Newer GPUs are published with both."""
     attributes: dict[AttributeName, Value] = {}
     """Attributes of each device, beside its own: a string, which may hold placeholders, a whole number, true or false,
     or a version, written {version: 1.2.3}. A name without a domain is in the driver's."""

@@ -29,6 +29,8 @@ def described(driver: str, offered: Resource, _last: object = None) -> Published
     for entry, members in _by_entry(offered):
         describe = _style(entry)(entry, offered, places[entry.name])
         left_out: attributes.LeftOut = {}
+        if entry.dra and entry.dra.mig_enabled:
+            members = [each for each in members if each.is_partition]  # noqa: PLW2901 - the GPU itself is not offered
         for made in describe.ordered(members):
             if first := devices.get(made.name):
                 both = f"{first.device.id!r} and {made.device.id!r}"
@@ -38,7 +40,7 @@ def described(driver: str, offered: Resource, _last: object = None) -> Published
                 told = _with_given(made, entry, driver, left_out, problems)
                 devices[made.name] = made if told is made.attributes else replace(made, attributes=told)
         problems.extend(attributes.problems_of(entry, left_out))
-        sets |= {each.name: each for each in describe.sets}
+        sets |= describe.sets
     specs = [entry.dra for entry in offered.entries.values() if entry.dra]
     fails = any(each.unhealthy is not TaintPolicy.NONE or each.lost is not TaintPolicy.NONE for each in specs)
     return PublishedPool(

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from ...inventory.resources import Resource
 from ...model.device import Device
-from ...model.dra import DraPartitions
 from ...model.syntax import slice_syntax
 from ...model.syntax.names import digest, domain_and_name
 from ...partitions.counters import Counters, counters
@@ -33,11 +32,11 @@ class Describer:
     slots = "slots"
 
     def __init__(self, entry: EntrySpec, offered: Resource, place: EntryPlace) -> None:
-        self.sets: list[CounterSet] = []
+        self.sets: dict[str, CounterSet] = {}
         self.entry = entry
         self.place = place
         self._offered = offered
-        self.is_dynamic = entry.dra is not None and entry.dra.partitions is DraPartitions.DYNAMIC
+        self.is_dynamic = entry.dra is not None and entry.dra.is_dynamic
         self.profiles = {profile.name: profile for profile in (entry.geometry.profiles if entry.geometry else ())}
         self._counters = self.counters() if self.is_dynamic and entry.geometry else None
 
@@ -63,8 +62,9 @@ class Describer:
         if self._counters is None:
             return ()
         name = self.counter_set(device)
+        if name not in self.sets:
+            self.sets[name] = CounterSet(name, self._counters.all)
         if not device.is_partition:
-            self.sets.append(CounterSet(name, self._counters.all))
             return (Consumption(name, self._counters.all),)
         placement = Placement(self.profiles[device.profile], device.slices.start, len(device.slices))
         return (Consumption(name, self._counters.taken_by(placement)),)
