@@ -110,6 +110,8 @@ async def test_a_container_that_uses_a_whole_claim_has_the_devices_of_all_reques
     running = await runs(kubelet, pod("one", claims=["both"]))
     ids = running.container().edits.envs["NVIDIA_VISIBLE_DEVICES"].split(",")
     assert 3 == len({*ids})
+    (told,) = running.container().allocated_resources_status
+    assert 3 == len(told["resources"])
     assert [] == kubelet.errors
 
 

@@ -206,7 +206,7 @@ def _prepared(pb: Any, answer: PreparedClaim | str, wrong: FaultyClaims | None) 
         last = message.devices.add()
         last.CopyFrom(message.devices[-2])
         last.request_names[:] = [ALL_AT_ONCE]
-        last.cdi_device_ids[:] = [answer.together]
+        last.cdi_device_ids.append(answer.together)  # after the device's own: the pod's status has the first one
     if wrong is FaultyClaims.WRONG_DEVICE:
         for device in message.devices:
             device.device_name = BOGUS
