@@ -158,8 +158,11 @@ class ClaimStatus:
                 device["shareID"] = each.share_id
             before = (there.get(_key(device)) or {}).get("conditions") or ()
             device["conditions"] = [self._ready(health.get((each.pool, each.device)), before)]
-            if each.id:
-                device["data"] = {"id": each.id}
+            data: dict[str, Any] = {"id": each.id} if each.id else {}
+            if each.ignored:
+                data["ignoredConfig"] = list(each.ignored)
+            if data:
+                device["data"] = data
             found.append(device)
         return found
 

@@ -53,6 +53,18 @@ async def test_a_prepared_device_is_ready(api, start_driver, kubelet, allocate, 
     await running.until(lambda: not devices("c"))
 
 
+async def test_ignored_configuration_is_in_the_status(api, start_driver, kubelet, allocate, devices):
+    """By its kind."""
+    running = await start_driver(api)
+    running.driver.update(health())
+    called = await kubelet.register()
+    parameters = {"apiVersion": "gpu.resource.example.com/v1alpha1", "kind": "GpuConfig"}
+    await called.prepare(await allocate("c", ("r", "gpu-0"), config=[dra.config(parameters, DRIVER)]))
+    await running.until(lambda: devices("c"))
+    (device,) = devices("c")
+    assert {"id": "GPU-0", "ignoredConfig": ["gpu.resource.example.com/v1alpha1 GpuConfig"]} == device["data"]
+
+
 async def test_it_follows_health(api, start_driver, kubelet, allocate, devices, api_server):
     """And is written only when it is another one."""
     running = await start_driver(api)

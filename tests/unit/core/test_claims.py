@@ -312,6 +312,43 @@ def test_configuration_is_decoded_strictly(prepare, parameters, text):
     assert text in str(refused.value)
 
 
+FOREIGN = {"apiVersion": "gpu.resource.example.com/v1alpha1", "kind": "GpuConfig", "sharing": {"strategy": "Spaces"}}
+
+
+def test_configuration_of_another_driver_is_ignored_and_noted(build):
+    """What vdev stands in for is not known; the rest of the configuration counts as if that were not there."""
+    driver, gpus = "gpu.example.com", [dra.device("GPU-0", 0), dra.device("GPU-1", 1)]
+    found = {each.id: Published(device=each, resource=dra.resource(*gpus)) for each in gpus}
+    config = [
+        dra.config(OURS | {"env": {"WHO": "class"}}, driver, source="FromClass"),
+        dra.config(FOREIGN, driver, "a"),
+        dra.config({"any": "thing"}, driver, "a"),
+    ]
+    document = dra.claim("c", ("a", "GPU-0"), ("b", "GPU-1"), driver=driver, uid=UID, config=config)
+    claim = preparing.prepare(read_claim(document, driver, uid=UID), driver, lambda _pool, device: found[device])
+    kinds = ("gpu.resource.example.com/v1alpha1 GpuConfig", "an object without apiVersion and kind")
+    assert [kinds, ()] == [each.ignored for each in claim.devices]
+    assert "class" == env(claim, f"{UID}_a")["WHO"]
+    assert claim == prepared.from_json(prepared.as_json(claim))
+
+
+@pytest.mark.parametrize(
+    ("driver", "parameters"),
+    [
+        ("gpu.nvidia.com", FOREIGN),
+        ("gpu.amd.com", FOREIGN),
+        ("gpu.example.com", OURS | {"kind": "DeviceConfg"}),
+        ("gpu.example.com", OURS | {"apiVersion": "vdev.dev/v1"}),
+        ("gpu.example.com", GPU | {"apiVersion": "resource.nvidia.com/v1beta2"}),
+    ],
+)
+def test_an_unknown_kind_of_a_known_maker_is_refused(driver, parameters):
+    """As the maker's driver refuses it; and what is meant for vdev itself is no other driver's."""
+    document = dra.claim("c", ("r", "GPU-0"), driver=driver, uid=UID, config=[dra.config(parameters, driver)])
+    with pytest.raises(ClaimRefused, match="is of an unknown kind"):
+        preparing.prepare(read_claim(document, driver, uid=UID), driver, lambda _pool, _device: "")
+
+
 def test_configuration_that_is_overruled_must_be_right_as_well(prepare):
     """A mistake in a class shows, whatever claims say."""
     config = [

@@ -9,7 +9,8 @@
     kind: GpuConfig                       # or MigDeviceConfig; `sharing` as above
 
 It is decoded strictly, as NVIDIA's driver does it: a misspelt key would otherwise be a setting that is silently not
-there. Of several that are for a request the last one holds as a whole; those of the classes come first.
+there. Other kinds are ignored, unless the driver's name is that of a known maker, which refuses them. Of several that
+are for a request the last one holds as a whole; those of the classes come first.
 """
 
 from collections.abc import Collection, Mapping
@@ -26,9 +27,12 @@ from .claim import AllocationResult, Claim, OpaqueConfig
 
 OURS = "vdev.dev/v1alpha1"
 NVIDIAS = "resource.nvidia.com/v1beta1"
+_GROUPS = frozenset(version.partition("/")[0] for version in (OURS, NVIDIAS))
+_MAKERS_DRIVERS = frozenset({"gpu.nvidia.com", "gpu.amd.com"})
 _STRATEGIES = ("TimeSlicing", "MPS")
 _INTERVALS = ("Default", "Short", "Medium", "Long")
 _ALL = 100  # per cent
+_LONGEST_KIND = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +64,21 @@ class _Kind(Enum):
 
     def fits(self, device: Device) -> bool:
         return self is _Kind.ANY or (self is _Kind.PARTITION) is device.is_partition
+
+
+def is_foreign(config: OpaqueConfig, driver: str) -> bool:
+    """Whether it is of a kind that the driver ignores."""
+    given = config.parameters
+    if driver in _MAKERS_DRIVERS or not isinstance(given, Mapping):
+        return False
+    return str(given.get("apiVersion")).partition("/")[0] not in _GROUPS
+
+
+def kind_of(config: OpaqueConfig) -> str:
+    """Its kind, for people, short enough for the status of a claim."""
+    given = config.parameters if isinstance(config.parameters, Mapping) else {}
+    written = (given.get("apiVersion"), given.get("kind"))
+    return " ".join(str(each) for each in written if each)[:_LONGEST_KIND] or "an object without apiVersion and kind"
 
 
 def settings_of(claim: Claim, result: AllocationResult, device: Device) -> SharingSettings:

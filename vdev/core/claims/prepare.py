@@ -26,7 +26,7 @@ from ..model.device import Device
 from ..model.syntax.quantity import QuantityError, parse_quantity
 from ..spec import DeviceListStrategy, SharingKind
 from .claim import AllocationResult, Claim
-from .opaque_config import Mps, SharingSettings, check_all, settings_of
+from .opaque_config import Mps, SharingSettings, check_all, is_foreign, kind_of, settings_of
 from .prepared import PreparedClaim, PreparedDevice
 
 _ALL = 100  # per cent
@@ -74,6 +74,8 @@ def file_name(driver: str, uid: str) -> str:
 
 def prepare(claim: Claim, driver: str, find: Find) -> PreparedClaim:
     """What a claim gets. Raises AllocationError, in a sentence for the pod's event."""
+    foreign = [each for each in claim.configs if is_foreign(each, driver)]
+    claim = replace(claim, configs=tuple(each for each in claim.configs if each not in foreign))
     check_all(claim)
     members = [_member(claim, result, find) for result in claim.results]
     requests = grouped((each.result.main_request, each) for each in members)
@@ -100,6 +102,7 @@ def prepare(claim: Claim, driver: str, find: Find) -> PreparedClaim:
                 raw=each.device.raw.id,
                 slices=(each.device.slices.start, each.device.slices.stop),
                 record=each.record,
+                ignored=tuple(kind_of(config) for config in foreign if config.covers(result)),
             )
         )
     together = None if claim.by_request else _together(claim, members, variables.values())

@@ -17,7 +17,8 @@ class PreparedDevice:
     """One device of a claim. `requests` are names as the kubelet uses them, `cdi` fully qualified names.
 
     `id` is the device's own id, `raw` that of the physical device; `slices` is the range of memory slices that it has
-    of that, (0, 0) for all of it. `record` is what a process needs to publish it though it is away.
+    of that, (0, 0) for all of it. `record` is what a process needs to publish it though it is away. `ignored` are the
+    kinds of configuration that the driver ignored.
     """
 
     pool: str
@@ -30,6 +31,7 @@ class PreparedDevice:
     raw: str = ""
     slices: tuple[int, int] = (0, 0)
     record: Mapping[str, Any] = field(default_factory=dict)
+    ignored: tuple[str, ...] = ()
 
     def excludes(self, other: "PreparedDevice") -> bool:
         """Whether a device of another claim cannot be had at the same time."""
@@ -102,6 +104,7 @@ def as_json(claim: PreparedClaim) -> dict[str, Any]:
                 "raw": each.raw,
                 "slices": list(each.slices),
                 "record": dict(each.record),
+                "ignored": list(each.ignored),
             }
             for each in claim.devices
         ],
@@ -156,5 +159,6 @@ def _device(given: Mapping[str, Any]) -> PreparedDevice:
                 raw=raw,
                 slices=(first, end),
                 record=written if isinstance(written := given.get("record"), Mapping) else {},
+                ignored=tuple(map(str, kinds)) if isinstance(kinds := given.get("ignored"), list) else (),
             )
     raise ValueError("it holds something that is no prepared device")
