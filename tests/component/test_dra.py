@@ -138,6 +138,37 @@ async def test_dynamic_partitions_by_counters(kubelet, start):
     assert [] == kubelet.errors
 
 
+SHARED = """
+version: v1
+devices:
+  - name: nic
+    resource: acme.dev/nic
+    advertise: [dra]
+    virtual: {count: 1}
+    dra:
+      capacity:
+        bandwidth: {value: 100G, requestPolicy: {default: 1G, validRange: {min: 100M, max: 100G, step: 1M}}}
+        vfs: {value: 3, requestPolicy: {default: 1, validValues: [1]}}
+"""
+
+
+async def test_claims_share_a_device_by_its_declared_capacity(kubelet, start, api_server):
+    """Each takes what it asks for, or the default, until one of the capacities is used up."""
+    await start(SHARED)
+    wanted = {"a": {"bandwidth": "60G"}, "b": {"bandwidth": "30G"}, "c": {"bandwidth": "20G"}, "d": {}, "e": {}}
+    for name, requests in wanted.items():
+        request = exactly(NPU, capacity={"requests": requests}) if requests else exactly(NPU)
+        await kubelet.objects.create("ResourceClaim", claim(name, request))
+    for name in ("a", "b"):
+        await runs(kubelet, pod(name, claims=[name]))
+    assert Phase.PENDING is (await kubelet.run_pod(pod("c", claims=["c"]))).phase  # of 100G, 10G are left
+    await runs(kubelet, pod("d", claims=["d"]))
+    assert Phase.PENDING is (await kubelet.run_pod(pod("e", claims=["e"]))).phase  # three have all of vfs
+    (result,) = api_server.object("resourceclaims", "d", "default")["status"]["allocation"]["devices"]["results"]
+    assert {"bandwidth": "1G", "vfs": "1"} == result["consumedCapacity"]
+    assert [] == kubelet.errors
+
+
 async def test_an_extended_resource_without_a_claim(kubelet, start):
     """A pod that asks for the resource's name is served by DRA."""
     await start()

@@ -143,6 +143,57 @@ def test_what_is_refused(line, expected):
     assert [each for each in refusals(f"{ENTRY}{line}") if expected in each], refusals(f"{ENTRY}{line}")
 
 
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("{x: much}", "dra.capacity.x: expected an amount, got the string 'much'; such as 100, 16Gi or 10G"),
+        ("{x: {value: 1.5}}", "dra.capacity.x.value: expected an amount, got the number 1.5"),
+        ("{x: {}}", "dra.capacity.x: 'value' is missing"),
+        ("{x: {value: 4, policy: {}}}", "unknown key 'policy'"),
+        ("{x: {value: 4, requestPolicy: {}}}", "dra.capacity.x.requestPolicy: 'default' is missing"),
+        ("{x-y: 1}", "'x-y' is not the name of an attribute"),
+        ("{x: 1, example.com/x: 2}", "'x' and 'example.com/x' are the same capacity"),
+        ("{x: {value: 4, requestPolicy: {default: 5}}}", "dra.capacity.x: the default is more than the"),
+        (
+            "{x: {value: 4, requestPolicy: {default: 1, validValues: [2, 3]}}}",
+            "ascending order, and contain the default",
+        ),
+        ("{x: {value: 4, requestPolicy: {default: 1, validValues: [1, 3, 2]}}}", "validValues are at most 10, in asc"),
+        (
+            "{x: {value: 4, requestPolicy: {default: 1, validValues: [1, 5]}}}",
+            "a valid value is more than the capacity",
+        ),
+        (
+            "{x: {value: 4, requestPolicy: {default: 1, validValues: [1], validRange: {min: 1}}}}",
+            "validValues and validRange exclude each other",
+        ),
+        (
+            "{x: {value: 4, requestPolicy: {default: 1, validRange: {min: 2}}}}",
+            "expected min <= default <= max <= value",
+        ),
+        (
+            "{x: {value: 4, requestPolicy: {default: 2, validRange: {min: 1, step: 2}}}}",
+            "default and max must be a whole number of steps from min",
+        ),
+        ("{x: {value: 4, requestPolicy: {default: 1, validRange: {min: 1, step: 0}}}}", "the step must be more than 0"),
+        (
+            "{x: {value: 4, requestPolicy: {default: 4, validRange: {min: 4, step: 1}}}}",
+            "min and one step are more than the capacity",
+        ),
+        (f"{{{', '.join(f'x{number}: 1' for number in range(17))}}}", "17 capacities; at most 16 can be given"),
+    ],
+)
+def test_capacity_that_is_refused(said, expected):
+    found = refusals(f"{ENTRY}advertise: dra\n  dra: {{capacity: {said}}}")
+    assert [each for each in found if expected in each], found
+
+
+def test_devices_that_claims_cut_are_not_shared_by_capacity():
+    policy = "{value: 4, requestPolicy: {default: 1}}"
+    (said,) = refusals(f"{CUT}advertise: dra\n  dra: {{partitions: dynamic, capacity: {{x: {policy}, y: 1}}}}")
+    assert "dra.capacity.x.requestPolicy: claims do not share devices whose partitions are dynamic" in said
+
+
 def test_a_domain_too_long_for_a_driver_needs_another_name():
     text = f"devices: [{{name: a, resource: {'a.' * 32}b/c, virtual: {{}}, advertise: dra%s}}]"
     (said,) = refusals(text % "")

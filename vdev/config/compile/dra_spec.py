@@ -1,7 +1,15 @@
 """The block `dra` of an entry to its `DraSpec`: the driver that publishes its devices, and what it says of them."""
 
 from ...core.model.device import IdStyle
-from ...core.model.dra import Attribute, AttributeKind, AttributeTemplate, DraPartitions, DraSpec
+from ...core.model.dra import (
+    Attribute,
+    AttributeKind,
+    AttributeTemplate,
+    DeviceCapacity,
+    DraPartitions,
+    DraSpec,
+    RequestPolicy,
+)
 from ...core.model.place import KeyPath
 from ...core.model.syntax import slice_syntax
 from ...core.model.syntax.names import domain_and_name
@@ -9,12 +17,13 @@ from ...core.model.syntax.template import Template
 from ...core.partitions.counters import MAX_COUNTERS, counters
 from ...core.spec import VirtualSource
 from ..report import ProblemReport
-from ..schema.devices.dra_block import Dra, Value, Version
+from ..schema.devices.dra_block import Capacity, Dra, Value, Version
 from ..schema.devices.entry import Entry
 from .templated import Parse
 from .virtual_block import ResolvedSource
 
 _NVIDIAS_COUNTERS = 7  # of engines, multiprocessors and memory, whether a geometry needs them or not
+_MOST_CAPACITIES = 16  # with a device's own there is room for them and for attributes
 _DRIVERS = {"nvidia.com": "gpu.nvidia.com", "amd.com": "gpu.amd.com"}
 """What makers call their drivers, by the domain under which their device plugins advertise."""
 
@@ -30,17 +39,27 @@ def dra_spec(model: Entry, resolved: ResolvedSource, parse: Parse, path: KeyPath
         AttributeTemplate(name, _attribute(value, parse, (*at, "attributes", name)))
         for name, value in block.attributes.items()
     )
-    first: dict[str, str] = {}
-    for name in block.attributes:
-        other = first.setdefault(slice_syntax.qualified(name, driver), name)
-        if other != name:
-            message = f"{other!r} and {name!r} are the same attribute: a name without a domain is in that of the driver"
-            report.key_error((*at, "attributes", name), message, "give one of them")
+    for key, what, names in (("attributes", "attribute", block.attributes), ("capacity", "capacity", block.capacity)):
+        first: dict[str, str] = {}
+        for name in names:
+            other = first.setdefault(slice_syntax.qualified(name, driver), name)
+            if other != name:
+                message = (
+                    f"{other!r} and {name!r} are the same {what}: a name without a domain is in that of the driver"
+                )
+                report.key_error((*at, key, name), message, "give one of them")
     if len(block.attributes) > slice_syntax.MAX_ENTRIES:
         most = slice_syntax.MAX_ENTRIES
         message = f"{len(block.attributes)} attributes; a device in a ResourceSlice has at most {most}, with its own"
         report.error((*at, "attributes"), message)
-    has_fixed_mode = block.partitions is DraPartitions.DYNAMIC and _is_ampere(resolved)
+    if len(block.capacity) > _MOST_CAPACITIES:
+        message = f"{len(block.capacity)} capacities; at most {_MOST_CAPACITIES} can be given"
+        report.error((*at, "capacity"), message)
+    is_dynamic = block.partitions is DraPartitions.DYNAMIC
+    for name in (name for name, each in block.capacity.items() if is_dynamic and each.request_policy):
+        message = "claims do not share devices whose partitions are dynamic"
+        report.key_error((*at, "capacity", name, "requestPolicy"), message, "take it out, or set partitions to static")
+    has_fixed_mode = is_dynamic and _is_ampere(resolved)
     if block.mig_enabled is not None and not has_fixed_mode and not resolved.lacks_preset:
         message = "has no effect here: it is for NVIDIA's Ampere presets with partitions: dynamic"
         report.key_error((*at, "migEnabled"), message, "take it out")
@@ -49,6 +68,7 @@ def dra_spec(model: Entry, resolved: ResolvedSource, parse: Parse, path: KeyPath
         partitions=block.partitions,
         mig_enabled=block.mig_enabled is not False if has_fixed_mode else None,
         attributes=values,
+        capacity={name: _capacity(each) for name, each in block.capacity.items()},
         unhealthy=block.taints.unhealthy,
         lost=block.taints.lost,
         extended_resource=_is_nvidia(resolved) if block.extended_resource is None else block.extended_resource,
@@ -73,6 +93,16 @@ def _is_ampere(resolved: ResolvedSource) -> bool:
     return (
         isinstance(source, VirtualSource) and _is_nvidia(resolved) and source.attributes.get("architecture") == "ampere"
     )
+
+
+def _capacity(given: Capacity) -> DeviceCapacity:
+    policy = given.request_policy
+    if policy is None:
+        return DeviceCapacity(given.value)
+    span, values = policy.valid_range, tuple(policy.valid_values)
+    if span is None:
+        return DeviceCapacity(given.value, RequestPolicy(policy.default, values=values))
+    return DeviceCapacity(given.value, RequestPolicy(policy.default, span.min, span.max, span.step))
 
 
 def _check_dynamic(resolved: ResolvedSource, path: KeyPath, report: ProblemReport) -> None:

@@ -5,6 +5,7 @@ number is an error that says to quote it, and the other way round. Python's own 
 models can be built in code.
 """
 
+import contextlib
 import math
 import re
 from collections.abc import Callable, Iterable
@@ -321,6 +322,19 @@ Memory = Annotated[
     ),
 ]
 """An amount of memory in bytes, as a Kubernetes quantity: 16Gi, 512Mi, 40G."""
+
+
+def _amount(value: object) -> object:
+    is_scalar = isinstance(value, (str, int)) and not isinstance(value, bool)
+    with contextlib.suppress(quantity.QuantityError):
+        if is_scalar and len(str(value)) <= MAX_SHOWN:
+            return quantity.parse_quantity(str(value))
+    return refuse(f"expected an amount, got {described(value)}", "such as 100, 16Gi or 10G")
+
+
+Amount = Annotated[int, BeforeValidator(_amount), WithJsonSchema({"type": ["integer", "string"]})]
+AMOUNT = (("type", ("integer", "string")),)
+"""A whole amount of anything, as a Kubernetes quantity: 100, 16Gi, 10G."""
 
 
 # --- choices and lists -----------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """What an entry says about Dynamic Resource Allocation: which driver publishes its devices, and how."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -52,20 +53,43 @@ class AttributeTemplate(NamedTuple):
     value: Attribute | Template
 
 
+@dataclass(frozen=True, slots=True)
+class RequestPolicy:
+    """How much of a capacity a claim may take, if several claims share a device; `default` if it does not say.
+
+    One of `values`, if there are any; else from `least` to `most` in steps, as far as these are given.
+    """
+
+    default: int
+    least: int | None = None
+    most: int | None = None
+    step: int | None = None
+    values: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceCapacity:
+    """How much of something a device has."""
+
+    value: int
+    policy: RequestPolicy | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraSpec:
     """How the devices of an entry are published in ResourceSlices.
 
     `mig_enabled` is the mode of GPUs that cannot change it without a reset, None for all others: with dynamic
     partitions, True publishes no whole GPU, False only whole GPUs. `unhealthy` is for devices that do not work, `lost`
-    for those that are away. `extended_resource`: pods get the whole ones also by the name of the entry's resource,
-    without a claim of their own.
+    for those that are away. `capacity` is what whole devices have beside their own. `extended_resource`: pods get the
+    whole ones also by the name of the entry's resource, without a claim of their own.
     """
 
     driver: str
     partitions: DraPartitions = DraPartitions.STATIC
     mig_enabled: bool | None = None
     attributes: tuple[AttributeTemplate, ...] = ()
+    capacity: Mapping[str, DeviceCapacity] = field(default_factory=dict)
     unhealthy: TaintPolicy = TaintPolicy.NO_SCHEDULE
     lost: TaintPolicy = TaintPolicy.NO_SCHEDULE
     extended_resource: bool = False

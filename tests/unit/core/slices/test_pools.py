@@ -19,6 +19,7 @@ from vdev.core.model.device import Health
 from vdev.core.model.faults.fault_answers import XidError
 from vdev.core.partitions.geometry import LayoutError
 from vdev.core.partitions.placement import place
+from vdev.core.slices.devices import recalled
 from vdev.core.slices.objects import cutting
 from vdev.errors import ConfigError
 
@@ -325,6 +326,73 @@ def test_shares_of_mps_have_memory():
         "requestPolicy"
     ]
     assert "48" == only["shares"]["value"]
+
+
+NET = {
+    "virtual": {"count": 1, "memory": "1Gi"},
+    "dra": {
+        "capacity": {
+            "acme.dev/vfs": {"value": 100, "requestPolicy": {"default": 1, "validValues": [1]}},
+            "ingress": {
+                "value": "100G",
+                "requestPolicy": {"default": "1G", "validRange": {"min": "100M", "max": "100G", "step": "1M"}},
+            },
+            "ports": 4,
+            "a.b/any": {"value": 10, "requestPolicy": {"default": 3}},
+        }
+    },
+}
+
+
+def test_capacity_that_the_file_declares_is_shared_by_its_policies():
+    """A policy makes the device one that several claims have; what has none goes to no claim that does not ask."""
+    (only,) = devices(pool(NET)).values()
+    assert only["allowMultipleAllocations"]
+    whole = {"min": "0", "step": "1"}
+    assert {
+        "vfs": {"value": "100", "requestPolicy": {"default": "1", "validValues": ["1"]}},
+        "ingress": {
+            "value": "100G",
+            "requestPolicy": {"default": "1G", "validRange": {"min": "100M", "max": "100G", "step": "1M"}},
+        },
+        "ports": {"value": "4", "requestPolicy": {"default": "0", "validRange": {**whole, "max": "4"}}},
+        "a.b/any": {"value": "10", "requestPolicy": {"default": "3"}},
+        "memory": {
+            "value": "1Gi",
+            "requestPolicy": {"default": "0", "validRange": {"min": "0", "max": "1Gi", "step": "1Mi"}},
+        },
+    } == only["capacity"]
+
+
+def test_declared_capacity_without_a_policy_belongs_to_whole_devices():
+    """Beside the device's own, and in its place."""
+    made = pool(
+        {
+            "resource": "nvidia.com/gpu",
+            "virtual": {"preset": "a30", "count": 2},
+            "partitions": {"1": ["1g.6gb"]},
+            "dra": {"capacity": {"compute": 100, "memory": "20Gi"}},
+        }
+    )
+    whole, part = devices(made).values()
+    assert {"compute": "100", "memory": "20Gi"} == capacity(whole)
+    assert "allowMultipleAllocations" not in whole
+    assert "compute" not in part["capacity"]
+
+
+def test_a_declared_policy_counts_under_sharing_as_well():
+    sharing = {"timeSlicing": {"resources": [{"name": "acme.dev/npu", "replicas": 4}]}}
+    (only,) = devices(pool(NET, sharing=sharing)).values()
+    assert {"vfs", "ingress", "ports", "a.b/any", "memory", "slots"} == only["capacity"].keys()
+    assert ["1"] == only["capacity"]["vfs"]["requestPolicy"]["validValues"]
+
+
+def test_declared_capacity_outlives_its_device():
+    """It is written down with the claim that has the device."""
+    made = pool(NET)
+    (device,) = made.devices
+    again, _ = recalled.recalled(device.name, json.loads(json.dumps(recalled.record(device, (), ()))))
+    assert device.capacity == again.capacity
 
 
 def test_what_claims_cut_is_not_shared():

@@ -2,14 +2,26 @@
 
 import re
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import PlainValidator, WithJsonSchema
+from pydantic import PlainValidator, WithJsonSchema, model_validator
 
 from ....core.model.dra import ClaimApi, DraPartitions, TaintPolicy
 from ....core.model.syntax import slice_syntax, template
 from ...document.parser import Plain
-from ..scalars import STRING, Flag, Text, Word, choice, not_empty, one_or_many, without_problem
+from ..scalars import (
+    AMOUNT,
+    STRING,
+    Amount,
+    Flag,
+    Shorthand,
+    Text,
+    Word,
+    choice,
+    not_empty,
+    one_or_many,
+    without_problem,
+)
 from ..section import Section, described, refuse
 
 Advertise = Annotated[list[Annotated[ClaimApi, choice(ClaimApi)]], one_or_many(STRING), not_empty()]
@@ -29,6 +41,7 @@ class Version(Section):
     """Three numbers without leading zeros, such as 580.95.5."""
 
 
+_MOST_VALUES = 10
 _WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 _EXPECTED = "expected a string, a whole number, true, false, or {version: 1.2.3}"
 
@@ -79,6 +92,77 @@ Value = Annotated[
 """An attribute's value."""
 
 
+class ValidRange(Section):
+    """The amounts that a claim may take."""
+
+    min: Amount
+    """The least."""
+    max: Amount | None = None
+    """The most. Default: all that there is."""
+    step: Amount | None = None
+    """Amounts are min and a multiple of this; others are rounded up. Default: any amount."""
+
+
+class CapacityPolicy(Section):
+    """How much of a capacity a claim may take; as the requestPolicy of a ResourceSlice."""
+
+    default: Amount
+    """What a claim takes that does not ask for an amount."""
+    valid_values: list[Amount] = []
+    """The amounts that a claim may take; others are rounded up."""
+    valid_range: ValidRange | None = None
+    """The amounts that a claim may take, as a range."""
+
+
+class Capacity(Section):
+    """How much of something each device has."""
+
+    value: Amount
+    """The amount, as a Kubernetes quantity such as 100, 16Gi or 10G."""
+    request_policy: CapacityPolicy | None = None
+    """How much of it a claim may take. With a policy, several claims may have the device at the same time."""
+
+    @model_validator(mode="after")
+    def _policy_fits(self) -> Self:
+        if self.request_policy and (problem := _policy_problem(self.value, self.request_policy)):
+            refuse(problem)
+        return self
+
+
+def _policy_problem(value: int, policy: CapacityPolicy) -> str:
+    """What Kubernetes would refuse."""
+    if policy.valid_values and policy.valid_range:
+        return "validValues and validRange exclude each other"
+    if policy.valid_values:
+        return _values_problem(value, policy.default, policy.valid_values)
+    if policy.valid_range:
+        return _range_problem(value, policy.default, policy.valid_range)
+    return "the default is more than the capacity" if policy.default > value else ""
+
+
+def _values_problem(value: int, default: int, values: list[int]) -> str:
+    if len(values) > _MOST_VALUES or values != sorted(set(values)) or default not in values:
+        return f"validValues are at most {_MOST_VALUES}, in ascending order, and contain the default"
+    return "a valid value is more than the capacity" if values[-1] > value else ""
+
+
+def _range_problem(value: int, default: int, span: ValidRange) -> str:
+    most = value if span.max is None else span.max
+    if not span.min <= default <= most <= value:
+        return "expected min <= default <= max <= value"
+    if span.step is None:
+        return ""
+    if span.step == 0:
+        return "the step must be more than 0"
+    if (default - span.min) % span.step or (span.max is not None and (most - span.min) % span.step):
+        return "default and max must be a whole number of steps from min"
+    return "min and one step are more than the capacity" if span.min + span.step > value else ""
+
+
+def _capacity(value: object) -> object:
+    return {"value": value}
+
+
 class Taints(Section):
     """What a device that fails does to claims."""
 
@@ -104,6 +188,9 @@ class Dra(Section):
     attributes: dict[AttributeName, Value] = {}
     """Attributes of each device, beside its own: a string, which may hold placeholders, a whole number, true or false,
     or a version, written {version: 1.2.3}. A name without a domain is in the driver's."""
+    capacity: dict[AttributeName, Annotated[Capacity, Shorthand((Mapping, Capacity), AMOUNT, _capacity)]] = {}
+    """Capacity of each whole device, beside its own or in its place, such as compute: 100. A name without a domain is
+    in the driver's."""
     taints: Taints = Taints()
     """What a device that fails does to claims."""
     extended_resource: Flag | None = None

@@ -6,6 +6,7 @@ number of bytes (Kubernetes would round up), and below 2^63.
 
 import functools
 import re
+from collections.abc import Sequence
 from fractions import Fraction
 
 from ....errors import VdevError
@@ -62,17 +63,18 @@ def amount_of(quantity: object) -> Fraction | None:
 
 
 def written(amount: int) -> str:
-    """A whole, non-negative amount as Kubernetes writes it back: with the largest suffix that leaves it whole.
+    """A whole, non-negative amount as Kubernetes takes it: with the largest suffix that leaves it whole.
 
-    1024 and its multiples have a binary suffix, all other numbers a decimal one.
+    With a binary or a decimal suffix, whichever is shorter: 16Gi, and 100G, which is 97656250Ki as well.
     """
-    for base, suffixes in ((1024, tuple(_BINARY)), (1000, tuple(_DECIMAL))):
-        number, power = amount, 0
-        while number and number % base == 0 and power < len(suffixes):
-            number, power = number // base, power + 1
-        if power:
-            return f"{number}{suffixes[power - 1]}"
-    return str(amount)
+    return min((_with_suffix(amount, *each) for each in ((1024, (*_BINARY,)), (1000, (*_DECIMAL,)))), key=len)
+
+
+def _with_suffix(amount: int, base: int, suffixes: Sequence[str]) -> str:
+    power = 0
+    while amount and amount % base == 0 and power < len(suffixes):
+        amount, power = amount // base, power + 1
+    return f"{amount}{suffixes[power - 1] if power else ''}"
 
 
 def _suffix_hint(suffix: str) -> str:

@@ -6,12 +6,12 @@ value: expressions that ask for an attribute which a device lacks are errors tha
 """
 
 from ...model.device import Device
+from ...model.dra import DeviceCapacity
 from ...model.pci import bus_id, root
 from ...model.syntax.names import digest, domain_and_name
 from ...spec import EntrySpec, VirtualSource
 from .attributes import PCI_BUS_ID, PCIE_ROOT, Attributes, number, standard, string, version
 from .plain import Describer
-from .published import DeviceCapacity
 
 FIRST_RENDER = 128
 """The number of the first render node, `/dev/dri/renderD128` (source: the amdgpu driver)."""

@@ -8,12 +8,13 @@ import re
 from collections.abc import Iterable
 
 from ...model.device import Device
+from ...model.dra import DeviceCapacity
 from ...model.pci import bus_id, root
 from ...partitions.counters import Counters, Limit, counters
 from ...partitions.geometry import Geometry, Profile
 from .attributes import PCI_BUS_ID, PCIE_ROOT, Attributes, standard, string, version
 from .plain import Describer
-from .published import DeviceCapacity, DraDevice
+from .published import DraDevice
 
 _DRIVER_VERSION = "580.95.5"
 _CUDA_VERSION = "13.0.0"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from ...inventory.resources import Resource
 from ...model.device import Device
+from ...model.dra import DeviceCapacity
 from ...model.syntax import slice_syntax
 from ...model.syntax.names import digest, domain_and_name
 from ...partitions.counters import Counters, counters
@@ -12,7 +13,7 @@ from ...partitions.geometry import Placement
 from ...spec import EntrySpec
 from . import shares
 from .attributes import Attributes, of_text, standard, string
-from .published import Consumption, CounterSet, DeviceCapacity, DraDevice
+from .published import Consumption, CounterSet, DraDevice
 
 _MAX_NAME = 63
 _DIGEST = 8
@@ -36,6 +37,8 @@ class Describer:
         self.entry = entry
         self.place = place
         self._offered = offered
+        driver, declared = (entry.dra.driver, entry.dra.capacity) if entry.dra else ("", {})
+        self._given = {name.removeprefix(f"{driver}/"): each for name, each in declared.items()}
         self.is_dynamic = entry.dra is not None and entry.dra.is_dynamic
         self.profiles = {profile.name: profile for profile in (entry.geometry.profiles if entry.geometry else ())}
         self._counters = self.counters() if self.is_dynamic and entry.geometry else None
@@ -45,10 +48,14 @@ class Describer:
         return map(self._device, devices)
 
     def _device(self, device: Device) -> DraDevice:
-        sharing, capacity = self._offered.sharing, self.capacity(device)
-        is_shared = sharing is not None and device.id in sharing.replicas
-        if sharing is not None and is_shared:
-            capacity = shares.shared(capacity, device, sharing, self.slots)
+        sharing = self._offered.sharing
+        given = {} if device.is_partition else self._given
+        capacity = {**self.capacity(device), **given}
+        is_shared = any(each.policy for each in given.values())
+        if sharing is not None and device.id in sharing.replicas:
+            capacity, is_shared = shares.shared(capacity, device, sharing, self.slots), True
+        elif is_shared:
+            capacity = shares.free(capacity)
         return DraDevice(
             name=self.name(device),
             device=device,

@@ -10,30 +10,10 @@ from types import MappingProxyType
 
 from ...inventory.resources import Resource
 from ...model.device import HEALTHY, Device, Health
-from ...model.dra import Attribute
+from ...model.dra import Attribute, DeviceCapacity
 from ...model.problem import Problem
 
 NO_ATTRIBUTES: Mapping[str, Attribute] = MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True)
-class RequestPolicy:
-    """How much of a capacity a claim may ask for, where several claims share a device: multiples of `step`, from
-    `least` to `most`; `default` where it does not say.
-    """
-
-    default: int
-    least: int
-    most: int
-    step: int
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceCapacity:
-    """How much of something a device has."""
-
-    value: int
-    policy: RequestPolicy | None = None
 
 
 @dataclass(frozen=True, slots=True)

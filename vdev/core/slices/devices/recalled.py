@@ -2,12 +2,12 @@
 it though it is away by then.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...model.device import GONE, Device, RawDevice
-from ...model.dra import Attribute, AttributeKind
-from .published import Consumption, CounterSet, DeviceCapacity, DraDevice, RequestPolicy, Taint
+from ...model.dra import Attribute, AttributeKind, DeviceCapacity, RequestPolicy
+from .published import Consumption, CounterSet, DraDevice, Taint
 
 Record = Mapping[str, Any]
 
@@ -39,8 +39,8 @@ def record(device: DraDevice, counters: tuple[CounterSet, ...], lost: tuple[Tain
     }
 
 
-def _policy(policy: RequestPolicy | None) -> list[int] | None:
-    return None if policy is None else [policy.default, policy.least, policy.most, policy.step]
+def _policy(policy: RequestPolicy | None) -> list[Any] | None:
+    return None if policy is None else [policy.default, policy.least, policy.most, policy.step, [*policy.values]]
 
 
 def recalled(name: str, written: Record) -> tuple[DraDevice, tuple[CounterSet, ...]] | None:
@@ -51,6 +51,13 @@ def recalled(name: str, written: Record) -> tuple[DraDevice, tuple[CounterSet, .
         return _device(name, written), tuple(CounterSet(key, each) for key, each in written["counters"].items())
     except (KeyError, TypeError, ValueError, AttributeError):
         return None  # not of this version
+
+
+def _policy_of(
+    default: int, least: int | None, most: int | None, step: int | None, values: Sequence[int] = ()
+) -> RequestPolicy:
+    """An older version wrote down no values."""
+    return RequestPolicy(default, least, most, step, tuple(values))
 
 
 def _device(name: str, written: Record) -> DraDevice:
@@ -76,7 +83,7 @@ def _device(name: str, written: Record) -> DraDevice:
         device=core,
         attributes={key: Attribute(AttributeKind(kind), value) for key, (kind, value) in written["attributes"].items()},
         capacity={
-            key: DeviceCapacity(value, None if policy is None else RequestPolicy(*policy))
+            key: DeviceCapacity(value, None if policy is None else _policy_of(*policy))
             for key, (value, policy) in written["capacity"].items()
         },
         consumes=tuple(Consumption(key, each) for key, each in written["consumes"].items()),

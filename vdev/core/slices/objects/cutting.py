@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from typing import Any
 
-from ...model.dra import Attribute
+from ...model.dra import Attribute, DeviceCapacity
 from ...model.spans import batches
 from ...model.syntax.quantity import written
-from ..devices.published import CounterSet, DeviceCapacity, DraDevice, PublishedPool, Taint
+from ..devices.published import CounterSet, DraDevice, PublishedPool, Taint
 
 Document = dict[str, Any]
 
@@ -119,8 +119,12 @@ def _value(attribute: Attribute) -> Document:
 def _capacity(capacity: DeviceCapacity) -> Document:
     found: Document = {"value": written(capacity.value)}
     if policy := capacity.policy:
-        valid = {"min": written(policy.least), "max": written(policy.most), "step": written(policy.step)}
-        found["requestPolicy"] = {"default": written(policy.default), "validRange": valid}
+        found["requestPolicy"] = {"default": written(policy.default)}
+        limits = {"min": policy.least, "max": policy.most, "step": policy.step}
+        if valid := {key: written(amount) for key, amount in limits.items() if amount is not None}:
+            found["requestPolicy"]["validRange"] = valid
+        if policy.values:
+            found["requestPolicy"]["validValues"] = [written(amount) for amount in policy.values]
     return found
 
 
