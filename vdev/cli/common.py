@@ -109,7 +109,8 @@ def print_cdi(name: str, edits: Mapping[str, Any]) -> None:
     for node in edits.get("deviceNodes", ()):
         print(f"    device    {node.get('hostPath', node['path'])} -> {node['path']} ({node['permissions']})")
     for mount in edits.get("mounts", ()):
-        print(f"    mount     {mount['hostPath']} -> {mount['containerPath']} ({mount['options'][-1]})")
+        source, access = mount.get("type") or mount["hostPath"], "ro" if "ro" in mount["options"] else "rw"
+        print(f"    mount     {source} -> {mount['containerPath']} ({access})")
 
 
 def seconds(text: str, flag: str) -> float:

@@ -191,6 +191,30 @@ def test_a_share_takes_memory(prepare):
     assert ("0=10240M", "25") == (got["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"], got["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"])
 
 
+def mounts(claim, name):
+    """The mounts of a CDI device of the claim, by their path."""
+    (found,) = [each for each in claim.document["devices"] if each["name"] == name]
+    return {each["containerPath"]: each for each in found["containerEdits"].get("mounts", ())}
+
+
+@pytest.mark.parametrize("uid", [UID, "a" + UID])
+@pytest.mark.parametrize("by", ["configuration", "sharing"])
+def test_a_client_of_mps_finds_its_directories(prepare, by, uid):
+    """At the paths of NVIDIA's driver. No daemon runs, so nothing of the host is behind them."""
+    if by == "sharing":
+        share = {"shareID": "s1", "consumedCapacity": {"slots": "1"}}
+        claim = prepare(("r", "gpu-0", share), shared=True, replicas=4, uid=uid)
+    else:
+        claim = prepare(("r", "gpu-0"), config=[dra.config(GPU | mps(), DRIVER)], uid=uid)
+    assert "/tmp/nvidia-mps" == env(claim, f"{uid}_r")["CUDA_MPS_PIPE_DIRECTORY"]
+    found = mounts(claim, f"{uid}_r")
+    assert {"/tmp/nvidia-mps", "/dev/shm"} == found.keys()
+    assert {"tmpfs"} == {each["type"] for each in found.values()}
+    assert {("nosuid", "nodev", "rw")} == {tuple(each["options"]) for each in found.values()}
+    assert claim.document["cdiVersion"] in ("0.4.0", "0.5.0")
+    dra.CDI.validate(claim.document)
+
+
 def test_a_share_of_time_has_no_limit(prepare):
     """Time-slicing limits nothing."""
     share = {"shareID": "s1", "consumedCapacity": {"slots": "1"}}
@@ -242,6 +266,13 @@ def test_nvidias_mps(prepare):
     got = env(prepare(("r", "gpu-0"), ("r", "gpu-1"), config=[dra.config(GPU | limits, DRIVER)]), f"{UID}_r")
     assert "0=10240M,1=2048M" == got["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"]
     assert "40" == got["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"]
+
+
+@pytest.mark.parametrize("given", [{"defaultActiveThreadPercentage": 0}, {"multiUser": True}, {}])
+def test_nvidias_mps_without_limits(prepare, given):
+    """0 per cent is what NVIDIA's driver takes, too; it is no limit."""
+    got = env(prepare(("r", "gpu-0"), config=[dra.config(GPU | mps(**given), DRIVER)]), f"{UID}_r")
+    assert {"NVIDIA_VISIBLE_DEVICES", "CUDA_MPS_PIPE_DIRECTORY"} == got.keys()
 
 
 @pytest.mark.parametrize("interval", ["Default", "Short", "Medium", "Long"])
@@ -298,8 +329,10 @@ CLAIM = "the configuration of the claim"
             "timeSlicingConfig.interval 'Tiny' is unknown; use one of Default, Short, Medium, Long",
         ),
         (MIG | {"sharing": {"strategy": "TimeSlicing", "timeSlicingConfig": {}}}, "unknown key 'timeSlicingConfig'"),
-        (GPU | mps(defaultActiveThreadPercentage=101), "101 is no number of per cent from 1 to 100"),
+        (GPU | mps(defaultActiveThreadPercentage=101), "101 is no number of per cent from 0 to 100"),
         (GPU | mps(defaultActiveThreadPercentage=True), "True is no number of per cent"),
+        (GPU | mps(defaultActiveThreadPercentage=-1), "-1 is no number of per cent"),
+        (GPU | mps(multiUser="yes"), "multiUser: 'yes' is neither true nor false"),
         (GPU | mps(defaultPinnedDeviceMemoryLimit="10GB"), "has the unknown suffix 'GB'; did you mean 'G'?"),
         (GPU | mps(defaultPinnedDeviceMemoryLimit="1k"), "'1k' is no amount of at least 1Mi"),
         (GPU | mps(defaultPerDevicePinnedMemoryLimit={"3": "1Gi"}), "'3', which is neither the id of a device of the"),

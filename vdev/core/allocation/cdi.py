@@ -22,7 +22,7 @@ _KIND = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,300}[A-Za-z0-9]/[A-Za-z][A-Za-z0-9
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]{0,250}[A-Za-z0-9])?")
 _VERSION = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){1,2}")
 _MAX_FILE = 200  # characters of a kind in its file's name; a file that is being written has a longer one
-_V030, _V050, _V060 = "0.3.0", "0.5.0", "0.6.0"
+_V030, _V040, _V050, _V060 = "0.3.0", "0.4.0", "0.5.0", "0.6.0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +193,9 @@ def _node(node: DeviceNode) -> dict[str, Any]:
 
 
 def _mount(mount: Mount) -> dict[str, Any]:
+    if mount.tmpfs:  # its source means nothing, and CDI wants an absolute path
+        path, options = mount.container_path, ["nosuid", "nodev", "rw"]
+        return {"hostPath": path, "containerPath": path, "type": "tmpfs", "options": options}
     # No nodev: serial lines are mounted, and nobody could open them. What may be opened is up to the device cgroup.
     options = ["rbind", "nosuid", "ro" if mount.read_only else "rw"]
     return {"hostPath": mount.host_path, "containerPath": mount.container_path, "options": options}
@@ -207,4 +210,5 @@ def _version(cdi_kind: str, devices: Iterable[CdiDevice]) -> str:
             not node.type and node.host_path != node.container_path for node in device.nodes
         ):
             return _V050  # names that start with a digit, hostPath
-    return _V030
+    is_typed = any(mount.tmpfs for device in devices for mount in device.mounts)
+    return _V040 if is_typed else _V030

@@ -197,7 +197,12 @@ def _mps(edits: ContainerEdits, allocation: Allocation) -> None:
         if device.id in taken:
             mib, percent = mps_share(sharing, device)
             shares.append(MpsShare(position, mib * taken[device.id], min(100, percent * taken[device.id])))
-    mps_edits(edits, allocation.resource, shares)
+    mps_limits(edits, shares)
+    root, name = allocation.resource.flags.mps_root, allocation.resource.name
+    if shares and root:
+        edits.env["CUDA_MPS_PIPE_DIRECTORY"] = f"/mps/{name}/pipe"
+        edits.mounts[f"/mps/{name}/pipe"] = Mount(posixpath.join(root, name, "pipe"), f"/mps/{name}/pipe")
+        edits.mounts["/dev/shm"] = Mount(posixpath.join(root, "shm"), "/dev/shm")  # noqa: S108 - a path of the container
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,22 +217,14 @@ class MpsShare:
     percent: int
 
 
-def mps_edits(edits: ContainerEdits, resource: Resource, shares: Sequence[MpsShare]) -> None:
+def mps_limits(edits: ContainerEdits, shares: Sequence[MpsShare]) -> None:
     """Shares of devices, as the variables that CUDA's MPS client reads."""
-    if not shares:
-        return
     limits = [f"{share.position}={share.mib}M" for share in shares if share.mib]
     threads = [share.percent for share in shares if share.percent]
     if limits:
         edits.env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = ",".join(limits)
     if threads:
         edits.env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(min(threads))
-    root = resource.flags.mps_root
-    if root:
-        name = resource.name
-        edits.env["CUDA_MPS_PIPE_DIRECTORY"] = f"/mps/{name}/pipe"
-        edits.mounts[f"/mps/{name}/pipe"] = Mount(posixpath.join(root, name, "pipe"), f"/mps/{name}/pipe")
-        edits.mounts["/dev/shm"] = Mount(posixpath.join(root, "shm"), "/dev/shm")  # noqa: S108 - a path of the container
 
 
 # --- the CDI specification ------------------------------------------------------------------------------------------

@@ -150,10 +150,12 @@ def _mps(where: str, given: object) -> Mps:
         "defaultPinnedDeviceMemoryLimit",
         "defaultPerDevicePinnedMemoryLimit",
     )
-    _check_keys(where, mps, {threads, memory, limits})
+    _check_keys(where, mps, {threads, memory, limits, "multiUser"})
+    if type(mps.get("multiUser", False)) is not bool:
+        raise ClaimRefused(f"{where}.multiUser: {mps['multiUser']!r} is neither true nor false")
     per_cent = mps.get(threads)
-    if per_cent is not None and (type(per_cent) is not int or not 0 < per_cent <= _ALL):
-        raise ClaimRefused(f"{where}.{threads}: {per_cent!r} is no number of per cent from 1 to {_ALL}")
+    if per_cent is not None and (type(per_cent) is not int or not 0 <= per_cent <= _ALL):
+        raise ClaimRefused(f"{where}.{threads}: {per_cent!r} is no number of per cent from 0 to {_ALL}")
     each = _object(f"{where}.{limits}", mps.get(limits) or {})
     return Mps(
         threads=per_cent or 0,

@@ -22,7 +22,7 @@ from ..allocation.request import Allocation
 from ..grouping import grouped
 from ..inventory.listed.sharing import mps_share
 from ..inventory.resources import Resource
-from ..model.device import Device
+from ..model.device import Device, Mount
 from ..model.syntax.quantity import QuantityError, parse_quantity
 from ..spec import DeviceListStrategy, SharingKind
 from .claim import AllocationResult, Claim
@@ -31,6 +31,7 @@ from .prepared import PreparedClaim, PreparedDevice
 
 _ALL = 100  # per cent
 _MIB = 2**20
+_MPS_PIPE, _MPS_SHM = "/tmp/nvidia-mps", "/dev/shm"  # noqa: S108 - of the container, where NVIDIA's driver has them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +169,10 @@ def _request_device(name: str, members: Sequence[_Member]) -> cdi.CdiDevice:
     positions = {each: number for number, each in enumerate(dict.fromkeys(each.device.id for each in members))}
     for of in by_resource.values():
         shares = [share for each in of if (share := _mps_share(each, positions)) is not None]
-        edits.mps_edits(whole, of[0].resource, shares)
+        edits.mps_limits(whole, shares)
+        if shares:
+            whole.env["CUDA_MPS_PIPE_DIRECTORY"] = _MPS_PIPE
+            whole.mounts |= {path: Mount("", path, tmpfs=True) for path in (_MPS_PIPE, _MPS_SHM)}
     own = dict(whole.env)
     for each in members:
         for variable, value in each.settings.env.items():

@@ -41,11 +41,12 @@ class DeviceNode:
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A bind mount: a path of the host shown at a path of the container."""
+    """A path of the host shown at a path of the container; with `tmpfs` an empty tmpfs instead, which only CDI has."""
 
     host_path: str
     container_path: str
     read_only: bool = False
+    tmpfs: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,8 @@ class _Collected:
             is_bind = (mount.get("type") or "bind") in _BIND
             if is_bind and (why := _why_useless(mount["hostPath"], options)):
                 self.useless.append(f"{name} mounts {mount['hostPath']}, {why}")
-            self.mounts[mount["containerPath"]] = Mount(mount["hostPath"], mount["containerPath"], read_only)
+            source = mount["hostPath"] if is_bind else mount["type"]
+            self.mounts[mount["containerPath"]] = Mount(source, mount["containerPath"], read_only)
 
     def edits(self, names: Iterable[str]) -> Edits:
         """All of them."""
