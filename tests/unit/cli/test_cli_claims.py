@@ -154,6 +154,14 @@ def test_what_is_refused(allocate, text, why):
         ("kind: ResourceClaim\nstatus: {allocation: {devices: {results: [1]}}}", "allocated without devices"),
         ("kind: ResourceClaim\nstatus: {allocation: {devices: {results: [{driver: a}]}}}", "allocated without devices"),
         (claim(count="[x]"), "an API server would not take"),
+        (
+            claim().replace("}}]}}", "}}], config: [{requests: [other], opaque: {driver: a.b, parameters: {}}}]}}"),
+            'spec.devices.config[0].requests[0]: Invalid value: "other": must be the name of a request in the claim',
+        ),
+        (
+            claim().replace("}}]}}", "}}], constraints: [{requests: [other], matchAttribute: acme.dev/x}]}}"),
+            'spec.devices.constraints[0].requests[0]: Invalid value: "other": must be the name of a request',
+        ),
     ],
 )
 def test_what_is_wrong(allocate, text, why):

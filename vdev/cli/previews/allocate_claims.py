@@ -136,7 +136,7 @@ def _allocate(objects: _Objects, seen: preview.Preview) -> None:
     waiting = [claim for claim in objects.claims if not _is_allocated(claim)]
     if not waiting:
         return
-    from ...sim.dra.scheduling import cel_selectors, pools, usage  # the embedded kubelet brings gRPC
+    from ...sim.dra.scheduling import cel_selectors, claim_limits, pools, usage  # the embedded kubelet brings gRPC
     from ...sim.dra.scheduling.allocator import Allocator
     from ...sim.dra.scheduling.unschedulable import UnschedulableError
     from ...sim.objects.pod_manifest import ManifestError
@@ -153,6 +153,9 @@ def _allocate(objects: _Objects, seen: preview.Preview) -> None:
     used = usage.in_use(objects.claims)
     scheduler = Allocator(offered, classes, used, matches=matches, admin=lambda _namespace: True)
     try:
+        for claim in waiting:
+            for field, why in claim_limits.requests("spec", claim["spec"]):
+                raise UsageError(f"an API server would not take the claim {claim['metadata']['name']}: {field}: {why}")
         allocations = scheduler.allocate(waiting, seen.node)
     except UnschedulableError as nothing:
         known = ", ".join(sorted(classes)) or "none"
