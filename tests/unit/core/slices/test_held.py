@@ -30,7 +30,9 @@ def entries(draw, name):
     entry["dra"]["taints"] = {"lost": draw(st.sampled_from(["none", "NoSchedule"]))}
     if draw(st.booleans()):
         entry["virtual"] = {"preset": "a30", "count": count}
-        if not dynamic and draw(st.booleans()):
+        if dynamic:
+            entry["dra"]["migEnabled"] = draw(st.booleans())
+        elif draw(st.booleans()):
             entry["partitions"] = {"0": draw(PARTS)}
     else:
         entry["virtual"] = {"count": count, "partitioning": draw(st.sampled_from([OWN, OTHER]))}
