@@ -1,6 +1,8 @@
 """The record of prepared claims: a file that every instance of a driver reads before each call and replaces whole.
 
-One line of JSON with a version, and one with its checksum. Its users hold the lock on the directory.
+One line of JSON with a version, and one with its checksum. Its users hold the lock on the directory. Each write has a
+higher serial number than the last one, so a record that another instance wrote can be told from one that somebody
+removed, damaged or put in its place: then what this process knows is written again.
 """
 
 import contextlib
@@ -26,64 +28,73 @@ Prepared = Mapping[str, PreparedClaim]
 
 
 class Checkpoint:
-    """The file at `path`. Blocks. `problem` says what was wrong with it, or is empty."""
+    """The file at `path`. Blocks. `problem` says what was wrong with it at the first look, or is empty."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.problem = ""
-        self.exists = False
-        """Whether there was one when it was last read, with something in it that could be used."""
-        self._stamp: Stamp | None = None
+        self._stamp: Stamp | None = None  # of the file that says what is known
+        self._serial = -1  # of what is known; -1: nothing was read or written yet
         self._known: Prepared = {}
 
     def read(self) -> Prepared:
-        """The claims. A file that cannot be understood is set aside. Raises HostError where it cannot be read."""
+        """The claims. A file that cannot be understood is set aside. Raises HostError if it cannot be read."""
         now = stamp(self.path)
-        if now is None or now != self._stamp:
-            text = read_plain(self.path, limit=MAX_BYTES, follow=False)
-            try:
-                self._known = {} if text is None else _parsed(text)
-                self.exists = text is not None
-            except ValueError as wrong:
-                self._set_aside(str(wrong))
-                self._known, self.exists = {}, False
-            self._stamp = now
+        if now is not None and now == self._stamp:
+            return self._known
+        text, serial, claims = read_plain(self.path, limit=MAX_BYTES, follow=False), -1, dict[str, PreparedClaim]()
+        try:
+            if text is not None:
+                serial, claims = _parsed(text)
+        except ValueError as wrong:
+            self._set_aside(str(wrong))
+        if serial > self._serial:
+            self._stamp, self._serial, self._known = now, serial, claims
+        elif self._known or (self._serial >= 0 and text is not None):
+            log.error("the record of prepared claims was lost, and is written again", file=str(self.path))
+            self._replace(self._known)
         return self._known
 
     def write(self, claims: Prepared) -> None:
         """Replace the record. Raises HostError; then the old one stands."""
-        if claims == self._known and self.exists:
-            return
-        body = json.dumps({"version": VERSION, "claims": [as_json(each) for each in claims.values()]}).encode()
+        if claims != self._known or (claims and self._stamp is None):
+            self._replace(claims)
+
+    def _replace(self, claims: Prepared) -> None:
+        content = {"version": VERSION, "serial": self._serial + 1, "claims": [*map(as_json, claims.values())]}
+        body = json.dumps(content).encode()
         text = body + b"\n" + hashlib.sha256(body).hexdigest().encode() + b"\n"
         if len(text) > MAX_BYTES:
             raise HostError(f"cannot write {self.path}: it would have more than {MAX_BYTES} bytes")
         self._stamp = None
         write_atomic(self.path, text, mode=0o600)
-        self._stamp, self._known, self.exists = stamp(self.path), dict(claims), True
+        self._stamp, self._serial, self._known = stamp(self.path), self._serial + 1, dict(claims)
 
     def _set_aside(self, wrong: str) -> None:
         aside = self.path.with_name(f"{self.path.name}.spoilt")
         with contextlib.suppress(OSError):
             self.path.replace(aside)
+        log.error("the record of prepared claims cannot be used", file=str(self.path), reason=wrong)
+        if self._serial >= 0:
+            return
         self.problem = (
             f"the record of prepared claims {self.path} cannot be used and was moved to {aside.name}: {wrong}; until "
             "the pods that have claims now have ended, vdev cannot tell when a device of theirs is given to another pod"
         )
-        log.error("prepared claims are forgotten", file=str(self.path), reason=wrong)
 
 
 def devices_of(path: Path) -> Mapping[str, Mapping[str, Any]]:
     """By name what a record says of the devices that claims have; of one that cannot be used nothing. Blocks."""
     try:
         text = read_plain(path, limit=MAX_BYTES, follow=False)
-        claims = _parsed(text) if text else {}
+        _, claims = _parsed(text) if text else (0, dict[str, PreparedClaim]())
     except (HostError, ValueError):
         return {}
     return {device.device: device.record for claim in claims.values() for device in claim.devices}
 
 
-def _parsed(text: bytes) -> dict[str, PreparedClaim]:
+def _parsed(text: bytes) -> tuple[int, dict[str, PreparedClaim]]:
+    """The serial number, which a record of an earlier vdev does not have, and the claims."""
     body, _, rest = text.partition(b"\n")
     try:
         found = json.loads(body)
@@ -95,5 +106,6 @@ def _parsed(text: bytes) -> dict[str, PreparedClaim]:
         case {"version": int(), "claims": list(claims)}:
             if hashlib.sha256(body).hexdigest().encode() != rest.strip():
                 raise ValueError("its checksum does not fit")
-            return {each.uid: each for each in map(from_json, claims)}
+            serial = found.get("serial")
+            return serial if isinstance(serial, int) else 0, {each.uid: each for each in map(from_json, claims)}
     raise ValueError("the file is damaged")

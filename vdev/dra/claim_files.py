@@ -9,15 +9,11 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-import structlog
-
 from ..core.claims.prepare import file_name
 from ..core.claims.prepared import PreparedClaim
 from ..errors import HostError, reason_of
 from ..hostfs import read_plain, write_atomic
 from ..hostfs.look import names
-
-log = structlog.get_logger(__name__)
 
 _MAX_BYTES = 2**22
 
@@ -66,13 +62,13 @@ class ClaimFiles:
         except OSError as failed:
             raise HostError(f"cannot remove {path}: {reason_of(failed)}") from failed
 
-    def tidy(self, claims: Iterable[PreparedClaim]) -> None:
-        """Remove what a process that was killed left: files of claims that were never answered, and unfinished ones."""
+    def unknown(self, claims: Iterable[PreparedClaim]) -> list[str]:
+        """The names of the files that are of none of these claims; what a killed process did not finish is removed."""
         prefix, suffix = file_name(self._driver, "\0").split("\0")
         known = {file_name(self._driver, each.uid) for each in claims}
-        for name in names(self.directory):
-            stray = name.startswith(prefix) and name.endswith(suffix) and name not in known
-            if stray or (name.startswith(f".{prefix}") and name.endswith(".tmp")):
+        found = names(self.directory)
+        for name in found:
+            if name.startswith(f".{prefix}") and name.endswith(".tmp"):
                 with contextlib.suppress(OSError):
                     (self.directory / name).unlink()
-                    log.info("removed the CDI specification of a claim that is not prepared", file=name)
+        return sorted(name for name in found if name.startswith(prefix) and name.endswith(suffix) and name not in known)

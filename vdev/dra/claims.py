@@ -1,11 +1,11 @@
 """What is done for claims, one call after the other, also among several instances of the driver.
 
-    GET the claims ─► under the lock, in a thread: record ─► what each gets ─► CDI files ─► record ─► answer
+    GET the claims ─► under the lock, in a thread: what each gets ─► record ─► CDI files ─► answer
                                                     unprepare: CDI files gone ─► record ─► answer
 
-A process may be killed between any two of these. A CDI file without a record was never answered: the next call for its
-claim writes or removes it, and the next start removes it. A record whose file is gone gets it back at the next call or
-start. So whatever was answered can be resolved, and each call may come again.
+A process may be killed between any two of these. So a claim in the record may lack its CDI file, which is written again
+at the next call or start: whatever was answered can be resolved, and each call may come again. A CDI file whose claim
+is not in the record tells that the record was lost. A pod may have that claim: the file stays until it is unprepared.
 """
 
 import asyncio
@@ -231,13 +231,19 @@ class Claims:
             known = dict(self._checkpoint.read())
         except HostError as failed:
             return dict.fromkeys(seen, _cannot_tell(failed))
-        answers: dict[str, PreparedClaim | str] = {}
+        before, answers = dict(known), dict[str, PreparedClaim | str]()
         for uid, claim in seen.items():
             try:
                 answers[uid] = known[uid] = self._one(claim, known.get(uid), known.values())
-            except (AllocationError, ApiServerError, HostError) as refused:
+            except (AllocationError, ApiServerError) as refused:
                 answers[uid] = str(refused)
         try:
+            self._checkpoint.write(known)
+            for uid, answer in answers.items():
+                if isinstance(answer, PreparedClaim) and (why := self._unwritten(answer)):
+                    answers[uid] = why
+                    del known[uid]
+                    known |= {uid: before[uid]} if uid in before else {}
             self._checkpoint.write(known)
         except HostError as failed:
             return {
@@ -263,8 +269,15 @@ class Claims:
                 if conflict := before.conflict(others):
                     raise AllocationError(conflict)
         assert before is not None
-        self._files.write(before)
         return before
+
+    def _unwritten(self, claim: PreparedClaim) -> str:
+        """Why the claim cannot have its CDI file; the empty string if it has it now."""
+        try:
+            self._files.write(claim)
+        except HostError as failed:
+            return str(failed)
+        return ""
 
     # --- the rest -----------------------------------------------------------------------------------------------------
 
@@ -283,8 +296,7 @@ class Claims:
             except HostError as failed:
                 answers[uid] = str(failed)
         try:
-            if known or self._checkpoint.exists:
-                self._checkpoint.write(known)
+            self._checkpoint.write(known)
         except HostError as failed:
             return {uid: answer or f"it cannot be forgotten: {failed}" for uid, answer in answers.items()}
         self.prepared = known
@@ -295,14 +307,17 @@ class Claims:
         remove_unfinished(self._places.directory, [self._places.checkpoint.name])
         known = self._checkpoint.read()
         self.prepared = known
-        if self._checkpoint.exists:
-            self._files.tidy(known.values())
         self._trouble = ""
+        unknown = self._files.unknown(known.values())
+        if unknown and not self._checkpoint.problem:
+            self._trouble = (
+                f"the record {self._places.checkpoint} does not have the claims of {len(unknown)} CDI files in "
+                f"{self._files.directory}, of which the first is {unknown[0]}; these stay until the kubelet unprepares "
+                "the claims, and until then vdev cannot tell when a device of theirs is given to another pod"
+            )
         for claim in known.values():
-            try:
-                self._files.write(claim)
-            except HostError as failed:
-                self._trouble = f"containers of {claim} cannot be started: {failed}"
+            if why := self._unwritten(claim):
+                self._trouble = f"containers of {claim} cannot be started: {why}"
 
 
 def _cannot_tell(failed: HostError) -> str:

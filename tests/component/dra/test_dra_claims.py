@@ -1,6 +1,7 @@
 """Prepare and unprepare over real sockets: answers, CDI files, the record; each error of a claim in a sentence."""
 
 import asyncio
+import contextlib
 import json
 from dataclasses import replace
 
@@ -266,32 +267,106 @@ async def test_a_record_that_cannot_be_written_is_said(driver, allocate, kubelet
     assert "" == (await called.prepare(claim))[uid(claim)].error
 
 
-@pytest.mark.parametrize(
-    ("spoil", "why"),
-    [
-        (lambda text: text[: len(text) // 2], "the file is damaged"),
-        (lambda text: text.replace(b"gpu-0", b"gpu-1"), "its checksum does not fit"),
-        (
-            lambda text: text.replace(b'"version": 1', b'"version": 7'),
-            "it has version 7, and this vdev knows version 1",
-        ),
-        (lambda _text: b"", "the file is damaged"),
-        (lambda _text: b"[" * 100_000, "the file is damaged"),
-    ],
-)
-async def test_a_spoilt_record_is_a_problem_and_no_crash(driver, allocate, kubelet, spoil, why):
-    """It is moved aside, and claims can be prepared and unprepared."""
+def record_of(kubelet):
+    """The driver's record of prepared claims."""
+    return kubelet.directory / "plugins" / DRIVER / "prepared-claims.json"
+
+
+def recorded(kubelet):
+    """The uids in the record, if there is one."""
+    with contextlib.suppress(FileNotFoundError, KeyError, ValueError):
+        return {each["uid"] for each in json.loads(record_of(kubelet).read_bytes().partition(b"\n")[0])["claims"]}
+    return set()
+
+
+SPOILT = [
+    (lambda text: text[: len(text) // 2], "the file is damaged"),
+    (lambda text: text.replace(b"gpu-0", b"gpu-1"), "its checksum does not fit"),
+    (lambda text: text.replace(b'"version": 1', b'"version": 7'), "it has version 7, and this vdev knows version 1"),
+    (lambda _text: b"", "the file is damaged"),
+    (lambda _text: b"[" * 100_000, "the file is damaged"),
+]
+
+
+@pytest.mark.parametrize("loss", ["removed", "emptied", "damaged", "replaced by an older one"])
+async def test_a_record_that_is_lost_under_a_running_driver_is_written_again(driver, allocate, kubelet, cdi_dir, loss):
+    """The driver knows what it prepared: the device goes to no other claim, and the first claim keeps its CDI file."""
     running, called = driver
-    record = kubelet.directory / "plugins" / DRIVER / "prepared-claims.json"
+    record = record_of(kubelet)
+    await called.prepare(await allocate("before", ("r", "gpu-1")))
+    older = record.read_bytes()
     claim = await allocate("c", ("r", "gpu-0"))
     await called.prepare(claim)
+    match loss:
+        case "removed":
+            record.unlink()
+        case "emptied":
+            record.write_bytes(b"")
+        case "damaged":
+            record.write_bytes(b"{}")
+        case _:
+            record.write_bytes(older)
+    running.driver.recheck()
+    await running.until(lambda: uid(claim) in recorded(kubelet))
+    other = await allocate("d", ("r", "gpu-0"))
+    assert "it is prepared for ResourceClaim default/c" in (await called.prepare(other))[uid(other)].error
+    assert uid(claim) in running.driver.prepared
+    assert document(cdi_dir, claim)
+    assert () == running.driver.problems
+    assert "the record of prepared claims was lost, and is written again" in [each["event"] for each in running.logs]
+
+
+async def test_a_call_comes_before_the_loss_of_the_record_is_seen(driver, allocate, kubelet):
+    """Nobody has looked at the files since, and the device goes to no other claim all the same."""
+    _, called = driver
+    claim, other = await allocate("c", ("r", "gpu-0")), await allocate("d", ("r", "gpu-0"))
+    await called.prepare(claim)
+    record_of(kubelet).unlink()
+    assert "it is prepared for ResourceClaim default/c" in (await called.prepare(other))[uid(other)].error
+    assert {uid(claim)} == recorded(kubelet)
+
+
+@pytest.mark.parametrize(("spoil", "why"), SPOILT)
+async def test_a_spoilt_record_at_a_start(start_driver, api, allocate, kubelet, cdi_dir, spoil, why):
+    """It is moved aside and is a problem; claims can be prepared and unprepared, and no CDI file is removed before."""
+    first = await start_driver(api)
+    called = await kubelet.register()
+    claim = await allocate("c", ("r", "gpu-0"))
+    await called.prepare(claim)
+    await first.stop()
+    record = record_of(kubelet)
     record.write_bytes(spoil(record.read_bytes()))
+    running = await start_driver(api)
+    called = await kubelet.register()
     other = await allocate("d", ("r", "gpu-1"))
     assert "" == (await called.prepare(other))[uid(other)].error
+    running.driver.recheck()
+    await running.until(lambda: not running.driver._recheck)
     (problem,) = running.driver.problems
     assert f"{record} cannot be used and was moved to prepared-claims.json.spoilt: {why}" in problem.message
     assert record.with_name("prepared-claims.json.spoilt").exists()
+    assert document(cdi_dir, claim)
     assert {uid(claim): "", uid(other): ""} == await called.unprepare(claim, other)
+    assert [] == [*cdi_dir.iterdir()]
+
+
+async def test_a_record_that_is_missing_at_a_start(start_driver, api, allocate, kubelet, cdi_dir):
+    """The CDI files of the claims that were in it stay until these are unprepared."""
+    first = await start_driver(api)
+    claim = await allocate("c", ("r", "gpu-0"))
+    await (await kubelet.register()).prepare(claim)
+    await first.stop()
+    record_of(kubelet).unlink()
+    other = await allocate("d", ("r", "gpu-1"))
+    for _ in range(2):  # the second start finds the record of the first one
+        running = await start_driver(api)
+        called = await kubelet.register()
+        assert "" == (await called.prepare(other))[uid(other)].error
+        assert document(cdi_dir, claim)
+        await running.stop()
+    await start_driver(api)
+    assert {uid(claim): ""} == await (await kubelet.register()).unprepare(claim)
+    assert [f"k8s.{DRIVER}-claim_{uid(other)}.json"] == [each.name for each in cdi_dir.iterdir()]
 
 
 # --- time -------------------------------------------------------------------------------------------------------------

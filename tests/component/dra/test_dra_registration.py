@@ -161,21 +161,28 @@ async def test_one_pod_follows_another(api, start_driver, kubelet, allocate):
 
 
 async def test_a_restart_knows_what_is_prepared(api, start_driver, kubelet, allocate, cdi_dir):
-    """Files that are lost come back, and those of claims that were never answered go."""
+    """Files that are lost come back; those of claims that nobody knows stay, since a pod may have these."""
     claim = await allocate("c", ("r", "gpu-0"))
     first = await start_driver(api)
     before = await (await kubelet.register()).prepare(claim)
     file = cdi_dir / f"k8s.{DRIVER}-claim_{claim['metadata']['uid']}.json"
     await first.stop()
     file.unlink()
-    stray = [cdi_dir / f"k8s.{DRIVER}-claim_gone.json", cdi_dir / f".k8s.{DRIVER}-claim_gone.json.x.tmp"]
-    foreign = cdi_dir / "k8s.other-claim_gone.json"
-    for each in (*stray, foreign):
+    unknown, foreign = cdi_dir / f"k8s.{DRIVER}-claim_gone.json", cdi_dir / "k8s.other-claim_gone.json"
+    unfinished = cdi_dir / f".k8s.{DRIVER}-claim_gone.json.x.tmp"
+    for each in (unknown, foreign, unfinished):
         each.write_text("{}")
     second = await start_driver(api)
     await second.until(lambda: second.driver.prepared)
+    assert {file.name, unknown.name, foreign.name} == {each.name for each in cdi_dir.iterdir()}
+    called = await kubelet.register()
+    assert before == await called.prepare(claim)
+    (problem,) = second.driver.problems
+    assert f"does not have the claims of 1 CDI files in {cdi_dir}, of which the first is {unknown.name}" in str(problem)
+    assert {"gone": ""} == await called.unprepare({"metadata": {"namespace": "default", "name": "x", "uid": "gone"}})
+    second.driver.recheck()
+    await second.until(lambda: not second.driver.problems)
     assert {file.name, foreign.name} == {each.name for each in cdi_dir.iterdir()}
-    assert before == await (await kubelet.register()).prepare(claim)
 
 
 async def test_lost_files_that_cannot_be_written_are_a_problem(api, start_driver, kubelet, allocate, cdi_dir):

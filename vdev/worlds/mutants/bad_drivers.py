@@ -20,7 +20,7 @@ _SETTLE = NodeLabels.settle
 
 
 def _remember_in_memory(self: Any, claims: Mapping[str, PreparedClaim]) -> None:
-    self._known, self.exists = dict(claims), True
+    self._known = dict(claims)
 
 
 def _unprepare_nothing(self: Any, claims: Mapping[str, PreparedClaim]) -> None:
