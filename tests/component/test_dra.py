@@ -275,6 +275,38 @@ def published(api_server):
     return {device["name"]: device for spec in slices for device in spec.get("devices", ())}
 
 
+SHARED = """
+version: v1
+devices:
+  - {name: npu, resource: acme.dev/npu, advertise: [dra], virtual: {count: 1}}
+"""
+SHARING = "sharing: {timeSlicing: {resources: [{name: acme.dev/npu, replicas: 3}]}}"
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_a_device_that_is_no_longer_shared_waits_for_the_claims_that_share_it(
+    kubelet, start, api_server, restarts
+):
+    """No further pod is bound to it until then; then a claim gets it as a whole."""
+    agent = await start(SHARED + SHARING)
+    await kubelet.objects.create("ResourceClaimTemplate", template("npu", exactly(NPU)))
+    for name in ("one", "two"):
+        await runs(kubelet, pod(name, templates=["npu"]))
+    if restarts:
+        await agent.stop()
+        await start(SHARED)
+    else:
+        agent.edit(SHARED)
+    await api_server.until(lambda: "taints" in published(api_server).get("npu-0", {}))
+    assert Phase.PENDING is (await kubelet.run_pod(pod("three", templates=["npu"]))).phase
+    await kubelet.delete_pod("one")
+    assert published(api_server)["npu-0"]["allowMultipleAllocations"]
+    await kubelet.delete_pod("two")
+    await kubelet.wait_until(lambda: Phase.RUNNING is kubelet.pod("three").phase, what="the third pod")
+    assert "allowMultipleAllocations" not in published(api_server)["npu-0"]
+    assert [] == kubelet.errors
+
+
 async def test_a_driver_that_is_not_wanted_any_more_ends_what_it_began(kubelet, start, start_agent, api_server):
     """A start without its entries: its claims are unprepared, so that their pods can end; then it goes."""
     agent = await start()

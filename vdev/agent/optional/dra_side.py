@@ -146,7 +146,7 @@ class DraSide(Output):
         if found is None:
             return "the pool has no such device now"
         if found.lost:
-            return "it is away, and in the pool for the claim that has it alone"
+            return "it is only kept for the claims that have it, and goes to no other"
         resource, written = published.resource_of(found), _record(published, found)
         return Published(device=found.device, resource=resource, shared=found.shared, record=written)
 

@@ -41,7 +41,8 @@ class Moment:
 def pools(base: Inventory, now: Moment, memory: Memory) -> Pools:
     """What each driver publishes of what the configuration and discovery come to.
 
-    A device that is claimed stays as it was before while it is away, and nothing that overlaps it takes its place.
+    A device that is claimed stays as it was before while it is away, or is no longer shared, and nothing that overlaps
+    it takes its place.
     """
     before = now.before
     lasts = {driver: _last(driver, before.get(driver), held) for driver, held in now.claimed.items() if held}
@@ -122,7 +123,7 @@ def _with_devices(pool: PublishedPool, devices: Sequence[DraDevice], known: Iter
 
 
 def _with_held(pool: PublishedPool, last: PublishedPool, held: Collection[str]) -> PublishedPool:
-    """The pool with devices that claims have and that are away, in place of what would overlap them."""
+    """The pool with devices that only claims keep in it, in place of what would overlap them."""
     kept = list(_kept(last, pool.by_name, held))
     if not kept:
         return pool
@@ -147,16 +148,20 @@ def _with_held(pool: PublishedPool, last: PublishedPool, held: Collection[str]) 
 
 
 def _kept(last: PublishedPool, now: Mapping[str, DraDevice], held: Collection[str]) -> Iterator[DraDevice]:
-    """Devices of claims that are away, or whose name is another device's now."""
+    """Devices of claims that are away, are no longer shared, or whose name is another device's now."""
     for name in sorted(held):
         device, current = last.by_name.get(name), now.get(name)
-        if device is None or (current and current.device.id == device.device.id):
+        if device is None:
             continue
+        there = current if current and current.device.id == device.device.id else None
+        if there and (there.shared or not device.shared):
+            continue
+        health = there.health if there else GONE
         entry = last.offered.entries.get(device.entry)
         if entry is not None and entry.dra is not None:
-            yield replace(device, taints=taints.of_loss(entry.dra, nvidia=entry.is_nvidia), health=GONE, lost=True)
+            yield replace(device, taints=taints.of_loss(entry.dra, nvidia=entry.is_nvidia), health=health, lost=True)
         elif device.lost:
-            yield device
+            yield replace(device, health=health)
 
 
 def _excludes(kept: DraDevice, other: DraDevice) -> bool:

@@ -20,6 +20,7 @@ from vdev.core.model.faults.fault_answers import XidError
 from vdev.core.partitions.geometry import LayoutError
 from vdev.core.partitions.placement import place
 from vdev.core.slices.devices import recalled
+from vdev.core.slices.devices.recalled import record
 from vdev.core.slices.objects import cutting
 from vdev.errors import ConfigError
 
@@ -505,6 +506,28 @@ def test_a_device_that_is_away_stays_for_the_claim_that_has_it():
     assert before.pools == back.pools
     released = decider.decide(world(spec, afflictions=gone, pools={"acme.dev": away}))
     assert ["e0-1"] == [each.name for each in released.pools["acme.dev"].devices]
+
+
+@pytest.mark.parametrize("kind", ["timeSlicing", "mps"])
+def test_a_device_that_is_no_longer_shared_is_withheld_while_claims_have_shares(kind):
+    """Published whole, the scheduler would take it for free: it counts shares and whole devices apart."""
+    sharing = {kind: {"resources": [{"name": "acme.dev/npu", "replicas": 4}]}}
+    entry = {"virtual": {"count": 2, "memory": "8Gi"}}
+    whole, decider = file(entry), Decider()
+    before = decider.decide(world(file(entry, sharing=sharing))).pools
+    claimed = {"acme.dev": {"e0-0"}}
+    kept = decider.decide(world(whole, pools=before, claimed=claimed)).pools
+    assert [("e0-1", False, ()), ("e0-0", True, ("acme.dev/lost",))] == [
+        (each.name, each.shared, tuple(taint.key for taint in each.taints)) for each in kept["acme.dev"].devices
+    ]
+    assert kept["acme.dev"].by_name["e0-0"].health.healthy
+    assert before["acme.dev"].by_name["e0-0"].capacity == kept["acme.dev"].by_name["e0-0"].capacity
+    assert kept == decider.decide(world(whole, pools=kept, claimed=claimed)).pools
+    written = {name: record(each, (), each.taints) for name, each in kept["acme.dev"].by_name.items() if each.lost}
+    (restarted,) = (each for each in pools(whole, claimed={"acme.dev": written})["acme.dev"].devices if each.shared)
+    assert (kept["acme.dev"].by_name["e0-0"].taints, True) == (restarted.taints, restarted.health.healthy)
+    assert before == decider.decide(world(file(entry, sharing=sharing), pools=kept, claimed=claimed)).pools
+    assert pools(whole) == decider.decide(world(whole, pools=kept)).pools
 
 
 def test_a_name_is_no_other_devices_while_a_claim_has_it():

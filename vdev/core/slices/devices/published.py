@@ -46,7 +46,7 @@ class DraDevice:
     """A device of a pool, and the core's device that it stands for.
 
     `shared`: several claims may have it at the same time. `group` is the id of the raw device: devices of a group that
-    consume counters share one set. `lost`: it is away, and in the pool for the claims that have it.
+    consume counters share one set. `lost`: it is away or no longer shared, and in the pool for the claims that have it.
     """
 
     name: str
