@@ -9,7 +9,7 @@ import pytest
 from tests.kit.dra_node import dra_kubelet, runs, until_published
 from tests.kit.dra_objects import claim, device_class, exactly, pod, template
 from tests.kit.pod_lister import pod_lister
-from vdev.agent.reports import status
+from vdev.agent.reports import http_view, status
 from vdev.cli.control import status_text
 from vdev.core.exposition import family
 from vdev.sim import Phase
@@ -343,6 +343,54 @@ async def test_a_device_that_fails_under_a_claim(kubelet, start, api_server):
     await do["device-clear"]({"id": "npu-0"})
     await api_server.until(lambda: [] == tainted())
     assert [] == kubelet.errors
+
+
+async def test_the_health_of_devices_of_claims_is_told_on_the_node(kubelet, start, api_server, directory):
+    """In the status, in metrics that the alerts are made of, and each device with its claim; also where one is away."""
+    up = directory / "up"
+    up.mkdir()
+    for name in ("npu-0", "npu-1", "npu-2", "npu-3"):
+        (up / name).write_text("ok")
+    text = "version: v1\ndevices:\n  - {name: npu, resource: acme.dev/npu, advertise: [dra], virtual: {count: COUNT}, "
+    text += f'health: {{probe: file, path: "{up}/{{id}}", content: ok, interval: 1s}}}}\n'
+    agent = await start(text.replace("COUNT", "4"))
+    npu_3 = exactly(NPU, "device.attributes['acme.dev'].id == 'npu-3'")
+    await kubelet.objects.create("ResourceClaim", claim("one", npu_3))
+    await runs(kubelet, pod("one", claims=["one"]))
+    (up / "npu-1").write_text("dead")
+    await agent.agent.faults.commands["device-set"](
+        {"id": "npu-2", "health": "Unhealthy", "reason": "hot", "for": None}
+    )
+    agent.edit(text.replace("COUNT", "3"))
+
+    def told():
+        (driver,) = status.status(agent.agent)["dra"]
+        return {each["name"]: each["health"] for each in driver["deviceList"] if each["taints"]}
+
+    wrong = {"npu-1": "Unhealthy", "npu-2": "Unhealthy", "npu-3": "Unhealthy"}
+    await api_server.until(lambda: wrong == told())
+    (driver,) = status.status(agent.agent)["dra"]
+    assert (4, 3) == (driver["devices"], driver["unhealthy"])
+    assert [[], [], [], ["default/one"]] == [each["claims"] for each in driver["deviceList"]]
+    lines = [*status_text.lines(status.status(agent.agent))]
+    assert "DRA driver acme.dev: registered, 4 devices in 1 ResourceSlice, 3 unhealthy" in lines
+    (sick,) = (line for line in lines if line.startswith("  npu-1 Unhealthy: "))
+    assert sick.endswith("; taint acme.dev/unhealthy:NoSchedule")
+    assert [line for line in lines if line.startswith("  npu-2 Unhealthy: hot; injected by ")]
+    assert "  npu-3 Unhealthy: gone; taint acme.dev/lost:NoSchedule" in lines
+
+    def measured(*names):
+        sample = http_view.HttpView(agent.agent).registry().get_sample_value
+        of_health = [sample("vdev_devices", {"resource": NPU, "health": each}) for each in ("Healthy", "Unhealthy")]
+        return [*of_health, *(sample(f"vdev_{each}", {"resource": NPU}) for each in names)]
+
+    assert [1, 3, 1, 1, 1, 1] == measured("retired_devices", "drill_devices", "held_devices", "prepared_claims")
+    await kubelet.delete_pod("one")
+    await api_server.until(lambda: {"npu-1", "npu-2"} == told().keys())
+    assert [1, 2, 0, 1, 0, 0] == measured("retired_devices", "drill_devices", "held_devices", "prepared_claims")
+    agent.edit("version: v1\ndevices: []\n")
+    await api_server.until(lambda: [] == status.status(agent.agent)["dra"])
+    assert [None] * 6 == measured("retired_devices", "drill_devices", "held_devices", "prepared_claims")
 
 
 @pytest.mark.parametrize(("partitions", "wanted"), [(STATIC, GPU), (MIG_OFF, GPU), (DYNAMIC, MIG)])

@@ -334,6 +334,29 @@ async def test_the_summary_says_it_all(page):
         )
 
 
+async def test_devices_of_claims_are_shown_as_those_of_resources_are(page):
+    """By driver: health, taints, and the claims that have them; a driver whose slices are missing is not served."""
+    names = ("npu-0", "npu-1", "npu-2")
+    free, sick, held = (
+        {"name": name, **device(name), "id": f"own-{name}", "taints": [], "claims": []} for name in names
+    )
+    sick |= SICK | {"taints": ["acme.dev/unhealthy:NoSchedule"]}
+    held |= {"claims": ["default/one"]}
+    driver = {"name": "acme.dev", "state": "registered", "devices": 3, "unhealthy": 1, "slices": 1}
+    shown = Shown([], resources=[], dra=[driver | {"deviceList": [free, sick, held]}])
+    async with http.serving("127.0.0.1:0", shown) as address:
+        await page.open(address)
+        items = [text.replace("\n", " ") for text in await page.texts("#summary li")]
+        assert ["0 resources", "1 DRA driver", "1 unhealthy", "1 held by pods or claims", "1 free"] == items
+        assert ["npu-1", "npu-0", "npu-2"] == await page.texts(tiles("acme.dev", " .top .id"))
+        assert ["no answer, taint acme.dev/unhealthy:NoSchedule"] == await page.texts(tiles("acme.dev", " .why"))
+        assert "held by claim default/one" in (await page.texts(tiles("acme.dev", ".held")))[0]
+        assert "2 of 3 healthy" in (await page.texts('[data-resource="acme.dev"] .row'))[0]
+        shown.document["dra"][0] |= {"slices": 0}
+        await page.until("""document.querySelector('[data-resource="acme.dev"].trouble') !== null""")
+        assert "not published" in (await page.texts('[data-resource="acme.dev"] .row'))[0]
+
+
 async def test_one_colour_says_one_thing(page):
     """A drill has its colour in summary, bar, tile and rule, a refused configuration that of errors."""
     colour = "[...document.querySelectorAll({!r})].map((node) => getComputedStyle(node)[{!r}])"

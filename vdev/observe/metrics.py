@@ -26,17 +26,22 @@ class Metrics:
         self.registry: CollectorRegistry = self._kinds.CollectorRegistry()
         self.info = self._gauge("build_info", "1, labelled with the version", "version")
         self.info.labels(__version__).set(1)
-        self.devices = self._gauge("devices", "Devices listed to the kubelet", "resource", "health")
+        self.devices = self._gauge(
+            "devices", "Devices listed to the kubelet, or published by a DRA driver", "resource", "health"
+        )
         self.list_bytes = self._gauge("list_bytes", "Bytes of the device list; the kubelet takes 4194304", "resource")
         self.retired = self._gauge(
-            "retired_devices", "Devices listed as Unhealthy only because a pod may hold them", "resource"
+            "retired_devices", "Devices listed as Unhealthy only because a pod or claim may hold them", "resource"
         )
         self.drilled = self._gauge(
             "drill_devices", "Devices listed as Unhealthy because a fault rule says so, and not retired", "resource"
         )
         self.held = self._gauge(
-            "held_devices", "Devices that a pod holds, by the kubelet's PodResources API", "resource"
+            "held_devices",
+            "Devices that a pod holds, by the kubelet's PodResources API, or that a prepared claim has",
+            "resource",
         )
+        self.claims = self._gauge("prepared_claims", "Claims that a DRA driver prepared", "resource")
         self.registered = self._gauge("registered", "1 while the resource is registered", "resource")
         self.streams = self._gauge("streams", "Open ListAndWatch streams", "resource")
         self.registrations = self._counter("registrations_total", "Successful registrations", "resource")
@@ -90,7 +95,7 @@ class Metrics:
         """Drop the gauges of a resource that is gone."""
         for health in ("Healthy", "Unhealthy"):
             self.devices.remove(resource, health)
-        of_resource = (self.list_bytes, self.retired, self.drilled, self.held)
+        of_resource = (self.list_bytes, self.retired, self.drilled, self.held, self.claims)
         for gauge in (*of_resource, self.registered, self.streams, self.health_changed):
             gauge.remove(resource)
 

@@ -106,6 +106,11 @@ class Dra(Late["DraSide"]):
         """The devices that prepared claims have, by driver and name; with what was written down of them."""
         return self.made.claimed if self.made else self._left
 
+    def measure(self) -> None:
+        """Bring its metrics up to date."""
+        if self.made is not None:
+            self.made.measure()
+
     def document(self) -> list[dict[str, Any]]:
         """The part of the status about it; keys are stable and documented."""
         return self.made.document() if self.made else []

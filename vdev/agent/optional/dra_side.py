@@ -5,7 +5,7 @@ It is imported and made when a plan has a pool (see `dra_output`).
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -13,7 +13,11 @@ from typing import Any, Protocol
 import structlog
 
 from ...core.claims.prepare import Published
+from ...core.claims.prepared import PreparedClaim
 from ...core.decide import Plan
+from ...core.grouping import grouped
+from ...core.model.device import Slot
+from ...core.model.documents import device_document
 from ...core.model.problem import Problem
 from ...core.slices.devices import taints
 from ...core.slices.devices.published import DraDevice, Pools, PublishedPool
@@ -91,6 +95,7 @@ class DraSide(Output):
         wanted = plan.pools.keys() | self._left
         for name in self._drivers.keys() - wanted:
             self._drivers.pop(name).stop()
+            self._metrics.forget(name)
         for name in wanted - self._drivers.keys():
             self._start(name)
         if before is not plan.pools:
@@ -213,27 +218,46 @@ class DraSide(Output):
         if running := [task for task in self._tasks.values() if not task.done()]:
             await asyncio.wait(running)
 
+    def measure(self) -> None:
+        """Bring the metrics of published devices and of claims up to date."""
+        for name, driver in self._drivers.items():
+            devices, metrics = self._devices(name), self._metrics
+            bad = [each for each in devices if not each.health.healthy]
+            metrics.devices.labels(name, "Healthy").set(len(devices) - len(bad))
+            metrics.devices.labels(name, "Unhealthy").set(len(bad))
+            metrics.retired.labels(name).set(sum(each.lost for each in bad))
+            metrics.drilled.labels(name).set(sum(each.health.drilled and not each.lost for each in bad))
+            metrics.held.labels(name).set(len(_claims_by_device(driver)))
+            metrics.claims.labels(name).set(len(driver.prepared))
+
+    def _devices(self, driver: str) -> Sequence[DraDevice]:
+        pool = self._pools.get(driver)
+        return pool.devices if pool else ()
+
     def document(self) -> list[dict[str, Any]]:
         """The part of the status about it; keys are stable and documented."""
-        return [
-            {
-                "name": name,
-                "state": str(driver.state),
-                "devices": len(pool.devices) if (pool := self._pools.get(name)) else 0,
-                "slices": self.slices.published.get(name, 0),
-                "healthStreams": driver.health_streams,
-                "claims": [
-                    {
-                        "namespace": claim.namespace,
-                        "name": claim.name,
-                        "uid": claim.uid,
-                        "devices": [device.device for device in claim.devices],
-                    }
-                    for claim in driver.prepared.values()
-                ],
-            }
-            for name, driver in sorted(self._drivers.items())
-        ]
+        return [self._driver_document(name, driver) for name, driver in sorted(self._drivers.items())]
+
+    def _driver_document(self, name: str, driver: DraDriver) -> dict[str, Any]:
+        devices, claims = self._devices(name), _claims_by_device(driver)
+        return {
+            "name": name,
+            "state": str(driver.state),
+            "devices": len(devices),
+            "unhealthy": sum(not each.health.healthy for each in devices),
+            "slices": self.slices.published.get(name, 0),
+            "healthStreams": driver.health_streams,
+            "claims": [
+                {
+                    "namespace": claim.namespace,
+                    "name": claim.name,
+                    "uid": claim.uid,
+                    "devices": [device.device for device in claim.devices],
+                }
+                for claim in driver.prepared.values()
+            ],
+            "deviceList": [_document(each, claims.get(each.name, ())) for each in devices],
+        }
 
     async def _withdraw(self) -> None:
         try:
@@ -241,6 +265,27 @@ class DraSide(Output):
                 await self._steps.take("taking ResourceSlices away", self.slices.withdraw)
         except TimeoutError:
             log.warning("the API server takes too long; the kubelet takes the ResourceSlices away in 30 s")
+
+
+def _claims_by_device(driver: DraDriver) -> Mapping[str, Sequence[PreparedClaim]]:
+    """The prepared claims that have each device, by its published name."""
+    pairs = ((device, claim) for claim in driver.prepared.values() for device in {one.device for one in claim.devices})
+    return grouped(pairs)
+
+
+def _document(device: DraDevice, claims: Sequence[PreparedClaim]) -> dict[str, Any]:
+    """A published device as the status has it, with the prepared claims that have it."""
+    core, health = device.device, device.health
+    return {
+        "name": device.name,
+        **device_document(Slot(core.id, core, None, health)),
+        "entry": device.entry,
+        "selector": core.selector,
+        "reason": health.reason,
+        "injected": health.injected,
+        "taints": [f"{each.key}{f'={each.value}' if each.value else ''}:{each.effect}" for each in device.taints],
+        "claims": [f"{each.namespace}/{each.name}" for each in claims],
+    }
 
 
 def _record(pool: PublishedPool, device: DraDevice) -> Record:

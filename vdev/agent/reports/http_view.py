@@ -40,6 +40,7 @@ class HttpView:
     def registry(self) -> "CollectorRegistry":
         """The metrics; devices and streams are counted now."""
         self._agent.measures.measure()
+        self._agent.dra.measure()
         for name, service in tuple(self._agent.lists.services.items()):
             self._agent.metrics.streams.labels(name).set(service.streams)
         return self._agent.metrics.registry

@@ -92,11 +92,25 @@ def _drivers(drivers: list[dict[str, Any]]) -> Iterator[str]:
         slices, claims = each["slices"], each["claims"]
         published = common.counted(slices, "ResourceSlice") if slices else "no slice: NOT PUBLISHED"
         devices = common.counted(each["devices"], "device")
-        yield f"DRA driver {each['name']}: {each['state']}, {devices} in {published}"
+        tainted = [device for device in each["deviceList"] if device["taints"] or device["health"] != "Healthy"]
+        unhealthy = painted(f", {each['unhealthy']} unhealthy", Colour.BAD) if each["unhealthy"] else ""
+        yield f"DRA driver {each['name']}: {each['state']}, {devices} in {published}{unhealthy}"
+        for device in tainted[: common.SHOWN]:
+            yield painted(f"  {_published(device)}", Colour.DOUBT if device["health"] == "Healthy" else Colour.BAD)
+        if len(tainted) > common.SHOWN:
+            yield f"  … and {len(tainted) - common.SHOWN} more; --output json lists all"
         for claim in claims[: common.SHOWN]:
             yield f"  claim {claim['namespace']}/{claim['name']}: {', '.join(claim['devices'])}"
         if len(claims) > common.SHOWN:
             yield f"  … and {len(claims) - common.SHOWN} more claims; --output json lists all"
+
+
+def _published(device: dict[str, Any]) -> str:
+    """A published device that is not well, or that has taints."""
+    injected = [f"injected by {device['injected']}"] if device["injected"] else []
+    taints = [f"taint {', '.join(device['taints'])}"] if device["taints"] else []
+    why = "; ".join([*filter(None, [device["reason"]]), *injected, *taints])
+    return f"{device['name']} {device['health']}: {why}"
 
 
 def _config(config: dict[str, Any]) -> Iterator[str]:
