@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 
+from vdev.agent.reports import status
+
 CONFIG = """
 version: v1
 devices:
@@ -31,6 +33,7 @@ def pools(found):
     return {(each["spec"]["pool"]["generation"], each["spec"]["pool"]["resourceSliceCount"]) for each in found}
 
 
+MAY_PUBLISH = {f"{verb} resourceslices" for verb in ("list", "watch", "create", "update", "delete")}
 NPUS = ["npu-0", "npu-1", "npu-2", "npu-3"]
 
 
@@ -156,9 +159,46 @@ async def test_without_the_permission(start_agent, account, api_server, node):
     api_server.permissions = {"get nodes", "list nodes", "watch nodes"}
     agent = await start_agent(CONFIG, api_server=account, wait=False)
     await api_server.until(lambda: any("resourceslices" in str(each) for each in agent.agent.reconciler.problems))
-    api_server.permissions |= {f"{verb} resourceslices" for verb in ("list", "watch", "create", "update", "delete")}
+    api_server.permissions |= MAY_PUBLISH
     agent.clock.advance(60.0)
     await api_server.until(lambda: NPUS == devices(api_server.all("resourceslices")))
+
+
+async def test_it_is_not_ready_while_slices_are_not_published(start_agent, account, api_server, node):
+    """At the start and when somebody took them away, as a kubelet that starts does."""
+    allowed = {"get nodes", "list nodes", "watch nodes", *MAY_PUBLISH}
+    api_server.permissions = allowed - {"create resourceslices"}
+    agent = await start_agent(CONFIG, api_server=account, wait=False)
+    missing = ["the ResourceSlices of acme.dev are not published"]
+    await api_server.until(lambda: agent.agent.reconciler.published and missing == status.not_ready(agent.agent))
+    api_server.permissions = allowed
+    agent.clock.advance(60.0)
+    await api_server.until(lambda: status.ready(agent.agent))
+    assert NPUS == devices(api_server.all("resourceslices"))
+    api_server.permissions = allowed - {"create resourceslices"}
+    for each in api_server.all("resourceslices"):
+        await api_server.remove("resourceslices", each["metadata"]["name"])
+    await api_server.until(lambda: missing == status.not_ready(agent.agent))
+
+
+@pytest.mark.parametrize(
+    ("others", "names"),
+    [
+        (["worker-2", "worker-1"], "it has 'worker-1', 'worker-2'"),
+        ([f"worker-{number:02}" for number in range(20)], "'worker-09' and others"),
+        ([], "the cluster has no node 'node-1'; set"),
+    ],
+)
+async def test_a_wrong_name_of_the_node(start_agent, account, api_server, others, names):
+    """The message names the Nodes that there are."""
+    for each in others:
+        await api_server.add("nodes", {"metadata": {"name": each}}, manager="kubelet")
+    agent = await start_agent(CONFIG, api_server=account, wait=False)
+    await api_server.until(lambda: "has no node 'node-1'" in status.status(agent.agent)["nodeApi"]["problem"])
+    (reason,) = status.not_ready(agent.agent)
+    assert reason.startswith("the ResourceSlices of acme.dev are not published: the cluster has no node 'node-1'")
+    assert names in reason
+    assert "set --node-name (env NODE_NAME)" in reason
 
 
 async def test_many_devices(start_agent, account, api_server, slices):

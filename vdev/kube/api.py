@@ -87,6 +87,11 @@ class Api:
         """All objects that the selectors choose, in one state; in all namespaces where none is given."""
         return await listing(self._calls, Selection(kind=kind, namespace=namespace, labels=labels, fields=fields))
 
+    async def names(self, kind: ObjectKind, most: int) -> tuple[str, ...]:
+        """The names of the first objects of a kind, of so many at most."""
+        found = await self._ask("GET", ApiCall(verb="list", kind=kind), params={"limit": str(most)})
+        return tuple(str((each.get("metadata") or {}).get("name")) for each in found.get("items") or ())
+
     def follow(
         self,
         kind: ObjectKind,

@@ -5,6 +5,7 @@ alone the Node is read at a slow pace. Nothing is asked before somebody subscrib
 """
 
 import asyncio
+import contextlib
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,6 +19,7 @@ from ...errors import ApiServerError
 log = structlog.get_logger(__name__)
 
 Document = Mapping[str, Any]
+_NAMES = 10  # of Nodes that a message names
 
 
 class NodeObject:
@@ -78,7 +80,7 @@ class NodeObject:
         try:
             self._see(await self._api.get(kube.NODES, self._node, at_hand=True), None)
         except kube.Missing:
-            self._see(None, self._missing())
+            self._see(None, await self._missing(self._api))
         except kube.Denied as denied:
             self._see(None, denied)
         except ApiServerError as failed:
@@ -120,11 +122,11 @@ class NodeObject:
             async for change in changes:
                 match change:
                     case kube.Listed(objects):
-                        self._see(objects[0] if objects else None, None if objects else self._missing())
+                        self._see(objects[0] if objects else None, None if objects else await self._missing(api))
                     case kube.Changed(found):
                         self._see(self.document if self._is_old(found) else found, None)
                     case kube.Removed():
-                        self._see(None, self._missing())
+                        self._see(None, await self._missing(api))
                     case kube.Lost(error):
                         self._see(self.document, error)
                     case _:
@@ -143,10 +145,15 @@ class NodeObject:
         """Whether as much or more is known of the same Node already."""
         return kube.is_known(document, kube.metadata_of(self.document))
 
-    def _missing(self) -> ApiServerError:
-        return kube.Unconfigured(
-            f"the cluster has no node {self._node!r}; set --node-name (env NODE_NAME) to the pod's spec.nodeName"
-        )
+    async def _missing(self, api: kube.Api) -> ApiServerError:
+        """That the name is a wrong one, and what Nodes there are, if that may be asked."""
+        names: tuple[str, ...] = ()
+        with contextlib.suppress(ApiServerError):
+            names = await api.names(kube.NODES, _NAMES + 1)
+        more = " and others" if len(names) > _NAMES else ""
+        others = f" (it has {', '.join(map(repr, names[:_NAMES]))}{more})" if names else ""
+        hint = "set --node-name (env NODE_NAME) to the pod's spec.nodeName"
+        return kube.Unconfigured(f"the cluster has no node {self._node!r}{others}; {hint}")
 
     def _see(self, document: Document | None, trouble: ApiServerError | None) -> None:
         changed = document != self.document or str(trouble or "") != str(self.trouble or "")

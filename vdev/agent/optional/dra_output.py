@@ -106,6 +106,11 @@ class Dra(Late["DraSide"]):
         """The devices that prepared claims have, by driver and name; with what was written down of them."""
         return self.made.claimed if self.made else self._left
 
+    @property
+    def published(self) -> Collection[str]:
+        """The drivers whose slices are there."""
+        return self.made.slices.published if self.made else ()
+
     def measure(self) -> None:
         """Bring its metrics up to date."""
         if self.made is not None:

@@ -120,9 +120,9 @@ def stand_by(agent: Running) -> str:
 def not_ready(agent: Running) -> list[str]:
     """Why the agent is not ready, a sentence each; empty when it is.
 
-    It is when every resource is registered and the kubelet listens to it, or the Node's status has it, when containers
-    can get the devices, and when the files have been good at least once. In stand-by only the files matter: the node is
-    another one's, and is served.
+    It is when every resource is registered and the kubelet listens to it, or the Node's status has it, when
+    ResourceSlices are published, when containers can get the devices, and when the files have been good at least once.
+    In stand-by only the files matter: the node is another one's, and is served.
     """
     if stand_by(agent):
         return _bad_since_the_start(agent)
@@ -132,6 +132,11 @@ def not_ready(agent: Running) -> list[str]:
     missing = [f"{each.name}: {each.trouble or _why(each)}" for each in services if not each.ready]
     if agent.reconciler.spec.node.status and not agent.node_api.document()["status"]["written"]:
         missing.append("the Node's status does not have the resources yet")
+    why = f": {trouble}" if (trouble := agent.node_api.document()["problem"]) else ""
+    missing += [
+        f"the ResourceSlices of {driver} are not published{why}"
+        for driver in sorted(agent.reconciler.base.claimable.keys() - {*agent.dra.published})
+    ]
     return [*_bad_since_the_start(agent), *missing, *([agent.cdi.trouble] if agent.cdi.trouble else [])]
 
 

@@ -126,6 +126,8 @@ class ResourceSlices(ApiOutput):
             await self._carry_out(driver, Changes(delete=tuple(there)))
             self._wiped.discard(driver)
             there = ()
+        if not there:
+            self.published.pop(driver, None)
         wanted = await self._wanted(driver)
         found = changes(wanted, there, made, same=self._same)
         fault = self._faults.on_slices(driver, news=bool(found))
