@@ -138,7 +138,7 @@ async def test_dynamic_partitions_by_counters(kubelet, start):
     assert [] == kubelet.errors
 
 
-SHARED = """
+CAPACITY = """
 version: v1
 devices:
   - name: nic
@@ -154,7 +154,7 @@ devices:
 
 async def test_claims_share_a_device_by_its_declared_capacity(kubelet, start, api_server):
     """Each takes what it asks for, or the default, until one of the capacities is used up."""
-    await start(SHARED)
+    await start(CAPACITY)
     wanted = {"a": {"bandwidth": "60G"}, "b": {"bandwidth": "30G"}, "c": {"bandwidth": "20G"}, "d": {}, "e": {}}
     for name, requests in wanted.items():
         request = exactly(NPU, capacity={"requests": requests}) if requests else exactly(NPU)
