@@ -189,6 +189,7 @@ class Expansion:
 
     def __init__(self, resolve: Callable[[str], str | None] = lambda _: None) -> None:
         self._resolve = resolve
+        self._count = 0
         self.keys: dict[KeyPath, Place] = {}
         self.values: dict[KeyPath, Place] = {}
         self.problems: list[Problem] = []
@@ -196,31 +197,44 @@ class Expansion:
     def mapping(self, pairs: Pairs, path: KeyPath) -> dict[str, Tree]:
         """The mapping's values; its own keys come before merged ones, and of duplicates the first is kept."""
         result: dict[str, Tree] = {}
-        merged: list[Pairs] = []
+        merged: list[tuple[YamlNode, Pairs]] = []
         for key, value in pairs.nodes:
-            if key.plain and key.content == "<<":
-                merged += _sources(value)
+            if _is_merge(key):
+                for source in _sources(value):
+                    self._count_one(value.place)
+                    merged.append((value, source))
                 continue
             name = _key(key)
             here = (*path, name)
             if name in result:
+                self._count_one(key.place)
                 message = f"key {name!r} is given twice; the first is at {self.keys[here]}"
                 self.problems.append(problem_at(key.place, here, message, hint="remove one of them"))
                 continue
             self.keys[here] = key.place
             result[name] = self.value(value, here)
-        for source in merged:
+        for node, source in merged:
             for key, value in source.nodes:
+                if _is_merge(key):
+                    hint = "merge both where they are needed: '<<: [*a, *b]'"
+                    raise refusal(node.place, "a merged mapping must not hold '<<' itself", hint)
                 name = _key(key)
-                if name not in result:
+                if name in result:
+                    self._count_one(node.place)
+                else:
                     self.keys[*path, name] = key.place
                     result[name] = self.value(value, (*path, name))
         return result
 
+    def _count_one(self, place: Place) -> None:
+        """Count a value, or a pair that was looked at for nothing: each alias of its mapping does so again."""
+        self._count += 1
+        if self._count > MAX_VALUES:
+            raise refusal(place, f"aliases and merge keys expand to more than {MAX_VALUES} values")
+
     def value(self, node: YamlNode, path: KeyPath) -> Tree:
         """The value that stands at that path."""
-        if len(self.values) >= MAX_VALUES:
-            raise refusal(node.place, f"aliases expand to more than {MAX_VALUES} values")
+        self._count_one(node.place)
         if len(path) > MAX_DEPTH:
             raise refusal(node.place, f"nested more than {MAX_DEPTH} levels deep")
         self.values[path] = node.place
@@ -233,6 +247,10 @@ class Expansion:
                 return Plain(resolved)
             case scalar:
                 return scalar
+
+
+def _is_merge(key: YamlNode) -> bool:
+    return key.plain and key.content == "<<"
 
 
 def _key(node: YamlNode) -> str:
@@ -258,7 +276,4 @@ def _sources(node: YamlNode) -> list[Pairs]:
     pairs = [source.content for source in sources if isinstance(source.content, Pairs)]
     if not pairs or len(pairs) != len(sources):
         raise refusal(node.place, "'<<' merges a mapping or a list of mappings, such as '<<: *defaults'")
-    if any(key.plain and key.content == "<<" for each in pairs for key, _ in each.nodes):
-        hint = "merge both where they are needed: '<<: [*a, *b]'"
-        raise refusal(node.place, "a merged mapping must not hold '<<' itself", hint)
     return pairs
