@@ -8,7 +8,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from ..core.model.place import KeyPath, show
-from ..core.model.problem import Problem
+from ..core.model.problem import Problem, Severity
 from .document.loader import Document
 from .document.parser import Tree
 from .document.position import problem_at
@@ -95,7 +95,10 @@ def _unknown_key(document: Document, path: KeyPath, root: type[Section]) -> Prob
         hints.append(f"did you mean {near[0]!r}?")
     elif near:
         hints.append(f"did you mean {near[0]!r} under {' or '.join(homes[near[0]])}?")
-    return problem_at(document.key_place(path), path, f"unknown key {key!r}", hint="; ".join(hints))
+    message, severity = f"unknown key {key!r}", Severity.ERROR
+    if document.is_for_nvidia(path):
+        message, severity = f"{message} is ignored, as by NVIDIA's plugin", Severity.WARNING
+    return problem_at(document.key_place(path), path, message, hint="; ".join(hints), severity=severity)
 
 
 def _model_at(path: KeyPath, root: type[Section]) -> type[Section] | None:

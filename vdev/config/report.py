@@ -37,6 +37,13 @@ class ProblemReport:
         known = self.document.known(path)
         self.problems.append(problem_at(self.document.value_place(known), known, message, hint=hint))
 
+    def unless_for_nvidia(self, path: KeyPath, message: str, hint: str, instead: str) -> None:
+        """An error at the value of `path`; a warning in a file for NVIDIA's plugin, with what vdev does instead."""
+        if self.document.is_for_nvidia(path):
+            self.warning(path, message, instead)
+        else:
+            self.error(path, message, hint)
+
     def key_error(self, path: KeyPath, message: str, hint: str = "") -> None:
         """An error at the key of `path`."""
         self._at_key(path, message, hint, Severity.ERROR)

@@ -1,5 +1,6 @@
 """A document to validated models. What is broken is reported and left out, so that the rest is checked as well."""
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -43,6 +44,11 @@ def validate(document: Document, report: ProblemReport) -> Validated:
         try:
             validated = Validated(ConfigFile.model_validate(tree), places)
         except ValidationError as error:
+            if ignored := _unknown_to_nvidia(error, document):
+                # These are warnings. What else is wrong is found without them.
+                report.problems += (each for each in explained(error, document, ConfigFile) if not each.is_error)
+                tree = functools.reduce(_without_key, ignored, tree)
+                continue
             if first:
                 report.problems += (each for each in explained(error, document, ConfigFile) if each.path not in empty)
             broken |= {unit_of(detail["loc"]) for detail in error.errors(include_url=False)}
@@ -72,7 +78,21 @@ def _without(tree: dict[str, Tree], broken: set[KeyPath], places: dict[KeyPath, 
     return result
 
 
+def _unknown_to_nvidia(error: ValidationError, document: Document) -> list[KeyPath]:
+    """The unknown keys in files for NVIDIA's plugin."""
+    unknown = [each["loc"] for each in error.errors(include_url=False) if each["type"] == "extra_forbidden"]
+    return [path for path in unknown if document.is_for_nvidia(path)]
+
+
+def _without_key(tree: Any, path: KeyPath) -> Any:
+    if len(path) == 1:
+        return {key: value for key, value in tree.items() if key != path[0]}
+    return _replaced(tree, path[:1], _without_key(tree[path[0]], path[1:]))
+
+
 def _replaced(tree: Any, path: KeyPath, value: Any) -> Any:
     if not path:
         return value
-    return {**tree, path[0]: _replaced(tree[path[0]], path[1:], value)}
+    copy = tree.copy()
+    copy[path[0]] = _replaced(tree[path[0]], path[1:], value)
+    return copy

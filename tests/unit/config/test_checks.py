@@ -320,7 +320,7 @@ def test_names_are_unique() -> None:
 )
 def test_an_unknown_key_is_told_where_it_belongs(text: str, expected: str) -> None:
     """Near words of the same mapping come first, then the sections that have the key."""
-    assert expected in "\n".join(refusals(text))
+    assert expected in "\n".join(refusals(f"{text}\ndevices: []"))
 
 
 @pytest.mark.parametrize("line", ["    virtual:", "    virtual: {}\n    health: {probe: }"])

@@ -115,7 +115,7 @@ def test_a_config_map_object_is_told_from_its_content() -> None:
 def test_duplicate_keys_name_both_places() -> None:
     """The second key is the error, the first is mentioned."""
     with pytest.raises(ConfigError) as caught:
-        config.load_text("version: v1\nflags: {}\nflags: {}\n", "f.yaml")
+        config.load_text("version: v1\nflags: {}\nflags: {}\ndevices: []\n", "f.yaml")
     assert "f.yaml:3:1: flags: key 'flags' is given twice; the first is at f.yaml:2:1" in str(caught.value)
 
 

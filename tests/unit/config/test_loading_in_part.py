@@ -57,8 +57,9 @@ def test_a_whole_load_refuses_all_of_it() -> None:
         "version: v2",
         "unknown: 1",
         "devices: 4",
-        "flags: {}\nflags: {}",
-        "sharing: {timeSlicing: {resources: [{name: a, replicas: 2}]}, mps: {resources: [{name: a, replicas: 2}]}}",
+        "devices: []\nflags: {}\nflags: {}",
+        "sharing: {timeSlicing: {resources: [{name: a, replicas: 2}]}, mps: {resources: [{name: a, replicas: 2}]}}\n"
+        "devices: []",
         "devices: [",
     ],
 )

@@ -6,6 +6,7 @@ from vdev import config
 from vdev.core.model.origin import Override
 from vdev.core.spec import AllocationPolicy, DeviceIdStrategy, DeviceListStrategy, MigStrategy
 from vdev.errors import ConfigError
+from vdev.preview import preview
 
 DEVICES = """
 devices:
@@ -148,7 +149,6 @@ def test_flags_that_contradict_each_other_are_warned_about(load, plugin, key, me
                 ("[1.5]", "the number 1.5 refers to no device"),
                 ("2.5", "the number 2.5 does not choose devices"),
                 ("{a: 1}", "a mapping does not choose devices"),
-                ("[0, 0]", "device 0 is listed twice"),
             ]
         ],
         ("resources: {gpus: [{name: x}]}", "'pattern' is missing"),
@@ -161,7 +161,6 @@ def test_flags_that_contradict_each_other_are_warned_about(load, plugin, key, me
         ("flags: {migStrategy: mix}", "the string 'mix' is not allowed here"),
         ("flags: {deviceDiscoveryStrategy: x}", "'x' is not allowed"),
         ("imex: {channelIDs: [2]}", "channelIDs must be [] or [0], got [2]"),
-        ("flags: {renameByDefault: true}", "unknown key 'renameByDefault'"),
         (
             "flags: {migStrategy: mixed, mpsRoot: /x}\nsharing: {mps: {resources: [{name: gpu, replicas: 2}]}}",
             "MPS does not work with migStrategy mixed",
@@ -174,19 +173,10 @@ def test_flags_that_contradict_each_other_are_warned_about(load, plugin, key, me
             "flags: {migStrategy: single, mpsRoot: /x}\nsharing: {mps: {resources: [{name: gpu, replicas: 2}]}}",
             "partitions cannot be shared with MPS, and nvidia.com/gpu has some",
         ),
-        (
-            "flags: {mpsRoot: /x}\nsharing: {mps: {resources: [{name: gpu, replicas: 2}]}, "
-            "timeSlicing: {resources: [{name: gpu, replicas: 2}]}}",
-            "timeSlicing and mps exclude each other",
-        ),
-        (
-            "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2}, {name: gpu, replicas: 3}]}}",
-            "every device of nvidia.com/gpu is already shared",
-        ),
     ],
 )
 def test_each_mistake_has_its_own_sentence(load, text, message):
-    """Each row of what NVIDIA's plugin refuses, and what it should have: one error, with its place in the file."""
+    """Each row of what NVIDIA's plugin refuses: one error, with its place in the file."""
     with pytest.raises(ConfigError) as refused:
         load(DEVICES, text)
     (problem,) = [each for each in refused.value.problems if each.is_error]
@@ -231,3 +221,201 @@ def test_what_the_other_plugin_would_ignore(load, by_default, rename):
     assert [*rename, "sharing.timeSlicing.resources[0].devices", "resources.gpus"] == where
     assert all("notice: NVIDIA's own plugin ignores " in str(problem) for problem in loaded.notices)
     assert not [problem for problem in loaded.problems if "sharing" in problem.where]
+
+
+# --- what NVIDIA's plugin starts with --------------------------------------------------------------------------------
+
+WHOLE = """
+devices:
+  - {name: a100, resource: nvidia.com/gpu, virtual: {preset: a100-sxm4-40gb, count: 2}}
+"""
+
+
+def shared(devices, block="timeSlicing", replicas=2):
+    """A block of sharing with one item."""
+    return f"sharing: {{{block}: {{resources: [{{name: gpu, replicas: {replicas}, devices: {devices}}}]}}}}"
+
+
+def two_items(one, other):
+    """A block of sharing with two items for one resource."""
+    return f"sharing: {{timeSlicing: {{resources: [{{name: gpu, {one}}}, {{name: gpu, {other}}}]}}}}"
+
+
+ITEM = "{resources: [{name: gpu, replicas: 3}]}"
+
+
+@pytest.fixture
+def plan(tmp_path):
+    """What a node with two GPUs would advertise with that text as its second file: number of devices by resource."""
+
+    def plan(text):
+        files = [tmp_path / "0.yaml", tmp_path / "1.yaml"]
+        for file, content in zip(files, (WHOLE, text), strict=True):
+            file.write_text(content)
+        seen = preview(files, node="n", host_root=tmp_path, overrides={})
+        assert not seen.refused, seen.problems
+        counts = {name: len(resource.slots) for name, resource in seen.inventory.resources.items()}
+        return counts, [str(each) for each in seen.problems]
+
+    return plan
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "place", "words"),
+    [
+        ("flags: {plugin: {foo: 1}}", {"gpu": 2}, "1:18: flags.plugin.foo", "unknown key 'foo' is ignored"),
+        ("flags: {}\nlabels: {a: b}", {"gpu": 2}, "2:1: labels", "unknown key 'labels' is ignored"),
+        ("flags: {renameByDefault: true}", {"gpu": 2}, "1:9: flags.renameByDefault", "belongs under sharing.timeSl"),
+        (
+            "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2, Devices: [0]}]}}",
+            {"gpu": 4},
+            "1:62: sharing.timeSlicing.resources[0].Devices",
+            "unknown key 'Devices' is ignored",
+        ),
+        ("flags: {}\n---\nflags: {migStrategy: x}", {"gpu": 2}, "2:1", "a second document starts here; it is ignored"),
+        (
+            "flags: {plugin: {deviceListStrategy: []}}",
+            {"gpu": 2},
+            "1:18: flags.plugin.deviceListStrategy",
+            "containers get no list",
+        ),
+        (
+            "flags: {plugin: {cdiAnnotationPrefix: custom}}",
+            {"gpu": 2},
+            "1:18: flags.plugin.cdiAnnotationPrefix",
+            "it is used all the same",
+        ),
+        (
+            two_items("replicas: 3", "replicas: 2"),
+            {"gpu": 6},
+            "1:63: sharing.timeSlicing.resources[1]",
+            "the larger number of replicas",
+        ),
+        (
+            two_items("replicas: 2, devices: [0]", "replicas: 3, devices: 1"),
+            {"gpu": 4},
+            "1:102: sharing.timeSlicing.resources[1].devices",
+            "the larger number of replicas",
+        ),
+        (
+            f"sharing: {{timeSlicing: {{resources: [{{name: gpu, replicas: 2}}]}}, mps: {ITEM}}}",
+            {"gpu": 6},
+            "1:11: sharing.timeSlicing",
+            "timeSlicing beside mps is ignored",
+        ),
+        (shared("all", "mps", 49), {"gpu": 98}, "1:41: sharing.mps.resources[0].replicas", "all are offered"),
+        (shared("9"), {"gpu": 4}, "1:37: sharing.timeSlicing.resources[0]", "every device is shared"),
+        (shared("[9]"), {"gpu": 4}, "1:37: sharing.timeSlicing.resources[0]", "every device is shared"),
+        (shared("['0:0']"), {"gpu": 4}, "1:37: sharing.timeSlicing.resources[0]", "every device is shared"),
+        (shared("[]"), {"gpu": 4}, "1:62: sharing.timeSlicing.resources[0].devices", "every device is shared"),
+        (shared("[0, 0]"), {"gpu": 3}, "1:75: sharing.timeSlicing.resources[0].devices[1]", "it counts once"),
+        (
+            "resources: {gpus: [{pattern: Tesla*, name: tesla}]}",
+            {"gpu": 2},
+            "1:20: resources.gpus[0]",
+            "it stays nvidia.com/gpu",
+        ),
+    ],
+)
+def test_what_the_other_plugin_starts_with_is_a_warning(plan, text, expected, place, words):
+    """With its place, and what happens instead."""
+    counts, problems = plan(text)
+
+    assert {f"nvidia.com/{name}": number for name, number in expected.items()} == counts
+    assert [each for each in problems if f"1.yaml:{place}: warning: " in each and words in each], problems
+
+
+@pytest.mark.parametrize("line", ["migStrategy: single", "MIGSTRATEGY: single", "migstrategy: single"])
+def test_keys_may_be_written_in_any_case(load, line):
+    """As Go reads them; but for the first, with a warning that says the key's name."""
+    loaded = load(WHOLE, f"Flags:\n  {line}\n  plugin: {{deviceIdStrategy: index}}")
+
+    assert (MigStrategy.SINGLE, DeviceIdStrategy.INDEX) == (
+        loaded.spec.flags.mig_strategy,
+        loaded.spec.flags.device_id_strategy,
+    )
+    assert any(
+        "1.yaml:3:12: flags.plugin.deviceIDStrategy: warning: key 'deviceIdStrategy' counts as" in str(each)
+        for each in loaded.warnings
+    )
+    assert 2 + (not line.startswith("migS")) == len(loaded.warnings)
+
+
+@pytest.mark.parametrize(
+    ("lines", "counts"),
+    [
+        (["migStrategy: none", "migStrategy: single"], "this one counts"),
+        (["MigStrategy: none", "migStrategy: single"], "this one counts"),
+        (["migStrategy: single", "MigStrategy: none"], "that one counts"),
+    ],
+)
+def test_of_a_key_that_is_given_twice_one_counts(load, lines, counts):
+    """The last one, and of two in different cases the one that Go's JSON has last."""
+    loaded = load(WHOLE, "\n  ".join(["flags:", *lines]))
+
+    assert MigStrategy.SINGLE is loaded.spec.flags.mig_strategy
+    assert any(
+        "1.yaml:3:3: flags.migStrategy: warning: key 'migStrategy' is given twice" in str(each) and counts in str(each)
+        for each in loaded.warnings
+    )
+
+
+@pytest.mark.parametrize("block", ["mps:", "mps: null", "MPS: ~"])
+def test_an_empty_mps_block_is_none(plan, block):
+    """Beside timeSlicing, whose items count."""
+    text = f"sharing:\n  timeSlicing: {{resources: [{{name: gpu, replicas: 2}}]}}\n  {block}"
+    assert {"nvidia.com/gpu": 4} == plan(text)[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("flags: {MigStrategy: none}", "unknown key 'MigStrategy'"),
+        ("flags: {plugin: {foo: 1}}", "unknown key 'foo'"),
+        ("flags: {migStrategy: none, migStrategy: none}", "given twice"),
+        ("flags: {plugin: {deviceListStrategy: []}}", "the list is empty"),
+        ('flags: {plugin: {cdiAnnotationPrefix: ""}}', "the beginning of an annotation's key"),
+        (two_items("replicas: 2", "replicas: 3"), "is already shared"),
+        (f"sharing: {{timeSlicing: {ITEM}, mps: {ITEM}}}", "exclude each other"),
+        (shared("all", "mps", 49), "at most 48"),
+        (shared("[]"), "the list of devices is empty"),
+        (shared("[0, 0]"), "listed twice"),
+    ],
+)
+@pytest.mark.parametrize("section", ["devices: []", "node: {labels: true}", "device: []"])
+def test_a_file_with_a_section_of_our_own_stays_strict(load, text, words, section):
+    """The other plugin reads none of these, whatever the file has beside them; nor is a slip of the pen its own."""
+    with pytest.raises(ConfigError, match=words):
+        load(f"{section}\n{text}")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (shared("9"), "9 devices of 'nvidia.com/gpu' are to be shared, but this node has 2"),
+        (shared("[9]"), "has no device with index '9' on this node"),
+        ("resources: {gpus: [{pattern: Tesla*, name: tesla}]}", "does not match any resources.gpus pattern"),
+    ],
+)
+def test_what_does_not_fit_the_node_is_an_error_in_a_file_of_our_own(tmp_path, text, words):
+    """As before."""
+    (tmp_path / "own.yaml").write_text(f"{WHOLE}{text}")
+    seen = preview([tmp_path / "own.yaml"], node="n", host_root=tmp_path, overrides={})
+    assert seen.refused
+    assert [each for each in seen.problems if each.is_error and words in each.message]
+
+
+def test_a_second_document_in_a_file_of_our_own_is_refused(load):
+    """It would be lost."""
+    with pytest.raises(ConfigError, match=r"0.yaml:3:1: a second document starts here"):
+        load(f"{WHOLE.strip()}\n---\nflags: {{}}")
+
+
+def test_a_flag_is_judged_by_itself(load):
+    """The file may say what it likes; a flag of the command line is ours."""
+    with pytest.raises(ConfigError, match="flag --device-list-strategy"):
+        load(
+            WHOLE,
+            "flags: {}",
+            overrides={"flags.plugin.deviceListStrategy": Override((), "flag --device-list-strategy")},
+        )

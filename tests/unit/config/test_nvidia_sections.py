@@ -80,6 +80,7 @@ def test_a_complete_file_loads_unchanged() -> None:
             name="nvidia.com/gpu",
             replicas=4,
             devices=("0", "0:1", "GPU-41abb1d2-8fe6-5c3c-b92d-01706fd41397"),
+            for_nvidia=True,
             where=spec.sharing.resources[0].where,
         ),
         SharedResource(
@@ -87,6 +88,7 @@ def test_a_complete_file_loads_unchanged() -> None:
             replicas=2,
             rename="nvidia.com/mig-tiny",
             devices=2,
+            for_nvidia=True,
             where=spec.sharing.resources[1].where,
         ),
     )
@@ -219,7 +221,8 @@ def item(fields: str) -> str:
 )
 def test_every_rule_has_its_message_and_place(text: str, place: str, words: str) -> None:
     """What NVIDIA's plugin refuses, and what it should have refused, is refused here with a position."""
-    found = [message for message in refusals(text) if message.startswith(place)]
+    own = text if PARTITIONED in text else f"{text}\ndevices: []"
+    found = [message for message in refusals(own) if message.startswith(place)]
     assert words in "\n".join(found)
 
 
@@ -238,7 +241,7 @@ def test_every_rule_has_its_message_and_place(text: str, place: str, words: str)
 def test_items_for_one_resource_must_not_overlap(one: str, other: str, words: str) -> None:
     """The second item has the error."""
     text = item(f"name: gpu, replicas: 2, devices: {one}") + f"    - {{name: gpu, replicas: 3, devices: {other}}}\n"
-    (message,) = refusals(text)
+    (message,) = refusals(f"{text}devices: []")
     assert message.startswith("f:5:41: sharing.timeSlicing.resources[1].devices: ")
     assert words in message
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from ...core.model.place import KeyPath
 from ...core.model.problem import Problem, Severity
-from ..document.go_scalars import SECTIONS
 from ..document.loader import Document
 from ..document.position import problem_at
 from ..schema import config_file
@@ -18,11 +17,7 @@ _IGNORES = "NVIDIA's own plugin ignores"
 
 
 def notices(validated: Validated, document: Document) -> tuple[Problem, ...]:
-    """A notice for each key that says something of NVIDIA's resources which only vdev does.
-
-    A file with sections of vdev's own is meant for no other plugin.
-    """
-    ours = {place.file for path, place in document.keys.items() if len(path) == 1 and path[0] not in SECTIONS}
+    """A notice for each key of an NVIDIA file that says something of NVIDIA's resources which only vdev does."""
 
     def at(path: KeyPath, message: str) -> Problem:
         return problem_at(document.key_place(path), path, message, severity=Severity.NOTICE)
@@ -38,7 +33,7 @@ def notices(validated: Validated, document: Document) -> tuple[Problem, ...]:
     for kind, patterns in (("gpus", validated.file.resources.gpus), ("mig", validated.file.resources.mig)):
         if patterns:
             found.append(at(("resources", kind), f"{_IGNORES} resources.{kind} and keeps its names"))
-    return tuple(each for each in found if each.place is None or each.place.file not in ours)
+    return tuple(each for each in found if document.is_for_nvidia(each.path))
 
 
 def _of_item(item: config_file.SharedItem, block: config_file.TimeSlicing) -> Iterator[tuple[str, str]]:

@@ -8,6 +8,7 @@ from ...core.model.syntax import names
 from ...core.spec import MigStrategy
 from ..report import ProblemReport
 from ..schema import config_file
+from ..schema.nvidia_forms import EXPECTED_DEVICES
 from ..validation import Validated
 from .entries import Entries
 
@@ -18,18 +19,39 @@ def check_sharing(
     """Its items among each other, and the names that they make."""
     model = validated.file.sharing
     if model.time_slicing and model.mps:
-        report.one_at_most(("sharing",), ("timeSlicing", "mps"), "remove one of the two blocks")
+        if report.document.is_for_nvidia(("sharing", "mps")):
+            report.warning(("sharing", "timeSlicing"), "timeSlicing beside mps is ignored, as by NVIDIA's plugin")
+        else:
+            report.one_at_most(("sharing",), ("timeSlicing", "mps"), "remove one of the two blocks")
     for key, block in (("timeSlicing", model.time_slicing), ("mps", model.mps)):
         if block is not None:
             items = list(validated.items(("sharing", key, "resources"), block.resources))
+            for path, item in items:
+                _devices(path, item, report)
             _overlaps(items, report)
             _renames(items, block, {model.resource for _, model in models} | partition_names, report)
     if model.mps:
         _mps(validated, models, report)
 
 
+def _devices(path: KeyPath, item: config_file.SharedItem, report: ProblemReport) -> None:
+    """The list of devices names some, each once."""
+    at = (*path, "devices")
+    if item.devices == ():
+        instead = "every device is shared, as by NVIDIA's plugin"
+        report.unless_for_nvidia(at, "the list of devices is empty", EXPECTED_DEVICES, instead)
+    listed = item.devices if isinstance(item.devices, tuple) else ()
+    for index, device in enumerate(listed):
+        if device in listed[:index]:
+            message = f"device {device} is listed twice"
+            report.unless_for_nvidia((*at, index), message, "list each device once", "it counts once")
+
+
 def _overlaps(items: list[tuple[KeyPath, config_file.SharedItem]], report: ProblemReport) -> None:
-    """Two items for one resource must list different devices. A count means the lowest indices."""
+    """Two items for one resource must list different devices. A count means the lowest indices.
+
+    In a file for NVIDIA's plugin they need not: a device has the larger number of replicas.
+    """
     claims: dict[
         str, dict[str, KeyPath]
     ] = {}  # resource -> reference -> who shares it; "all" and "#<count>" stand for many
@@ -43,7 +65,9 @@ def _overlaps(items: list[tuple[KeyPath, config_file.SharedItem]], report: Probl
                     "every device" if claim == _ALL else "device 0" if claim.startswith(_COUNT) else f"device {claim}"
                 )
                 message = f"{what} of {item.name} is already shared, at {report.document.value_place(other)}"
-                report.error(at, message, "items for one resource must list different devices")
+                hint = "items for one resource must list different devices"
+                instead = "it has the larger number of replicas, as with NVIDIA's plugin"
+                report.unless_for_nvidia(at, message, hint, instead)
                 break
         for claim in wanted:
             taken.setdefault(claim, path)
@@ -117,7 +141,8 @@ def _mps(validated: Validated, models: Entries, report: ProblemReport) -> None:
     for path, item in validated.items(("sharing", "mps", "resources"), mps.resources):
         if item.replicas > MPS_CLIENTS:
             message = f"{item.replicas} replicas: MPS serves at most {MPS_CLIENTS} clients of a device"
-            report.error((*path, "replicas"), message, f"expected 2 to {MPS_CLIENTS}, or timeSlicing")
+            hint, instead = f"expected 2 to {MPS_CLIENTS}, or timeSlicing", "all are offered, as by NVIDIA's plugin"
+            report.unless_for_nvidia((*path, "replicas"), message, hint, instead)
         if item.name in cut:
             at = report.document.key_place((*cut[item.name], "partitions"))
             report.error((*path, "name"), f"partitions cannot be shared with MPS, and {item.name} has some, at {at}")

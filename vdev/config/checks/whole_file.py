@@ -1,5 +1,6 @@
 """The file as a whole: numbers of devices, flags, keys without effect, and a file without devices."""
 
+import re
 from collections.abc import Mapping
 
 from ...core.model.dra import ClaimApi
@@ -7,7 +8,7 @@ from ...core.model.place import KeyPath
 from ...core.model.syntax.names import visible_devices_env
 from ...core.spec import DeviceListStrategy, EntrySpec, MigStrategy, VirtualSource
 from ..report import ProblemReport
-from ..schema.config_file import ConfigFile
+from ..schema.config_file import ANNOTATION_PREFIX, ConfigFile
 from ..schema.devices.sources import MAX_COUNT
 from ..validation import Validated
 from .entries import Entries
@@ -56,7 +57,15 @@ def check_flags(
         if value and not value.startswith("/"):
             report.error(("flags", key), f"{value!r} is not an absolute path; it must start with '/'")
     chosen = set(model.plugin.device_list_strategy)
-    if model.plugin.pass_device_specs and all(each.is_cdi for each in chosen):
+    if not chosen:
+        hint, instead = "name at least one, or leave the key out", "containers get no list, as from NVIDIA's plugin"
+        report.unless_for_nvidia(("flags", "plugin", "deviceListStrategy"), "the list is empty", hint, instead)
+    prefix = model.plugin.cdi_annotation_prefix
+    if not re.fullmatch(ANNOTATION_PREFIX, prefix):
+        message = f"{prefix!r} is not the beginning of an annotation's key"
+        hint, instead = "expected one such as cdi.k8s.io/", "it is used all the same, as by NVIDIA's plugin"
+        report.unless_for_nvidia(("flags", "plugin", "cdiAnnotationPrefix"), message, hint, instead)
+    if chosen and model.plugin.pass_device_specs and all(each.is_cdi for each in chosen):
         message = "passDeviceSpecs has no effect where only CDI strategies are on"
         report.warning(("flags", "plugin", "passDeviceSpecs"), message, "the nodes are in the CDI specification")
     if {DeviceListStrategy.CDI_ANNOTATIONS, DeviceListStrategy.CDI_CRI} <= chosen:

@@ -35,7 +35,7 @@ def flags(file: config_file.ConfigFile) -> Flags:
         driver_root=model.nvidia_driver_root,
         dev_root=model.nvidia_dev_root or model.nvidia_driver_root,
         mps_root=mps_root,
-        pass_device_specs=plugin.pass_device_specs,
+        pass_device_specs=plugin.pass_device_specs and bool(plugin.device_list_strategy),
         device_list_strategies=tuple(dict.fromkeys(plugin.device_list_strategy)),
         device_id_strategy=plugin.device_id_strategy,
         cdi_annotation_prefix=plugin.cdi_annotation_prefix,
@@ -72,7 +72,7 @@ def partition_names(compiled: Iterable[EntrySpec], over: Flags) -> frozenset[str
 
 
 def sharing(validated: Validated, report: ProblemReport, broken: frozenset[KeyPath]) -> SharingSpec | None:
-    """The block that is given, without its broken items; that both are given is an error that `checks` reports."""
+    """The block that is given, without its broken items; `checks` reports that both are given."""
     model = validated.file.sharing
     for kind, key, block in (
         (SharingKind.MPS, "mps", model.mps),
@@ -86,7 +86,8 @@ def sharing(validated: Validated, report: ProblemReport, broken: frozenset[KeyPa
                         name=item.name,
                         replicas=item.replicas,
                         rename=item.rename or "",
-                        devices=item.devices,
+                        devices=item.devices or None,
+                        for_nvidia=report.document.is_for_nvidia(at),
                         where=report.where(at),
                     )
                     for at, item in validated.items(("sharing", key, "resources"), block.resources)
@@ -104,7 +105,12 @@ def patterns(
     """The patterns of `resources.gpus` or `resources.mig`, without the broken ones."""
     models: list[config_file.PatternItem] = getattr(validated.file.resources, kind)
     return tuple(
-        NamePattern(pattern=item.pattern, name=item.name, where=report.where(at))
+        NamePattern(
+            pattern=item.pattern,
+            name=item.name,
+            for_nvidia=report.document.is_for_nvidia(at),
+            where=report.where(at),
+        )
         for at, item in validated.items(("resources", kind), models)
         if at not in broken
     )

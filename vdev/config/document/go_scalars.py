@@ -7,9 +7,6 @@ reads its file.
 
 import re
 
-SECTIONS = frozenset({"version", "flags", "sharing", "resources", "imex"})
-"""The sections that NVIDIA's plugin knows. A file with no other is read as that plugin reads it."""
-
 MIG_PARTED = frozenset({"version", "mig-configs"})
 """What a file of NVIDIA's mig-parted has, which reads it by the same package."""
 

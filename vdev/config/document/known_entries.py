@@ -109,7 +109,7 @@ class KnownEntries:
         end = pieces[-1][1]
         composer = Composer(text[:begin] + "\n" * text.count("\n", begin, end) + text[end:], name)
         node = composer.document()
-        if node is None or not _is_empty_section(node, text.count("\n", 0, found[0].start()) + 1):
+        if node is None or composer.second or not _is_empty_section(node, text.count("\n", 0, found[0].start()) + 1):
             return None
         assert isinstance(node.content, Pairs)
         expansion = Expansion()
@@ -176,7 +176,9 @@ def _parsed(text: str, name: str, line: int, number: int) -> KnownEntry | None:
     """An item by itself; None where its text is not just that."""
     composer = Composer(text, name, lines=line, depth=2)
     node = composer.document()
-    if node is None or not isinstance(node.content, Items) or len(node.content.nodes) != 1 or composer.has_anchors:
+    if node is None or not isinstance(node.content, Items) or len(node.content.nodes) != 1:
+        return None
+    if composer.second or composer.has_anchors:
         return None
     expansion = Expansion()
     tree = expansion.value(node.content.nodes[0], ("devices", number))

@@ -16,10 +16,11 @@ import yaml
 
 from ...core.model.origin import Override
 from ...core.model.place import KeyPath, Place, show
-from ...core.model.problem import Problem
+from ...core.model.problem import Problem, Severity
 from ...errors import ConfigError, HostError
 from . import go_scalars
 from .known_entries import KnownEntries, KnownEntry
+from .nvidia_files import is_for_nvidia, spelled
 from .parser import Composer, Expansion, Items, Pairs, Plain, Tree
 from .position import problem_at, refusal
 from .quoting import as_yaml
@@ -55,12 +56,17 @@ class Document:
     problems: tuple[Problem, ...] = ()
     texts: tuple[Text, ...] = ()
     entries: tuple[KnownEntry, ...] = ()  # of `devices`, where the file was read by entry
+    for_nvidia: frozenset[str] = frozenset()  # the files that are for NVIDIA's plugin
 
     def known(self, path: KeyPath) -> KeyPath:
         """The longest prefix of `path` that is in the files."""
         while path and path not in self.values:
             path = path[:-1]
         return path
+
+    def is_for_nvidia(self, path: KeyPath) -> bool:
+        """Whether the value of `path` is from a file for NVIDIA's plugin, which that plugin would start with."""
+        return self.value_place(path).file in self.for_nvidia
 
     def located(self, loc: KeyPath) -> tuple[KeyPath, bool]:
         """The path of pydantic's location, and whether it is that of a key.
@@ -145,7 +151,12 @@ def read_text(
         if entries is not None and (read := entries.read(text, name)):
             _refuse_config_map(read.root, read.values[()])
             return Document(read.root, read.keys, read.values, (name,), (), (Text(name, text),), read.entries)
-        node = Composer(as_yaml(text), name).document()
+        composer = Composer(as_yaml(text), name)
+        node = composer.document()
+    keys = {str(key.content) for key, _ in node.content.nodes} if node and isinstance(node.content, Pairs) else set()
+    for_nvidia = bool(keys) and is_for_nvidia(keys)
+    if composer.second and not for_nvidia:
+        raise refusal(composer.second, "a second document starts here", "a configuration file holds one document")
     if node is None or node.content is None:
         if may_be_empty:
             return Document(values={(): Place(name, 1, 1)}, files=(name,), texts=(Text(name, ""),))
@@ -153,13 +164,19 @@ def read_text(
     if not isinstance(node.content, Pairs):
         what = "a list" if isinstance(node.content, Items) else f"the string {str(node.content)[:40]!r}"
         raise refusal(node.place, f"expected a mapping at the top of the file, got {what}", f"write {form}")
-    keys = {str(key.content) for key, _ in node.content.nodes}
-    is_go = keys <= go_scalars.SECTIONS or keys <= go_scalars.MIG_PARTED
-    expand = Expansion(go_scalars.number_or_boolean) if is_go else Expansion()
+    is_go = for_nvidia or keys <= go_scalars.MIG_PARTED
+    expand = Expansion(go_scalars.number_or_boolean if is_go else lambda _: None, spelled if for_nvidia else None)
     root = expand.mapping(node.content, ())
     _refuse_config_map(root, node.place)
+    if composer.second:
+        message = "a second document starts here; it is ignored, as by NVIDIA's plugin"
+        expand.problems.append(problem_at(composer.second, (), message, severity=Severity.WARNING))
+    sharing = root.get("sharing")
+    if for_nvidia and isinstance(sharing, dict) and sharing.get("mps", {}) is None:
+        root["sharing"] = {key: value for key, value in sharing.items() if key != "mps"}  # as if it were not there
     values = {(): node.place} | expand.values
-    return Document(root, expand.keys, values, (name,), tuple(expand.problems), (Text(name, text),))
+    texts, problems = (Text(name, text),), tuple(expand.problems)
+    return Document(root, expand.keys, values, (name,), problems, texts, (), frozenset([name] if for_nvidia else []))
 
 
 def trees(text: str, name: str) -> tuple[Tree, ...]:
@@ -214,7 +231,9 @@ def join(documents: Sequence[Document]) -> Document:
     files = tuple(file for document in documents for file in document.files)
     texts = tuple(text for document in documents for text in document.texts)
     entries = next((document.entries for document in documents if "devices" in document.root), ())
-    return Document(root, keys, {(): Place(files[0], 1, 1)} | values, files, tuple(problems), texts, entries)
+    for_nvidia = frozenset[str]().union(*(document.for_nvidia for document in documents))
+    values = {(): Place(files[0], 1, 1)} | values
+    return Document(root, keys, values, files, tuple(problems), texts, entries, for_nvidia)
 
 
 def overlaid(document: Document, overrides: Mapping[KeyPath, Override]) -> Document:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import yaml
 
 from ...core.model.place import KeyPath, Place
-from ...core.model.problem import Problem
+from ...core.model.problem import Problem, Severity
 from .position import problem_at, refusal
 
 MAX_DEPTH = 64  # the schema needs 10
@@ -84,6 +84,7 @@ class Composer:
 
     def __init__(self, text: str, name: str, *, lines: int = 0, depth: int = 1) -> None:
         self.count = 0
+        self.second: Place | None = None
         self._events: Iterator[yaml.Event] = iter(yaml.parse(text, Loader=_Loader))
         self._name = name
         self._first = lines + 1
@@ -96,13 +97,13 @@ class Composer:
         return bool(self._anchors)
 
     def document(self) -> YamlNode | None:
-        """The only document, or None when there is none."""
+        """The first document, or None when there is none; `second` says where another one begins, which is not read."""
         node: YamlNode | None = None
         for event in self._events:
             if isinstance(event, yaml.DocumentStartEvent):
                 if node is not None:
-                    hint = "a configuration file holds one document"
-                    raise refusal(self._place(event), "a second document starts here", hint)
+                    self.second = self._place(event)
+                    break
                 node = self._node(next(self._events), self._depth)
         return node
 
@@ -184,19 +185,26 @@ def _check_tag(tag: str | None, allowed: str, place: Place) -> None:
 class Expansion:
     """Turns nodes into the tree, aliases and merge keys expanded, and notes every place.
 
-    `resolve` may say of an unquoted scalar which number or boolean it is; by default it is what YAML 1.2 says.
+    `resolve` may say of an unquoted scalar which number or boolean it is; by default it is what YAML 1.2 says. `spell`
+    is for files of NVIDIA's plugin, and says how it spells a key of the mapping at a path. Of keys that are given twice
+    the last one counts there; elsewhere they are errors.
     """
 
-    def __init__(self, resolve: Callable[[str], str | None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        resolve: Callable[[str], str | None] = lambda _: None,
+        spell: Callable[[KeyPath, str], str] | None = None,
+    ) -> None:
         self._resolve = resolve
+        self._spell = spell
         self._count = 0
         self.keys: dict[KeyPath, Place] = {}
         self.values: dict[KeyPath, Place] = {}
         self.problems: list[Problem] = []
 
     def mapping(self, pairs: Pairs, path: KeyPath) -> dict[str, Tree]:
-        """The mapping's values; its own keys come before merged ones, and of duplicates the first is kept."""
-        result: dict[str, Tree] = {}
+        """The mapping's values; its own keys come before merged ones."""
+        own: dict[str, tuple[YamlNode, YamlNode]] = {}
         merged: list[tuple[YamlNode, Pairs]] = []
         for key, value in pairs.nodes:
             if _is_merge(key):
@@ -204,27 +212,46 @@ class Expansion:
                     self._count_one(value.place)
                     merged.append((value, source))
                 continue
-            name = _key(key)
-            here = (*path, name)
-            if name in result:
-                self._count_one(key.place)
-                message = f"key {name!r} is given twice; the first is at {self.keys[here]}"
-                self.problems.append(problem_at(key.place, here, message, hint="remove one of them"))
-                continue
-            self.keys[here] = key.place
-            result[name] = self.value(value, here)
+            name = self._name(key, path)
+            if name not in own or self._replaces(key, own[name][0], (*path, name)):
+                own[name] = (key, value)
+        result: dict[str, Tree] = {}
+        for name, (key, value) in own.items():
+            self.keys[*path, name] = key.place
+            result[name] = self.value(value, (*path, name))
         for node, source in merged:
             for key, value in source.nodes:
                 if _is_merge(key):
                     hint = "merge both where they are needed: '<<: [*a, *b]'"
                     raise refusal(node.place, "a merged mapping must not hold '<<' itself", hint)
-                name = _key(key)
+                name = self._name(key, path)
                 if name in result:
                     self._count_one(node.place)
                 else:
                     self.keys[*path, name] = key.place
                     result[name] = self.value(value, (*path, name))
         return result
+
+    def _name(self, key: YamlNode, path: KeyPath) -> str:
+        """The key of the mapping at that path; in a file of NVIDIA's plugin it may be written in another case."""
+        written = _key(key)
+        name = self._spell(path, written) if self._spell else written
+        if name != written:
+            message = f"key {written!r} counts as {name!r}, as for NVIDIA's plugin"
+            self.problems.append(problem_at(key.place, (*path, name), message, severity=Severity.WARNING))
+        return name
+
+    def _replaces(self, key: YamlNode, first: YamlNode, path: KeyPath) -> bool:
+        """Whether the key counts, and not the first of that name."""
+        self._count_one(key.place)
+        message = f"key {path[-1]!r} is given twice; the first is at {first.place}"
+        if self._spell is None:
+            self.problems.append(problem_at(key.place, path, message, hint="remove one of them"))
+            return False
+        is_last = _key(key) >= _key(first)  # in JSON that Go wrote, keys are in the order of their bytes
+        hint = f"{'this one' if is_last else 'that one'} counts, as for NVIDIA's plugin"
+        self.problems.append(problem_at(key.place, path, message, hint=hint, severity=Severity.WARNING))
+        return is_last
 
     def _count_one(self, place: Place) -> None:
         """Count a value, or a pair that was looked at for nothing: each alias of its mapping does so again."""

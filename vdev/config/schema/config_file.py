@@ -32,9 +32,9 @@ from .telemetry_block import Telemetry
 
 # --- flags -----------------------------------------------------------------------------------------------------------
 
-_PREFIX = matching(
-    "[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[-A-Za-z0-9._]*", "the beginning of an annotation's key, such as cdi.k8s.io/"
-)
+ANNOTATION_PREFIX = "[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[-A-Za-z0-9._]*"
+"""What `cdiAnnotationPrefix` looks like; NVIDIA's plugin takes any text."""
+
 _DEFAULTS = spec.Flags()  # written once, there
 _STRATEGIES_JSON = (("type", "string"), ("pattern", "^[a-z-]+(, *[a-z-]+)*$"))
 
@@ -47,14 +47,16 @@ class PluginFlags(Section):
     device_list_strategy: Annotated[
         list[Annotated[DeviceListStrategy, choice(DeviceListStrategy)]],
         Shorthand((list, tuple), _STRATEGIES_JSON, comma_list),
-        not_empty(),
+        Field(json_schema_extra={"minItems": 1}),
     ] = [*_DEFAULTS.device_list_strategies]
     """How the list of devices reaches the container's runtime: one or several, as a list or a text with commas."""
     device_id_strategy: Annotated[
         Annotated[DeviceIdStrategy, choice(DeviceIdStrategy)], Field(alias="deviceIDStrategy")
     ] = _DEFAULTS.device_id_strategy
     """What names a device inside the container: its id or its index."""
-    cdi_annotation_prefix: Annotated[Text, _PREFIX] = _DEFAULTS.cdi_annotation_prefix
+    cdi_annotation_prefix: Annotated[Text, Field(json_schema_extra={"pattern": f"^(?:{ANNOTATION_PREFIX})$"})] = (
+        _DEFAULTS.cdi_annotation_prefix
+    )
     """Prefix of the annotation's key under cdi-annotations."""
     shared_devices_allocation_policy: Annotated[AllocationPolicy, choice(AllocationPolicy)] = (
         _DEFAULTS.shared_devices_allocation_policy

@@ -26,7 +26,9 @@ def prefixed(name: object) -> object:
 
 _REFERENCE = re.compile(r"[0-9]+(:[0-9]+)?|[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9])?")
 _LONGEST = 63  # characters of a device id
-_EXPECTED = "expected all, a count of devices, or a list of indices (3), partition indices ('0:1'), ids and entries"
+EXPECTED_DEVICES = (
+    "expected all, a count of devices, or a list of indices (3), partition indices ('0:1'), ids and entries"
+)
 
 
 def _references(value: object) -> int | tuple[str, ...] | None:
@@ -36,27 +38,21 @@ def _references(value: object) -> int | tuple[str, ...] | None:
     if type(value) is str:
         if value == "all":
             return None
-        return refuse(f"devices set as {value!r}, and the only word allowed is 'all'", _EXPECTED)
+        return refuse(f"devices set as {value!r}, and the only word allowed is 'all'", EXPECTED_DEVICES)
     if isinstance(value, int) and not isinstance(value, bool):
         value = Plain(value)
     if not isinstance(value, Plain) or not re.fullmatch(r"[-+]?(0|[1-9][0-9]{0,8})", value):
-        refuse(f"{described(value)} does not choose devices", _EXPECTED)
+        refuse(f"{described(value)} does not choose devices", EXPECTED_DEVICES)
     if int(value) < 1:
-        refuse(f"a count of devices must be at least 1, got {value}", _EXPECTED)
+        refuse(f"a count of devices must be at least 1, got {value}", EXPECTED_DEVICES)
     return int(value)
 
 
 def _listed(items: Sequence[object]) -> tuple[str, ...]:
-    if not items:
-        refuse("the list of devices is empty", _EXPECTED)
-    faults = [Flaw((index,), text, _EXPECTED, item) for index, item in enumerate(items) if (text := _fault(item))]
-    texts = [str(item) for item in items]
-    seen: set[str] = set()
-    for index, text in enumerate(texts):
-        if text in seen:
-            faults.append(Flaw((index,), f"device {text} is listed twice", "list each device once", text))
-        seen.add(text)
-    return refuse_all("devices", faults) if faults else tuple(texts)
+    faults = [
+        Flaw((index,), text, EXPECTED_DEVICES, item) for index, item in enumerate(items) if (text := _fault(item))
+    ]
+    return refuse_all("devices", faults) if faults else tuple(str(item) for item in items)
 
 
 def _fault(item: object) -> str:

@@ -26,13 +26,15 @@ class SharingKind(StrEnum):
 class SharedResource:
     """One item of `sharing.*.resources`.
 
-    `devices` is None for all, a count (lowest indices first), or references: `"3"`, `"0:1"`, or ids.
+    `devices` is None for all, a count (lowest indices first), or references: `"3"`, `"0:1"`, or ids. If the item is
+    `for_nvidia`'s plugin, which shares every device whatever `devices` says, one that does not fit the node is ignored.
     """
 
     name: str
     replicas: int
     rename: str = ""
     devices: int | tuple[str, ...] | None = None
+    for_nvidia: bool = False
     where: str = field(default="", compare=False)  # a moved line is no change
 
 
@@ -48,10 +50,14 @@ class SharingSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamePattern:
-    """One item of `resources.gpus` or `resources.mig`: a whole-string pattern where `*` is any run of characters."""
+    """One item of `resources.gpus` or `resources.mig`: a whole-string pattern where `*` is any run of characters.
+
+    If the patterns are `for_nvidia`'s plugin, which ignores them, a device that matches none keeps its name.
+    """
 
     pattern: str
     name: str
+    for_nvidia: bool = False
     where: str = field(default="", compare=False)  # a moved line is no change
 
 

@@ -250,6 +250,7 @@ def _named(spec: Spec, cut: _Cut, _last: _Named | None) -> _Named:
         else:
             whole = {told[0]: cut.whole}
             reasons |= {device.id: told for device in cut.whole}
+            problems += filter(None, [_unmatched(spec, cut.entry)])
     parts: dict[str, list[Device]] = {}
     for device in cut.parts:
         told = name_of_partition(spec, cut.entry, device.profile)
@@ -264,15 +265,27 @@ def _named(spec: Spec, cut: _Cut, _last: _Named | None) -> _Named:
 
 def name_of_whole(spec: Spec, entry: EntrySpec) -> tuple[str, str] | Problem:
     """The name of the entry's whole devices and the reason for it, or why there is none."""
-    if not spec.gpu_patterns or not entry.gpu_names:
-        return entry.resource, f"the entry {entry.name!r} gives this name"
     for pattern in spec.gpu_patterns:
         hit = next((name for name in entry.gpu_names if matches(pattern.pattern, name)), None)
         if hit is not None:
             return pattern.name, f"resources.gpus pattern {pattern.pattern!r} matches {hit!r}"
+    if (unmatched := _unmatched(spec, entry)) and unmatched.is_error:
+        return unmatched
+    return entry.resource, f"the entry {entry.name!r} gives this name"
+
+
+def _unmatched(spec: Spec, entry: EntrySpec) -> Problem | None:
+    """What is wrong if no pattern of resources.gpus is for the entry's whole devices."""
+    if not spec.gpu_patterns or not entry.gpu_names:
+        return None
+    if any(matches(pattern.pattern, name) for pattern in spec.gpu_patterns for name in entry.gpu_names):
+        return None
     tried = ", ".join(repr(pattern.pattern) for pattern in spec.gpu_patterns)
     names = " or ".join(repr(name) for name in entry.gpu_names)
-    return error(entry.where, f"{names} does not match any resources.gpus pattern ({tried})", "add a pattern '*'")
+    message = f"{names} does not match any resources.gpus pattern ({tried})"
+    if (first := spec.gpu_patterns[0]).for_nvidia:
+        return warning(first.where, message, f"it stays {entry.resource}, as with NVIDIA's plugin, which ignores them")
+    return error(entry.where, message, "add a pattern '*'")
 
 
 def name_of_partition(spec: Spec, entry: EntrySpec, profile: str) -> tuple[str, str] | Problem:

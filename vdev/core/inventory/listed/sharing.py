@@ -153,9 +153,10 @@ def _replicas(  # noqa: PLR0917 - made as a partial
             slots.setdefault(resource, []).append(slot(device, None))
             continue
         most = mps_clients(device) if spec and spec.kind is SharingKind.MPS else rule.replicas
-        if rule.replicas > most:
+        if rule.replicas > most and not (rule.for_nvidia and most == MPS_CLIENTS):  # which the file's warning says
             problems.append(_too_many_clients(resource, device, rule, most))
-            continue
+            if not rule.for_nvidia:
+                continue
         target = _target(spec, rule, resource)
         if target in collides:
             message = f"renaming {resource!r} to {target!r} collides with a resource of that name"
@@ -181,12 +182,15 @@ def chosen(
 ) -> dict[str, SharedResource]:
     """The rule that shares each device; a device that two rules claim is an error and stays with the first.
 
-    Rules may name `entries`, which need not have a device here.
+    For NVIDIA's plugin it is none, and the rule with more replicas counts. Rules may name `entries`, which need not
+    have a device here.
     """
     rule_of: dict[str, SharedResource] = {}
     for rule in rules:
         for device in _selected(problems, members, rule, entries):
-            if device.id in rule_of:
+            if device.id in rule_of and rule.for_nvidia:
+                rule_of[device.id] = max(rule_of[device.id], rule, key=lambda each: each.replicas)
+            elif device.id in rule_of:
                 message = f"device {device.ordinal} of {resource!r} is already shared by {rule_of[device.id].where}"
                 problems.append(error(rule.where, message))
             else:
@@ -198,20 +202,26 @@ def _selected(
     problems: list[Problem], members: Sequence[Device], rule: SharedResource, entries: frozenset[str]
 ) -> list[Device]:
     ordered = sorted(members, key=lambda device: device.sort_key)
+    unfit: list[Problem] = []
     match rule.devices:
         case None:
-            return ordered
+            picked = ordered
         case int(count):
             if count > len(ordered):
                 message = f"{count} devices of {rule.name!r} are to be shared, but this node has {len(ordered)}"
-                problems.append(error(rule.where, message))
-            return ordered[:count]
+                unfit.append(error(rule.where, message))
+            picked = ordered[:count]
         case references:
             named = {each for each in references if each in entries and not each.isdecimal()}  # a number is an index
             whole = [device for device in ordered if device.raw.entry in named]
             others = tuple(each for each in references if each not in named)
-            picked = {device.id: device for device in (*whole, *_referenced(problems, ordered, rule, others))}
-            return list(picked.values())
+            picked = [*{each.id: each for each in (*whole, *_referenced(unfit, ordered, rule, others))}.values()]
+    if unfit and rule.for_nvidia:
+        instead = "every device is shared, as by NVIDIA's plugin"
+        problems += (warning(each.where, each.message, instead) for each in unfit)
+        return ordered
+    problems += unfit
+    return picked
 
 
 def _referenced(
@@ -249,6 +259,8 @@ def _too_many_clients(resource: str, device: Device, rule: SharedResource, most:
     capability = device.attributes.get("computeCapability", "")
     why = f" of compute capability {capability}" if most < MPS_CLIENTS else ""
     message = f"{rule.replicas} replicas of {resource!r}: MPS serves at most {most} clients of a device{why}"
+    if rule.for_nvidia:
+        return warning(rule.where, message, "all are offered, as by NVIDIA's plugin")
     return error(rule.where, message, f"replicas: {most} or fewer, or timeSlicing")
 
 
