@@ -323,6 +323,27 @@ def test_an_unknown_key_is_told_where_it_belongs(text: str, expected: str) -> No
     assert expected in "\n".join(refusals(f"{text}\ndevices: []"))
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "devices: {name: a, virtual: {}}",
+            "devices: expected a list, got a mapping; write '- ' before each item: '- na",
+        ),
+        ("devices: {a: {virtual: {}}}", "'- name: …', and its other keys below 'name'"),
+        ("devices: [{container: {mounts: {containerPath: /a}}}]", "'- containerPath: …', and its other keys below"),
+        ("devices: [{container: {env: [A=b]}}]", "got a list; write 'name: value' in each line, without '- '"),
+        ("devices: [{virtual: [{count: 2}]}]", "take off the '- ' before 'count'"),
+        ("devices: [{partitions: [1g.5gb]}]", "got a list; say which devices have them: {all: …}"),
+        ("sharing: {timeSlicing: [{name: gpu, replicas: 2}]}", "this list belongs under 'resources'"),
+        ("faults: [{name: a}]", "this list belongs under 'rules'"),
+    ],
+)
+def test_a_list_for_a_mapping_and_a_mapping_for_a_list_show_the_right_form(text: str, expected: str) -> None:
+    """Where the keys tell it, with them."""
+    assert expected in "\n".join(refusals(text))
+
+
 @pytest.mark.parametrize("line", ["    virtual:", "    virtual: {}\n    health: {probe: }"])
 def test_an_empty_value_is_said_once(line: str) -> None:
     """Neither as missing, nor by what is missing because of it."""

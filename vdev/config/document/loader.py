@@ -273,20 +273,42 @@ def _place(before: str, name: str) -> Place:
 
 
 def _syntax_error(error: yaml.MarkedYAMLError, text: str, name: str) -> ConfigError:
-    mark = error.problem_mark or error.context_mark
+    lines = text.splitlines()
+    mark, hint = _mistake(error, lines)
     place = Place(name, mark.line + 1, mark.column + 1) if mark else Place(name)
-    hint = ""
-    if mark:
-        lines = text.splitlines()
+    if mark and not hint:
         line = lines[mark.line] if mark.line < len(lines) else ""
         if "\t" in line[: mark.column + 1]:
             hint = "YAML is indented with spaces; there is a tab in this line"
         elif not "".join(text.split("\n")[mark.line :])[mark.column :].strip():
-            hint = "the file ends too early; was it written completely?"
+            hint = _CUT
+        elif error.context == "while scanning an alias":
+            hint = "quote a pattern that begins with '*'"
+        elif "cannot start any token" in str(error.problem):
+            hint = f"quote a text that begins with {line[mark.column]!r}"
         elif "mapping values" in str(error.problem):
-            hint = "check how far this line is indented, and quote a text that has ': ' in it"
+            hint = "check how far this line is indented, and that there is a space after the ':' in the line above; "
+            hint += "quote a text that has ': ' in it"
     context = f"{error.context}: " if error.context else ""
     return refusal(place, f"is not YAML: {context}{error.problem}", hint)
+
+
+_CUT = "the file ends too early; was it written completely?"
+
+
+def _mistake(error: yaml.MarkedYAMLError, lines: Sequence[str]) -> tuple[yaml.Mark | None, str]:
+    """Where the mistake is, perhaps with a hint: what was begun in a line and not ended is noticed in a later one."""
+    begun, noticed, context = error.context_mark, error.problem_mark, str(error.context)
+    if begun is None or noticed is None or begun.line == noticed.line or begun.line >= len(lines):
+        return noticed or begun, ""
+    if context == "while scanning a simple key":
+        return begun, "is there a ':' after the key?"
+    if "quoted scalar" in context and "unexpected" in str(error.problem):
+        return begun, _CUT if noticed.line >= len(lines) else "its closing quote is missing"
+    # A bracket that ends its line is meant to be closed in a later one, which the parser knows better.
+    if "flow" in context and lines[begun.line][begun.column + 1 :].partition(" #")[0].strip():
+        return begun, _CUT if noticed.line >= len(lines) else f"nothing closes it before line {noticed.line + 1}"
+    return noticed, ""
 
 
 def _refuse_config_map(root: dict[str, Tree], place: Place) -> None:

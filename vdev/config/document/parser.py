@@ -150,7 +150,8 @@ class Composer:
     def _aliased(self, anchor: str, place: Place) -> YamlNode:
         node = self._anchors.get(anchor)
         if node is None:
-            raise refusal(place, f"alias *{anchor} has no anchor &{anchor} before it")
+            hint = f"quote a pattern that begins with '*': '*{anchor}'"
+            raise refusal(place, f"alias *{anchor} has no anchor &{anchor} before it", hint)
         if node.open:
             raise refusal(place, f"alias *{anchor} is inside its own anchor, so the value would never end")
         return node

@@ -88,6 +88,8 @@ def _partitions(value: object, _: ValidatorFunctionWrapHandler) -> dict[str, str
     """One form or the other, and errors of that alone."""
     if isinstance(value, FromLabel) or (isinstance(value, dict) and _BY_LABEL & value.keys()):
         return FromLabel.model_validate(value)
+    if not isinstance(value, dict):
+        refuse(f"expected a mapping, got {described(value)}", """say which devices have them: {all: …} or {"0": …}""")
     return _BY_DEVICE.validate_python(value)
 
 
