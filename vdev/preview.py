@@ -1,6 +1,6 @@
 """What a node would advertise and answer, without a kubelet: files loaded and devices found as `vdev run` does it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,14 +21,14 @@ from .core.model import smi_places
 from .core.model.device import EMPTY as NOTHING
 from .core.model.faults.fault_rules import NO_RULES, FaultSpec
 from .core.model.origin import Override
-from .core.model.problem import Problem, did_you_mean, errors, warning
+from .core.model.problem import Problem, Severity, did_you_mean, errors, warning
 from .core.node.capacity import SlotCounts
 from .core.node.conditions import NodeCondition
 from .core.repartition import RepartitionState
 from .core.slices.devices.published import Pools
 from .core.slices.objects.classes import DeviceClass, device_classes
 from .core.slices.pools import NO_POOLS
-from .core.spec import DeviceListStrategy
+from .core.spec import DeviceListStrategy, Spec
 from .errors import ConfigError
 from .hostfs import HostRoot
 from .hostfs.machine import machine_type
@@ -117,8 +117,16 @@ def preview(
         conditions=plan.conditions,
         pools=plan.pools,
         classes=device_classes(loaded.spec)[0],
-        notices=loaded.notices,
+        notices=(*loaded.notices, *_of_other_nodes(spec, node)),
     )
+
+
+def _of_other_nodes(spec: Spec, node: str) -> Iterator[Problem]:
+    """A notice for each entry, if none is for this node."""
+    if not spec.on_node(node):
+        for entry in spec.entries:
+            message = f"entry {entry.name} is for nodes {', '.join(entry.on_nodes)}, this is {node}"
+            yield Problem(Severity.NOTICE, entry.where, message, "--node NAME plans for another")
 
 
 def _problems(bad: ConfigError) -> tuple[Problem, ...]:

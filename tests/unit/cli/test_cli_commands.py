@@ -501,6 +501,41 @@ def test_a_dash_is_the_standard_input(command):
     assert done.stdout
 
 
+OF_OTHERS = """\
+devices:
+  - {name: h100, resource: nvidia.com/gpu, onNodes: gpu-worker*, virtual: {preset: h100-sxm5-80gb}}
+  - {name: tty, resource: example.com/tty, onNodes: [edge-*, lab], virtual: {}}
+sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2}, {name: mig-1g.10gb, replicas: 2}]}}
+"""
+
+
+def test_a_plan_for_a_node_that_no_entry_is_for_says_so(tmp_path, capsys):
+    """With what each entry is for; the sharing of another node's devices is no mistake."""
+    file = tmp_path / "vdev.yaml"
+    file.write_text(OF_OTHERS)
+    assert 0 == main(["plan", str(file), "--node", "vm"])
+    assert [
+        f"{file}:{place}: notice: entry {said}, this is vm; --node NAME plans for another"
+        for place, said in (
+            ("2:5: devices[0]", "h100 is for nodes gpu-worker*"),
+            ("3:5: devices[1]", "tty is for nodes edge-*, lab"),
+        )
+    ] == capsys.readouterr().err.splitlines()
+    assert 0 == main(["plan", str(file), "--node", "lab"])
+    assert not capsys.readouterr().err
+    assert 2 == main(["allocate", str(file), "--node", "vm", "--resource", "nvidia.com/gpu"])
+    assert "entry h100 is for nodes gpu-worker*, this is vm" in capsys.readouterr().err
+
+
+def test_sharing_of_what_no_node_has_is_warned_about_on_every_node(tmp_path, capsys):
+    """A slip of the pen is one wherever the entry is."""
+    file = tmp_path / "vdev.yaml"
+    file.write_text(OF_OTHERS.replace("name: gpu,", "name: gqu,"))
+    for node in ("vm", "lab", "gpu-worker1"):
+        assert 0 == main(["plan", str(file), "--node", node])
+        assert "warning: sharing names 'nvidia.com/gqu', which no entry has" in capsys.readouterr().err
+
+
 def test_a_refused_configuration_is_not_said_to_advertise_nothing(bad, capsys):
     """That would be another, wrong message."""
     assert 2 == main(["plan", bad])

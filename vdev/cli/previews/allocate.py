@@ -71,6 +71,8 @@ def run(args: argparse.Namespace) -> int:
     if resource is None:
         known = ", ".join(seen.inventory.resources) or "nothing"
         hint = did_you_mean(args.resource, seen.inventory.resources)
+        for notice in seen.notices:
+            print(notice, file=sys.stderr)
         raise UsageError(
             f"node {seen.node} does not advertise {args.resource!r}; it advertises {known}" + f"; {hint}" * bool(hint)
         )

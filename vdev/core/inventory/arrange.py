@@ -40,7 +40,8 @@ def _arranged(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]], m
     offered = claimable.offer(spec, here, judged.devices, memory)
     only_claimed = (name for entry in here if entry.dra and not entry.listed for name in naming.names_of(spec, entry))
     templates = (entry.resource for entry in here if entry.template)
-    elsewhere = frozenset((*only_claimed, *templates))
+    of_others = (name for entry in spec.entries if not entry.is_on(node) for name in naming.names_of(spec, entry))
+    elsewhere = frozenset((*only_claimed, *templates, *of_others)) if spec.sharing else frozenset[str]()
     known = Known(frozenset(entry.name for entry in spec.entries), named.written, elsewhere)
     shared = sharing.share(advertised.devices, spec.sharing, memory, known)
     problems = [*claimed.problems, *judged.problems, *named.problems]

@@ -58,7 +58,8 @@ class Known:
     """What the names in a sharing block may refer to beside the resources that are there.
 
     `entries` are all of the configuration; `written` maps a resource to what the configuration wrote for it, where that
-    has placeholders; the resources `elsewhere` are none of this node's, and no mistake either.
+    has placeholders; the resources `elsewhere` are none of this node's, such as those of entries for other nodes, and
+    no mistake either.
     """
 
     entries: frozenset[str] = frozenset()
