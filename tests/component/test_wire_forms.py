@@ -14,6 +14,18 @@ from vdev.sim import manifest
 ROOT = "/var/run/nvidia-container-devices"
 KIND = "k8s.device-plugin.nvidia.com/gpu"
 CONTROL = ["/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"]
+MINORS = """config 1
+monitor 2
+gpu0/gi1/access 12
+gpu0/gi1/ci0/access 13
+gpu0/gi2/access 21
+gpu0/gi2/ci0/access 22
+gpu0/gi2/ci1/access 23
+gpu1/gi2/access 156
+gpu1/gi2/ci0/access 157
+"""
+CAPS = [[f"/dev/nvidia-caps/nvidia-cap{minor}" for minor in minors] for minors in ((21, 22), (156, 157))]
+"""The nodes of the upper half of either GPU, where the only 3g.20gb is."""
 STRATEGIES = [
     ("envvar",),
     ("volume-mounts",),
@@ -52,7 +64,11 @@ def nvidia_host(directory):
     """A host that has the nodes of two NVIDIA GPUs, as far as anybody looks."""
     dev = directory / "host/dev"
     dev.mkdir(parents=True)
-    for path in (*CONTROL, "/dev/nvidia0", "/dev/nvidia1"):
+    (dev / "nvidia-caps").mkdir()
+    proc = directory / "host/proc/driver/nvidia-caps"
+    proc.mkdir(parents=True)
+    (proc / "mig-minors").write_text(MINORS)
+    for path in (*CONTROL, "/dev/nvidia0", "/dev/nvidia1", *CAPS[0], *CAPS[1]):
         (directory / "host" / path.lstrip("/")).touch()
     return HostRoot(directory / "host")
 
@@ -83,17 +99,18 @@ async def test_every_combination(kubelet, start_agent, nvidia_host, strategies, 
         indices = ["0", "1"] if mig == "none" else ["0:0", "1:0"]
         names = sorted(uuids if ids == "uuid" else indices)
         assert all(uuid.startswith("GPU-" if mig == "none" else "MIG-") for uuid in uuids)
-        assert expected(strategies, names, specs=specs == "true") == got(edits)
+        assert expected(strategies, names, specs=specs == "true", parts=mig != "none") == got(edits)
         await kubelet.delete_pod("one")
     assert [] == kubelet.errors
 
 
-def expected(strategies, names, *, specs):
+def expected(strategies, names, *, specs, parts):
     """The documented answer: variable, mounts, nodes, annotated and named CDI devices."""
     variable = ROOT if "volume-mounts" in strategies else names if "envvar" in strategies else None
     mounts = [("/dev/null", f"{ROOT}/{name}") for name in names] if "volume-mounts" in strategies else []
     only_cdi = all(strategy.startswith("cdi-") for strategy in strategies)
-    nodes = [*CONTROL, "/dev/nvidia0", "/dev/nvidia1"] if specs and not only_cdi else []
+    real = [*CONTROL, "/dev/nvidia0", "/dev/nvidia1", *(CAPS[0] + CAPS[1] if parts else [])]
+    nodes = real if specs and not only_cdi else []
     cdi = [f"{KIND}={name}" for name in names]
     return {
         "variable": variable,

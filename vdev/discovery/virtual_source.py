@@ -6,10 +6,11 @@ from dataclasses import replace
 
 from ..core.inventory import virtual_devices
 from ..core.model import smi_places, virtual_node
-from ..core.model.device import DeviceNode, RawDevice
+from ..core.model.device import DeviceNode, IdStyle, RawDevice
 from ..core.model.facts import facts
 from ..core.spec import EntrySpec, NodeTemplate, VirtualSource
 from ..hostfs import HostRoot
+from . import mig_nodes
 from .found import Found
 
 
@@ -49,15 +50,20 @@ def discover(
         wanted.append((device, whole, part))
     paths = {each.host_path for _, whole, part in wanted for each in (*whole, *part)}
     there = {path for path in paths if host.exists(path)}
+    watch = frozenset(map(posixpath.dirname, paths))
+    instances: Mapping[int, Mapping[int, tuple[DeviceNode, ...]]] = {}
+    if entry.geometry and source.id_style is IdStyle.NVIDIA:
+        instances, watch = mig_nodes.of_instances(host), watch | {mig_nodes.DIRECTORY}
     devices = (
         replace(
             device,
             driver_nodes=tuple(each for each in whole if each.host_path in there),
             partition_nodes=tuple(each for each in part if each.host_path in there),
+            instance_nodes=instances.get(device.index, {}),
         )
         for device, whole, part in wanted
     )
-    return Found(devices=tuple(devices), watch=frozenset(map(posixpath.dirname, paths)))
+    return Found(devices=tuple(devices), watch=watch)
 
 
 def _nodes(templates: Iterable[NodeTemplate], device: RawDevice, known: Mapping[str, str]) -> list[DeviceNode]:

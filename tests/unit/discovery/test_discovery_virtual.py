@@ -4,7 +4,7 @@ import uuid
 from pathlib import Path
 
 from tests.kit.fakehost import FakeHost
-from vdev import discovery
+from vdev import config, discovery
 from vdev.core.model.device import DeviceNode, IdStyle
 from vdev.core.model.syntax import template
 from vdev.core.spec import EntrySpec, NodeTemplate, VirtualSource
@@ -46,6 +46,33 @@ def test_the_real_devices_nodes_are_kept_where_the_host_has_them(tmp_path: Path)
     found = find(tmp_path, VirtualSource(count=2, driver_nodes=(wanted,)))
     assert [(), (DeviceNode("/dev/nvidia1", "/dev/nvidia1", "rw"),)] == [each.driver_nodes for each in found.devices]
     assert {"/dev"} == found.watch
+
+
+def test_the_nodes_of_mig_instances_are_kept_where_the_host_has_them(tmp_path: Path) -> None:
+    """Each GPU has those of its own instances: of the instance, and of its first compute instance."""
+    fake = FakeHost(tmp_path)
+    lines = ["config 1", "gpu0/gi7/access 66", "gpu0/gi7/ci0/access 67", "gpu0/gi7/ci1/access 68", "nonsense 5"]
+    lines += ["gpu1/gi7/access 201", "gpu1/gi7/ci0/access 202", "gpu1/gi8/access 210"]
+    fake.file("/proc/driver/nvidia-caps/mig-minors", "\n".join(lines))
+    for minor in (1, 5, 66, 67, 68, 201):
+        fake.node(f"nvidia-caps/nvidia-cap{minor}", f"508:{minor}")
+    text = "devices: [{name: a, resource: nvidia.com/gpu, virtual: {preset: a100-sxm4-40gb, count: 3}}]"
+    (entry,) = config.load_text(text).spec.entries
+
+    def found() -> list[dict[int, list[str]]]:
+        devices = discovery.discover(entry, fake.host, node="n").devices
+        return [
+            {
+                number: [node.host_path.rpartition("-")[2] for node in nodes]
+                for number, nodes in each.instance_nodes.items()
+            }
+            for each in devices
+        ]
+
+    assert [{7: ["cap66", "cap67"]}, {7: ["cap201"]}, {}] == found()
+    assert "/dev/nvidia-caps" in discovery.discover(entry, fake.host, node="n").watch
+    fake.remove("/dev/nvidia-caps/nvidia-cap66")
+    assert {7: ["cap67"]} == found()[0]
 
 
 def test_the_numbering_forgets_what_is_not_retained() -> None:

@@ -13,6 +13,7 @@ from ..model.device import EMPTY, Device, DeviceNode, Mount
 from ..model.facts import facts
 from ..model.syntax.names import visible_devices_env
 from ..model.syntax.template import Template
+from ..partitions.geometry import instance_id
 from ..spec import DeviceIdStrategy, EntrySpec, Flags, NodeTemplate
 from . import cdi
 
@@ -144,6 +145,8 @@ def nodes_of(
     root = flags.dev_root if entry.is_nvidia else "/"
     own = tuple(_below(root, render_node(template, values)) for template in entry.container.nodes)
     real = device.raw.driver_nodes if device.id == device.raw.id else device.raw.partition_nodes
+    if device.is_partition and entry.geometry:
+        real += device.raw.instance_nodes.get(instance_id(entry.geometry.slices, device.slices), ())
     preset = tuple(_below(root, node) for node in real) if driver else ()
     return (*preset, *device.raw.nodes, *own)
 

@@ -9,7 +9,7 @@ device that is lost has no line but that of its Xid. A device that several conta
 from collections.abc import Iterator, Sequence
 
 from ..model.pci import bus_id
-from ..partitions.geometry import PIN
+from ..partitions.geometry import PIN, instance_id
 from ..telemetry.sensors import Fixture, MeasuredDevice, User
 from .family import Column, Labels, Value
 
@@ -172,9 +172,3 @@ def _of_user(user: User, fixture: Fixture) -> Labels:
     if device.is_partition:
         found += [("dra_mig_device_uuid", device.id), ("dra_mig_profile", device.profile.partition(PIN)[0])]
     return tuple(sorted(found))
-
-
-def instance_id(slices: int, taken: range) -> int:
-    """The number of a GPU instance, as the driver gives it: level by level of a tree that halves the memory slices."""
-    size = max(1, len(taken))
-    return slices // size - 1 + taken.start // size

@@ -39,6 +39,9 @@ class DeviceNode:
     minor: int = 0
 
 
+_NO_NODES: Mapping[int, tuple[DeviceNode, ...]] = MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True)
 class Mount:
     """A path of the host shown at a path of the container; with `tmpfs` an empty tmpfs instead, which only CDI has."""
@@ -80,7 +83,8 @@ class RawDevice:
     nodes it belongs to, empty when unknown; with `numa_hidden` the kubelet is not told. `health` is what discovery
     itself can tell (a required member is missing, say); probes add to it later. `paths` are the host paths that tell a
     person what it is; `driver_nodes` are the nodes that the real device of a preset has, handed out only under
-    `passDeviceSpecs` and where they exist; `partition_nodes` are those of each of its partitions.
+    `passDeviceSpecs` and where they exist; `partition_nodes` are those of each of its partitions,
+    `instance_nodes` those of one of them, by the number of the GPU instance.
 
     `owns` names the host's nodes that it is, by kind and numbers; `uses` names others that it hands out and that
     another device may be. Neither has nodes that serve many devices. See `node_owners`. `refused` says why nothing of
@@ -99,6 +103,7 @@ class RawDevice:
     paths: tuple[str, ...] = ()
     driver_nodes: tuple[DeviceNode, ...] = ()
     partition_nodes: tuple[DeviceNode, ...] = ()
+    instance_nodes: Mapping[int, tuple[DeviceNode, ...]] = field(default_factory=lambda: _NO_NODES)
     health: Health = HEALTHY
     numa_hidden: bool = False
     owns: tuple[str, ...] = ()

@@ -208,3 +208,9 @@ def either(words: Sequence[str]) -> str:
 def counted(number: int, noun: str) -> str:
     """`1 partition`, `2 partitions`."""
     return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def instance_id(slices: int, taken: range) -> int:
+    """The number of a GPU instance, as the driver gives it: level by level of a tree that halves the memory slices."""
+    size = max(1, len(taken))
+    return slices // size - 1 + taken.start // size

@@ -6,9 +6,9 @@ Sources: `nvidia-smi` of drivers 580 and 590 on H100, H200 and L40S for which va
 import hashlib
 from collections.abc import Mapping
 
-from ..exposition.dcgm import DRIVER, instance_id
+from ..exposition.dcgm import DRIVER
 from ..model.pci import bus_id
-from ..partitions.geometry import PIN
+from ..partitions.geometry import PIN, instance_id
 from ..telemetry.sensor_readings import Throttle
 from .shown import Shown, assignments
 
