@@ -405,6 +405,16 @@ def test_what_does_not_fit_the_node_is_an_error_in_a_file_of_our_own(tmp_path, t
     assert [each for each in seen.problems if each.is_error and words in each.message]
 
 
+@pytest.mark.parametrize("devices", ["[]", "[0, 0]", "[9]", "9"])
+def test_an_item_for_another_makers_resource_stays_strict(tmp_path, devices):
+    """NVIDIA's plugin would not start with it."""
+    (tmp_path / "own.yaml").write_text("devices: [{name: a, resource: acme.dev/npu, virtual: {count: 2}}]")
+    (tmp_path / "shared.yaml").write_text(shared(devices).replace("gpu", "acme.dev/npu"))
+    assert preview(
+        [tmp_path / "own.yaml", tmp_path / "shared.yaml"], node="n", host_root=tmp_path, overrides={}
+    ).refused
+
+
 def test_a_second_document_in_a_file_of_our_own_is_refused(load):
     """It would be lost."""
     with pytest.raises(ConfigError, match=r"0.yaml:3:1: a second document starts here"):

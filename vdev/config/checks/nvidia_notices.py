@@ -10,7 +10,6 @@ from ...core.model.problem import Problem, Severity
 from ..document.loader import Document
 from ..document.position import problem_at
 from ..schema import config_file
-from ..schema.nvidia_forms import DOMAIN
 from ..validation import Validated
 
 _IGNORES = "NVIDIA's own plugin ignores"
@@ -28,7 +27,7 @@ def notices(validated: Validated, document: Document) -> tuple[Problem, ...]:
         if block is None:
             continue
         for path, item in validated.items(("sharing", key, "resources"), block.resources):
-            if item.name.startswith(f"{DOMAIN}/"):
+            if item.is_nvidias:
                 found += (at((*path, each), f"{_IGNORES} {said}") for each, said in _of_item(item, block))
     for kind, patterns in (("gpus", validated.file.resources.gpus), ("mig", validated.file.resources.mig)):
         if patterns:

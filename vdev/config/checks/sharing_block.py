@@ -34,17 +34,27 @@ def check_sharing(
         _mps(validated, models, report)
 
 
+def _wrong(  # noqa: PLR0917 - all that a problem is made of
+    item: config_file.SharedItem, path: KeyPath, report: ProblemReport, message: str, hint: str, instead: str
+) -> None:
+    """An error; in a file for NVIDIA's plugin, which knows its own resources alone, a warning if it is about these."""
+    if item.is_nvidias:
+        report.unless_for_nvidia(path, message, hint, instead)
+    else:
+        report.error(path, message, hint)
+
+
 def _devices(path: KeyPath, item: config_file.SharedItem, report: ProblemReport) -> None:
     """The list of devices names some, each once."""
     at = (*path, "devices")
     if item.devices == ():
         instead = "every device is shared, as by NVIDIA's plugin"
-        report.unless_for_nvidia(at, "the list of devices is empty", EXPECTED_DEVICES, instead)
+        _wrong(item, at, report, "the list of devices is empty", EXPECTED_DEVICES, instead)
     listed = item.devices if isinstance(item.devices, tuple) else ()
     for index, device in enumerate(listed):
         if device in listed[:index]:
             message = f"device {device} is listed twice"
-            report.unless_for_nvidia((*at, index), message, "list each device once", "it counts once")
+            _wrong(item, (*at, index), report, message, "list each device once", "it counts once")
 
 
 def _overlaps(items: list[tuple[KeyPath, config_file.SharedItem]], report: ProblemReport) -> None:
@@ -67,7 +77,7 @@ def _overlaps(items: list[tuple[KeyPath, config_file.SharedItem]], report: Probl
                 message = f"{what} of {item.name} is already shared, at {report.document.value_place(other)}"
                 hint = "items for one resource must list different devices"
                 instead = "it has the larger number of replicas, as with NVIDIA's plugin"
-                report.unless_for_nvidia(at, message, hint, instead)
+                _wrong(item, at, report, message, hint, instead)
                 break
         for claim in wanted:
             taken.setdefault(claim, path)
@@ -142,7 +152,7 @@ def _mps(validated: Validated, models: Entries, report: ProblemReport) -> None:
         if item.replicas > MPS_CLIENTS:
             message = f"{item.replicas} replicas: MPS serves at most {MPS_CLIENTS} clients of a device"
             hint, instead = f"expected 2 to {MPS_CLIENTS}, or timeSlicing", "all are offered, as by NVIDIA's plugin"
-            report.unless_for_nvidia((*path, "replicas"), message, hint, instead)
+            _wrong(item, (*path, "replicas"), report, message, hint, instead)
         if item.name in cut:
             at = report.document.key_place((*cut[item.name], "partitions"))
             report.error((*path, "name"), f"partitions cannot be shared with MPS, and {item.name} has some, at {at}")

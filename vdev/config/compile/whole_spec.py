@@ -87,7 +87,7 @@ def sharing(validated: Validated, report: ProblemReport, broken: frozenset[KeyPa
                         replicas=item.replicas,
                         rename=item.rename or "",
                         devices=item.devices or None,
-                        for_nvidia=report.document.is_for_nvidia(at),
+                        for_nvidia=item.is_nvidias and report.document.is_for_nvidia(at),
                         where=report.where(at),
                     )
                     for at, item in validated.items(("sharing", key, "resources"), block.resources)

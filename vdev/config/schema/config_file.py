@@ -12,7 +12,7 @@ from .devices.sources import MAX_COUNT
 from .faults.fault_section import Faults
 from .fleet_section import Fleet
 from .node_section import Node
-from .nvidia_forms import Gfd, Imex, References, comma_list, prefixed
+from .nvidia_forms import DOMAIN, Gfd, Imex, References, comma_list, prefixed
 from .scalars import (
     AbsolutePath,
     Flag,
@@ -117,6 +117,11 @@ class SharedItem(Section):
     devices: References = None
     """Which devices are shared: all, a count, or a list of indices (3), partition indices ("0:1"), ids and names of
     entries. Default: all."""
+
+    @property
+    def is_nvidias(self) -> bool:
+        """Whether NVIDIA's plugin could have the resource."""
+        return self.name.startswith(f"{DOMAIN}/")
 
 
 class TimeSlicing(Section):
