@@ -262,6 +262,23 @@ async def test_claims(node, dra_on):
     await node.until(lambda: not node.all("Pod") and not node.all("ResourceClaim"), "the end of both")
 
 
+@pytest.mark.parametrize("force", [False, True])
+async def test_a_waiting_pod_that_is_deleted_leaves_no_claim(node, force):
+    """Nothing is made for it any more, though the scheduler goes over the pods that wait in that moment."""
+    await node.create(device_class("acme.dev"))
+    await node.create(template("gpu", exactly()))
+    names = [f"pod-{number}" for number in range(6)]
+    for name in names:
+        await node.create(pod(name, templates=["gpu"]))
+    await node.until(lambda: len(names) == len(node.all("ResourceClaim")), "a claim for each")
+    for name in names:
+        await node.delete(name, force=force)
+    await node.until(lambda: not node.all("Pod") and not node.kubelet.pods(), "the end of all pods")
+    await node.create(pod("last", templates=["gpu"]))  # what was under way for the others is over when it has a claim
+    await node.until(lambda: any(each.startswith("last-") for each in node.all("ResourceClaim")), "the last claim")
+    await node.until(lambda: 1 == len(node.all("ResourceClaim")), "the end of the other claims")
+
+
 @pytest.mark.parametrize("steps", range(5))
 async def test_it_ends_though_something_changes_in_that_moment(node, steps):
     """A cancellation that meets news must not be lost: `vdev sim` would never end."""

@@ -73,12 +73,12 @@ class Scheduling:
             return False  # it has none itself, and nobody says that a class serves its resources
 
     async def bind(self, pod: PodRecord) -> None:
-        """Give a pod its claims and bind it, if that can be done now.
+        """Give a pod its claims and bind it, if it still waits and that can be done now.
 
         For one that names its node the claims of templates are made, and nothing is allocated.
         """
         async with self._lock:
-            if pod.claims is not None:
+            if not self._store.waits(pod):
                 return
             try:
                 if pod.spec.node:
@@ -97,8 +97,8 @@ class Scheduling:
         pod.tell(self._journal)
 
     def _give(self, pod: PodRecord, bound: Bound) -> None:
-        if self._store.records.get(pod.spec.key) is not pod:
-            return
+        if not self._store.waits(pod):
+            return  # it was deleted meanwhile, and what was made for it is about to be released
         pod.claims, pod.bound, pod.reason, pod.message = bound, True, "", ""
         if bound.extended is not None:
             served = {(container, resource) for container, resource, _ in bound.extended.mappings}

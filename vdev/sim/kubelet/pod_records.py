@@ -149,7 +149,12 @@ class PodStore:
 
     def waiting(self) -> list[PodRecord]:
         """The pods that wait for the scheduler."""
-        return [r for r in self.records.values() if not r.bound and not r.phase.terminal and not r.terminating]
+        return [record for record in self.records.values() if self.waits(record)]
+
+    def waits(self, pod: PodRecord) -> bool:
+        """Whether a pod waits for the scheduler; one that was deleted does not."""
+        is_there = self.records.get(pod.spec.key) is pod
+        return is_there and not pod.bound and not pod.phase.terminal and not pod.terminating
 
     def container_claims(self, uid: str, container: str) -> list[ContainerClaim]:
         """What a container uses of its pod's claims."""

@@ -49,7 +49,7 @@ class Cluster:
         self._objects = objects
         self._node = node
         self._journal = journal
-        self._lock = asyncio.Lock()
+        self._lock = asyncio.Lock()  # a pod is released after what is made for it, never in between
         self._slices: list[Document] = []  # as last seen: an object that is the same was not changed
         self._pools: list[Pool] = []
         self._mistakes: list[Finding] = []
@@ -57,6 +57,10 @@ class Cluster:
 
     async def claims(self, pod: PodSpec) -> dict[str, str]:
         """A pod's claims by the name in the pod; those of templates are made. Raises UnschedulableError."""
+        async with self._lock:
+            return await self._claims(pod)
+
+    async def _claims(self, pod: PodSpec) -> dict[str, str]:
         found = {}
         existing = {_for(each, pod): each["metadata"]["name"] for each in await self._objects.list(CLAIM)}
         for claim in pod.claims:
@@ -91,7 +95,7 @@ class Cluster:
     async def schedule(self, pod: PodSpec, allocatable: Mapping[str, Decimal]) -> Bound:
         """Give the pod its claims, allocated and reserved. Raises UnschedulableError with the scheduler's text."""
         async with self._lock:
-            names = await self.claims(pod)
+            names = await self._claims(pod)
             classes = await self._classes()
             asked = self._extended(pod, classes, allocatable)
             found = [await self._claim(pod, name) for name in dict.fromkeys(names.values())]
@@ -172,16 +176,17 @@ class Cluster:
 
     async def release(self, pod: PodSpec) -> None:
         """Give back what a pod had that has ended: its own claims go, others are free when nobody uses them."""
-        for claim in await self._objects.list(CLAIM):
-            meta = claim["metadata"]
-            users = (claim.get("status") or {}).get("reservedFor") or []
-            if any(each.get("uid") == pod.uid for each in meta.get("ownerReferences") or []):
-                await self._objects.delete(CLAIM, meta["name"], meta["namespace"])
-            elif any(each["uid"] == pod.uid for each in users):
-                await self._objects.edit(CLAIM, meta["name"], meta["namespace"], lambda each: _release(each, pod))
-            else:
-                continue
-            self._journal.note(ClaimChanged(f"{meta['namespace']}/{meta['name']}", "released"))
+        async with self._lock:
+            for claim in await self._objects.list(CLAIM):
+                meta = claim["metadata"]
+                users = (claim.get("status") or {}).get("reservedFor") or []
+                if any(each.get("uid") == pod.uid for each in meta.get("ownerReferences") or []):
+                    await self._objects.delete(CLAIM, meta["name"], meta["namespace"])
+                elif any(each["uid"] == pod.uid for each in users):
+                    await self._objects.edit(CLAIM, meta["name"], meta["namespace"], lambda each: _release(each, pod))
+                else:
+                    continue
+                self._journal.note(ClaimChanged(f"{meta['namespace']}/{meta['name']}", "released"))
 
     async def look(self) -> list[Finding]:
         """Report mistakes in slices; returns what is one only if it stays so."""
