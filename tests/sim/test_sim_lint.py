@@ -67,9 +67,21 @@ def test_relative_paths(parts):
     assert ["relative-path"] == allocated(**parts)
 
 
-def test_duplicate_container_paths():
-    """Two devices or two mounts at one place of the container are a mistake."""
-    assert ["duplicate-container-path"] == allocated(devices=[spec(), spec(host="/dev/zero")])
+@pytest.mark.parametrize(
+    ("severity", "parts"),
+    [
+        ("error", {"devices": [spec(), spec(host="/dev/zero")]}),
+        ("error", {"devices": [spec("rw"), spec("r")]}),
+        ("error", {"mounts": [api.Mount(host_path=host, container_path="/a") for host in ("/a", "/b")]}),
+        ("warning", {"devices": [spec(), spec()]}),
+        ("warning", {"mounts": [api.Mount(host_path="/a", container_path="/a")] * 2}),
+    ],
+)
+def test_duplicate_container_paths(severity, parts):
+    """Two devices or two mounts at one place of the container are a mistake; a repeated one is dropped without harm."""
+    response = api.AllocateResponse(container_responses=[api.ContainerAllocateResponse(**parts)])
+    (found,) = rules.allocation(NPU, response)
+    assert ("duplicate-container-path", severity) == (found.code, found.severity.value)
 
 
 @pytest.mark.parametrize("name", ["", "1A", "A-B", "A B", "A=B", "é"])

@@ -289,13 +289,15 @@ def _edits(resource: str, response: api.ContainerAllocateResponse) -> Iterator[F
         yield from _paths(resource, "device", spec.host_path, spec.container_path)
     for mount in response.mounts:
         yield from _paths(resource, "mount", mount.host_path, mount.container_path)
-    for kind, paths in (
-        ("device", [spec.container_path for spec in response.devices]),
-        ("mount", [mount.container_path for mount in response.mounts]),
-    ):
-        if repeated := twice(paths):
-            text = f"{kind} {_quote(repeated)} given more than once; the kubelet keeps the first"
+    nodes = [(each.container_path, each.host_path, each.permissions) for each in response.devices]
+    mounts = [(each.container_path, each.host_path, each.read_only) for each in response.mounts]
+    for kind, entries in (("device", nodes), ("mount", mounts)):
+        if differ := twice(path for path, *_ in set(entries)):
+            text = f"{kind} {_quote(differ)} given more than once and differently; the kubelet keeps the first"
             yield error("duplicate-container-path", resource, text)
+        elif same := twice(path for path, *_ in entries):
+            text = f"{kind} {_quote(same)} given more than once, alike; the kubelet drops the others"
+            yield warning("duplicate-container-path", resource, text)
     yield from _names(resource, response)
 
 
