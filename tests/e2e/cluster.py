@@ -412,6 +412,10 @@ class ClusterDriver:
         """Nobody judges the plugin here."""
         return []
 
+    async def causes(self) -> list[str]:
+        """A real kubelet keeps no journal."""
+        return []
+
     async def change(self) -> None:
         """Return soon. Raises ScenarioError if the agent's container was restarted."""
         await asyncio.sleep(self.pause)

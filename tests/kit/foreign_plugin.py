@@ -22,6 +22,8 @@ from vdev.pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
 
 DEFECTS = {
     "early": "registers before it serves",
+    "never-serves": "registers and does not serve",
+    "no-options": "does not implement GetDevicePluginOptions",
     "deaf": "never registers again after a restart of the kubelet",
     "stale": "registers again with a socket that the kubelet has deleted",
     "leftover": "does not start where its own socket is left",
@@ -105,7 +107,7 @@ class Plugin(api_grpc.DevicePluginServicer):
         """Serve, register, and do so again whenever there is another kubelet."""
         if self._defect == "early":
             threading.Timer(_LATE_SECONDS, self.serve).start()
-        else:
+        elif self._defect != "never-serves":
             self.serve()
         self.register()
         if self._defect == "twice":
@@ -141,6 +143,8 @@ class Plugin(api_grpc.DevicePluginServicer):
 
     def GetDevicePluginOptions(self, request, context):  # noqa: N802  # the name of the RPC
         """Nothing special."""
+        if self._defect == "no-options":
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not implemented!")
         return api.DevicePluginOptions()
 
     def ListAndWatch(self, request, context):  # noqa: N802  # the name of the RPC

@@ -34,13 +34,26 @@ READY = {"node": {"{resource}": {"capacity": {"atLeast": 1}, "allocatable": {"at
 # By defect: the scenario that finds it, and what is said then.
 FOUND = {
     "early": ("registration", "warning: registered-before-serving: acme.dev/widget: nobody listened on .*widget.sock"),
+    "never-serves": (
+        "registration",
+        "no device plugin has registered; "
+        "acme.dev/widget called Register, but nothing answers at widget.sock: serve before you register\n",
+    ),
+    "no-options": (
+        "registration",
+        "no device plugin has registered; acme.dev/widget called Register, and was refused: "
+        "failed to get device plugin options: rpc error: code = Unimplemented",
+    ),
     "deaf": (
         "kubelet-restart",
-        r"acme.dev/widget: expected capacity .* \(2 as remembered, 2 as remembered\), seen \(0, 0\)",
+        r"acme.dev/widget: expected capacity .* \(2 as remembered, 2 as remembered\), seen \(0, 0\); "
+        "acme.dev/widget has not registered since the kubelet started again: watch kubelet.sock\n",
     ),
     "stale": (
         "kubelet-restart",
-        r"acme.dev/widget: expected capacity .* \(2 as remembered, 2 as remembered\), seen \(0, 0\)",
+        r"acme.dev/widget: expected capacity .* \(2 as remembered, 2 as remembered\), seen \(0, 0\); "
+        "acme.dev/widget called Register, but nothing answers at widget.sock: a kubelet that starts removes all "
+        "sockets of the directory; serve anew before you register\n",
     ),
     "leftover": ("plugin-crash", r"ended with exit code 1 by itself(.|\n)*\| listen unix .*address already in use"),
     "drops": ("health", "error: held-device-dropped: acme.dev/widget: held device 'widget-0' dropped from the list"),
@@ -60,7 +73,7 @@ FOUND = {
 
 
 # What is waited for until the time is over; all else fails as soon as it is seen.
-WAITED_FOR = {"deaf", "stale", "never-heals", "hangs", "deaf-to-sigterm"}
+WAITED_FOR = {"deaf", "never-serves", "no-options", "stale", "never-heals", "hangs", "deaf-to-sigterm"}
 
 
 async def played(*scenarios, command=PLUGIN, **options):
@@ -170,6 +183,7 @@ async def test_a_failure_in_junit_and_on_paper(tmp_path):
     code, text = await played(good, bad, timeout=6, junit=tmp_path / "j.xml", logs=tmp_path / "logs")
     assert 1 == code
     for expected in (
+        "  … step 2 of 2 waits: expect: node: acme.dev/widget: allocatable: 3 capacity: 3  (5 s)\n"
         f"  ✗ step 2 of 2, {bad}:",
         "    still not true after 6 s: acme.dev/widget: expected capacity and allocatable (3, 3), seen (2, 2)\n",
         "  | registered acme.dev/widget\n",

@@ -23,6 +23,7 @@ POD = PodStatus(
 ENTRIES = [
     journal.Lifecycle("started", "/k.sock"),
     journal.Registered("acme.dev/npu", "npu.sock", PluginOptions()),
+    journal.RegistrationWaits("acme.dev/npu", "npu.sock"),
     journal.RegistrationFailed("npu", "npu.sock", "the name is invalid"),
     journal.Listed("acme.dev/npu", 1, 0),
     journal.PluginLost("acme.dev/npu", "EOF"),

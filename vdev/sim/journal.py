@@ -36,6 +36,14 @@ class Registered:
 
 
 @dataclass(frozen=True, slots=True)
+class RegistrationWaits:
+    """A plugin called Register, and for a second nothing has answered at its socket."""
+
+    resource: str
+    endpoint: str
+
+
+@dataclass(frozen=True, slots=True)
 class RegistrationFailed:
     """A registration was answered with an error, whose text this is."""
 
@@ -146,6 +154,7 @@ class ClaimChanged:
 Entry: TypeAlias = (
     Lifecycle
     | Registered
+    | RegistrationWaits
     | RegistrationFailed
     | Listed
     | PluginLost

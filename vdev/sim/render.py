@@ -15,6 +15,7 @@ _INDENT = " " * 9
 _EVENTS: Mapping[type, str] = {
     journal.Lifecycle: "kubelet",
     journal.Registered: "registered",
+    journal.RegistrationWaits: "registrationWaits",
     journal.RegistrationFailed: "registrationFailed",
     journal.PluginLost: "pluginLost",
     journal.Listed: "listed",
@@ -43,6 +44,9 @@ def render_entry(entry: journal.Entry, before: Capacity = NOTHING) -> str:  # no
             extra += ["preferred allocation"] if entry.options.preferred_allocation else []
             again = " again" if entry.again else ""
             return _line("plugin", f"{entry.resource} registered{again} ({', '.join([entry.endpoint, *extra])})")
+        case journal.RegistrationWaits():
+            text = f"called Register, but nothing answers at {entry.endpoint}: serve before you register"
+            return _line("plugin", f"{entry.resource} {text}")
         case journal.RegistrationFailed():
             return _line("plugin", f"{entry.resource or 'unnamed'} refused ({entry.endpoint}): {entry.error}")
         case journal.PluginLost():

@@ -37,6 +37,9 @@ class ScenarioReport:
     def entry(self, entry: Entry) -> None:
         """Something happened on the node."""
 
+    def waits(self, number: int, seconds: float) -> None:
+        """A step is not done yet."""
+
     def step(self, number: int, seconds: float, failure: str = "") -> None:
         """A step was done, or failed."""
 
@@ -59,6 +62,12 @@ class TextReport(ScenarioReport):
         """A scenario begins."""
         self._path, self._scenario = path, scenario
         self._say(f"{name}: {scenario.title}")
+
+    def waits(self, number: int, seconds: float) -> None:
+        """A step is not done yet."""
+        assert self._scenario is not None
+        _, text = self._scenario.lines[number - 1]
+        self._say(f"  … step {number} of {len(self._scenario.steps)} waits: {text}  ({seconds:.0f} s)")
 
     def step(self, number: int, seconds: float, failure: str = "") -> None:
         """A step was done, or failed."""

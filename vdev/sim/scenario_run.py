@@ -21,6 +21,7 @@ from .scenarios.play import need_of, play
 from .scenarios.scenario import EditConfiguration, Expect, Scenario, ScenarioError, StepFailed
 
 _HISTORY = 15  # things that happened before a failure that are shown with it
+_WAITS_SECONDS = 5.0  # between two words about a step that is not done yet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,6 +199,14 @@ async def _played(
         await node.check()
         report.step(number, _lap(moments))
 
+    async def tell_waits() -> None:
+        while True:
+            begun = moments[-1]
+            await asyncio.sleep(_WAITS_SECONDS - (time.monotonic() - begun) % _WAITS_SECONDS)
+            if moments[-1] == begun and len(moments) <= len(scenario.steps):
+                report.waits(len(moments), time.monotonic() - begun)
+
+    teller = asyncio.create_task(tell_waits(), name="tell which step waits")
     try:
         await play(scenario, node, patience=patience, after=after)
     except StepFailed as failed:
@@ -205,6 +214,8 @@ async def _played(
         return await node.explained(failed.why)
     except ScenarioError as failed:
         return await node.explained(str(failed))
+    finally:
+        teller.cancel()
     return ""
 
 

@@ -18,7 +18,7 @@ from ...pb import deviceplugin_v1beta1_pb2 as api
 from ...pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
 from .. import lint
 from ..go_errors import RegistrationError
-from ..journal import Listed, PluginLost, Registered, RegistrationFailed
+from ..journal import Listed, PluginLost, Registered, RegistrationFailed, RegistrationWaits
 from ..kubelet_life import Life
 from ..objects import formats
 from ..objects.node_devices import Device, PluginOptions
@@ -95,7 +95,12 @@ class Registry(api_grpc.RegistrationServicer):
         self._journal.find(lint.registration(request, self._directory, streams_open=self.streams(resource)))
         # As Go's filepath.Join: an absolute endpoint stays below the directory, "" is the directory, ".." escapes.
         socket = posixpath.normpath(f"{self._directory}/{request.endpoint}")
-        options = await self.take(resource, socket, endpoint=request.endpoint)
+        waits = RegistrationWaits(resource, request.endpoint)
+        timer = asyncio.get_running_loop().call_later(self._life.timings.slow, self._journal.note, waits)
+        try:
+            options = await self.take(resource, socket, endpoint=request.endpoint)
+        finally:
+            timer.cancel()
         self._journal.find(lint.options(request, options))
 
     def streams(self, resource: str) -> int:

@@ -9,13 +9,13 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, assert_never
 
 from ..device_manager.registration_server import Compat
 from ..dra.api_objects import CLAIM, SLICE, ApiObjects, MemoryObjects
-from ..journal import DriverRegistered, Registered
+from ..journal import DriverRegistered, Entry, Lifecycle, Registered, RegistrationFailed, RegistrationWaits
 from ..kubelet import kubelet_directory
 from ..kubelet.kubelet import Kubelet
 from ..kubelet_clock import LeapClock, Timings
@@ -280,10 +280,41 @@ class SimDriver:
         found = self.kubelet.findings
         return [str(each) for each in found if each.severity is Severity.ERROR or each.code in also]
 
+    async def causes(self) -> list[str]:
+        """What the journal says of registrations that are missing."""
+        return _missing_registrations(self.kubelet.journal.entries)
+
     async def change(self) -> None:
         """Return at the kubelet's next change, or soon."""
         await asyncio.to_thread(self._plugin.check)
         await self.kubelet.journal.next_change(at_most=_POLL_SECONDS)
+
+
+def _missing_registrations(entries: Iterable[Entry]) -> list[str]:
+    """Why resources are not registered with the kubelet that was started last."""
+    known: dict[str, str] = {}  # the endpoint of each resource that has ever registered
+    late: dict[str, str] = {}
+    refused: dict[str, str] = {}
+    waits: dict[str, str] = {}
+    for entry in entries:
+        match entry:
+            case Lifecycle("started"):
+                text = "has not registered since the kubelet started again: watch kubelet.sock"
+                late = {resource: text for resource, endpoint in known.items() if "/" not in endpoint}
+                refused, waits = {}, {}
+            case Registered(resource, endpoint):
+                known[resource] = endpoint
+                for each in (late, refused, waits):
+                    each.pop(resource, None)
+            case RegistrationFailed(resource, _, error):
+                refused[resource] = f"called Register, and was refused: {error}"
+            case RegistrationWaits(resource, endpoint):
+                waits[resource] = f"called Register, but nothing answers at {endpoint}: " + (
+                    "a kubelet that starts removes all sockets of the directory; serve anew before you register"
+                    if resource in known
+                    else "serve before you register"
+                )
+    return [f"{resource} {text}" for resource, text in {**late, **refused, **waits}.items()]
 
 
 def _make_host(root: Path) -> bool:

@@ -169,7 +169,8 @@ async def _await(expect: Expect, scenario: Scenario, driver: Driver, patience: f
                 await _check_hardware(scenario, driver)
                 found = await _differences(expect, driver, seen)
     except TimeoutError:
-        raise ScenarioError(f"still not true after {patience:g} s: {'; '.join(found)}") from None
+        why = "; ".join([*found, *await driver.causes()])
+        raise ScenarioError(f"still not true after {patience:g} s: {why}") from None
     if expect.stays:
         await _stays(expect, scenario, driver, seen)
 

@@ -252,5 +252,8 @@ class Driver(Protocol):
     async def errors(self, also: frozenset[str] = frozenset()) -> list[str]:
         """What was found wrong with the plugin: error findings, and warnings with one of these codes."""
 
+    async def causes(self) -> list[str]:
+        """Why what is expected may not have come true yet, as far as the node knows."""
+
     async def change(self) -> None:
         """Return soon, and early if something changed. Raises ScenarioError if the plugin ended by itself."""
