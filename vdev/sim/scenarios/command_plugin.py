@@ -5,9 +5,11 @@ import contextlib
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 from ...errors import reason_of
 from .scenario import ScenarioError
@@ -18,12 +20,17 @@ _TAIL_BYTES = 4_000
 _TAIL_LINES = 20
 _TOLD = {0, -signal.SIGTERM, 128 + signal.SIGTERM}  # exit codes of who does as SIGTERM says
 _CRASHES = {-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS, -signal.SIGILL, -signal.SIGFPE}
+_LARGEST_LOG, _KEPT_LOG = 10_000_000, 5_000_000  # bytes
+_LEFT_OUT = b"(earlier output is left out)\n"
+_REST_SECONDS = 1.0  # for what is still in the pipe when everything has ended
 _AGAIN_SECONDS = 1.0  # between an end and the next start, where plugins are started again
 
 
 class CommandPlugin:
-    """A command as a plugin. Its output is appended to `log`. With `again` it is started again whenever it ends by
-    itself, as a DaemonSet does; otherwise that is an error. With `strict` it has to end well when it is told to.
+    """A command as a plugin. Its output is appended to `log`, which is cut when it grows too large.
+
+    With `again` it is started again whenever it ends by itself, as a DaemonSet does; otherwise that is an error. With
+    `strict` it has to end well when it is told to.
     """
 
     def __init__(
@@ -43,6 +50,7 @@ class CommandPlugin:
         self._strict = strict
         self._grace = grace
         self._process: subprocess.Popen[bytes] | None = None
+        self._copier = threading.Thread()
         self._started = 0.0
 
     async def start(self) -> None:
@@ -61,8 +69,8 @@ class CommandPlugin:
             ended = await asyncio.to_thread(_waited, process, self._grace)
         finally:
             _kill_group(process)  # also where the wait was cancelled
+        await asyncio.to_thread(self._await_end, process)
         if not ended:
-            await asyncio.to_thread(process.wait)
             raise ScenarioError(f"the plugin did not end within {self._grace:g} s of SIGTERM, and was killed")
         code = process.returncode
         if code in _CRASHES or (self._strict and code not in _TOLD):
@@ -74,7 +82,7 @@ class CommandPlugin:
         process, self._process = self._process, None
         if process is not None:
             _kill_group(process)
-            await asyncio.to_thread(process.wait)
+            await asyncio.to_thread(self._await_end, process)
 
     async def reasons(self) -> Mapping[tuple[str, str], str]:
         """A foreign plugin tells nobody."""
@@ -86,6 +94,7 @@ class CommandPlugin:
         if process is None or (code := process.poll()) is None:
             return
         _kill_group(process)
+        self._await_end(process)
         if self._again:
             if time.monotonic() - self._started >= _AGAIN_SECONDS:
                 self._start()
@@ -96,17 +105,40 @@ class CommandPlugin:
     def _start(self) -> None:
         self._started = time.monotonic()
         try:
-            with self._log.open("ab") as log:
+            with contextlib.ExitStack() as opened:
+                log = opened.enter_context(self._log.open("a+b", buffering=0))
                 self._process = subprocess.Popen(  # noqa: S603  # the user's own command, no shell
                     self._argv,
+                    bufsize=0,
                     stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
                     env=self._environ,
                     start_new_session=True,
                 )
+                opened.pop_all()
         except (OSError, ValueError) as error:
             raise ScenarioError(f"cannot start {self._argv[0]}: {reason_of(error)}") from error
+        copied = (self._process.stdout, log)
+        self._copier = threading.Thread(target=_copy, args=copied, name="the plugin's output", daemon=True)
+        self._copier.start()
+
+    def _await_end(self, process: subprocess.Popen[bytes]) -> None:
+        """Return when a process that was killed has ended and its output is in the log. Blocks."""
+        process.wait()
+        self._copier.join(_REST_SECONDS)  # what made itself a session of its own may keep the pipe open
+
+
+def _copy(output: IO[bytes], log: IO[bytes]) -> None:
+    """Append a plugin's output to its log, and cut the log when it grows too large. Blocks until the output ends."""
+    with output, log:
+        while chunk := output.read(65536):
+            with contextlib.suppress(OSError):  # a full disk does not end the plugin
+                if log.write(chunk) and log.tell() > _LARGEST_LOG:
+                    log.seek(-_KEPT_LOG, os.SEEK_END)
+                    kept = log.read()
+                    log.truncate(0)
+                    log.write(_LEFT_OUT + kept)
 
 
 def last_words(log: Path) -> str:
