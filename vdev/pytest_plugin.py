@@ -34,14 +34,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show with a test that failed what happened on its node, and what the agent logged."""
+    """Show with a test that failed what the agent calls wrong, what happened on its node, and the end of the log."""
     report = yield
     if report.failed:
         fixtures = getattr(item, "funcargs", {})
-        for name, title in (("kubelet", "what the kubelet saw"), ("vdev_agent", "vdev run")):
-            last_words = getattr(fixtures.get(name), "last_words", None)
-            if last_words is not None:
-                report.sections.append((title, last_words()))
+        for name, method, title in (
+            ("vdev_agent", "errors", "vdev run: errors"),
+            ("kubelet", "last_words", "what the kubelet saw"),
+            ("vdev_agent", "last_words", "vdev run"),
+        ):
+            if text := getattr(fixtures.get(name), method, str)():
+                report.sections.append((title, text))
     return report
 
 
@@ -90,11 +93,14 @@ def vdev_agent(
     from vdev.errors import VdevError
     from vdev.testing import BlockingAgent
 
+    problem = ""
     try:
         with BlockingAgent.running(vdev_loop, kubelet, vdev_config) as running:
             yield running
     except VdevError as error:
-        pytest.fail(str(error), pytrace=False)
+        problem = str(error)
+    if problem:  # outside of the handler, so that pytest does not show it twice
+        pytest.fail(problem, pytrace=False)
 
 
 def _options(request: pytest.FixtureRequest, name: str) -> dict[str, Any]:

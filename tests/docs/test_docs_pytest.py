@@ -95,6 +95,15 @@ def test_bad_configuration(vdev_agent):
     pass
 
 
+def test_bad_edit(kubelet, vdev_agent, vdev_config):
+    vdev_agent.edit(vdev_config.replace("count", "wrong"))
+    kubelet.wait_until(lambda: kubelet.node().allocatable["acme.dev/npu"] == 3, timeout=1)
+
+
+def test_no_pod(kubelet):
+    kubelet.run_pod({"kind": "Pod"})
+
+
 def wrong(kubelet):
     from vdev.sim.lint import Finding, Severity
 
@@ -170,7 +179,7 @@ def test_what_a_failure_shows(run):
     """What the kubelet saw, the agent's log, a configuration's error, and findings of the test."""
     done = run(test_failing=FAILING)
     assert 1 == done.returncode, done.stdout + done.stderr
-    assert "2 passed, 1 failed, 2 errors" in re.sub(r"1 failed, 2 passed", "2 passed, 1 failed", done.stdout)
+    assert "3 failed, 2 passed, 2 errors" in done.stdout
     for text in (
         "what the kubelet saw",
         "pod      default/one Running",
@@ -179,6 +188,30 @@ def test_what_a_failure_shows(run):
         "the kubelet found:\nerror: empty-id: a.b/c: a device has an empty id",
     ):
         assert text in done.stdout, done.stdout
+
+
+@pytest.mark.long
+def test_a_failure_begins_with_vdevs_own_error(run):
+    """And not with how the fixtures work, or with the log."""
+    done = run(test_failing=FAILING)
+    shown = dict(
+        re.findall(
+            r"^_+ (?:ERROR at setup of )?(test_\w+) _+\n(.*?)(?=^[_=]+ |\Z)", done.stdout, re.MULTILINE | re.DOTALL
+        )
+    )
+    for internal in ("no running event loop", "During handling", "concurrent", "loop_thread.py", "pod_manifest.py:"):
+        assert internal not in done.stdout, done.stdout
+    assert re.match(r"/.*vdev.yaml:2:.*unknown key 'cuont'", shown["test_bad_configuration"]), done.stdout
+    assert "\nE       vdev.sim.objects.pod_manifest.ManifestError: expected a v1 Pod, found" in shown["test_no_pod"]
+    error, edited, log = (
+        shown["test_bad_edit"].index(text)
+        for text in (
+            "\nE       TimeoutError: waited 1 s for",
+            "\nconfiguration refused; the last good one stays: /",
+            "- what",
+        )
+    )
+    assert error < edited < log, shown["test_bad_edit"]
 
 
 def test_nothing_is_imported_that_nobody_asked_for():

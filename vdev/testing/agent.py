@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -13,6 +14,7 @@ import yaml
 from ..control import command_socket
 from ..errors import SocketError, VdevError
 from ..sim.scenarios.plugin_process import PluginPlaces, VdevRun
+from ..sim.scenarios.scenario import ScenarioError
 from .kubelet import BlockingKubelet
 from .loop_thread import LoopThread, done
 
@@ -40,9 +42,12 @@ class Agent:
                 while not await self._serves():
                     self._process.check()
                     await self._kubelet.journal.next_change(at_most=_POLL_SECONDS)
+        except ScenarioError as ended:
+            words = self.errors() or self.log()[-_TAIL:]
+            raise VdevError(f"{words}\n{str(ended).partition(';')[0]}".lstrip()) from None
         except TimeoutError:
             text = f"vdev run was not ready within {_READY_SECONDS:g} s; its log ends with\n{self.log()[-_TAIL:]}"
-            raise VdevError(text) from None
+            raise VdevError(f"{self.errors()}\n{text}".lstrip()) from None
 
     async def stop(self) -> None:
         """End it with SIGTERM. Raises VdevError if it does not end well."""
@@ -71,6 +76,18 @@ class Agent:
         with contextlib.suppress(FileNotFoundError):
             return self._places.log.read_text(errors="replace")
         return ""
+
+    def errors(self) -> str:
+        """The errors in its log, and lines that are no log: why it does not start is printed."""
+        found = []
+        for line in self.log().splitlines():
+            try:
+                entry = json.loads(line)
+                if entry["level"] == "error":
+                    found += [f"{entry['event']}: {each}" for each in entry.get("problems") or [entry.get("error")]]
+            except (ValueError, LookupError, TypeError):
+                found.append(line)
+        return "\n".join(found)[-_TAIL:]
 
     async def _serves(self) -> bool:
         try:
@@ -129,6 +146,10 @@ class BlockingAgent:
     def log(self) -> str:
         """Its log so far."""
         return self._inner.log()
+
+    def errors(self) -> str:
+        """What its log has of errors."""
+        return self._inner.errors()
 
     def last_words(self) -> str:
         """The end of its log."""

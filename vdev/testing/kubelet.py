@@ -9,6 +9,7 @@ from ..sim import Kubelet, LeapClock
 from ..sim.scenario_report import history
 from .loop_thread import LoopThread, done
 
+__tracebackhide__ = True
 _HISTORY = 30  # things that happened that are shown with a test that failed
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

@@ -7,6 +7,9 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
+from ..errors import VdevError
+
+__tracebackhide__ = True  # pytest shows the line of the test, not how its call reached the thread
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
@@ -36,11 +39,7 @@ class LoopThread:
             raise RuntimeError("a condition only looks: it cannot call what takes time")
         assert self._loop is not None
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return _result(future)
-        return cast("_T", asyncio.wrap_future(future))
+        return cast("_T", asyncio.wrap_future(future)) if _a_loop_runs() else _result(future)
 
     def wait(self, work: Coroutine[Any, Any, _T]) -> _T:
         """The result of the work, which runs in the thread; blocks wherever it is called."""
@@ -74,9 +73,22 @@ def done(method: Callable[Concatenate[Any, _P], Coroutine[Any, Any, _T]]) -> Cal
     return do
 
 
+def _a_loop_runs() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 def _result(future: concurrent.futures.Future[_T]) -> _T:
     try:
-        return future.result()
+        error = future.exception()
     except BaseException:  # Ctrl-C too: what nobody waits for any more shall not go on
         future.cancel()
         raise
+    if isinstance(error, (VdevError, TimeoutError)):
+        raise error.with_traceback(None) from None  # its text says all; where vdev raised it is of no use in a test
+    if error is not None:
+        raise error
+    return future.result()
