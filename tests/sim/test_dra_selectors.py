@@ -89,6 +89,6 @@ def test_without_the_library_it_says_what_to_install(monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", missing)
     cel_selectors._environment.cache_clear()
-    with pytest.raises(SelectorError, match=r"pip install 'vdev\[sim\]'"):
+    with pytest.raises(SelectorError, match=r"pip install cel-expr-python \(the extra \[sim\]"):
         matches("device.driver == 'never compiled before'", "gpu.nvidia.com", GPU)
     cel_selectors._environment.cache_clear()

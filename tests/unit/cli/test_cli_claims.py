@@ -1,6 +1,7 @@
 """`vdev allocate --claim`: claims in, devices and injection out, without a kubelet and without an API server."""
 
 import json
+import sys
 
 import pytest
 
@@ -98,6 +99,18 @@ def test_selectors(allocate):
     wanted = "selectors: [{cel: {expression: \"device.attributes['acme.dev'].id == 'npu-1'\"}}]"
     code, out, err = allocate(claim().replace("count: 1", wanted), "-o", "json")
     assert (0, [["npu-1"]]) == (code, results(json.loads(out))), err
+
+
+def test_selectors_without_cel(allocate, monkeypatch):
+    """The claim is not refused: something is missing here, and it is said what to install."""
+    monkeypatch.setitem(sys.modules, "cel_expr_python", None)
+    cel_selectors._environment.cache_clear()
+    wanted = "selectors: [{cel: {expression: \"device.driver == 'seen here alone'\"}}]"
+    code, out, err = allocate(claim().replace("count: 1", wanted))
+    cel_selectors._environment.cache_clear()
+    assert (2, "") == (code, out)
+    assert "a selector needs CEL: pip install cel-expr-python (the extra [sim] of vdev), or" in err
+    assert "refused" not in err
 
 
 def test_claims_of_one_file_do_not_get_the_same_device(allocate):

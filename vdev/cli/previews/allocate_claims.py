@@ -145,7 +145,10 @@ def _allocate(objects: _Objects, seen: preview.Preview) -> None:
 
     def matches(expression: str, driver: str, device: Mapping[str, Any]) -> bool:
         known = own.get(expression)  # which needs no CEL
-        return known.matches(driver, device) if known else cel_selectors.matches(expression, driver, device)
+        try:
+            return known.matches(driver, device) if known else cel_selectors.matches(expression, driver, device)
+        except cel_selectors.NotInstalled as missing:
+            raise UsageError(str(missing)) from missing  # the claim may well be good
 
     slices = [each for pool in seen.pools.values() for each in cutting.objects(pool, seen.node)]
     offered = pools.gather(slices, seen.node, {})

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...objects.pod_manifest import ManifestError, quantity
 
-INSTALL = "install cel-expr-python (pip install 'vdev[sim]'), or use claims and classes without selectors"
+INSTALL = "pip install cel-expr-python (the extra [sim] of vdev), or use claims and classes without selectors"
 LONGEST_EXPRESSION = 10 * 1024
 _SEMVER = re.compile(
     r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)"
