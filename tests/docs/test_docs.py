@@ -1,7 +1,6 @@
 """The pages of docs/: every YAML is valid, every command runs or at least exists, every link leads somewhere."""
 
 import argparse
-import os
 import re
 import runpy
 import shlex
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.kit import prepared
+from tests.kit import reader
 from vdev import config
 from vdev.cli import COMMANDS, parser_of
 
@@ -68,13 +67,15 @@ def test_configurations_are_good(page):
 
 @by_page
 def test_commands_run(page, tmp_path):
-    """What is marked `run` works as it stands, with the files that the page introduces by their first line."""
+    """What is marked `run` works as it stands, with the files that the page introduces by their first line, and with
+    what it says to install.
+    """
     for block in blocks(page):
         if name := NAME.match(block.text):
             (tmp_path / name[1]).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name[1]).write_text(block.text)
-    environ = os.environ | {"PATH": f"{prepared.command(tmp_path)}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
-    if any("{cel:" in block.text for block in blocks(page)):
+    environ = reader.environ(page.read_text(), tmp_path)
+    if reader.has_cel(page.read_text()):
         pytest.importorskip("cel_expr_python", reason="cel-expr-python, which evaluates selectors, is not installed")
     for block in blocks(page):
         for command in commands(block) if block.mark == "run" else ():

@@ -1,13 +1,12 @@
 """The page for authors of plugins: its scenario is played, and its table tells what there is."""
 
-import os
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.kit import prepared
+from tests.kit import reader
 from vdev.sim.scenarios import library
 from vdev.sim.scenarios.command_node import PLACES
 
@@ -22,7 +21,7 @@ def run(tmp_path):
     def run(mark, name):
         (text, command) = re.findall(rf"<!-- {mark} -->\n```\w+\n(.*?)```", TEXT, re.DOTALL)
         (tmp_path / name).write_text(text)
-        environ = os.environ | {"PATH": f"{prepared.command(tmp_path)}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+        environ = reader.environ(TEXT, tmp_path)
         done = subprocess.run(
             ["sh", "-c", command], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=100, check=False
         )

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.kit import prepared, prepared_plugin
+from tests.kit import prepared, prepared_plugin, reader
 from tests.kit.fakehost import FakeHost
 from tests.kit.manifests import charted, helm, one, pod_of, validate
 from tests.kit.process import send_signal
@@ -36,8 +36,9 @@ MARK = "==== block"
 
 @dataclass(frozen=True)
 class Journey:
-    """A page: its files by name, its blocks of commands, what each shows, and the commands that need a cluster."""
+    """A page: its text, its files by name, its blocks of commands, what each shows, and commands for a cluster."""
 
+    text: str
     files: dict[str, str]
     typed: list[str]
     shown: list[str]
@@ -46,7 +47,8 @@ class Journey:
 
 def journey(name):
     """The journey of a page."""
-    blocks = list(BLOCK.finditer((DOCS / name).read_text()))
+    text = (DOCS / name).read_text()
+    blocks = list(BLOCK.finditer(text))
     typed, shown = [], []
     for block in blocks:
         if block["mark"] == "journey":
@@ -55,6 +57,7 @@ def journey(name):
         elif block["mark"] == "shows":
             shown[-1] += block["text"]
     return Journey(
+        text=text,
         files={found[1]: block["text"] for block in blocks if (found := NAME.match(block["text"]))},
         typed=typed,
         shown=shown,
@@ -70,9 +73,8 @@ def travelled(page, place, **environ):
     lines = ["set -eu", "trap 'for job in $(jobs -p); do kill $job; wait $job || true; done' EXIT"]
     for block in page.typed:
         lines += [f"echo '{MARK}'", block]
-    path = f"{prepared.command(place)}:{os.environ['PATH']}"
     (place / "home").mkdir()
-    environ = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "HOME": str(place / "home")} | environ
+    environ = reader.environ(page.text, place) | {"HOME": str(place / "home")} | environ
     process = subprocess.Popen(
         ["bash", "-c", "\n".join(lines)],
         cwd=place,
@@ -263,7 +265,7 @@ def test_plugin_authors(directory):
         for line in block.replace("\\\n", " ").splitlines()
         if line.startswith("vdev sim --exec './my-plugin")
     ]
-    outputs = travelled(Journey({}, commands, ["", ""], []), directory)
+    outputs = travelled(Journey("", {}, commands, ["", ""], []), directory)
     assert 2 == len(commands) == len(outputs)
     plain, hooked = ({line.split(":")[0] for line in output.splitlines()} for output in outputs)
     assert {"registration", "pod", "kubelet-restart", "kubelet-crash", "plugin-restart", "plugin-crash"} <= plain

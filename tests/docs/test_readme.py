@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit import prepared
+from tests.kit import reader
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -28,9 +27,7 @@ def shell(tmp_path, directory):
     """A directory with the README's files, and an environment in which `vdev` is this checkout."""
     for block in blocks("file"):
         (tmp_path / block["name"]).write_text(block["text"])
-    path = os.pathsep.join((str(prepared.command(tmp_path)), os.environ["PATH"]))
-    own = {"PATH": path, "PYTHONPATH": str(ROOT), "VDEV_RUN_DIR": str(directory / "run"), "NODE_NAME": "readme"}
-    env = {**os.environ, **own}
+    env = reader.environ(README, tmp_path) | {"VDEV_RUN_DIR": str(directory / "run"), "NODE_NAME": "readme"}
     return {"cwd": tmp_path, "env": env}
 
 

@@ -10,6 +10,7 @@ stand-in (`prepared_client`), which hands signals on.
 
 import contextlib
 import importlib
+import os
 import pkgutil
 import sys
 from pathlib import Path
@@ -46,6 +47,7 @@ def _main(descriptor, program):
     sys.modules["rich"] = None  # as `vdev run` does it
     import_all()
     sys.argv = [str(mother.ROOT / "vdev" / "__main__.py"), *mother.serve(descriptor)]
+    sys.path[:0] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))  # of what is imported from now on
     sys.executable = program  # what it starts itself as `python -m vdev` is one of these again
     mother.end_with(_vdev)
 
