@@ -76,6 +76,16 @@ def devices(api_server, name):
     return {container: of[NPU] for container, of in json.loads(text).items()} if text else {}
 
 
+async def add_kubelet(api_server, name, version="v1.36.2", manager="kubelet", capacity=None):
+    """What a kubelet that registers under the name of a Node writes into its status."""
+    info = {"architecture": "amd64", "operatingSystem": "linux", "kubeletVersion": version}
+    for each in ("bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion", "machineID", "osImage"):
+        info[each] = ""
+    info["systemUUID"] = ""
+    status = {"nodeInfo": info} | ({"capacity": capacity, "allocatable": capacity} if capacity else {})
+    await api_server.edit("nodes", name, {"status": status}, manager=manager, subresource="status")
+
+
 def taints(api_server):
     """All taints of devices."""
     found = [each["spec"].get("devices") or () for each in api_server.all("resourceslices")]

@@ -10,6 +10,7 @@ import functools
 import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -309,12 +310,14 @@ class Fleet:
             return
         seen = self.cluster.node(name)
         wanted = self.made.get(name)
-        if wanted is not None:
+        if seen.has_kubelet:
+            self.maker.refused.pop(name, None)  # it is left as it is, whoever made it
+        elif wanted is not None:
             await self.maker.make(wanted, seen)
         elif self.scope.is_made(seen.metadata) and self.scope.covers(seen.metadata):
             await self.maker.remove(seen)
             seen.see(None)
-        elif seen.document is not None and not seen.has_kubelet and self.scope.chooses(seen.metadata):
+        elif seen.document is not None and self.scope.chooses(seen.metadata):
             await self.maker.mark(seen)
         else:
             self.maker.refused.pop(name, None)
@@ -431,11 +434,10 @@ class Fleet:
         return not member.has_anything  # else it is followed, for the one that has it
 
     @property
-    def left_to_agents(self) -> int:
-        """How many Nodes the file means that have a kubelet."""
-        return sum(
-            each.has_kubelet and self._meant(name) is not None for name, each in tuple(self.cluster.nodes.items())
-        )
+    def left_to_agents(self) -> AbstractSet[str]:
+        """The Nodes that the file means and that have a kubelet."""
+        nodes = tuple(self.cluster.nodes.items())
+        return {name for name, each in nodes if each.has_kubelet and self._meant(name) is not None}
 
     def _meant(self, name: str) -> Delays | None:
         """When the node is told what; None where the file does not mean it."""

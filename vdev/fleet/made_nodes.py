@@ -1,12 +1,13 @@
 """The Nodes that the file makes: there, with their labels, annotations, taints and capacity; and gone with it.
 
-Fields that others wrote stay. Taints are a list that everybody shares: those that were ours are known by an annotation,
-and others keep theirs. Only Nodes that were made from here, which a label tells, are ever removed. A Node that somebody
-else made has an annotation for as long as anything is written on it from here.
+They are made by `create`, which never touches a Node that is there. Fields that others wrote stay. Taints are a list
+that everybody shares: those that were ours are known by an annotation, and others keep theirs. Only Nodes that were
+made from here, which a label tells, are ever removed. A Node that somebody else made has an annotation for as long as
+anything is written on it from here. A Node with a kubelet is neither made, marked nor removed (see `controller`).
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import structlog
@@ -15,8 +16,7 @@ from ..core.fleet.made import MAKER, TAINTS, TOLD, MadeNode
 from ..core.fleet.scope import Scope, marked_by
 from ..core.model.syntax.quantity import amount_of
 from ..kube import NODES, Api, Conflict, Missing, metadata_of
-from ..kube.node_cleaning import cleared
-from ..kube.ownership import owned
+from ..kube.ownership import written
 from .seen.cluster import SeenNode
 
 log = structlog.get_logger(__name__)
@@ -36,24 +36,19 @@ class NodeMaker:
         self.refused: dict[str, str] = {}  # Nodes of these names belong to somebody else, or were refused
 
     async def make(self, wanted: MadeNode, seen: SeenNode) -> None:
-        """Make what differs. Raises ApiServerError."""
-        document = seen.document
-        if document is not None and not self._scope().is_made(document["metadata"]):
+        """Make what differs. Raises ApiServerError, also where a Node of this name is there that was not seen."""
+        if seen.document is None:
+            document = {"metadata": {"name": wanted.name, **_metadata(wanted)}, "spec": {"taints": wanted.taints()}}
+            seen.note(await self._api.create(NODES, document, manager=MAKER))
+            log.debug("node made", node=wanted.name)
+        elif not self._scope().is_made(seen.metadata):
             self.refused[wanted.name] = "a Node of this name is there that this fleet did not make; it is left as it is"
             return
         self.refused.pop(wanted.name, None)
-        if document is None:
-            log.debug("node made", node=wanted.name)
-        if document is None or not _is_there(document, wanted):
-            seen.note(await self._api.apply(NODES, wanted.name, _whole(document, wanted), force=True, manager=MAKER))
-        status = wanted.status()
-        if seen.document and not _has_status(seen.document, status):
-            rest = await cleared(self._api, seen.document, status, MAKER)
-            if rest is not seen.document:
-                seen.note(rest)
-        if not _has_status(seen.document or {}, status):
-            whole = {"status": status}
-            answer = await self._api.apply(NODES, wanted.name, whole, force=True, manager=MAKER, subresource="status")
+        if change := _change(seen.document or {}, wanted):
+            seen.note(await self._api.patch(NODES, wanted.name, change, manager=MAKER))
+        if change := _status_change(seen.document or {}, wanted):
+            answer = await self._api.patch(NODES, wanted.name, change, manager=MAKER, subresource="status")
             seen.note(answer)
 
     async def remove(self, seen: SeenNode) -> None:
@@ -74,18 +69,18 @@ class NodeMaker:
                 f"the fleet {by!r} writes on it; where that is gone, remove the annotation {TOLD} of the Node"
             )
         if not by:
-            await self._annotate(seen, {"annotations": {TOLD: fleet}})
+            await self._annotate(seen, fleet)
 
     async def release(self, seen: SeenNode) -> None:
         """Nothing is on the Node from here any more. Raises ApiServerError."""
         if self._scope().is_marked(metadata_of(seen.document)):
-            await self._annotate(seen, {})
+            await self._annotate(seen, None)
 
-    async def _annotate(self, seen: SeenNode, wanted: Document) -> None:
-        """Have these annotations on this very Node; one that is gone is not made."""
-        metadata = {"uid": metadata_of(seen.document).get("uid"), **wanted}
+    async def _annotate(self, seen: SeenNode, fleet: str | None) -> None:
+        """Name the fleet that writes on this very Node, or none."""
+        metadata = {"uid": metadata_of(seen.document).get("uid"), "annotations": {TOLD: fleet}}
         try:
-            seen.note(await self._api.apply(NODES, seen.name, {"metadata": metadata}, force=True, manager=MAKER))
+            seen.note(await self._api.patch(NODES, seen.name, {"metadata": metadata}, manager=MAKER))
         except (Missing, Conflict) as gone:
             log.debug("a node is another one than was seen", node=seen.name, reason=str(gone))
 
@@ -96,23 +91,39 @@ def _metadata(wanted: MadeNode) -> dict[str, Any]:
     return {**metadata, "annotations": {**metadata["annotations"], TAINTS: ours}}
 
 
-def _whole(document: Document | None, wanted: MadeNode) -> Document:
-    """What to apply; to this very version of the Node, since somebody else may add a taint."""
-    metadata = _metadata(wanted)
-    if document is None:
-        return {"metadata": metadata, "spec": {"taints": wanted.taints()}}
-    version = document["metadata"].get("resourceVersion")
-    return {"metadata": {**metadata, "resourceVersion": version}, "spec": {"taints": _taints(document, wanted)}}
-
-
-def _is_there(document: Document, wanted: MadeNode) -> bool:
-    """Whether it has these labels, annotations and taints, and no others from here."""
+def _change(document: Document, wanted: MadeNode) -> dict[str, Any]:
+    """What of its labels, annotations and taints has to change; empty where nothing has to."""
     there, metadata = document["metadata"], _metadata(wanted)
-    return _taints(document, wanted) == _taints_of(document) and all(
-        owned(document, "metadata", key, manager=MAKER) <= metadata[key].keys()
-        and metadata[key].items() <= (there.get(key) or {}).items()
-        for key in ("labels", "annotations")
-    )
+    changes = {
+        part: _differences(metadata[part], there.get(part) or {}, written(document, "metadata", part, manager=MAKER))
+        for part in ("labels", "annotations")
+    }
+    taints = _taints(document, wanted)
+    is_tainted = taints == _taints_of(document)
+    if is_tainted and not any(changes.values()):
+        return {}
+    # Only to the version that was seen: since then somebody may have added a taint, or a kubelet has come.
+    version = {key: there.get(key) for key in ("uid", "resourceVersion")}
+    change: dict[str, Any] = {"metadata": {**version, **{part: each for part, each in changes.items() if each}}}
+    return change if is_tainted else {**change, "spec": {"taints": taints}}
+
+
+def _status_change(document: Document, wanted: MadeNode) -> dict[str, Any]:
+    """What of its capacity has to change; empty where nothing has to."""
+    status, changes = document.get("status") or {}, {}
+    for part in ("capacity", "allocatable"):
+        amounts, there = wanted.status().get(part) or {}, status.get(part) or {}
+        same = {name: there[name] for name in amounts if amount_of(there.get(name)) == amount_of(amounts[name])}
+        ours = written(document, "status", part, manager=MAKER, subresource="status")
+        if change := _differences({**amounts, **same}, there, ours):
+            changes[part] = change
+    return {"metadata": {"uid": metadata_of(document).get("uid")}, "status": changes} if changes else {}
+
+
+def _differences(wanted: Document, there: Document, ours: Collection[str]) -> dict[str, Any]:
+    """What a merge patch has to say: what is missing or another value, and None for what is ours and not wanted."""
+    gone = dict.fromkeys(name for name in ours if name not in wanted)
+    return gone | {name: value for name, value in wanted.items() if there.get(name) != value}
 
 
 def _taints(document: Document, wanted: MadeNode) -> list[Document]:
@@ -120,9 +131,9 @@ def _taints(document: Document, wanted: MadeNode) -> list[Document]:
     mine, there = wanted.taints(), _taints_of(document)
     try:
         before = json.loads((document["metadata"].get("annotations") or {}).get(TAINTS) or "[]")
-    except ValueError:
-        before = []
-    ours = {_key(each) for each in (*mine, *before)}
+        ours = {_key(each) for each in (*mine, *before)}
+    except (ValueError, RecursionError, TypeError, AttributeError):  # somebody wrote something else there
+        ours = {_key(each) for each in mine}
     kept = [each for each in there if _key(each) not in ours or each in mine]
     return [*kept, *(each for each in mine if each not in there)]
 
@@ -133,14 +144,3 @@ def _taints_of(document: Document) -> list[Document]:
 
 def _key(taint: Document) -> tuple[str, str]:
     return str(taint.get("key")), str(taint.get("effect"))
-
-
-def _has_status(document: Document, wanted: Document) -> bool:
-    status = document.get("status") or {}
-    for key in ("capacity", "allocatable"):
-        amounts, there = wanted.get(key) or {}, status.get(key) or {}
-        if any(amount_of(there.get(name)) != amount_of(amount) for name, amount in amounts.items()):
-            return False
-        if not owned(document, "status", key, manager=MAKER, subresource="status") <= amounts.keys():
-            return False
-    return True

@@ -131,14 +131,15 @@ class FleetView:
         failing = {node for node, _, why in late if why}
         behind = {node for node, _, why in late} - failing
         refused = fleet.maker.refused.keys() - failing
-        missing = fleet.made.keys() - fleet.members.keys() - failing - behind - refused
+        left = fleet.left_to_agents
+        missing = fleet.made.keys() - fleet.members.keys() - failing - behind - refused - left
         settled = fleet.members.keys() - failing - behind - refused
         return {
             "settled": len(settled),
             "behind": len(behind) + len(missing),
             "failing": len(failing),
             "refused": len(refused),
-            "withKubelet": fleet.left_to_agents,
+            "withKubelet": len(left),
         }
 
     def _behind(self) -> Iterator[dict[str, str]]:

@@ -118,10 +118,12 @@ class Api:
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
-    async def create(self, kind: ObjectKind, document: Mapping[str, Any], *, namespace: str = "") -> dict[str, Any]:
+    async def create(
+        self, kind: ObjectKind, document: Mapping[str, Any], *, manager: str = MANAGER, namespace: str = ""
+    ) -> dict[str, Any]:
         """The object as it was made. Raises Conflict where there is one of this name."""
         call = ApiCall(verb="create", kind=kind, namespace=namespace)
-        return await self._ask("POST", call, params={"fieldManager": MANAGER}, body=_typed(kind, document))
+        return await self._ask("POST", call, params={"fieldManager": manager}, body=_typed(kind, document))
 
     async def update(self, kind: ObjectKind, document: Mapping[str, Any]) -> dict[str, Any]:
         """The object after it was replaced by this one. Raises Conflict where it is not the version that was read."""
@@ -136,6 +138,7 @@ class Api:
         name: str,
         change: Mapping[str, Any],
         *,
+        manager: str = MANAGER,
         namespace: str = "",
         subresource: str = "",
         strategic: bool = False,
@@ -143,7 +146,7 @@ class Api:
         """The object after this was merged into it; `strategic`: lists by the keys of their items."""
         call = ApiCall(verb="patch", kind=kind, name=name, namespace=namespace, subresource=subresource)
         form = _STRATEGIC if strategic else _MERGE
-        return await self._ask("PATCH", call, params={"fieldManager": MANAGER}, body=change, content_type=form)
+        return await self._ask("PATCH", call, params={"fieldManager": manager}, body=change, content_type=form)
 
     async def apply(
         self,

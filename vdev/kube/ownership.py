@@ -15,7 +15,13 @@ _APPLY = "Apply"
 
 def owned(document: Mapping[str, Any], *path: str, manager: str = MANAGER, subresource: str = "") -> frozenset[str]:
     """The keys below a path (`metadata`, `labels`) that the manager's applies own; of a list, its items' key values."""
-    return frozenset(key for fields in _fields(document, manager, subresource) for key in _keys(fields, path))
+    fields = _fields(document, manager, subresource, only=_APPLY)
+    return frozenset(key for each in fields for key in _keys(each, path))
+
+
+def written(document: Mapping[str, Any], *path: str, manager: str, subresource: str = "") -> frozenset[str]:
+    """The keys below a path that the manager owns, whether it applied them or wrote them in another way."""
+    return frozenset(key for each in _fields(document, manager, subresource) for key in _keys(each, path))
 
 
 def is_shared(document: Mapping[str, Any], *path: str, manager: str = MANAGER, subresource: str = "") -> bool:
@@ -28,9 +34,11 @@ def is_shared(document: Mapping[str, Any], *path: str, manager: str = MANAGER, s
     return any(True for each in others for _ in _keys(each.get("fieldsV1") or {}, path))
 
 
-def _fields(document: Mapping[str, Any], manager: str, subresource: str) -> Iterator[Mapping[str, Any]]:
+def _fields(
+    document: Mapping[str, Any], manager: str, subresource: str, *, only: str = ""
+) -> Iterator[Mapping[str, Any]]:
     for entry in (document.get("metadata") or {}).get("managedFields") or ():
-        mine = entry.get("manager") == manager and entry.get("operation") == _APPLY
+        mine = entry.get("manager") == manager and only in ("", entry.get("operation"))
         if mine and entry.get("subresource", "") == subresource:
             yield entry.get("fieldsV1") or {}
 

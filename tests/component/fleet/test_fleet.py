@@ -8,7 +8,19 @@ import pytest
 import structlog
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.kit.fleet import CONFIG, NPU, RACKS, add_pod, allocatable, capacity, devices, node, slices, taints
+from tests.kit.fleet import (
+    CONFIG,
+    NPU,
+    RACKS,
+    add_kubelet,
+    add_pod,
+    allocatable,
+    capacity,
+    devices,
+    node,
+    slices,
+    taints,
+)
 from vdev.aio.clock import LeapClock
 from vdev.fleet.view import FleetView
 from vdev.observe import http
@@ -149,15 +161,55 @@ async def test_a_node_that_is_gone_is_no_failed_write(start, api_server, until, 
     assert [] == [each for each in logs if each["log_level"] == "warning"]
 
 
-async def test_a_node_that_grows_a_kubelet_is_left_to_its_agent(start, api_server, until):
-    """Two that write the same status would never end."""
+@pytest.mark.parametrize("manager", ["kubelet", "k3s", "kubelite"])
+async def test_a_node_that_grows_a_kubelet_is_left_to_its_agent(manager, start, api_server, until):
+    """Two that write the same status would never end. A distribution's kubelet may be a part of another program."""
     await api_server.add("nodes", {"metadata": {"name": "kwok-1", "labels": {"type": "kwok"}}})
     fleet = await start()
     await until(lambda: ["4", "4"] == capacity(api_server, "kwok-1"))
-    change = {"status": {"capacity": {NPU: "0"}, "allocatable": {NPU: "0"}}}
-    await api_server.edit("nodes", "kwok-1", change, manager="kubelet", subresource="status")
+    await add_kubelet(api_server, "kwok-1", manager=manager, capacity={NPU: "0"})
     await until(lambda: "kwok-1" not in fleet.members)
     assert ["0", "0"] == capacity(api_server, "kwok-1")
+
+
+@pytest.mark.parametrize("version", ["fake", "fake-v1.33.0", "kwok-v0.8.0"])
+async def test_what_kwok_calls_a_kubelet_is_none(version, start, api_server, until):
+    """Its Nodes are the fleet's all the same."""
+    await api_server.add("nodes", {"metadata": {"name": "kwok-1", "labels": {"type": "kwok"}}})
+    await add_kubelet(api_server, "kwok-1", version, manager="kwok")
+    await start()
+    await until(lambda: ["4", "4"] == capacity(api_server, "kwok-1"))
+
+
+async def test_a_made_node_that_grows_a_kubelet_is_written_no_more(start, api_server, until, directory):
+    """Neither what the file says of it nor what the kubelet says is undone, and it stays when it leaves the file."""
+    fleet = await start()
+    await until(lambda: fleet.is_settled and ["4", "4"] == capacity(api_server, "gpu-2"))
+    await add_kubelet(api_server, "gpu-2", capacity={"cpu": "8", NPU: "0"})
+    await until(lambda: "gpu-2" not in fleet.members)
+    text = CONFIG.replace("pool: h100", "pool: other").replace("value: fake", "value: other")
+    (directory / "vdev.yaml").write_text(text)
+    await until(lambda: "other" == node(api_server, "gpu-1")["metadata"]["labels"]["pool"] and fleet.is_settled)
+    found, counts = node(api_server, "gpu-2"), FleetView(fleet).status()["nodes"]
+    assert {"cpu": "8", NPU: "0"}.items() <= found["status"]["capacity"].items()
+    assert "h100" == found["metadata"]["labels"]["pool"]
+    assert {"total": 3, "settled": 2, "withKubelet": 1} == {name: count for name, count in counts.items() if count}
+    (directory / "vdev.yaml").write_text(CONFIG.replace("{0..2}", "{0..0}"))
+    await until(lambda: not node(api_server, "gpu-1") and fleet.is_settled)
+    assert node(api_server, "gpu-2")
+
+
+async def test_a_node_that_cannot_be_seen_is_not_taken_over(start, api_server, until):
+    """Where the role lacks `list`: a Node of this name is told, and stays as it is."""
+    await api_server.add("nodes", {"metadata": {"name": "gpu-1"}, "status": {"capacity": {"cpu": "8"}}})
+    before = node(api_server, "gpu-1")
+    verbs = ("get", "create", "patch", "update", "delete")
+    kinds = ("nodes", "nodes/status", "resourceslices", "pods", "resourceclaims", "events")
+    api_server.permissions = {f"{verb} {kind}" for kind in kinds for verb in verbs}
+    fleet = await start()
+    await until(lambda: ["4", "4"] == capacity(api_server, "gpu-2"))
+    await until(lambda: "exists" in str(fleet.late))
+    assert before == node(api_server, "gpu-1")
 
 
 async def test_a_name_that_is_taken_is_told(start, api_server, until):

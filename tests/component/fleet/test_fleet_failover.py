@@ -74,7 +74,7 @@ async def test_who_lost_the_lease_writes_nothing_more(start, api_server):  # noq
 
 async def test_who_slept_longer_than_the_lease_lasts_writes_nothing(start, api_server):  # noqa: F811
     """As a process that was stopped: not even before it notices that it may have lost it."""
-    held = api_server.fail(verb="patch", hang=True)
+    held = api_server.fail(verb="create", resource="nodes", hang=True)
     first = await start("first", text=CONFIG, clock=Sleeper())
     await api_server.until(lambda: AT_ONCE == held.hits)
     api_server.heal()

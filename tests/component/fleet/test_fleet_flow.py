@@ -55,7 +55,7 @@ async def test_each_request_is_needed(nodes, start, api_server, until, directory
     first = await start(of(nodes), clock=clock)
     await until(lambda: is_done(first, nodes))
     watched = {(verb, kind): 1 for verb in ("list", "watch") for kind in KINDS}
-    written = {("patch", "nodes"): nodes, ("patch", "nodes/status"): nodes}
+    written = {("create", "nodes"): nodes, ("patch", "nodes/status"): nodes}
     assert {**watched, **written} == asked_since(api_server, 0)
 
     before = len(api_server.asked)
@@ -91,12 +91,13 @@ async def test_two_thousand_nodes_that_are_there(start, api_server, until, direc
     await until(lambda: is_done(one, 1))
     await one.stop()
     kind = api_server.kind("nodes")
-    for each in [each for each in api_server.asked if each.verb == "patch"]:
-        (manager, subresource) = each.params["fieldManager"], each.resource.removeprefix("nodes").removeprefix("/")
-        for name in (f"n{number}" for number in range(2, nodes + 1)):
-            body = json.loads(json.dumps(each.body).replace('"n1"', f'"{name}"'))
-            body["metadata"].pop("uid", None)
-            api_server.objects.apply(kind, ("", name), body, manager=manager, subresource=subresource, force=True)
+    made, told = (each for each in api_server.asked if each.verb in ("create", "patch"))
+    for name in (f"n{number}" for number in range(2, nodes + 1)):
+        body, status = (json.loads(json.dumps(each.body).replace('"n1"', f'"{name}"')) for each in (made, told))
+        api_server.objects.create(kind, "", body, made.params["fieldManager"])
+        status["metadata"].pop("uid")
+        manager = told.params["fieldManager"]
+        api_server.objects.apply(kind, ("", name), status, manager=manager, subresource="status", force=True)
 
     before = len(api_server.asked)
     fleet = await start(of(nodes))
@@ -117,7 +118,7 @@ async def test_two_thousand_nodes_that_are_there(start, api_server, until, direc
 
 async def test_few_writes_are_in_flight(start, api_server, until, clock):
     """Sixteen, however many nodes wait; where no answer comes, others have their turn."""
-    hanging = api_server.fail(verb="patch", hang=True)
+    hanging = api_server.fail(verb="create", hang=True)
     fleet = await start(of(100), clock=clock)
     await until(lambda: 16 == hanging.hits)
     await api_server.add("nodes", {"metadata": {"name": "other"}})
@@ -130,7 +131,7 @@ async def test_few_writes_are_in_flight(start, api_server, until, clock):
 
 async def test_a_server_that_asks_to_wait_is_left_alone(start, api_server, until, clock):
     """By all nodes: beyond what was in flight nothing comes before the time is over. Then everything is written."""
-    busy = api_server.fail(status=429, after=20, verb="patch", times=3)
+    busy = api_server.fail(status=429, after=20, verb="create", times=3)
     fleet = await start(of(100), clock=clock)
     await until(lambda: 3 == busy.hits)
     for name in ("one", "another", "a third"):

@@ -11,12 +11,15 @@ from ... import kube
 from ...aio.timing import Timing
 from ...errors import ApiServerError
 from .claims import SeenClaims
-from .kept import KUBELET, Packed, kept, said, stub
+from .kept import Packed, kept, said, stub
 from .seen_pods import SeenPods
 
 log = structlog.get_logger(__name__)
 
 Document = Mapping[str, Any]
+
+_FAKE_VERSIONS = ("fake", "kwok")
+"""How versions of kubelets begin that KWOK writes, and those who make Nodes for it."""
 
 
 class SeenNode:
@@ -83,10 +86,9 @@ class SeenNode:
 
     @property
     def has_kubelet(self) -> bool:
-        """Whether a kubelet writes its status, so that an agent on the node has to serve it."""
-        return any(
-            each.get("manager") == KUBELET for each in kube.metadata_of(self.document).get("managedFields") or ()
-        )
+        """Whether the Node has the version of a kubelet in its status, so that an agent on the node has to serve it."""
+        version = ((self.document or {}).get("status") or {}).get("nodeInfo", {}).get("kubeletVersion")
+        return bool(version) and not str(version).startswith(_FAKE_VERSIONS)
 
     def ready_since(self) -> str | None:
         """When the Node became Ready, as Kubernetes writes times; None while it is not."""

@@ -11,7 +11,6 @@ from ...kube import MANAGER, metadata_of
 
 Document = Mapping[str, Any]
 
-KUBELET = "kubelet"
 _TOLD = ("name", "uid", "resourceVersion", "labels", "annotations", "deletionTimestamp")
 _MAPPINGS = ("labels", "annotations")
 _STATUS = ("capacity", "allocatable")
@@ -38,17 +37,21 @@ def kept(document: Document) -> Document:
     """What is used of a Node. Five thousand whole ones would take more memory than all that is decided for them."""
     metadata, status = metadata_of(document), document.get("status") or {}
     managed = [
-        {key: value for key, value in each.items() if key != "time"} if _is_ours(each) else {"manager": KUBELET}
+        {key: value for key, value in each.items() if key != "time"}
         for each in metadata.get("managedFields") or ()
-        if _is_ours(each) or each.get("manager") == KUBELET
+        if _is_ours(each)
     ]
+    version = (status.get("nodeInfo") or {}).get("kubeletVersion")
     told = {key: metadata[key] for key in _TOLD if key in metadata}
     told |= {key: _interned(told[key]) for key in _MAPPINGS if told.get(key)}
     return {
         "metadata": {**told, "managedFields": _shared(managed)},
         "spec": {"taints": _shared((document.get("spec") or {}).get("taints") or [])},
         "status": {key: _shared(status[key]) for key in _STATUS if key in status}
-        | {"conditions": [_without_heartbeat(each) for each in status.get("conditions") or ()]},
+        | {
+            "conditions": [_without_heartbeat(each) for each in status.get("conditions") or ()],
+            "nodeInfo": _shared({"kubeletVersion": version}),
+        },
     }
 
 
