@@ -1,5 +1,7 @@
 """Devices for the pods of nodes without a kubelet: by a kubelet's rules."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -143,3 +145,27 @@ def test_a_pod_that_asks_for_thousands():
         container["resources"]["limits"][NPU] = amount
     found = read_pod(document)
     assert [{NPU: 1000}, {NPU: 2000}, {}] == [each.wants for each in found.containers]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"nobody": {NPU: ["npu-1", "npu-2", "npu-3"]}},
+        {"main0": {"other.dev/x": ["x-1"]}},
+        {"main0": {NPU: ["npu-0", "npu-1", "npu-2", "npu-3"]}},
+    ],
+    ids=["a container that it does not have", "a resource that it does not ask for", "more than it asks for"],
+)
+def test_an_annotation_gives_no_more_than_the_pod_asks_for(more):
+    """Whoever may make pods writes what they like there; three of the four are left for others."""
+    noted = {"main0": {NPU: ["npu-0"]}}
+    text = json.dumps({name: {**noted.get(name, {}), **more.get(name, {})} for name in noted | more})
+    found = assigned(pod("a", ("main", 1), noted=text), pod("b", ("main", 3), created="2026-02-01T00:00:00Z"))
+    assert [1, 3] == [len(held(found.devices[f"uid-{name}"])) for name in "ab"]
+    assert not read_pod(pod("a", ("main", 1), noted=json.dumps(more))).noted
+
+
+@pytest.mark.parametrize("nonsense", ["[" * 100_000, '{"main0":' * 100_000, '{"main0": {"acme.dev/npu": ' + "[" * 5000])
+def test_an_annotation_that_is_nested_too_deeply_says_nothing(nonsense):
+    """It is as if there were none."""
+    assert read_pod(pod("a", ("main", 1), noted=nonsense)).noted is None

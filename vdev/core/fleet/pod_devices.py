@@ -46,7 +46,7 @@ class PodContainer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """A pod on a node that is not over. `noted` is what its annotation says that it has; None: nothing."""
+    """A pod on a node that is not over. `noted` is what its annotation says that it has of what it asks for."""
 
     uid: str
     namespace: str
@@ -84,7 +84,7 @@ def read_pod(document: Document) -> Pod | None:
         name=str(metadata.get("name") or ""),
         created=str(metadata.get("creationTimestamp") or ""),
         containers=tuple(containers),
-        noted=_noted((metadata.get("annotations") or {}).get(NOTE)),
+        noted=_noted((metadata.get("annotations") or {}).get(NOTE), containers),
     )
 
 
@@ -149,15 +149,22 @@ def _is_extended(name: str) -> bool:
     return bool(slash) and not domain.endswith("kubernetes.io")
 
 
-def _noted(text: object) -> Devices | None:
-    """What the annotation says; None for nonsense."""
+def _noted(text: object, containers: Iterable[PodContainer]) -> Devices | None:
+    """What the annotation says, of what the containers ask for and in these amounts; None for nonsense.
+
+    Whoever may make pods can write it.
+    """
+    noted: dict[str, dict[str, tuple[str, ...]]] = {}
     try:
-        said = json.loads(str(text)) if text else None
-        if not isinstance(said, dict):
-            return None
-        return {str(name): {str(key): tuple(map(str, ids)) for key, ids in of.items()} for name, of in said.items()}
-    except (ValueError, AttributeError, TypeError):
+        said = json.loads(str(text)) if text else {}
+        for container in containers:
+            for name, number in container.wants.items():
+                ids = tuple(map(str, said.get(container.name, {}).get(name, ())))
+                if len(set(ids)) == len(ids) == number:
+                    noted.setdefault(container.name, {})[name] = ids
+    except (ValueError, RecursionError, AttributeError, TypeError):
         return None
+    return noted or None
 
 
 def _may_keep(pod: Pod, known: Devices, inventory: Inventory, taken: set[Key]) -> bool:
