@@ -53,7 +53,7 @@ def allocatable(api_server):
     }
 
 
-async def add_pod(api_server, name, number, *, init=0, sidecar=0, statuses=False, node="n"):
+async def add_pod(api_server, name, number, *, init=0, sidecar=0, statuses=False, node="n", annotations=None):
     """A pod that a scheduler bound to the node."""
 
     def container(name, number, **more):
@@ -65,7 +65,7 @@ async def add_pod(api_server, name, number, *, init=0, sidecar=0, statuses=False
     spec = {"nodeName": node, "containers": [container("main", number)]} | ({"initContainers": inits} if inits else {})
     running = {"name": "main", "image": "x", "imageID": "", "ready": True, "restartCount": 0, "state": {}}
     status = {"phase": "Running", "containerStatuses": [running]} if statuses else {"phase": "Pending"}
-    document = {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
+    document = {"metadata": {"name": name, "namespace": "default", "annotations": annotations or {}}, "spec": spec}
     await api_server.add("pods", document, namespace="default", status=status)
 
 

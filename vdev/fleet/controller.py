@@ -6,6 +6,7 @@ time ───────────┘
 """
 
 import asyncio
+import contextlib
 import functools
 import logging
 import math
@@ -17,6 +18,7 @@ from pathlib import Path
 import structlog
 
 from ..agent.outputs.node.api_output import NodeAccess, injected
+from ..agent.steps import Steps
 from ..aio.pace import Pace
 from ..aio.timing import PRODUCTION_TIMING, Timing
 from ..config import Loaded
@@ -26,7 +28,7 @@ from ..core.fleet.made import MAKER, MadeNode
 from ..core.fleet.scope import Scope
 from ..core.model.problem import Problem
 from ..core.spec import Delays, Spec
-from ..errors import ApiServerError, ConfigError, HostError
+from ..errors import ApiServerError, ConfigError
 from ..faults.engine import Engine
 from ..hostfs import Watcher
 from ..kube import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Api, ApiCall, InjectedAnswer
@@ -47,6 +49,7 @@ AT_ONCE = 16
 """Requests in flight, beside watches: what the client of a fleet is made with."""
 EVENTS = 500
 """Events of all nodes that are written at once; more come one after the other."""
+_READING = "reading the configuration"
 _READS = frozenset({"get", "list", "watch"})
 _TURNS = 64  # nodes that are made and decided for at the same time
 
@@ -90,6 +93,7 @@ class Fleet:
         self._spec = Spec()
         self._read = Spec()  # as the files had it
         self._adopted = self._epoch  # when
+        self.steps = Steps(timing=options.timing)
         self._due = DueQueue(options.timing.clock)
         self._turns = asyncio.Semaphore(_TURNS)
         self._turning: set[str] = set()
@@ -116,7 +120,7 @@ class Fleet:
     def _adopt(self, loaded: Loaded, now: float) -> None:
         """From now on the nodes are as this configuration says."""
         self.refused = ()
-        self._read, self._adopted = loaded.spec, now
+        self._adopted = now
         spec = spec_for_fleet(loaded.spec).after(self._spec)
         self._spec = replace(spec, entries=tuple(entry for entry in spec.entries if not left_out.is_real(entry)))
         self._warn(loaded.problems, tuple(left_out.warnings(spec)))
@@ -125,6 +129,7 @@ class Fleet:
         for name in self.made:
             self._came.setdefault(name, now)
         self._due.add_all((*self.made, *self.cluster.nodes))
+        self._read = loaded.spec
 
     def _warn(self, known: Sequence[Problem], own: Sequence[Problem]) -> None:
         """What is wrong is in the status; of what means nothing in a fleet the log tells, too, once for each."""
@@ -139,19 +144,26 @@ class Fleet:
             while True:
                 for directory in {path.absolute().parent for path in self._options.files}:
                     watcher.watch(directory, content=True)
-                await watcher.changes()
-                try:
-                    loaded = await asyncio.to_thread(self._options.load)
-                except ConfigError as bad:
-                    self.refused = tuple(each for each in bad.problems if isinstance(each, Problem))
-                    log.error("configuration refused; the last good one stays", problems=[*map(str, self.refused)])  # noqa: TRY400 - the trace says nothing
-                    continue
-                if loaded.spec == self._read:
-                    self.refused = ()
-                    continue
-                await self.telemetry.read(loaded.spec)
-                self._adopt(loaded, self.clock.now())
-                log.info("configuration applied", nodes=len(self.made))
+                pause = self.steps.pause(_READING) if self.steps.failed(_READING) else None
+                with contextlib.suppress(TimeoutError):
+                    async with self.clock.timeout(pause):
+                        await watcher.changes()
+                    self.steps.hurry()
+                await self.steps.take(_READING, self._read_files)
+
+    async def _read_files(self) -> None:
+        try:
+            loaded = await asyncio.to_thread(self._options.load)
+        except ConfigError as bad:
+            self.refused = tuple(each for each in bad.problems if isinstance(each, Problem))
+            log.error("configuration refused; the last good one stays", problems=[*map(str, self.refused)])  # noqa: TRY400 - the trace says nothing
+            return
+        if loaded.spec == self._read:
+            self.refused = ()
+            return
+        await self.telemetry.read(loaded.spec)
+        self._adopt(loaded, self.clock.now())
+        log.info("configuration applied", nodes=len(self.made))
 
     # --- nodes --------------------------------------------------------------------------------------------------------
 
@@ -192,19 +204,20 @@ class Fleet:
     async def _run(self, until: Callable[[], Awaitable[object]] | None) -> None:
         async with asyncio.TaskGroup() as group:
             self.writers = Writers(group, may=self._may_write, timing=self._options.timing)
-            tasks = [
-                group.create_task(self._lead(), name="lead"),
-                group.create_task(self.cluster.follow_nodes(), name="nodes"),
-                group.create_task(self.cluster.follow_slices(), name="slices"),
-                group.create_task(self.cluster.follow_pods(), name="pods"),
-                group.create_task(self.cluster.follow_claims(), name="claims"),
-                group.create_task(self._follow_files(), name="files"),
-                group.create_task(self._tell_progress(), name="progress"),
-                group.create_task(self._take_turns(group), name="turns"),
-            ]
-            if self._options.run_dir is not None:
-                serving = self._serve_commands(self._options.run_dir)
-                tasks.append(group.create_task(serving, name="control socket"))
+            lives: dict[str, Callable[[], Awaitable[object]]] = {
+                "following Nodes": self.cluster.follow_nodes,
+                "following ResourceSlices": self.cluster.follow_slices,
+                "following pods": self.cluster.follow_pods,
+                "following ResourceClaims": self.cluster.follow_claims,
+                "following the configuration": self._follow_files,
+                "telling the progress": self._tell_progress,
+                "taking turns": lambda: self._take_turns(group),
+            }
+            if (run_dir := self._options.run_dir) is not None:
+                commands, intervals = self.faults.commands, self._options.timing.intervals
+                lives["answering commands"] = lambda: command_socket.serve(run_dir, commands, intervals)
+            tasks = [group.create_task(self.steps.keep(name, each), name=name) for name, each in lives.items()]
+            tasks.append(group.create_task(self._lead(), name="lead"))
             if until is not None:
                 await until()
                 for each in tasks:
@@ -214,12 +227,6 @@ class Fleet:
     def _stands_by(self) -> str:
         """Who writes while this controller does not."""
         return "" if self.is_leading or self.leadership is None else self.leadership.holder or "nobody yet"
-
-    async def _serve_commands(self, run_dir: Path) -> None:
-        try:
-            await command_socket.serve(run_dir, self.faults.commands, self._options.timing.intervals)
-        except HostError as failed:
-            log.warning("no control socket; vdev fault and vdev device do not reach this process", reason=str(failed))
 
     async def _lead(self) -> None:
         """Write from when this process leads, as long as it does."""

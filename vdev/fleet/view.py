@@ -70,6 +70,7 @@ class FleetView:
             "leader": fleet.leadership.holder if fleet.leadership else "",
             "converged": fleet.is_settled,
             "configuration": {"refused": [*map(str, fleet.refused)], "warnings": [*map(str, fleet.warnings)]},
+            "problems": [*map(str, fleet.steps.problems)],
             "apiServer": {kind: str(error) for kind, error in tuple(fleet.cluster.trouble.items())},
             "nodes": {"total": sum(states.values()), **states},
             "behind": behind,

@@ -27,23 +27,25 @@ async def start(watching, start_api, directory):
     """Start controllers, each in a task of its own."""
     async with contextlib.AsyncExitStack() as stack:
 
-        async def started(text=CONFIG, *, selector=None, clock=None, run=False, name="vdev-fleet", **more):
+        async def started(
+            text=CONFIG, *, selector=None, clock=None, run=False, name="vdev-fleet", load=config.load, **more
+        ):
             path = directory / "vdev.yaml"
             path.write_text(text)
             clock = clock or LeapClock()
             api = await start_api(clock=clock, at_once=AT_ONCE)
-            load = functools.partial(config.load, [path])
+            read = functools.partial(load, [path])
             intervals = Intervals(**quick.INTERVALS | more)
             options = Options(
                 files=(path,),
-                load=load,
+                load=read,
                 selector=selector or {},
                 name=name,
                 run_dir=directory / "run" if run else None,
                 fault_injection=run,
                 timing=Timing(intervals, clock),
             )
-            fleet = Fleet(options, await asyncio.to_thread(load), api)
+            fleet = Fleet(options, await asyncio.to_thread(read), api)
             end = asyncio.Event()
             task = asyncio.create_task(fleet.run(until=end.wait))
 

@@ -1,5 +1,11 @@
-"""Which devices of a fleet are broken, as its page and its metrics tell it."""
+"""Which devices of a fleet are broken, as its page and its metrics tell it; and what is told that nobody can read."""
 
+import json
+
+import pytest
+
+from tests.kit.fleet import CONFIG, add_pod, capacity, devices
+from vdev import config
 from vdev.fleet.view import FleetView
 
 BOTH_WAYS = """
@@ -27,3 +33,52 @@ async def test_broken_devices_of_claims_are_counted_once(start, until):
     assert ("n", "npu-1", "XID 79") == (npu["node"], npu["device"], npu["why"])
     assert gpu["device"].startswith("GPU-")
     assert "XID 79" == gpu["why"]
+
+
+ODD = [
+    {"metadata": None},
+    {"metadata": {"name": ["n"]}},
+    {"metadata": {"name": "n", "namespace": "d", "uid": "u", "annotations": 5}, "spec": {"nodeName": "n"}},
+    {"metadata": {"name": "n", "uid": "u"}, "spec": {"containers": 5}, "status": {"conditions": 5, "allocation": 5}},
+    {"metadata": {"name": "n", "uid": "u"}, "spec": "x", "status": ["x"]},
+]
+
+
+@pytest.mark.parametrize("document", ODD, ids=json.dumps)
+async def test_an_object_that_is_none_ends_nothing(document, start, api_server, until):
+    """Every watch tells it. What comes later is followed all the same."""
+    fleet = await start(CONFIG)
+    await until(lambda: fleet.is_settled and 3 == len(fleet.members))
+    api_server.break_watches(json.dumps({"type": "ADDED", "object": document}).encode() + b"\n")
+    await api_server.add("nodes", {"metadata": {"name": "kwok-1", "labels": {"type": "kwok"}}})
+    await until(lambda: ["4", "4"] == capacity(api_server, "kwok-1"))
+    await add_pod(api_server, "p", 2, node="kwok-1")
+    await until(lambda: devices(api_server, "p"))
+
+
+async def test_a_pods_annotation_ends_nothing(start, api_server, until):
+    """Anybody who may make a pod can write it."""
+    fleet = await start(CONFIG)
+    await until(lambda: fleet.is_settled and 3 == len(fleet.members))
+    await add_pod(api_server, "p", 2, node="gpu-1", annotations={"vdev.dev/devices": "[" * 200_000})
+    await until(lambda: "npu-" in str(api_server.object("pods", "p", "default")["metadata"]["annotations"]))
+
+
+async def test_a_configuration_that_cannot_be_read_ends_nothing(start, api_server, until, directory):
+    """What raises is told, and tried again: the file may be fine by then."""
+    broken = []
+
+    def load(files):
+        if broken:
+            raise OverflowError("a number that nobody thought of")
+        return config.load(files)
+
+    fleet = await start(CONFIG, load=load)
+    await until(lambda: fleet.is_settled and 3 == len(fleet.members))
+    broken.append(True)
+    (directory / "vdev.yaml").write_text(CONFIG.replace("count: 4", "count: 5"))
+    view = FleetView(fleet)
+    await until(lambda: "OverflowError" in str(view.status()["problems"]))
+    broken.clear()
+    await until(lambda: ["5", "5"] == capacity(api_server, "gpu-1"))
+    assert [] == view.status()["problems"]

@@ -51,6 +51,7 @@ def test_nodes_that_exist_are_chosen():
         (["{name: a, taints: [{key: x, effect: No}]}"], "expected NoSchedule, PreferNoSchedule or NoExecute"),
         (["{name: a, capacity: {cpu: lots}}"], "fleet.nodes[0].capacity.cpu"),
         (["{selector: {}}"], "the selector is empty"),
+        (["{name: a, capacity: {cpu: '" + "9" * 5000 + "'}}"], "fleet.nodes[0].capacity.cpu"),
         (["{name: a, capacity: {memory: 96K}}"], "fleet.nodes[0].capacity.memory: '96K' is not allowed"),
         (["{name: a, capacity: {pods: 1.5}}"], "fleet.nodes[0].capacity.pods: 1.5 is no whole number; Kubernetes"),
         (["{name: a, capacity: {acme.dev/x: 500m}}"], 'fleet.nodes[0].capacity["acme.dev/x"]: 500m is no whole number'),

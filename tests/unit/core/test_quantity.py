@@ -58,6 +58,7 @@ def test_amounts(text, expected):
         ("1e-3", "'1e-3' is not a whole number of bytes"),
         ("8Ei", r"'8Ei' is more than Kubernetes can count: the amount must be below 2\^63 bytes"),
         ("1e999", "'1e999' is more than Kubernetes can count"),
+        ("9" * 5000, "is no amount of memory"),
     ],
 )
 def test_refusals_say_what_is_wrong(text, message):

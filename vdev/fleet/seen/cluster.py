@@ -240,8 +240,10 @@ class Cluster:
         fields: str = "",
     ) -> None:
         def keep(document: Document) -> Document:
-            changed(document)
+            see(document)
             return stub(document)
+
+        see = functools.partial(_see, kind, changed)
 
         async def watch() -> None:
             async with self._api.follow(kind, fields=fields, keep=keep) as changes:
@@ -251,7 +253,7 @@ class Cluster:
                             listed(change)
                             self._heard(kind)
                         case kube.Changed(found):
-                            changed(found)
+                            see(found)
                         case kube.Removed(found):
                             removed(found)
                         case kube.Lost(error):
@@ -323,3 +325,11 @@ class Cluster:
 
 def _node_of(document: Document) -> str:
     return str((document.get("spec") or {}).get("nodeName") or "")
+
+
+def _see(kind: kube.ObjectKind, changed: Callable[[Document], None], document: Document) -> None:
+    """Take note of an object; one that cannot be read, such as a pod with an odd annotation, is left out."""
+    try:
+        changed(document)
+    except Exception:
+        log.exception("an object is left out", kind=str(kind), name=kube.metadata_of(document).get("name"))

@@ -16,7 +16,7 @@ _DECIMAL = {suffix: 1000**power for power, suffix in enumerate(("k", "M", "G", "
 _SCALE = {"": 1, **_BINARY, **_DECIMAL}
 _SMALL = {suffix: Fraction(1, 1000**power) for power, suffix in enumerate(("m", "u", "n"), 1)}
 _FORM = re.compile(
-    r"(?P<sign>[+-]?)(?P<number>[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE](?P<exponent>[+-]?[0-9]{1,3})|(?P<suffix>[A-Za-z]*))"
+    r"(?P<sign>[+-]?)(?P<number>[0-9]{1,100}\.?[0-9]{0,100}|\.[0-9]{1,100})(?:[eE](?P<exponent>[+-]?[0-9]{1,3})|(?P<suffix>[A-Za-z]*))"
 )
 _ALLOWED = "a whole number of bytes, or a number with Ki, Mi, Gi, Ti, Pi, Ei, k, M, G, T, P or E, such as 16Gi"
 _LIMIT = 2**63
