@@ -27,7 +27,7 @@ LabelKey = Annotated[Word, without_problem(label_syntax.plain_key_problem)]
 LabelValue = Annotated[AsWritten, without_problem(label_syntax.value_problem)]
 
 _EFFECTS = matching("NoSchedule|PreferNoSchedule|NoExecute", "NoSchedule, PreferNoSchedule or NoExecute")
-_QUANTITY = matching(r"[0-9]+(\.[0-9]+)?([mkMGTPE]|[KMGTPE]i)?", "a quantity such as 96, 500m or 1Ti")
+_QUANTITY = matching(r"[0-9]{1,100}(\.[0-9]{1,100})?([mkMGTPE]|[KMGTPE]i)?", "a quantity such as 96, 500m or 1Ti")
 
 
 class NodeTaint(Section):
