@@ -63,7 +63,9 @@ def find_server(
 
 
 def needed_server(*, kubeconfig: Path | None, context: str) -> ApiServerAddress:
-    """As `find_server`. Raises UsageError where there is none."""
+    """As `find_server`. Raises UsageError where there is none, or no such file."""
+    if kubeconfig and not exists(kubeconfig):
+        raise UsageError(f"the kubeconfig file {kubeconfig} does not exist")
     if server := find_server(kubeconfig=kubeconfig, context=context):
         return server
     raise UsageError(NO_SERVER)

@@ -41,6 +41,12 @@ def test_what_is_refused(arguments, said, fleet):
     assert (2, True) == (code, said in printed), printed
 
 
+def test_a_kubeconfig_that_is_not_there(fleet, tmp_path):
+    """It is a slip of the command line, and no reason to wait for it."""
+    missing = tmp_path / "nope"
+    assert (2, "", f"vdev: the kubeconfig file {missing} does not exist\n") == fleet("--kubeconfig", str(missing))
+
+
 def test_a_file_without_a_fleet_is_told_where_to_read(fleet):
     """It is no error of the file, which an agent may run."""
     code, _, printed = fleet(text=CONFIG.partition("fleet:")[0])
