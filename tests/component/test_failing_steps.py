@@ -68,6 +68,44 @@ async def test_a_reading_that_fails(kubelet, start_agent, shows):
     assert status.status(agent.agent)["config"]["lastReloadSuccessful"]
 
 
+async def test_a_reading_that_fails_at_the_start(kubelet, start_agent, shows, directory):
+    """What an earlier process kept is in force until the files can be read, which is tried again and again."""
+    agent = await start_agent(DEVICES)
+    await kubelet.wait_until(lambda: [*(directory / "state").glob("config-*")], what="the configuration to be kept")
+    await agent.stop()
+    load = Trouble(functools.partial(config.load, overrides={}), OverflowError("who would have thought"))
+    agent = await start_agent(MORE, load=load, wait=False, **SOON)
+    await shows(NPU, 2, 2)
+    await kubelet.wait_until(lambda: load.attempts > 3 or agent.task.done(), what="attempts")
+    reason = "reading the configuration failed: OverflowError: who would have thought"
+    assert reason in failing(agent)
+    assert not status.ready(agent.agent)
+    load.failure = None
+    await shows(NPU, 3, 3)
+    await kubelet.wait_until(lambda: not failing(agent), what="the end of the problem")
+
+
+async def test_a_first_reading_that_fails(start_agent):
+    """Where nothing was kept there is nothing to serve: the process ends, and says why."""
+    load = Trouble(functools.partial(config.load, overrides={}), OverflowError("who would have thought"))
+    agent = await start_agent(DEVICES, load=load, wait=False)
+    with pytest.raises(OverflowError, match="who would have thought"):
+        await agent.task
+
+
+async def test_a_takeover_that_fails(kubelet, start_agent, shows):
+    """Nothing is listed before it is known what was, and the agent tries again."""
+    agent = await start_agent(DEVICES, wait=False, **SOON)
+    record = agent.agent.record
+    record.read = read = Trouble(record.read, ValueError("who would have thought"))
+    await kubelet.wait_until(lambda: read.attempts > 2 or agent.task.done(), what="attempts")
+    assert ["taking over the node failed: ValueError: who would have thought"] == failing(agent)
+    assert {} == kubelet.node().capacity
+    read.failure = None
+    await shows(NPU, 2, 2)
+    await kubelet.wait_until(lambda: not failing(agent), what="the end of the problem")
+
+
 async def test_one_entry_that_fails(kubelet, start_agent, shows):
     """An entry whose devices cannot be looked for keeps those that were found; its neighbours are looked for."""
     host = HostRoot(Path("/"))

@@ -227,3 +227,33 @@ async def test_an_agent_with_plain_files_asks_nothing(api_server, account, start
     await start_agent(FILE.format(name="a100"), api_server=account)
     await shows("example.com/a100", 1)
     assert 0 == api_server.connections
+
+
+class OddServer:
+    """Answers with what is no Node, until it has one."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    async def get(self, *_what, **_how):
+        """What it says is the Node."""
+        return self.answer
+
+
+ODD = [{}, {"metadata": []}, {"metadata": {"labels": ["x"]}}, {"metadata": {"labels": {LABEL: 5}}}]
+
+
+@pytest.mark.parametrize("answer", ODD, ids=str)
+async def test_an_answer_that_is_no_node(answer):
+    """It counts as none, so that it is asked again, and what was known stays."""
+    server = OddServer(answer)
+    node = node_object(server)
+    label = NodeLabel(node, *LABELS)
+    await label.read()
+    assert (True, "") == (label.unanswered, label.value)
+    assert "the API server does not answer: what came is no Node" == label.trouble
+    server.answer = {"metadata": {"name": "worker-1", "labels": {LABEL: "a"}}}
+    await label.read()
+    server.answer = answer
+    await label.read()
+    assert (True, "a") == (label.unanswered, label.value)

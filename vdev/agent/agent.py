@@ -56,7 +56,7 @@ from .outputs.list_record import ListRecord
 from .outputs.measures import Measures
 from .outputs.virtual.line_handover import LineHandover
 from .outputs.virtual.virtual_nodes import VirtualNodes
-from .reconcile import Reconciler
+from .reconcile import READING, Reconciler
 from .reports.announcer import Announcer
 from .reports.http_view import HttpView
 from .reports.status import situation, status
@@ -268,7 +268,8 @@ class Agent:
         stack.enter_context(watcher)
         await self.events.begin(watcher)
         try:
-            await self.reconciler.start(self.last_good.read)
+            if not await self.reconciler.start(self.last_good.read):
+                self.due.mark(reload=True)
         finally:
             self.garbage.resume()
         stack.push_async_callback(self.steps.take, "giving serial lines away", self.serial_lines.give)
@@ -283,7 +284,9 @@ class Agent:
             with contextlib.suppress(Interrupted):
                 async with self._starting:
                     if await self.lock.take(self._stop):
-                        await self._take_over(group)
+                        await self.steps.take("taking serial lines over", self.serial_lines.begin)
+                        take_over = functools.partial(self._take_over, group)
+                        await self.steps.keep("taking over the node", take_over)
                         tasks += self._serve(group)
             await self._stop.wait()
             log.info("stopping")
@@ -338,7 +341,6 @@ class Agent:
         What the last process listed and who holds what is read only now: the one that served until now had a say in it.
         """
         async with self._turning:
-            await self.serial_lines.begin()
             await self.link.remove_leftovers()
             await self.link.look()  # so that the first services know which kubelet they register with
             reading = (self.record.read(), self.handovers.recall(), self.dra.recall())  # a disk may be slow: once
@@ -371,7 +373,7 @@ class Agent:
         """Read and look for what is due; settle that where this agent serves. A step that fails stays due."""
         begun, work = self.options.clock.now(), self.due.take()
         take, state = self.steps.take, self.reconciler
-        if work.reload and not await take("reading the configuration", state.reload):
+        if work.reload and not await take(READING, state.reload):
             self.due.work.reload = True
         if work.scan and not await take("looking for devices", functools.partial(state.rescan, work.scan)):
             self.due.work.scan |= work.scan

@@ -45,7 +45,7 @@ from .inputs.verdicts import Verdicts
 from .options import Options
 from .outputs.base import Output, Stage, telling
 from .outputs.last_good import Kept
-from .steps import Steps
+from .steps import Steps, problem_of
 from .told_problems import ToldProblems, tell
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+READING = "reading the configuration"
 _DECIDING = "deciding what to list"
 _ENTRY = 10  # as many devices as looking at an entry of which nothing changed takes
 _ROUNDS = 10  # of deciding and preparing, for one plan
@@ -150,12 +151,13 @@ class Reconciler:
         """What was given out and has no pod in the last answer: the kubelet may have been asked too early."""
         return self.holders.unnamed(self._claimed())
 
-    async def start(self, last_good: LastGoodReader) -> None:
-        """Read, scan and arrange for the first time.
+    async def start(self, last_good: LastGoodReader) -> bool:
+        """Read, scan and arrange for the first time; whether that succeeded, or the files are what is wrong.
 
         Strict, also about what only this node tells, such as a path that is no device; a device that merely is absent
         is no error. With failOnInitError false the good part goes on and the rest is reported. Where the files are
-        refused, what an earlier process kept is used instead; without that, raises ConfigError.
+        refused, what an earlier process kept is used instead; without that, raises ConfigError. What an earlier process
+        kept is also used where reading fails for another reason; without that, raises it.
         """
         try:
             loaded = await self._config.read_first()
@@ -166,10 +168,18 @@ class Reconciler:
                 _must_be_good(base, scan)
         except ConfigError as bad:
             await self._fall_back(bad, last_good)
-            return
+            return True
+        except Exception as failed:
+            log.exception("configuration not read")
+            try:
+                await self._fall_back(ConfigError((problem_of(READING, failed),)), last_good)
+            except ConfigError:
+                raise failed from None
+            return False
         self._adopt(loaded, scan, base)
         if loaded.errors:
             log.error("part of the configuration is left out", problems=[str(problem) for problem in loaded.errors])
+        return True
 
     def resume(self, recorded: Inventory, choices: Progresses) -> None:
         """Before anything is settled: this is what an earlier process listed, and the first list is an edit of it.

@@ -145,7 +145,7 @@ class Steps:
         attempts = before.attempts + 1 if before else 0
         asked = failed.wait if isinstance(failed, ApiServerError) else 0.0
         again_at = self._clock.now() + max(self._backoff.pause(attempts), asked)
-        problem = error("vdev", f"{name} failed: {_reason(failed)}", _hint(failed))
+        problem = problem_of(name, failed)
         self._failing[name] = _Failure(problem, attempts, again_at)
         log.debug("step failed", step=name, attempt=attempts + 1, exc_info=failed)
         if before is None or before.problem != problem:
@@ -158,6 +158,11 @@ class Steps:
             log.info("step succeeds again", step=name)
             self.forget(name)
         return True
+
+
+def problem_of(name: str, failed: Exception) -> Problem:
+    """The problem that a step of this name failed."""
+    return error("vdev", f"{name} failed: {_reason(failed)}", _hint(failed))
 
 
 def broken_in(failed: Exception) -> InvariantBroken | None:
