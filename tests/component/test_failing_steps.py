@@ -127,20 +127,58 @@ async def test_one_entry_that_fails(kubelet, start_agent, shows):
 
 
 async def test_an_output_that_fails(kubelet, start_agent, shows):
-    """CDI files that cannot be written for a reason nobody thought of keep no list back, and come when they can."""
+    """CDI files that cannot be written for a reason nobody thought of hold back new devices alone, until they can."""
     strategy = "flags: {plugin: {deviceListStrategy: cdi-cri}}\n"
     agent = await start_agent(DEVICES + strategy, **SOON)
     cdi = agent.agent.cdi
     cdi.settle = write = Trouble(cdi.settle, RuntimeError("who would have thought"))
     agent.edit(MORE + strategy)
-    await shows(NPU, 3)
+    reason = "writing CDI specifications failed: RuntimeError: who would have thought"
+    await agent.calls_unhealthy(kubelet, NPU, "npu-2", reason)
+    await shows(NPU, 3, 2)
     await kubelet.wait_until(lambda: write.attempts > 3, what="attempts")
-    assert ["writing CDI specifications failed: RuntimeError: who would have thought"] == failing(agent)
+    assert [reason] == failing(agent)
     (file,) = agent.cdi_dir.iterdir()
     assert "npu-2" not in file.read_text()
     write.failure = None
+    await shows(NPU, 3, 3)
     await kubelet.wait_until(lambda: not failing(agent), what="the end of the problem")
     assert "npu-2" in file.read_text()
+
+
+async def test_stand_ins_that_fail(kubelet, start_agent, shows, directory):
+    """Those that are there are given out all the same, and no device is without one."""
+
+    def devices(count):
+        return DEVICES.replace("count: 2", f"count: {count}, node: {{file: x}}")
+
+    agent = await start_agent(devices(1), **SOON)
+    nodes = agent.agent.nodes
+    nodes.settle = Trouble(nodes.settle, RuntimeError("who would have thought"))
+    agent.edit(devices(2))
+    await agent.calls_unhealthy(
+        kubelet, NPU, "npu-1", "making virtual nodes failed: RuntimeError: who would have thought"
+    )
+    await shows(NPU, 2, 1)
+    assert ["vdev-npu-0"] == [path.name for path in (directory / "devices").glob("vdev-*")]
+    nodes.settle.failure = None
+    await shows(NPU, 2, 2)
+
+
+async def test_tools_that_fail(kubelet, start_agent, shows):
+    """A container with a mount whose source is missing would not start."""
+    text = """
+version: v1
+devices: [{name: gpu, resource: nvidia.com/gpu, virtual: {preset: a100-sxm4-40gb, count: 1}}]
+telemetry: {address: "127.0.0.1:0"}
+"""
+    agent = await start_agent(text, **SOON)
+    tools = agent.agent.tools
+    tools.settle = Trouble(tools.settle, RuntimeError("who would have thought"))
+    agent.edit(text.replace("count: 1", "count: 2"))
+    await shows("nvidia.com/gpu", 2, 1)
+    tools.settle.failure = None
+    await shows("nvidia.com/gpu", 2, 2)
 
 
 class Hasty(Output):

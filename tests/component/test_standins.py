@@ -449,3 +449,29 @@ async def test_no_directory_is_seen_before_its_files_are_there(kubelet, start_ag
     await start_agent(f"devices: [{{name: acme, resource: acme.dev/npu, virtual: {{count: 1, node: {node}}}}}]\n")
     assert [False, False] == seen
     assert made.is_dir()
+
+
+def nest(path, depth):
+    """Make directories in each other, as a container may: their paths are longer than any path may be."""
+    handle = os.open(path, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("deep-inside", dir_fd=handle)
+        below = os.open("deep-inside", os.O_RDONLY, dir_fd=handle)
+        os.close(handle)
+        handle = below
+    os.close(handle)
+
+
+async def test_a_directory_that_is_nested_deeply_goes(kubelet, start_agent, shows, directory):
+    """What a container makes of its directory keeps nobody from getting another device."""
+    node = "directory: {one: '1'}"
+    agent = await start_agent(config(node))
+    await asyncio.to_thread(nest, directory / "devices" / "vdev-acme-0", 3000)
+    (directory / "elsewhere").mkdir()
+    (directory / "devices" / "vdev-acme-0" / "link").symlink_to(directory / "elsewhere")
+    agent.edit(config(node, name="other"))
+    await agent.serves(2, kubelet)
+    await shows(NPU, 1, 1)
+    devices, left = directory / "devices", [".standins.json", "vdev-other-0"]
+    await kubelet.wait_until(lambda: left == sorted(os.listdir(devices)), what="the old directory to go")
+    assert (directory / "elsewhere").is_dir()

@@ -118,6 +118,7 @@ class Reconciler:
             {},
             frozenset(),
         )  # of outputs, when that was decided
+        self._unprepared: dict[str, Mapping[str, Health]] = {}  # what outputs that fail have not made, by their names
         self._decided: World | None = None  # what the plan in force was decided for; none of many devices is kept
         self._machine: Machine | None = None  # read when it is first asked for
         self._recorded = EMPTY  # what an earlier process listed; until something is published, that is edited
@@ -428,14 +429,17 @@ class Reconciler:
 
     def _undeliverable(self) -> Mapping[str, Health]:
         of_outputs = (each.undeliverable for each in self._telling["undeliverable"])
-        return {raw: health for found in of_outputs for raw, health in found.items()}
+        return {raw: health for found in (*self._unprepared.values(), *of_outputs) for raw, health in found.items()}
 
     def _toolless(self) -> frozenset[str]:
         return frozenset[str]().union(*(each.toolless for each in self._telling["toolless"]))
 
     async def _settle(self, stage: Stage, plan: Plan) -> None:
         for output in self._of_stage[stage]:
-            await self._steps.take(output.name, functools.partial(output.settle, plan))
+            done = await self._steps.take(output.name, functools.partial(output.settle, plan))
+            if stage is Stage.PREPARE:
+                health = Health(healthy=False, reason=self._steps.reason(output.name))
+                self._unprepared[output.name] = {} if done else dict.fromkeys(output.unprepared(plan), health)
 
     async def _forget(self) -> None:
         await asyncio.to_thread(self.scanner.forget, self.scan, self.served)

@@ -73,6 +73,10 @@ class Steps:
         """Whether the last attempt failed."""
         return name in self._failing
 
+    def reason(self, name: str) -> str:
+        """Why the last attempt failed, in a sentence; empty where it did not."""
+        return self._failing[name].problem.message if name in self._failing else ""
+
     def pause(self, name: str) -> float:
         """The seconds before the step's next attempt."""
         failure = self._failing.get(name)

@@ -1,6 +1,7 @@
 """An output that stands in for another one until something asks for that, with which it is imported and made."""
 
 import asyncio
+from collections.abc import Collection
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -27,6 +28,10 @@ class Late(Output, Generic[_Made]):
         await self._begun.wait()
         assert self.made is not None
         return self.made
+
+    def unprepared(self, plan: Plan) -> Collection[str]:
+        """As the other one does."""
+        return self.made.unprepared(plan) if self.made is not None else ()
 
     def listed(self, plan: Plan) -> None:
         """As the other one does."""

@@ -5,7 +5,7 @@ tried again, and that it shows in log, status and metrics is the reconciler's bu
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from enum import IntEnum
 from pathlib import Path
 
@@ -54,6 +54,14 @@ class Output(ABC):
         request that came before.
         """
         del plan
+
+    def unprepared(self, plan: Plan) -> Collection[str]:
+        """The devices of the plan, by raw device id, that need this output and for which it has done nothing yet.
+
+        Asked of one of stage PREPARE whose `settle` fails: these devices are Unhealthy until it succeeds.
+        """
+        del plan
+        return ()
 
     def recheck(self, changed: frozenset[str] = frozenset()) -> bool:
         """Let the next `settle` look at what is really there; False when `changed` (names in a directory) says nothing.

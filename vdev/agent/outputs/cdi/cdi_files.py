@@ -112,6 +112,13 @@ class CdiFiles(Output):
         self._again_at = min((each for each in outcome.again if each is not None), default=None)
         self._say(outcome.troubles)
 
+    def unprepared(self, plan: Plan) -> frozenset[str]:
+        """What the plan needs, and no `settle` that succeeded has written so."""
+        wanted = _named(plan.specifications)
+        there = _named({document["kind"]: document for document in self._present or ()})
+        names = edits.cdi_names(plan.inventory)
+        return frozenset(raw for kind, name, raw in names if there.get((kind, name)) != wanted.get((kind, name)))
+
     def listed(self, plan: Plan) -> None:
         """Names that this plan does not need may go."""
         before, self._unnamed = self._unnamed, frozenset(self._left)

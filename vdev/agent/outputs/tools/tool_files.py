@@ -143,6 +143,10 @@ class ToolFiles(Output):
         again = self._intervals.retry_tools if outcome.failed or outcome.left else None
         self._retry_at = None if again is None else now + again
 
+    def unprepared(self, plan: Plan) -> frozenset[str]:
+        """What has a tool in the plan, and none that any `settle` has made."""
+        return frozenset(each.device.raw.id for name, each in equipped(plan).items() if name not in self._ready)
+
     def listed(self, plan: Plan) -> None:
         """Directories that this plan does not need may go."""
         before, self._unnamed = self._unnamed, frozenset(self._outcome.left)

@@ -13,7 +13,6 @@ there are, `serial_lines` talks over the serial ones, `line_handover` brings the
 import asyncio
 import contextlib
 import os
-import shutil
 import stat
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -33,6 +32,7 @@ from ....errors import HostError
 from ....hostfs import HostRoot, remove_unfinished, write_atomic
 from ....hostfs.look import listed
 from ....hostfs.pty import Pty, open_pty
+from ....hostfs.removal import remove_tree
 from ..base import Output, Stage
 from .serial_lines import Line, OpenLine
 from .virtual_node_record import FILE, VirtualNodeRecord, names
@@ -123,6 +123,15 @@ class VirtualNodes(Output):
         retry_at = now + self._intervals.retry_virtual_node if outcome.failed else None
         free_at = now + self._intervals.retire_settle if self._left or unsure else None
         self._again_at = min((each for each in (retry_at, free_at) if each is not None), default=None)
+
+    def unprepared(self, plan: Plan) -> frozenset[str]:
+        """What the plan needs, and no `settle` that succeeded has made."""
+        wanted = wanted_stand_ins(plan).items()
+        return frozenset(
+            device
+            for device, each in wanted
+            if device not in self._wanted or each.standin != self._wanted[device].standin
+        )
 
     def listed(self, plan: Plan) -> None:
         """What this plan does not need may go."""
@@ -359,6 +368,6 @@ def _clear_unless(path: Path, kind: Callable[[int], bool]) -> None:
 def _clear(path: Path) -> None:
     """Remove what is there, if anything."""
     if _is(path, stat.S_ISDIR):
-        shutil.rmtree(path)
+        remove_tree(path)
     else:
         path.unlink(missing_ok=True)

@@ -1,0 +1,28 @@
+"""Removing directories into which somebody else writes, such as a container."""
+
+import itertools
+import os
+from pathlib import Path
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a directory with all that is in it, however deeply it is nested; blocks. Raises OSError.
+
+    `shutil.rmtree` calls itself for each level. Here each directory is moved beside `path` before it is emptied, so
+    that nothing is ever deeper than one level, and no path gets longer. What is moved is called as an unfinished file
+    of this name would be, `.name.*.tmp`.
+    """
+    numbers = itertools.count()
+    left = [path]
+    while left:
+        directory = left.pop()
+        with os.scandir(directory) as found:
+            entries = list(found)
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                moved = path.with_name(f".{path.name}.{next(numbers)}.tmp")
+                os.rename(entry.path, moved)
+                left.append(moved)
+            else:
+                os.unlink(entry.path)
+        directory.rmdir()
