@@ -1,6 +1,7 @@
 """A CDI directory in which anything may lie or vanish, or which takes nothing: the agent goes on and says why."""
 
 import asyncio
+import contextlib
 import json
 import os
 
@@ -128,6 +129,35 @@ async def test_without_room_for_a_specification_its_devices_are_unhealthy(
         await agent.stop()
     finally:
         await run("umount", cdi)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a tmpfs needs root")
+async def test_without_room_for_an_edit_what_stands_is_given_out(kubelet, start_agent, cdi, shows):
+    """The old file is still there, and a runtime resolves what it has; only what it lacks is Unhealthy."""
+    await run("mount", "-t", "tmpfs", "-o", "size=64k,nr_inodes=10", "tmpfs", cdi)
+    try:
+        agent = await start_agent(TWO)
+        before = (cdi / FILE).read_text()
+        fill(cdi / "filler")
+        agent.edit(TWO.replace("count: 2", "count: 3"))
+        await shows(NPU, 3, 2)
+        await shows(TPU, 1, 1)
+        assert ["acme-2"] == [name for name, reason in reasons(agent).items() if "No space left on device" in reason]
+        assert before == (cdi / FILE).read_text()
+        agent.edit(TWO.replace("acme.dev/npu", "acme.dev/other"))
+        await kubelet.wait_until(lambda: not (cdi / FILE).exists(), what="the file of what is gone to go")
+        (cdi / "filler").unlink()
+        await shows("acme.dev/other", 2, 2)
+        await agent.stop()
+    finally:
+        await run("umount", cdi)
+
+
+def fill(path):
+    """Write until there is no room."""
+    with contextlib.suppress(OSError), path.open("wb", buffering=0) as file:
+        while file.write(bytes(4096)):
+            pass
 
 
 async def run(*command):

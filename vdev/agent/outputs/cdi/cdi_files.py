@@ -38,9 +38,8 @@ _MOST_SAID = 3  # troubles in one text
 
 @dataclass(slots=True)
 class _Outcome:
-    """What one look at the directory found: why files are not there, why devices cannot be resolved, what to say."""
+    """What one look at the directory found: why devices cannot be resolved, what to say, when to look again."""
 
-    files: Mapping[str, str] = field(default_factory=dict)
     devices: Mapping[Name, str] = field(default_factory=dict)
     troubles: tuple[str, ...] = ()
     again: tuple[float | None, ...] = ()
@@ -148,8 +147,8 @@ class CdiFiles(Output):
                 self._present = self._own.read()
             except OSError as cause:
                 reason = f"cannot read the CDI directory {self.directory}: {cause.strerror}"
-                files = {cdi.file_name(kind): reason for kind in wanted}
-                return _Outcome(files, troubles=(reason,) * bool(files), again=(now + self._intervals.retry_cdi,))
+                devices = dict.fromkeys(_named(wanted), reason)
+                return _Outcome(devices, troubles=(reason,) * bool(wanted), again=(now + self._intervals.retry_cdi,))
         documents = cdi.with_leftovers(wanted, self._present, functools.partial(self._is_needed, plan))
         texts = self._rendered(documents)
         self._own.settle(_spoilt(texts, plan.cdi_faults), now, look=look)
@@ -159,7 +158,18 @@ class CdiFiles(Output):
         again = now + self._intervals.retire_settle if self._left and not plan.holdings.complete else None
         twice = self._twice(documents, texts)
         troubles = dict.fromkeys((*self._own.failed.values(), *self._own.trouble, *twice.values()))
-        return _Outcome(self._own.failed, twice, tuple(troubles), (self._own.again_at, again))
+        return _Outcome({**self._missing(documents), **twice}, tuple(troubles), (self._own.again_at, again))
+
+    def _missing(self, documents: Mapping[str, cdi.Document]) -> dict[Name, str]:
+        """The devices of files that could not be written, but for those that the old file has as they shall be."""
+        missing: dict[Name, str] = {}
+        for kind, document in documents.items():
+            file = cdi.file_name(kind)
+            if reason := self._own.failed.get(file):
+                there = _edits(self._own.standing(file))
+                shall = _edits(document)
+                missing |= {(kind, name): reason for name, each in shall.items() if there.get(name) != each}
+        return missing
 
     def _rendered(self, documents: Mapping[str, cdi.Document]) -> dict[str, bytes]:
         before, self._texts = self._texts, {}
@@ -192,11 +202,11 @@ class CdiFiles(Output):
 
 
 def _failed(inventory: Inventory, outcome: _Outcome) -> dict[str, Health]:
-    if not outcome.files and not outcome.devices:
+    if not outcome.devices:
         return {}
     failed: dict[str, Health] = {}
     for kind, name, raw in edits.cdi_names(inventory):
-        reason = outcome.files.get(cdi.file_name(kind)) or outcome.devices.get((kind, name))
+        reason = outcome.devices.get((kind, name))
         if reason and raw not in failed:
             failed[raw] = Health(healthy=False, reason=f"no container could be given it by its CDI name: {reason}")
     return failed
@@ -205,6 +215,11 @@ def _failed(inventory: Inventory, outcome: _Outcome) -> dict[str, Health]:
 def _named(documents: Mapping[str, cdi.Document]) -> dict[Name, _Device]:
     """The devices in these documents, by kind and name."""
     return {(kind, device["name"]): device for kind, document in documents.items() for device in document["devices"]}
+
+
+def _edits(document: cdi.Document | None) -> dict[str, Mapping[str, Any]]:
+    """What a container gets with each device of a document, by name."""
+    return {device["name"]: cdi.edits_of(document, device) for device in document["devices"]} if document else {}
 
 
 def _some(names: list[str]) -> str:

@@ -94,6 +94,14 @@ class OwnFiles:
         retried = [now + self._intervals.retry_cdi] if self.trouble or len(self.failed) > len(paused) else []
         self.again_at = min((*paused, *retried), default=None)
 
+    def standing(self, name: str) -> cdi.Document | None:
+        """What a file says that is not as it should be, which a runtime goes by until it is; None for nothing."""
+        try:
+            document = _parsed(read_plain(self.directory / name, limit=_MAX_BYTES, follow=False) or b"")
+        except HostError:
+            return None
+        return document if cdi.is_document(document) else None
+
     def _remove(self, name: str) -> str:
         path = self.directory / name
         try:
@@ -118,7 +126,8 @@ class OwnFiles:
         try:
             write_atomic(path, text)
         except HostError as failed:
-            self._texts.pop(name, None)
+            if name in self._texts:
+                self._texts[name] = b""  # whatever is there now is to be replaced or removed
             return str(failed)
         self._texts[name] = text
         log.info("CDI specification written", file=str(path))
