@@ -475,3 +475,58 @@ async def test_a_directory_that_is_nested_deeply_goes(kubelet, start_agent, show
     devices, left = directory / "devices", [".standins.json", "vdev-other-0"]
     await kubelet.wait_until(lambda: left == sorted(os.listdir(devices)), what="the old directory to go")
     assert (directory / "elsewhere").is_dir()
+
+
+WRITABLE = {
+    "a directory": ("directory: {one: '1'}", lambda path: {each.name: each.read_text() for each in path.iterdir()}),
+    "a file": ("file: '1'", lambda path: path.read_text()),
+}
+
+
+def write(path):
+    """What a container does with what it was given."""
+    if path.is_dir():
+        (path / "secret").write_text("mine")
+        (path / "one").write_text("mine")
+    else:
+        path.write_text("mine")
+
+
+@pytest.mark.parametrize("what", WRITABLE)
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_what_a_pod_wrote_is_gone_before_the_next_pod(kubelet, start_agent, directory, what, restarts):
+    """Also where no agent ran when the pod ended. A container that starts again finds what it wrote."""
+    node, content = WRITABLE[what]
+    agent = await start_agent(config(node))
+    path = directory / "devices" / "vdev-acme-0"
+    new = content(path)
+    await kubelet.run_pod(manifest("a", {NPU: 1}))
+    write(path)
+    written = content(path)
+    await kubelet.restart_container("a")
+    assert written == content(path) != new
+    if restarts:
+        await agent.stop()
+    await kubelet.delete_pod("a")
+    if restarts:
+        agent = await start_agent(config(node))
+    await kubelet.run_pod(manifest("b", {NPU: 1}))
+    assert new == content(path)
+    assert [] == kubelet.errors
+
+
+async def test_what_pods_share_stays_for_the_last_of_them(kubelet, start_agent, shows, directory):
+    """Two replicas of a device are one directory; it is made anew when nobody has it."""
+    sharing = "sharing: {timeSlicing: {resources: [{name: acme.dev/npu, replicas: 2}]}}"
+    await start_agent(config("directory: {one: '1'}") + sharing)
+    secret = directory / "devices" / "vdev-acme-0" / "secret"
+    for name in "ab":
+        await kubelet.run_pod(manifest(name, {NPU: 1}))
+    secret.write_text("mine")
+    await kubelet.delete_pod("a")
+    await kubelet.run_pod(manifest("c", {NPU: 1}))
+    assert secret.exists()
+    for name in "bc":
+        await kubelet.delete_pod(name)
+    await kubelet.run_pod(manifest("d", {NPU: 1}))
+    assert not secret.exists()

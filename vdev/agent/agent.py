@@ -87,8 +87,10 @@ class Agent:
             options.kubelet_socket, options.plugin_dir, options.transport, is_ours=self.lock.stands
         )
         whose = Owner(options.node, str(options.plugin_dir), options.boot_id)
+        owner = f"{options.node} {options.plugin_dir}"
+        self.nodes = VirtualNodes(options.device_dir, options.host, owner=owner, timing=timing)
         self.handovers = HandoverActions(
-            DeviceActions(options.host, self.metrics, timing),
+            DeviceActions(options.host, self.metrics, timing, self.nodes.renew),
             HandoverRecord(options.state_dir, whose, timing),
             timing=timing,
             ask=lambda: self.events.read_holders(),  # noqa: PLW0108 - the events come to be below
@@ -117,8 +119,6 @@ class Agent:
             is_down=lambda: self.faults.engine.pod_resources_down,
             transport=options.transport,
         )
-        owner = f"{options.node} {options.plugin_dir}"
-        self.nodes = VirtualNodes(options.device_dir, options.host, owner=owner, timing=timing)
         self.cdi = CdiFiles(options.cdi_dir, timing)
         lines = options.state_dir and path_of(options.state_dir, "lines", whose, ".sock")
         self.serial_lines = LineHandover(lines, self.nodes, timing)

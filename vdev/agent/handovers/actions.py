@@ -17,14 +17,18 @@ from ...hostfs import HostRoot, file_changes
 
 
 class ActionRunner:
-    """Does actions for devices, each of which is told by the values of its placeholders."""
+    """Does actions for devices, each of which is told by its raw id and the values of its placeholders.
 
-    def __init__(self, host: HostRoot, clock: Clock) -> None:
+    `renew` makes what stands in for a device anew; it blocks, and raises HostError.
+    """
+
+    def __init__(self, host: HostRoot, clock: Clock, renew: Callable[[str], None]) -> None:
         self._host = host
+        self._renew = renew
         self._calls = BlockingCalls(clock)
         self._numbers = itertools.count()
 
-    async def do(self, action: ActionSpec, values: Mapping[str, str], *, within: float) -> str:
+    async def do(self, action: ActionSpec, device: str, values: Mapping[str, str], *, within: float) -> str:
         """Why it failed, or the empty string; `within` are the seconds that are left for it."""
         limit = min(action.timeout, within)
         path = action.path.render(values) if action.path is not None else ""
@@ -38,6 +42,8 @@ class ActionRunner:
                 call = functools.partial(_changed, functools.partial(file_changes.truncate, self._host, path))
             case ActionKind.CHMOD:
                 call = functools.partial(_changed, functools.partial(file_changes.chmod, self._host, path, action.mode))
+            case ActionKind.RENEW:
+                call = functools.partial(_changed, functools.partial(self._renew, device))
             case _:
                 assert_never(action.kind)
         try:

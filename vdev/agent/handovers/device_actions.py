@@ -70,11 +70,11 @@ class Retry(Protocol):
 class DeviceActions:
     """Does work for devices, and remembers what failed."""
 
-    def __init__(self, host: HostRoot, metrics: Metrics, timing: Timing) -> None:
+    def __init__(self, host: HostRoot, metrics: Metrics, timing: Timing, renew: Callable[[str], None]) -> None:
         self.done = 0
         self.failed = 0
         self.failures: deque[Failure] = deque(maxlen=_REMEMBERED)  # the newest first
-        self._runner = ActionRunner(host, timing.clock)
+        self._runner = ActionRunner(host, timing.clock, renew)
         self._metrics = metrics
         self._clock = timing.clock
         self._first, self._most = timing.intervals.retry_step_first, timing.intervals.retry_step_most
@@ -135,7 +135,7 @@ class DeviceActions:
     async def one(self, work: ActionWork, action: ActionSpec, *, within: float) -> str:
         """Do one action now; why it failed, or the empty string."""
         try:
-            reason = await self._runner.do(action, work.values, within=within)
+            reason = await self._runner.do(action, work.device.raw.id, work.values, within=within)
         except Exception as failed:  # noqa: BLE001 - an action's bug is that action's failure, not everybody's end
             reason = f"{named(action)} failed: {failed!r}"
         result = "failed" if reason else "done"

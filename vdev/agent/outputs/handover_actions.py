@@ -18,17 +18,19 @@ from ...aio.timing import Timing
 from ...core.allocation.device_edits import placeholders
 from ...core.decide import Plan
 from ...core.inventory.resources import Inventory, Resource
-from ...core.model.device import Device, Health, Key, Slot
+from ...core.model.device import Device, Health, Key, Slot, base_id
 from ...core.model.problem import Problem
 from ...core.retention import handovers
 from ...core.retention.handovers import Handover, Ledger, Unit
 from ...core.retention.holders import Holdings
 from ...core.retention.retain import overlaps
-from ...core.spec import PRE_START_LIMIT, EntrySpec, OnFailure, Spec
+from ...core.spec import PRE_START_LIMIT, ActionKind, ActionSpec, EntrySpec, OnFailure, Spec
 from ...errors import ActionFailed
 from ..handovers.device_actions import ActionWork, DeviceActions, Occasion
 from ..handovers.handover_record import HandoverRecord
 from .base import Output, Stage
+
+_RENEW = ActionSpec(kind=ActionKind.RENEW)
 
 
 class HandoverActions(Output):
@@ -165,7 +167,7 @@ class HandoverActions(Output):
             self._keep(handovers.done(self._ledger, handover))
             await self._record.write(self._ledger)
 
-        work = _work(occasion, handover.pod, resource, device, entry)
+        work = self._work(occasion, handover.pod, resource, device, entry)
         self._begun[handover] = work
         self.actions.queue(work, after, _Release(self, handover) if occasion is Occasion.RELEASE else None)
 
@@ -183,7 +185,22 @@ class HandoverActions(Output):
         resource, device, entry = found
         if entry.if_release_fails is OnFailure.CONTINUE:
             return None
-        return _work(Occasion.RELEASE, release.pod, resource, device, entry)
+        return self._work(Occasion.RELEASE, release.pod, resource, device, entry)
+
+    def _work(self, occasion: Occasion, pod: str, resource: Resource, device: Device, entry: EntrySpec) -> ActionWork:
+        actions = {
+            Occasion.ALLOCATE: entry.on_allocate,
+            Occasion.RELEASE: (*entry.on_release, *self._renewal(device, entry)),
+            Occasion.PRE_START: entry.pre_start,
+        }
+        values = placeholders(resource.name, device)
+        return ActionWork(occasion, resource.name, device, pod, values, actions[occasion])
+
+    def _renewal(self, device: Device, entry: EntrySpec) -> tuple[ActionSpec, ...]:
+        """What a pod wrote into the stand-in goes when the last pod has left that shares the device, or parts of it."""
+        units = {(resource, base_id(slot)) for resource, slot in self._ledger.tenants} if entry.is_writable else ()
+        held = (found[1].raw.id for unit in units if (found := self._find(unit)) is not None)
+        return (_RENEW,) if entry.is_writable and device.raw.id not in held else ()
 
     def _find(self, unit: Unit) -> tuple[Resource, Device, EntrySpec] | None:
         """The device, as it is listed or wanted, with its entry."""
@@ -212,7 +229,7 @@ class HandoverActions(Output):
             entry = resource.entries.get(device.raw.entry)
             if entry is None:
                 continue  # a device that an earlier configuration had
-            work = _work(Occasion.PRE_START, "", resource, device, entry)
+            work = self._work(Occasion.PRE_START, "", resource, device, entry)
             for action in work.actions:
                 reason = await self.actions.one(work, action, within=max(0.0, deadline - self._clock.now()))
                 if reason:
@@ -282,16 +299,6 @@ class _Release:
 
     def next(self) -> ActionWork | None:
         return self.actions.work_again(self.handover)
-
-
-def _work(occasion: Occasion, pod: str, resource: Resource, device: Device, entry: EntrySpec) -> ActionWork:
-    actions = {
-        Occasion.ALLOCATE: entry.on_allocate,
-        Occasion.RELEASE: entry.on_release,
-        Occasion.PRE_START: entry.pre_start,
-    }
-    values = placeholders(resource.name, device)
-    return ActionWork(occasion, resource.name, device, pod, values, actions[occasion])
 
 
 def _acts(resource: Resource | None, slot_id: str) -> bool:

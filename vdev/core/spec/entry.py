@@ -10,6 +10,7 @@ from ..model.dra import DraSpec
 from ..model.facts import facts
 from ..model.syntax.template import Template
 from ..model.telemetry import EntryTelemetry, SmiTool
+from ..model.virtual_node import PlainDirectory, PlainFile
 from ..partitions.choice import PartitionChoice
 from ..partitions.geometry import PIN, Geometry
 from .container import NOTHING_MORE, ContainerSpec
@@ -55,7 +56,13 @@ class EntrySpec:
     @property
     def acts_on_handovers(self) -> bool:
         """Whether anything is done when a device changes hands."""
-        return bool(self.on_allocate or self.on_release)
+        return bool(self.on_allocate or self.on_release or self.is_writable)
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether pods can write into the file or directory that stands in for a device."""
+        node = self.source.node if isinstance(self.source, VirtualSource) else None
+        return isinstance(node, PlainFile | PlainDirectory) and not node.read_only
 
     @property
     def is_nvidia(self) -> bool:

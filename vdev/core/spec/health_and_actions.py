@@ -36,11 +36,12 @@ class HealthSpec:
 
 
 class ActionKind(StrEnum):
-    """What an action does: run a program, or one of two things that need none."""
+    """What an action does: run a program, or one of three things that need none. RENEW is in no configuration."""
 
     COMMAND = "command"
     TRUNCATE = "truncate"
     CHMOD = "chmod"
+    RENEW = "renew"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +49,7 @@ class ActionSpec:
     """Something to do to a device when its holder changes, or before its container starts.
 
     COMMAND runs `command` (argv templates, no shell, no environment but PATH) and waits at most `timeout` seconds;
-    TRUNCATE empties the file at `path`; CHMOD gives it `mode`.
+    TRUNCATE empties the file at `path`; CHMOD gives it `mode`; RENEW makes what stands in for the device anew.
     """
 
     kind: ActionKind

@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import os
 import stat
+import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -71,6 +72,7 @@ class VirtualNodes(Output):
         self._lines: dict[str, Line] = {}
         self._adopted: Mapping[str, OpenLine] = {}  # lines that nobody answers yet
         self._seen: Plan | None = None
+        self._writing = threading.Lock()
 
     @property
     def directories(self) -> frozenset[Path]:
@@ -148,6 +150,18 @@ class VirtualNodes(Output):
         held = any(map(pods.may_hold, slots)) or not slots.isdisjoint(plan.claimed)
         return held or device not in self._unnamed or not pods.complete
 
+    def renew(self, device: str) -> None:
+        """Make a file or directory anew, without what pods wrote into it; blocks. Raises HostError."""
+        with self._writing:
+            each, path = self._wanted.get(device), self._path(device)
+            if each is None:  # it goes
+                return
+            try:
+                _clear(path)
+                self._make(path, each, None, changed=False)
+            except OSError as failed:
+                raise HostError(f"cannot make {failed.filename or path}: {failed.strerror}") from failed
+
     async def close(self) -> None:
         """Hang up every line; what else there is stays, because a container that restarts is given it again."""
         if not self._lines:
@@ -216,6 +230,10 @@ class VirtualNodes(Output):
         return Path(standin.host_path(str(self.directory), device))
 
     def _work(self, wanted: Mapping[str, WantedStandIn], lines: Mapping[str, str], plan: Plan) -> _Outcome:
+        with self._writing:
+            return self._make_all(wanted, lines, plan)
+
+    def _make_all(self, wanted: Mapping[str, WantedStandIn], lines: Mapping[str, str], plan: Plan) -> _Outcome:
         outcome = _Outcome()
         try:
             if not self._take(needed=bool(wanted)):
