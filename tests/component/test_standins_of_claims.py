@@ -163,3 +163,27 @@ async def test_what_somebody_removes_has_its_content_again(kubelet, start, direc
     await agent.settled(kubelet)
     assert "seat-1 X1 2048" == last.read_text()
     assert [] == kubelet.errors
+
+
+@pytest.mark.parametrize("what", ["a file", "a directory"])
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_what_a_pod_wrote_is_gone_before_the_next_claim(kubelet, start, stand_in, what, restarts):
+    """It is made anew while the claim is unprepared."""
+
+    def content():
+        return stand_in.read_text() if stand_in.is_file() else sorted(os.listdir(stand_in))
+
+    agent = await start(config(NODES[what]))
+    new = content()
+    await seated(kubelet)
+    if stand_in.is_file():
+        stand_in.write_text("mine")
+    else:
+        (stand_in / "secret").write_text("mine")
+    if restarts:
+        await agent.stop()
+        await start(config(NODES[what]))
+    assert new != content()
+    await kubelet.delete_pod("sitter")
+    assert new == content()
+    assert [] == kubelet.errors

@@ -144,7 +144,16 @@ class Agent:
         self.measures = Measures(self.metrics, clock, differences)
         self.telemetry = Telemetry(options, self.node_api, self.due.mark)
         self.tools = Tools(options, self.telemetry.seen)
-        self.dra = Dra(options, self.node_api, self.due, self.steps, self.metrics, self.faults.engine, self.link)
+        self.dra = Dra(
+            options,
+            self.node_api,
+            self.due,
+            self.steps,
+            self.metrics,
+            self.faults.engine,
+            self.link,
+            self.nodes.renew,
+        )
         self.garbage = Garbage(idle=not options.alone)
         self.reconciler = Reconciler(
             options,

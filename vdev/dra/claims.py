@@ -58,7 +58,9 @@ class Claims:
     """The claims of one driver on this node.
 
     `find` tells what is published; it is called in a thread. `on_change` is told all prepared claims after each call,
-    and by `restore` where it is something new. `api` None: there is no API server, and nothing can be prepared.
+    and by `restore` where it is something new. `renew` makes what stands in for a physical device anew, when no claim
+    has it any more; it is called in a thread, and raises HostError. `api` None: there is no API server, and nothing can
+    be prepared.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Claims:
         find: Find,
         *,
         on_change: Callable[[Prepared], None] = lambda _claims: None,
+        renew: Callable[[str], None] = lambda _raw: None,
         timing: Timing = PRODUCTION_TIMING,
     ) -> None:
         self.prepared: Prepared = {}
@@ -81,6 +84,7 @@ class Claims:
         self._api = api
         self._find = find
         self._on_change = on_change
+        self._renew = renew
         self._intervals, self._clock = timing
         self._checkpoint = Checkpoint(places.checkpoint)
         self._files = ClaimFiles(places.cdi_dir, places.driver)
@@ -292,7 +296,12 @@ class Claims:
             try:
                 if _UID.fullmatch(uid):
                     self._files.remove(uid)
-                known.pop(uid, None)
+                rest = {other: claim for other, claim in known.items() if other != uid}
+                held = {device.raw for claim in rest.values() for device in claim.devices}
+                for device in known[uid].devices if uid in known else ():
+                    if device.raw not in held:
+                        self._renew(device.raw)
+                known = rest
             except HostError as failed:
                 answers[uid] = str(failed)
         try:

@@ -74,7 +74,7 @@ class DraDriver:
     """One driver: `run()` until `stop()`; everything else at any time in between.
 
     `find` tells what is published, and is called in a thread. `on_change` is called when state, problems or prepared
-    claims may be others than before. `watch` looks at the sockets; None: the driver does.
+    claims may be others than before. `renew` is that of `Claims`. `watch` looks at the sockets; None: the driver does.
     """
 
     def __init__(
@@ -84,6 +84,7 @@ class DraDriver:
         api: Api | None,
         find: Find,
         on_change: Callable[[], None] = lambda: None,
+        renew: Callable[[str], None] = lambda _raw: None,
         observe: ObserveRpc = _unobserved,
         faults: FaultHooks,
         timing: Timing = PRODUCTION_TIMING,
@@ -95,7 +96,7 @@ class DraDriver:
         self._on_change = on_change
         self._intervals, self._clock = timing
         self._status = ClaimStatus(places.driver, api, timing)
-        self._claims = Claims(places, api, find, on_change=self._prepared, timing=timing)
+        self._claims = Claims(places, api, find, on_change=self._prepared, renew=renew, timing=timing)
         self._servicer = DraServicer(places.driver, self._claims, faults=faults, observe=observe, timing=timing)
         self._registration = RegistrationServicer(places.driver, places.dra_socket, on_change=self._on_change)
         self._sockets: tuple[SocketServer[DraServicer], SocketServer[RegistrationServicer]] = (

@@ -34,6 +34,7 @@ class Dra(Late["DraSide"]):
         metrics: Metrics,
         faults: "DraFaults",
         watch: "Watch",
+        renew: Callable[[str], None],
     ) -> None:
         super().__init__()
         self._options = options
@@ -43,6 +44,7 @@ class Dra(Late["DraSide"]):
         self._metrics = metrics
         self._faults = faults
         self._watch = watch
+        self._renew = renew
         self._group: asyncio.TaskGroup | None = None
         self._left: Mapping[str, Mapping[str, Any]] = {}
 
@@ -67,6 +69,7 @@ class Dra(Late["DraSide"]):
                 self._steps,
                 self._metrics,
                 wake=self._changed,
+                renew=self._renew,
                 faults=self._faults,
                 watch=self._watch,
                 left=self._left,

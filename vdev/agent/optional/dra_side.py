@@ -64,6 +64,7 @@ class DraSide(Output):
         metrics: Metrics,
         *,
         wake: Callable[[], None],
+        renew: Callable[[str], None],
         faults: DraFaults,
         watch: Watch,
         left: "Claimed" = MappingProxyType({}),
@@ -74,6 +75,7 @@ class DraSide(Output):
         self._steps = steps
         self._metrics = metrics
         self._wake = wake
+        self._renew = renew
         self._faults = faults
         self._watch = watch
         self._pools: Pools = {}
@@ -125,6 +127,7 @@ class DraSide(Output):
             api=self._api,
             find=lambda pool, device: self._find(name, pool, device),
             on_change=self._wake,
+            renew=self._renew,
             observe=self._observe,
             faults=self._faults,
             timing=options.timing,

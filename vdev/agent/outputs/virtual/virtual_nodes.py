@@ -151,10 +151,10 @@ class VirtualNodes(Output):
         return held or device not in self._unnamed or not pods.complete
 
     def renew(self, device: str) -> None:
-        """Make a file or directory anew, without what pods wrote into it; blocks. Raises HostError."""
+        """Make a writable file or directory anew, without what pods wrote into it; blocks. Raises HostError."""
         with self._writing:
             each, path = self._wanted.get(device), self._path(device)
-            if each is None:  # it goes
+            if each is None or not each.entry.is_writable:
                 return
             try:
                 _clear(path)
