@@ -318,7 +318,7 @@ class Fleet:
         seen = self.cluster.node(name)
         wanted = self.made.get(name)
         if seen.has_kubelet:
-            self.maker.refused.pop(name, None)  # it is left as it is, whoever made it
+            self.maker.refused.pop(name, None)  # it is left as it is, also if the fleet made it
         elif wanted is not None:
             await self.maker.make(wanted, seen)
         elif self.scope.is_made(seen.metadata) and self.scope.covers(seen.metadata):

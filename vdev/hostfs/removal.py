@@ -8,9 +8,9 @@ from pathlib import Path
 def remove_tree(path: Path) -> None:
     """Remove a directory with all that is in it, however deeply it is nested; blocks. Raises OSError.
 
-    `shutil.rmtree` calls itself for each level. Here each directory is moved beside `path` before it is emptied, so
-    that nothing is ever deeper than one level, and no path gets longer. What is moved is called as an unfinished file
-    of this name would be, `.name.*.tmp`.
+    A function that calls itself for each level would meet the limit of recursion. So each directory is moved beside
+    `path` before it is emptied: nothing is ever deeper than one level, and no path gets longer. What is moved has the
+    name of an unfinished file, `.name.*.tmp`.
     """
     numbers = itertools.count()
     left = [path]

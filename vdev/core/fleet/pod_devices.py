@@ -152,7 +152,7 @@ def _is_extended(name: str) -> bool:
 def _noted(text: object, containers: Iterable[PodContainer]) -> Devices | None:
     """What the annotation says, of what the containers ask for and in these amounts; None for nonsense.
 
-    Whoever may make pods can write it.
+    Anybody who may make pods can write it.
     """
     noted: dict[str, dict[str, tuple[str, ...]]] = {}
     try:
