@@ -161,3 +161,17 @@ async def test_what_nobody_owns_goes_with_the_last_of_a_field(applied, capacity,
     status = found.get("status") or {}
     assert capacity == sorted(status.get("capacity") or {})
     assert conditions == sorted(each["type"] for each in status.get("conditions") or ())
+
+
+async def test_a_list_of_which_others_own_no_item(api_server, api):
+    """It goes whole with the last condition of ours: the kubelet owns fields of its conditions, but none of them whole.
+
+    So does structured-merge-diff 6.3.2, which Kubernetes 1.36 has.
+    """
+    await api_server.register("n", {"capacity": {"cpu": "8"}})
+    mine = {"status": {"capacity": {"vdev.dev/a": "1"}, "conditions": [{"type": "GpuHealthy", "status": "True"}]}}
+    found = await api.apply(NODES, "n", mine, subresource="status")
+    assert ["MemoryPressure", "Ready", "GpuHealthy"] == [each["type"] for each in found["status"]["conditions"]]
+    capacity = {"status": {"capacity": mine["status"]["capacity"]}}
+    found = await api.apply(NODES, "n", capacity, subresource="status")
+    assert {"capacity": {"cpu": "8", "vdev.dev/a": "1"}} == found["status"]

@@ -13,8 +13,7 @@ from vdev.kube import NODES
 @pytest.fixture
 async def node(api_server, api):
     """A Node with labels, a resource and a condition of vdev's beside those of others."""
-    status = {"capacity": {"cpu": "8"}, "conditions": [{"type": "Ready", "status": "True"}]}
-    await api_server.add("nodes", {"metadata": {"name": "n", "labels": {"a/b": "c"}}}, manager="kubelet", status=status)
+    await api_server.register("n", {"capacity": {"cpu": "8"}}, **{"a/b": "c"})
     await api_server.add("nodes", {"metadata": {"name": "other"}}, manager="kubelet")
     await api.apply(NODES, "n", {"metadata": {"labels": {"acme.dev/x": "1", "acme.dev/y": "2"}}})
     ours = {"capacity": {"acme.dev/npu": "4"}, "conditions": [{"type": "NpuHealthy", "status": "True"}]}
@@ -37,9 +36,22 @@ async def test_what_is_ours_goes(api_server, node, kubeconfig, capsys):
     found = api_server.object("nodes", "n")
     assert {"a/b": "c"} == found["metadata"]["labels"]
     assert {"cpu": "8"} == found["status"]["capacity"]
-    assert ["Ready"] == [each["type"] for each in found["status"]["conditions"]]
+    assert ["MemoryPressure", "Ready"] == [each["type"] for each in found["status"]["conditions"]]
     assert 0 == await command("clean", "--kubeconfig", kubeconfig, "--node-name", "n")
     assert "n: vdev has written nothing\n" == capsys.readouterr().out
+
+
+async def test_what_another_writes_as_well_stays(api_server, api, node, kubeconfig):
+    """A condition and a resource that somebody else writes, too, are not ours to take; the others go."""
+    theirs = {"capacity": {"acme.dev/npu": "4"}, "conditions": [{"type": "NpuHealthy", "status": "True"}]}
+    await api.apply(NODES, "n", {"status": theirs}, manager="detector", subresource="status")
+    more = {"conditions": [*theirs["conditions"], {"type": "NpuCool", "status": "True"}]}
+    await api.apply(NODES, "n", {"status": theirs | more}, force=True, subresource="status")
+    assert 0 == await command("clean", "--kubeconfig", kubeconfig, "--node-name", "n")
+    found = api_server.object("nodes", "n")
+    assert {"cpu": "8", "acme.dev/npu": "4"} == found["status"]["capacity"]
+    assert ["MemoryPressure", "Ready", "NpuHealthy"] == [each["type"] for each in found["status"]["conditions"]]
+    assert "vdev" not in {each["manager"] for each in found["metadata"]["managedFields"]}
 
 
 async def test_what_the_node_registered_with_stays(api_server, api, kubeconfig):

@@ -24,12 +24,7 @@ def config(count=4, *, status="true", conditions="false"):
 @pytest.fixture
 async def node(api_server):
     """The Node of the agent, as a kubelet made it."""
-    status = {
-        "capacity": {"cpu": "8"},
-        "allocatable": {"cpu": "8"},
-        "conditions": [{"type": "Ready", "status": "True"}],
-    }
-    return await api_server.add("nodes", {"metadata": {"name": "node-1"}}, manager="kubelet", status=status)
+    return await api_server.register("node-1", {"capacity": {"cpu": "8"}, "allocatable": {"cpu": "8"}})
 
 
 @pytest.fixture
@@ -136,7 +131,19 @@ async def test_conditions_that_leave_the_file_leave_the_node(start_agent, accoun
     await api_server.until(lambda: condition(status_of(), "NpuHealthy"))
     agent.edit(config(status="false", conditions="false"))
     await api_server.until(lambda: not condition(status_of(), "NpuHealthy"))
+    assert ["MemoryPressure", "Ready"] == [each["type"] for each in status_of()["conditions"]]
     assert "True" == condition(status_of(), "Ready")["status"]
+
+
+async def test_a_start_with_a_file_without_conditions(start_agent, account, api_server, status_of):
+    """It takes away those of the process before, and no others."""
+    agent = await start_agent(config(conditions="true"), api_server=account, wait=False)
+    await api_server.until(lambda: condition(status_of(), "NpuHealthy"))
+    await agent.stop()
+    await start_agent(config(conditions="false"), api_server=account, wait=False)
+    await api_server.until(lambda: not condition(status_of(), "NpuHealthy"))
+    assert ["MemoryPressure", "Ready"] == [each["type"] for each in status_of()["conditions"]]
+    assert "4" == status_of()["capacity"][NPU]
 
 
 async def test_without_the_permission(kubelet, start_agent, account, api_server, node, shows):

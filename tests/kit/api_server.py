@@ -125,6 +125,19 @@ class ApiServer(server.ApiServer):
         await self.objects.tell()
         return found
 
+    async def register(self, name, status, **labels):
+        """Make a Node as a kubelet does: nobody owns its first status, and then the kubelet what changes of it."""
+        ready = {"type": "Ready", "status": "False", "reason": "KubeletNotReady"}
+        quiet = {"type": "MemoryPressure", "status": "False", "lastHeartbeatTime": "2026-11-23T08:00:00Z"}
+        metadata = {"name": name} | ({"labels": labels} if labels else {})
+        await self.add(
+            "nodes", {"metadata": metadata, "status": status | {"conditions": [quiet, ready]}}, manager="kubelet"
+        )
+        later = {**quiet, "lastHeartbeatTime": "2026-11-23T08:00:10Z"}, ready | {"status": "True", "reason": "Up"}
+        return await self.edit(
+            "nodes", name, {"status": {"conditions": list(later)}}, manager="kubelet", subresource="status"
+        )
+
     async def edit(self, plural, name, patch, *, namespace="", manager="somebody", subresource=""):
         """Merge a patch into an object, as somebody else."""
         kind = self.kind(plural)

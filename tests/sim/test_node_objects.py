@@ -71,6 +71,21 @@ async def node(clock, cdi_dir):
         assert task.cancelled(), task.exception()
 
 
+async def test_who_owns_the_conditions(node):
+    """As on a real Node: nobody owns what it was registered with, and the kubelet owns what it wrote since."""
+    await node.until(lambda: node.all("Node"), "the Node")
+    (document,) = node.all("Node").values()
+    assert ["True"] == [each["status"] for each in document["status"]["conditions"] if each["type"] == "Ready"]
+    (owned,) = (
+        each["fieldsV1"]["f:status"]["f:conditions"]
+        for each in document["metadata"]["managedFields"]
+        if each.get("subresource") == "status"
+    )
+    assert ['k:{"type":"Ready"}'] == list(owned)
+    assert {"f:status", "f:reason", "f:message"} <= owned['k:{"type":"Ready"}'].keys()
+    assert "." not in owned['k:{"type":"Ready"}']
+
+
 async def test_the_node_is_an_object(node, plugins):
     """With what plugins advertise; what others wrote there stays."""
     await node.until(lambda: node.all("Node"), "the Node")

@@ -6,7 +6,7 @@ from typing import Any
 
 from .api import MANAGER, Api
 from .kinds import NODES
-from .ownership import is_shared, owned
+from .ownership import owned, owned_by_others
 
 _STATUS = "status"
 _CONDITIONS = "conditions"
@@ -49,21 +49,20 @@ async def clean(api: Api, ours: Ours) -> None:
 async def cleared(
     api: Api, document: Mapping[str, Any], wanted: Mapping[str, Any], manager: str = MANAGER
 ) -> Mapping[str, Any]:
-    """The Node, without what is the manager's in parts of the status of which it wants nothing any more.
+    """The Node, without what only the manager owns in parts of the status of which it wants nothing any more.
 
-    An apply would take away such a part whole if nobody owns anything else of it, and the capacity with which a kubelet
-    registers a Node, or somebody makes one, is nobody's. Raises ApiServerError.
+    An apply would take away such a part whole if nobody owns an item of it. That would take the capacity and the
+    conditions with which a kubelet registers a Node, Ready among them: nobody owns these, and the kubelet later owns
+    no more than fields of its conditions. Raises ApiServerError.
     """
     metadata = document["metadata"]
     gone: dict[str, Any] = {}
     for part in ("capacity", "allocatable", _CONDITIONS):
-        ours = owned(document, _STATUS, part, manager=manager, subresource=_STATUS)
-        if (
-            ours
-            and not wanted.get(part)
-            and not is_shared(document, _STATUS, part, manager=manager, subresource=_STATUS)
-        ):
-            names = sorted(ours)
+        if wanted.get(part):
+            continue
+        mine = owned(document, _STATUS, part, manager=manager, subresource=_STATUS)
+        names = sorted(mine - owned_by_others(document, _STATUS, part, manager=manager, subresource=_STATUS))
+        if names:
             is_list = part == _CONDITIONS
             gone[part] = [{"type": each, "$patch": "delete"} for each in names] if is_list else dict.fromkeys(names)
     if not gone:

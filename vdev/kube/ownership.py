@@ -24,14 +24,21 @@ def written(document: Mapping[str, Any], *path: str, manager: str, subresource: 
     return frozenset(key for each in _fields(document, manager, subresource) for key in _keys(each, path))
 
 
-def is_shared(document: Mapping[str, Any], *path: str, manager: str = MANAGER, subresource: str = "") -> bool:
-    """Whether anybody else, or the manager in another way, owns anything below a path."""
+def owned_by_others(
+    document: Mapping[str, Any], *path: str, manager: str = MANAGER, subresource: str = ""
+) -> frozenset[str]:
+    """The keys below a path that anybody else owns, or the manager in another way.
+
+    Whoever owns only fields of an item of a list, as a kubelet does of its conditions, does not own the item.
+    """
     entries = (document.get("metadata") or {}).get("managedFields") or ()
     mine = manager, _APPLY, subresource
     others = [
-        each for each in entries if (each.get("manager"), each.get("operation"), each.get("subresource", "")) != mine
+        each.get("fieldsV1") or {}
+        for each in entries
+        if (each.get("manager"), each.get("operation"), each.get("subresource", "")) != mine
     ]
-    return any(True for each in others for _ in _keys(each.get("fieldsV1") or {}, path))
+    return frozenset(key for fields in others for key in _keys(fields, path, whole=True))
 
 
 def _fields(
@@ -43,12 +50,13 @@ def _fields(
             yield entry.get("fieldsV1") or {}
 
 
-def _keys(fields: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
+def _keys(fields: Mapping[str, Any], path: tuple[str, ...], *, whole: bool = False) -> Iterator[str]:
+    """The keys below a path; with `whole` without items of lists of which only fields are owned."""
     for step in path:
         fields = fields.get(f"f:{step}") or {}
-    for field in fields:
+    for field, below in fields.items():
         kind, _, key = field.partition(":")
         if kind == "f":
             yield key
-        elif kind == "k":
+        elif kind == "k" and ("." in below or not whole):
             yield from map(str, json.loads(key).values())

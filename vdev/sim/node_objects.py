@@ -64,7 +64,8 @@ class NodeObjects:
         name = self._kubelet.node_name
         if not self._objects.has(_NODE, "", name):
             labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
-            self._objects.create(_NODE, "", {"metadata": {"name": name, "labels": labels}}, _KUBELET)
+            first = {"conditions": [_ready("False", "KubeletNotReady", "the embedded kubelet starts")]}
+            self._objects.create(_NODE, "", {"metadata": {"name": name, "labels": labels}, "status": first}, _KUBELET)
         self._tell_node()
 
     # --- the node -----------------------------------------------------------------------------------------------------
@@ -258,11 +259,14 @@ def _container(container: ContainerStatus, pod: PodStatus) -> dict[str, Any]:
 
 
 def _with_ready(conditions: list[Mapping[str, Any]], *, is_so: bool) -> list[Mapping[str, Any]]:
-    """The conditions of a Node with that of a kubelet, in its place or at the end."""
+    """The conditions of a Node with that of a kubelet at the end, if it says something new."""
     old = next((each for each in conditions if each["type"] == "Ready"), None)
     wanted = "True" if is_so else "Unknown"
     if old is not None and old["status"] == wanted:
         return conditions
     why = ("KubeletReady", "the embedded kubelet runs") if is_so else ("NodeStatusUnknown", "it does not run")
-    ready = {"type": "Ready", "status": wanted, "reason": why[0], "message": why[1], "lastTransitionTime": now()}
-    return [*(each for each in conditions if each is not old), ready]
+    return [*(each for each in conditions if each is not old), _ready(wanted, *why)]
+
+
+def _ready(status: str, reason: str, message: str) -> dict[str, str]:
+    return {"type": "Ready", "status": status, "reason": reason, "message": message, "lastTransitionTime": now()}

@@ -153,8 +153,9 @@ class Owners:
         before = self.sets.get(manager, set())
         new = merged(live, applied)
         others = {path for each, paths in self.sets.items() if each != manager for path in paths}
-        dropped = {path for path in before - wanted if path not in others and not _above(path, wanted | others)}
-        dropped |= {path for path in _fields_of(before) if not _above(path, wanted | others)}
+        kept = _in_owned_items(wanted | others)
+        dropped = {path for path in before - wanted if path not in others and not _above(path, kept)}
+        dropped |= {path for path in _fields_of(before) if not _above(path, kept)}
         new = without(new, dropped)
         changed, removed = _compared(live, new)
         clashes = [
@@ -190,6 +191,17 @@ class Owners:
 
     def _clean(self) -> None:
         self.sets = {manager: paths for manager, paths in self.sets.items() if paths}
+
+
+def _in_owned_items(paths: Collection[Path]) -> set[Path]:
+    """The paths without those in an item of a list that nobody owns itself, which keep it from nothing: a kubelet
+    owns fields of the conditions that it registered its Node with (source: structured-merge-diff 6.3.2, prune).
+    """
+
+    def is_in_owned(path: Path) -> bool:
+        return all(path[: at + 1] in paths for at, part in enumerate(path) if part.startswith("k:"))
+
+    return set(filter(is_in_owned, paths))
 
 
 def _above(path: Path, others: Iterable[Path]) -> bool:
