@@ -198,6 +198,20 @@ async def test_nonsense_in_commands(directory, start_agent, request_):
     assert "defect" not in str(refused.value)
 
 
+@pytest.mark.parametrize("reply", [b"no JSON\n", b"[" * 100_000 + b"\n"])
+async def test_a_reply_that_cannot_be_read(directory, reply):
+    """Whoever has that socket is no vdev."""
+
+    async def say(reader, writer):
+        await reader.readline()
+        writer.write(reply)
+        writer.close()
+
+    async with await asyncio.start_unix_server(say, directory / command_socket.SOCKET):
+        with pytest.raises(SocketError, match="no running vdev answers"):
+            await command_socket.ask(directory, {"do": "status"})
+
+
 async def test_of_a_client_that_says_nothing_nothing_is_left(directory):
     """At its limit the loop forgets it, whose socket's number the next one may get."""
     async with serving(directory, {}, Intervals(command=0.01)):

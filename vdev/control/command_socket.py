@@ -16,6 +16,7 @@ import structlog
 
 from ..core.intervals import PRODUCTION, Intervals
 from ..errors import HostError, SocketError, UsageError, VdevError, reason_of
+from ..json_text import parse_json
 from ..observe.json_pieces import json_pieces
 from ..observe.log import Seldom
 
@@ -115,8 +116,8 @@ def _command(name: str, commands: Mapping[str, Handler]) -> Handler:
 
 def _parse(line: bytes) -> Mapping[str, Any]:
     try:
-        request = json.loads(line)
-    except (ValueError, RecursionError) as wrong:
+        request = parse_json(line)
+    except ValueError as wrong:
         raise UsageError(f"the request is not JSON on one line: {wrong}") from None
     if not isinstance(request, dict) or not isinstance(request.get("do"), str):
         raise UsageError('the request is not a JSON object with a command; expected one such as {"do": "status"}')
@@ -175,7 +176,7 @@ async def ask(directory: Path, request: Mapping[str, Any]) -> Any:
             try:
                 writer.write(json.dumps(request).encode() + b"\n")
                 await writer.drain()
-                reply = json.loads(await reader.readline())
+                reply = parse_json(await reader.readline(), longest=_REPLY)
             finally:
                 writer.transport.abort()
     except (OSError, TimeoutError, ValueError) as failed:

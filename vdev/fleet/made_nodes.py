@@ -15,6 +15,7 @@ import structlog
 from ..core.fleet.made import MAKER, TAINTS, TOLD, MadeNode
 from ..core.fleet.scope import Scope, marked_by
 from ..core.model.syntax.quantity import amount_of
+from ..json_text import parse_json
 from ..kube import NODES, Api, Conflict, Missing, metadata_of
 from ..kube.ownership import written
 from .seen.cluster import SeenNode
@@ -130,9 +131,9 @@ def _taints(document: Document, wanted: MadeNode) -> list[Document]:
     """The taints that the Node shall have: others' stay where they are."""
     mine, there = wanted.taints(), _taints_of(document)
     try:
-        before = json.loads((document["metadata"].get("annotations") or {}).get(TAINTS) or "[]")
+        before = parse_json((document["metadata"].get("annotations") or {}).get(TAINTS) or "[]")
         ours = {_key(each) for each in (*mine, *before)}
-    except (ValueError, RecursionError, TypeError, AttributeError):  # somebody wrote something else there
+    except (ValueError, TypeError, AttributeError):  # somebody wrote something else there
         ours = {_key(each) for each in mine}
     kept = [each for each in there if _key(each) not in ours or each in mine]
     return [*kept, *(each for each in mine if each not in there)]

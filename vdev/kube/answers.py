@@ -11,7 +11,6 @@ ApiServerError
 └── Invalid        anything else that is wrong with the request
 """
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from http import HTTPStatus
 from typing import Any
 
 from ..errors import ApiServerError
+from ..json_text import parse_json
 from .kinds import ObjectKind
 
 _OWNER = re.compile(r'conflict with "((?:[^"\\]|\\.)*)"')
@@ -206,7 +206,7 @@ def _owners(causes: list[Mapping[str, Any]]) -> tuple[FieldConflict, ...]:
 def _status(body: bytes, code: int) -> Mapping[str, Any]:
     """The Status in an answer; what a proxy on the way says is only shown."""
     try:
-        document = json.loads(body)
+        document = parse_json(body)
     except ValueError:
         document = None
     if isinstance(document, dict):

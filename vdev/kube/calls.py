@@ -19,6 +19,7 @@ from ..aio.clock import Clock
 from ..aio.timing import Timing
 from ..api_server import ApiServerAddress
 from ..errors import ApiServerError
+from ..json_text import parse_json
 from .answers import ApiCall, Denied, FieldConflict, Throttled, Unreachable, error_of
 
 if TYPE_CHECKING:
@@ -275,7 +276,7 @@ def _described(request: ApiRequest) -> dict[str, str]:
 
 async def _decoded(call: ApiCall, body: bytes) -> dict[str, Any]:
     try:
-        document = await asyncio.to_thread(json.loads, body) if len(body) > _LARGE else json.loads(body)
+        document = await asyncio.to_thread(parse_json, body) if len(body) > _LARGE else parse_json(body)
     except ValueError as wrong:
         raise Unreachable(call, "what came is no JSON") from wrong
     if not isinstance(document, dict):

@@ -9,7 +9,6 @@ and `for_ever` lets it try again.
 """
 
 import contextlib
-import json
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from typing import Any, NoReturn, TypeAlias
 from ..aio.backoff import Backoff
 from ..aio.timing import Timing
 from ..errors import ApiServerError
+from ..json_text import parse_json
 from .answers import ApiCall, Expired, Throttled, Unconfigured, Unreachable, error_in_watch
 from .calls import ApiCalls, ApiRequest
 from .kinds import ObjectKind
@@ -196,7 +196,7 @@ async def _watch(calls: ApiCalls, chosen: Selection, version: str) -> AsyncGener
 
 def _event(call: ApiCall, line: bytes) -> tuple[str, Object]:
     try:
-        event = json.loads(line)
+        event = parse_json(line)
         return event["type"], dict(event["object"])
     except (ValueError, LookupError, TypeError) as wrong:
         raise Unreachable(call, "what came in a watch is no event") from wrong

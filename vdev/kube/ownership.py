@@ -4,10 +4,10 @@ Sources: the API's `metadata.managedFields`, and its `fieldsV1` form (structured
 a list by its key fields).
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ..json_text import parse_json
 from .api import MANAGER
 
 _APPLY = "Apply"
@@ -59,4 +59,4 @@ def _keys(fields: Mapping[str, Any], path: tuple[str, ...], *, whole: bool = Fal
         if kind == "f":
             yield key
         elif kind == "k" and ("." in below or not whole):
-            yield from map(str, json.loads(key).values())
+            yield from map(str, parse_json(key).values())

@@ -123,12 +123,13 @@ async def test_nothing_is_written_when_nothing_differs(start, api_server, until)
 
 
 async def test_what_others_do_to_a_node_stays(start, api_server, until, directory):
-    """A foreign label, taint and resource, also when the file changes ours."""
+    """A foreign label, taint and resource, also when the file changes ours, and our record of taints is spoilt."""
     await start()
     await until(lambda: ["4", "4"] == capacity(api_server, "gpu-0"))
     foreign = {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}
     taints = [*node(api_server, "gpu-0")["spec"]["taints"], foreign]
-    change = {"metadata": {"labels": {"a": "b"}}, "spec": {"taints": taints}}
+    nonsense = {"vdev.dev/taints": "[" * 100_000}
+    change = {"metadata": {"labels": {"a": "b"}, "annotations": nonsense}, "spec": {"taints": taints}}
     await api_server.edit("nodes", "gpu-0", change, manager="kube-controller-manager")
     text = CONFIG.replace("value: fake, effect: NoSchedule", "value: other, effect: NoSchedule")
     (directory / "vdev.yaml").write_text(text)

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import resource
+import socket
 import threading
 
 import pytest
@@ -50,3 +51,18 @@ def test_lines_of_an_agent_with_hundreds_of_them(tmp_path, many_files):
         thread.join()
     assert {"uart-0": b"half"} == {device: each.unfinished for device, each in taken.items()}
     taken["uart-0"].pty.close()
+
+
+@pytest.mark.parametrize("message", [b"no JSON", b"[]", b"[" * 50_000])
+def test_a_message_that_cannot_be_read(tmp_path, message):
+    """Its descriptors are closed, and there are no lines."""
+    taker = Taker(tmp_path / "lines.sock")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(tmp_path / "lines.sock"))
+        listener.listen()
+        taker.connect()
+        giver, _ = listener.accept()
+        with giver:
+            giver.send(message)
+            giver.shutdown(socket.SHUT_WR)
+            assert {} == taker.take(20.0)

@@ -78,7 +78,14 @@ def test_a_pod_keeps_what_its_annotation_says():
     later = pod("a", ("main", 2), noted=text, created="2026-02-01T00:00:00Z")
     found = assigned(pod("b", ("main", 2)), later)
     assert (first.devices["uid-a"], {}) == (found.devices["uid-a"], found.rejected)
-    for nonsense in ("{", "[]", '{"main0": 3}', '{"main0": {"acme.dev/npu": ["npu-9", "npu-8"]}}', '"x"'):
+    for nonsense in (
+        "{",
+        "[]",
+        '{"main0": 3}',
+        '{"main0": {"acme.dev/npu": ["npu-9", "npu-8"]}}',
+        '"x"',
+        "[" * 100_000,
+    ):
         again = assigned(pod("a", ("main", 2), noted=nonsense))
         assert {"npu-0", "npu-1"} == set(of(again, "a", "main0"))
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from ...json_text import parse_json
 from ..allocation.preferred import allocator_for
 from ..inventory.resources import Inventory, Resource
 from ..model.device import Key
@@ -156,13 +157,13 @@ def _noted(text: object, containers: Iterable[PodContainer]) -> Devices | None:
     """
     noted: dict[str, dict[str, tuple[str, ...]]] = {}
     try:
-        said = json.loads(str(text)) if text else {}
+        said = parse_json(str(text)) if text else {}
         for container in containers:
             for name, number in container.wants.items():
                 ids = tuple(map(str, said.get(container.name, {}).get(name, ())))
                 if len(set(ids)) == len(ids) == number:
                     noted.setdefault(container.name, {})[name] = ids
-    except (ValueError, RecursionError, AttributeError, TypeError):
+    except (ValueError, AttributeError, TypeError):
         return None
     return noted or None
 

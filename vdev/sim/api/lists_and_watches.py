@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ...json_text import parse_json
 from .kinds import ApiKind, Document, Refused, Stored, invalid_options
 from .selectors import Chosen, selection
 from .store import Happened, Objects, of_version
@@ -191,7 +192,7 @@ def _encoded(key: str, start: int) -> str:
 
 def _decoded(token: str) -> tuple[str, int]:
     try:
-        key, start = json.loads(base64.urlsafe_b64decode(token))
+        key, start = parse_json(base64.urlsafe_b64decode(token))
         return str(key), int(start)
     except (ValueError, TypeError, binascii.Error):
         raise Refused(400, "BadRequest", "continue key is not valid") from None

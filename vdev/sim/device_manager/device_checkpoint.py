@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ...json_text import parse_json
 from .device_table import DeviceTable, Endpoint, Held
 
 FILE_NAME = "kubelet_internal_checkpoint"
@@ -63,7 +64,7 @@ def restore(table: DeviceTable, checkpoint: Checkpoint, *, now: float) -> None:
 def parse(text: str) -> Checkpoint:
     """Read the file's text. Raises ValueError if it is not ours or damaged."""
     try:
-        document = json.loads(text)
+        document = parse_json(text)
         data = document["Data"]
         if document["Checksum"] != _checksum(data):
             raise ValueError("the checksum does not match")
@@ -101,7 +102,7 @@ def _for_oneself(path: str, flags: int) -> int:
 def belongs_to_real_kubelet(directory: Path) -> bool:
     """Whether the directory holds the checkpoint of a real kubelet. Blocks."""
     try:
-        document = json.loads((directory / FILE_NAME).read_text())
+        document = parse_json((directory / FILE_NAME).read_text())
     except (OSError, ValueError):
         return False
     if not (isinstance(document, dict) and {"Data", "Checksum"} <= document.keys()):

@@ -4,7 +4,6 @@ The runtime refuses a container if a name does not resolve. Where two devices se
 a word; here that is named, unless the last value is a list that has all of the earlier one.
 """
 
-import json
 import stat
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from typing import Any, TypeAlias
 
 import yaml
 
+from ...json_text import parse_json
 from ..objects import yaml_text
 from ..objects.container_edits import DeviceNode, Edits, Mount
 
@@ -130,7 +130,7 @@ def _specs(directory: Path) -> tuple[list[_Document], list[str]]:
             continue
         try:
             text = path.read_text()
-            spec = json.loads(text) if path.suffix == ".json" else yaml_text.document(text)
+            spec = parse_json(text) if path.suffix == ".json" else yaml_text.document(text)
             names = [device["name"] for device in spec["devices"]]
             sound = spec["cdiVersion"] and "/" in spec["kind"] and names
         except FileNotFoundError:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ...json_text import parse_json
+
 FILE_NAME = "dra_manager_state"
 _KIND = {"kind": "DRACheckpoint", "apiVersion": "checkpoint.dra.kubelet.k8s.io/v1"}
 
@@ -59,11 +61,11 @@ def take(claims: Iterable[ClaimInfo]) -> str:
 def parse(text: str) -> list[ClaimInfo]:
     """Read the file's text. Raises ValueError if it is damaged or of another kind."""
     try:
-        document = json.loads(text)
+        document = parse_json(text)
         data = document["Data"]
         if document["Checksum"] != zlib.crc32(data.encode()):
             raise ValueError("the checksum does not match")
-        content = json.loads(data)
+        content = parse_json(data)
         if {key: content[key] for key in _KIND} != _KIND:
             raise ValueError(f"expected {_KIND}")
         return [_claim(row) for row in content["ClaimInfoStateList"] or []]

@@ -5,7 +5,6 @@ bounded in number, size and depth, each apart from the others. What cannot be re
 """
 
 import itertools
-import json
 import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ import yaml
 
 from ....errors import HostError
 from ....hostfs import read_plain
+from ....json_text import parse_json
 
 log = structlog.get_logger(__name__)
 
@@ -88,7 +88,7 @@ def _looked_at(path: Path, before: _Known | None) -> _Known:
 
 
 def _json(data: bytes) -> Iterator[Name]:
-    match json.loads(data):
+    match parse_json(data):
         case {"kind": str(kind), "devices": [*devices]}:
             for device in devices:
                 if isinstance(device, Mapping) and isinstance(device.get("name"), str):

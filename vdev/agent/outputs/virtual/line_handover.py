@@ -21,6 +21,7 @@ import structlog
 from ....aio.timing import Timing
 from ....errors import reason_of
 from ....hostfs.pty import Pty
+from ....json_text import parse_json
 from .serial_lines import OpenLine
 from .virtual_nodes import VirtualNodes
 
@@ -251,7 +252,7 @@ def _readable(sockets: Iterable[socket.socket], patience: float) -> list[socket.
 def _line(text: bytes, handles: list[int]) -> dict[str, OpenLine]:
     """The line of a message; one that cannot be read is hung up."""
     try:
-        found = json.loads(text)
+        found = parse_json(text)
     except ValueError:
         found = None
     match found, handles:

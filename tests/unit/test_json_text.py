@@ -1,0 +1,39 @@
+"""JSON from outside: what is read of it, and what is refused."""
+
+import pytest
+
+from vdev.json_text import parse_json
+from vdev.sim.device_manager import device_checkpoint
+from vdev.sim.dra import claim_checkpoint
+
+
+def nested(depth):
+    """Lists and mappings in each other."""
+    return '[{"a":' * (depth // 2) + "1" + "}]" * (depth // 2)
+
+
+def test_what_is_read():
+    """Text and bytes, up to a hundred lists and mappings in each other."""
+    assert {"a": [1, None]} == parse_json(b'{"a": [1, null]}')
+    assert "x" == parse_json('"x"')
+    assert parse_json(nested(100))
+
+
+@pytest.mark.parametrize("text", ["", "{", nested(102), nested(600), "[" * 100_000, '{"a":' * 100_000, b"\xff"])
+def test_what_is_refused(text):
+    """With the error that callers of a parser expect, however deep it is."""
+    with pytest.raises(ValueError, match=r"."):
+        parse_json(text)
+
+
+def test_a_text_that_is_too_long():
+    """It is not even parsed."""
+    with pytest.raises(ValueError, match="longer than 9 bytes"):
+        parse_json("[" * 10, longest=9)
+
+
+@pytest.mark.parametrize("parse", [claim_checkpoint.parse, device_checkpoint.parse])
+def test_checkpoints_that_are_nested_deeply(parse):
+    """They are damaged, as any other nonsense is."""
+    with pytest.raises(ValueError, match="nested"):
+        parse("[" * 100_000)
