@@ -106,7 +106,14 @@ class Agent:
         self.faults = FaultControl(options, self.metrics, wake=self.due.mark)
         self.node_api = NodeApi(options, lambda: situation(self), self.faults.engine.on_api, self.steps.hurry)
         label = NodeLabel(self.node_api.object, *file_choice.LABELS)
-        chooser = FileChooser(options.files, options.node, label=label, on_change=self.reload, timing=timing)
+        chooser = FileChooser(
+            options.files,
+            options.node,
+            label=label,
+            last=lambda: self.last_good.files(),  # noqa: PLW0108 - it comes to be below
+            on_change=self.reload,
+            timing=timing,
+        )
         self.config = ConfigSource(chooser, options.load, options.load_again, self.metrics, clock)
         self.health = HealthMonitor(options.host, clock)
         self.holders = PodHolders(

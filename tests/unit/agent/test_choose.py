@@ -14,7 +14,7 @@ class Label:
     """A node's label that the test sets."""
 
     def __init__(self, value="", trouble="", key="vdev.dev/config"):
-        self.key, self.value, self.trouble, self.unanswered = key, value, trouble, False
+        self.key, self.value, self.trouble, self.answered = key, value, trouble, True
         self.reads = 0
         self.on_change = None
 
@@ -106,8 +106,8 @@ async def test_a_label_that_is_not_told_yet(directory):
         async def read(self):
             """The second answer comes."""
             self.reads += 1
-            self.unanswered = self.reads < 2
-            self.value = "" if self.unanswered else "a100"
+            self.answered = self.reads == 2
+            self.value = "a100" if self.answered else ""
 
     label, clock = Late(), ManualClock()
     task = asyncio.create_task(FileChooser([directory], "worker-2", label=label, timing=Timing(clock=clock)).choose())
@@ -116,3 +116,55 @@ async def test_a_label_that_is_not_told_yet(directory):
             await asyncio.sleep(0)
             clock.advance(PRODUCTION.retry_label)
     assert ("a100.yaml", 2) == (task.result().files[0].name, label.reads)
+
+
+class Silent(Label):
+    """A label of which the API server says nothing until the test does."""
+
+    def __init__(self):
+        super().__init__()
+        self.answered = False
+
+    async def read(self):
+        """No answer."""
+        self.reads += 1
+        await asyncio.Event().wait()
+
+    def tell(self, value):
+        """The answer is here."""
+        self.answered, self.value = True, value
+        self.on_change()
+
+
+@pytest.mark.parametrize(("value", "wanted"), [("a100", "a100"), ("", "default")])
+async def test_the_last_choice_is_taken_before_the_label_is_told(directory, value, wanted):
+    """A silent API server delays the start by a second alone; what it says then counts, also that there is no label."""
+
+    async def last():
+        return frozenset({directory / "worker-1.yaml"})
+
+    label, clock, told = Silent(), ManualClock(), []
+    chooser = FileChooser(
+        [directory], "n", label=label, last=last, on_change=lambda: told.append(1), timing=Timing(clock=clock)
+    )
+    task = asyncio.create_task(chooser.choose())
+    async with asyncio.timeout(30):
+        while not label.reads:  # noqa: ASYNC110 - no event tells
+            await asyncio.sleep(0)
+        clock.advance(PRODUCTION.retry_label)
+        chosen = await task
+    assert ([directory / "worker-1.yaml"], 1) == ([*chosen.files], label.reads)
+    assert "before" in chosen.why[0].reason
+    label.tell(value)
+    assert (directory / f"{wanted}.yaml", [1]) == ((await chooser.choose()).files[0], told)
+
+
+async def test_a_last_choice_that_is_gone(directory):
+    """A file that is there no more, or was chosen from elsewhere, is no choice."""
+
+    async def last():
+        return frozenset({directory / "gone.yaml", directory.parent / "default.yaml"})
+
+    label = Label("a100")
+    label.answered = False
+    assert "a100.yaml" == (await FileChooser([directory], "n", label=label, last=last).choose()).files[0].name

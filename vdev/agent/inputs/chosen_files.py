@@ -5,7 +5,8 @@ cannot be made is a ConfigError, which the agent treats like a bad file: the las
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from .node_label import NodeLabel
 log = structlog.get_logger(__name__)
 
 _ATTEMPTS = 3  # readings before the first choice, where the API server does not answer
+_BEFORE = "it was chosen before this start, and the API server has not told the node's label yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +41,15 @@ class Chosen:
     why: tuple[Why, ...] = ()
 
 
+async def _none() -> Collection[Path]:
+    return ()
+
+
 class FileChooser:
     """Chooses again at each reading. `label` is the node's, which is followed once a directory is given.
 
-    `on_change` is called when it is another one.
+    `on_change` is called when it is another one. `last` returns the files that an earlier process read: one of them is
+    chosen until the API server tells the label.
     """
 
     def __init__(
@@ -51,6 +58,7 @@ class FileChooser:
         node: str,
         *,
         label: NodeLabel | None = None,
+        last: Callable[[], Awaitable[Collection[Path]]] = _none,
         on_change: Callable[[], object] = lambda: None,
         timing: Timing = PRODUCTION_TIMING,
     ) -> None:
@@ -58,6 +66,8 @@ class FileChooser:
         self.chosen = Chosen()
         self._node = node
         self._label = label
+        self._last = last
+        self._before: Collection[Path] = ()
         self._on_change = on_change
         self._intervals, self._clock = timing
         self._uses_label = False
@@ -67,6 +77,7 @@ class FileChooser:
         directories = await asyncio.to_thread(lambda: frozenset(filter(is_directory, self.given)))
         if directories and self._label is not None and not self._uses_label:
             self._uses_label = True
+            self._before = await asyncio.to_thread(_in, directories, await self._last())
             await self._first_reading(self._label)
             self._label.use(self._on_change)
         chosen = await asyncio.to_thread(self._choose, directories) if directories else Chosen(self.given)
@@ -77,10 +88,18 @@ class FileChooser:
         return chosen
 
     async def _first_reading(self, label: NodeLabel) -> None:
-        """Read the label before the first choice, with some patience: a choice without it would be another one."""
+        """Read the label before the first choice, with some patience: a choice without it would be another one.
+
+        If it is known what was chosen before, an API server that is well has enough time to answer, and no other.
+        """
+        if self._before:
+            with contextlib.suppress(TimeoutError):
+                async with self._clock.timeout(self._intervals.retry_label):
+                    await label.read()
+            return
         for _ in range(_ATTEMPTS):
             await label.read()
-            if not label.unanswered:
+            if label.answered:
                 return
             await self._clock.sleep(self._intervals.retry_label)
 
@@ -93,7 +112,13 @@ class FileChooser:
             if path not in directories:
                 files.append(path)
                 continue
-            found = file_choice.choose(_names(path), node=self._node, label=value, key=key)
+            names = _names(path)
+            before = [name for name in names if path / name in self._before]
+            if before and self._label is not None and not self._label.answered:
+                files.append(path / before[0])
+                reasons.append(Why(before[0], _BEFORE))
+                continue
+            found = file_choice.choose(names, node=self._node, label=value, key=key)
             doubt = f" ({trouble})" if trouble else ""
             if found.name:
                 files.append(path / found.name)
@@ -103,6 +128,11 @@ class FileChooser:
         if problems:
             raise ConfigError(tuple(problems))
         return Chosen(tuple(files), tuple(reasons))
+
+
+def _in(directories: Collection[Path], files: Collection[Path]) -> frozenset[Path]:
+    """Those files that are in one of the directories."""
+    return frozenset(path for path in files if path.parent in directories and path.is_file())
 
 
 def _names(directory: Path) -> list[str]:

@@ -40,19 +40,18 @@ class LabelledNode(Protocol):
 
 
 class NodeLabel:
-    """Of several labels the first that the node has: `key`, and its last known `value`, empty for none."""
+    """Of several labels the first that the node has: `key`, and its last known `value`, empty for none.
+
+    `answered`: the value was told, or it is certain that nobody will tell it.
+    """
 
     def __init__(self, node: LabelledNode, *labels: str) -> None:
         self.value = ""
         self.key = labels[0]
         self.trouble = ""
+        self.answered = False
         self._node = node
         self._labels = labels
-
-    @property
-    def unanswered(self) -> bool:
-        """The last reading got no answer, so that another one may tell."""
-        return self._node.unanswered
 
     async def read(self) -> bool:
         """Ask the API server; True when the value is another one now. What may pass leaves the last known value."""
@@ -60,7 +59,7 @@ class NodeLabel:
         return self._take()
 
     def use(self, on_change: Callable[[], object]) -> None:
-        """Follow the label, and call this when it is another one."""
+        """Follow the label, and call this when it is another one, or known for the first time."""
 
         def look() -> None:
             if self._take():
@@ -77,6 +76,8 @@ class NodeLabel:
             write("node label not readable; choosing by the node's name", label=key, reason=trouble)
         elif self.trouble and not trouble:
             log.info("node label readable again", label=key, value=value)
-        changed = (key, value) != (self.key, self.value)
+        is_first = not self.answered and not self._node.unanswered
+        changed = is_first or (key, value) != (self.key, self.value)
         self.key, self.value, self.trouble = key, value, trouble
+        self.answered = self.answered or is_first
         return changed

@@ -82,6 +82,14 @@ class LastGood(StateKeeper, Output):
             problem = error(str(self.path), f"the last good configuration is not used instead: {wrong}")
             raise ConfigError((problem,)) from wrong
 
+    async def files(self) -> frozenset[Path]:
+        """The files that an earlier process read; none where that is not known."""
+        try:
+            kept = await self.read()
+        except ConfigError:  # said where it is needed
+            return frozenset()
+        return frozenset(Path(each.file) for each in kept.texts.files) if kept else frozenset()
+
     async def settle(self, _plan: Plan) -> None:
         """Write down the configuration where it is a new one, or the file is gone. Raises HostError."""
         texts = self._current()
