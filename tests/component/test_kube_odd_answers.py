@@ -2,6 +2,9 @@
 
 import asyncio
 import contextlib
+import gzip
+import itertools
+import json
 
 import pytest
 
@@ -21,7 +24,7 @@ async def odd_server(start_api, account):
                 with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
                     await say(writer, await reader.readuntil(b"\r\n\r\n"))
                     await writer.drain()
-                writer.transport.abort() if writer.is_closing() else writer.close()
+                writer.close()
 
             server = await asyncio.start_server(answer, "127.0.0.1", 0)
             stack.callback(server.close)
@@ -57,3 +60,87 @@ async def test_what_is_no_object(odd_server, body, status, error):
     api = await odd_server(says(body, status))
     with pytest.raises((kube.Unreachable, kube.Denied), match=error):
         await api.get(NODES, "worker-1")
+
+
+# --- without end ------------------------------------------------------------------------------------------------------
+
+LIMIT = 2**20
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+
+
+async def endless(writer, _head, start=CHUNKED):
+    """Send one line that never ends."""
+    writer.write(start)
+    while True:
+        writer.write(b"10000\r\n" + b"x" * 2**16 + b"\r\n")
+        await writer.drain()
+
+
+async def test_an_answer_without_end(odd_server):
+    """It is broken off at the limit."""
+    api = await odd_server(endless, limit=LIMIT)
+    with pytest.raises(kube.Unreachable, match="what it sends is longer than 1 MiB"):
+        await api.get(NODES, "worker-1")
+
+
+async def test_an_error_without_end(odd_server):
+    """The body of an error as well."""
+
+    async def say(writer, head):
+        await endless(writer, head, CHUNKED.replace(b"200 OK", b"500 X"))
+
+    api = await odd_server(say, limit=LIMIT)
+    with pytest.raises(kube.Unreachable, match="longer than 1 MiB"):
+        await api.get(NODES, "worker-1")
+
+
+async def test_an_answer_that_is_compressed(odd_server):
+    """It is not asked for, and what comes all the same is not unpacked: a thousandth of it may be sent."""
+    heads = []
+
+    async def say(writer, head):
+        heads.append(head.lower())
+        await says(gzip.compress(b'{"a": "' + b"x" * 2**24 + b'"}'), head=b"Content-Encoding: gzip\r\n")(writer, head)
+
+    api = await odd_server(say, limit=LIMIT)
+    with pytest.raises(kube.Unreachable, match="no JSON"):
+        await api.get(NODES, "worker-1")
+    assert b"accept-encoding: identity" in heads[0]
+
+
+async def test_a_list_without_end(odd_server):
+    """Its pages are counted together."""
+    numbers = itertools.count()
+
+    async def say(writer, head):
+        items = [{"metadata": {"name": f"n{next(numbers)}", "annotations": {"a": "x" * 2**16}}}]
+        page = {"metadata": {"continue": "more", "resourceVersion": "1"}, "items": items}
+        await says(json.dumps(page).encode())(writer, head)
+
+    api = await odd_server(say, limit=LIMIT)
+    with pytest.raises(kube.Unreachable, match="longer than 1 MiB"):
+        await api.list(NODES)
+    assert next(numbers) < 20
+
+
+async def test_a_watch_without_a_line(odd_server):
+    """It is broken off, and begins anew."""
+    watches = []
+
+    async def say(writer, head):
+        if b"watch=true" in head:
+            watches.append(head)
+            await endless(writer, head)
+        page = {"metadata": {"resourceVersion": "1"}, "items": []}
+        await says(json.dumps(page).encode())(writer, head)
+
+    api = await odd_server(say, limit=LIMIT)
+    async with api.follow(NODES) as changes:
+        assert kube.Listed(()) == await anext(changes)
+        lost = await anext(changes)
+        assert "longer than 1 MiB" in str(lost.error)
+        task = asyncio.create_task(anext(changes))
+        while len(watches) < 2:  # noqa: ASYNC110 - no event tells
+            await asyncio.sleep(0.005)
+        task.cancel()
+        await asyncio.wait([task])

@@ -37,3 +37,11 @@ def test_checkpoints_that_are_nested_deeply(parse):
     """They are damaged, as any other nonsense is."""
     with pytest.raises(ValueError, match="nested"):
         parse("[" * 100_000)
+
+
+def test_a_text_of_too_many_values():
+    """Three bytes for each take seventy in memory."""
+    text = b"[" + b"{}," * 300_000 + b"1]"
+    with pytest.raises(ValueError, match="more than 62500 values"):
+        parse_json(text, longest=1_000_000)
+    assert parse_json(b'["%s"]' % (b"x" * 900_000), longest=1_000_000)

@@ -19,6 +19,8 @@ from .outputs.node.node_events import NodeEvents
 from .outputs.node.node_labels import NodeLabels
 from .outputs.node.node_status import NodeStatus
 
+_LIMIT = 16 * 2**20  # bytes of an answer: all is about one node, and in memory it is five times as much
+
 
 class NodeApi:
     """Everything that one agent has to do with its Node. `object` is the Node as the API server has it.
@@ -32,7 +34,7 @@ class NodeApi:
     ) -> None:
         node, timing, server = options.node, options.timing, options.api_server
         fault = functools.partial(injected, faults)
-        self.api = Api(server, timing=timing, fault=fault) if server else None
+        self.api = Api(server, timing=timing, fault=fault, limit=_LIMIT) if server else None
         self.object = NodeObject(node, self.api, timing=timing, on_heard=hurry)
         access = NodeAccess(node=node, api=self.api, view=self.object, timing=timing)
         self._labels = NodeLabels(access)

@@ -13,7 +13,7 @@ from typing import Any, Self
 from ..aio.timing import PRODUCTION_TIMING, Timing
 from ..api_server import ApiServerAddress
 from .answers import ApiCall
-from .calls import NO_FAULT, ApiCalls, ApiRequest, FaultHook
+from .calls import LIMIT, NO_FAULT, ApiCalls, ApiRequest, FaultHook
 from .follow import Change, Listed, Object, Selection, follow, listing
 from .kinds import ObjectKind
 
@@ -33,7 +33,8 @@ _APPLY = "application/apply-patch+yaml"  # of which JSON is a part
 class Api:
     """One client of one API server. It connects with the first request; `aclose` ends that.
 
-    `fault` is asked before each request and may answer in the server's place (see `calls.FaultHook`).
+    `fault` is asked before each request and may answer in the server's place (see `calls.FaultHook`). `limit` is how
+    many bytes are taken of an answer, of all pages of a list, and of a line of a watch.
     All methods raise an ApiServerError (see `answers`) and end at once when cancelled.
     """
 
@@ -44,9 +45,10 @@ class Api:
         timing: Timing = PRODUCTION_TIMING,
         fault: FaultHook = NO_FAULT,
         at_once: int = 8,
+        limit: int = LIMIT,
     ) -> None:
         self.server = server
-        self._calls = ApiCalls(server, timing=timing, at_once=at_once, fault=fault)
+        self._calls = ApiCalls(server, timing=timing, at_once=at_once, limit=limit, fault=fault)
         self._fault: FaultHook = NO_FAULT
 
     def with_fault(self, fault: FaultHook) -> Self:

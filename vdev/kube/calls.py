@@ -7,6 +7,7 @@ rule says in its place go the same way.
 
 import asyncio
 import contextlib
+import functools
 import json
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
@@ -20,17 +21,19 @@ from ..aio.timing import Timing
 from ..api_server import ApiServerAddress
 from ..errors import ApiServerError
 from ..json_text import parse_json
-from .answers import ApiCall, Denied, FieldConflict, Throttled, Unreachable, error_of
+from .answers import ApiCall, Denied, FieldConflict, Throttled, TooLong, Unreachable, error_of
 
 if TYPE_CHECKING:
     from .connection import Connection, HttpAnswer
 
 _T = TypeVar("_T")
+LIMIT = 64 * 2**20  # bytes of an answer, of all pages of a list, and of a line of a watch
 _AT_ONCE = 8  # requests in flight, besides watches
 _ATTEMPTS = 4  # where the server asks to wait
 _LARGE = 256 * 1024  # bytes from which an answer is decoded in a thread
 _OK = range(200, 300)
 _JSON = "application/json"
+_ACCEPTED = {"Accept": _JSON, "Accept-Encoding": "identity"}  # a compressed answer may be a thousand times as long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +77,11 @@ class ApiCalls:
         *,
         timing: Timing,
         at_once: int = _AT_ONCE,
+        limit: int = LIMIT,
         fault: FaultHook = NO_FAULT,
     ) -> None:
         self.server = server
+        self.limit = limit
         self.intervals, self.clock = timing
         self._fault = fault
         self._slots = asyncio.Semaphore(at_once)
@@ -92,9 +97,13 @@ class ApiCalls:
 
     async def ask(self, request: ApiRequest) -> dict[str, Any]:
         """The document that answers. Raises an ApiServerError."""
+        return (await self.ask_sized(request, self.limit))[0]
+
+    async def ask_sized(self, request: ApiRequest, limit: int) -> tuple[dict[str, Any], int]:
+        """The document that answers, and how many bytes it took, at most `limit`. Raises an ApiServerError."""
         for attempt in range(_ATTEMPTS):
             try:
-                return await self._attempt(request)
+                return await self._attempt(request, limit)
             except Throttled as throttled:
                 pause = throttled.after if throttled.after is not None else self._backoff.pause(attempt)
                 if attempt == _ATTEMPTS - 1 or pause > self.intervals.api_patience:
@@ -102,13 +111,13 @@ class ApiCalls:
                 self._pause(pause)
         raise AssertionError("unreachable: the last attempt returns or raises")
 
-    async def _attempt(self, request: ApiRequest) -> dict[str, Any]:
+    async def _attempt(self, request: ApiRequest, limit: int) -> tuple[dict[str, Any], int]:
         async with self._slots:
             await self._wait()  # also those that had waited for a slot when the server asked to
             self.writes += request.method != "GET"
             async with self._answer(request) as answer:
-                body = await answer.within(self.intervals.api_answer, answer.body)
-        return await _decoded(answer.call, body)
+                body = await answer.within(self.intervals.api_answer, lambda: answer.body(limit))
+        return await _decoded(answer.call, body, self.limit), len(body)
 
     @contextlib.asynccontextmanager
     async def watch(self, request: ApiRequest, *, silence: float) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -172,19 +181,19 @@ class ApiCalls:
         connection = await self._connect()
         call = replace(call, where=connection.where)
         token = await self._authorization(connection)
-        speech = _Speech(connection, call, self.clock)
+        speech = _Speech(connection, call, self.clock, self.limit)
         try:
             asked = connection.ask(
                 request.method,
                 request.path or call.kind.path(namespace=call.namespace, name=call.name, subresource=call.subresource),
                 params=request.params,
-                headers={"Accept": _JSON} | ({"Authorization": token} if token else {}) | _described(request),
+                headers=_ACCEPTED | ({"Authorization": token} if token else {}) | _described(request),
                 body=None if request.body is None else json.dumps(request.body, separators=(",", ":")).encode(),
             )
             limit = self.intervals.api_answer
             answer = speech.answer = await speech.within(limit, lambda: stack.enter_async_context(asked))
             if answer.status not in _OK:
-                raise error_of(call, answer.status, answer.headers, await speech.within(limit, answer.body))
+                raise error_of(call, answer.status, answer.headers, await speech.within(limit, speech.body))
         except Unreachable:
             await self._forget_if_stale()  # the certificate authority may be another one
             raise
@@ -242,6 +251,7 @@ class _Speech:
     connection: "Connection"
     call: ApiCall
     clock: Clock
+    limit: int
     answer: "HttpAnswer | None" = None
 
     async def within(self, seconds: float, work: Callable[[], Awaitable[_T]]) -> _T:
@@ -252,16 +262,18 @@ class _Speech:
                     return await work()
         except TimeoutError as late:
             raise Unreachable(self.call, f"nothing came within {seconds:g} s") from late
+        except TooLong as long:
+            raise Unreachable(self.call, f"what it sends is longer than {self.limit / 2**20:g} MiB") from long
 
-    async def body(self) -> bytes:
+    async def body(self, limit: int | None = None) -> bytes:
         """All of the answer."""
         assert self.answer is not None
-        return await self.answer.body()
+        return await self.answer.body(self.limit if limit is None else limit)
 
     def lines(self) -> AsyncGenerator[bytes, None]:
         """The answer's lines."""
         assert self.answer is not None
-        return self.answer.lines()
+        return self.answer.lines(self.limit)
 
 
 def _open(server: ApiServerAddress) -> "Connection":
@@ -274,11 +286,12 @@ def _described(request: ApiRequest) -> dict[str, str]:
     return {} if request.body is None else {"Content-Type": request.content_type}
 
 
-async def _decoded(call: ApiCall, body: bytes) -> dict[str, Any]:
+async def _decoded(call: ApiCall, body: bytes, limit: int) -> dict[str, Any]:
+    parse = functools.partial(parse_json, body, longest=limit)
     try:
-        document = await asyncio.to_thread(parse_json, body) if len(body) > _LARGE else parse_json(body)
+        document = await asyncio.to_thread(parse) if len(body) > _LARGE else parse()
     except ValueError as wrong:
-        raise Unreachable(call, "what came is no JSON") from wrong
+        raise Unreachable(call, f"what came is no JSON: {wrong}") from wrong
     if not isinstance(document, dict):
         raise Unreachable(call, "what came is no object")
     return document

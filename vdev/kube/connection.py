@@ -23,7 +23,7 @@ from lightkube.config.models import Cluster, User
 
 from ..api_server import ApiServerAddress
 from ..errors import reason_of
-from .answers import ApiCall, Unconfigured, Unreachable
+from .answers import ApiCall, TooLong, Unconfigured, Unreachable
 
 _AGENT = "vdev"
 _URLS = 50  # that are kept: most requests of an agent are repeated, and to make sense of a path takes long
@@ -49,15 +49,22 @@ class HttpAnswer:
     headers: Mapping[str, str]
     response: httpx.Response
 
-    async def body(self) -> bytes:
-        """All of it."""
-        return await self.response.aread()
+    async def body(self, limit: int) -> bytes:
+        """All of it, as it was sent. Raises TooLong for more than `limit` bytes."""
+        chunks, left = [], limit
+        async for chunk in self.response.aiter_raw():
+            chunks.append(chunk)
+            if (left := left - len(chunk)) < 0:
+                raise TooLong
+        return b"".join(chunks)
 
-    async def lines(self) -> AsyncGenerator[bytes, None]:
-        """Its lines as they come, the last one only when it is whole."""
+    async def lines(self, limit: int) -> AsyncGenerator[bytes, None]:
+        """Its lines as they come, the last one only when it is whole. Raises TooLong for one of more than `limit`."""
         rest = b""
-        async for chunk in self.response.aiter_bytes():
+        async for chunk in self.response.aiter_raw():
             *lines, rest = (rest + chunk).split(b"\n")
+            if len(rest) > limit:
+                raise TooLong
             for line in lines:
                 yield line
         if rest:

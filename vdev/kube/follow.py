@@ -97,11 +97,12 @@ async def listing(calls: ApiCalls, chosen: Selection, *, not_older: str = "") ->
     """
     at = {"resourceVersion": not_older, "resourceVersionMatch": "NotOlderThan"} if not_older else {}
     objects: list[Object] = []
-    more = ""
+    more, left = "", calls.limit
     while True:
         page = {"continue": more} if more else at
         params = chosen.params | {"limit": _CHUNK} | page
-        found = await calls.ask(ApiRequest(method="GET", call=chosen.call("list"), params=params))
+        found, size = await calls.ask_sized(ApiRequest(method="GET", call=chosen.call("list"), params=params), left)
+        left -= size
         items = found.get("items") or ()
         for start in range(0, len(items), _BATCH):
             if start:
