@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import copy
 import gzip
 import itertools
 import json
@@ -15,11 +16,11 @@ DEEP = b"[" * 100_000
 
 
 @pytest.fixture
-async def odd_server(start_api, account):
-    """Make a server that answers each request by `say(writer, head)`, and a client of it."""
+async def odd_address(account):
+    """Make a server that answers each request by `say(writer, head)`; where it is."""
     async with contextlib.AsyncExitStack() as stack:
 
-        async def start(say, **options):
+        async def start(say):
             async def answer(reader, writer):
                 with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
                     await say(writer, await reader.readuntil(b"\r\n\r\n"))
@@ -29,10 +30,19 @@ async def odd_server(start_api, account):
             server = await asyncio.start_server(answer, "127.0.0.1", 0)
             stack.callback(server.close)
             host, port = server.sockets[0].getsockname()
-            address = kube.ApiServerAddress(address=f"http://{host}:{port}", token=account.token)
-            return await start_api(server=address, **options)
+            return kube.ApiServerAddress(address=f"http://{host}:{port}", token=account.token)
 
         yield start
+
+
+@pytest.fixture
+def odd_server(odd_address, start_api):
+    """Make such a server, and a client of it."""
+
+    async def start(say, **options):
+        return await start_api(server=await odd_address(say), **options)
+
+    return start
 
 
 def says(body, status=200, head=b""):
@@ -144,3 +154,100 @@ async def test_a_watch_without_a_line(odd_server):
             await asyncio.sleep(0.005)
         task.cancel()
         await asyncio.wait([task])
+
+
+# --- of another shape -------------------------------------------------------------------------------------------------
+
+NODE = {
+    "metadata": {
+        "name": "node-1",
+        "uid": "1",
+        "resourceVersion": "7",
+        "labels": {"vdev.dev/config": "a"},
+        "annotations": {"a": "b"},
+        "managedFields": [
+            {
+                "manager": "vdev",
+                "operation": "Apply",
+                "subresource": "status",
+                "fieldsV1": {"f:status": {"f:capacity": {"f:a": {}}, "f:conditions": {'k:{"type":"X"}': {".": {}}}}},
+            }
+        ],
+    },
+    "spec": {"taints": []},
+    "status": {
+        "capacity": {"acme.dev/npu": "4"},
+        "allocatable": {"acme.dev/npu": "4"},
+        "conditions": [{"type": "NpuHealthy", "status": "True", "lastTransitionTime": "2026-11-23T08:00:00Z"}],
+    },
+}
+ODD = (None, 7, "x", [], [7], [[7]], {}, {"a": 7}, {"": {}}, [{"type": {}}], {"k:[": 7, "k:7": {"b": 7}})
+
+
+def with_odd_parts(document):
+    """The document with each of its parts replaced by each odd value, in turn."""
+    yield from ODD
+    pairs = (
+        document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
+    )
+    for key, value in pairs:
+        for other in with_odd_parts(value):
+            changed = copy.copy(document)
+            changed[key] = other
+            yield changed
+
+
+CONFIG = """
+version: v1
+node: {labels: true, status: true, conditions: true, events: true}
+devices: [{name: npu, resource: acme.dev/npu, virtual: {count: 4}, conditions: [{type: NpuHealthy}]}]
+"""
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        {"items": 7},
+        {"items": [7]},
+        {"items": [], "metadata": [7]},
+        {"items": [{"metadata": {"labels": {}}}]},
+        {"items": [{"metadata": {"name": "n", "labels": {"a": 7}}}]},
+    ],
+    ids=str,
+)
+async def test_an_odd_list(odd_server, page):
+    """It is as good as none."""
+    api = await odd_server(says(json.dumps(page).encode()))
+    with pytest.raises(kube.Unreachable, match=r"what came is no (list|object|Node: )"):
+        await api.list(NODES)
+
+
+@pytest.mark.parametrize("details", [7, [7], {"causes": 7}, {"causes": [7]}, {"causes": [{"field": [], "message": 7}]}])
+@pytest.mark.parametrize("status", [404, 409, 422, 504])
+async def test_an_odd_error(odd_server, status, details):
+    """What can be read of it counts."""
+    api = await odd_server(says(json.dumps({"message": "no", "details": details}).encode(), status))
+    with pytest.raises((kube.Missing, kube.Conflict, kube.Invalid, kube.Unreachable), match=r"no"):
+        await api.get(NODES, "worker-1")
+
+
+async def test_an_odd_node_is_no_defect_of_vdev(odd_address, start_agent, api_server):
+    """Whatever stands in its place, or in that of a part: the problem is that of the API server, or there is none."""
+    current, asked = [None], []
+
+    async def say(writer, head):
+        asked.append(head)
+        if b"watch=true" in head:
+            return  # the watch ends at once, and it lists again
+        list_of = {"metadata": {"resourceVersion": "1"}, "items": [current[0]]}
+        is_list = head.startswith(b"GET /api/v1/nodes?")
+        await says(json.dumps(list_of if is_list else current[0]).encode())(writer, head)
+
+    pauses = dict.fromkeys(("api_pause_first", "api_pause_most", "retry_step_first", "retry_step_most"), 0.001)
+    agent = await start_agent(CONFIG, api_server=await odd_address(say), wait=False, write_node=0.001, **pauses)
+    for document in with_odd_parts(NODE):
+        current[0] = document
+        seen = len(asked)
+        await api_server.until(lambda: len(asked) > seen + 2)  # noqa: B023 - awaited at once
+        told = [str(each) for each in agent.agent.reconciler.problems]
+        assert not [each for each in told if "defect" in each], document

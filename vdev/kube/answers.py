@@ -172,8 +172,9 @@ def after(headers: Mapping[str, str]) -> float | None:
 
 def _error(call: ApiCall, code: int, wait: float | None, status: Mapping[str, Any]) -> ApiServerError:
     message = str(status.get("message") or (HTTPStatus(code).phrase if code in _PHRASES else "no reason given"))
-    details = status.get("details") or {}
-    causes = [each for each in details.get("causes") or () if isinstance(each, Mapping)]
+    details = _mapping(status.get("details"))
+    listed = details.get("causes")
+    causes = [_mapping(each) for each in listed] if isinstance(listed, list) else []
     error: ApiServerError
     match code:
         case HTTPStatus.UNAUTHORIZED | HTTPStatus.FORBIDDEN:
@@ -196,6 +197,10 @@ def _error(call: ApiCall, code: int, wait: float | None, status: Mapping[str, An
             fields = tuple((str(each.get("field", "")), str(each.get("message", ""))) for each in causes)
             error = Invalid(call, message, status=code, causes=fields)
     return error
+
+
+def _mapping(found: object) -> Mapping[str, Any]:
+    return found if isinstance(found, Mapping) else {}
 
 
 _PHRASES = frozenset(map(int, HTTPStatus))

@@ -13,7 +13,7 @@ from typing import Any, Self
 from ..aio.timing import PRODUCTION_TIMING, Timing
 from ..api_server import ApiServerAddress
 from .answers import ApiCall
-from .calls import LIMIT, NO_FAULT, ApiCalls, ApiRequest, FaultHook
+from .calls import LIMIT, NO_FAULT, ApiCalls, ApiRequest, FaultHook, checked
 from .follow import Change, Listed, Object, Selection, follow, listing
 from .kinds import ObjectKind
 
@@ -178,7 +178,7 @@ class Api:
         """Delete an object; with a `uid` only if it is that one. Raises Missing where there is none."""
         call = ApiCall(verb="delete", kind=kind, name=name, namespace=namespace)
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}} if uid else None
-        await self._ask("DELETE", call, body=body)
+        await self._calls.ask(ApiRequest(method="DELETE", call=call, params={}, body=body, fault=self._fault))
 
     async def _ask(
         self,
@@ -192,7 +192,7 @@ class Api:
         request = ApiRequest(
             method=method, call=call, params=params or {}, body=body, content_type=content_type, fault=self._fault
         )
-        return await self._calls.ask(request)
+        return checked(call, await self._calls.ask(request))
 
 
 def _typed(kind: ObjectKind, document: Mapping[str, Any]) -> dict[str, Any]:

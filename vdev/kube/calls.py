@@ -297,6 +297,17 @@ async def _decoded(call: ApiCall, body: bytes, limit: int) -> dict[str, Any]:
     return document
 
 
+def checked(call: ApiCall, document: object) -> dict[str, Any]:
+    """The document, which is an object. Raises Unreachable where it is none."""
+    from .object_shape import why_no_object  # with the client library, for those who ask the API server
+
+    if not isinstance(document, dict):
+        raise Unreachable(call, "what came is no object")
+    if why := why_no_object(document):
+        raise Unreachable(call, f"what came is no {call.kind.name}: {why}")
+    return document
+
+
 def _error_of(call: ApiCall, fault: InjectedAnswer) -> ApiServerError:
     if not fault.status:
         return Unreachable(call, fault.message)

@@ -19,7 +19,7 @@ from ..aio.timing import Timing
 from ..errors import ApiServerError
 from ..json_text import parse_json
 from .answers import ApiCall, Expired, Throttled, Unconfigured, Unreachable, error_in_watch
-from .calls import ApiCalls, ApiRequest
+from .calls import ApiCalls, ApiRequest, checked
 from .kinds import ObjectKind
 
 Object: TypeAlias = Mapping[str, Any]
@@ -95,21 +95,23 @@ async def listing(calls: ApiCalls, chosen: Selection, *, not_older: str = "") ->
 
     Raises an ApiServerError; Expired where it takes so long that the server forgets what it is listing.
     """
+    call = chosen.call("list")
     at = {"resourceVersion": not_older, "resourceVersionMatch": "NotOlderThan"} if not_older else {}
     objects: list[Object] = []
     more, left = "", calls.limit
     while True:
         page = {"continue": more} if more else at
         params = chosen.params | {"limit": _CHUNK} | page
-        found, size = await calls.ask_sized(ApiRequest(method="GET", call=chosen.call("list"), params=params), left)
+        found, size = await calls.ask_sized(ApiRequest(method="GET", call=call, params=params), left)
         left -= size
-        items = found.get("items") or ()
+        items, metadata = found.get("items") or [], found.get("metadata") or {}
+        if not isinstance(items, list) or not isinstance(metadata, dict):
+            raise Unreachable(call, "what came is no list")
         for start in range(0, len(items), _BATCH):
             if start:
                 await calls.clock.sleep(0)  # to make what is kept of five hundred slices takes a twentieth of a second
-            objects += map(chosen.keep, items[start : start + _BATCH])
-        metadata = found.get("metadata") or {}
-        if not (more := metadata.get("continue") or ""):
+            objects += [chosen.keep(checked(call, each)) for each in items[start : start + _BATCH]]
+        if not (more := str(metadata.get("continue") or "")):
             return Listed(tuple(objects), str(metadata.get("resourceVersion") or ""))
 
 
@@ -185,14 +187,19 @@ async def _watch(calls: ApiCalls, chosen: Selection, version: str) -> AsyncGener
             kind, found = _event(call, line)
             if kind == "ERROR":
                 raise error_in_watch(call, found)
-            version = str((found.get("metadata") or {}).get("resourceVersion") or version)
+            version = _version(found) or version
             match kind:
                 case "ADDED" | "MODIFIED":
-                    yield version, Changed(found)
+                    yield version, Changed(checked(call, found))
                 case "DELETED":
-                    yield version, Removed(found)
+                    yield version, Removed(checked(call, found))
                 case _:  # BOOKMARK, and what there may be one day
                     yield version, None
+
+
+def _version(document: Object) -> str:
+    metadata = document.get("metadata")
+    return str(metadata.get("resourceVersion") or "") if isinstance(metadata, dict) else ""
 
 
 def _event(call: ApiCall, line: bytes) -> tuple[str, Object]:

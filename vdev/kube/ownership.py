@@ -29,7 +29,7 @@ def owned_by_others(
 ) -> frozenset[str]:
     """The keys below a path that anybody else owns, or the manager in another way.
 
-    Whoever owns only fields of an item of a list, as a kubelet does of its conditions, does not own the item.
+    A manager of fields in an item of a list alone, as a kubelet is of its conditions, does not own the item.
     """
     entries = (document.get("metadata") or {}).get("managedFields") or ()
     mine = manager, _APPLY, subresource
@@ -53,10 +53,20 @@ def _fields(
 def _keys(fields: Mapping[str, Any], path: tuple[str, ...], *, whole: bool = False) -> Iterator[str]:
     """The keys below a path; with `whole` without items of lists of which only fields are owned."""
     for step in path:
-        fields = fields.get(f"f:{step}") or {}
+        found = fields.get(f"f:{step}")
+        fields = found if isinstance(found, Mapping) else {}
     for field, below in fields.items():
         kind, _, key = field.partition(":")
         if kind == "f":
             yield key
-        elif kind == "k" and ("." in below or not whole):
-            yield from map(str, parse_json(key).values())
+        elif kind == "k" and (not whole or (isinstance(below, Mapping) and "." in below)):
+            yield from _key_values(key)
+
+
+def _key_values(key: str) -> Iterator[str]:
+    try:
+        found = parse_json(key)
+    except ValueError:
+        return
+    if isinstance(found, dict):
+        yield from map(str, found.values())
