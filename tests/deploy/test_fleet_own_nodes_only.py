@@ -13,7 +13,9 @@ POLICY, BINDING = yaml.safe_load_all((DEPLOY / "fleet/components/own-nodes-only/
 FLEET = "system:serviceaccount:vdev-system:vdev-fleet"
 NOT_MINE = 'the fleet may not change node "x": it did not make it, and the node is none of those that it may choose'
 SPEC = "the fleet may not change the spec of a Node that it did not make, such as its taints"
-ISOLATION = "the fleet may not change labels of node-restriction.kubernetes.io, by which pods are kept from nodes"
+ISOLATION = "the fleet may not change labels of node-restriction.kubernetes.io and node-role.kubernetes.io"
+OWNERS = "the fleet may not change owners and finalizers of a Node that it did not make"
+STATUS = "the fleet may not change conditions and addresses of pods"
 NO_PODS = "the fleet may not make, change or delete pods"
 METADATA = "the fleet may not change labels, owners and finalizers of pods"
 ANNOTATIONS = "of a pod's annotations the fleet may only change vdev.dev/devices"
@@ -38,11 +40,11 @@ def asked(resource, operation="UPDATE", who=FLEET):
     }
 
 
-def node(labels=None, annotations=None, spec=None):
+def node(labels=None, annotations=None, spec=None, **more):
     """A Node; without labels its metadata have none."""
     metadata = {"name": "x"} | ({"labels": labels} if labels else {})
     metadata |= {"annotations": annotations} if annotations else {}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec or {}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata | more, "spec": spec or {}}
 
 
 def pod(annotations=None, image="a", status=None, **metadata):
@@ -101,6 +103,11 @@ REQUESTS = {
     "a label of isolation of a made node": (
         asked("nodes"), node(MADE), node({**MADE, "a.node-restriction.kubernetes.io/b": "c"}), "",
     ),
+    "a role of a chosen node": (
+        asked("nodes"), node(KWOK), node({**KWOK, "node-role.kubernetes.io/control-plane": ""}), ISOLATION,
+    ),
+    "an owner of a chosen node": (asked("nodes"), node(KWOK), node(KWOK, ownerReferences=[{"name": "a"}]), OWNERS),
+    "a finalizer of a chosen node": (asked("nodes"), node(KWOK, finalizers=["a"]), node(KWOK), OWNERS),
     "who holds what": (asked("pods"), pod(), pod(HELD), ""),
     "who holds what, beside others": (asked("pods"), pod(FOREIGN), pod({**FOREIGN, **HELD}), ""),
     "another annotation": (asked("pods"), pod(), pod(FOREIGN), ANNOTATIONS),
@@ -120,6 +127,17 @@ REQUESTS = {
     ),
     "a pod that fails otherwise": (
         asked("pods/status"), pod(status={"phase": "Running"}), pod(status={"phase": "Failed"}), PHASE,
+    ),
+    "a pod's address": (
+        asked("pods/status"), pod(status={"podIP": "10.0.0.1"}), pod(status={"podIP": "10.0.0.2"}), STATUS,
+    ),
+    "a pod that becomes Ready": (
+        asked("pods/status"), pod(status={"phase": "Running"}),
+        pod(status={"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}), STATUS,
+    ),
+    "a pod that is Ready, refused": (
+        asked("pods/status"), pod(status={"conditions": [{"type": "PodScheduled"}]}),
+        pod(status=REFUSED | {"conditions": [{"type": "PodScheduled"}]}), "",
     ),
     "a pod that succeeds": (
         asked("pods/status"), pod(status={"phase": "Running"}), pod(status={"phase": "Succeeded"}), PHASE,

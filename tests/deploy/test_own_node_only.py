@@ -17,7 +17,8 @@ ANOTHER_NODE = 'vdev on node "worker-1" may not change node "worker-2"'
 ANOTHER_EVENT = 'vdev on node "worker-1" may only write Events about this node'
 ANOTHER_SLICE = 'vdev on node "worker-1" may only publish ResourceSlices of this node'
 SPEC = "vdev may not change the spec of a Node, such as its taints"
-ISOLATION = "vdev may not change labels of node-restriction.kubernetes.io, by which pods are kept from nodes"
+ISOLATION = "vdev may not change labels of node-restriction.kubernetes.io and node-role.kubernetes.io"
+METADATA = "vdev may not change owners and finalizers of a Node"
 
 
 def user(name=AGENT, **extra):
@@ -30,9 +31,9 @@ def bound(name=AGENT, node="worker-1"):
     return user(name, **{"authentication.kubernetes.io/pod-name": ["vdev-x"], NODE_NAME: [node]})
 
 
-def node(name="worker-1", spec=None, **labels):
+def node(name="worker-1", spec=None, more=None, **labels):
     """A Node; without labels its metadata have none."""
-    metadata = {"name": name} | ({"labels": labels} if labels else {})
+    metadata = {"name": name} | ({"labels": labels} if labels else {}) | (more or {})
     return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec or {}}
 
 
@@ -66,6 +67,9 @@ def asked(resource, operation="UPDATE", who=None, group="", version="v1"):
     }
 
 
+ROLE = {"node-role.kubernetes.io/control-plane": ""}
+OWNER = {"ownerReferences": [{"kind": "Pod", "name": "p", "uid": "1"}]}
+FINALIZER = {"finalizers": ["a.example/b"]}
 SECRET = {"acme.node-restriction.kubernetes.io/secret": "yes"}
 NAMELESS = copy.deepcopy(event())
 del NAMELESS["involvedObject"]["name"]
@@ -82,6 +86,12 @@ REQUESTS = {
     "a label of isolation another": (asked("nodes"), node(**SECRET), node(**dict.fromkeys(SECRET, "no")), ISOLATION),
     "a label of isolation less": (asked("nodes"), node(**SECRET), node(a="b"), ISOLATION),
     "a label of isolation as it was": (asked("nodes"), node(**SECRET), node(a="b", **SECRET), ""),
+    "a role more": (asked("nodes"), node(), node(**ROLE), ISOLATION),
+    "a role less": (asked("nodes"), node(**ROLE), node(), ISOLATION),
+    "an owner": (asked("nodes"), node(), node(more=OWNER), METADATA),
+    "an owner less": (asked("nodes"), node(more=OWNER), node(), METADATA),
+    "a finalizer": (asked("nodes"), node(), node(more=FINALIZER), METADATA),
+    "a finalizer as it was": (asked("nodes"), node(more=FINALIZER), node(more=FINALIZER, a="b"), ""),
     "labels of another node": (asked("nodes"), node("worker-2"), node("worker-2"), ANOTHER_NODE),
     "status of another node": (asked("nodes/status"), node("worker-2"), node("worker-2"), ANOTHER_NODE),
     "another node by the name of the own one": (asked("nodes"), node("worker-2"), node(), ANOTHER_NODE),
