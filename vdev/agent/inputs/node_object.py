@@ -156,9 +156,6 @@ class NodeObject:
         return kube.Unconfigured(f"the cluster has no node {self._node!r}{others}; {hint}")
 
     def _see(self, document: Document | None, trouble: ApiServerError | None) -> None:
-        if document is not None and not _is_node(document):
-            call = kube.ApiCall(verb="get", kind=kube.NODES, name=self._node)
-            document, trouble = self.document, kube.Unreachable(call, "what came is no Node")
         changed = document != self.document or str(trouble or "") != str(self.trouble or "")
         is_heard_again = trouble is None and self.trouble is not None
         self.document, self.trouble = document, trouble
@@ -168,12 +165,3 @@ class NodeObject:
                 tell()
         if is_heard_again:
             self._on_heard()
-
-
-def _is_node(document: Document) -> bool:
-    """Whether the parts that are used everywhere have the form that those of a Node have."""
-    metadata, status = document.get("metadata"), document.get("status") or {}
-    if not isinstance(metadata, Mapping) or not isinstance(status, Mapping):
-        return False
-    texts = [metadata.get(part) or {} for part in ("labels", "annotations")]
-    return all(isinstance(each, Mapping) and all(isinstance(value, str) for value in each.values()) for each in texts)
