@@ -1,13 +1,16 @@
 """`vdev status` and `vdev device` as people use them: what is wrong first, and names that can be typed."""
 
 import asyncio
+import contextlib
 import json
 import re
+import sys
 
 import pytest
 
 from vdev import cli, config, discovery
 from vdev.cli import terminal
+from vdev.cli.control import status_text
 from vdev.core.decide import Decider
 from vdev.core.model.device import HEALTHY, Device, RawDevice
 from vdev.errors import HostError
@@ -57,9 +60,8 @@ async def test_what_is_unhealthy_comes_first(vdev):
     assert "4 resources, 55 devices: 1 unhealthy, 0 held by pods" in lines
     first = next(line for line in lines[lines.index("") :] if line)
     assert (0, "acme.dev/npu: 49/50 allocatable, registered") == (code, first)
-    assert ["npu-47", "npu/47", "-", "Unhealthy", "too hot; injected by device:npu-47", "-"] == rows(
-        lines, "acme.dev/npu"
-    )[0][:6]
+    row, why = rows(lines, "acme.dev/npu")[:2]
+    assert (["npu-47", "npu/47", "Unhealthy"], ["too hot; injected by device:npu-47"]) == (row[:3], why)
 
 
 async def test_failed_actions_are_shown(start_agent, kubelet, shows, directory, capsys):
@@ -116,8 +118,9 @@ async def test_a_device_by_its_index_has_its_partitions(vdev):
     """As a rule that names it so."""
     await vdev("device", "set", "a100/0", "--health", "Unhealthy")
     _, lines = await vdev("status")
-    assert ["Unhealthy"] * 2 == [row[3] for row in rows(lines, "nvidia.com/mig-1g.5gb")]
-    assert ["Healthy"] * 2 == [row[3] for row in rows(lines, "nvidia.com/gpu")]
+    parts = [row for row in rows(lines, "nvidia.com/mig-1g.5gb") if len(row) > 1]  # without the lines that say why
+    assert ["Unhealthy"] * 2 == [row[3] for row in parts]
+    assert ["Healthy"] * 2 == [row[2] for row in rows(lines, "nvidia.com/gpu")]
 
 
 async def test_an_index_that_no_device_has(vdev):
@@ -219,8 +222,53 @@ def test_a_terminal_gets_no_more_lines_than_it_has(monkeypatch, capsys):
     monkeypatch.setenv("LINES", "5")
     monkeypatch.setenv("COLUMNS", "80")
     screen = terminal._screen([str(number) for number in range(9)])
-    assert ["0", "1", "2"] == re.findall(r"^(?:\x1b\[H\x1b\[\?7l)?(\d)\x1b\[K$", screen, re.MULTILINE)
+    assert ["0", "1", "2"] == re.findall(r"^(?:\x1b\[H)?(\d)\x1b\[K$", screen, re.MULTILINE)
     assert "… and 6 more lines" in screen
+
+
+def test_a_line_that_is_longer_than_the_terminal_is_cut():
+    """With an ellipsis; colours take no room, and end where they did."""
+    assert "\x1b[31mabc…\x1b[0m" == terminal.fitted("\x1b[31mabcdef\x1b[0m", 4)
+    assert "\x1b[31mabcd\x1b[0m" == terminal.fitted("\x1b[31mabcd\x1b[0m", 4)
+    assert "a" * 500 == terminal.fitted("a" * 500, None)
+
+
+async def test_a_live_view_never_scrolls(monkeypatch, capsys):
+    """The last line has no line break that would move the first one away."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+
+    async def frame():
+        return ["first", "last"]
+
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await terminal.watch(frame, 60)
+    assert capsys.readouterr().out.endswith("last\x1b[K\n\x1b[J")
+
+
+def many(count):
+    """The status of a node with so many resources of a device each."""
+    device = {"id": "d", "selector": "e/0", "profile": "", "health": "Healthy", "reason": "", "injected": ""}
+    device |= {"holder": "", "changedAt": None}
+    resource = {"allocatable": 1, "capacity": 1, "state": "registered", "problem": "", "draining": False}
+    return [resource | {"name": f"vendor.example.com/device-{n:02}", "devices": [device]} for n in range(count)]
+
+
+async def test_many_resources_with_no_problem_are_in_short(vdev, monkeypatch):
+    """64 of them fit on two screens; one with a problem is shown with its devices."""
+    _, text = await vdev("status", "--output", "json")
+    status = json.loads("\n".join(text))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = list(status_text.lines(status | {"resources": many(64)}))
+    assert 48 >= len(lines)
+    assert 80 >= max(map(len, lines[10:]))
+    sick = many(64)
+    sick[7]["allocatable"], sick[7]["devices"] = 0, [sick[7]["devices"][0] | {"health": "Unhealthy", "reason": "hot"}]
+    shown = "\n".join(status_text.lines(status | {"resources": sick}))
+    assert "vendor.example.com/device-07: 0/1 allocatable" in shown
+    assert "    hot" in shown
 
 
 def test_what_no_entry_has_has_no_name_for_rules():

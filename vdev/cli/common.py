@@ -10,10 +10,12 @@ from ..core.model.problem import Problem
 from ..errors import UsageError
 from ..preview import Preview, preview
 from ..settings import Group
-from . import config_paths, options
+from . import config_paths, options, terminal
 
 _Each = TypeVar("_Each")
 SHOWN = 40  # rows of a table; the rest is only counted
+_NOTHING = ("", "-")
+_NARROWEST = 8  # columns of a table are cut to no less
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
@@ -64,11 +66,25 @@ def exit_code(problems: Iterable[Problem]) -> int:
     return 2 if any(problem.is_error for problem in problems) else 0
 
 
-def table_lines(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns as wide as they need, two spaces between them; one line each, and nothing that a terminal obeys."""
-    table = [[_printable(cell) for cell in row] for row in (head, *rows)]
-    widths = [max(len(row[column]) for row in table) for column in range(len(head))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
+def table_lines(head: Sequence[str], rows: Sequence[Sequence[str]], *, indent: str = "") -> list[str]:
+    """Columns as wide as they need, two spaces between them; one line each, and nothing that a terminal obeys.
+
+    A column in which no row has anything is left out. On a terminal that is too narrow the widest columns are cut.
+    """
+    kept = [column for column in range(len(head)) if not rows or any(row[column] not in _NOTHING for row in rows)]
+    table = [[_printable(row[column]) for column in kept] for row in (head, *rows)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    columns = terminal.width()
+    while columns is not None and len(indent) + sum(widths) + 2 * len(widths) - 2 > columns:
+        widest = max(range(len(widths)), key=widths.__getitem__)
+        if widths[widest] <= _NARROWEST:
+            break
+        widths[widest] -= 1
+    return [
+        indent
+        + "  ".join(terminal.fitted(cell, width).ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in table
+    ]
 
 
 def _printable(text: str) -> str:
@@ -77,8 +93,8 @@ def _printable(text: str) -> str:
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, indent: str = "") -> None:
     """Print a table."""
-    for line in table_lines(head, rows):
-        print(indent + line)
+    for line in table_lines(head, rows, indent=indent):
+        print(line)
 
 
 def print_first(head: Sequence[str], row: Callable[[_Each], Sequence[str]], found: Sequence[_Each]) -> None:

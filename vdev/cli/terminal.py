@@ -2,12 +2,15 @@
 
 import asyncio
 import os
+import re
 import shutil
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
 
 from ..errors import VdevError
+
+_CODE = re.compile(r"(\x1b\[[0-9;]*m)")
 
 
 class Colour(StrEnum):
@@ -30,6 +33,26 @@ def painted(text: str, *colours: Colour) -> str:
     return f"\x1b[{';'.join(colours)}m{text}\x1b[0m" if colours and has_colours() else text
 
 
+def width() -> int | None:
+    """The columns of the terminal; None if the output goes elsewhere: nothing is cut then."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def fitted(line: str, columns: int | None) -> str:
+    """The line, cut with an ellipsis if it is longer than that; colours take no room."""
+    parts = _CODE.split(line)
+    if columns is None or sum(len(each) for each in parts[::2]) <= columns:
+        return line
+    found, left = "", columns - 1
+    for number, part in enumerate(parts):
+        if number % 2:
+            found += part
+        elif left >= 0:
+            found += part if len(part) <= left else part[:left] + "…"
+            left = left - len(part) if len(part) <= left else -1
+    return found
+
+
 async def watch(
     frame: Callable[[], Awaitable[Sequence[str]]], every: float, *, environ: Mapping[str, str] = os.environ
 ) -> None:
@@ -43,7 +66,7 @@ async def watch(
         except VdevError as failed:
             lines = [painted(f"vdev: {failed}", Colour.BAD)]
         in_place = sys.stdout.isatty() and environ.get("TERM") != "dumb"
-        print(_screen(lines) if in_place else "\n".join([*lines, ""]), flush=True)
+        print(_screen(lines) if in_place else "\n".join([*lines, "", ""]), end="", flush=True)
         await asyncio.sleep(every)
 
 
@@ -63,8 +86,9 @@ def height() -> int:
 
 
 def _screen(lines: Sequence[str]) -> str:
-    height = shutil.get_terminal_size().lines - 1
+    columns, lines_there = shutil.get_terminal_size()
+    height = lines_there - 1
     if len(lines) > height:
         lines = [*lines[: height - 1], painted(f"… and {len(lines) - height + 1} more lines", Colour.FAINT)]
-    shown = "".join(f"{line}\x1b[K\n" for line in lines)
-    return f"\x1b[H\x1b[?7l{shown}\x1b[?7h\x1b[J"  # long lines are cut, not wrapped, so that all have their place
+    shown = "".join(f"{fitted(line, columns)}\x1b[K\n" for line in lines)
+    return f"\x1b[H{shown}\x1b[J"

@@ -462,7 +462,7 @@ def test_plan_takes_the_file_that_a_label_names(tmp_path, capsys):
     asked = ["plan", directory, "--node-name", "bad", "--label", "vdev.dev/config=good"]
     assert 0 == main(asked)
     printed = capsys.readouterr().out
-    assert printed.startswith(f"node bad, with {directory}/good.yaml\n")
+    assert printed.startswith(f"node bad, with {directory}/good.yaml: 1 resource with 2 devices\n")
     assert "example.com/a: 2 devices" in printed
     assert 0 == main([*asked, "--output", "json"])
     assert [f"{directory}/good.yaml"] == json.loads(capsys.readouterr().out)["files"]

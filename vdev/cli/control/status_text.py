@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from .. import common
-from ..terminal import Colour, painted
+from ..terminal import Colour, fitted, painted, width
+
+_IN_FULL = 8  # resources, up to which each is shown with all its devices
 
 
 def lines(status: dict[str, Any]) -> Iterator[str]:
@@ -23,8 +25,16 @@ def lines(status: dict[str, Any]) -> Iterator[str]:
         yield painted(f"  {problem['severity']}: {problem['where']}: {problem['message']}{hint}", colour)
     yield from _actions(status["actions"])
     yield from _drill(status["faults"])
-    for resource in sorted(status["resources"], key=lambda each: each["allocatable"] == each["capacity"]):
-        yield from _resource(resource)
+    resources = sorted(status["resources"], key=_is_well)
+    if len(resources) <= _IN_FULL:
+        for resource in resources:
+            yield from _resource(resource)
+        return
+    for resource in resources:
+        if not _is_well(resource):
+            yield from _resource(resource)
+    if well := [each for each in resources if _is_well(each)]:
+        yield from _well(well)
 
 
 def _state(status: dict[str, Any]) -> Iterator[str]:
@@ -155,6 +165,28 @@ def _drill(faults: dict[str, Any]) -> Iterator[str]:
         yield painted(f"{active}; see vdev fault list, and vdev fault clear NAME to end one", Colour.DOUBT)
 
 
+def _is_well(resource: dict[str, Any]) -> bool:
+    every = resource["allocatable"] == resource["capacity"]
+    return every and resource["state"] == "registered" and not resource["problem"] and not resource["draining"]
+
+
+def _well(resources: list[dict[str, Any]]) -> Iterator[str]:
+    """Many resources with no problem: a few words for each, as many in a line as fit."""
+    yield ""
+    yield painted(f"{common.counted(len(resources), 'resource')} registered, all devices healthy", Colour.BOLD)
+    texts = [_in_short(each) for each in resources]
+    widest = max(map(len, texts))
+    per_line = max(1, ((width() or _USUAL) - 2) // (widest + 2))
+    for start in range(0, len(texts), per_line):
+        yield "  " + "  ".join(text.ljust(widest) for text in texts[start : start + per_line]).rstrip()
+    yield "--output json lists all devices"
+
+
+def _in_short(resource: dict[str, Any]) -> str:
+    held = sum(bool(device["holder"]) for device in resource["devices"])
+    return f"{resource['name']}: {resource['capacity']}" + (f" ({held} held)" if held else "")
+
+
 def _resource(resource: dict[str, Any]) -> Iterator[str]:
     trouble = f" ({resource['problem']})" if resource["problem"] else ""
     drain = ", draining" if resource["draining"] else ""
@@ -166,29 +198,37 @@ def _resource(resource: dict[str, Any]) -> Iterator[str]:
     )
     devices = sorted(resource["devices"], key=lambda each: each["health"] == "Healthy")[: common.SHOWN]
     if devices:
-        head, *rows = common.table_lines(_HEAD, [_row(each) for each in devices])
-        yield painted(f"  {head}", Colour.FAINT)
+        head, *rows = common.table_lines(_HEAD, [_row(each) for each in devices], indent="  ")
+        yield painted(head, Colour.FAINT)
         for device, row in zip(devices, rows, strict=True):
-            yield painted(f"  {row}", *([Colour.BAD] if device["health"] != "Healthy" else []))
+            colours = [Colour.BAD] if device["health"] != "Healthy" else []
+            yield painted(row, *colours)
+            if why := _why(device):
+                yield painted(fitted(f"    {why}", width()), *colours)
     if len(resource["devices"]) > common.SHOWN:
         yield f"  … and {len(resource['devices']) - common.SHOWN} more; --output json lists all"
 
 
 _ACTIONS = 3  # failed ones that are shown
-_HEAD = ("ID", "DEVICE", "PROFILE", "HEALTH", "REASON", "HELD BY", "CHANGED")
+_USUAL = 100  # columns, if the output is no terminal
+_HEAD = ("ID", "DEVICE", "PROFILE", "HEALTH", "HELD BY", "CHANGED")
 
 
 def _row(device: dict[str, Any]) -> tuple[str, ...]:
-    injected = f"injected by {device['injected']}" if device["injected"] else ""
     return (
         device["id"],
         device["selector"] or "-",
         device["profile"] or "-",
         device["health"],
-        "; ".join(filter(None, (device["reason"], injected))) or "-",
         device["holder"] or "-",
         _ago(device["changedAt"]),
     )
+
+
+def _why(device: dict[str, Any]) -> str:
+    """Why a device is not healthy, if that is known."""
+    injected = f"injected by {device['injected']}" if device["injected"] else ""
+    return "; ".join(filter(None, (device["reason"], injected)))
 
 
 def _ago(moment: float | None) -> str:

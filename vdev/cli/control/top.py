@@ -57,7 +57,9 @@ def run(args: argparse.Namespace) -> int:
 
     async def frame() -> Sequence[str]:
         now = await _told(run_dir, args.names)
-        return list(top_text.lines(now, args.sort, terminal.height() - 4 if args.rows is None else rows))
+        if args.rows is None:
+            return top_text.fitting(now, args.sort, terminal.height())
+        return list(top_text.lines(now, args.sort, rows))
 
     asyncio.run(terminal.watch(frame, every))
     return 0

@@ -16,14 +16,27 @@ _WARM = 85.0  # °C, from where a temperature is shown in a colour
 _Device = dict[str, Any]
 
 
-def lines(told: dict[str, Any], sort: str, rows: int | None) -> Iterator[str]:
-    """The lines, of the document that `vdev top --output json` prints; `rows` devices at most, None: all."""
+def fitting(told: dict[str, Any], sort: str, height: int) -> list[str]:
+    """The lines of a view of so many lines: as many devices as fit, and before them loads by resource if there is room."""
+    resources = len({each["resource"] for each in told["devices"]})
+    around = 4  # the first line, an empty one, the head of the table, and how many more devices there are
+    rest = height - around
+    return list(
+        lines(told, sort, max(1, rest - resources if resources <= rest // 2 else rest), short=resources > rest // 2)
+    )
+
+
+def lines(told: dict[str, Any], sort: str, rows: int | None, *, short: bool = False) -> Iterator[str]:
+    """The lines, of the document that `vdev top --output json` prints; `rows` devices at most, None: all.
+
+    If there are more devices, a line for each resource says how they are loaded, unless it shall be `short`.
+    """
     devices: list[_Device] = told["devices"]
     yield _in_short(told["node"], devices)
     by_resource: dict[str, list[_Device]] = {}
     for each in devices:
         by_resource.setdefault(each["resource"], []).append(each)
-    if len(devices) > (rows or len(devices)):
+    if len(devices) > (rows or len(devices)) and not short:
         yield from (_distribution(name, found) for name, found in by_resource.items())
     yield ""
     shown = sorted(devices, key=lambda each: _order(each, sort))[: rows or None]

@@ -19,7 +19,7 @@ from ...core.node.conditions import condition_document
 from ...errors import UsageError
 from ...hostfs.look import is_directory
 from ...preview import Preview
-from .. import common, config_paths
+from .. import common, config_paths, terminal
 from . import planned_slices, timeline
 from .planned_slices import PoolChange
 
@@ -157,7 +157,7 @@ def _change(change: Change) -> dict[str, Any]:
 
 def _print(new: Preview, old: Preview | None, chosen: Sequence[str], *, explain: bool) -> None:
     """The plan for people. `chosen` are the files where the node chose them from directories."""
-    print(f"node {new.node}" + (f", with {', '.join(chosen)}" if chosen else ""))
+    print(f"node {new.node}" + (f", with {', '.join(chosen)}" if chosen else "") + _in_short(new))
     for resource in new.inventory.resources.values():
         _print_resource(new, resource)
     if new.refused:
@@ -178,6 +178,17 @@ def _print(new: Preview, old: Preview | None, chosen: Sequence[str], *, explain:
         _print_changes(old, new)
     for problem in _problems(new, old):
         print(problem, file=sys.stderr)
+
+
+def _in_short(new: Preview) -> str:
+    """What follows the node's name: how much there is of what."""
+    resources = new.inventory.resources.values()
+    devices = sum(len(each.slots) for each in resources)
+    unhealthy = devices - sum(each.healthy for each in resources)
+    parts = [f"{common.counted(len(resources), 'resource')} with {common.counted(devices, 'device')}"] * bool(resources)
+    parts += [f"{unhealthy} unhealthy"] * bool(unhealthy)
+    parts += [common.counted(len(new.pools), "DRA driver")] * bool(new.pools)
+    return f": {', '.join(parts)}" if parts else ""
 
 
 def _print_node(new: Preview) -> None:
@@ -210,11 +221,13 @@ def _print_resource(new: Preview, resource: Resource) -> None:
     for reason in sorted({_reason(new, resource, slot) for slot in resource.slots} - {""}):
         print(f"  named so {reason}")
     common.print_first(("ID", "INDEX", "HEALTH", "NUMA", "PROFILE", "PATHS"), _row, resource.slots)
+    for slot in [slot for slot in resource.slots[: common.SHOWN] if not slot.health.healthy]:
+        print(terminal.fitted(f"  {slot.id} is unhealthy: {slot.health.reason}", terminal.width()))
 
 
 def _row(slot: Slot) -> tuple[str, ...]:
     device = slot.device
-    health = "healthy" if slot.health.healthy else f"unhealthy ({slot.health.reason})"
+    health = "healthy" if slot.health.healthy else "unhealthy"
     numa = ",".join(map(str, device.raw.topology)) or "-"
     return (slot.id, device.ordinal, health, numa, device.profile or "-", " ".join(device.raw.paths) or "-")
 
