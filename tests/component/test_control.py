@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 import json
+import os
 import shutil
 import socket
 
@@ -245,3 +246,16 @@ async def test_a_client_that_reads_late_gets_all(directory):
                 await asyncio.sleep(0.02)  # the answer is under way, as far as it gets
                 reply = await asyncio.to_thread(client.makefile("rb").read)
                 assert thousands == len(json.loads(reply)["result"])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: chown")
+async def test_a_directory_of_another_user_is_not_used(directory, monkeypatch):
+    """The user could put a socket of their own there: neither served from it, nor asked there."""
+    run_dir = directory / "run"
+    run_dir.mkdir()
+    monkeypatch.setattr(os, "geteuid", lambda: 1234)
+    os.chown(run_dir, 4321, 4321)
+    with pytest.raises(HostError, match="belongs to user 4321; remove it, or give another --run-dir"):
+        await command_socket.serve(run_dir, {})
+    with pytest.raises(SocketError, match="belongs to user 4321"):
+        await command_socket.ask(run_dir, {"do": "status"})

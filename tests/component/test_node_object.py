@@ -8,6 +8,7 @@ import structlog
 
 from vdev.agent.inputs.node_label import NodeLabel
 from vdev.agent.inputs.node_object import NodeObject
+from vdev.agent.reports import status
 from vdev.aio.clock import LeapClock
 from vdev.aio.timing import Timing
 from vdev.core.file_choice import LABELS
@@ -227,3 +228,13 @@ async def test_an_agent_with_plain_files_asks_nothing(api_server, account, start
     await start_agent(FILE.format(name="a100"), api_server=account)
     await shows("example.com/a100", 1)
     assert 0 == api_server.connections
+
+
+async def test_a_directory_of_files_without_an_api_server(start_agent, directory, shows):
+    """The file is chosen by the node's name; that no API server is known is no trouble of the Node's."""
+    files = directory / "files"
+    files.mkdir()
+    (files / "default.yaml").write_text(FILE.format(name="default"))
+    agent = await start_agent("", files=(files,))
+    await shows("example.com/default", 1)
+    assert "" == status.status(agent.agent)["nodeApi"]["problem"]

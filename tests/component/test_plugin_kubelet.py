@@ -5,6 +5,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -105,6 +106,12 @@ async def test_a_storm_of_restarts_is_survived(kubelet, start_agent, shows):
     await agent.stop()
     assert [] == list(kubelet.device_plugin_dir.glob("vdev-*"))
     assert [] == kubelet.errors
+
+
+async def test_sockets_are_for_their_owner(kubelet, start_agent, shows):
+    """Nobody else but root, as which the kubelet runs, may connect."""
+    agent = await start_agent(CONFIG)
+    assert 0o600 == Path(service(agent).socket).stat().st_mode & 0o777
 
 
 async def test_a_dead_kubelet_leaves_a_stale_socket(kubelet, start_agent, shows):

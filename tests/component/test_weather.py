@@ -32,7 +32,8 @@ async def test_no_kubelet_directory(directory, kubelet, start_agent, shows):
     nowhere = directory / "late"
     agent = await start_agent(CONFIG, wait=False, plugin_dir=nowhere)
     await kubelet.wait_until(lambda: "no directory" in agent.agent.waiting, what="the wait")
-    assert [f"no directory {nowhere}; is --kubelet-dir right, and mounted?"] == status.not_ready(agent.agent)
+    hint = f"to try vdev without a kubelet, start: vdev sim --kubelet-dir {nowhere.parent}"
+    assert [f"no directory {nowhere}; is --kubelet-dir right, and mounted? {hint}"] == status.not_ready(agent.agent)
     assert 1 == len(said(agent, "warning"))
     await asyncio.to_thread(nowhere.symlink_to, kubelet.device_plugin_dir)
     await shows(NPU, 2, 2)

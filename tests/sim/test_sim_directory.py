@@ -1,11 +1,13 @@
 """Pods from a directory, and the embedded kubelet on its own."""
 
 import asyncio
+import errno
 import io
 import json
 import os
 import signal
 import urllib.request
+from pathlib import Path
 
 import pytest
 import yaml
@@ -236,6 +238,19 @@ async def test_sim_refuses_a_file_as_the_directory_of_pods(sim, short_dir):
     _, task = await sim()
     with pytest.raises(HostError, match="pods: is not a directory; give --pods"):
         await task
+
+
+async def test_a_directory_that_may_not_be_seen(sim, short_dir, monkeypatch):
+    """One line says so."""
+
+    def stat(path, **_):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    with monkeypatch.context() as denied:
+        denied.setattr(Path, "stat", stat)
+        _, task = await sim()
+        with pytest.raises(HostError, match="Permission denied; choose another with --kubelet-dir"):
+            await task
 
 
 async def test_sim_leaves_the_directories_of_others_alone(sim, short_dir):

@@ -100,7 +100,8 @@ class NodeLock:
             if self._lock.take(leave=self._is_left_to_others):
                 return "", False
         except (FileNotFoundError, NotADirectoryError):
-            return f"no directory {self._directory}; is --kubelet-dir right, and mounted?", False
+            trial = f"to try vdev without a kubelet, start: vdev sim --kubelet-dir {self._directory.parent}"
+            return f"no directory {self._directory}; is --kubelet-dir right, and mounted? {trial}", False
         except OSError as failed:
             return f"cannot lock the directory {self._directory}: {reason_of(failed)}; trying again", False
         return f"stand-by: another vdev serves {self._directory}; this one takes over when that ends", True

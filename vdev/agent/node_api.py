@@ -72,12 +72,14 @@ class NodeApi:
 
     def document(self) -> dict[str, Any]:
         """The part of the status about it; keys are stable and documented."""
-        trouble = self.object.trouble
+        trouble, labels, status = self.object.trouble, self._labels.document(), self._status.document()
+        # Without a server only the choice of a file by label may have looked for the Node, which does without.
+        is_asked_for = self.object.has_server or labels["wanted"] or status["capacity"] or status["conditions"]
         return {
             "apiServer": self._server,
-            "problem": str(trouble) if trouble and self.object.is_used else "",
-            "labels": self._labels.document(),
+            "problem": str(trouble) if trouble and self.object.is_used and is_asked_for else "",
+            "labels": labels,
             "features": {"file": str(self._features.path) if self._features.directories else None},
-            "status": self._status.document(),
+            "status": status,
             "events": {"written": self._events.said, "dropped": self._events.dropped},
         }

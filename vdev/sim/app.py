@@ -188,10 +188,14 @@ def _banner(options: SimOptions, out: TextIO) -> None:
 
 def _check_directories(options: SimOptions) -> None:
     """Refuse a directory of another user, who may have created it on purpose, and pods from no directory. Blocks."""
-    with contextlib.suppress(FileNotFoundError):
-        found = options.kubelet_dir.stat()
-        if found.st_uid != os.geteuid():
-            raise HostError(f"{options.kubelet_dir}: belongs to user {found.st_uid}; choose another with --kubelet-dir")
+    try:
+        owner = options.kubelet_dir.stat().st_uid
+    except FileNotFoundError:
+        owner = os.geteuid()
+    except OSError as failed:
+        raise HostError(f"{options.kubelet_dir}: {failed.strerror}; choose another with --kubelet-dir") from failed
+    if owner != os.geteuid():
+        raise HostError(f"{options.kubelet_dir}: belongs to user {owner}; choose another with --kubelet-dir")
     if options.pods is not None and not options.pods.is_dir():
         wrong = "is not a directory" if options.pods.exists() else "there is no such directory"
         raise HostError(f"{options.pods}: {wrong}; give --pods the directory of the manifests")

@@ -15,6 +15,7 @@ from typing import Generic, Protocol, TypeVar
 import grpc
 
 from ..aio.timing import PRODUCTION_TIMING, Timing
+from ..core.inventory.list_size import LIST_LIMIT
 from ..errors import SocketError
 from ..hostfs.look import is_directory
 from ..transport import GRPC, Transport, address
@@ -23,7 +24,7 @@ from .files import check_socket_path
 _EXHAUSTED = "Too many open files; each resource needs two, raise ulimit -n"
 _FREE = 128  # file descriptors that are enough for everything else
 _PARAMETERS = (
-    ("grpc.max_receive_message_length", -1),  # GetPreferredAllocation carries every available id
+    ("grpc.max_receive_message_length", LIST_LIMIT),  # no request is longer than the list of the ids that it names
     ("grpc.max_send_message_length", -1),  # the limit of a list is checked where the list is made
     ("grpc.so_reuseport", 0),
 )
@@ -67,7 +68,7 @@ class SocketServer(Generic[_Servicer]):
             server.add_insecure_port(address(self.path))
             async with self._clock.timeout(self._intervals.server):
                 await server.start()
-            self._inode = await asyncio.to_thread(lambda: self.path.stat().st_ino)
+            self._inode = await asyncio.to_thread(_closed_to_others, self.path)
         except (RuntimeError, OSError, TimeoutError) as failed:
             exhausted = _no_descriptor_left()  # at once: the next line gives some back
             await server.stop(None)
@@ -103,6 +104,12 @@ class SocketServer(Generic[_Servicer]):
             return False
 
 
+def _closed_to_others(path: Path) -> int:
+    """Let its owner, and root, alone connect to a socket; its inode."""
+    path.chmod(0o600)
+    return path.stat().st_ino
+
+
 def _no_descriptor_left() -> str:
     """Why no file can be opened now, or the empty string; gRPC itself would hide it."""
     try:
@@ -133,6 +140,8 @@ def _are_scarce() -> bool:
 
 def _why_not_bound(path: Path, failed: Exception) -> str:
     directory = path.parent
+    if isinstance(failed, PermissionError) or not os.access(directory.parent, os.X_OK):
+        return f"no permission to use {directory}; run vdev as root, or give it access"
     if not is_directory(directory):
         return f"{directory} does not exist; is --kubelet-dir right, and mounted?"
     if not os.access(directory, os.W_OK):

@@ -466,6 +466,16 @@ ELEMENTS = [
 ]
 
 
+def test_versions_as_xml(box: Container) -> None:
+    """What the configuration says of the driver may have characters that mean something in XML."""
+    given = h100(0)
+    attributes = {**given.device.attributes, "driverVersion": "580<1>&2"}
+    raw = replace(given.device.raw, attributes={**given.device.raw.attributes, "driverVersion": "580<1>&2"})
+    box.give(replace(given, device=replace(given.device, raw=raw, attributes=attributes)))
+    log = ET.fromstring(box.run("nvidia-smi", "-q", "-x").stdout)
+    assert log.findtext("driver_version") == "580<1>&2"
+
+
 def test_mig_devices_as_xml(box: Container) -> None:
     """Each instance with its attributes; a program knows its instance."""
     give_mig(box)

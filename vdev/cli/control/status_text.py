@@ -13,7 +13,8 @@ _IN_FULL = 8  # resources, up to which each is shown with all its devices
 def lines(status: dict[str, Any]) -> Iterator[str]:
     """The lines, of the document that `vdev status --output json` prints."""
     yield from _state(status)
-    yield from _devices_in_short(status["resources"], status["dra"])
+    if not status["standBy"]:
+        yield from _devices_in_short(status["resources"], status["dra"])
     yield f"the kubelet's socket {status['kubelet']['socket']}" + " (not there)" * (not status["kubelet"]["present"])
     yield from _holders(status["podResources"], status["record"])
     yield from _node(status["nodeApi"])

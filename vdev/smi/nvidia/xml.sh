@@ -3,12 +3,15 @@
 xml() {
     Dtd=12
     [ "${driver%%.*}" -lt 560 ] || Dtd=13
+    escape "$driver"
+    Driver_xml=$Escaped
+    escape "$cuda"
     say "<?xml version=\"1.0\" ?>
 <!DOCTYPE nvidia_smi_log SYSTEM \"nvsmi_device_v$Dtd.dtd\">
 <nvidia_smi_log>
 	<timestamp>$Now</timestamp>
-	<driver_version>$driver</driver_version>
-	<cuda_version>$cuda</cuda_version>
+	<driver_version>$Driver_xml</driver_version>
+	<cuda_version>$Escaped</cuda_version>
 	<attached_gpus>$Count</attached_gpus>"
     Open=
     each_gpu xml_gpu_begins xml_part
@@ -183,7 +186,7 @@ xml_gpu_ends() {
 			<vgpu_heterogeneous_mode>N/A</vgpu_heterogeneous_mode>
 		</gpu_virtualization_mode>
 		<gpu_recovery_action>$recovery</gpu_recovery_action>
-		<gsp_firmware_version>$driver</gsp_firmware_version>
+		<gsp_firmware_version>$Driver_xml</gsp_firmware_version>
 		<ibmnpu>
 			<relaxed_ordering_mode>N/A</relaxed_ordering_mode>
 		</ibmnpu>
