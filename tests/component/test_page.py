@@ -273,7 +273,7 @@ async def test_what_is_wrong_comes_first(page):
 
 async def test_only_what_is_wrong(page):
     """One click leaves what does not work; the address says so, and opens like that."""
-    devices = [device(0), device(1, **SICK), device(2, **DRILL), device(3, holder="default/p")]
+    devices = [device(0), device(1, **SICK), device(2, holder="default/q", **DRILL), device(3, holder="default/p")]
     document = [resource("a.dev/well", [device(0)]), resource(NPU, devices)]
     shown = Shown([], resources=document)
     async with http.serving("127.0.0.1:0", shown) as address:
@@ -315,7 +315,9 @@ EVERYTHING = {
         ],
     },
     "resources": [
-        resource(NPU, [device(0), device(1, **SICK), device(2, **DRILL), device(3, holder="default/p")]),
+        resource(
+            NPU, [device(0), device(1, **SICK), device(2, holder="default/q", **DRILL), device(3, holder="default/p")]
+        ),
         resource("a.dev/draining", [device(0)], draining=True, problem="it has a problem"),
     ],
 }
@@ -326,7 +328,7 @@ async def test_the_summary_says_it_all(page):
     async with http.serving("127.0.0.1:0", Shown([], **EVERYTHING)) as address:
         await page.open(address)
         items = [text.replace("\n", " ") for text in await page.texts("#summary li")]
-        expected = ["2 resources", "1 unhealthy", "1 in a drill", "1 held by pods", "2 free", "refused configuration"]
+        expected = ["2 resources", "2 unhealthy", "1 in a drill", "2 held by pods", "2 free", "refused configuration"]
         assert [*expected, "2 problems"] == items
         assert ["bad", "drill", "bad", "bad"] == await page.value(
             "[...document.querySelectorAll('#summary li')].map((node) => node.className)"
@@ -437,7 +439,8 @@ async def test_nothing_sticks_out(page):
 
 async def test_drills_are_marked(page):
     """A failure on demand looks like one: its device and its rule say so."""
-    rule = {"name": "xid-79", "kind": "device", "source": "configuration", "where": "f:1:1", "state": "active"}
+    rule = {"name": "xid-79", "kind": "device", "where": "<live>:1:1: faults.rules[0]"}
+    rule |= {"source": "live", "state": "active", "what": "Unhealthy: XID 79"}
     faults = {
         "enabled": True,
         "active": 1,
@@ -451,10 +454,27 @@ async def test_drills_are_marked(page):
         await page.open(address)
         assert ["drill", "free"] == await page.texts(tiles(NPU, " .pill"))
         assert ["XID 79 \u2013 rule xid-79"] == await page.texts(tiles(NPU, " .why"))
-        assert (
-            "xid-79 active device, injected 3 times (acme.dev/npu 1, a.b/c 2), on 3 devices, changes in 13 s"
-            in (await page.texts("#faults li"))[0]
-        )
+        told = "injected 3 times (acme.dev/npu 1, a.b/c 2), on 3 devices, ends in 13 s \u2013 Unhealthy: XID 79"
+        assert [f"xid-79 active device, {told}"] == await page.texts("#faults li")
+
+
+async def test_the_history_says_what_changed(page):
+    """What was applied says how it differs from what was applied before, whatever was refused in between."""
+    history = [
+        {"at": 4, "result": "applied", "summary": "s", "devices": {NPU: 4, "a.b/new": 1}},
+        {"at": 3, "result": "refused", "summary": "f:1:1: no", "devices": None},
+        {"at": 2, "result": "applied", "summary": "s", "devices": {NPU: 2, "a.b/old": 3}},
+        {"at": 1, "result": "applied", "summary": "acme.dev/npu 2, a.b/old 3", "devices": {NPU: 2, "a.b/old": 3}},
+    ]
+    config = {"files": ["/f"], "choice": "", "lastReloadSuccessful": True, "appliedAt": 1, "history": history}
+    async with http.serving("127.0.0.1:0", Shown([device(0)], config=config)) as address:
+        await page.open(address)
+        assert [
+            f"{NPU} 2 \u2192 4, a.b/old removed, a.b/new new with 1",
+            "f:1:1: no",
+            "the same numbers of devices",
+            "acme.dev/npu 2, a.b/old 3",
+        ] == [text.split(" \u2013 ")[1] for text in await page.texts("#history li")]
 
 
 async def test_texts_are_never_markup(page):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .. import __version__
 from ..core.decide import Plan
 from ..core.fleet.pod_devices import held
+from ..core.model.device import Health
 from .controller import Fleet
 from .member import Member
 
@@ -188,19 +189,20 @@ def _of_claims(member: Member) -> Iterator[tuple[str, Mapping[str, int]]]:
 
 def _broken(members: Sequence[Member]) -> Iterator[dict[str, str]]:
     for member in members:
-        for name, device, why in _broken_of(member.plan) if member.plan else ():
-            yield {"node": member.node.name, "resource": name, "device": device, "why": why}
+        for name, device, health in _broken_of(member.plan) if member.plan else ():
+            found = {"node": member.node.name, "resource": name, "device": device}
+            yield {**found, "why": health.reason, "injected": health.injected}
 
 
-def _broken_of(plan: Plan) -> Iterator[tuple[str, str, str]]:
-    """Resource or driver, device and reason; of what claims alone can get, whole devices however they are cut."""
+def _broken_of(plan: Plan) -> Iterator[tuple[str, str, Health]]:
+    """Resource or driver, device and its health; of what claims alone can get, whole devices however they are cut."""
     for resource in plan.inventory.resources.values():
         if resource.healthy < len(resource.slots):
             for slot in resource.slots:
                 if not slot.health.healthy:
-                    yield resource.name, slot.id, slot.health.reason
+                    yield resource.name, slot.id, slot.health
     for driver, pool in plan.pools.items():
-        found = {each.group: each.health.reason for each in pool.devices if not each.health.healthy or each.lost}
-        for device, why in found.items():
+        found = {each.group: each.health for each in pool.devices if not each.health.healthy or each.lost}
+        for device, health in found.items():
             if not any(device in resource.raws for resource in plan.inventory.resources.values()):
-                yield driver, device, why
+                yield driver, device, health

@@ -6,7 +6,7 @@ metric say so. At the start, the last good one is that of an earlier process. Re
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,6 +35,7 @@ class ConfigReading:
     at: float
     result: str  # "applied" or "refused"
     summary: str
+    devices: Mapping[str, int] | None = None  # listed by each resource; None if nothing new was applied
 
 
 @dataclass(slots=True)
@@ -136,13 +137,13 @@ class ConfigSource:
             first = _in_a_line(bad.problems)
             raise ConfigError((error("", f"the last good configuration is refused as well: {first}"),)) from bad
 
-    def applied(self, loaded: Loaded, summary: str) -> None:
-        """The last reading is in force now; `summary` says in a few words what it holds."""
+    def applied(self, loaded: Loaded, summary: str, devices: Mapping[str, int] | None = None) -> None:
+        """The last reading is in force now; `summary` says in a few words what it holds, `devices` how many of what."""
         self._in_force(loaded)
         self.status.last_was_good, self.status.kept_at = True, 0.0
         self.status.applied_at, self.status.problems = self._clock.wall(), loaded.errors
         self.status.applied += 1
-        self.status.history.appendleft(ConfigReading(self.status.applied_at, "applied", summary))
+        self.status.history.appendleft(ConfigReading(self.status.applied_at, "applied", summary, devices))
         self._metrics.reloads.labels("applied").inc()
         self._metrics.reload_ok.set(not loaded.errors)
         self._metrics.reload_time.set(self.status.applied_at)

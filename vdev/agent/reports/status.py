@@ -95,7 +95,10 @@ def status(agent: Running) -> dict[str, Any]:
             "failedAt": reload.failed_at or None,
             "applied": reload.applied,
             "failed": reload.failed,
-            "history": [{"at": each.at, "result": each.result, "summary": each.summary} for each in reload.history],
+            "history": [
+                {"at": each.at, "result": each.result, "summary": each.summary, "devices": each.devices}
+                for each in reload.history
+            ],
         },
         "actions": agent.handovers.status(),
         "faults": agent.faults.status(),
