@@ -143,12 +143,12 @@ def _remove(path: Path, own: _Identity | None) -> None:
         path.unlink(missing_ok=True)
 
 
-def _why_not_ours(directory: Path) -> str:
-    """Why a directory is not used: another user, who made it, could replace the socket. Empty for one that is fine."""
+def _must_be_ours(directory: Path) -> None:
+    """Raise OSError if another user owns the directory, who could replace the socket in it."""
     owner = directory.stat().st_uid
-    if owner in (0, os.geteuid()):
-        return ""
-    return f"the directory belongs to user {owner}; remove it, or give another --run-dir"
+    if owner not in (0, os.geteuid()):
+        why = f"the directory belongs to user {owner}; remove it, or give another --run-dir"
+        raise OSError(errno.EPERM, why)
 
 
 def _bind(path: Path) -> tuple[socket.socket, _Identity | None]:
@@ -157,8 +157,7 @@ def _bind(path: Path) -> tuple[socket.socket, _Identity | None]:
     It is made under another name and renamed, so that a client that sees the file can connect.
     """
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    if wrong := _why_not_ours(path.parent):
-        raise OSError(errno.EPERM, wrong)
+    _must_be_ours(path.parent)
     with socket.socket(socket.AF_UNIX) as probe:
         if probe.connect_ex(str(path)) == 0:
             raise OSError(errno.EADDRINUSE, "another process answers there; give each process its own --run-dir")
@@ -182,8 +181,8 @@ async def ask(directory: Path, request: Mapping[str, Any]) -> Any:
     """Send a request to the agent whose run directory this is; raises SocketError or UsageError."""
     path = directory / SOCKET
     try:
-        if os.geteuid() and (wrong := await asyncio.to_thread(_why_not_ours, directory)):  # root may ask anybody's
-            raise OSError(errno.EPERM, wrong)
+        if os.geteuid():  # root may ask anybody's
+            await asyncio.to_thread(_must_be_ours, directory)
         async with asyncio.timeout(PRODUCTION.command):
             reader, writer = await asyncio.open_unix_connection(path, limit=_REPLY)
             try:

@@ -1,13 +1,15 @@
 """The record of prepared claims: a file that every instance of a driver reads before each call and replaces whole.
 
 One line of JSON with a version, and one with its checksum. Its users hold the lock on the directory. Each write has a
-higher serial number than the last one, so a record that another instance wrote can be told from one that somebody
-removed, damaged or put in its place: then what this process knows is written again.
+higher serial number than the last one. The number is at least the time in milliseconds, so an old copy never has a higher
+one than a record that began anew. By it a record that another instance wrote can be told from one that somebody removed,
+damaged or put in its place: then what this process knows is written again.
 """
 
 import contextlib
 import hashlib
 import json
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -61,14 +63,15 @@ class Checkpoint:
             self._replace(claims)
 
     def _replace(self, claims: Prepared) -> None:
-        content = {"version": VERSION, "serial": self._serial + 1, "claims": [*map(as_json, claims.values())]}
+        serial = max(self._serial + 1, time.time_ns() // 1_000_000)
+        content = {"version": VERSION, "serial": serial, "claims": [*map(as_json, claims.values())]}
         body = json.dumps(content).encode()
         text = body + b"\n" + hashlib.sha256(body).hexdigest().encode() + b"\n"
         if len(text) > MAX_BYTES:
             raise HostError(f"cannot write {self.path}: it would have more than {MAX_BYTES} bytes")
         self._stamp = None
         write_atomic(self.path, text, mode=0o600)
-        self._stamp, self._serial, self._known = stamp(self.path), self._serial + 1, dict(claims)
+        self._stamp, self._serial, self._known = stamp(self.path), serial, dict(claims)
 
     def _set_aside(self, wrong: str) -> None:
         aside = self.path.with_name(f"{self.path.name}.spoilt")

@@ -118,7 +118,9 @@ def _status_change(document: Document, wanted: MadeNode) -> dict[str, Any]:
         ours = written(document, "status", part, manager=MAKER, subresource="status")
         if change := _differences({**amounts, **same}, there, ours):
             changes[part] = change
-    return {"metadata": {"uid": metadata_of(document).get("uid")}, "status": changes} if changes else {}
+    # As above: only to the version that was seen, because a kubelet may have come.
+    version = {key: metadata_of(document).get(key) for key in ("uid", "resourceVersion")}
+    return {"metadata": version, "status": changes} if changes else {}
 
 
 def _differences(wanted: Document, there: Document, ours: Collection[str]) -> dict[str, Any]:

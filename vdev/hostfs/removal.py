@@ -10,7 +10,7 @@ def remove_tree(path: Path) -> None:
 
     A function that calls itself for each level would meet the limit of recursion. So each directory is moved beside
     `path` before it is emptied: nothing is ever deeper than one level, and no path gets longer. What is moved has the
-    name of an unfinished file, `.name.*.tmp`.
+    name of an unfinished file, `.name.*.tmp`; an earlier removal that was interrupted may have left such names.
     """
     numbers = itertools.count()
     left = [path]
@@ -20,7 +20,8 @@ def remove_tree(path: Path) -> None:
             entries = list(found)
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
-                moved = path.with_name(f".{path.name}.{next(numbers)}.tmp")
+                names = (path.with_name(f".{path.name.lstrip('.')}.{number}.tmp") for number in numbers)
+                moved = next(name for name in names if not os.path.lexists(name))
                 os.rename(entry.path, moved)
                 left.append(moved)
             else:

@@ -369,6 +369,25 @@ async def test_a_record_that_is_missing_at_a_start(start_driver, api, allocate, 
     assert [f"k8s.{DRIVER}-claim_{uid(other)}.json"] == [each.name for each in cdi_dir.iterdir()]
 
 
+async def test_an_old_copy_of_the_record_is_older_than_what_a_new_record_says(start_driver, api, allocate, kubelet):
+    """Also if much was written before the copy was made, and little since the record began anew."""
+    first = await start_driver(api)
+    called = await kubelet.register()
+    before = await allocate("before", ("r", "gpu-1"))
+    for _ in range(5):
+        await called.prepare(before)
+        await called.unprepare(before)
+    older = record_of(kubelet).read_bytes()
+    await first.stop()
+    record_of(kubelet).unlink()
+    await start_driver(api)
+    called = await kubelet.register()
+    claim, other = await allocate("c", ("r", "gpu-0")), await allocate("d", ("r", "gpu-0"))
+    await called.prepare(claim)
+    record_of(kubelet).write_bytes(older)
+    assert "it is prepared for ResourceClaim default/c" in (await called.prepare(other))[uid(other)].error
+
+
 # --- time -------------------------------------------------------------------------------------------------------------
 
 

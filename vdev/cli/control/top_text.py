@@ -17,7 +17,7 @@ _Device = dict[str, Any]
 
 
 def fitting(told: dict[str, Any], sort: str, height: int) -> list[str]:
-    """The lines of a view of so many lines: as many devices as fit, and before them loads by resource if there is room."""
+    """As many devices as fit in so many lines, and before them the loads by resource if there is room."""
     resources = len({each["resource"] for each in told["devices"]})
     around = 4  # the first line, an empty one, the head of the table, and how many more devices there are
     rest = height - around

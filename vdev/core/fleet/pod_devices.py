@@ -160,9 +160,11 @@ def _noted(text: object, containers: Iterable[PodContainer]) -> Devices | None:
         said = parse_json(str(text)) if text else {}
         for container in containers:
             for name, number in container.wants.items():
-                ids = tuple(map(str, said.get(container.name, {}).get(name, ())))
+                ids = said.get(container.name, {}).get(name, ())
+                if not isinstance(ids, list) or not all(isinstance(each, str) for each in ids):
+                    continue
                 if len(set(ids)) == len(ids) == number:
-                    noted.setdefault(container.name, {})[name] = ids
+                    noted.setdefault(container.name, {})[name] = tuple(ids)
     except (ValueError, AttributeError, TypeError):
         return None
     return noted or None
