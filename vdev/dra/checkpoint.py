@@ -1,9 +1,9 @@
 """The record of prepared claims: a file that every instance of a driver reads before each call and replaces whole.
 
 One line of JSON with a version, and one with its checksum. Its users hold the lock on the directory. Each write has a
-higher serial number than the last one. The number is at least the time in milliseconds, so an old copy never has a higher
-one than a record that began anew. By it a record that another instance wrote can be told from one that somebody removed,
-damaged or put in its place: then what this process knows is written again.
+higher serial number than the last one. The number is at least the time in milliseconds, so an old copy never has a
+higher one than a record that began anew. By it a record that another instance wrote can be told from one that
+somebody removed, damaged or put in its place: then what this process knows is written again.
 """
 
 import contextlib
