@@ -72,7 +72,7 @@ def table_lines(head: Sequence[str], rows: Sequence[Sequence[str]], *, indent: s
     A column in which no row has anything is left out. On a terminal that is too narrow the widest columns are cut.
     """
     kept = [column for column in range(len(head)) if not rows or any(row[column] not in _NOTHING for row in rows)]
-    table = [[_printable(row[column]) for column in kept] for row in (head, *rows)]
+    table = [[printable(row[column]) for column in kept] for row in (head, *rows)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     columns = terminal.width()
     while columns is not None and len(indent) + sum(widths) + 2 * len(widths) - 2 > columns:
@@ -87,7 +87,8 @@ def table_lines(head: Sequence[str], rows: Sequence[Sequence[str]], *, indent: s
     ]
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
+    """The text with blanks for what a terminal would obey rather than show."""
     return text if text.isprintable() else "".join(each if each.isprintable() else " " for each in text)
 
 

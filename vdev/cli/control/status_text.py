@@ -121,7 +121,7 @@ def _published(device: dict[str, Any]) -> str:
     injected = [f"injected by {device['injected']}"] if device["injected"] else []
     taints = [f"taint {', '.join(device['taints'])}"] if device["taints"] else []
     why = "; ".join([*filter(None, [device["reason"]]), *injected, *taints])
-    return f"{device['name']} {device['health']}: {why}"
+    return common.printable(f"{device['name']} {device['health']}: {why}")
 
 
 def _config(config: dict[str, Any]) -> Iterator[str]:
@@ -154,7 +154,8 @@ def _actions(actions: dict[str, Any]) -> Iterator[str]:
         pod = f", pod {each['pod']}" if each["pod"] else ""
         again = occasion == "onRelease" and (resource, device) in to_do
         hint = "; it is tried again, and until then no pod starts with it" if again else ""
-        yield f"  {occasion} of {device} ({resource}){pod}, {_ago(each['at'])}: {each['reason']}{hint}"
+        why = common.printable(each["reason"])
+        yield f"  {occasion} of {device} ({resource}){pod}, {_ago(each['at'])}: {why}{hint}"
     if len(last) > _ACTIONS:
         yield f"  … and others; --output json lists the last {len(actions['failures'])} failures"
 
@@ -229,7 +230,7 @@ def _row(device: dict[str, Any]) -> tuple[str, ...]:
 def _why(device: dict[str, Any]) -> str:
     """Why a device is not healthy, if that is known."""
     injected = f"injected by {device['injected']}" if device["injected"] else ""
-    return "; ".join(filter(None, (device["reason"], injected)))
+    return common.printable("; ".join(filter(None, (device["reason"], injected))))
 
 
 def _ago(moment: float | None) -> str:

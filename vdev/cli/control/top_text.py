@@ -116,7 +116,7 @@ def _trouble(each: _Device) -> str:
     if each["eccUncorrected"]:
         parts.append(f"{each['eccUncorrected']} ECC errors")
     drill = f" (drill: {each['injected']})" if each["injected"] else ""
-    return ", ".join(parts) + drill if parts else ""
+    return common.printable(", ".join(parts) + drill) if parts else ""
 
 
 def _colour(each: _Device) -> Colour | None:
