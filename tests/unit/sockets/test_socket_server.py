@@ -26,7 +26,7 @@ async def test_a_start_that_is_interrupted_leaves_no_server(directory, monkeypat
     """A server that is cancelled when it serves already answers nobody any more."""
     serving, path = asyncio.Event(), directory / "a.sock"
 
-    async def look_at_the_socket(_look):
+    async def look_at_the_socket(*_look):
         serving.set()
         await asyncio.Event().wait()
 
