@@ -106,6 +106,7 @@ class Story:
                 self.check(listed=False)  # the kubelet sees the end of its streams one after the other
                 self.start("last")
                 await self.use_up(lambda: self.shows(self.node))
+                await self.wait(self.all_started, "the pods whose PreStartContainer failed to start")
                 self.check()
                 for pod in self.kubelet.pods():
                     await self.kubelet.delete_pod(pod.name)
@@ -199,6 +200,10 @@ class Story:
             for id_ in ids
         }
 
+    def all_started(self):
+        """Whether no pod has devices and no container; the kubelet calls PreStartContainer again, after a pause."""
+        return not any(pod.phase.value == "Pending" for pod in self.in_use().values())
+
     def shows(self, node):
         """Whether all that the file says is listed, though it may be under the name before."""
         plan, listed = node.plan(), self.kubelet.listed()
@@ -241,6 +246,8 @@ class Story:
         lists = self.kubelet.listed()
         assert [] == [key for key in used if listed and key[1] not in lists.get(key[0], ())]
         for (_, id_), pod in used.items():
+            if not listed and pod.phase.value == "Pending":  # PreStartContainer failed; it is called again
+                continue
             (name,) = (name for name in pod.container().edits.cdi_devices)
             assert base(id_) == name.partition("=")[2]
             assert name in specified, (pod.name, name)
