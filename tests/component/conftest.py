@@ -123,9 +123,7 @@ async def start_agent(kubelet, directory, config_dir, _inotify):
     async def start(text, *, wait=True, overrides=None, preset_dirs=(), outputs=(), **options):
         file = config_dir / "vdev.yaml"
         file.write_text(text)
-        load = functools.partial(
-            config.load, overrides=overrides or {}, preset_dirs=preset_dirs, entries=config.KnownEntries()
-        )
+        load = functools.partial(config.load, overrides=overrides or {}, preset_dirs=preset_dirs)
         chosen = Options(
             node="node-1",
             files=(file,),

@@ -12,9 +12,7 @@
 Other packages import this module only; an import-linter contract enforces it.
 """
 
-import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -23,7 +21,6 @@ from ..core.model.faults.fault_rules import FaultSpec
 from ..core.model.origin import Override
 from ..core.spec import Spec
 from ..errors import ConfigError, UsageError
-from .document.known_entries import KnownEntries
 from .document.loader import Document, join, read_file, read_text, text_of, trees
 from .document.parser import Plain
 from .document.quoting import quoted
@@ -37,7 +34,6 @@ from .schema.config_file import json_schema, json_schema_text
 from .schema.scalars import Duration
 
 __all__ = [
-    "KnownEntries",
     "Loaded",
     "Plain",
     "Preset",
@@ -70,48 +66,26 @@ def load(
     overrides: Mapping[str, Override] = NO_OVERRIDES,
     preset_dirs: Sequence[Path] = (),
     partial: bool = False,
-    entries: KnownEntries | None = None,
 ) -> Loaded:
     """Load and check the files, joined by their top-level sections.
 
     `overrides` maps paths such as `flags.migStrategy` to values that win over the files. With `partial`, items of
     `devices`, `sharing.*.resources` and `resources.*` that have errors are left out and reported: a broken entry never
-    takes down its neighbours. `entries` are those of an earlier reading: what did not change among them is not read
-    again, and of files that say the same nothing is. Raises ConfigError with every problem found.
+    takes down its neighbours. Raises ConfigError with every problem found.
     """
     several = len(paths) > 1
-    read = [_read(Path(path), may_be_null=several) for path in paths]
-    asked = (read, dict(overrides), tuple(preset_dirs), partial)
-    if entries is not None and (known := entries.whole(asked)) is not None:
-        same: Loaded = known
-        return same
     documents: list[Document] = []
     problems: list[object] = []
-    for each in read:
+    for path in paths:
         try:
-            if isinstance(each, ConfigError):
-                raise each
-            documents.append(read_text(each.text, each.file, may_be_empty=several, entries=entries))
+            documents.append(read_file(Path(path), may_be_empty=several))
         except ConfigError as bad:
             problems += bad.problems
     if problems:
         raise ConfigError(tuple(problems))
     if not any(document.root for document in documents):
         read_file(Path(paths[0]))  # raises the error that says so
-    loaded = built(join(documents), overrides, preset_dirs, partial=partial)
-    if entries is not None and loaded.of_texts:
-        # Without the tree of the document: what is seldom asked for is found by reading the texts again.
-        again = functools.partial(load_again, loaded.texts, overrides=overrides)
-        light = replace(loaded, find_origins=lambda: again().origins, find_notices=lambda: again().notices)
-        entries.remember(asked, light)
-    return loaded
-
-
-def _read(path: Path, *, may_be_null: bool) -> Text | ConfigError:
-    try:
-        return Text(str(path), text_of(path, may_be_null=may_be_null))
-    except ConfigError as bad:
-        return bad
+    return built(join(documents), overrides, preset_dirs, partial=partial)
 
 
 def load_again(texts: Texts, *, overrides: Mapping[str, Override] = NO_OVERRIDES) -> Loaded:
@@ -128,10 +102,9 @@ def load_text(
     overrides: Mapping[str, Override] = NO_OVERRIDES,
     preset_dirs: Sequence[Path] = (),
     partial: bool = False,
-    entries: KnownEntries | None = None,
 ) -> Loaded:
     """As `load`, for the text of one file. Raises ConfigError."""
-    return built(read_text(text, name, entries=entries), overrides, preset_dirs, partial=partial)
+    return built(read_text(text, name), overrides, preset_dirs, partial=partial)
 
 
 def load_rules(text: str, name: str, spec: Spec) -> FaultSpec:

@@ -24,7 +24,6 @@ from .compile import telemetry_spec, whole_spec
 from .compile.entry_spec import entry_spec
 from .compile.fault_spec import as_section, fault_rule
 from .compile.fleet_spec import check_capacity, fleet_spec
-from .document.known_entries import KnownEntry
 from .document.loader import Document, overlaid
 from .document.position import in_order
 from .document.texts import Texts
@@ -33,8 +32,6 @@ from .messages import MAX_PROBLEMS
 from .origins import Origin, origins
 from .presets.preset_texts import PresetTexts
 from .report import ProblemReport, stands_alone
-from .schema.devices.entry import Entry
-from .schema.devices.partitions import FromLabel
 from .validation import Validated, validate
 
 
@@ -43,16 +40,13 @@ class Loaded:
     """A configuration that can be served.
 
     `problems` holds warnings and, when loaded in part, the errors of what was left out. `fingerprint` is equal for
-    files of equal content under equal overrides. `texts` is what it was read from, and `of_texts` tells that it follows
-    from the texts of the files alone, and of nothing else that may change. `find_origins` makes `origins`, and
-    `find_notices` makes `notices`.
+    files of equal content under equal overrides. `texts` is what it was read from.
     """
 
     spec: Spec
     problems: tuple[Problem, ...] = ()
     fingerprint: str = ""
     texts: Texts = field(default_factory=Texts)
-    of_texts: bool = field(default=False, compare=False)
     find_origins: Callable[[], tuple[Origin, ...]] = field(default=tuple, compare=False, repr=False)
     find_notices: Callable[[], tuple[Problem, ...]] = field(default=tuple, compare=False, repr=False)
 
@@ -100,19 +94,11 @@ def built(
     else:
         presets, layouts = PresetTexts(known=known.presets), LayoutFiles(known=known.layouts)
     on = telemetry_spec.is_on(validated.file)
-    written: dict[KeyPath, KnownEntry] = {("devices", number): each for number, each in enumerate(document.entries)}
     compiled: dict[KeyPath, EntrySpec] = {}
     for path, model in entries:
-        text = written.get(path) if _stands_alone(model, presets) else None
-        if text is not None and (before := text.spec_of(model, measured=on)) is not None:
-            compiled[path] = before
-            continue
-        told = len(report.problems)
         check_entry(model, path, report)
         check_telemetry(model, path, report, read=known is None)
         compiled[path] = entry_spec(model, path, presets, layouts, report, measured=on)
-        if text is not None and told == len(report.problems):
-            text.remember(model, compiled[path], measured=on)
     check_entries(entries, report)
     flags = whole_spec.flags(validated.file)
     whole_file.check_flags(validated, entries, compiled, report)
@@ -152,17 +138,9 @@ def built(
         problems,
         hashlib.sha256(json.dumps(document.root, sort_keys=True).encode()).hexdigest()[:16],
         Texts(document.texts, presets.own, layouts.texts),
-        of_texts=not broken and all(_stands_alone(model, presets) for _, model in entries),
         find_origins=functools.partial(origins, validated, document, over),
         find_notices=functools.partial(nvidia_notices.notices, validated, document),
     )
-
-
-def _stands_alone(model: Entry, presets: PresetTexts) -> bool:
-    """Whether what follows from the entry follows from its text and our presets, and from no other file."""
-    takes_preset = model.virtual is not None and model.virtual.preset is not None
-    reads = isinstance(model.partitions, FromLabel) or model.telemetry is not None
-    return not reads and (presets.only_ours or not takes_preset)
 
 
 def built_rules(document: Document, spec: Spec) -> FaultSpec:

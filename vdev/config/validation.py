@@ -33,8 +33,6 @@ def validate(document: Document, report: ProblemReport) -> Validated:
     """The models of a document; every error goes to the report."""
     report.problems += document.problems
     tree: Any = dict(document.root)
-    if document.entries:
-        tree["devices"] = [each.tree if each.model is None else each.model for each in document.entries]
     places: dict[KeyPath, list[int]] = {}
     empty = {each.path: each for each in empty_values(document)}
     report.problems += empty.values()
@@ -54,9 +52,6 @@ def validate(document: Document, report: ProblemReport) -> Validated:
             broken |= {unit_of(detail["loc"]) for detail in error.errors(include_url=False)}
         else:
             if not broken:
-                if first:
-                    for entry, model in zip(document.entries, validated.file.devices, strict=False):
-                        entry.model = model
                 return validated
         tree = _without(tree, broken, places)
         first, broken = False, set()

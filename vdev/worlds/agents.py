@@ -133,7 +133,7 @@ class Agents:
         options = Options(
             node="node-1",
             files=(world.model.file,),
-            load=functools.partial(config.load, overrides={}, entries=world.read),
+            load=functools.partial(config.load, overrides={}),
             load_again=functools.partial(config.load_again, overrides={}),
             plugin_dir=world.kubelet.device_plugin_dir,
             kubelet_socket=world.kubelet.socket,

@@ -7,7 +7,6 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
-from ..config import KnownEntries
 from ..sim import Kubelet, KubeletPanic
 from .api.world_cluster import WorldCluster
 from .drawn_events import has_claims
@@ -33,7 +32,6 @@ class WorldBase:
         self.loop = WorldLoop(random.Random(f"machine {seed}"))  # noqa: S311 - as above
         self.cluster = WorldCluster(self) if has_claims(seed) else None
         self.model = NodeModel(root, claims=self.cluster.model if self.cluster else None)
-        self.read = KnownEntries()  # what agents of this node have read: a new one would work out the same
         self.excuses = Excuses()
         self.files = FileEvents()
         self.counts: Counter[str] = Counter()

@@ -86,9 +86,7 @@ def agent_options(chosen: "Settings") -> "Options":
     from ...hostfs.machine import boot_id
     from ...observe import service_manager
 
-    load = functools.partial(
-        loading.load, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs, entries=config.KnownEntries()
-    )
+    load = functools.partial(loading.load, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
     load_again = functools.partial(config.load_again, overrides=chosen.overrides)
     return Options(
         node=chosen.node_name,

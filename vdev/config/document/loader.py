@@ -19,7 +19,6 @@ from ...core.model.place import KeyPath, Place, show
 from ...core.model.problem import Problem, Severity
 from ...errors import ConfigError, HostError
 from . import go_scalars
-from .known_entries import KnownEntries, KnownEntry
 from .nvidia_files import is_for_nvidia, spelled
 from .parser import Composer, Expansion, Items, Pairs, Plain, Tree
 from .position import problem_at, refusal
@@ -55,7 +54,6 @@ class Document:
     files: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
     texts: tuple[Text, ...] = ()
-    entries: tuple[KnownEntry, ...] = ()  # of `devices`, where the file was read by entry
     for_nvidia: frozenset[str] = frozenset()  # the files that are for NVIDIA's plugin
 
     def known(self, path: KeyPath) -> KeyPath:
@@ -85,14 +83,12 @@ class Document:
         return self.keys.get(path) or self.value_place(path)
 
 
-def read_file(path: Path, *, may_be_empty: bool = False, entries: KnownEntries | None = None) -> Document:
+def read_file(path: Path, *, may_be_empty: bool = False) -> Document:
     """Read one file. Raises ConfigError when it cannot be read at all, with the reason.
 
-    With `may_be_empty` it may say nothing: be empty, hold comments only, or be /dev/null. `entries` are those of an
-    earlier reading, whose text need not be parsed again.
+    With `may_be_empty` it may say nothing: be empty, hold comments only, or be /dev/null.
     """
-    text = text_of(path, may_be_null=may_be_empty)
-    return read_text(text, str(path), may_be_empty=may_be_empty, entries=entries)
+    return read_text(text_of(path, may_be_null=may_be_empty), str(path), may_be_empty=may_be_empty)
 
 
 def text_of(path: Path, *, may_be_null: bool = False) -> str:
@@ -143,14 +139,10 @@ def read_text(
     name: str,
     *,
     may_be_empty: bool = False,
-    entries: KnownEntries | None = None,
     form: str = "a mapping that starts with 'version: v1'",
 ) -> Document:
     """Read a file's text, which is told to have this form where it is no mapping. Raises ConfigError."""
     with _said(text, name):
-        if entries is not None and (read := entries.read(text, name)):
-            _refuse_config_map(read.root, read.values[()])
-            return Document(read.root, read.keys, read.values, (name,), (), (Text(name, text),), read.entries)
         composer = Composer(as_yaml(text), name)
         node = composer.document()
     keys = {str(key.content) for key, _ in node.content.nodes} if node and isinstance(node.content, Pairs) else set()
@@ -176,7 +168,7 @@ def read_text(
         root["sharing"] = {key: value for key, value in sharing.items() if key != "mps"}  # as if it were not there
     values = {(): node.place} | expand.values
     texts, problems = (Text(name, text),), tuple(expand.problems)
-    return Document(root, expand.keys, values, (name,), problems, texts, (), frozenset([name] if for_nvidia else []))
+    return Document(root, expand.keys, values, (name,), problems, texts, frozenset([name] if for_nvidia else []))
 
 
 def trees(text: str, name: str) -> tuple[Tree, ...]:
@@ -230,10 +222,9 @@ def join(documents: Sequence[Document]) -> Document:
         values |= {path: place for path, place in document.values.items() if not path or path[0] in new}
     files = tuple(file for document in documents for file in document.files)
     texts = tuple(text for document in documents for text in document.texts)
-    entries = next((document.entries for document in documents if "devices" in document.root), ())
     for_nvidia = frozenset[str]().union(*(document.for_nvidia for document in documents))
     values = {(): Place(files[0], 1, 1)} | values
-    return Document(root, keys, values, files, tuple(problems), texts, entries, for_nvidia)
+    return Document(root, keys, values, files, tuple(problems), texts, for_nvidia)
 
 
 def overlaid(document: Document, overrides: Mapping[KeyPath, Override]) -> Document:

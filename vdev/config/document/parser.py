@@ -76,25 +76,14 @@ class _Loader(_Base):  # type: ignore[misc, valid-type]  # the C loader exists w
 
 
 class Composer:
-    """Builds the nodes of one document, with depth, anchors and tags checked on the way.
+    """Builds the nodes of one document, with depth, anchors and tags checked on the way."""
 
-    A text that is a part of a file stands there after so many `lines`, and in a value of this `depth`. `count` is the
-    number of values so far.
-    """
-
-    def __init__(self, text: str, name: str, *, lines: int = 0, depth: int = 1) -> None:
-        self.count = 0
+    def __init__(self, text: str, name: str) -> None:
         self.second: Place | None = None
         self._events: Iterator[yaml.Event] = iter(yaml.parse(text, Loader=_Loader))
         self._name = name
-        self._first = lines + 1
-        self._depth = depth
+        self._count = 0
         self._anchors: dict[str, YamlNode] = {}
-
-    @property
-    def has_anchors(self) -> bool:
-        """Whether a value could be referred to from elsewhere."""
-        return bool(self._anchors)
 
     def document(self) -> YamlNode | None:
         """The first document, or None when there is none; `second` says where another one begins, which is not read."""
@@ -104,7 +93,7 @@ class Composer:
                 if node is not None:
                     self.second = self._place(event)
                     break
-                node = self._node(next(self._events), self._depth)
+                node = self._node(next(self._events), 1)
         return node
 
     def documents(self) -> Iterator[YamlNode]:
@@ -117,12 +106,12 @@ class Composer:
     def _place(self, event: yaml.Event) -> Place:
         mark = event.start_mark
         assert mark is not None, "the parser marks every event"
-        return Place(self._name, mark.line + self._first, mark.column + 1)
+        return Place(self._name, mark.line + 1, mark.column + 1)
 
     def _node(self, event: yaml.Event, depth: int) -> YamlNode:
         place = self._place(event)
-        self.count += 1
-        if self.count > MAX_VALUES:
+        self._count += 1
+        if self._count > MAX_VALUES:
             raise refusal(place, f"the file holds more than {MAX_VALUES} values")
         if depth > MAX_DEPTH:
             raise refusal(place, f"nested more than {MAX_DEPTH} levels deep")
