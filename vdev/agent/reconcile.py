@@ -219,13 +219,12 @@ class Reconciler:
         try:
             loaded = await self._config.read_later(self.spec)
             scan, base = self.scan, self.base
-            spec = await asyncio.to_thread(self._newer, loaded.spec)
-            if is_new := spec is not None:
-                loaded = replace(loaded, spec=spec)
+            spec = loaded.spec
+            if is_new := spec != self.spec:
                 self._expect(spec)
                 scan = await self.scanner.scan(self.scan, spec)
                 base = await asyncio.to_thread(self._arrange, spec, scan)
-            strict = self._config.status.kept_at and loaded.spec.flags.fail_on_init_error  # the start is not over
+            strict = self._config.status.kept_at and spec.flags.fail_on_init_error  # the start is not over
             if is_new or strict:
                 _must_be_good(base, scan if strict else Scan())
         except ConfigError as bad:
@@ -256,10 +255,6 @@ class Reconciler:
             self._stays(base)
             if self._config.status.kept_at:
                 await self.reload()  # this may have been what was wrong
-
-    def _newer(self, spec: Spec) -> Spec | None:
-        """The specification, of parts of the one in force; None where it is equal."""
-        return None if spec == self.spec else spec.after(self.spec)
 
     def _expect(self, spec: Spec) -> None:
         """Devices will be made for this configuration."""

@@ -121,7 +121,7 @@ class Fleet:
         """From now on the nodes are as this configuration says."""
         self.refused = ()
         self._adopted = now
-        spec = spec_for_fleet(loaded.spec).after(self._spec)
+        spec = spec_for_fleet(loaded.spec)
         self._spec = replace(spec, entries=tuple(entry for entry in spec.entries if not left_out.is_real(entry)))
         self._warn(loaded.problems, tuple(left_out.warnings(spec)))
         self.faults.adopt(self._spec, now)

@@ -78,45 +78,6 @@ def test_nothing_changed():
     assert all(after.resources[name] is each for name, each in before.resources.items())
 
 
-@of_each_form
-def test_one_entry_of_many_is_edited(resource, more):
-    """What follows from that entry is made, once; with the edit taken back, it is made again."""
-    spec, memory, stock = configured(resource, more), Memory(), found()
-    before = arrange(spec, "n", stock, memory)
-    for edit in ("glob: /dev/e3/n*, container: {env: {A: b}}", "glob: /dev/e3/n*"):
-        text = texts(resource, more).replace("glob: /dev/e3/n*", edit)
-        spec = config.load_text(text, "f.yaml").spec.after(spec)
-        after = arrange(spec, "n", stock, memory)
-        assert {"entry cut": 1, "entry named": 1, "entry judged": 1, "resource": 1}.items() <= memory.made.items()
-        assert {1} == set(memory.made.values())
-        changed = {name for name, each in after.resources.items() if each is not before.resources[name]}
-        assert {resource.format(3)} == changed
-        assert arrange(spec, "n", stock).resources == after.resources
-        before = after
-
-
-def test_what_concerns_all_makes_all():
-    """Flags count for every entry."""
-    spec, memory, stock = configured("acme.dev/r{}"), Memory(), found()
-    arrange(spec, "n", stock, memory)
-    spec = configured("acme.dev/r{}", "flags: {plugin: {deviceIDStrategy: index}}\n").after(spec)
-    after = arrange(spec, "n", stock, memory)
-    assert ENTRIES == memory.made["resource"]
-    assert all(spec.flags is each.flags for each in after.resources.values())
-
-
-def test_an_entry_that_moved_is_named_where_it_is():
-    """It says the same, but what is wrong with it is told with its new place."""
-    text = texts("acme.dev/r{}")
-    spec = config.load_text(text, "f.yaml").spec
-    moved = config.load_text(text.replace("devices:", "# a remark\ndevices:"), "f.yaml").spec
-    assert moved == spec
-    assert [each.where for each in moved.entries] == [each.where for each in moved.after(spec).entries]
-    again = config.load_text(text, "f.yaml").spec.after(spec)
-    assert all(a is b for a, b in zip(spec.entries, again.entries, strict=True))
-    assert again.flags is spec.flags
-
-
 SPECS = [
     configured("acme.dev/r{}"),
     configured("acme.dev/one"),
@@ -138,9 +99,8 @@ STEP = st.tuples(
 @given(st.lists(STEP, min_size=1, max_size=6))
 def test_memory_changes_no_result(steps):
     """Whatever came before: other specifications, entries that come and go, nodes that two entries reach."""
-    memory, known, last = Memory(), {}, SPECS[0]
-    for text, stock in steps:
-        last = spec = text.after(last)
+    memory, known = Memory(), {}
+    for spec, stock in steps:
         raws = {
             f"e{n}": tuple(known.setdefault((n, *each), device(f"e{n}", *each)) for each in members)
             for n, members in stock.items()

@@ -117,21 +117,6 @@ def test_a_name_written_by_hand_may_be_shared_as_well(fake: FakeHost) -> None:
     assert [1, 2] == [len(listed(arranged(text, fake))[f"acme.dev/video{n}"]) for n in (0, 1)]
 
 
-def test_what_did_not_change_is_not_made_again(fake: FakeHost) -> None:
-    """A new node makes a new resource, and the others stay the same objects."""
-    memory, known = Memory(), spec(NODES + SHARED)
-    source = {entry.name: discovery.discover(entry, fake.host, node="n") for entry in known.entries}
-    before = arrange(known, "n", {name: each.devices for name, each in source.items()}, memory)
-    fake.node("video2", "81:9")
-    after = {e.name: discovery.discover(e, fake.host, node="n").after(source[e.name]) for e in known.entries}
-
-    inventory = arrange(known, "n", {name: each.devices for name, each in after.items()}, memory)
-
-    assert "acme.dev/video2" in inventory.resources
-    for name, resource in before.resources.items():
-        assert resource is inventory.resources[name]
-
-
 @pytest.mark.parametrize(
     ("resource", "expected"),
     [

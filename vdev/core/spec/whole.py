@@ -1,9 +1,7 @@
 """Everything that the configuration says; and its parts that concern several entries: sharing, names by pattern."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import chain
-from typing import TypeVar
 
 from ..model.faults.fault_rules import NO_RULES, FaultSpec
 from ..model.telemetry import UNMEASURED, TelemetrySpec
@@ -11,8 +9,6 @@ from .entry import EntrySpec
 from .flags import DEFAULT_FLAGS, Flags
 from .fleet import NO_FLEET, FleetSpec
 from .node_outputs import SAYS_NOTHING, NodeSpec
-
-_Part = TypeVar("_Part")
 
 
 class SharingKind(StrEnum):
@@ -75,35 +71,6 @@ class Spec:
     telemetry: TelemetrySpec = UNMEASURED
     fleet: FleetSpec = NO_FLEET
 
-    def after(self, before: "Spec") -> "Spec":
-        """The same, of the objects of `before` as far as these say it, so that what follows from them is kept."""
-        known = {entry.name: entry for entry in before.entries}
-        return replace(
-            self,
-            entries=tuple(_kept(known.get(entry.name), entry) for entry in self.entries),
-            flags=_kept(before.flags, self.flags),
-            sharing=_kept(before.sharing, self.sharing),
-            gpu_patterns=_kept(before.gpu_patterns, self.gpu_patterns),
-            mig_patterns=_kept(before.mig_patterns, self.mig_patterns),
-        )
-
     def on_node(self, node: str) -> tuple[EntrySpec, ...]:
         """The entries that concern that node."""
         return tuple(entry for entry in self.entries if entry.is_on(node))
-
-
-def _kept(old: _Part | None, new: _Part) -> _Part:
-    """The old part where the new one says the same, also of its place in the file, which messages name."""
-    return old if old == new and old is not None and _places(old) == _places(new) else new
-
-
-def _places(part: object) -> tuple[str, ...]:
-    match part:
-        case EntrySpec() | SharedResource() | NamePattern():
-            return (part.where,)
-        case SharingSpec():
-            return tuple(each.where for each in part.resources)
-        case tuple():
-            return tuple(chain.from_iterable(map(_places, part)))
-        case _:
-            return ()

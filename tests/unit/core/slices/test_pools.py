@@ -13,7 +13,6 @@ from vdev import config
 from vdev.config.presets.preset_texts import PresetTexts
 from vdev.core.decide import Decider, World
 from vdev.core.faults.targets import Afflictions
-from vdev.core.inventory import virtual_devices
 from vdev.core.inventory.imagined_nodes import inventory
 from vdev.core.model.device import Health
 from vdev.core.model.faults.fault_answers import XidError
@@ -606,17 +605,6 @@ def test_what_a_claim_keeps_is_beside_what_it_shares_counters_with(split):
     assert made.by_name[held].lost
     _, written = check_pool(cutting.objects(made, NODE, split=split), split=split)
     assert made.by_name.keys() == written.keys()
-
-
-def test_an_edit_beside_makes_nothing_anew():
-    one, two = {"virtual": {"count": 3}}, {"virtual": {}, "resource": "b.dev/c"}
-    spec, decider = file(one, two), Decider()
-    found = {each.name: tuple(virtual_devices.devices(each, each.source, NODE)) for each in spec.entries}
-    before = decider.decide(World(spec=spec, node=NODE, base=decider.arrange(spec, NODE, found)))
-    after = file(one, {**two, "dra": {"attributes": {"a": 1}}}).after(spec)
-    plan = decider.decide(World(spec=after, node=NODE, base=decider.arrange(after, NODE, found), pools=before.pools))
-    assert before.pools["acme.dev"] is plan.pools["acme.dev"]
-    assert {"a": 1}.items() <= plain(devices(plan.pools["b.dev"])["e1-0"]).items()
 
 
 # --- limits ----------------------------------------------------------------------------------------------------------
