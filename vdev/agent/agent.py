@@ -397,7 +397,7 @@ class Agent:
         if work.faults or self.faults.due:
             self.due.work.faults |= not await take("looking at the files of faults", self.faults.look_at_files)
         again_at = await self._settle() if self.lists.running else None
-        await self.events.follow(moved=work.reload or bool(work.scan))
+        await take("finding the directories of files", self.events.find_files)
         await take("watching directories", functools.partial(self.events.arm, watcher))
         self.due.wake_at(again_at, self.steps.again_at(begun))
         self.turned_at = self.options.clock.now()

@@ -70,8 +70,6 @@ class Events:
         self._configured: frozenset[Path] = frozenset()  # the directories that lead to configuration files
         self._links = 0  # how often these changed, so that links there may lead elsewhere
         self._led_to: tuple[int, frozenset[Path]] | None = None  # what they were found for
-        self._watched: frozenset[Path] = frozenset()  # the directories in which devices may appear
-        self._moved = True  # devices may be in other directories than those watched
         self._armed: tuple[frozenset[Path], ...] = ()  # what was to be watched when that was last seen to
         self._limits: tuple[str, ...] = ()
         self._unnamed: frozenset[Key] = frozenset()  # what was given out and had no pod when that was last asked
@@ -81,13 +79,13 @@ class Events:
 
     async def begin(self, watcher: Watcher) -> None:
         """Watch the configuration files before they are read for the first time, so that no change is missed."""
-        await self._find_files()
+        await self.find_files()
         for directory in self._configured:
             watcher.watch(directory)
 
     async def watch(self, watcher: Watcher) -> None:
         """Wait for changes of files, and mark what they make due."""
-        await self._find_files()
+        await self.find_files()
         await self.arm(watcher)
         changed = await watcher.changes()
         if self._link.directories & changed.keys():
@@ -103,7 +101,7 @@ class Events:
             self._due.mark(faults=True)
         if self._configured & changed.keys():
             self._due.mark(reload=True)
-        if entries := self._reconciler.scanner.concerned(changed):
+        if entries := self._reconciler.scan.concerned(changed.keys()):
             self._due.mark(scan=entries)
         concerned = ((each, each.directories & changed.keys()) for each in self._reconciler.watching)
         return [each for each, directories in concerned if any(each.recheck(changed[where]) for where in directories)]
@@ -122,14 +120,7 @@ class Events:
         except TimeoutError:
             return False
 
-    async def follow(self, *, moved: bool) -> None:
-        """Find out which directories lead to files, and in which devices may appear, where that may have changed."""
-        self._moved |= moved
-        if self._moved:
-            self._moved = not await self._steps.take("finding the directories of devices", self._find_directories)
-            await self._steps.take("finding the directories of files", self._find_files)
-
-    async def _find_files(self) -> None:
+    async def find_files(self) -> None:
         """Find out which directories lead to the files, where these are others or links may lead elsewhere."""
         while (due := (self._links, self._files())) != self._led_to:
             self._configured = await asyncio.to_thread(config_files.directories, due[1])
@@ -138,16 +129,13 @@ class Events:
     def _files(self) -> frozenset[Path]:
         return frozenset({*self._options.files, *self._config.chooser.chosen.files, *self._config.files})
 
-    async def _find_directories(self) -> None:
-        self._watched = await self._reconciler.scanner.watched(self._reconciler.scan)
-
     async def arm(self, watcher: Watcher) -> None:
         """Watch what is to be watched now and no more; the content of files matters to configurations and probes.
 
         What is watched from now on may have changed after it was last looked at, so it is looked at once more.
         """
         faults, of_outputs = self._faults.directories, [each.directories for each in self._reconciler.watching]
-        places = (self._link.directories, self._watched, self._health.directories)
+        places = (self._link.directories, self._reconciler.scan.watched, self._health.directories)
         files = (self._configured, self._health.contents, faults, *of_outputs)
         if (*places, *files) != self._armed:
             concerned = self._watch(watcher, frozenset().union(*places, *files), contents=frozenset().union(*files))

@@ -246,7 +246,7 @@ class Reconciler:
     async def rescan(self, entries: Iterable[str]) -> None:
         """Look for the devices of these entries again."""
         self._expect(self.spec)
-        scan = await self.scanner.scan(self.scan, self.spec, again=entries)
+        scan = await self.scanner.scan(self.scan, self.spec, only=entries)
         if scan != self.scan:
             base = await beside(self._size(scan), self._arrange, self.spec, scan)
             await beside(base.size, self._faults.engine.meet, base)

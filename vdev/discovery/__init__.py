@@ -29,17 +29,15 @@ def discover(
     numbering: Numbering | None = None,
     device_dir: str = virtual_node.DIRECTORY,
     smi_dir: str = smi_places.DIRECTORY,
-    before: tuple[EntrySpec, Found] | None = None,
 ) -> Found:
     """What the entry's source finds on the host, now.
 
     `node` is the node's name, part of the ids of presets' devices. `numbering` belongs to the entry and is kept by the
     caller for as long as the process lives, so that devices keep their index while others come and go. `device_dir` is
-    the host's directory for the nodes of virtual devices. `before` is the entry as it was, with
-    what was found: devices that are certainly the same are the same objects.
+    the host's directory for the nodes of virtual devices.
     """
     try:
-        found = _discover(entry, host, node, numbering or Numbering(), (device_dir, smi_dir), before)
+        found = _discover(entry, host, node, numbering or Numbering(), (device_dir, smi_dir))
     except (HostError, TemplateError) as broken:
         return Found(problems=(error(entry.where or entry.name, str(broken)),))
     if entry.exclude_topology:
@@ -53,24 +51,15 @@ def _without_topology(device: RawDevice) -> RawDevice:
     return device if device.numa_hidden else replace(device, numa_hidden=True)
 
 
-def _discover(  # noqa: PLR0917 - all that `discover` is given
-    entry: EntrySpec,
-    host: HostRoot,
-    node: str,
-    numbering: Numbering,
-    directories: tuple[str, str],
-    before: tuple[EntrySpec, Found] | None,
-) -> Found:
+def _discover(entry: EntrySpec, host: HostRoot, node: str, numbering: Numbering, directories: tuple[str, str]) -> Found:
     match entry.source:
         case VirtualSource():
             device_dir, smi_dir = directories
-            return virtual_source.discover(
-                entry, entry.source, host, node=node, device_dir=device_dir, smi_dir=smi_dir, before=before
-            )
+            return virtual_source.discover(entry, entry.source, host, node=node, device_dir=device_dir, smi_dir=smi_dir)
         case GlobSource():
             from .paths import glob_source  # as below: most files have devices of one or two kinds
 
-            return glob_source.discover(entry, entry.source, host, numbering=numbering, before=before)
+            return glob_source.discover(entry, entry.source, host, numbering=numbering)
         case SysfsSource():
             from .sysfs import sysfs_source
 

@@ -1,14 +1,12 @@
 """The result of a discovery source: devices, problems, and why each candidate matched or did not."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 
 from ..aio.program import shown
-from ..core.model import spans
 from ..core.model.device import RawDevice
 from ..core.model.problem import Problem, Severity
-from ..core.model.syntax import path_pattern
 from ..core.spec import EntrySpec
 
 MAX_SHOWN = 5  # of equal problems; the rest are counted
@@ -54,46 +52,17 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """One scan's result. `watch` holds the host directories whose changes can change the result.
-
-    In the directories that `names` has, only changes of files with such names can; these are components of patterns.
-    `made_of` is equal where the devices are made of the same, for the source that says it, and for that alone.
-    """
+    """One scan's result. `watch` holds the host directories whose changes can change the result."""
 
     devices: tuple[RawDevice, ...] = ()
     problems: tuple[Problem, ...] = ()
     candidates: tuple[Candidate, ...] = ()
     watch: frozenset[str] = frozenset()
-    names: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    made_of: object = field(default=None, compare=False, repr=False)
-
-    def concerns(self, directory: str, changed: Collection[str]) -> bool:
-        """Whether changes of files with these names in a watched directory can change the result; none: of any."""
-        wanted = self.names.get(directory)
-        if wanted is None or not changed:
-            return True
-        return any(
-            not is_usable(name) or any(path_pattern.component_matches(each, name) for each in wanted)
-            for name in changed
-        )
 
     @cached_property
     def by_id(self) -> Mapping[str, RawDevice]:
         """The devices by id."""
         return {device.id: device for device in self.devices}
-
-    def after(self, before: "Found") -> "Found":
-        """The same result, made of the objects of the earlier one where they are equal.
-
-        So whatever is built on it can see by identity what changed.
-        """
-        if self == before:
-            return before
-        start, old_end, new_end = spans.changed(before.devices, self.devices)
-        known = {device.id: device for device in before.devices[start:old_end]}
-        fresh = (old if (old := known.get(new.id)) == new and old else new for new in self.devices[start:new_end])
-        devices = (*self.devices[:start], *fresh, *self.devices[new_end:])
-        return replace(self, devices=before.devices if devices == before.devices else devices)
 
 
 class Problems:

@@ -22,26 +22,18 @@ def discover(
     node: str,
     device_dir: str = virtual_node.DIRECTORY,
     smi_dir: str = smi_places.DIRECTORY,
-    before: tuple[EntrySpec, Found] | None = None,
 ) -> Found:
     """The devices that the source describes. Of the real device's nodes, those that the host has.
 
-    `device_dir` is where stand-ins for nodes are, or will be, `smi_dir` the same for the makers' tools. `before` is
-    the entry as it was, and what was found for it: where nothing of it is on the host, the same entry has the same.
+    `device_dir` is where stand-ins for nodes are, or will be, `smi_dir` the same for the makers' tools.
     """
-    on_host = bool(source.driver_nodes or source.partition_nodes)
-    if before and before[0] is entry and not on_host:
-        return before[1]
-    plain = entry.smi is None and source.node is None and not on_host
-    same = virtual_devices.known_of(entry, before[0], before[1].devices) if plain and before else ()
-    ids = virtual_devices.ids_of(entry, before[0], before[1].devices) if before else ()
-    bare: Iterable[RawDevice] = virtual_devices.devices(entry, source, node, same, ids)
+    bare: Iterable[RawDevice] = virtual_devices.devices(entry, source, node)
     if entry.smi is not None:
         bare = (replace(each, tools=smi_dir) for each in bare)
     if source.node is not None:
         own = source.node
         bare = (virtual_node.with_standin(each, own, facts(each, entry.resource_of(each)), device_dir) for each in bare)
-    if not on_host:
+    if not (source.driver_nodes or source.partition_nodes):
         return Found(devices=tuple(bare))
     wanted = []
     for device in bare:

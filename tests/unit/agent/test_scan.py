@@ -26,7 +26,7 @@ async def test_a_loop_of_links_stops_nothing(tmp_path: Path) -> None:
     (tmp_path / "dir/loop").symlink_to("loop")
     scanner = Scanner(HostRoot(tmp_path), "n", tmp_path, tmp_path)
     scan = await scanner.scan(Scan(), spec("/dir/*/z"))
-    assert {tmp_path / "dir", tmp_path / "dir/real"} == await scanner.watched(scan)
+    assert {tmp_path / "dir", tmp_path / "dir/real"} == scan.watched
 
 
 async def test_a_loop_of_links_on_the_way_to_the_pattern(tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ async def test_a_loop_of_links_on_the_way_to_the_pattern(tmp_path: Path) -> None
     (tmp_path / "loop").symlink_to("loop")
     scanner = Scanner(HostRoot(tmp_path), "n", tmp_path, tmp_path)
     scan = await scanner.scan(Scan(), spec("/loop/below/tty*"))
-    assert {tmp_path} == await scanner.watched(scan)
+    assert {tmp_path} == scan.watched
 
 
 GLOBS = """devices:
@@ -47,24 +47,18 @@ GLOBS = """devices:
 
 
 async def test_a_change_concerns_the_entries_that_can_see_it(tmp_path: Path) -> None:
-    """In a directory that many entries watch, the names decide; where a pattern or a link may lead there, all do."""
+    """Those that look into the directory."""
     (tmp_path / "dev").mkdir()
     (tmp_path / "by-id").mkdir()
     (tmp_path / "dev/plain").touch()
     (tmp_path / "by-id/one").symlink_to("/dev/plain")
     scanner = Scanner(HostRoot(tmp_path), "n", tmp_path, tmp_path)
     scan = await scanner.scan(Scan(), config.load_text(GLOBS).spec)
-    assert {tmp_path / "dev", tmp_path / "by-id"} == await scanner.watched(scan)
+    assert {tmp_path / "dev", tmp_path / "by-id"} == scan.watched
 
-    def concerned(*names: str) -> set[str]:
-        return set(scanner.concerned({tmp_path / "dev": frozenset(names)}))
-
-    assert {"below"} == concerned("plain")
-    assert {"below", "a"} == concerned("ttyA0")
-    assert {"below", "a", "b"} == concerned("video0", "ttyB1", "ttyC0")
-    assert {"below", "fixed"} == concerned("null")
-    assert {"below", "a", "b", "fixed"} == concerned("odd\n") == concerned()
-    assert {"link"} == set(scanner.concerned({tmp_path / "by-id": frozenset({"two"})}))
+    assert {"a", "b", "below", "fixed"} == scan.concerned([tmp_path / "dev"])
+    assert {"link"} == scan.concerned([tmp_path / "by-id"])
+    assert not scan.concerned([tmp_path])
 
 
 async def test_entries_are_looked_for_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +97,7 @@ async def test_devices_of_an_entry_whose_scan_failed_are_looked_for_again(
     assert 2 == scan.size
     assert {"a"} == scanner.failed
     clock.advance(3600)
-    scan = await scanner.scan(scan, three, again=["a"])
+    scan = await scanner.scan(scan, three, only=["a"])
     assert (3, frozenset()) == (scan.size, scanner.failed)
 
 
@@ -116,31 +110,27 @@ def _as_node(path: str) -> tuple[NodeKind, int, int]:
     return (NodeKind.CHAR, 10, 1) if kind is NodeKind.FILE else (kind, major, minor)
 
 
-async def test_what_looks_the_same_is_not_concluded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the host says what it said, the result is the same one; where it does not, it is what is there now."""
+async def test_only_the_entries_that_are_asked_for_are_looked_for(tmp_path: Path) -> None:
+    """The others keep what was found for them."""
     (tmp_path / "dev").mkdir()
     (tmp_path / "by-id").mkdir()
     (tmp_path / "dev/ttyA0").touch()
-    host = HostRoot(tmp_path, inspect=_as_node)
-    scanner = Scanner(host, "n", tmp_path, tmp_path)
+    scanner = Scanner(HostRoot(tmp_path, inspect=_as_node), "n", tmp_path, tmp_path)
     wanted = config.load_text(GLOBS).spec
     first = await scanner.scan(Scan(), wanted)
-    assert 1 == first.size
-    with monkeypatch.context() as broken:
-        broken.setattr(discovery, "discover", _fail)
-        again = await scanner.scan(first, wanted, again=first.entries)
-    assert not scanner.failed
-    assert all(again.found[name] is found for name, found in first.found.items())
+    assert first == await scanner.scan(first, wanted)
     (tmp_path / "dev/video3").touch()
     (tmp_path / "by-id/one").symlink_to("/dev/ttyA0")
-    third = await scanner.scan(again, wanted, again=first.entries)
-    assert {"a": 1, "b": 1, "link": 1, "below": 0, "fixed": 0} == {
-        name: len(found.devices) for name, found in third.found.items()
-    }
-    assert third.found["a"] is first.found["a"]
+
+    def sizes(scan: Scan) -> dict[str, int]:
+        return {name: len(found.devices) for name, found in scan.found.items()}
+
+    second = await scanner.scan(first, wanted, only=["b"])
+    assert {"a": 1, "b": 1, "link": 0, "below": 0, "fixed": 0} == sizes(second)
+    assert {"a": 1, "b": 1, "link": 1, "below": 0, "fixed": 0} == sizes(await scanner.scan(second, wanted))
 
 
-async def test_an_entry_that_says_something_else_is_looked_for_though_the_host_looks_the_same(tmp_path: Path) -> None:
+async def test_an_entry_that_says_something_else_is_looked_for(tmp_path: Path) -> None:
     """What was concluded for the entry as it was before is not what the new one means."""
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/ttyA0").touch()

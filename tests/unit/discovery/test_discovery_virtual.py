@@ -81,14 +81,3 @@ def test_the_numbering_forgets_what_is_not_retained() -> None:
     assert [0, 1, 2] == numbering.assign(["a", "b", "c"])
     numbering.retain(["a", "c"])
     assert [2, 1, 3] == numbering.assign(["c", "d", "e"])
-
-
-def test_what_is_not_on_the_host_is_found_once(tmp_path: Path) -> None:
-    """The same entry has the same devices; where its real device would have nodes, the host is asked each time."""
-    fake = FakeHost(tmp_path)
-    wanted = NodeTemplate(template.parse("/dev/nvidia{index}"), template.parse("/dev/nvidia{index}"))
-    for source, is_same in ((VirtualSource(count=2), True), (VirtualSource(count=2, driver_nodes=(wanted,)), False)):
-        entry = EntrySpec(name="acme", resource="acme.dev/npu", source=source)
-        first = discovery.discover(entry, fake.host, node="n")
-        assert is_same is (discovery.discover(entry, fake.host, node="n", before=(entry, first)) is first)
-        assert first == discovery.discover(entry, fake.host, node="n", before=(entry, first))

@@ -64,8 +64,7 @@ class Verdicts:
         """
         for name, found in after.found.items():
             entry, old = after.entries[name], before.found.get(name)
-            same = old is found or entry != before.entries.get(name)
-            if old is None or same or isinstance(entry.source, VirtualSource):
+            if old is None or entry != before.entries.get(name) or isinstance(entry.source, VirtualSource):
                 continue
             lost, came = old.by_id.keys() - found.by_id.keys(), found.by_id.keys() - old.by_id.keys()
             self._presence = flapping.observe(

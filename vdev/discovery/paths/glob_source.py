@@ -23,26 +23,15 @@ _NODES = (NodeKind.CHAR, NodeKind.BLOCK)
 _LEADS_NOWHERE = Check("exists", "", ok=False)
 
 
-def discover(
-    entry: EntrySpec,
-    source: GlobSource,
-    host: HostRoot,
-    *,
-    numbering: Numbering,
-    before: tuple[EntrySpec, Found] | None = None,
-) -> Found:
-    """The devices that the patterns form together; those found `before` for the entry, where the same matches do."""
+def discover(entry: EntrySpec, source: GlobSource, host: HostRoot, *, numbering: Numbering) -> Found:
+    """The devices that the patterns form together."""
     problems = Problems(entry)
     scan = _Scan(source, host, problems)
     matches = [scan.matches(item) for item in source.paths]
     items, groups = _groups(source, matches)
     by_key = source.group_by is GroupBy.ALL or all(each.optional for each in items)
     builder = _Builder(entry, items, host, by_key=by_key)
-    made_of = builder.made_of(groups)
-    if before is not None and made_of is not None and before[0] is entry and made_of == before[1].made_of:
-        devices = before[1].devices
-    else:
-        devices = tuple(builder.devices(groups, numbering))
+    devices = tuple(builder.devices(groups, numbering))
     if all(each.optional for each in source.paths) and not any(matches):
         problems.warn("glob", "matches nothing on this node: none of its optional paths is there")
     used = {
@@ -63,13 +52,7 @@ def discover(
         devices=devices,
         problems=problems.all(),
         candidates=tuple(scan.candidates),
-        watch=frozenset({*scan.names, *scan.watched, *builder.watched}),
-        names={
-            directory: frozenset(wanted)
-            for directory, wanted in scan.names.items()
-            if directory not in scan.watched and directory not in builder.watched
-        },
-        made_of=made_of,
+        watch=frozenset(scan.watched | builder.watched),
     )
 
 
@@ -92,8 +75,7 @@ class _Scan:
     """Finds what the patterns match and keeps what may be used."""
 
     def __init__(self, source: GlobSource, host: HostRoot, problems: Problems) -> None:
-        self.watched: set[str] = set()  # directories of which every change counts
-        self.names: dict[str, set[str]] = {}  # directories of which changes of these names count
+        self.watched: set[str] = set()
         self._looks_left, self._matches_left = MAX_LOOKS, MAX_MATCHES
         self.candidates: list[Candidate] = []
         self._source = source
@@ -127,10 +109,7 @@ class _Scan:
         walk = Walk(self._host, self._problems, looks_left=self._looks_left, matches_left=self._matches_left)
         paths = walk.paths(wanted)
         self._looks_left, self._matches_left = walk.looks_left, walk.matches_left
-        if paths is not None and walk.watched == {wanted.directory} and wanted.is_of_one_directory:
-            self.names.setdefault(wanted.directory, set()).add(wanted.components[-1])
-        else:
-            self.watched |= walk.watched
+        self.watched |= walk.watched
         return paths
 
     def _judge(self, item: GlobPath, wanted: path_pattern.PathPattern, path: str) -> Match | Check:
@@ -200,13 +179,6 @@ class _Builder:
         self._by_key = by_key
         self._host = host
         self._numa = Numa(host)
-
-    def made_of(self, groups: Sequence[MatchGroup]) -> object:
-        """All that the devices of these groups follow from; None where that is more than can be told: directories."""
-        infos = [[match.info for match in each.members if match is not None] for each in groups]
-        if any(info.kind is NodeKind.DIRECTORY for each in infos for info in each):
-            return None
-        return self._items, groups, [self._numa_of(each) for each in infos]
 
     def _numa_of(self, infos: Iterable[FileInfo]) -> tuple[int, ...]:
         return tuple(sorted({node for info in infos if (node := self._numa.of_node(info)) is not None}))

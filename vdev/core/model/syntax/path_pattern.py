@@ -47,11 +47,6 @@ class PathPattern:
         return not any(has_wildcard(component) for component in self.components)
 
     @cached_property
-    def is_of_one_directory(self) -> bool:
-        """Whether everything that it matches is in one directory, so that only its last component is a pattern."""
-        return self.components[-1:] != (RECURSIVE,) and not any(map(has_wildcard, self.components[:-1]))
-
-    @cached_property
     def directory(self) -> str:
         """The deepest directory that every match is below."""
         return "/" + "/".join(self.components[: len(self.components) - len(self.below)])
