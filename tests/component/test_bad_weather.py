@@ -124,15 +124,15 @@ async def test_a_device_that_goes_before_its_directory_is_watched_is_missed(
 ):
     """A directory is watched once it is known from a look at the devices: what changed in between is seen as well."""
     await asyncio.to_thread(host.node, "ttyUSB1")
-    find = Scanner.watched
+    look = Scanner.scan
 
-    async def watched(self, scan):
-        found = await find(self, scan)
+    async def scan(self, *args, **options):
+        found = await look(self, *args, **options)
         await asyncio.to_thread(host.remove, "/dev/ttyUSB1")
         monkeypatch.undo()
         return found
 
-    monkeypatch.setattr(Scanner, "watched", watched)
+    monkeypatch.setattr(Scanner, "scan", scan)
     await start_agent(GLOB, host=host.host, look_at_devices=3600.0)
     await shows(UART, 1, 1)
 

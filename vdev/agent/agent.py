@@ -278,7 +278,6 @@ class Agent:
             poll_interval=intervals.look_at_files,
             stand_interval=intervals.look_at_directories,
             settle=intervals.burst,
-            alone=intervals.burst_of_nodes,
             sys=sys,
         )
         stack.enter_context(watcher)

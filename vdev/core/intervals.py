@@ -112,7 +112,6 @@ class Intervals:
     server: float = 5.0  # gRPC, to start or to stop a server
     last_requests: float = 2.0  # what is in flight when a server stops
     burst: float = 0.005  # the rest of a burst of file events after its first
-    burst_of_nodes: float = 0.001  # the next device node of a burst after the one before
     serial_line: float = 0.01  # a program at a virtual serial line, after each piece
 
     # Of what is told to the service manager.

@@ -58,7 +58,6 @@ class HealthMonitor:
         self._numbers = itertools.count()
         self._probed: dict[str, _Probed] = {}
         self._verdicts: dict[str, Verdict] = {}
-        self._places: tuple[frozenset[Path], frozenset[Path]] | None = None  # of all probes; None: to be gathered
         self._changed: set[str] = set()
         self._news = asyncio.Event()
         self._group: asyncio.TaskGroup | None = None
@@ -71,23 +70,13 @@ class HealthMonitor:
     @property
     def directories(self) -> frozenset[Path]:
         """Directories whose changes are worth a `wake`, as this process sees them."""
-        return self._watched()[0]
+        return frozenset(chain.from_iterable(each.directories for each in self._probed.values()))
 
     @property
     def contents(self) -> frozenset[Path]:
         """Those of `directories` where a write into a file matters as well: the files that probes read are there."""
-        return self._watched()[1]
-
-    def _watched(self) -> tuple[frozenset[Path], frozenset[Path]]:
-        """Both, gathered anew only after a probe or its directories changed: they are asked for at every step."""
-        if self._places is None:
-            probed = self._probed.values()
-            files = (each for each in probed if each.target.spec.probe is Probe.FILE)
-            self._places = (
-                frozenset(chain.from_iterable(each.directories for each in probed)),
-                frozenset(chain.from_iterable(each.directories for each in files)),
-            )
-        return self._places
+        files = (each for each in self._probed.values() if each.target.spec.probe is Probe.FILE)
+        return frozenset(chain.from_iterable(each.directories for each in files))
 
     async def run(self) -> None:
         """Probe until cancelled."""
@@ -110,7 +99,6 @@ class HealthMonitor:
         """
         for key in self._probed.keys() - targets.keys():
             self._stop(key)
-            self._places = None
             del self._probed[key]
             self._verdicts.pop(key, None)
         for key, given in targets.items():
@@ -122,7 +110,6 @@ class HealthMonitor:
             if old is not None:
                 self._stop(key)
                 track = old.track if old.target.spec == target.spec else track
-            self._places = None
             self._probed[key] = _Probed(target, track, next(self._numbers))
             self._start(key)
 
@@ -174,9 +161,7 @@ class HealthMonitor:
 
         try:
             caller = f"{key} #{probed.number}"  # a device that got other nodes does not wait for the old ones
-            directories, outcome = await self._calls.run(caller, call, within=spec.timeout, abort=look.abort)
-            if directories != probed.directories:
-                probed.directories, self._places = directories, None
+            probed.directories, outcome = await self._calls.run(caller, call, within=spec.timeout, abort=look.abort)
         except TimeoutError:
             return Outcome(ok=False, reason=f"the probe took longer than {spec.timeout:g} s")
         except StillHanging:

@@ -58,7 +58,6 @@ def prober(spec: HealthSpec, device: RawDevice, resource: str, host: HostRoot) -
 
 class _Exists:
     def __init__(self, device: RawDevice, host: HostRoot) -> None:
-        host = host.at_one_moment()
         self._nodes = frozenset(node.host_path for node in device.nodes)
         self._paths = [*sorted(self._nodes), *(mount.host_path for mount in device.mounts)]
         self._host = host
@@ -84,7 +83,6 @@ class _Exists:
 
 class _Open:
     def __init__(self, device: RawDevice, host: HostRoot) -> None:
-        host = host.at_one_moment()
         self._nodes = device.nodes
         self._host = host
 
@@ -121,11 +119,10 @@ class _File:
     def __init__(self, path: str, content: str) -> None:
         self._path = path
         self._content = content.strip()
-        self._here = _HERE.at_one_moment()
 
     def run(self) -> Outcome:
         try:
-            text = self._here.read_text(self._path)
+            text = _HERE.read_text(self._path)
         except HostError as broken:
             return Outcome(ok=False, reason=str(broken))
         if text is None:
@@ -138,7 +135,7 @@ class _File:
         """Reading a file cannot be interrupted."""
 
     def directories(self) -> frozenset[Path]:
-        return _directories(self._here, [self._path])
+        return _directories(_HERE, [self._path])
 
 
 class _Command:

@@ -7,7 +7,6 @@ links are resolved below the root: an absolute one never leads to this container
 Everything here blocks: call it in a thread.
 """
 
-import copy
 import errno
 import os
 import posixpath
@@ -15,7 +14,6 @@ import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 from ..core.spec import NodeKind
 from ..errors import HostError, reason_of
@@ -66,13 +64,6 @@ class HostRoot:
         self.root = Path(posixpath.normpath(root.absolute()))
         self._prefix = "" if str(self.root) == "/" else str(self.root)
         self._inspect = inspect
-        self._directories: dict[str, str] | None = None  # resolved ones, while they are remembered
-
-    def at_one_moment(self) -> Self:
-        """The same host for a few looks in a row: where the way to a directory leads is found out once."""
-        moment = copy.copy(self)
-        moment._directories = {}  # noqa: SLF001 - of its own class
-        return moment
 
     def __repr__(self) -> str:
         return f"HostRoot({str(self.root)!r})"
@@ -83,27 +74,9 @@ class HostRoot:
         What does not exist stays as it is written. Raises HostError when the links form a loop, and for a path with
         a NUL character, which no file has.
         """
-        if follow and self._directories and (known := self._directories.get(host_path)):
-            return known
-        path = self._in_directory(host_path)
-        if not path:
-            return self._followed(host_path, last=follow)
-        return self._followed(path) if follow and self._read_link(path) else path
-
-    def _in_directory(self, host_path: str) -> str:
-        """The path in the directory that its own leads to, if that is remembered; the empty string where it is not."""
         if "\0" in host_path:
             raise HostError(f"{host_path!r}: a path cannot hold a NUL character")
-        directory, _, name = host_path.rpartition("/")
-        if self._directories is None or not directory or name in ("", ".", ".."):
-            return ""
-        known = self._directories.get(directory)
-        if known is None:
-            known = self._directories[directory] = self._followed(directory)
-        return f"{known.rstrip('/')}/{name}"
-
-    def _followed(self, host_path: str, *, last: bool = True) -> str:
-        way = symlinks.follow(host_path, self._read_link, last=last)
+        way = symlinks.follow(host_path, self._read_link, last=follow)
         if way.is_loop:
             raise HostError(f"{host_path}: too many symbolic links in a row, probably a loop")
         return way.path
@@ -130,12 +103,6 @@ class HostRoot:
 
         Raises HostError for a loop of links, or without permission to look.
         """
-        path = self._in_directory(host_path)
-        if path:
-            try:
-                return FileInfo(path, *self._inspect(self._prefix + path))
-            except OSError:  # a link, or nothing
-                pass
         resolved = self.resolve(host_path)
         try:
             kind, major, minor = self._inspect(self._prefix + resolved)

@@ -69,12 +69,10 @@ async def verdict(monitor: HealthMonitor, target: Target) -> str:
     return monitor.verdicts["x"].health.reason
 
 
-async def test_directories_are_gathered_when_they_change(monitor: HealthMonitor, host: HostRoot) -> None:
-    """Asked for at every step, they are the same object until a probe comes, goes or looks elsewhere."""
+async def test_directories_are_those_that_probes_look_into(monitor: HealthMonitor, host: HostRoot) -> None:
     file = HealthSpec(probe=Probe.FILE, path=template.parse(str(host.root / "state")), interval=0.01)
     await verdict(monitor, Target(SLOW, device("/dev/ttyUSB0")))
-    before = monitor.directories
-    assert before is monitor.directories
+    assert {host.root / "dev"} == monitor.directories
     assert frozenset() == monitor.contents
     monitor.update({"x": Target(SLOW, device("/dev/ttyUSB0")), "y": Target(file, device(name="y"))})
     await until(monitor, lambda: "y" in monitor.verdicts)

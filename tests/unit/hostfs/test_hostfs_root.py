@@ -1,13 +1,9 @@
 """HostRoot: host paths to where we read them and back, never escaping the root."""
 
-import contextlib
 import os
-import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from vdev.core.spec import NodeKind
 from vdev.errors import HostError
@@ -73,47 +69,6 @@ def test_a_loop_of_links_is_an_error(host: HostRoot) -> None:
     with pytest.raises(HostError, match="loop"):
         host.path("/dev/a")
     assert not host.exists("/dev/a")
-
-
-_PATHS = st.lists(st.sampled_from(["a", "b", "c", "..", "."]), min_size=1, max_size=4).map("/".join)
-
-
-@given(
-    links=st.dictionaries(_PATHS, st.tuples(st.booleans(), _PATHS), max_size=5),
-    asked=st.lists(st.tuples(_PATHS, st.booleans()), min_size=1, max_size=5),
-)
-def test_at_one_moment_all_paths_lead_where_they_lead(
-    links: dict[str, tuple[bool, str]], asked: list[tuple[str, bool]]
-) -> None:
-    """What is remembered of directories changes no answer, whatever links lead through them."""
-    with tempfile.TemporaryDirectory() as directory:
-        host = HostRoot(Path(directory))
-        for path, (is_absolute, target) in links.items():
-            place = host.root / os.path.normpath(f"/{path}").lstrip("/")
-            with contextlib.suppress(OSError):  # a link above it leads to nothing, or in circles
-                if not os.path.lexists(place) and place.parent.is_dir():
-                    place.symlink_to(f"/{target}" if is_absolute else target)
-                elif not os.path.lexists(place.parent):
-                    place.mkdir(parents=True)
-        moment = host.at_one_moment()
-        for path, follow in asked:
-            assert _outcome(host, f"/{path}", follow=follow) == _outcome(moment, f"/{path}", follow=follow)
-
-
-def _outcome(host: HostRoot, path: str, *, follow: bool) -> str | None:
-    try:
-        return host.resolve(path, follow=follow)
-    except HostError:
-        return None
-
-
-def test_a_later_moment_has_its_own_links(host: HostRoot) -> None:
-    """What one moment remembers is not the next one's."""
-    (host.root / "dev/by").symlink_to("a")
-    assert "/dev/a/x" == host.at_one_moment().resolve("/dev/by/x")
-    (host.root / "dev/by").unlink()
-    (host.root / "dev/by").symlink_to("b")
-    assert "/dev/b/x" == host.at_one_moment().resolve("/dev/by/x")
 
 
 def test_the_root_itself_is_the_default() -> None:

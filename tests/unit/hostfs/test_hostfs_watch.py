@@ -264,23 +264,11 @@ async def test_a_kernel_uevent_wakes_what_is_watched_in_sysfs(tmp_path: Path) ->
             assert {Path("/sys/class/mem"): frozenset()} == await watcher.changes()
 
 
-async def test_nodes_that_come_one_after_the_other_are_one_report(tmp_path: Path) -> None:
-    """Each within the pause that ends a burst, they wait for each other; nobody waits as long as for a file."""
-    with Watcher(settle=3600, alone=1.0) as watcher:
-        watcher.watch(tmp_path, content=False)
-        await settled(watcher)
-        changes = asyncio.create_task(watcher.changes())
-        for number in range(3):
-            (tmp_path / f"video{number}").touch()
-            await asyncio.sleep(0.01)
-        assert {tmp_path: {"video0", "video1", "video2"}} == await changes
-
-
 async def test_what_is_written_in_steps_is_waited_for(tmp_path: Path) -> None:
     """A file beside a node holds the report up for the whole time, and what came meanwhile is in it."""
     (tmp_path / "dev").mkdir()
     (tmp_path / "etc").mkdir()
-    with Watcher(settle=0.5, alone=0.001) as watcher:
+    with Watcher(settle=0.5) as watcher:
         watcher.watch(tmp_path / "dev", content=False)
         watcher.watch(tmp_path / "etc")
         await settled(watcher)

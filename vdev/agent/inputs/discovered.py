@@ -105,19 +105,18 @@ class Scanner:
         return {name: each for name, each in looked.items() if not isinstance(each, Exception)}
 
     def _attempts(self, asked: Sequence[tuple[EntrySpec, discovery.Numbering]]) -> Mapping[str, _Looked | Exception]:
-        host = self._host.at_one_moment()
         attempts: dict[str, _Looked | Exception] = {}
         for entry, numbering in asked:
             try:
                 found = discovery.discover(
                     entry,
-                    host,
+                    self._host,
                     node=self._node,
                     numbering=numbering,
                     device_dir=self._device_dir,
                     smi_dir=self._smi_dir,
                 )
-                attempts[entry.name] = found, frozenset(_place(host, directory) for directory in found.watch)
+                attempts[entry.name] = found, frozenset(_place(self._host, directory) for directory in found.watch)
             except Exception as failed:  # noqa: BLE001 - it is raised in the step of the entry
                 attempts[entry.name] = failed
         return attempts

@@ -9,7 +9,7 @@ now and then in a thread; kernel uevents, where allowed, report changes in sysfs
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -54,46 +54,11 @@ class _Target:
     known: bool = False  # whether `stamp` holds anything
 
 
-@dataclass(frozen=True, slots=True)
-class _Poll:
-    """What a comparison asks about all targets; the same one until that is something else."""
-
-    targets: tuple[_Target, ...]
-    asked: tuple[_Asked, ...]
-
-    @property
-    def is_due(self) -> bool:
-        """Whether one of them was never looked at."""
-        return not all(known for _, _, known, _ in self.asked)
-
-    @property
-    def is_of_content(self) -> bool:
-        """Whether changes in one of them are found by comparing alone."""
-        return any(silent or polled for _, silent, _, polled in self.asked)
-
-
-@dataclass(slots=True)
-class _Pending:
-    """What the next `changes()` answers. `reports` counts what it is made of; `goes_on`: more may belong to it."""
-
-    names: dict[Path, set[str]] = field(default_factory=dict)
-    anything: set[Path] = field(default_factory=set)
-    reports: int = 0
-    goes_on: bool = False
-
-    def take(self) -> Changes:
-        changes = {path: frozenset(names) for path, names in self.names.items()}
-        changes |= dict.fromkeys(self.anything, frozenset[str]())
-        self.names, self.anything, self.goes_on = {}, set(), False
-        return changes
-
-
 class Watcher:
     """Watches directories on the running event loop.
 
     `settle` is how long (seconds) a burst is gathered after its first event, since a file is written in several steps.
-    A device node is made in one: where only entries changed in directories without `content`, the burst is over when
-    none follows for `alone`. `poll_interval` is the pace of the poll behind the events. Where every directory has
+    `poll_interval` is the pace of the poll behind the events. Where every directory has
     events, it only looks whether these still stand at their paths: that is done each `stand_interval`. `sys` is where
     the host's sysfs is seen: kernel uevents count as changes of every watched directory below it. `inotify=False`
     leaves the poll alone.
@@ -105,20 +70,17 @@ class Watcher:
         poll_interval: float = PRODUCTION.look_at_files,
         stand_interval: float = PRODUCTION.look_at_directories,
         settle: float = PRODUCTION.burst,
-        alone: float = PRODUCTION.burst_of_nodes,
         sys: Path | None = None,
         inotify: bool = True,
     ) -> None:
         self._poll_interval = poll_interval
         self._stand_interval = stand_interval
         self._settle = settle
-        self._alone = alone
         self._sys = sys
         self._targets: dict[Path, _Target] = {}
         self._users: dict[int, set[Path]] = {}
-        self._pending = _Pending()
-        self._poll: _Poll | None = None  # of the targets as they are; None where they became others
-        self._compared: tuple[_Poll, object] | None = None  # what was asked at the last comparison, and the answer
+        self._names: dict[Path, set[str]] = {}  # for the next `changes()`: directories, and the entries that changed
+        self._anything: set[Path] = set()  # for the same: directories of which anything may have changed
         self._own = 0  # by this number the kernel says what a file was renamed to that is our own
         self._wake = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -181,16 +143,15 @@ class Watcher:
         target = self._targets.pop(path, None)
         if target is not None:
             self._release(target)
-            self._poll = None
-            self._pending.names.pop(path, None)
-            self._pending.anything.discard(path)
+            self._names.pop(path, None)
+            self._anything.discard(path)
 
     async def changes(self) -> Changes:
         """Wait until at least one directory may have changed, and a moment longer for the rest of the burst."""
         while True:
-            poll = self._next_poll()
-            if not poll.is_due:
-                pause = self._poll_interval if poll.is_of_content else self._stand_interval
+            if all(each.known for each in self._targets.values()):
+                is_polled = any(each.silent or each.armed is None for each in self._targets.values())
+                pause = self._poll_interval if is_polled else self._stand_interval
                 timer = self._loop.call_later(pause, self._wake.set)
                 try:
                     await self._wake.wait()
@@ -200,33 +161,12 @@ class Watcher:
                 self._wake.clear()
                 await self._compare()
             if self._has_news():
-                await self._gather()
+                await asyncio.sleep(self._settle)
                 self._wake.clear()
-                return self._pending.take()
-
-    async def _gather(self) -> None:
-        """Wait for the rest of a burst."""
-        left, pending = self._settle, self._pending
-        while left > 0:
-            pause, known = left if pending.goes_on else min(left, self._alone), pending.reports
-            await self._pause(pause)
-            left -= pause
-            if pending.reports == known and not pending.goes_on:
-                return
-
-    async def _pause(self, seconds: float) -> None:
-        """Wait, and read the events of that time together: to be woken by each takes longer than to read it."""
-        if self._inotify is None:
-            await asyncio.sleep(seconds)
-            return
-        self._loop.remove_reader(self._inotify.fileno())
-        try:
-            await asyncio.sleep(seconds)
-        finally:
-            if self._inotify is not None:
-                self._loop.add_reader(self._inotify.fileno(), self._on_inotify)
-        if self._inotify is not None:
-            self._on_inotify()
+                changes = {path: frozenset(names) for path, names in self._names.items()}
+                changes |= dict.fromkeys(self._anything, frozenset[str]())
+                self._names, self._anything = {}, set()
+                return changes
 
     def __aiter__(self) -> AsyncIterator[Changes]:
         return self._forever()
@@ -256,15 +196,13 @@ class Watcher:
     # --- events -------------------------------------------------------------------------------------------------------
 
     def _has_news(self) -> bool:
-        return bool(self._pending.anything or self._pending.names)
+        return bool(self._anything or self._names)
 
     def _report(self, path: Path, name: str = "") -> None:
         if name:
-            self._pending.names.setdefault(path, set()).add(name)
+            self._names.setdefault(path, set()).add(name)
         else:
-            self._pending.anything.add(path)
-        self._pending.reports += 1
-        self._pending.goes_on |= not name or self._targets[path].content
+            self._anything.add(path)
         self._wake.set()
 
     def _on_uevent(self) -> None:
@@ -313,7 +251,6 @@ class Watcher:
     def _arm(self, target: _Target) -> None:
         """Listen at the directory, or at its nearest existing ancestor; fall back to the poll."""
         self._release(target)
-        self._poll = None
         if self._inotify is None or target.silent:
             return
         try:
@@ -373,22 +310,12 @@ class Watcher:
 
     # --- the poll behind ----------------------------------------------------------------------------------------------
 
-    def _next_poll(self) -> _Poll:
-        if self._poll is None:
-            targets = tuple(self._targets.values())
-            self._poll = _Poll(
-                targets, tuple((str(each.path), each.silent, each.known, each.armed is None) for each in targets)
-            )
-        return self._poll
-
     async def _compare(self) -> None:
         """Compare every directory with its last stamp, in a thread."""
-        poll = self._next_poll()
-        seen = await asyncio.to_thread(_stamps, poll.asked)
-        before, self._compared = self._compared, (poll, seen)
-        if before is not None and before[0] is poll and before[1] == seen:
-            return  # as mostly: each is what it was
-        for target, (silent, stamp) in zip(poll.targets, seen, strict=True):
+        targets = list(self._targets.values())
+        asked = [(str(each.path), each.silent, each.known, each.armed is None) for each in targets]
+        seen = await asyncio.to_thread(_stamps, asked)
+        for target, (silent, stamp) in zip(targets, seen, strict=True):
             if self._targets.get(target.path) is not target:
                 continue
             if not target.known and (silent or target.armed is None):
@@ -396,8 +323,6 @@ class Watcher:
             elif target.stamp != stamp if target.known else self._is_elsewhere(target):
                 self._report(target.path)
                 self._arm(target)  # another directory stands there, or none
-            if not target.known or (silent and not target.silent):
-                self._poll = None  # it is asked otherwise from now on
             target.stamp, target.known = stamp, True
             if silent and not target.silent:
                 target.silent = True
