@@ -140,7 +140,7 @@ class StateFile:
         directory, self._stamp = self.path.parent, None
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o750)
-            write_atomic(self.path, text, mode=0o600, unseen=True)
+            write_atomic(self.path, text, mode=0o600)
             self._stamp = stamp(self.path)
         except OSError as failed:
             raise HostError(f"cannot make {directory}: {failed.strerror}; {_HINT}") from failed

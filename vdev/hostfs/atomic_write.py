@@ -7,19 +7,17 @@ from pathlib import Path
 
 from ..errors import HostError, reason_of
 
-_UNSEEN = f".own-{os.urandom(6).hex()}"  # in names of this process alone
 
-
-def write_atomic(path: Path, data: bytes, *, mode: int = 0o644, sync: bool = False, unseen: bool = False) -> None:
+def write_atomic(path: Path, data: bytes, *, mode: int = 0o644, sync: bool = False) -> None:
     """Put `data` at `path` by renaming a finished file over it; blocks.
 
     The temporary file is made in the same directory, hidden, and is gone when anything fails. `sync` also outlives a
-    power cut. With `unseen` the watchers of this process report nothing of it (see `is_unseen`). Raises HostError.
+    power cut. Raises HostError.
     """
     temporary = ""
     try:
         # Without tempfile, which is a quarter of a MiB with all that it imports; `x`: never over what is there.
-        fresh = path.parent / f".{path.name}{_UNSEEN if unseen else ''}.{os.urandom(6).hex()}.tmp"
+        fresh = path.parent / f".{path.name}.{os.urandom(6).hex()}.tmp"
         with open(fresh, "xb", opener=_private) as file:
             temporary = str(fresh)
             os.fchmod(file.fileno(), mode)
@@ -35,11 +33,6 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o644, sync: bool = Fal
         if temporary:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
-
-
-def is_unseen(name: str) -> bool:
-    """Whether that is the temporary name of a file that this process writes and knows of already."""
-    return _UNSEEN in name
 
 
 def _private(path: str, flags: int) -> int:

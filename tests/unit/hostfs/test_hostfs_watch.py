@@ -9,7 +9,7 @@ from pathlib import Path
 import inotify_simple
 import pytest
 
-from vdev.hostfs import Watcher, write_atomic
+from vdev.hostfs import Watcher
 
 TIMEOUT = 60.0
 
@@ -278,40 +278,3 @@ async def test_what_is_written_in_steps_is_waited_for(tmp_path: Path) -> None:
         await asyncio.sleep(0.05)
         (tmp_path / "etc/file").rename(tmp_path / "etc/other")
         assert {tmp_path / "dev": {"node"}, tmp_path / "etc": {"file", "other"}} == await changes
-
-
-async def test_what_this_process_writes_for_itself_wakes_nobody(tmp_path: Path) -> None:
-    """A record is written with each change of a list; who wrote it need not look at it."""
-    record = tmp_path / "record"
-    with Watcher(poll_interval=TIMEOUT, settle=0.01) as watcher:
-        watcher.watch(tmp_path)
-        await settled(watcher)
-        for number in range(3):
-            write_atomic(record, b"%d" % number, unseen=True)
-        (tmp_path / "other").touch()
-        assert {"other"} == await heard(watcher, tmp_path)
-    assert b"2" == record.read_bytes()
-    assert {"record", "other"} == {each.name for each in tmp_path.iterdir()}
-
-
-@pytest.mark.parametrize(
-    "act",
-    [
-        lambda record: record.unlink(),
-        lambda record: record.write_bytes(b"theirs"),
-        lambda record: (record.parent / ".record.1.tmp").replace(record),
-        lambda record: write_atomic(record, b"theirs"),
-    ],
-    ids=["deleted", "written in place", "renamed over", "written by another part"],
-)
-async def test_what_happens_to_it_between_two_writes_is_heard(tmp_path: Path, act: Callable[[Path], object]) -> None:
-    """Among the events of its own writes, which come in one go."""
-    record = tmp_path / "record"
-    (tmp_path / ".record.1.tmp").touch()
-    with Watcher(poll_interval=TIMEOUT, settle=0.01) as watcher:
-        watcher.watch(tmp_path)
-        await settled(watcher)
-        write_atomic(record, b"1", unseen=True)
-        act(record)
-        write_atomic(record, b"2", unseen=True)
-        assert "record" in await heard(watcher, tmp_path)

@@ -16,7 +16,6 @@ from typing import Any, Self
 
 from ...core.intervals import PRODUCTION
 from ...errors import reason_of
-from ..atomic_write import is_unseen
 from . import directory_stamps
 from .uevents import Uevents
 
@@ -81,7 +80,6 @@ class Watcher:
         self._users: dict[int, set[Path]] = {}
         self._names: dict[Path, set[str]] = {}  # for the next `changes()`: directories, and the entries that changed
         self._anything: set[Path] = set()  # for the same: directories of which anything may have changed
-        self._own = 0  # by this number the kernel says what a file was renamed to that is our own
         self._wake = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._limits: dict[str, None] = {}
@@ -220,19 +218,10 @@ class Watcher:
                     self._arm(target)
                     self._report(target.path)
                 continue
-            if self._is_own(event):
-                continue
             for path in list(self._users.get(event.wd, ())):
                 self._on_event(self._targets[path], event.mask, event.name)
             if event.mask & _IGNORED:
                 self._users.pop(event.wd, None)
-
-    def _is_own(self, event: Any) -> bool:
-        """Whether that is a step of writing a file that nobody here need be told of; what others do there never is."""
-        if is_unseen(event.name):
-            self._own = event.cookie or self._own
-            return True
-        return bool(event.mask & _MOVED_TO and event.cookie and event.cookie == self._own)
 
     def _on_event(self, target: _Target, mask: int, name: str) -> None:
         if mask & _GONE:
