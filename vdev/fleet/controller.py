@@ -156,7 +156,7 @@ class Fleet:
             loaded = await asyncio.to_thread(self._options.load)
         except ConfigError as bad:
             self.refused = tuple(each for each in bad.problems if isinstance(each, Problem))
-            log.error("configuration refused; the last good one stays", problems=[*map(str, self.refused)])  # noqa: TRY400 - the trace says nothing
+            log.error("configuration refused; the last good one stays", problems=[*map(str, self.refused)])
             return
         if loaded.spec == self._read:
             self.refused = ()

@@ -54,7 +54,7 @@ class Api:
     def with_fault(self, fault: FaultHook) -> Self:
         """This client, for one of many uses: before a request of this one `fault` is asked as well."""
         narrowed = copy.copy(self)
-        narrowed._fault = fault  # noqa: SLF001 - of the same class
+        narrowed._fault = fault
         return narrowed
 
     async def __aenter__(self) -> Self:
