@@ -117,7 +117,7 @@ class Scanner:
                     smi_dir=self._smi_dir,
                 )
                 attempts[entry.name] = found, frozenset(_place(self._host, directory) for directory in found.watch)
-            except Exception as failed:  # noqa: BLE001 - it is raised in the step of the entry
+            except Exception as failed:
                 attempts[entry.name] = failed
         return attempts
 

@@ -102,7 +102,7 @@ def done(answer: dict[str, Any]) -> str:
 def _injected(times: dict[str, int]) -> str:
     """How many times, in all and for each resource if there are several."""
     total = str(sum(times.values()))
-    return total if len(times) < 2 else f"{total} ({', '.join(f'{name} {n}' for name, n in times.items())})"  # noqa: PLR2004  # several
+    return total if len(times) < 2 else f"{total} ({', '.join(f'{name} {n}' for name, n in times.items())})"
 
 
 def show(faults: dict[str, Any]) -> None:

@@ -45,13 +45,13 @@ def _row(each: ForecastEvent) -> tuple[str, ...]:
 def clock(seconds: float) -> str:
     """A duration for people: `1h02m03s`, `4m05s`, `7.5s`."""
     whole = int(seconds)
-    if whole >= 3600:  # noqa: PLR2004
+    if whole >= 3600:
         return f"{whole // 3600}h{whole % 3600 // 60:02d}m{whole % 60:02d}s"
-    if whole >= 60:  # noqa: PLR2004
+    if whole >= 60:
         return f"{whole // 60}m{whole % 60:02d}s"
     return f"{round(seconds, 1):g}s"
 
 
 def _devices(devices: tuple[str, ...]) -> str:
     few = ", ".join(devices[:3])
-    return f"{few} and {len(devices) - 3} more" if len(devices) > 3 else few or "-"  # noqa: PLR2004
+    return f"{few} and {len(devices) - 3} more" if len(devices) > 3 else few or "-"

@@ -110,7 +110,7 @@ def _unknown(
     report.error(path, f"unknown {kind} {word!r}, so the rule can never fire", did_you_mean(word, known) or there)
 
 
-def _want(  # noqa: PLR0917
+def _want(
     rule: FaultRuleSpec, want: DeviceFilter, number: int, path: KeyPath, declared: Declared, report: ProblemReport
 ) -> None:
     base, nodes = (*path, "devices"), declared.nodes

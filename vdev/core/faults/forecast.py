@@ -77,7 +77,7 @@ def _happenings(rule: FaultRuleSpec, dice: Dice, devices: tuple[str, ...], until
                 yield ForecastEvent(span.end, rule.name, "ends", kind, what, devices)
 
 
-def words(rule: FaultRuleSpec) -> str:  # noqa: C901, PLR0911, PLR0912 - one sentence per kind
+def words(rule: FaultRuleSpec) -> str:
     """What a rule does, in a few words."""
     where = "" if rule.resource == "*" else f" of {rule.resource}"
     match rule.effect:

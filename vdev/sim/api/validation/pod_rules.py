@@ -192,7 +192,7 @@ def _places(spec: Document) -> Iterator[tuple[str, str]]:
         yield from node_selectors.causes(f"{at}.requiredDuringSchedulingIgnoredDuringExecution", required)
     for index, each in enumerate(affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
         term = f"{at}.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
-        if not 1 <= (each.get("weight") or 0) <= 100:  # noqa: PLR2004  # the API's limit
+        if not 1 <= (each.get("weight") or 0) <= 100:  # the API's limit
             yield f"{term}.weight", formats.wrong(each.get("weight", 0), "must be in the range 1-100")
         yield from node_selectors.term(f"{term}.preference", each.get("preference") or {})
     for index, each in enumerate(spec.get("topologySpreadConstraints") or ()):
