@@ -4,7 +4,6 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..many import many
 from ..model.device import IdStyle, RawDevice
 from ..model.syntax import names
 from ..spec import EntrySpec, VirtualSource
@@ -24,18 +23,19 @@ def devices(
     fresh = [_id(entry, source, index, node) for index in new[len(kept) :]]
     if _are_short(entry, source):
         fresh = _apart(entry, fresh, source.count, {*(each.id for each in known[: source.count]), *kept})
-    each: dict[str, Sequence[object]] = {"id": [*kept, *fresh], "index": new}
-    same: dict[str, object] = {
-        "entry": entry.name,
-        "memory": source.memory,
-        "attributes": source.attributes,
-        "numa_hidden": entry.exclude_topology,
-    }
-    if len(source.numa) > 1:
-        each["numa"] = [source.numa[index : index + 1] for index in new]
-    else:
-        same["numa"] = source.numa
-    return [*known[: source.count], *many(RawDevice, len(new), each=each, same=same)]
+    made = [
+        RawDevice(
+            id=own,
+            entry=entry.name,
+            index=index,
+            numa=source.numa[index : index + 1] if len(source.numa) > 1 else source.numa,
+            memory=source.memory,
+            attributes=source.attributes,
+            numa_hidden=entry.exclude_topology,
+        )
+        for index, own in zip(new, [*kept, *fresh], strict=True)
+    ]
+    return [*known[: source.count], *made]
 
 
 def ids_of(entry: EntrySpec, before: EntrySpec, devices: Sequence[RawDevice]) -> Sequence[str]:

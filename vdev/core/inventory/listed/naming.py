@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from ...grouping import grouped
-from ...many import many
 from ...memory import Memory
 from ...model import spans
 from ...model.device import Device, IdStyle, RawDevice
@@ -132,8 +131,7 @@ def _uncut(entry: EntrySpec, raws: Sequence[RawDevice], offset: int, last: _Cut)
     start, old_end, new_end = spans.changed(last.raws, raws)
     same = {id(device.raw): device for device in last.whole[start:old_end]}
     touched = raws[start:new_end]
-    new = iter(_whole_devices([raw for raw in touched if id(raw) not in same], offset))
-    fresh = (same[id(raw)] if id(raw) in same else next(new) for raw in touched)
+    fresh = (same.get(id(raw)) or whole_device(raw, offset + raw.index) for raw in touched)
     whole = (*last.whole[:start], *fresh, *last.whole[old_end:])
     some, most = (raws[start:new_end], last.indices) if start == old_end else (raws, 0)
     indices = max((raw.index + 1 for raw in some), default=0)
@@ -145,22 +143,6 @@ def whole_device(raw: RawDevice, ordinal: int) -> Device:
     return Device(
         id=raw.id, raw=raw, ordinal=str(ordinal), memory=raw.memory, attributes=raw.attributes, health=raw.health
     )
-
-
-def _whole_devices(raws: Sequence[RawDevice], offset: int) -> list[Device]:
-    """`whole_device` for many."""
-    made: list[Device] = []
-    for some in spans.pieces(raws):
-        each: Mapping[str, Sequence[object]] = {
-            "id": [raw.id for raw in some],
-            "raw": some,
-            "ordinal": [str(offset + raw.index) for raw in some],
-            "memory": [raw.memory for raw in some],
-            "attributes": [raw.attributes for raw in some],
-            "health": [raw.health for raw in some],
-        }
-        made += many(Device, len(some), each=each, same={})
-    return made
 
 
 def listed_partitions(

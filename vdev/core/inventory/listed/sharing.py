@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 
-from ...many import many
 from ...memory import Memory
 from ...model import spans
 from ...model.device import Device, Slot, replica_id
@@ -115,18 +114,8 @@ def _plain(devices: Sequence[Device], last: Slots | None) -> Slots:
     start, old_end, new_end = spans.changed([slot.device for slot in before], devices)
     same = {id(slot.device): slot for slot in before[start:old_end]}
     touched = devices[start:new_end]
-    new = iter(_slots([each for each in touched if id(each) not in same]))
-    fresh = (same[id(each)] if id(each) in same else next(new) for each in touched)
+    fresh = (same.get(id(each)) or Slot(each.id, each, None, each.health) for each in touched)
     return (*before[:start], *fresh, *before[old_end:])
-
-
-def _slots(devices: Sequence[Device]) -> list[Slot]:
-    """One for each device."""
-    made: list[Slot] = []
-    for some in spans.pieces(devices):
-        each = {"id": [one.id for one in some], "device": some, "health": [one.health for one in some]}
-        made += many(Slot, len(some), each=each, same={})
-    return made
 
 
 def _replicas(  # noqa: PLR0917 - made as a partial
