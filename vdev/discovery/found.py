@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ..aio.program import shown
-from ..core.model import spans
 from ..core.model.device import RawDevice
 from ..core.model.problem import Problem, Severity
 from ..core.model.syntax import path_pattern
@@ -89,10 +88,8 @@ class Found:
         """
         if self == before:
             return before
-        start, old_end, new_end = spans.changed(before.devices, self.devices)
-        known = {device.id: device for device in before.devices[start:old_end]}
-        fresh = (old if (old := known.get(new.id)) == new and old else new for new in self.devices[start:new_end])
-        devices = (*self.devices[:start], *fresh, *self.devices[new_end:])
+        known = before.by_id
+        devices = tuple(old if (old := known.get(new.id)) == new and old else new for new in self.devices)
         return replace(self, devices=before.devices if devices == before.devices else devices)
 
 

@@ -9,7 +9,6 @@ from tests.kit.refused import refusals
 from vdev import config, discovery
 from vdev.core.inventory.arrange import arrange
 from vdev.core.inventory.resources import Inventory
-from vdev.core.memory import Memory
 from vdev.core.spec import Spec
 
 
@@ -17,10 +16,10 @@ def spec(text: str) -> Spec:
     return config.load_text(text).spec
 
 
-def arranged(text: str | Spec, fake: FakeHost, memory: Memory | None = None) -> Inventory:
+def arranged(text: str | Spec, fake: FakeHost) -> Inventory:
     known = spec(text) if isinstance(text, str) else text
     found = {entry.name: discovery.discover(entry, fake.host, node="n").devices for entry in known.entries}
-    return arrange(known, "n", found, memory)
+    return arrange(known, "n", found)
 
 
 def listed(inventory: Inventory) -> dict[str, list[str]]:
@@ -115,21 +114,6 @@ def test_a_name_written_by_hand_may_be_shared_as_well(fake: FakeHost) -> None:
     text = NODES + "sharing: {timeSlicing: {resources: [{name: acme.dev/video1, replicas: 2}]}}"
 
     assert [1, 2] == [len(listed(arranged(text, fake))[f"acme.dev/video{n}"]) for n in (0, 1)]
-
-
-def test_what_did_not_change_is_not_made_again(fake: FakeHost) -> None:
-    """A new node makes a new resource, and the others stay the same objects."""
-    memory, known = Memory(), spec(NODES + SHARED)
-    source = {entry.name: discovery.discover(entry, fake.host, node="n") for entry in known.entries}
-    before = arrange(known, "n", {name: each.devices for name, each in source.items()}, memory)
-    fake.node("video2", "81:9")
-    after = {e.name: discovery.discover(e, fake.host, node="n").after(source[e.name]) for e in known.entries}
-
-    inventory = arrange(known, "n", {name: each.devices for name, each in after.items()}, memory)
-
-    assert "acme.dev/video2" in inventory.resources
-    for name, resource in before.resources.items():
-        assert resource is inventory.resources[name]
 
 
 @pytest.mark.parametrize(
