@@ -13,8 +13,9 @@ from .core.allocation.edits import cdi_documents, container_edits
 from .core.allocation.preferred import allocator_for
 from .core.claims.claim import read_claim
 from .core.claims.prepare import Published, prepare
-from .core.decide import Decider, World
+from .core.decide import World, decide
 from .core.file_choice import LABELS
+from .core.inventory.arrange import arrange
 from .core.inventory.resources import EMPTY, Inventory, Resource
 from .core.labels.values import Machine
 from .core.model import smi_places
@@ -88,10 +89,9 @@ def preview(
         for entry in spec.on_node(node)
     }
     devices = {name: each.devices for name, each in found.items()}
-    decider = Decider()
-    stock = decider.arrange(spec, node, devices)
+    stock = arrange(spec, node, devices)
     machine = Machine(machine_type(host))
-    plan = decider.decide(World(spec=spec, choices=choices, node=node, machine=machine, found=devices, base=stock))
+    plan = decide(World(spec=spec, choices=choices, node=node, machine=machine, found=devices, base=stock))
     of_node = (*(problem for each in found.values() for problem in each.problems), *stock.problems, *plan.problems)
     refused = bool(loaded.errors or errors(stock.problems))
     of_labels = [

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from vdev.agent.outputs.base import Output, Stage
+from vdev.core.decide import decide
 from vdev.sim import manifest
 
 NPU = "acme.dev/npu"
@@ -173,15 +174,14 @@ async def test_an_answer_while_the_last_one_is_decided_upon(kubelet, start_agent
     await shows(NPU, 2500, 2500)
     reconciler, begun, goes_on = agent.agent.reconciler, threading.Event(), threading.Event()
     nothing = reconciler.holders.snapshot(())
-    decide = reconciler._decider.decide
 
-    def slowly(world):
+    def slowly(world, intervals):
         if world.holdings.holders:  # not a turn that had observed before this test said so
             begun.set()
             assert goes_on.wait(30)
-        return decide(world)
+        return decide(world, intervals)
 
-    monkeypatch.setattr(reconciler._decider, "decide", slowly)
+    monkeypatch.setattr("vdev.agent.reconcile.decide", slowly)
     monkeypatch.setattr(reconciler, "_holdings", lambda: replace(nothing, holders=frozenset({(NPU, "npu-0")})))
     assert reconciler.needs_answer
     agent.agent.due.mark()

@@ -94,9 +94,8 @@ async def test_each_request_is_known_to_be_granted(client):
 async def test_bytes_that_are_no_request_are_an_error_of_this_call_alone(client):
     """The next one is answered."""
     async with grpc.aio.insecure_channel(f"unix:{client.agent.agent.lists.services[NPU].socket}") as channel:
-        with pytest.raises(grpc.aio.AioRpcError) as refused:
+        with pytest.raises(grpc.aio.AioRpcError, match="Error parsing message"):
             await channel.unary_unary("/v1beta1.DevicePlugin/Allocate")(b"\x0a\xff")
-    assert grpc.StatusCode.INTERNAL is refused.value.code()
     assert await client.Allocate(allocate(["acme-0"]))
 
 

@@ -72,19 +72,6 @@ async def test_an_edit_during_the_first_reading_is_applied(start_agent, shows, c
     await shows(NPU, 3, 3)
 
 
-async def test_answers_are_worked_out_before_they_are_asked_for(kubelet, start_agent, shows):
-    """After a start and after an edit, for what is new, so that the first pod waits no longer than the others."""
-
-    def prepared():
-        return set(running.agent.reconciler.served.resources[NPU].prepared)
-
-    running = await start_agent(TWO)
-    await kubelet.wait_until(lambda: prepared() == {"acme-0", "acme-1"})
-    running.edit(THREE)
-    await shows(NPU, 3, 3)
-    await kubelet.wait_until(lambda: prepared() == {"acme-0", "acme-1", "acme-2"})
-
-
 async def test_a_configmap_swap_is_applied_live(kubelet, start_agent, shows, directory):
     """A ConfigMap mount changes by swapping the link `..data`; the file itself is a link through it."""
     mount = directory / "mount"

@@ -11,7 +11,7 @@ import pytest
 from vdev import cli, config, discovery
 from vdev.cli import terminal
 from vdev.cli.control import status_text
-from vdev.core.decide import Decider
+from vdev.core.inventory.arrange import arrange
 from vdev.core.model.device import HEALTHY, Device, RawDevice
 from vdev.errors import HostError
 from vdev.hostfs import HostRoot
@@ -285,5 +285,5 @@ def test_a_partition_that_fills_its_device_is_the_first_of_it():
         spec = config.load_text(text.replace("MODE", mode)).spec
         (entry,) = spec.entries
         raws = discovery.discover(entry, HostRoot(), node="n").devices
-        (resource,) = Decider().arrange(spec, "n", {"mi": raws}).resources.values()
+        (resource,) = arrange(spec, "n", {"mi": raws}).resources.values()
         assert names == [slot.device.selector for slot in resource.slots]

@@ -1,7 +1,7 @@
 """Devices of a configuration, with pods and faults, as they measure at an instant: without an agent."""
 
 from vdev import config
-from vdev.core.decide import Decider, World
+from vdev.core.decide import World, decide
 from vdev.core.inventory import imagined_nodes
 from vdev.core.telemetry.drives import LoadSituation
 from vdev.core.telemetry.sensors import Sensors, User
@@ -11,7 +11,7 @@ def plan_of(text, node="node-1", **changes):
     """The plan of a configuration whose devices are all virtual."""
     spec = config.load_text(text).spec
     world = World(spec=spec, node=node, base=imagined_nodes.inventory(spec, node), **changes)
-    return Decider().decide(world)
+    return decide(world)
 
 
 def ids(plan, resource):

@@ -10,20 +10,17 @@ import contextlib
 import functools
 import platform
 import signal
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
 import structlog
 
-from ..aio.beside import MANY
 from ..aio.cancellation import Interrupted, Interruption
 from ..aio.garbage import Garbage
 from ..aio.signals import acting_on
 from ..control import command_socket
 from ..core import file_choice
-from ..core.inventory.difference import Differences
-from ..core.inventory.resources import Inventory, Resource
 from ..health import HealthMonitor
 from ..hostfs import Watcher
 from ..observe.json_pieces import Json, json_pieces
@@ -137,7 +134,6 @@ class Agent:
             current=lambda: self.config.good,
             timing=timing,
         )
-        differences = Differences()
         self.lists = DeviceLists(
             self.link,
             self.requests,
@@ -145,10 +141,9 @@ class Agent:
             faults=self.faults.engine,
             timing=timing,
             steps=self.steps,
-            differences=differences,
         )
         self.kernel_log = KernelLog(options.state_dir, whose, options.host, timing)
-        self.measures = Measures(self.metrics, clock, differences)
+        self.measures = Measures(self.metrics, clock)
         self.telemetry = Telemetry(options, self.node_api, self.due.mark)
         self.tools = Tools(options, self.telemetry.seen)
         self.dra = Dra(
@@ -170,8 +165,6 @@ class Agent:
             self.metrics,
             faults=self.faults,
             steps=self.steps,
-            garbage=self.garbage,
-            differences=differences,
             choices=NodeChoices(options.node, self.node_api.object, self.due.mark),
             outputs=(
                 self.nodes,
@@ -373,15 +366,7 @@ class Agent:
     async def _turn(self, watcher: Watcher) -> None:
         """Take the steps that are due, and wait until there is something to do."""
         async with self._turning:
-            before = [self.reconciler.base, self.reconciler.served]
-            if before[0].size >= MANY:
-                self.garbage.pause()
-            try:
-                await self._take_turn(watcher)
-            finally:
-                self.garbage.resume()
-            self.garbage.part_with(_gone(before, [self.reconciler.base, self.reconciler.served]), before)
-            del before
+            await self._take_turn(watcher)
         await self.due.wait()
 
     async def _take_turn(self, watcher: Watcher) -> None:
@@ -445,13 +430,6 @@ class Agent:
         elif state is ServiceState.STOPPED and resource not in self.reconciler.served.resources:
             self.metrics.forget(resource)
             self.requests.forget_resource(resource)
-
-
-def _gone(before: Iterable[Inventory], now: Iterable[Inventory]) -> list[Resource]:
-    """The large resources that there were before and are no more."""
-    still = {id(resource) for each in now for resource in each.everything.values()}
-    were = [resource for each in before for resource in each.everything.values() if len(resource.slots) >= MANY]
-    return [each for each in were if id(each) not in still]
 
 
 def _http() -> ModuleType:

@@ -5,9 +5,9 @@ The record is what keeps a removal safe: an id that an unfinished Allocate names
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
 
 from ..aio.clock import Clock
 from ..core.allocation import preferred
@@ -15,7 +15,6 @@ from ..core.inventory.resources import Resource
 from ..core.model.device import Key
 from ..observe.metrics import Metrics
 
-_Named = TypeVar("_Named")
 _LARGE = 256  # available devices above which a choice is made in a thread, so that other resources do not wait
 
 
@@ -27,22 +26,6 @@ class Handovers(Protocol):
 
     async def pre_start(self, resource: Resource, ids: Sequence[str]) -> None:
         """Do what must be done before a container with these slots starts."""
-
-
-class _InFlight(Generic[_Named]):
-    """What a request names is noted while it lasts. A class, since a generator takes three times as long."""
-
-    __slots__ = ("_named", "_noted")
-
-    def __init__(self, noted: "dict[_InFlight[_Named], Sequence[_Named]]", named: Sequence[_Named]) -> None:
-        self._noted = noted
-        self._named = named
-
-    def __enter__(self) -> None:
-        self._noted[self] = self._named
-
-    def __exit__(self, *_error: object) -> None:
-        del self._noted[self]
 
 
 class Requests:
@@ -63,15 +46,15 @@ class Requests:
         self._handovers = handovers
         self._on_allocated = on_allocated
         self._clock = clock
-        self._flying: dict[_InFlight[Key], Sequence[Key]] = {}  # what each unfinished RPC names
-        self._choosing: dict[_InFlight[str], Sequence[str]] = {}  # the same by resource, where it may be about any id
+        self._flying: dict[object, Sequence[Key]] = {}  # what each unfinished RPC names
+        self._choosing: dict[object, str] = {}  # the resource of each unfinished RPC that may be about any id
         self._allocators: dict[str, tuple[Resource, preferred.Allocator]] = {}
 
     def in_flight(self, resources: Sequence[Resource]) -> frozenset[Key]:
         """Ids that an unfinished RPC names; while the kubelet asks for a preference, all of that resource."""
         if not self._flying and not self._choosing:
             return frozenset()
-        choosing = set(itertools.chain.from_iterable(self._choosing.values()))
+        choosing = set(self._choosing.values())
         chosen_from = (resource for resource in resources if resource.name in choosing)
         chosen = ((resource.name, slot.id) for resource in chosen_from for slot in resource.slots)
         return frozenset(itertools.chain(chosen, *self._flying.values()))
@@ -89,16 +72,23 @@ class Requests:
             return choose(available, required, size)
         return await asyncio.to_thread(choose, available, required, size)
 
-    def in_request(self, resource: str, ids: Sequence[str] | None) -> AbstractContextManager[None]:
+    @contextmanager
+    def in_request(self, resource: str, ids: Sequence[str] | None) -> Iterator[None]:
         """While the context lasts, a request that names these ids (None: any of the resource) is in flight."""
+        call = object()
         if ids is None:
-            return _InFlight(self._choosing, [resource])
-        return _InFlight(self._flying, list(zip(itertools.repeat(resource), ids)))
+            self._choosing[call] = resource
+        else:
+            self._flying[call] = [(resource, each) for each in ids]
+        try:
+            yield
+        finally:
+            self._choosing.pop(call, None)
+            self._flying.pop(call, None)
 
     def allocated(self, resource: Resource, ids: Sequence[str]) -> None:
         """Note a granted request: from now on a pod may hold these."""
-        keys = zip(itertools.repeat(resource.name), ids)
-        self.allocated_at.update(dict.fromkeys(keys, self._clock.now()))
+        self.allocated_at |= dict.fromkeys([(resource.name, each) for each in ids], self._clock.now())
         self._on_allocated()
 
     async def handed_over(self, resource: Resource, ids: Sequence[str]) -> None:

@@ -3,15 +3,13 @@
     arrange    configuration + devices found          -> Inventory   owners, partitions, names, replicas
     decide     that + health + faults + pods          -> Plan        health ─► faults ─► retention ─► CDI specifications
 
-Both are functions of their arguments: no clock (the time is in the World), no I/O. A `Decider` remembers what it made
-the last time, which saves work and changes no result. Every output of the agent follows from the Plan and from nothing
-else, and so will everything that simulates a node.
+Both are functions of their arguments: no clock (the time is in the World), no I/O, and nothing is remembered from one
+call to the next. Every output of the agent follows from the Plan and from nothing else, and so does everything that
+simulates a node. Who applies a part of it compares it with what is there.
 """
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from operator import attrgetter
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -21,11 +19,8 @@ from .faults import targets
 from .faults.targets import Afflictions
 from .intervals import PRODUCTION, Intervals
 from .inventory import resources
-from .inventory.arrange import arrange
-from .inventory.difference import diff, settled
 from .inventory.resources import EMPTY, Inventory
 from .labels.values import NO_LABELS, Labels, Machine
-from .memory import Memory
 from .model.device import Device, Health, Key, RawDevice, base_id
 from .model.faults.fault_answers import XidError
 from .model.faults.fault_effects import CdiFault, SensorFault
@@ -46,7 +41,6 @@ if TYPE_CHECKING:
     from .slices.pools import Claimed
 
 NO_POOLS: "Pools" = MappingProxyType({})
-_LABELS, _SLICES = (f"{__package__}.{name}" for name in ("labels.node_labels", "slices.pools"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,9 +80,6 @@ class World:
     now: float = 0.0
 
 
-_OF_NO_TIME = attrgetter(*(each.name for each in fields(World) if each.name not in {"holdings", "now"}))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What shall be: every output makes its part of it true.
@@ -104,10 +95,9 @@ class Plan:
     that are there, with their health, held or not; `lost` those that should be and are not, or do not work.
     `xids` are the driver's errors that devices have now, by resource and device; `kernel_log` is where they are
     written to, if that is not empty.
-    `labels` are for the Node object, `features` for Node Feature Discovery (None: no file); they stay the same object
-    while nothing that they depend on changes. So do `pools`, which are what Dynamic Resource Allocation publishes, by
-    driver. `choices` is what became of the layouts that labels of the node chose. `problems` are those of the decision
-    itself.
+    `labels` are for the Node object, `features` for Node Feature Discovery (None: no file), `pools` are what Dynamic
+    Resource Allocation publishes, by driver. `choices` is what became of the layouts that labels of the node chose.
+    `problems` are those of the decision itself.
 
     `telemetry` is what is told of the devices' sensors, `loads` how those of each entry are loaded, and `sensors` what
     faults do to them, by resource and device; `seed` is that of chance.
@@ -177,150 +167,84 @@ class Plan:
             for name, slot in holdings.all() - self.holdings.all()
         )
 
-    def still_follows(self, before: World, world: World) -> bool:
-        """Whether it follows from this world as it did from the one `before`: time alone has passed, and it was not
-        waited for. Then nothing needs to be decided.
-        """
-        held, known = before.holdings, world.holdings
-        if self.again_at is None:
-            same = held.says(known)
-        else:  # what is retired goes by the time of the kubelet's answer, and where it gives none, by ours
-            same = held == known and known.holders is not None and not known.silent and world.now < self.again_at
-        return same and bool(_OF_NO_TIME(before) == _OF_NO_TIME(world))
+
+def decide(world: World, intervals: Intervals = PRODUCTION) -> Plan:
+    """What shall be, in this world."""
+    equipped = resources.without_tools(world.base, world.toolless) if world.toolless else world.base
+    healthy = resources.with_health(equipped, {**world.verdicts, **world.undeliverable})
+    claimed = _claimed(world)
+    fresh = counted_once.without_claimed(targets.afflict(healthy, world.afflictions), claimed)
+    kept = retain.retain(
+        world.listed,
+        fresh,
+        world.retired,
+        world.holdings,
+        world.now,
+        lately=world.dropped,
+        intervals=intervals,
+    )
+    listed = targets.drop(kept.inventory, world.afflictions.dropped)
+    node = world.spec.node
+    devices = targets.drop(fresh, world.afflictions.dropped)
+    entries = world.spec.on_node(world.node) if node.events or node.conditions else ()
+    lost = losses(world.devices, devices, world.lost, entries) if entries else NONE
+    published = _pools(world, counted_once.without_retired(devices, kept.retired, claimed))
+    labels = NO_LABELS if node.labels is LabelOutput.OFF else _labels(world)
+    told = labels.values if node.labels is LabelOutput.NODE else NO_LABELS.values
+    return Plan(
+        base=world.base,
+        inventory=listed,
+        retired=kept.retired,
+        elsewhere=kept.elsewhere,
+        claimed=claimed,
+        holdings=world.holdings,
+        held=_devices((*world.holdings.all(), *kept.retired)),
+        specifications=edits.cdi_documents(listed),
+        cdi_faults=world.cdi_faults,
+        again_at=kept.again_at,
+        node=node,
+        devices=devices,
+        lost=lost,
+        xids=targets.of_devices(devices, world.afflictions.xids),
+        kernel_log=world.spec.faults.kernel_log,
+        labels={**told, **state_labels(world.choices, world.spec.entries)},
+        choices=world.choices,
+        features=labels.values if node.labels is LabelOutput.NFD else None,
+        pools=published,
+        problems=labels.problems + tuple(problem for pool in published.values() for problem in pool.problems),
+        capacity=capacity.capacity(listed) if node.status else {},
+        telemetry=world.spec.telemetry,
+        loads={each.name: each.telemetry for each in world.spec.on_node(world.node) if each.telemetry},
+        sensors=targets.of_devices(devices, world.afflictions.sensors),
+        seed=world.spec.faults.seed,
+        conditions=conditions.conditions(entries, lost, world.afflictions.conditions) if node.conditions else (),
+    )
 
 
-def imports_for(world: World) -> bool:
-    """Whether the decision is the first for which something is imported, which takes its time: labels, or slices."""
-    wants_labels = world.spec.node.labels is not LabelOutput.OFF
-    wants_pools = bool(world.base.claimable or world.claimed)
-    return (wants_labels and _LABELS not in sys.modules) or (wants_pools and _SLICES not in sys.modules)
+def _pools(world: World, devices: Inventory) -> "Pools":
+    if not (world.base.claimable or world.claimed):
+        return NO_POOLS
+    from .slices.pools import Moment, pools  # most nodes publish none
+
+    numbers = {key: tuple(error.number for error in found) for key, found in world.afflictions.xids.items()}
+    return pools(world.base, Moment(devices, world.pools, world.claimed, numbers, world.afflictions.taints))
 
 
-class Decider:
-    """Decides for one node again and again."""
+def _labels(world: World) -> Labels:
+    """Those of the configuration, the devices and what faults take away; health is none of it."""
+    from .labels.node_labels import node_labels  # many nodes want none
 
-    def __init__(self, intervals: Intervals = PRODUCTION) -> None:
-        self._intervals = intervals
-        self._arranged, self._judged, self._specified = Memory(), Memory(), Memory()
-        self._labelled, self._pooled, self._tooled = Memory(), Memory(), Memory()
-        self._without: frozenset[str] = frozenset()
-        self._away: frozenset[Key] = frozenset()
-        self._last_labels: Mapping[str, str] = NO_LABELS.values
-
-    def arrange(self, spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> Inventory:
-        """What the configuration and the devices that were found (by entry) come to on this node."""
-        return arrange(spec, node, found, self._arranged)
-
-    def decide(self, world: World) -> Plan:
-        """What shall be, in this world."""
-        verdicts = {**world.verdicts, **world.undeliverable}
-        healthy = resources.with_health(self._equipped(world), verdicts, self._judged)
-        claimed = _claimed(world)
-        fresh = counted_once.without_claimed(targets.afflict(healthy, world.afflictions), claimed)
-        kept = retain.retain(
-            world.listed,
-            fresh,
-            world.retired,
-            world.holdings,
-            world.now,
-            lately=world.dropped,
-            intervals=self._intervals,
-        )
-        listed = settled(world.listed, targets.drop(kept.inventory, world.afflictions.dropped))
-        if not diff(world.listed, listed):
-            listed = world.listed
-        node = world.spec.node
-        devices = targets.drop(fresh, world.afflictions.dropped)
-        entries = world.spec.on_node(world.node) if node.events or node.conditions else ()
-        lost = losses(world.devices, devices, world.lost, entries) if entries else NONE
-        published = self._pools(world, counted_once.without_retired(devices, kept.retired, claimed))
-        labels = NO_LABELS if node.labels is LabelOutput.OFF else self._labels(world)
-        return Plan(
-            base=world.base,
-            inventory=listed,
-            retired=kept.retired,
-            elsewhere=kept.elsewhere,
-            claimed=claimed,
-            holdings=world.holdings,
-            held=_devices((*world.holdings.all(), *kept.retired)),
-            specifications=self._specifications(listed),
-            cdi_faults=world.cdi_faults,
-            again_at=kept.again_at,
-            node=node,
-            devices=devices,
-            lost=lost,
-            xids=targets.of_devices(devices, world.afflictions.xids),
-            kernel_log=world.spec.faults.kernel_log,
-            labels=self._told(world, labels.values if node.labels is LabelOutput.NODE else NO_LABELS.values),
-            choices=world.choices,
-            features=labels.values if node.labels is LabelOutput.NFD else None,
-            pools=published,
-            problems=labels.problems + tuple(problem for pool in published.values() for problem in pool.problems),
-            capacity=capacity.capacity(listed) if node.status else {},
-            telemetry=world.spec.telemetry,
-            loads={each.name: each.telemetry for each in world.spec.on_node(world.node) if each.telemetry},
-            sensors=targets.of_devices(devices, world.afflictions.sensors),
-            seed=world.spec.faults.seed,
-            conditions=conditions.conditions(entries, lost, world.afflictions.conditions) if node.conditions else (),
-        )
-
-    def _equipped(self, world: World) -> Inventory:
-        """The inventory with those tools for containers that are there; the same object while they are."""
-        if not world.toolless:
-            return world.base
-        self._without = self._without if self._without == world.toolless else world.toolless
-        of = (world.base, self._without)
-        with self._tooled.round():
-            return self._tooled.recall(
-                "tools", "", of, lambda _last: resources.without_tools(world.base, world.toolless)
-            )
-
-    def _pools(self, world: World, devices: Inventory) -> "Pools":
-        """The same object while nothing of it is published otherwise."""
-        if not (world.base.claimable or world.claimed):
-            return NO_POOLS
-        from .slices.pools import Moment, pools  # see `imports_for`
-
-        numbers = {key: tuple(error.number for error in found) for key, found in world.afflictions.xids.items()}
-        now = Moment(devices, world.pools, world.claimed, numbers, world.afflictions.taints)
-        return pools(world.base, now, self._pooled)
-
-    def _specifications(self, inventory: Inventory) -> Mapping[str, Document]:
-        """The same object as long as every resource is."""
-        of = tuple(inventory.resources.values())
-        with self._specified.round():
-            return self._specified.recall("cdi", "", of, lambda _last: edits.cdi_documents(inventory))
-
-    def _told(self, world: World, labels: Mapping[str, str]) -> Mapping[str, str]:
-        """The labels, with those that tell what became of a chosen layout; the same object while they say the same."""
-        states = state_labels(world.choices, world.spec.entries)
-        found = {**labels, **states} if states else labels
-        self._last_labels = self._last_labels if found == self._last_labels else found
-        return self._last_labels
-
-    def _labels(self, world: World) -> Labels:
-        """The same object while the configuration, the devices and what faults take away are; health is none of it."""
-        away = world.afflictions.removed | world.afflictions.dropped
-        self._away = away = self._away if away == self._away else away
-
-        def made(last: Labels | None) -> Labels:
-            there = targets.drop(world.base, away)
-            found = _found(world.found, world.base, there) if away else world.found
-            from .labels.node_labels import node_labels  # see `imports_for`
-
-            labels = node_labels(world.spec, world.node, found, there, world.machine)
-            return last if labels == last and last is not None else labels
-
-        of = (world.spec, world.machine, world.base, away)
-        with self._labelled.round():
-            return self._labelled.recall("labels", world.node, of, made)
+    away = world.afflictions.removed | world.afflictions.dropped
+    there = targets.drop(world.base, away)
+    found = _found(world.found, world.base, there) if away else world.found
+    return node_labels(world.spec, world.node, found, there, world.machine)
 
 
 def _claimed(world: World) -> Mapping[Key, Device]:
     """What prepared claims have, by driver and id."""
     if not world.claimed:
         return {}
-    from .slices.pools import claimed_by_name  # see `imports_for`
+    from .slices.pools import claimed_by_name  # most nodes publish none
 
     return {(key[0], device.id): device for key, device in claimed_by_name(world.pools, world.claimed).items()}
 

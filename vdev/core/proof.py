@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from .decide import Decider, World
+from .decide import World, decide
 from .inventory import imagined_nodes
 from .model.problem import Problem, warning
 from .model.syntax.names import is_nvidia_id
@@ -34,7 +34,7 @@ def _on_node(spec: Spec, node: str) -> tuple[Problem, ...]:
     base = imagined_nodes.inventory(spec, node)
     if spec.node.labels is LabelOutput.OFF and not base.claimable:
         return base.problems
-    return (*base.problems, *Decider().decide(World(spec=spec, node=node, base=base)).problems)
+    return (*base.problems, *decide(World(spec=spec, node=node, base=base)).problems)
 
 
 def _virtual_alone(spec: Spec) -> Spec:

@@ -187,7 +187,7 @@ class Engine:
 
     def meet(self, inventory: Inventory) -> None:
         """Take these as the node's devices, and select those that each rule means; in a thread where these are many."""
-        if inventory is not self._inventory:
+        if inventory != self._inventory:
             self._inventory = inventory  # first: what is loaded meanwhile selects by itself
             for run in tuple(self.runs.values()):
                 run.select(inventory)

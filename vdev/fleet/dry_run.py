@@ -9,9 +9,10 @@ import yaml
 from .. import discovery
 from ..config import Loaded
 from ..core import repartition
-from ..core.decide import Decider, Plan, World
+from ..core.decide import Plan, World, decide
 from ..core.fleet.made import MadeNode
 from ..core.fleet.scope import EVERY_NODE, Scope
+from ..core.inventory.arrange import arrange
 from ..core.node.conditions import condition_document
 from ..core.slices.objects import cutting
 from ..core.spec import Spec
@@ -42,11 +43,10 @@ def objects(spec: Spec, scope: Scope = EVERY_NODE) -> Iterator[Document]:
 
 
 def _plan(spec: Spec, node: str, labels: Mapping[str, str]) -> Plan:
-    decider = Decider()
     spec, choices = repartition.chosen(spec, node, labels)
     found = {each.name: discovery.discover(each, NOWHERE, node=node).devices for each in spec.on_node(node)}
-    base = decider.arrange(spec, node, found)
-    return decider.decide(
+    base = arrange(spec, node, found)
+    return decide(
         World(spec=spec, node=node, choices=choices, machine=MACHINE, found=found, base=base, holdings=NOBODY)
     )
 

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from ..agent.inputs.node_choices import CutDevices, with_pods
 from ..core import repartition
-from ..core.decide import Decider, Plan, World
+from ..core.decide import Plan, World, decide
+from ..core.inventory.arrange import arrange
 from ..core.inventory.resources import EMPTY, Inventory
 from ..core.model.device import Key, RawDevice
 from ..core.model.problem import errors
@@ -17,10 +18,6 @@ from ..core.spec import Spec
 
 class Layouts(CutDevices):
     """How the devices of a node are cut now."""
-
-    def __init__(self, node: str, decider: Decider) -> None:
-        super().__init__(node)
-        self._decider = decider
 
     def told(self, spec: Spec, labels: Mapping[str, str]) -> tuple[str | None, ...]:
         """What the Node says of them: the values that are chosen, and what became of them."""
@@ -92,9 +89,7 @@ class Layouts(CutDevices):
         return {}, EMPTY, NO_POOLS
 
     def _published(self, cut: Spec, found: Mapping[str, Sequence[RawDevice]], base: Inventory) -> Pools:
-        return self._decider.decide(
-            World(spec=cut, node=self._node, found=found, base=base, holdings=Holdings(holders={}))
-        ).pools
+        return decide(World(spec=cut, node=self._node, found=found, base=base, holdings=Holdings(holders={}))).pools
 
     def _arrange(self, spec: Spec, found: Mapping[str, Sequence[RawDevice]]) -> Inventory:
-        return self._decider.arrange(spec, self._node, found)
+        return arrange(spec, self._node, found)

@@ -11,10 +11,11 @@ from ..agent.outputs.node.api_output import ApiOutput, NodeAccess
 from ..agent.outputs.node.node_events import NodeEvents
 from ..agent.outputs.node.node_labels import NodeLabels
 from ..agent.outputs.node.node_status import NodeStatus
-from ..core.decide import Decider, Plan, World
+from ..core.decide import Plan, World, decide
 from ..core.faults.schedule import earliest
 from ..core.fleet.delayed import delayed, next_age
 from ..core.fleet.pod_devices import Assignment, assign, by_resource, held
+from ..core.inventory.arrange import arrange
 from ..core.inventory.resources import EMPTY
 from ..core.labels.values import Machine
 from ..core.model.device import Key, RawDevice
@@ -69,8 +70,8 @@ class Member:
         self.events = NodeEvents(access, self._situation)
         self.slices = ResourceSlices(access, slices, engine)
         self._clock = access.timing.clock
-        self._decider = Decider(access.timing.intervals)
-        self._layouts = Layouts(node.name, self._decider)
+        self._intervals = access.timing.intervals
+        self._layouts = Layouts(node.name)
         self._spec = Spec()
         self._found: Mapping[str, Sequence[RawDevice]] = {}
         self._problems: tuple[Problem, ...] = ()
@@ -121,10 +122,9 @@ class Member:
     def _first_plan(self) -> Plan:
         """What the node has before anything happened to it."""
         name = self.node.name
-        base = self._decider.arrange(self._spec, name, self._found)
-        return self._decider.decide(
-            World(spec=self._spec, node=name, machine=MACHINE, found=self._found, base=base, holdings=NOBODY)
-        )
+        base = arrange(self._spec, name, self._found)
+        world = World(spec=self._spec, node=name, machine=MACHINE, found=self._found, base=base, holdings=NOBODY)
+        return decide(world, self._intervals)
 
     async def turn(self, pods: SeenPods) -> float | None:
         """Decide for the node and its pods, and tell the outputs; returns when (by the clock) to decide again.
@@ -156,7 +156,7 @@ class Member:
             now=self._clock.now(),
         )
         afflictions = self.engine.look(base)
-        self.plan = self._decider.decide(
+        self.plan = decide(
             World(
                 spec=spec,
                 choices=self._layouts.progresses,
@@ -173,7 +173,8 @@ class Member:
                 lost=last.lost if last else {},
                 pools=last.pools if last else {},
                 now=self._clock.now(),
-            )
+            ),
+            self._intervals,
         )
         if self.engine.minds_labels:
             self.relabel()

@@ -1,7 +1,7 @@
 """Answers that are wrong on purpose: what a broken plugin might send."""
 
 from collections.abc import Sequence
-from typing import assert_never
+from typing import Any, assert_never
 
 from ..core.inventory.list_size import LIST_LIMIT
 from ..core.model.device import Slot
@@ -11,13 +11,13 @@ from ..pb import deviceplugin_v1beta1_pb2 as pb
 BOGUS = "vdev-bogus"  # the beginning of ids, variables and paths that exist nowhere
 
 
-def answer(wrong: FaultyAnswer, request: object, right: bytes) -> bytes:
+def answer(wrong: FaultyAnswer, request: object, right: Any) -> Any:
     """The answer that is sent instead of the right one to Allocate or GetPreferredAllocation."""
     match request:
         case pb.AllocateRequest():
-            return _allocate(wrong, request, pb.AllocateResponse.FromString(right)).SerializeToString()
+            return _allocate(wrong, request, right)
         case pb.PreferredAllocationRequest():
-            return _preferred(wrong, request).SerializeToString()
+            return _preferred(wrong, request)
     return right
 
 

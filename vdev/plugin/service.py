@@ -27,7 +27,6 @@ from ..core.model.faults.fault_effects import SocketFault, StreamFault
 from ..errors import RegistrationRefused, SocketError, SocketUnreachable
 from ..sockets.socket_server import SocketServer
 from . import registration_client
-from .encode import ListEncoder
 from .fault_hooks import NO_FAULTS, FaultHooks
 from .kubelet_socket import KubeletSocket
 from .servicer import RequestHandler, Servicer
@@ -73,13 +72,13 @@ class ResourceService:
     def __init__(
         self,
         resource: Resource,
+        encoded: bytes,
         link: KubeletSocket,
         requests: RequestHandler,
         *,
         on_state: Callable[[str, ServiceState], None],
         faults: FaultHooks = NO_FAULTS,
         timing: Timing = PRODUCTION_TIMING,
-        encoder: ListEncoder | None = None,
     ) -> None:
         self.resource = resource
         self.state = ServiceState.STARTING
@@ -90,7 +89,7 @@ class ResourceService:
         self._on_state = on_state
         self._timing = timing
         self._intervals, self._clock = timing
-        self._encoder = encoder or ListEncoder()
+        self._encoded = encoded  # the list of the resource, as it is sent
         self._backoff = Backoff(timing.intervals.retry_first, timing.intervals.retry_most)
         self._faults = faults
         self._poked = False  # what faults do may have changed since the last registration
@@ -123,14 +122,14 @@ class ResourceService:
         """The path of its socket, empty when it has none."""
         return str(self._server.path) if self._server else ""
 
-    def update(self, resource: Resource) -> None:
+    def update(self, resource: Resource, encoded: bytes) -> None:
         """Serve this state from now on. Options are read once per registration, so a change of them starts anew."""
         if resource.pre_start_required != self.resource.pre_start_required:
             self._renew = True
             self._wake.set()
-        self.resource = resource
+        self.resource, self._encoded = resource, encoded
         if self._server is not None:
-            self._server.servicer.update(resource)
+            self._server.servicer.update(resource, encoded)
 
     def list_again(self) -> None:
         """Send the list once more: the kubelet then writes its checkpoint."""
@@ -217,7 +216,7 @@ class ResourceService:
         """Take the resource off the node: send an empty list, so that its capacity becomes 0, then stop."""
         listened = self.streams > 0
         try:
-            self.update(replace(self.resource, slots=()))  # also for a kubelet that restarts in the meantime
+            self.update(replace(self.resource, slots=()), b"")  # also for a kubelet that restarts in the meantime
             if listened:
                 await self._clock.sleep(self._intervals.empty_list)
         finally:
@@ -235,11 +234,11 @@ class ResourceService:
         self._renew = False
         servicer = Servicer(
             self.resource,
+            self._encoded,
             self._requests,
             on_stream=self._wake.set,
             faults=self._faults,
             clock=self._clock,
-            encoder=self._encoder,
         )
         server = SocketServer(
             servicer,
@@ -248,7 +247,7 @@ class ResourceService:
             transport=self._link.transport,
         )
         await server.start()
-        servicer.update(self.resource)
+        servicer.update(self.resource, self._encoded)
         self._server = server
         return server
 

@@ -5,7 +5,7 @@ is sent to every open stream. Sockets are the business of `sockets.socket_server
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -13,7 +13,6 @@ import grpc
 import structlog
 
 from ..aio.clock import SYSTEM, Clock
-from ..aio.deadline import within
 from ..core.allocation.edits import container_edits
 from ..core.allocation.request import allocate
 from ..core.inventory.list_size import LIST_LIMIT
@@ -24,17 +23,15 @@ from ..errors import InjectedError, VdevError
 from ..pb import deviceplugin_v1beta1_pb2 as pb
 from ..sockets.held_calls import HeldCalls
 from . import faulty_answers
-from .encode import ListEncoder, allocate_response, keep_ready
+from .encode import allocate_response
 from .fault_hooks import NO_FAULTS, FaultHooks
 
 log = structlog.get_logger(__name__)
 
 _PRE_START = 28.0  # seconds; the kubelet waits 30
 _SERVICE = "v1beta1.DevicePlugin"
-_Handler = Callable[[Any], Coroutine[Any, Any, bytes]]
-"""Answers a request with the bytes of a message."""
-_AtOnce = Callable[[bytes], bytes | None]
-"""The answer to the bytes of a request, where it is ready."""
+_Handler = Callable[[Any], Awaitable[Any]]
+"""Answers a request with a message."""
 
 
 class RequestHandler(Protocol):
@@ -74,30 +71,31 @@ def _ids(request: object) -> Sequence[str] | None:
     return ()
 
 
-def _nothing_ready(_request: bytes) -> bytes | None:
-    return None
-
-
-async def _no_answer(_request: object) -> bytes:
+async def _no_answer(_request: object) -> None:
     """A stream has begun; there is nothing to send yet."""
-    return b""
+
+
+def _serialized(message: Any) -> bytes:
+    encoded: bytes = message.SerializeToString()
+    return encoded
 
 
 class Servicer:
     """Serves one resource; `streams` counts the open ListAndWatch calls.
 
-    `on_stream` is called when a stream begins and when it ends.
+    `encoded` is the list of the resource's devices as it is sent. `on_stream` is called when a stream begins and when
+    it ends.
     """
 
     def __init__(
         self,
         resource: Resource,
+        encoded: bytes,
         requests: RequestHandler,
         *,
         on_stream: Callable[[], None],
         faults: FaultHooks = NO_FAULTS,
         clock: Clock = SYSTEM,
-        encoder: ListEncoder | None = None,
     ) -> None:
         self.resource = resource
         self.streams = 0
@@ -108,13 +106,12 @@ class Servicer:
         self._faults = faults
         self._clock = clock
         self._held = HeldCalls(faults, clock)
-        self._encoder = encoder or ListEncoder()
-        self._list = self._encoder.encode(resource.slots)
+        self._list = encoded
         self._version = 0
         self._news: dict[asyncio.Event, None] = {}  # of the streams, the oldest first
         self._cut = 0  # how often streams were closed on purpose
 
-    def update(self, resource: Resource) -> None:
+    def update(self, resource: Resource, encoded: bytes) -> None:
         """Serve this state from now on; every open stream gets the list when it differs from the last one.
 
         A list that is over the kubelet's limit is never sent: it would end the stream and take the whole resource down.
@@ -122,7 +119,6 @@ class Servicer:
         because `Unhealthy` is a longer word than `Healthy`.
         """
         self.resource = resource
-        encoded = self._encoder.encode(resource.slots)
         if len(encoded) > LIST_LIMIT:
             log.error("list not sent; the kubelet could not receive it", resource=resource.name, bytes=len(encoded))
         elif encoded != self._list:
@@ -169,33 +165,28 @@ class Servicer:
             Rpc.PREFERRED.value: self._unary(
                 Rpc.PREFERRED, self._get_preferred, pb.PreferredAllocationRequest, deadline
             ),
-            Rpc.ALLOCATE.value: self._unary(
-                Rpc.ALLOCATE, self._allocate, pb.AllocateRequest, deadline, self._allocate_at_once
-            ),
+            Rpc.ALLOCATE.value: self._unary(Rpc.ALLOCATE, self._allocate, pb.AllocateRequest, deadline),
             Rpc.PRE_START.value: self._unary(Rpc.PRE_START, self._pre_start, pb.PreStartContainerRequest, _PRE_START),
         }
         return (grpc.method_handlers_generic_handler(_SERVICE, methods),)
 
-    def _unary(
-        self, rpc: Rpc, handler: _Handler, request: Any, deadline: float, at_once: _AtOnce = _nothing_ready
-    ) -> Any:
-        guarded = self._guard(rpc, handler, request.FromString, deadline, at_once)
-        return grpc.unary_unary_rpc_method_handler(guarded, None, None)
+    def _unary(self, rpc: Rpc, handler: _Handler, request: Any, deadline: float) -> Any:
+        return grpc.unary_unary_rpc_method_handler(self._guard(rpc, handler, deadline), request.FromString, _serialized)
 
     def _guard(
-        self, rpc: Rpc, handler: _Handler, read: Callable[[bytes], Any], deadline: float, at_once: _AtOnce
-    ) -> Callable[[bytes, grpc.aio.ServicerContext[Any, Any]], Coroutine[Any, Any, bytes]]:
+        self, rpc: Rpc, handler: _Handler, deadline: float
+    ) -> Callable[[Any, grpc.aio.ServicerContext[Any, Any]], Coroutine[Any, Any, Any]]:
         """Turn errors, in this one place, into a gRPC status and a sentence that a pod's event can show."""
         clock, name = self._clock, rpc.value
 
-        async def guarded(raw: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
+        async def guarded(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
             begun, code = clock.now(), "OK"
             fault = self._faults.on_call(rpc, self.resource.name)
             try:
                 if fault is not None:
-                    return await self._with_fault(fault, read(raw), handler, deadline)
-                ready = at_once(raw)
-                return await within(clock, deadline, handler(read(raw))) if ready is None else ready
+                    return await self._with_fault(fault, request, handler, deadline)
+                async with clock.timeout(deadline):
+                    return await handler(request)
             except InjectedError as injected:
                 code = injected.code
                 await context.abort(grpc.StatusCode[code], str(injected))
@@ -225,16 +216,17 @@ class Servicer:
 
         return guarded
 
-    async def _with_fault(self, fault: CallFault, request: Any, handler: _Handler, deadline: float) -> bytes:
+    async def _with_fault(self, fault: CallFault, request: Any, handler: _Handler, deadline: float) -> Any:
         """Apply a fault to a call. The call is in flight from the beginning, so that its devices are not dropped."""
         with self._requests.in_request(self.resource.name, _ids(request)):
             wrong = fault.effect.faulty_answer if await self._held.hold(fault) else None
-            right = await within(self._clock, deadline, handler(request))
+            async with self._clock.timeout(deadline):
+                right = await handler(request)
             return right if wrong is None else faulty_answers.answer(wrong, request, right)
 
-    async def _get_options(self, _request: pb.Empty) -> bytes:
+    async def _get_options(self, _request: pb.Empty) -> pb.DevicePluginOptions:
         self.options_calls += 1
-        return self.options().SerializeToString()
+        return self.options()
 
     async def _list_and_watch(
         self, request: pb.Empty, context: grpc.aio.ServicerContext[Any, Any]
@@ -272,7 +264,7 @@ class Servicer:
             self.streams -= 1
             self._on_stream()
 
-    async def _get_preferred(self, request: pb.PreferredAllocationRequest) -> bytes:
+    async def _get_preferred(self, request: pb.PreferredAllocationRequest) -> pb.PreferredAllocationResponse:
         with self._requests.in_request(self.resource.name, None):
             answers = [
                 await self._requests.prefer(
@@ -281,36 +273,20 @@ class Servicer:
                 for each in request.container_requests
             ]
         containers = [pb.ContainerPreferredAllocationResponse(deviceIDs=ids) for ids in answers]
-        return pb.PreferredAllocationResponse(container_responses=containers).SerializeToString()
+        return pb.PreferredAllocationResponse(container_responses=containers)
 
-    def _allocate_at_once(self, request: bytes) -> bytes | None:
-        """The answer for one healthy device, once it is ready. Nothing is awaited, so no turn sees it in flight."""
-        resource = self.resource
-        known = resource.ready.get(request)
-        if known is None or not resource.by_id[known[0]].health.healthy:
-            return None
-        slot, answer = known
-        self._granted(resource, (slot,))
-        return answer
-
-    async def _allocate(self, request: pb.AllocateRequest) -> bytes:
+    async def _allocate(self, request: pb.AllocateRequest) -> pb.AllocateResponse:
         wanted = [list(each.devices_ids) for each in request.container_requests]
         resource = self.resource
-        with self._requests.in_request(resource.name, wanted[0] if len(wanted) == 1 else _ids(request)):
+        with self._requests.in_request(resource.name, _ids(request)):
             edits = [container_edits(allocate(resource, ids)) for ids in wanted]
             for ids in wanted:
-                self._granted(resource, ids)
+                self._requests.allocated(resource, ids)
+                self._faults.allocated(resource.name, ids)
                 if resource.acts_on_handovers:
                     await self._requests.handed_over(resource, ids)
-        answer = allocate_response(edits)
-        if len(wanted) == 1 and len(wanted[0]) == 1:
-            keep_ready(resource, wanted[0][0], answer)
-        return answer
+        return allocate_response(edits)
 
-    def _granted(self, resource: Resource, ids: Sequence[str]) -> None:
-        self._requests.allocated(resource, ids)
-        self._faults.allocated(resource.name, ids)
-
-    async def _pre_start(self, request: pb.PreStartContainerRequest) -> bytes:
+    async def _pre_start(self, request: pb.PreStartContainerRequest) -> pb.PreStartContainerResponse:
         await self._requests.pre_start(self.resource, request.devices_ids)
-        return pb.PreStartContainerResponse().SerializeToString()
+        return pb.PreStartContainerResponse()

@@ -7,9 +7,8 @@ import pytest
 
 from vdev.core import spec
 from vdev.core.allocation import request
-from vdev.core.allocation.edits import cdi_documents, container_edits, prepared
-from vdev.core.inventory.resources import with_health
-from vdev.core.model.device import DeviceNode, Health, Mount
+from vdev.core.allocation.edits import cdi_documents, container_edits
+from vdev.core.model.device import DeviceNode, Mount
 from vdev.core.model.syntax import template
 from vdev.core.spec import DeviceIdStrategy, DeviceListStrategy, MigStrategy, SharingKind
 from vdev.errors import AllocationError, InvalidRequest, UnhealthyDevice, UnknownDevice
@@ -299,40 +298,21 @@ STRATEGIES = [(ENVVAR,), (MOUNTS,), (ANNOTATIONS,), (CRI,), (ENVVAR, CRI), (ENVV
 
 @pytest.mark.parametrize("strategies", STRATEGIES)
 @pytest.mark.parametrize("mps", [False, True])
-def test_what_is_prepared_is_what_is_given(build, strategies, mps):
-    """Answers that were worked out ahead or given before are those of a resource that nobody asked yet."""
+def test_what_was_given_before_changes_no_answer(build, strategies, mps):
+    """Answers are those of a resource that nobody asked yet."""
     sharing = build.sharing({"name": GPU, "replicas": 2}, kind=SharingKind.MPS) if mps else None
 
     def fresh():
         return build.inventory(build.entry(count=3), sharing=sharing, device_list_strategies=strategies)
 
     asked = fresh()
-    list(prepared(asked.resources[GPU]))
     ids = build.ids(asked, GPU)
     for size in (1, 2, 3, 1, 2):
         for some in itertools.permutations(ids, size):
             assert edits(asked, GPU, *some) == edits(fresh(), GPU, *some)
 
 
-def test_a_device_is_prepared_once(build):
-    """It is worked out before anybody asks, and not again because another device fails."""
-    stock = build.inventory(build.entry(count=2))
-    list(prepared(stock.resources[GPU]))
-    known = edits(stock, GPU, A)
-    judged = with_health(stock, {B: Health(healthy=False, reason="broken")})
-    assert judged is not stock
-    assert edits(judged, GPU, A) is known
-
-
-def test_of_many_devices_none_is_prepared(build):
-    """It would take the time and the memory of all for the few that are given to pods."""
-    stock = build.inventory(build.entry("npu", "acme.dev/npu", count=1000, nvidia=False))
-    resource = stock.resources["acme.dev/npu"]
-    assert not list(prepared(resource))
-
-
 def test_a_device_that_no_container_can_get_is_told_to_who_asks(build):
-    """Preparing it is no error."""
     entry = build.entry("npu", "acme.dev/npu", count=1, nvidia=False)
     block = spec.ContainerSpec(
         nodes=tuple(
@@ -340,6 +320,5 @@ def test_a_device_that_no_container_can_get_is_told_to_who_asks(build):
         )
     )
     stock = build.inventory(replace(entry, container=block))
-    assert not list(prepared(stock.resources["acme.dev/npu"]))
     with pytest.raises(AllocationError, match="would be both"):
         edits(stock, "acme.dev/npu", "npu-0")

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from vdev import config
-from vdev.core.decide import Decider, World
+from vdev.core.decide import World, decide
 from vdev.core.inventory.imagined_nodes import inventory
 from vdev.core.retention.holders import Holdings
 from vdev.core.slices.devices.recalled import record
@@ -18,8 +18,7 @@ FREE = Holdings(holders={}, read_at=0.0)
 class Node:
     """Decides again and again, each time a minute later, with everything of before."""
 
-    def __init__(self, decider=None):
-        self.decider = decider or Decider()
+    def __init__(self):
         self.plan = None
         self.now = 0.0
         self.world = World()
@@ -40,7 +39,7 @@ class Node:
             claimed={"x.dev": claimed or {}},
             now=self.now,
         )
-        self.plan = plan = self.decider.decide(self.world)
+        self.plan = plan = decide(self.world)
         self.world = replace(self.world, listed=plan.inventory, retired=plan.retired, pools=plan.pools)
         lists = {slot.id: slot.health.healthy for each in plan.inventory.resources.values() for slot in each.slots}
         pool = plan.pools.get("x.dev")

@@ -62,7 +62,7 @@ def test_an_unplugged_device_is_gone_and_comes_back(build):
     both, one = build.inventory(entry), build.inventory(entry, found={"gpu": build.raws(entry, count=1)})
     lost = losses(both, one, NONE, [entry])
     assert [("DeviceLost", f"{GPU}: GPU-gggg1 is gone")] == said(of_losses(NONE, lost, one))
-    assert lost is losses(one, one, lost, [entry])
+    assert lost == losses(one, one, lost, [entry])
     back = losses(one, both, lost, [entry])
     assert [("DeviceHealthy", f"{GPU}: GPU-gggg1 is healthy again")] == said(of_losses(lost, back, both))
 

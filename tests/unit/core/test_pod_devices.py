@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vdev import config
-from vdev.core.decide import Decider
 from vdev.core.fleet.pod_devices import Assignment, assign, held, note, read_pod
+from vdev.core.inventory.arrange import arrange
 from vdev.core.model.device import RawDevice
 
 NPU = "acme.dev/npu"
@@ -20,7 +20,7 @@ SPEC = config.load_text(
 def inventory(count=4):
     """What is listed, with so many devices."""
     raws = [RawDevice(id=f"npu-{index}", entry="npu", index=index, numa=(index // 2,)) for index in range(count)]
-    return Decider().arrange(SPEC, "n", {"npu": raws})
+    return arrange(SPEC, "n", {"npu": raws})
 
 
 FOUR = inventory()

@@ -9,7 +9,6 @@ from tests.kit.refused import refusals
 from vdev import config, discovery
 from vdev.core.inventory.arrange import arrange
 from vdev.core.inventory.resources import Inventory
-from vdev.core.memory import Memory
 from vdev.core.spec import Spec
 
 
@@ -17,10 +16,10 @@ def spec(text: str) -> Spec:
     return config.load_text(text).spec
 
 
-def arranged(text: str | Spec, fake: FakeHost, memory: Memory | None = None) -> Inventory:
+def arranged(text: str | Spec, fake: FakeHost) -> Inventory:
     known = spec(text) if isinstance(text, str) else text
     found = {entry.name: discovery.discover(entry, fake.host, node="n").devices for entry in known.entries}
-    return arrange(known, "n", found, memory)
+    return arrange(known, "n", found)
 
 
 def listed(inventory: Inventory) -> dict[str, list[str]]:

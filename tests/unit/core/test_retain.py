@@ -183,14 +183,6 @@ def test_what_was_given_up_after_ten_blind_minutes_does_not_come_back(build):
     assert {"GPU-gggg0": True} == states(later.inventory)
 
 
-def test_a_retired_slot_that_nothing_happened_to_is_the_same_object(build):
-    """Nothing is encoded or compared anew for what only waits."""
-    before, after = build.inventory(build.entry()), build.inventory(build.entry(count=1))
-    one = retain(before, after, {}, Holdings(), 0.0)
-    two = retain(one.inventory, after, one.retired, Holdings(), 1.0)
-    assert one.inventory.resources[GPU].slots[1] is two.inventory.resources[GPU].slots[1]
-
-
 def test_replicas_do_not_overlap_each_other_but_the_whole_device(build):
     """Fewer replicas block nothing; sharing a device that a pod has alone waits for it."""
     plain = build.inventory(build.entry()).resources[GPU].slots

@@ -100,7 +100,7 @@ class DraSide(Output):
             self._metrics.forget(name)
         for name in wanted - self._drivers.keys():
             self._start(name)
-        if before is not plan.pools:
+        if before != plan.pools:
             for name, pool in plan.pools.items():
                 self._drivers[name].update([*map(self._health, pool.devices)])
         await self.slices.settle(plan)

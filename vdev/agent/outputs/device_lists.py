@@ -2,18 +2,16 @@
 
 import asyncio
 import functools
-from collections.abc import Callable, Iterable
-from itertools import chain, islice
+from collections.abc import Callable, Iterable, Sequence
 
 import structlog
 
-from ...aio.beside import beside
 from ...aio.timing import Timing
 from ...core.decide import Plan
-from ...core.inventory.difference import Added, Change, ChangedResource, Differences, RemovedResource
+from ...core.inventory.difference import Added, Change, ChangedResource, RemovedResource, diff
 from ...core.inventory.resources import Inventory, Resource
 from ...core.model.faults.fault_effects import SocketFault, StreamFault
-from ...plugin.encode import ListEncoder, make_ready
+from ...plugin.encode import list_response
 from ...plugin.fault_hooks import NO_FAULTS, FaultHooks
 from ...plugin.kubelet_socket import KubeletSocket
 from ...plugin.service import ResourceService, ServiceState
@@ -24,9 +22,9 @@ from .base import Beside, Output, Stage
 log = structlog.get_logger(__name__)
 
 _LISTED = 8  # ids named in a log line before the rest is counted
-_LINE = 100  # how much longer a line in the log takes than what is usually done for a device
-_CODE = 4  # the same of its encoding
-_ANSWERS = 4  # so many are worked out in half a millisecond
+
+_Due = tuple[Change, bytes]
+"""A change, and the list to send for it."""
 
 
 class DeviceLists(Output):
@@ -47,7 +45,6 @@ class DeviceLists(Output):
         faults: FaultHooks = NO_FAULTS,
         timing: Timing,
         steps: Steps,
-        differences: Differences,
     ) -> None:
         self.services: dict[str, ResourceService] = {}
         self._group: asyncio.TaskGroup | None = None
@@ -58,12 +55,10 @@ class DeviceLists(Output):
         self._timing = timing
         self._intervals, self._clock = timing
         self._steps = steps
-        self._differences = differences
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._settled: dict[str, Resource] = {}  # what the services were told last
-        self._encoders: dict[str, ListEncoder] = {}
+        self._prepared: tuple[Plan | None, Sequence[_Due]] = (None, ())  # what there is to do for a plan
         self._untold: list[ChangedResource] = []  # what the log has not been told yet
-        self._fresh: dict[str, Resource] = {}  # for which answers are not worked out yet
         self._pressed_at: dict[str, float] = {}
 
     @property
@@ -75,7 +70,6 @@ class DeviceLists(Output):
         return (
             Beside("encoding lists", Stage.PREPARE, self.prepare),
             self,
-            Beside("preparing answers", Stage.FOLLOW, self.prepare_answers),
             Beside("logging what changed", Stage.FOLLOW, self.tell),
         )
 
@@ -99,8 +93,9 @@ class DeviceLists(Output):
         Lists of `unsettled` resources are sent once more: the kubelet then writes its checkpoint, which tells whether a
         pod that is not named still has the device.
         """
-        for change in self._differences(Inventory(self._settled), plan.served):
-            self._steps.do(_update(_resource(change).name), functools.partial(self._apply, change))
+        prepared, dues = self._prepared
+        for due in dues if prepared is plan else self._due(plan):
+            self._steps.do(_update(_resource(due[0]).name), functools.partial(self._apply, *due))
         now = self._clock.now()
         for name in plan.unsettled & self.services.keys():
             if now - self._pressed_at.get(name, float("-inf")) >= self._intervals.retire_recheck:
@@ -110,32 +105,20 @@ class DeviceLists(Output):
     async def tell(self, _plan: Plan) -> None:
         """Log what changed."""
         untold, self._untold = self._untold, []
-        await beside(len(untold) * _LINE, _log_changes, untold)
+        if untold:
+            await asyncio.to_thread(_log_changes, untold)
 
     async def prepare(self, plan: Plan) -> None:
-        """Encode what `settle` will send, so that it has no long work to do."""
-        changes = self._differences(Inventory(self._settled), plan.served)
-        new = [_resource(each) for each in changes if not isinstance(each, RemovedResource)]
-        await beside(sum(len(each.slots) for each in new) * _CODE, self._encode, new)
+        """Compare and encode what `settle` will send, in a thread, so that `settle` has no long work to do."""
+        self._prepared = plan, await asyncio.to_thread(self._due, plan)
 
-    async def prepare_answers(self, _plan: Plan) -> None:
-        """Work out what the kubelet may ask for now, so that it does not wait for it.
+    def _due(self, plan: Plan) -> Sequence["_Due"]:
+        return [
+            (change, b"" if isinstance(change, RemovedResource) else list_response(_resource(change).slots))
+            for change in diff(Inventory(self._settled), plan.served)
+        ]
 
-        A few at a time, because it may ask meanwhile; a thread would take turns with the loop and make it wait longer.
-        """
-        fresh, self._fresh = self._fresh, {}
-        steps = chain.from_iterable(map(make_ready, fresh.values()))
-        while list(islice(steps, _ANSWERS)):
-            await self._clock.sleep(0)
-
-    def _encode(self, resources: Iterable[Resource]) -> None:
-        for each in resources:
-            self._encoder(each.name).encode(each.slots)
-
-    def _encoder(self, resource: str) -> ListEncoder:
-        return self._encoders.setdefault(resource, ListEncoder())
-
-    def _apply(self, change: Change) -> None:
+    def _apply(self, change: Change, encoded: bytes) -> None:
         resource = _resource(change)
         assert self._group is not None, "started before anything is settled"
         match change:
@@ -146,26 +129,24 @@ class DeviceLists(Output):
                     log.info("resource added", resource=resource.name, devices=len(resource.slots))
                 service = ResourceService(
                     resource,
+                    encoded,
                     self._link,
                     self._requests,
                     on_state=self._on_state,
                     faults=self._faults,
                     timing=self._timing,
-                    encoder=self._encoder(resource.name),
                 )
                 self._start(resource.name, service)
             case ChangedResource():
                 self._untold.append(change)
-                self.services[resource.name].update(resource)
+                self.services[resource.name].update(resource, encoded)
             case RemovedResource():
                 log.info("resource removed", resource=resource.name)
                 service = self.services.pop(resource.name)
                 self._group.create_task(self._retire(service), name=f"retire {resource.name}")
                 del self._settled[resource.name]
-                self._encoders.pop(resource.name, None)
-                self._fresh.pop(resource.name, None)
                 return
-        self._settled[resource.name] = self._fresh[resource.name] = resource
+        self._settled[resource.name] = resource
 
     async def _retire(self, service: ResourceService) -> None:
         await self._steps.take(_update(service.name), service.retire)

@@ -1,14 +1,13 @@
 """What the plan comes to in numbers: metrics, and when each device changed last."""
 
+import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-from ...aio.beside import beside
 from ...aio.clock import Clock
 from ...core.decide import Plan
-from ...core.inventory.difference import Added, Change, ChangedResource, Differences, RemovedResource, size
-from ...core.inventory.resources import EMPTY
-from ...core.model import spans
+from ...core.inventory.difference import Added, ChangedResource, RemovedResource, diff
+from ...core.inventory.resources import EMPTY, Inventory
 from ...core.model.device import Key
 from ...observe.metrics import Metrics
 from .base import Output
@@ -22,27 +21,23 @@ class Measures(Output):
 
     name = "measuring"
 
-    def __init__(self, metrics: Metrics, clock: Clock, differences: Differences) -> None:
+    def __init__(self, metrics: Metrics, clock: Clock) -> None:
         self.changed_at: defaultdict[str, dict[str, float]] = defaultdict(dict)
         self._metrics = metrics
-        self._differences = differences
         self._clock = clock
         self._plan: Plan | None = None
 
     async def settle(self, plan: Plan) -> None:
         """Count what differs from the last plan."""
         before, self._plan = self._plan, plan
-        changes = self._differences(before.inventory if before else EMPTY, plan.inventory)
-        await beside(sum(map(size, changes)), self._stamp, changes)
+        await asyncio.to_thread(self._stamp, before.inventory if before else EMPTY, plan.inventory)
 
-    def _stamp(self, changes: Iterable[Change]) -> None:
+    def _stamp(self, before: Inventory, after: Inventory) -> None:
         now = self._clock.wall()
-        for change in changes:
+        for change in diff(before, after):
             match change:
                 case Added(resource):
-                    times = self.changed_at[resource.name] = {}
-                    for some in spans.batches(resource.ids):
-                        times |= dict.fromkeys(some, now)
+                    self.changed_at[resource.name] = dict.fromkeys(resource.ids, now)
                 case ChangedResource(new=new):
                     times = self.changed_at[new.name]
                     times |= dict.fromkeys((*change.added, *(each for each, _ in change.health)), now)

@@ -5,7 +5,6 @@ on, real nodes whatever the strategy (as device specs, or in the CDI specificati
 and the entry's own `container` block.
 """
 
-import contextlib
 import itertools
 import operator
 import posixpath
@@ -19,7 +18,7 @@ from ...errors import AllocationError
 from ..grouping import grouped
 from ..inventory.listed.sharing import mps_share
 from ..inventory.resources import Inventory, Resource
-from ..model.device import EMPTY, UNKNOWN_ENTRY, Device, DeviceNode, Mount, Slot
+from ..model.device import EMPTY, UNKNOWN_ENTRY, Device, DeviceNode, Mount
 from ..model.syntax.names import visible_devices_env
 from ..spec import DeviceListStrategy, EntrySpec, Flags, SharingKind
 from . import cdi
@@ -40,46 +39,21 @@ _NAMESPACE = uuid.UUID("d1a3c3c2-0c0e-5d8e-8f55-6a9c1b7f2f4e")  # of annotation 
 _NOT_TWICE = {"NVIDIA_VISIBLE_DEVICES": "void"}  # keeps NVIDIA's runtime from injecting what comes by CDI again
 _NVIDIA_LIST_ROOT = "/var/run/nvidia-container-devices"
 _LIST_ROOT = "/var/run/vdev-container-devices"
-_PREPARED = 256  # slots of a resource, up to which all are worked out ahead
 _is_nvidia = operator.attrgetter("is_nvidia")
 
 
 def container_edits(allocation: Allocation) -> ContainerEdits:
-    """What the container of an allocation gets; it is kept for the next one, and not to be changed.
+    """What the container of an allocation gets.
 
     Raises AllocationError when two of its devices want the same container path for different things.
     """
     resource = allocation.resource
-    devices = of_devices(resource, allocation.devices)
-    if len(devices) > 1 or _is_by_request(resource):
-        return _together(allocation, devices)
-    (its,) = devices
-    if its.alone is None:
-        its.alone = _together(allocation, devices)
-    return its.alone
-
-
-def prepared(resource: Resource) -> Iterator[tuple[Slot, ContainerEdits]]:
-    """What a container gets with each slot alone, worked out ahead; of very many slots none."""
-    if len(resource.slots) <= _PREPARED:
-        for slot in resource.slots:
-            if slot.health.healthy:
-                with contextlib.suppress(AllocationError):  # which is for the one that asks
-                    yield slot, container_edits(Allocation(resource, (slot,), (slot.device,)))
-
-
-def _is_by_request(resource: Resource) -> bool:
-    """Whether the same device may give different edits: they tell of the request, or of the replicas asked for."""
-    is_mps = resource.sharing is not None and resource.sharing.kind is SharingKind.MPS
-    return is_mps or DeviceListStrategy.CDI_ANNOTATIONS in resource.flags.device_list_strategies
-
-
-def _together(allocation: Allocation, devices: Sequence[DeviceEdits]) -> ContainerEdits:
-    edits = ContainerEdits()
-    groups: list[Sequence[DeviceEdits]] = [devices]
-    if len(allocation.resource.entries) > 1:
+    devices: Sequence[DeviceEdits] = of_devices(resource, allocation.devices)
+    groups = [devices]
+    if len(resource.entries) > 1:
         groups = [*grouped((each.device.raw.entry, each) for each in devices).values()]
     devices = list(itertools.chain.from_iterable(groups))
+    edits = ContainerEdits()
     _device_lists(edits, allocation, devices)
     for members in groups:
         _join_texts(edits.env, [each.env for each in members])

@@ -96,7 +96,7 @@ def units_of(slot: Slot) -> tuple[Unit, Unit, Unit]:
 
 
 def afflict(inventory: Inventory, afflictions: Afflictions) -> Inventory:
-    """The inventory with verdicts and removals; resources without any are the same objects as before."""
+    """The inventory with verdicts and removals."""
     if afflictions == NONE:
         return inventory
     touched = {name for name, _ in (*afflictions.verdicts, *afflictions.removed)} | afflictions.pre_start

@@ -6,10 +6,8 @@ reach those that the device plugin lists. MIG strategies and patterns for names 
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 
-from ..memory import Memory
 from ..model.device import Device, RawDevice, Slot
 from ..model.problem import Problem, warning
 from ..partitions.counters import placements
@@ -26,28 +24,18 @@ class Offer:
     problems: tuple[Problem, ...] = ()
 
 
-def offer(spec: Spec, entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice]], memory: Memory) -> Offer:
+def offer(spec: Spec, entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice]]) -> Offer:
     """What claims can get of these entries, with the devices found for each. A driver may have none at the moment."""
-    if not any(entry.dra for entry in entries):
-        return Offer({})
-    by = (spec.flags, spec.sharing, spec.gpu_patterns, spec.mig_patterns)
     by_driver: dict[str, list[_Part]] = {}
     ordinals: dict[str, int] = {}  # the next free one of each resource
     for entry in entries:
         raws, first = found.get(entry.name, ()), ordinals.get(entry.resource, 0)
         ordinals[entry.resource] = first + max((raw.index + 1 for raw in raws), default=0)
         if entry.dra:
-            make = partial(_part, spec, entry, raws, first)
-            part = memory.recall("entry offered", (entry.name, first), (*by, entry, raws), make)
-            by_driver.setdefault(entry.dra.driver, []).append(part)
-    resources = {
-        driver: memory.recall(
-            "driver", driver, (spec.flags, spec.sharing, *parts), partial(_resource, spec, driver, parts)
-        )
-        for driver, parts in by_driver.items()
-    }
+            by_driver.setdefault(entry.dra.driver, []).append(_part(spec, entry, raws, first))
     return Offer(
-        resources, tuple(problem for parts in by_driver.values() for part in parts for problem in part.problems)
+        {driver: _resource(spec, driver, parts) for driver, parts in by_driver.items()},
+        tuple(problem for parts in by_driver.values() for part in parts for problem in part.problems),
     )
 
 
@@ -61,7 +49,7 @@ class _Part:
     problems: tuple[Problem, ...]
 
 
-def _part(spec: Spec, entry: EntrySpec, raws: Sequence[RawDevice], first: int, _last: object) -> _Part:
+def _part(spec: Spec, entry: EntrySpec, raws: Sequence[RawDevice], first: int) -> _Part:
     problems: list[Problem] = []
     devices = tuple(chain.from_iterable(_devices(problems, entry, raw, first + raw.index) for raw in raws))
     replicas = _replicas(problems, spec, entry, devices)
@@ -111,7 +99,7 @@ def _not_shared(entry: EntrySpec, name: str, rule: SharedResource) -> Problem:
     return warning(rule.where, message, "set dra.partitions to static where claims are to share devices")
 
 
-def _resource(spec: Spec, driver: str, parts: Sequence[_Part], _last: object) -> Resource:
+def _resource(spec: Spec, driver: str, parts: Sequence[_Part]) -> Resource:
     replicas = {each: number for part in parts for each, number in part.replicas.items()}
     return Resource(
         name=driver,

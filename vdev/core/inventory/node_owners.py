@@ -10,12 +10,8 @@ The result depends on the entries and on what is there now, never on the order i
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
-from operator import attrgetter
 
-from ..memory import Memory
-from ..model import spans
 from ..model.device import RawDevice
 from ..model.problem import Problem, warning
 from ..spec import EntrySpec
@@ -39,20 +35,15 @@ def _meet(some: Sequence[str], others: Sequence[str]) -> bool:
     return bool(some and others) and not set(some).isdisjoint(others)
 
 
-def settle(
-    entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice]], memory: Memory | None = None
-) -> EntryDevices:
+def settle(entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice]]) -> EntryDevices:
     """Which of the devices that were found each entry gets; `entries` are in the order of the file."""
-    if not _reach_one_node(found, memory or Memory()):
-        return EntryDevices(found)
     owners: dict[str, RawDevice] = {}
     users: dict[str, RawDevice] = {}
     devices: dict[str, Sequence[RawDevice]] = {}
     twins: dict[tuple[str, str], list[tuple[RawDevice, RawDevice]]] = defaultdict(list)
     for entry in entries:
         had = []
-        raws = found.get(entry.name, ())
-        for raw in raws:
+        for raw in found.get(entry.name, ()):
             others = (owners.get(key) or users.get(key) for key in raw.owns)
             others_used = (owners.get(key) for key in raw.uses)
             other = next(filter(None, chain(others, others_used)), None)
@@ -64,31 +55,13 @@ def settle(
                 owners.setdefault(key, raw)
             for key in raw.uses:
                 users.setdefault(key, raw)
-        devices[entry.name] = raws if len(had) == len(raws) else tuple(had)
+        devices[entry.name] = had
     where = {entry.name: entry.where for entry in entries}
     return EntryDevices(
         devices=devices,
         left_out=frozenset(raw.id for pairs in twins.values() for raw, _ in pairs),
         problems=tuple(_problem(where[loser], pairs) for (loser, _), pairs in twins.items()),
     )
-
-
-def _reach_one_node(found: Mapping[str, Sequence[RawDevice]], memory: Memory) -> bool:
-    """Whether any two devices may be the same; a quick check, since they hardly ever are."""
-    keys = [memory.recall("entry keys", name, (raws,), partial(_keys, raws)) for name, raws in found.items()]
-    if any(have_twins for _, have_twins in keys):
-        return True
-    return len(set[str]().union(*(nodes for nodes, _ in keys))) < sum(len(nodes) for nodes, _ in keys)
-
-
-def _keys(raws: Sequence[RawDevice], _last: object) -> tuple[frozenset[str], bool]:
-    """The nodes that an entry's devices hand out, and whether two of these devices are the same."""
-    owned, used = set[str](), set[str]()
-    for some in spans.pieces(raws):
-        owned.update(chain.from_iterable(map(attrgetter("owns"), some)))
-        used.update(chain.from_iterable(map(attrgetter("uses"), some)))
-    have_twins = len(owned) < sum(len(raw.owns) for raw in raws) or not owned.isdisjoint(used)
-    return frozenset(owned | used), have_twins
 
 
 def _problem(where: str, pairs: Sequence[tuple[RawDevice, RawDevice]]) -> Problem:

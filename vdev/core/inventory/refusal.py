@@ -11,9 +11,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import lru_cache, partial
+from functools import lru_cache
 
-from ..memory import Memory
 from ..model.device import DeviceNode, Health, Mount, RawDevice
 from ..model.facts import facts
 from ..model.problem import Problem, warning
@@ -55,15 +54,12 @@ class Refusals:
     problems: tuple[Problem, ...] = ()
 
 
-def settle(
-    entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice]], memory: Memory | None = None
-) -> Refusals:
-    """Check every device that was found, by entry; devices that are not refused are the same objects as before."""
-    memory = memory or Memory()
+def settle(entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice]]) -> Refusals:
+    """Check every device that was found, by entry."""
     devices, refused, problems = dict(found), set[str](), []
     for entry in entries:
         raws = found.get(entry.name, ())
-        judged, why = memory.recall("entry judged", entry.name, (entry, raws), partial(_judge, entry, raws))
+        judged, why = _judge(entry, raws)
         if why:
             devices[entry.name] = judged
             refused |= why.keys()
@@ -71,7 +67,7 @@ def settle(
     return Refusals(devices, frozenset(refused), tuple(problems))
 
 
-def _judge(entry: EntrySpec, raws: Sequence[RawDevice], _last: object) -> tuple[Sequence[RawDevice], Mapping[str, str]]:
+def _judge(entry: EntrySpec, raws: Sequence[RawDevice]) -> tuple[Sequence[RawDevice], Mapping[str, str]]:
     """The devices, and why some are refused, by id."""
     places = tuple(place for place in _places(entry) if not place.template.is_constant)
     if raws and isinstance(entry.source, VirtualSource):  # they differ in number alone

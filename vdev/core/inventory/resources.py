@@ -1,21 +1,17 @@
 """What a node advertises at one moment: its resources, their slots, and the verdicts on them.
 
-    arrange.arrange()   configuration + raw devices  -> Inventory, as discovery sees it   (slow road)
-    with_health()       Inventory + probes' verdicts -> Inventory                         (fast road)
+    arrange.arrange()   configuration + raw devices  -> Inventory, as discovery sees it
+    with_health()       Inventory + probes' verdicts -> Inventory
     difference.diff()   old, new                     -> changes; none for a resource that stayed the same
 
 What a pod may still hold is added by `retention.retain`, after health and before the difference is taken.
 """
 
-from collections.abc import Callable, KeysView, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, KeysView, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from operator import is_
+from functools import cached_property
 from typing import Any
 
-from ..memory import Memory
-from ..model import spans
 from ..model.device import HEALTHY, Device, Health, Slot
 from ..model.problem import Problem
 from ..spec import EntrySpec, Flags
@@ -56,32 +52,14 @@ class Resource:
         return self.by_id.keys()
 
     @cached_property
-    def raws(self) -> AbstractSet[str]:
+    def raws(self) -> frozenset[str]:
         """The ids of all raw devices."""
         return frozenset(slot.device.raw.id for slot in self.slots)
-
-    @cached_property
-    def by_raw(self) -> Mapping[str, tuple[int, ...]]:
-        """Positions in `slots` by raw device id."""
-        positions: dict[str, list[int]] = {}
-        for position, slot in enumerate(self.slots):
-            positions.setdefault(slot.device.raw.id, []).append(position)
-        return {raw: tuple(where) for raw, where in positions.items()}
 
     @cached_property
     def healthy(self) -> int:
         """How many slots are Healthy: the kubelet's allocatable."""
         return sum(slot.health.healthy for slot in self.slots)
-
-    def has_all_of(self, other: "Resource") -> bool:
-        """Whether it has every id that the other one has."""
-        own, theirs = self.ids, other.ids
-        if own is theirs:
-            return True
-        pairs = zip(spans.batches(theirs), spans.batches(own), strict=False)  # most are where they were
-        return len(own) >= len(theirs) and all(
-            some == same or all(each in own for each in some) for some, same in pairs
-        )
 
     @cached_property
     def drilled(self) -> int:
@@ -93,16 +71,8 @@ class Resource:
         return slot in self.by_id and self.by_id[slot].health.drilled
 
     @cached_property
-    def prepared(self) -> dict[str, Any]:
+    def rendered(self) -> dict[str, Any]:
         """Room for what answers need of each device, by its id; see `allocation.device_edits`."""
-        return {}
-
-    @cached_property
-    def ready(self) -> dict[bytes, tuple[str, bytes]]:
-        """Room for answers to requests for one slot, by the request: the slot's id, and the answer (`plugin.encode`).
-
-        The bytes are those of the kubelet's messages. Whether the slot is healthy is another matter.
-        """
         return {}
 
     @cached_property
@@ -129,35 +99,6 @@ class Resource:
         """Bytes of its device list on the wire."""
         return list_size.list_size(self.slots)
 
-    def having(self, slots: Sequence[Slot]) -> "Resource":
-        """The resource with these slots; itself, where they are the very ones that it has."""
-        same = len(slots) == len(self.slots) and all(map(is_, slots, self.slots))
-        return self if same else replace(self, slots=tuple(slots))
-
-    def with_slots(self, others: Mapping[int, Slot]) -> "Resource":
-        """The same resource with other slots at these positions, each for the same id of the same device.
-
-        What is known of all slots is brought up to date instead of being counted again: one device among 70 000 may
-        change many times.
-        """
-        slots = list(self.slots)
-        for position, slot in others.items():
-            slots[position] = slot
-        pairs = [(self.slots[position], slot) for position, slot in others.items()]
-        changed = replace(self, slots=tuple(slots))
-        changed.__dict__.update(  # where cached properties keep their values
-            prepared=self.prepared,
-            ready=self.ready,
-            ids=self.ids,
-            raws=self.raws,
-            by_raw=self.by_raw,
-            by_id={**self.by_id, **{slot.id: slot for slot in others.values()}},
-            healthy=self.healthy + sum(new.health.healthy - old.health.healthy for old, new in pairs),
-            drilled=self.drilled + sum(new.health.drilled - old.health.drilled for old, new in pairs),
-            list_bytes=self.list_bytes + sum(list_size.slot_size(new) - list_size.slot_size(old) for old, new in pairs),
-        )
-        return changed
-
 
 @dataclass(frozen=True)
 class Inventory:
@@ -178,7 +119,7 @@ class Inventory:
         return sum(len(resource.slots) for resource in self.resources.values())
 
     @property
-    def raws(self) -> AbstractSet[str]:
+    def raws(self) -> frozenset[str]:
         """The ids of all raw devices that resources list."""
         return frozenset[str]().union(*(resource.raws for resource in self.resources.values()))
 
@@ -208,38 +149,21 @@ class Inventory:
 EMPTY = Inventory()
 
 
-def with_health(inventory: Inventory, verdicts: Mapping[str, Health], memory: Memory | None = None) -> Inventory:
+def with_health(inventory: Inventory, verdicts: Mapping[str, Health]) -> Inventory:
     """The inventory with probes' (or faults') verdicts by raw device id; a failed device fails all its replicas and
     partitions.
 
-    A device that discovery found broken stays broken, with discovery's reason. Resources without a bad verdict are the
-    same objects as before; with the `memory` of the last call, so are those whose verdicts are the same.
+    A device that discovery found broken stays broken, with discovery's reason.
     """
-    memory = memory or Memory()
-    bad = {raw: verdict for raw, verdict in verdicts.items() if verdict is not HEALTHY}
+    bad = {raw: verdict for raw, verdict in verdicts.items() if verdict != HEALTHY}
 
-    with memory.round():
-        return inventory.changed(lambda each: _with_verdicts(each, bad, memory)) if bad else inventory
+    def judged(slot: Slot) -> Slot:
+        raw = slot.device.raw
+        return replace(slot, health=bad[raw.id]) if raw.id in bad and raw.health.healthy else slot
 
-
-def _with_verdicts(resource: Resource, bad: Mapping[str, Health], memory: Memory) -> Resource:
-    own = {raw: bad[raw] for raw in sorted(bad.keys() & resource.raws)}
-    if not own:
-        return resource
-    make = partial(_judged, resource, own)
-    judged: Resource = memory.recall("judged", (resource.name, *own), (resource, *own.values()), make)
-    return judged
-
-
-def _judged(resource: Resource, verdicts: Mapping[str, Health], _last: object) -> Resource:
-    others: dict[int, Slot] = {}
-    for raw, verdict in verdicts.items():
-        for position in resource.by_raw[raw]:
-            slot = resource.slots[position]
-            health = slot.health if not slot.device.raw.health.healthy else verdict
-            if health != slot.health:
-                others[position] = replace(slot, health=health)
-    return resource.with_slots(others) if others else resource
+    return inventory.changed(
+        lambda each: each if bad.keys().isdisjoint(each.raws) else replace(each, slots=tuple(map(judged, each.slots)))
+    )
 
 
 def without_tools(inventory: Inventory, raws: frozenset[str]) -> Inventory:

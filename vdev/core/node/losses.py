@@ -30,16 +30,13 @@ NONE: Losses = {}
 
 
 def losses(before: Inventory, now: Inventory, known: Losses, entries: Iterable[EntrySpec]) -> Losses:
-    """What is lost now; the same object while nothing is new. `known` is what was lost `before`."""
+    """What is lost now. `known` is what was lost `before`."""
     old, new = before.each_once, now.each_once
-    changed = frozenset(name for name in old.keys() | new.keys() if old.get(name) is not new.get(name))
-    if not changed and not known:
-        return known
     specs = {entry.name: entry.without_node for entry in entries}  # as resources have them
-    lost = {key: loss for key, loss in known.items() if key[0] not in changed and _promised(loss.spec, specs)}
-    for name in sorted(changed):
+    lost: dict[Key, Loss] = {}
+    for name in sorted({*old, *new, *(name for name, _ in known)}):
         lost |= _of_resource(name, old.get(name), new.get(name), known, specs)
-    return known if lost == known else lost
+    return lost
 
 
 def _promised(spec: EntrySpec | None, specs: Mapping[str, EntrySpec]) -> bool:

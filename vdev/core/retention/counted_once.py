@@ -22,13 +22,14 @@ def without_retired(devices: Inventory, retired: Mapping[Key, Retired], claimed:
         return devices
     by_thing = _by_thing(each.slot for each in retired.values())
     claimable = {
-        driver: offered.having(
-            [slot for slot in offered.slots if (driver, slot.id) in claimed or _overlapping(slot, by_thing) is None]
+        driver: replace(
+            offered,
+            slots=tuple(
+                slot for slot in offered.slots if (driver, slot.id) in claimed or _overlapping(slot, by_thing) is None
+            ),
         )
         for driver, offered in devices.claimable.items()
     }
-    if all(claimable[driver] is offered for driver, offered in devices.claimable.items()):
-        return devices
     return replace(devices, claimable=claimable)
 
 
@@ -45,8 +46,6 @@ def without_claimed(devices: Inventory, claimed: Mapping[Key, Device]) -> Invent
         return devices
     by_thing = _by_thing(Slot(device.id, device, None, device.health) for device in alone.values())
     resources = {name: _blocked(resource, by_thing) for name, resource in devices.resources.items()}
-    if all(resources[name] is resource for name, resource in devices.resources.items()):
-        return devices
     return replace(devices, resources=resources)
 
 
@@ -59,7 +58,7 @@ def _blocked(resource: Resource, by_thing: Mapping[str, list[Slot]]) -> Resource
         else:
             what = "a claim still has it" if other.id == slot.id else f"a claim still has {other.id}, which overlaps it"
             slots.append(replace(slot, health=Health(healthy=False, reason=what)))
-    return resource.having(slots)
+    return replace(resource, slots=tuple(slots))
 
 
 def _by_thing(slots: Iterable[Slot]) -> Mapping[str, list[Slot]]:

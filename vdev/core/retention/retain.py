@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from ..grouping import grouped
 from ..intervals import PRODUCTION, Intervals
-from ..inventory.difference import Change, ChangedResource, RemovedResource
 from ..inventory.node_owners import same
 from ..inventory.resources import Inventory, Resource
 from ..model.device import Health, Key, Slot
@@ -46,14 +45,12 @@ class Dropped(NamedTuple):
 NOTHING_DROPPED: Mapping[str, Dropped] = {}
 
 
-def dropped(changes: Iterable[Change], now: float) -> Mapping[str, Dropped]:
-    """The ids that leave a list with these changes."""
+def dropped(before: Inventory, after: Inventory, now: float) -> Mapping[str, Dropped]:
+    """The ids that are in a list before, and not after."""
     found: dict[str, Dropped] = {}
-    for each in changes:
-        if isinstance(each, ChangedResource):
-            found |= dict.fromkeys(each.removed, Dropped(each.new.name, now))
-        elif isinstance(each, RemovedResource):
-            found |= dict.fromkeys(each.resource.ids, Dropped(each.resource.name, now))
+    for name, resource in before.resources.items():
+        kept = after.resources[name].ids if name in after.resources else ()
+        found |= dict.fromkeys(resource.ids - kept, Dropped(name, now))
     return found
 
 
@@ -112,8 +109,6 @@ def _waiting(served: Inventory, fresh: Inventory, retired: Mapping[Key, Retired]
     waiting: dict[Key, Retired] = {}
     for name, resource in served.resources.items():
         new = fresh.resources.get(name)
-        if new is resource or (new is not None and new.has_all_of(resource)):
-            continue
         for slot in resource.slots:
             if new is None or slot.id not in new.ids:
                 key = (name, slot.id)
@@ -171,7 +166,7 @@ def _withhold(
     listed: dict[str, str] = {}
     for name, resource in fresh.resources.items():
         before = served.resources.get(name)
-        if before is resource or (before is not None and before.has_all_of(resource)):
+        if before is not None and before.ids >= resource.ids:
             continue  # nothing new in it
         if not listed:
             listed = {each: key for key, other in served.resources.items() for each in other.ids}
@@ -198,11 +193,12 @@ def _block(fresh: Inventory, kept: Mapping[Key, Retired], holdings: Holdings) ->
     if not held:
         return fresh
     resources = {
-        name: resource.having(
-            [
+        name: replace(
+            resource,
+            slots=tuple(
                 slot if held.keys().isdisjoint(things(slot)) else _blocked(slot, held, holdings)
                 for slot in resource.slots
-            ]
+            ),
         )
         for name, resource in fresh.resources.items()
     }
@@ -248,12 +244,10 @@ def _list_retired(inventory: Inventory, kept: Mapping[Key, Retired]) -> Inventor
 
 
 def _explained(key: Key, each: Retired, holdings: Holdings) -> Retired:
-    """The retired slot with the reason of the moment; the same object where nothing is new."""
+    """The retired slot with the reason of the moment."""
     held = holdings.may_hold(key)
     why = f"{holdings.by_whom(key)} may still hold it" if held else "waiting until no pod can hold it"
     reason = f"{each.cause}; {why}"
-    if each.slot.health.reason == reason:
-        return each
     return replace(each, slot=replace(each.slot, health=Health(healthy=False, reason=reason)))
 
 

@@ -1,16 +1,14 @@
 """The pools of a node: what each driver publishes of the devices that claims can get.
 
-offers of the configuration  ─► described   names, attributes, capacity, counters   remembered by offer
-health, faults, what is away ─► pools       taints, and what only claims keep        remembered by health
+offers of the configuration  ─► described   names, attributes, capacity, counters
+health, faults, what is away ─► pools       taints, and what only claims keep
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from types import MappingProxyType
 
 from ..inventory.resources import Inventory, Resource
-from ..memory import Memory
 from ..model.device import GONE, Device, Key
 from ..model.faults.fault_effects import SetTaint
 from .devices import taints
@@ -38,7 +36,7 @@ class Moment:
     taints: Mapping[Key, Sequence[SetTaint]] = field(default_factory=dict)
 
 
-def pools(base: Inventory, now: Moment, memory: Memory) -> Pools:
+def pools(base: Inventory, now: Moment) -> Pools:
     """What each driver publishes of what the configuration and discovery come to.
 
     A device that is claimed stays as it was before while it is away, or is no longer shared, and nothing that overlaps
@@ -48,21 +46,15 @@ def pools(base: Inventory, now: Moment, memory: Memory) -> Pools:
     lasts = {driver: _last(driver, before.get(driver), held) for driver, held in now.claimed.items() if held}
     drivers = base.claimable.keys() | {driver for driver, last in lasts.items() if last is not None}
     found: dict[str, PublishedPool] = {}
-    with memory.round():
-        for driver in sorted(drivers):
-            last = lasts.get(driver) or before.get(driver)
-            offered = base.claimable.get(driver) or replace(last.offered if last else Resource(driver, ()), slots=())
-            whole = memory.recall("described", driver, (offered,), partial(described, driver, offered))
-            there = now.devices.claimable.get(driver) or offered
-            pool = memory.recall(
-                "judged", driver, (whole, there, *_rules(driver, now)), partial(_judged, whole, there, now)
-            )
-            if (held := now.claimed.get(driver, ())) and last:
-                pool = _with_held(pool, last, held)
-            was = before.get(driver)
-            found[driver] = was if was is not None and was == pool and was.offered is pool.offered else pool
-    same = before.keys() == found.keys() and all(before[driver] is pool for driver, pool in found.items())
-    return before if same else MappingProxyType(found)
+    for driver in sorted(drivers):
+        last = lasts.get(driver) or before.get(driver)
+        offered = base.claimable.get(driver) or replace(last.offered if last else Resource(driver, ()), slots=())
+        there = now.devices.claimable.get(driver) or offered
+        pool = _judged(described(driver, offered), there, now)
+        if (held := now.claimed.get(driver, ())) and last:
+            pool = _with_held(pool, last, held)
+        found[driver] = pool
+    return found
 
 
 def claimed_by_name(before: Pools, claimed: Claimed) -> dict[Key, Device]:
@@ -89,12 +81,7 @@ def _last(driver: str, before: PublishedPool | None, held: Collection[str]) -> P
     return replace(pool, devices=devices, counters=tuple(sets.values()))
 
 
-def _rules(driver: str, now: Moment) -> tuple[object, ...]:
-    """What a pool depends on in what rules say of devices: objects that are new each time, where there are any."""
-    return tuple(each for each in (now.xids, now.taints) if any(name == driver for name, _ in each))
-
-
-def _judged(whole: PublishedPool, there: Resource, now: Moment, _last: object) -> PublishedPool:
+def _judged(whole: PublishedPool, there: Resource, now: Moment) -> PublishedPool:
     """The pool with taints, and without what is away."""
     devices: list[DraDevice] = []
     for device in whole.devices:
@@ -109,8 +96,6 @@ def _judged(whole: PublishedPool, there: Resource, now: Moment, _last: object) -
             said = taints.of_health(entry.dra, slot.health, numbers, nvidia=entry.is_nvidia)
             device = replace(device, taints=taints.with_rules(said, rules), health=slot.health)
         devices.append(device)
-    if devices == list(whole.devices):
-        return whole
     tight = whole.tight or any(device.taints for device in devices)
     return _with_devices(replace(whole, tight=tight), devices, whole.counters)
 

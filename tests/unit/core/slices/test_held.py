@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.kit.slice_rules import check_pool
 from vdev import config
-from vdev.core.decide import Decider, World
+from vdev.core.decide import World, decide
 from vdev.core.faults.targets import Afflictions
 from vdev.core.inventory.imagined_nodes import inventory
 from vdev.core.slices.devices.published import Taint
@@ -61,7 +61,7 @@ def overlap(one, other):
 @settings(deadline=None)
 @given(st.data(), st.lists(FILES, min_size=2, max_size=4))
 def test_what_claims_have_stays(data, files):
-    decider, pools, claimed, meant = Decider(), {}, set(), {}
+    pools, claimed, meant = {}, set(), {}
     for tree in files:
         spec = config.load_text(json.dumps({"devices": list(tree)})).spec
         base = inventory(spec, NODE)
@@ -75,7 +75,7 @@ def test_what_claims_have_stays(data, files):
             claimed={"x.dev": claimed},
             afflictions=Afflictions(removed=frozenset(gone)),
         )
-        pools = decider.decide(world).pools
+        pools = decide(world).pools
         made = pools.get("x.dev")
         assert not claimed or claimed <= made.by_name.keys()
         if made is None:
@@ -101,13 +101,13 @@ def test_what_claims_have_stays(data, files):
 
 def test_a_device_that_stays_is_kept_beside_one_that_goes():
     """Claims have two partitions; in the next file the device has one of them, and is cut otherwise."""
-    decider, pools, claimed = Decider(), {}, set()
+    pools, claimed = {}, set()
     for partitioning in (OTHER, OWN):
         entry = {"name": "c", "resource": "nvidia.com/gpu", "advertise": "dra", "dra": {"driver": "x.dev"}}
         entry["dra"]["partitions"] = "dynamic"
         tree = [entry | {"virtual": {"count": 1, "partitioning": partitioning}}]
         spec = config.load_text(json.dumps({"devices": tree})).spec
-        pools = decider.decide(
+        pools = decide(
             World(spec=spec, node=NODE, base=inventory(spec, NODE), pools=pools, claimed={"x.dev": claimed})
         ).pools
         claimed = {"c-0-half-0", "c-0-half-2"}
@@ -124,7 +124,7 @@ LOST = Taint("x.dev/lost", "NoSchedule")
 def test_what_is_written_down_of_a_device_is_what_was_published(tree):
     """As JSON and back: everything that the scheduler sees of it, its counters, and what it overlaps."""
     base = inventory(config.load_text(json.dumps({"devices": list(tree)})).spec, NODE)
-    for pool in Decider().decide(World(spec=config.load_text("devices: []").spec, node=NODE, base=base)).pools.values():
+    for pool in decide(World(spec=config.load_text("devices: []").spec, node=NODE, base=base)).pools.values():
         for device in pool.devices:
             back, counters = recalled(device.name, json.loads(json.dumps(record(device, pool.counters, (LOST,)))))
             seen = {each: getattr(device, each) for each in ("name", "attributes", "capacity", "consumes", "shared")}
@@ -152,7 +152,7 @@ def test_a_claim_has_what_no_pool_had_when_its_device_is_cut_anew():
         spec = config.load_text(json.dumps({"devices": [entry]})).spec
         return World(spec=spec, node=NODE, base=inventory(spec, NODE))
 
-    before = Decider().decide(world(3, "part")).pools
+    before = decide(world(3, "part")).pools
     claimed = {"x.dev": {"a-0-part-2", "a-0-other-0"}}
-    after = Decider().decide(replace(world(2, "part", "other"), pools=before, claimed=claimed)).pools["x.dev"]
+    after = decide(replace(world(2, "part", "other"), pools=before, claimed=claimed)).pools["x.dev"]
     assert {"a-0-part-2": True} == {each.name: each.lost for each in after.devices}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.kit.slice_rules import check_pool, fits
 from vdev import config
 from vdev.config.presets.preset_texts import PresetTexts
-from vdev.core.decide import Decider, World
+from vdev.core.decide import World, decide
 from vdev.core.faults.targets import Afflictions
 from vdev.core.inventory.imagined_nodes import inventory
 from vdev.core.model.device import Health
@@ -40,7 +40,7 @@ def world(spec, **more):
 
 
 def pools(spec, **more):
-    return Decider().decide(world(spec, **more)).pools
+    return decide(world(spec, **more)).pools
 
 
 def pool(*entries, **more):
@@ -225,7 +225,7 @@ def test_too_many_attributes_leave_room_for_those_of_the_file():
             "dra": {"attributes": {f"b{number}": number for number in range(10)}},
         }
     )
-    plan = Decider().decide(world(spec))
+    plan = decide(world(spec))
     (only,) = devices(plan.pools["acme.dev"]).values()
     assert 31 == len(only["attributes"])
     assert {f"b{number}" for number in range(10)} <= only["attributes"].keys()
@@ -246,7 +246,7 @@ def test_what_a_class_selects_by_is_never_left_out():
 
 def test_a_text_that_is_cut_off_is_said():
     spec = file({"virtual": {"count": 2, "attributes": {"note": "x" * 70, "site": "y" * 64}}})
-    plan = Decider().decide(world(spec))
+    plan = decide(world(spec))
     first, second = devices(plan.pools["acme.dev"]).values()
     assert {"string": "x" * 64} == first["attributes"]["note"] == second["attributes"]["note"]
     (problem,) = plan.problems
@@ -257,7 +257,7 @@ def test_a_text_that_is_cut_off_is_said():
 
 def test_names_of_attributes_that_do_not_fit_are_said():
     long = "n" * 33
-    plan = Decider().decide(world(file({"virtual": {"count": 2, "attributes": {"a-b": "x", "a.b": "y", long: "z"}}})))
+    plan = decide(world(file({"virtual": {"count": 2, "attributes": {"a-b": "x", "a.b": "y", long: "z"}}})))
     first, _ = devices(plan.pools["acme.dev"]).values()
     assert {"a_b", "n" * 32, "type", "id"} == set(first["attributes"])
     assert ["warning", "warning"] == [each.severity for each in plan.problems]
@@ -267,7 +267,7 @@ def test_names_of_attributes_that_do_not_fit_are_said():
 
 
 def test_two_devices_of_one_name():
-    plan = Decider().decide(
+    plan = decide(
         world(
             file(
                 {"name": "gpu", "virtual": {}, "dra": {"driver": "gpu.nvidia.com"}},
@@ -282,7 +282,7 @@ def test_two_devices_of_one_name():
 
 
 def test_nothing_is_published_that_nobody_asked_for():
-    plan = Decider().decide(world(file({"virtual": {}, "advertise": "device-plugin"})))
+    plan = decide(world(file({"virtual": {}, "advertise": "device-plugin"})))
     assert {} == plan.pools
 
 
@@ -447,7 +447,7 @@ def test_nvidias_taints(reason, taint):
 def test_an_error_that_leaves_a_device_well_informs(numbers, value, effect):
     spec = file({"resource": "nvidia.com/gpu", "virtual": {"preset": "t4", "count": 2}})
     xids = {slot(spec, 1): tuple(XidError(number, "rule") for number in numbers)}
-    plan = Decider().decide(world(spec, afflictions=Afflictions(xids=xids)))
+    plan = decide(world(spec, afflictions=Afflictions(xids=xids)))
     assert [[], [("gpu.nvidia.com/xid", value, effect)]] == [
         [(taint.key, taint.value, taint.effect) for taint in each.taints]
         for each in plan.pools["gpu.nvidia.com"].devices
@@ -483,7 +483,7 @@ def test_the_node_says_of_them_what_it_says_of_others(advertise):
     )
     before = world(spec)
     raw_id = raw(spec)
-    plan = Decider().decide(replace(before, verdicts={raw_id: SICK}))
+    plan = decide(replace(before, verdicts={raw_id: SICK}))
     assert "a.bgpu" == plan.labels["a.b/l"]  # without what no label has
     assert [("GpuHealthy", False)] == [(each.type, each.status) for each in plan.conditions]
     assert [raw_id] == [device for _, device in plan.lost]
@@ -491,19 +491,18 @@ def test_the_node_says_of_them_what_it_says_of_others(advertise):
 
 def test_a_device_that_is_away_stays_for_the_claim_that_has_it():
     spec = file({"virtual": {"count": 2}, "dra": {"taints": {"lost": "NoExecute"}}})
-    decider = Decider()
-    before = decider.decide(world(spec))
+    before = decide(world(spec))
     gone = Afflictions(removed=frozenset({slot(spec, 0)}))
     claimed = {"acme.dev": {"e0-0"}}
-    away = decider.decide(world(spec, afflictions=gone, pools=before.pools, claimed=claimed)).pools["acme.dev"]
+    away = decide(world(spec, afflictions=gone, pools=before.pools, claimed=claimed)).pools["acme.dev"]
     kept = away.by_name["e0-0"]
     assert kept.lost
     assert [("acme.dev/lost", "NoExecute")] == [(each.key, each.effect) for each in kept.taints]
-    again = decider.decide(world(spec, afflictions=gone, pools={"acme.dev": away}, claimed=claimed))
+    again = decide(world(spec, afflictions=gone, pools={"acme.dev": away}, claimed=claimed))
     assert again.pools["acme.dev"] == away
-    back = decider.decide(world(spec, pools={"acme.dev": away}, claimed=claimed))
+    back = decide(world(spec, pools={"acme.dev": away}, claimed=claimed))
     assert before.pools == back.pools
-    released = decider.decide(world(spec, afflictions=gone, pools={"acme.dev": away}))
+    released = decide(world(spec, afflictions=gone, pools={"acme.dev": away}))
     assert ["e0-1"] == [each.name for each in released.pools["acme.dev"].devices]
 
 
@@ -512,21 +511,21 @@ def test_a_device_that_is_no_longer_shared_is_withheld_while_claims_have_shares(
     """Published whole, the scheduler would take it for free: it counts shares and whole devices apart."""
     sharing = {kind: {"resources": [{"name": "acme.dev/npu", "replicas": 4}]}}
     entry = {"virtual": {"count": 2, "memory": "8Gi"}}
-    whole, decider = file(entry), Decider()
-    before = decider.decide(world(file(entry, sharing=sharing))).pools
+    whole = file(entry)
+    before = decide(world(file(entry, sharing=sharing))).pools
     claimed = {"acme.dev": {"e0-0"}}
-    kept = decider.decide(world(whole, pools=before, claimed=claimed)).pools
+    kept = decide(world(whole, pools=before, claimed=claimed)).pools
     assert [("e0-1", False, ()), ("e0-0", True, ("acme.dev/lost",))] == [
         (each.name, each.shared, tuple(taint.key for taint in each.taints)) for each in kept["acme.dev"].devices
     ]
     assert kept["acme.dev"].by_name["e0-0"].health.healthy
     assert before["acme.dev"].by_name["e0-0"].capacity == kept["acme.dev"].by_name["e0-0"].capacity
-    assert kept == decider.decide(world(whole, pools=kept, claimed=claimed)).pools
+    assert kept == decide(world(whole, pools=kept, claimed=claimed)).pools
     written = {name: record(each, (), each.taints) for name, each in kept["acme.dev"].by_name.items() if each.lost}
     (restarted,) = (each for each in pools(whole, claimed={"acme.dev": written})["acme.dev"].devices if each.shared)
     assert (kept["acme.dev"].by_name["e0-0"].taints, True) == (restarted.taints, restarted.health.healthy)
-    assert before == decider.decide(world(file(entry, sharing=sharing), pools=kept, claimed=claimed)).pools
-    assert pools(whole) == decider.decide(world(whole, pools=kept)).pools
+    assert before == decide(world(file(entry, sharing=sharing), pools=kept, claimed=claimed)).pools
+    assert pools(whole) == decide(world(whole, pools=kept)).pools
 
 
 def test_a_name_is_no_other_devices_while_a_claim_has_it():
@@ -559,16 +558,6 @@ def test_nothing_is_offered_of_a_device_whose_partition_a_claim_keeps():
     )["gpu.nvidia.com"]
     assert [False, True] == [each.lost for each in after.devices]
     assert range(2, 4) == after.devices[0].device.slices
-
-
-def test_the_same_object_while_nothing_changes():
-    spec = file({"virtual": {"count": 2}})
-    decider = Decider()
-    before = world(spec)
-    first = decider.decide(before)
-    for more in ({}, {"now": 5.0}, {"afflictions": Afflictions(verdicts={("other.dev/x", "y"): SICK})}):
-        plan = decider.decide(World(spec=spec, node=NODE, base=before.base, pools=first.pools, **more))
-        assert first.pools is plan.pools
 
 
 @pytest.mark.parametrize("node", ["n" * 253, ".".join(["n" * 62] * 4), "n" * 232 + "." + "n" * 20, "n"])
@@ -718,10 +707,9 @@ def test_any_file_makes_valid_slices(data, tree):
     keys = [(driver, each.id) for driver, offered in base.claimable.items() for each in offered.slots]
     some = st.lists(st.sampled_from(keys), max_size=5) if keys else st.just([])
     afflictions = Afflictions(verdicts=dict.fromkeys(data.draw(some), SICK), removed=frozenset(data.draw(some)))
-    first = Decider()
-    before = first.decide(World(spec=spec, node=NODE, base=base))
-    plan = first.decide(World(spec=spec, node=NODE, base=base, pools=before.pools, afflictions=afflictions))
-    fresh = Decider().decide(World(spec=spec, node=NODE, base=inventory(spec, NODE), afflictions=afflictions))
+    before = decide(World(spec=spec, node=NODE, base=base))
+    plan = decide(World(spec=spec, node=NODE, base=base, pools=before.pools, afflictions=afflictions))
+    fresh = decide(World(spec=spec, node=NODE, base=inventory(spec, NODE), afflictions=afflictions))
     assert plan.pools == fresh.pools
     for each in (*before.pools.values(), *plan.pools.values()):
         for split in (True, False):

@@ -128,7 +128,7 @@ class CdiFiles(Output):
         before = self._plan
         return (
             before is None
-            or plan.specifications is not before.specifications
+            or plan.specifications != before.specifications
             or plan.cdi_faults != before.cdi_faults
             or self._is_any_unneeded(plan)
         )

@@ -124,7 +124,7 @@ class ToolFiles(Output):
         """Make what is missing and remove what nothing needs; report, never raise."""
         now = self._clock.now()
         before, self._plan = self._plan, plan
-        same = before is not None and before.base is plan.base and before.loads == plan.loads
+        same = before is not None and before.base == plan.base and before.loads == plan.loads
         due = self._retry_at is not None and now >= self._retry_at
         if same and not (self._look or due):
             return

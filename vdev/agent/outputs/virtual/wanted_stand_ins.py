@@ -30,7 +30,7 @@ class WantedStandIn:
 
 def same_devices(before: Plan, plan: Plan) -> bool:
     """Whether both need the same."""
-    return before.base is plan.base and before.inventory is plan.inventory and before.pools is plan.pools
+    return before.base == plan.base and before.inventory == plan.inventory and before.pools == plan.pools
 
 
 def wanted_stand_ins(plan: Plan) -> dict[str, WantedStandIn]:

@@ -8,15 +8,10 @@ NVIDIA's rules, for any partitionable device and per declared resource:
 """
 
 import uuid
-from collections import ChainMap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from ...grouping import grouped
-from ...many import many
-from ...memory import Memory
-from ...model import spans
 from ...model.device import Device, IdStyle, RawDevice
 from ...model.problem import Problem, error, warning
 from ...model.syntax.names import domain_and_name
@@ -30,35 +25,31 @@ _NAMESPACE = uuid.UUID(
 )  # of ids made here; any constant would do, but it must never change
 
 
-Portion = tuple[Device, ...]
-"""Devices of one entry under one name; the same object for as long as nothing about them changed."""
-
-
 @dataclass(slots=True)
 class Advertised:
     """Devices by resource name, in order, with the reasons for their names and what went wrong on the way."""
 
-    devices: dict[str, list[Portion]] = field(default_factory=dict)
-    reasons: ChainMap[str, tuple[str, str]] = field(default_factory=ChainMap)  # of the first entry that has a device
+    devices: dict[str, list[Device]] = field(default_factory=dict)
+    reasons: dict[str, tuple[str, str]] = field(default_factory=dict)  # of the first entry that has a device
     problems: list[Problem] = field(default_factory=list)
 
 
-def advertise(spec: Spec, parts: Iterable[Part], memory: Memory) -> Advertised:
+def advertise(spec: Spec, parts: Iterable[Part]) -> Advertised:
     """All devices of the node under their resource names, before sharing.
 
     A resource whose devices break the strategy's rules is left out, with an error; the others are not touched by that.
     """
     result = Advertised()
     for own in grouped((part.entry.resource, part) for part in parts if part.entry.listed).values():
-        _one_resource(result, spec, own, memory)
+        _one_resource(result, spec, own)
     _unused_patterns(result, spec)
     _mixed_names(result, spec)
     return result
 
 
-def _one_resource(result: Advertised, spec: Spec, own: Sequence[Part], memory: Memory) -> None:
+def _one_resource(result: Advertised, spec: Spec, own: Sequence[Part]) -> None:
     resource, where = own[0].entry.resource, own[0].entry.where
-    cuts = list(_cuts(spec, own, memory))
+    cuts = list(_cuts(spec, own))
     result.problems += (problem for cut in cuts for problem in cut.problems)
     strategy = spec.flags.mig_strategy
     if strategy is MigStrategy.SINGLE and (problem := _single_problem(resource, where, cuts)):
@@ -70,18 +61,36 @@ def _one_resource(result: Advertised, spec: Spec, own: Sequence[Part], memory: M
             for cut in cuts
             for device in cut.empty
         )
-    by = (spec.flags, spec.gpu_patterns, spec.mig_patterns)
-    named = [
-        memory.recall("entry named", (cut.entry.name, resource), (*by, cut), partial(_named, spec, cut)) for cut in cuts
-    ]
-    for each in named:
-        result.problems += (problem for problem in each.problems if problem not in result.problems)
-    result.reasons.maps += [each.reasons for each in named if each.reasons]
-    for portions in (*(each.whole for each in named), *(each.parts for each in named)):
-        for name, devices in portions.items():
-            result.devices.setdefault(name, []).append(devices)
+    problems: list[Problem] = []
+    for cut in cuts:
+        _name_whole(result, problems, spec, cut)
+    for cut in cuts:
+        for device in cut.parts:
+            told = name_of_partition(spec, cut.entry, device.profile)
+            if isinstance(told, Problem):
+                problems.append(told)
+            else:
+                _advertise(result, device, told)
+    result.problems += (problem for problem in dict.fromkeys(problems) if problem not in result.problems)
     if not any(part.raws for part in own):
         result.devices.setdefault(resource, [])  # nothing there now; advertised with 0, so that a hot-plug can show
+
+
+def _name_whole(result: Advertised, problems: list[Problem], spec: Spec, cut: "_Cut") -> None:
+    if not cut.whole:
+        return
+    told = name_of_whole(spec, cut.entry)
+    if isinstance(told, Problem):
+        problems.append(told)
+        return
+    problems += filter(None, [_unmatched(spec, cut.entry)])
+    for device in cut.whole:
+        _advertise(result, device, told)
+
+
+def _advertise(result: Advertised, device: Device, told: tuple[str, str]) -> None:
+    result.devices.setdefault(told[0], []).append(device)
+    result.reasons.setdefault(device.id, told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,28 +98,20 @@ class _Cut:
     """One entry's devices: those left whole, the partitions, and `entry/index` of those cut into nothing."""
 
     entry: EntrySpec
-    raws: Sequence[RawDevice]
-    whole: Portion
-    parts: Portion
-    empty: tuple[str, ...]
-    problems: tuple[Problem, ...]
-    indices: int  # how many are taken, with those of devices that are away
+    whole: Sequence[Device]
+    parts: Sequence[Device]
+    empty: Sequence[str]
+    problems: Sequence[Problem]
 
 
-def _cuts(spec: Spec, own: Iterable[Part], memory: Memory) -> Iterator[_Cut]:
+def _cuts(spec: Spec, own: Iterable[Part]) -> Iterator[_Cut]:
     offset = 0  # of the entry's first ordinal
     for part in own:
-        entry, raws = part.entry, part.raws
-        make = partial(_cut, spec, entry, raws, offset)
-        cut = memory.recall("entry cut", (entry.name, entry.resource, offset), (spec.flags, entry, raws), make)
-        offset += cut.indices
-        yield cut
+        yield _cut(spec, part.entry, part.raws, offset)
+        offset += max((raw.index + 1 for raw in part.raws), default=0)  # indices of devices that are away stay free
 
 
-def _cut(spec: Spec, entry: EntrySpec, raws: Sequence[RawDevice], offset: int, last: _Cut | None) -> _Cut:
-    if not entry.is_cut and not (last and last.entry.is_cut):
-        return _uncut(entry, raws, offset, last or _Cut(entry, (), (), (), (), (), 0))
-    same = {id(device.raw): device for device in last.whole} if last else {}  # all have the same offset
+def _cut(spec: Spec, entry: EntrySpec, raws: Sequence[RawDevice], offset: int) -> _Cut:
     whole: list[Device] = []
     parts: list[Device] = []
     empty: list[str] = []
@@ -118,26 +119,12 @@ def _cut(spec: Spec, entry: EntrySpec, raws: Sequence[RawDevice], offset: int, l
     for raw in raws:
         wanted = entry.parts(raw.index)
         if wanted is None or spec.flags.mig_strategy is MigStrategy.NONE:
-            whole.append(same.get(id(raw)) or whole_device(raw, offset + raw.index))
+            whole.append(whole_device(raw, offset + raw.index))
             continue
         if not wanted:
             empty.append(f"{entry.name}/{raw.index}")
         parts += listed_partitions(problems, entry, raw, offset + raw.index, wanted)
-    indices = max((raw.index + 1 for raw in raws), default=0)
-    return _Cut(entry, raws, tuple(whole), tuple(parts), tuple(empty), tuple(problems), indices)
-
-
-def _uncut(entry: EntrySpec, raws: Sequence[RawDevice], offset: int, last: _Cut) -> _Cut:
-    """The devices where all are whole, as they were last: one for each raw device."""
-    start, old_end, new_end = spans.changed(last.raws, raws)
-    same = {id(device.raw): device for device in last.whole[start:old_end]}
-    touched = raws[start:new_end]
-    new = iter(_whole_devices([raw for raw in touched if id(raw) not in same], offset))
-    fresh = (same[id(raw)] if id(raw) in same else next(new) for raw in touched)
-    whole = (*last.whole[:start], *fresh, *last.whole[old_end:])
-    some, most = (raws[start:new_end], last.indices) if start == old_end else (raws, 0)
-    indices = max((raw.index + 1 for raw in some), default=0)
-    return _Cut(entry, raws, whole, (), (), (), max(indices, most))
+    return _Cut(entry, whole, parts, empty, problems)
 
 
 def whole_device(raw: RawDevice, ordinal: int) -> Device:
@@ -145,22 +132,6 @@ def whole_device(raw: RawDevice, ordinal: int) -> Device:
     return Device(
         id=raw.id, raw=raw, ordinal=str(ordinal), memory=raw.memory, attributes=raw.attributes, health=raw.health
     )
-
-
-def _whole_devices(raws: Sequence[RawDevice], offset: int) -> list[Device]:
-    """`whole_device` for many."""
-    made: list[Device] = []
-    for some in spans.pieces(raws):
-        each: Mapping[str, Sequence[object]] = {
-            "id": [raw.id for raw in some],
-            "raw": some,
-            "ordinal": [str(offset + raw.index) for raw in some],
-            "memory": [raw.memory for raw in some],
-            "attributes": [raw.attributes for raw in some],
-            "health": [raw.health for raw in some],
-        }
-        made += many(Device, len(some), each=each, same={})
-    return made
 
 
 def listed_partitions(
@@ -226,41 +197,6 @@ def _single_problem(resource: str, where: str, cuts: Sequence[_Cut]) -> Problem 
             "use one profile (and one model), or migStrategy mixed",
         )
     return None
-
-
-@dataclass(frozen=True, slots=True)
-class _Named:
-    """One entry's devices by resource name, with name and reason by device id, and what has no name."""
-
-    whole: Mapping[str, Portion]
-    parts: Mapping[str, Portion]
-    reasons: dict[str, tuple[str, str]]
-    problems: tuple[Problem, ...]
-
-
-def _named(spec: Spec, cut: _Cut, _last: _Named | None) -> _Named:
-    reasons: dict[str, tuple[str, str]] = {}
-    problems: list[Problem] = []
-
-    whole: Mapping[str, Portion] = {}
-    if cut.whole:
-        told = name_of_whole(spec, cut.entry)
-        if isinstance(told, Problem):
-            problems.append(told)
-        else:
-            whole = {told[0]: cut.whole}
-            reasons |= {device.id: told for device in cut.whole}
-            problems += filter(None, [_unmatched(spec, cut.entry)])
-    parts: dict[str, list[Device]] = {}
-    for device in cut.parts:
-        told = name_of_partition(spec, cut.entry, device.profile)
-        if isinstance(told, Problem):
-            problems.append(told)
-        else:
-            parts.setdefault(told[0], []).append(device)
-            reasons.setdefault(device.id, told)
-    by_name = {name: tuple(each) for name, each in parts.items()}
-    return _Named(whole, by_name, reasons, tuple(dict.fromkeys(problems)))
 
 
 def name_of_whole(spec: Spec, entry: EntrySpec) -> tuple[str, str] | Problem:
@@ -335,8 +271,8 @@ def _unused_patterns(result: Advertised, spec: Spec) -> None:
 def _mixed_names(result: Advertised, spec: Spec) -> None:
     """Warn of a name for both whole devices and partitions: a pod that asks for one may get the other."""
     where = next((pattern.where for pattern in spec.mig_patterns), "")
-    for name, portions in result.devices.items():
-        if len({portion[0].is_partition for portion in portions}) > 1:  # a portion has one kind
+    for name, devices in result.devices.items():
+        if len({device.is_partition for device in devices}) > 1:
             text = f"{name!r} is the name of both whole devices and partitions; a pod may get either"
             result.problems.append(warning(where, text, "use another name under resources.mig"))
 

@@ -7,12 +7,7 @@ name.
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import chain
 
-from ...many import many
-from ...memory import Memory
-from ...model import spans
 from ...model.device import Device, Slot, replica_id
 from ...model.problem import Problem, did_you_mean, error, warning
 from ...spec import SharedResource, SharingKind, SharingSpec
@@ -32,25 +27,13 @@ def sharing_of(spec: SharingSpec | None, replicas: Mapping[str, int] | None) -> 
     return Sharing(spec.kind, spec.fail_requests_greater_than_one, replicas) if spec and replicas else None
 
 
-Slots = tuple[Slot, ...]
-
-
 @dataclass(slots=True)
 class Shared:
-    """Slots by resource name after sharing, in portions that stay the same objects, and what went wrong."""
+    """Slots by resource name after sharing, numbers of replicas by name and device, and what went wrong."""
 
-    slots: dict[str, list[Slots]] = field(default_factory=dict)
+    slots: dict[str, list[Slot]] = field(default_factory=dict)
     sharing: dict[str, dict[str, int]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class _Replicas:
-    """What became of one resource that is shared: slots by name, numbers of replicas by name and device."""
-
-    slots: Mapping[str, Slots]
-    sharing: Mapping[str, Mapping[str, int]]
-    problems: tuple[Problem, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,108 +53,62 @@ class Known:
 NOTHING_ELSE = Known()
 
 
-def share(
-    devices: Mapping[str, Sequence[Sequence[Device]]],
-    spec: SharingSpec | None,
-    memory: Memory,
-    known: Known = NOTHING_ELSE,
-) -> Shared:
-    """Slots for all devices: one each, or `replicas` for those that an entry of the sharing block selects.
-
-    `devices` are by resource name, in portions of one entry each.
-    """
+def share(devices: Mapping[str, Sequence[Device]], spec: SharingSpec | None, known: Known = NOTHING_ELSE) -> Shared:
+    """Slots for all devices: one each, or `replicas` for those that an entry of the sharing block selects."""
     result = Shared()
     rules = spec.resources if spec else ()
-    problems: list[Problem] = []
     for each in rules:
         if each.name not in devices and each.name not in known.elsewhere:
             text = f"sharing names {each.name!r}, which no entry has"
-            problems.append(warning(each.where, text, did_you_mean(each.name, devices)))
-    for resource, portions in devices.items():
+            result.problems.append(warning(each.where, text, did_you_mean(each.name, devices)))
+    for resource, members in devices.items():
         own = tuple(rule for rule in rules if rule.name in (resource, *known.written.get(resource, ())))
-        if not any(portions):
-            result.slots.setdefault(resource, [])
-        if not own:
-            for portion in filter(None, portions):
-                key = (resource, portion[0].raw.entry, portion[0].is_partition)
-                slots = memory.recall("slots", key, (portion,), partial(_plain, portion))
-                result.slots.setdefault(resource, []).append(slots)
-            continue
-        collides = frozenset(_target(spec, rule, resource) for rule in own) & devices.keys() - {resource}
-        members = list(chain.from_iterable(portions))
-        make = partial(_replicas, resource, members, spec, own, collides, known.entries)
-        shared = memory.recall("replicas", (resource, collides, known.entries), (spec, *portions), make)
-        for name, slots in shared.slots.items():
-            result.slots.setdefault(name, []).append(slots)
-        for name, numbers in shared.sharing.items():
-            result.sharing.setdefault(name, {}).update(numbers)
-        problems += shared.problems
-    result.problems = list(dict.fromkeys(problems))
+        if spec is None or not own:
+            result.slots.setdefault(resource, []).extend(Slot(each.id, each, None, each.health) for each in members)
+        else:
+            if not members:
+                result.slots.setdefault(resource, [])
+            collides = frozenset(_target(spec, rule, resource) for rule in own) & devices.keys() - {resource}
+            shared = chosen(result.problems, resource, members, own, known.entries)
+            _replicate(result, resource, members, spec, shared, collides)
+    result.problems = list(dict.fromkeys(result.problems))
     return result
 
 
-def _plain(devices: Sequence[Device], last: Slots | None) -> Slots:
-    before = last or ()
-    start, old_end, new_end = spans.changed([slot.device for slot in before], devices)
-    same = {id(slot.device): slot for slot in before[start:old_end]}
-    touched = devices[start:new_end]
-    new = iter(_slots([each for each in touched if id(each) not in same]))
-    fresh = (same[id(each)] if id(each) in same else next(new) for each in touched)
-    return (*before[:start], *fresh, *before[old_end:])
-
-
-def _slots(devices: Sequence[Device]) -> list[Slot]:
-    """One for each device."""
-    made: list[Slot] = []
-    for some in spans.pieces(devices):
-        each = {"id": [one.id for one in some], "device": some, "health": [one.health for one in some]}
-        made += many(Slot, len(some), each=each, same={})
-    return made
-
-
-def _replicas(
+def _replicate(
+    result: Shared,
     resource: str,
     members: Sequence[Device],
-    spec: SharingSpec | None,
-    rules: Sequence[SharedResource],
+    spec: SharingSpec,
+    shared: Mapping[str, SharedResource],
     collides: frozenset[str],
-    entries: frozenset[str],
-    last: _Replicas | None,
-) -> _Replicas:
-    same = {(id(slot.device), slot.replica): slot for slots in (last.slots.values() if last else ()) for slot in slots}
-    slots: dict[str, list[Slot]] = {}
-    sharing: dict[str, dict[str, int]] = {}
-    problems: list[Problem] = []
-    shared = chosen(problems, resource, members, rules, entries)
-
-    def slot(device: Device, replica: int | None) -> Slot:
-        name = device.id if replica is None else replica_id(device.id, replica)
-        return same.get((id(device), replica)) or Slot(name, device, replica, device.health)
-
+) -> None:
+    """Slots for the devices of one resource, of which those in `shared` have replicas."""
     for device in members:
         rule = shared.get(device.id)
         if rule is None:
-            slots.setdefault(resource, []).append(slot(device, None))
+            result.slots.setdefault(resource, []).append(Slot(device.id, device, None, device.health))
             continue
-        most = mps_clients(device) if spec and spec.kind is SharingKind.MPS else rule.replicas
+        most = mps_clients(device) if spec.kind is SharingKind.MPS else rule.replicas
         if rule.replicas > most and not (rule.for_nvidia and most == MPS_CLIENTS):  # which the file's warning says
-            problems.append(_too_many_clients(resource, device, rule, most))
+            result.problems.append(_too_many_clients(resource, device, rule, most))
             if not rule.for_nvidia:
                 continue
         target = _target(spec, rule, resource)
         if target in collides:
             message = f"renaming {resource!r} to {target!r} collides with a resource of that name"
-            problems.append(error(rule.where, message))
+            result.problems.append(error(rule.where, message))
             continue
-        slots.setdefault(target, []).extend(slot(device, n) for n in range(rule.replicas))
-        sharing.setdefault(target, {})[device.id] = rule.replicas
-    return _Replicas({name: tuple(each) for name, each in slots.items()}, sharing, tuple(dict.fromkeys(problems)))
+        result.slots.setdefault(target, []).extend(
+            Slot(replica_id(device.id, n), device, n, device.health) for n in range(rule.replicas)
+        )
+        result.sharing.setdefault(target, {})[device.id] = rule.replicas
 
 
-def _target(spec: SharingSpec | None, rule: SharedResource, resource: str) -> str:
+def _target(spec: SharingSpec, rule: SharedResource, resource: str) -> str:
     if rule.rename:
         return rule.rename
-    return f"{resource}.shared" if spec and spec.rename_by_default else resource
+    return f"{resource}.shared" if spec.rename_by_default else resource
 
 
 def chosen(

@@ -6,11 +6,8 @@ because only discovery knows what a placeholder stands for.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from operator import is_
 
 from ...grouping import grouped
-from ...memory import Memory
 from ...model.device import RawDevice
 from ...model.problem import Problem, error
 from ...model.syntax.names import resource_name_problem
@@ -39,10 +36,7 @@ class Parts:
     problems: list[Problem] = field(default_factory=list)
 
 
-_Named = tuple[tuple[Part, ...], tuple[Problem, ...]]
-
-
-def by_name(entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice]], memory: Memory) -> Parts:
+def by_name(entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice]]) -> Parts:
     """The entries in order, those with placeholders split. A device whose name no kubelet takes is left out."""
     result = Parts()
     for entry in entries:
@@ -50,29 +44,16 @@ def by_name(entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice
         if entry.template is None:
             result.parts.append(Part(entry, raws))
             continue
-        parts, problems = memory.recall("entry split", entry.name, (entry, raws), partial(_split, entry, raws))
-        result.problems += problems
-        for part in parts:
-            result.parts.append(part)
-            result.written.setdefault(part.entry.resource, set()).add(entry.resource)
-            result.of_device |= {raw.id: part.entry for raw in part.raws}
+        named = grouped((entry.resource_of(raw), raw) for raw in raws)
+        wrong = {name: why for name in named if (why := resource_name_problem(name))}
+        result.problems += _problems(entry, named, wrong)
+        for name, members in named.items():
+            if name not in wrong:
+                part = Part(replace(entry, resource=name, template=None), members)
+                result.parts.append(part)
+                result.written.setdefault(name, set()).add(entry.resource)
+                result.of_device |= {raw.id: part.entry for raw in members}
     return result
-
-
-def _split(entry: EntrySpec, raws: Sequence[RawDevice], last: _Named | None) -> _Named:
-    before = {part.entry.resource: part for part in last[0]} if last else {}
-    named = grouped((entry.resource_of(raw), raw) for raw in raws)
-    wrong = {name: why for name in named if (why := resource_name_problem(name))}
-    parts = tuple(_part(entry, name, raws, before.get(name)) for name, raws in named.items() if name not in wrong)
-    return parts, tuple(_problems(entry, named, wrong))
-
-
-def _part(entry: EntrySpec, name: str, raws: Sequence[RawDevice], before: Part | None) -> Part:
-    """The part; of the same objects as before where nothing about it changed."""
-    own = replace(entry, resource=name, template=None)
-    kept = before.entry if before and before.entry == own and before.entry.where == own.where else own
-    same = before is not None and len(before.raws) == len(raws) and all(map(is_, before.raws, raws))
-    return Part(kept, before.raws if before and same else tuple(raws))
 
 
 def _problems(

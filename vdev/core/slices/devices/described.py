@@ -20,7 +20,7 @@ from .plain import Describer, EntryPlace, bent_names
 from .published import CounterSet, DraDevice, PublishedPool
 
 
-def described(driver: str, offered: Resource, _last: object = None) -> PublishedPool:
+def described(driver: str, offered: Resource) -> PublishedPool:
     """The pool as if every device were well."""
     problems: list[Problem] = []
     devices: dict[str, DraDevice] = {}

@@ -5,15 +5,15 @@ Who publishes them fills in the pool's generation and the number of its slices.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby, islice
-from typing import Any
+from itertools import groupby
+from typing import Any, TypeVar
 
 from ...model.dra import Attribute, DeviceCapacity
-from ...model.spans import batches
 from ...model.syntax.quantity import written
 from ..devices.published import CounterSet, DraDevice, PublishedPool, Taint
 
 Document = dict[str, Any]
+_Item = TypeVar("_Item")
 
 MOST_DEVICES = 128
 MOST_TIGHT = 64
@@ -30,7 +30,7 @@ def specifications(pool: PublishedPool, node: str, *, split: bool = True) -> tup
     With `split`, counters are in slices of their own, as servers want them from 1.35 on; 1.34 wants them beside the
     devices that consume them.
     """
-    sets = batches(pool.counters if split else (), MOST_SETS)
+    sets = _batches(pool.counters if split else (), MOST_SETS)
     found = [{"sharedCounters": [_set(each) for each in some]} for some in sets]
     found += _devices(pool, split=split)
     return tuple(
@@ -67,8 +67,12 @@ def _devices(pool: PublishedPool, *, split: bool) -> Iterator[Document]:
     most = MOST_TIGHT if pool.tight else MOST_DEVICES
     for consumed, run in _runs(pool.devices):
         beside = {} if split or not consumed else {"sharedCounters": [_set(sets[name]) for name in consumed]}
-        for devices in islice(batches(run, most), 1 if beside else None):
+        for devices in _batches(run[:most] if beside else run, most):
             yield {**beside, "devices": [device_document(each) for each in devices]}
+
+
+def _batches(items: Sequence[_Item], most: int) -> Iterator[Sequence[_Item]]:
+    return (items[at : at + most] for at in range(0, len(items), most))
 
 
 def _runs(devices: Iterable[DraDevice]) -> list[tuple[tuple[str, ...], list[DraDevice]]]:
