@@ -73,8 +73,6 @@ class Intervals:
     directory_anew: float = 10.0  # to lock the kubelet's directory when that was made again
 
     # Of serial lines that go from one agent to the next.
-    look_for_lines: float = 1.0  # between looks which agent has them
-    give_lines: float = 1.0  # an agent, to ask for them or to send them
 
     # Of a device that vanished.
     retire_settle: float = 5.0  # listed as Unhealthy, before it may go: longer than any admission in progress
