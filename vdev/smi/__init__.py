@@ -12,7 +12,7 @@ _HERE = Path(__file__).parent
 
 @cache
 def nvidia_smi() -> str:
-    names = ("data", "list", "table", "csv", "sections", "more-sections", "query", "xml", "topology", "monitor")
+    names = ("data", "list", "table", "csv", "xml", "topology")
     parts = [_part(f"nvidia/{name}.sh") for name in names]
     return "".join((*parts, _fields(), _part("nvidia/main.sh")))
 
