@@ -133,15 +133,6 @@ async def test_the_address_follows_the_file(agent, kubelet):
     assert "DCGM_FI_DEV_GPU_TEMP" in await page(agent)
 
 
-async def test_a_replay_plays_its_file(start_agent, kubelet, config_dir):
-    """Beside the configuration that names it."""
-    (config_dir / "load.csv").write_text("time,gpu,memory\n0,40,10\n5,,\n")
-    replayed = CONFIG.replace("count: 2}", "count: 2}, telemetry: {pattern: replay, file: load.csv, always: true}")
-    running = await start_agent(replayed)
-    await kubelet.wait_until(lambda: up(running), what="the metrics")
-    assert {"": 40} == values(await page(running), "DCGM_FI_DEV_GPU_UTIL", gpu="1")
-
-
 async def test_top_says_what_devices_measure(agent):
     """Under keys that are documented."""
     told = await agent.agent.telemetry.top({})

@@ -109,7 +109,7 @@ def built(
             continue
         told = len(report.problems)
         check_entry(model, path, report)
-        check_telemetry(model, path, report, read=known is None)
+        check_telemetry(model, path, report)
         compiled[path] = entry_spec(model, path, presets, layouts, report, measured=on)
         if text is not None and told == len(report.problems):
             text.remember(model, compiled[path], measured=on)

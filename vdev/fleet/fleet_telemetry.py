@@ -4,24 +4,17 @@ They are those of an agent, so a device on a node without a kubelet shows what i
 node's name and the device say how its load runs, and whether a pod holds it.
 """
 
-import asyncio
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 
-import structlog
-
-from ..agent.optional.telemetry_told import load_of, replay_of, same
+from ..agent.optional.telemetry_told import load_of, same
 from ..aio.clock import Clock
 from ..aio.giving_way import giving_way
 from ..core.decide import Plan
 from ..core.exposition.family import chunks
 from ..core.exposition.nodes import Exposition
-from ..core.model.telemetry import LoadPattern, Range
-from ..core.spec import Spec
-from ..core.telemetry.replay import Series
+from ..core.model.telemetry import Range
 from ..core.telemetry.sensors import MeasuredDevice, Sensors
-
-log = structlog.get_logger(__name__)
 
 _TURN = 40  # devices
 
@@ -37,22 +30,8 @@ class FleetTelemetry:
         self._sensors: dict[str, Sensors] = {}
         self._plans: dict[str, Plan] = {}
         self._wishes: dict[str, Wishes] = {}
-        self._replays: Mapping[str, Series] = {}
         self._reading = threading.Lock()  # pages are made in a thread
         self._hostname_label = ""
-
-    async def read(self, spec: Spec) -> None:
-        """Read the files that entries replay, once for all nodes."""
-        loads = [entry.telemetry.load for entry in spec.entries if entry.telemetry]
-        files = {each.file for each in loads if each.pattern is LoadPattern.REPLAY}
-        found = {name: known for name, known in self._replays.items() if name in files}
-        for name in sorted(files - found.keys()):
-            rows = await asyncio.to_thread(replay_of, name)
-            if isinstance(rows, Series):
-                found[name] = rows
-            else:
-                log.error("a file cannot be replayed", reason=str(rows))
-        self._replays = found
 
     def note(self, node: str, plan: Plan, wishes: Wishes) -> None:
         """From now on this is so on the node; `wishes` are what pods say of their load."""
@@ -63,7 +42,7 @@ class FleetTelemetry:
         wishes = wishes if plan.telemetry.annotations else {}
         if same(plan, self._plans.get(node)) and wishes == self._wishes.get(node, {}):
             return
-        situation, users = load_of(plan, node, wishes, self._replays)
+        situation, users = load_of(plan, node, wishes)
         now = self._clock.now()
         with self._reading:
             sensors = self._sensors.setdefault(node, Sensors({}))

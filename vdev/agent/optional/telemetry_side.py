@@ -22,10 +22,9 @@ from ...core.decide import Plan
 from ...core.exposition.family import Family, chunks
 from ...core.exposition.nodes import Exposition
 from ...core.model.problem import Problem, error
-from ...core.model.telemetry import LoadPattern, Range, TelemetrySpec
+from ...core.model.telemetry import Range, TelemetrySpec
 from ...core.telemetry.history import History
 from ...core.telemetry.history_form import documents
-from ...core.telemetry.replay import Series
 from ...core.telemetry.sensors import MeasuredDevice, Sensors
 from ...errors import HostError
 from ...kube import Api
@@ -34,7 +33,7 @@ from ..options import Options
 from ..outputs.base import Output
 from ..outputs.tools.tool_files import SeenSensors
 from ..state_file import Owner, RecordError, StateFile
-from .telemetry_told import document, in_short, load_of, replay_of, same
+from .telemetry_told import document, in_short, load_of, same
 
 if TYPE_CHECKING:
     from ...observe.http import Side
@@ -67,7 +66,6 @@ class TelemetrySide(Output):
         self._reading = threading.Lock()  # held while the sensors are brought up to date
         self._plan: Plan | None = None  # the last one that the sensors know of
         self._stirred = False  # something else is to be told of with the next plan
-        self._replays: dict[str, Series | Problem] = {}
         self._spec = TelemetrySpec()
         self._exposition: Exposition | None = None
         self._due = asyncio.Event()
@@ -81,14 +79,9 @@ class TelemetrySide(Output):
     # --- what is so ---------------------------------------------------------------------------------------------------
 
     async def settle(self, plan: Plan) -> None:
-        """Note the plan; files that are to be replayed are read."""
+        """Note the plan."""
         if self._sensors is None:
             self._sensors = Sensors(await self._recorded())
-        files = {each.load.file for each in plan.loads.values() if each.load.pattern is LoadPattern.REPLAY}
-        self._replays = {name: known for name, known in self._replays.items() if name in files}
-        for name in files - self._replays.keys():
-            self._replays[name] = await asyncio.to_thread(replay_of, name)
-            self._stirred = True
         self._spec, self._last = plan.telemetry, plan
         self._note(plan)
 
@@ -148,8 +141,7 @@ class TelemetrySide(Output):
                 self._plan = plan
 
     def _told(self, plan: Plan, at: float) -> None:
-        replays = {name: known for name, known in self._replays.items() if isinstance(known, Series)}
-        situation, users = load_of(plan, self._options.node, self._wishes, replays)
+        situation, users = load_of(plan, self._options.node, self._wishes)
         assert self._sensors is not None
         self._sensors.settle(situation, plan.base, users, at, since=at if self._sensors.histories else 0.0)
 
@@ -246,8 +238,7 @@ class TelemetrySide(Output):
     @property
     def problems(self) -> tuple[Problem, ...]:
         """What a person should know."""
-        found = [each for each in self._replays.values() if isinstance(each, Problem)]
-        found += self._pods.problems if self._pods else ()
+        found = [*self._pods.problems] if self._pods else []
         if self._side is not None and self._side.trouble:
             message = f"metrics of devices cannot be served at {self._spec.address}: {self._side.trouble}"
             found.append(error("telemetry.address", message, "choose another address, or end what uses this one"))

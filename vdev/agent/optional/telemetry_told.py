@@ -1,20 +1,15 @@
 """What a plan tells the sensors, and what they tell of a device: values, and functions of them."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from ... import config
 from ...core.decide import Plan
 from ...core.inventory.resources import Inventory
 from ...core.model.device import Device, base_id
-from ...core.model.problem import Problem, error
 from ...core.model.telemetry import Range
 from ...core.telemetry.drives import LoadSituation
-from ...core.telemetry.replay import Series
 from ...core.telemetry.sensor_readings import Throttle
 from ...core.telemetry.sensors import MeasuredDevice, User
-from ...errors import ConfigError
 
 
 def same(plan: Plan, before: Plan | None) -> bool:
@@ -64,9 +59,7 @@ def users_of(plan: Plan, node: str) -> tuple[dict[str, list[User]], dict[str, li
     }
 
 
-def load_of(
-    plan: Plan, node: str, wishes: Mapping[str, Range], replays: Mapping[str, Series]
-) -> tuple[LoadSituation, Mapping[str, list[User]]]:
+def load_of(plan: Plan, node: str, wishes: Mapping[str, Range]) -> tuple[LoadSituation, Mapping[str, list[User]]]:
     """What drives the devices of the node by this plan, and who has each device."""
     users, claimed = users_of(plan, node)
     return LoadSituation(
@@ -77,7 +70,6 @@ def load_of(
         xids=by_device({key: [error.number for error in errors] for key, errors in plan.xids.items()}),
         sensors=by_device(plan.sensors),
         wishes=wishes,
-        replays=replays,
         seed=plan.seed,
         node=node,
     ), users
@@ -124,13 +116,3 @@ def document(measured: MeasuredDevice) -> dict[str, Any]:
             {"namespace": each.namespace, "pod": each.pod, "container": each.container} for each in fixture.users
         ],
     }
-
-
-def replay_of(name: str) -> Series | Problem:
-    """The rows of a file that is replayed, or why it cannot be. Blocks."""
-    try:
-        return config.replay(Path(name))
-    except ConfigError as bad:
-        found = bad.problems[0]
-        assert isinstance(found, Problem)
-        return error(found.where, f"{found.message}; the devices that replay it are idle", found.hint)

@@ -11,7 +11,6 @@ from ..model.faults.fault_effects import CountErrors, Overheat, SensorFault
 from ..model.telemetry import EntryTelemetry, LoadPattern, LoadSpec, Range
 from ..partitions.geometry import PIN, Geometry
 from .history import NO_RATES, WHOLE, Drive, Rates, Share
-from .replay import Series
 from .shapes import Load, lot
 
 ANNOTATIONS = ("vdev.dev/load", "run.ai/simulated-gpu-utilization")
@@ -49,8 +48,8 @@ class LoadSituation:
     """All that drives depend on. `loads` are by entry, everything else by the id of a device or partition.
 
     `claimed` are partitions that claims cut from devices which are offered whole, by raw device. `pods` are those that
-    hold a device, `xids` and `sensors` what faults do to it. `wishes` are what pods say of their load, `replays` the
-    files that entries name. The same `seed` and `node` give the same run.
+    hold a device, `xids` and `sensors` what faults do to it. `wishes` are what pods say of their load. The same `seed`
+    and `node` give the same run.
     """
 
     devices: Inventory
@@ -60,7 +59,6 @@ class LoadSituation:
     xids: Mapping[str, Sequence[int]] = field(default_factory=dict)
     sensors: Mapping[str, Sequence[SensorFault]] = field(default_factory=dict)
     wishes: Mapping[str, Range] = field(default_factory=dict)
-    replays: Mapping[str, Series] = field(default_factory=dict)
     seed: int = 0
     node: str = ""
 
@@ -144,15 +142,13 @@ def _load(situation: LoadSituation, spec: LoadSpec, pods: frozenset[str], number
     asked = [situation.wishes[pod] for pod in pods if pod in situation.wishes]
     if not (pods or spec.always):
         return Load(lot=number)
-    series = situation.replays.get(spec.file) if spec.pattern is LoadPattern.REPLAY else None
-    pattern = LoadPattern.IDLE if spec.pattern is LoadPattern.REPLAY and series is None else spec.pattern
-    period, gpu = spec.period, spec.gpu
+    pattern, period, gpu = spec.pattern, spec.period, spec.gpu
     if asked:
         if len(asked) < len(pods):
             asked.append(spec.gpu)
         gpu = Range(min(_HUNDRED, sum(each.low for each in asked)), min(_HUNDRED, sum(each.high for each in asked)))
         pattern = LoadPattern.STEADY if gpu.low == gpu.high else LoadPattern.BUSY
-        period, series = _CHANGES, None
+        period = _CHANGES
     return Load(
         pattern=pattern,
         period=period,
@@ -160,7 +156,6 @@ def _load(situation: LoadSituation, spec: LoadSpec, pods: frozenset[str], number
         memory=spec.memory,
         encoder=spec.encoder,
         decoder=spec.decoder,
-        series=series,
         lot=number,
     )
 

@@ -1,7 +1,7 @@
 """Histories as plain lists, for a process that comes after this one: it then counts on as if it had been there.
 
-What a configuration says is not in them: the physics and the rows of a replay are those of the reader's. A record that
-is not understood is no history, and a device without one begins anew.
+What a configuration says is not in them: the physics are those of the reader's. A record that is not understood is no
+history, and a device without one begins anew.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,6 @@ from typing import Any
 from ..model.faults.fault_effects import Overheat
 from ..model.telemetry import LoadPattern, Physics, Range
 from .history import Counted, Drive, History, Rates, Share, Stretch, begin, stretch
-from .replay import Series
 from .shapes import Load
 
 
@@ -25,10 +24,10 @@ def documents(histories: Mapping[str, History]) -> Iterator[tuple[str, list[Any]
             yield raw, [_stretch(each) for each in history.stretches]
 
 
-def recalled(document: Any, physics: Physics, series: Series | None, now: float) -> History | None:
+def recalled(document: Any, physics: Physics, now: float) -> History | None:
     """The history of a document; None where it is not understood, or is of a time to come."""
     try:
-        stretches = tuple(_read(each, physics, series) for each in document)
+        stretches = tuple(_read(each, physics) for each in document)
     except (TypeError, ValueError, KeyError, IndexError, AttributeError):
         return None
     rising = all(one.since < other.since for one, other in pairwise(stretches))
@@ -50,11 +49,11 @@ def _share(share: Share) -> list[Any]:
     return [share.of, share.memory, sorted(share.pods), *how]
 
 
-def _read(document: Any, physics: Physics, series: Series | None) -> Stretch:
+def _read(document: Any, physics: Physics) -> Stretch:
     since, counted, shares, xids, lost, there, heat, rates = document
     drive = Drive(
         physics=physics,
-        shares=MappingProxyType({str(name): _read_share(each, series) for name, each in shares.items()}),
+        shares=MappingProxyType({str(name): _read_share(each) for name, each in shares.items()}),
         xids=tuple(int(number) for number in xids),
         lost=bool(lost),
         there=bool(there),
@@ -65,7 +64,7 @@ def _read(document: Any, physics: Physics, series: Series | None) -> Stretch:
     return stretch(float(since), drive, before)
 
 
-def _read_share(document: Any, series: Series | None) -> Share:
+def _read_share(document: Any) -> Share:
     of, memory, pods, pattern, period, ranges, since, lot = document
     gpu, filled, encoder, decoder = (Range(float(low), float(high)) for low, high in ranges)
     load = Load(
@@ -75,7 +74,6 @@ def _read_share(document: Any, series: Series | None) -> Share:
         memory=filled,
         encoder=encoder,
         decoder=decoder,
-        series=series if pattern == LoadPattern.REPLAY else None,
         since=float(since),
         lot=int(lot),
     )

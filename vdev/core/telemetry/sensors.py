@@ -109,7 +109,7 @@ class Sensors:
             document = self._recorded.pop(raw, None)
             if document is not None:
                 told = situation.loads[parts[raw][0].device.raw.entry]
-                history = recalled(document, told.physics, situation.replays.get(told.load.file), at)
+                history = recalled(document, told.physics, at)
                 if history is not None:
                     found[raw] = history
         return found

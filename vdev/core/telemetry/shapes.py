@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..model.telemetry import NOTHING, LoadPattern, Range
-from .replay import Series
 
 _MASK = 2**64 - 1
 _SCALE = 2.0**64
@@ -31,7 +30,6 @@ class Load:
     memory: Range = NOTHING
     encoder: Range = NOTHING
     decoder: Range = NOTHING
-    series: Series | None = None
     since: float = 0.0
     lot: int = 0
 
@@ -69,18 +67,12 @@ def levels(load: Load, at: float) -> Levels:
     """The load at an instant, each between the ends of its range."""
     if load.pattern is LoadPattern.IDLE:
         return IDLE
-    played = load.series
-    if played is not None:
-        gpu, memory = (played.level(column, at - load.since) for column in (played.gpu, played.memory))
-        return Levels(gpu, memory, load.encoder.low, load.decoder.low)
     shape = _shape(load, at)
     return Levels(*(of.low + (of.high - of.low) * shape for of in (load.gpu, load.memory, load.encoder, load.decoder)))
 
 
 def total(load: Load, at: float) -> float:
     """What the load of the GPU comes to up to `at`, in percent seconds: the difference of two totals counts."""
-    if load.series is not None:
-        return load.series.total(at - load.since)
     return load.gpu.low * at + (load.gpu.high - load.gpu.low) * _summed(load, at)
 
 

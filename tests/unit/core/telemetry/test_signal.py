@@ -13,14 +13,12 @@ from vdev.core.model.faults.fault_effects import Overheat
 from vdev.core.model.telemetry import NOTHING, LoadPattern, Physics, Range
 from vdev.core.telemetry.history import Drive, Rates, Share, begin, changed, power_under, whole_load
 from vdev.core.telemetry.history_form import documents, recalled
-from vdev.core.telemetry.replay import series
 from vdev.core.telemetry.sensor_readings import Throttle, read, read_part
 from vdev.core.telemetry.shapes import Load, levels, total
 
 GI = 2**30
 MEMORY = 40 * GI
 PHYSICS = Physics(idle_power=50, peak_power=400, reserved_memory=436, links=12, link_bytes=50e9)
-SERIES = series(["time,gpu,memory\n", "0,10,5\n", "7,,80\n", "9,100,\n"])
 
 instants = st.floats(0, 1e7)
 periods = st.floats(0.5, 3600)
@@ -45,7 +43,6 @@ def loads(draw):
         gpu=draw(ranges()),
         memory=draw(ranges()),
         encoder=draw(ranges()),
-        series=SERIES if pattern is LoadPattern.REPLAY else None,
         since=draw(st.floats(0, 1e6)),
         lot=draw(st.integers(0, 2**64 - 1)),
     )
@@ -79,12 +76,9 @@ def histories(draw):
 
 @given(loads(), instants)
 def test_a_load_stays_between_the_ends_of_its_range(load, at):
-    """Every pattern does, but for a replay, which is as its file says."""
-    if load.series is None:
-        for value, of in zip(levels(load, at), (load.gpu, load.memory, load.encoder), strict=False):
-            assert of.low - 1e-9 <= value <= of.high + 1e-9
-    else:
-        assert levels(load, at).gpu in (10, 100)
+    """Every pattern does."""
+    for value, of in zip(levels(load, at), (load.gpu, load.memory, load.encoder), strict=False):
+        assert of.low - 1e-9 <= value <= of.high + 1e-9
 
 
 @given(loads(), st.floats(0, 1e5), st.floats(0.1, 50))
@@ -200,7 +194,7 @@ def test_a_process_that_comes_after_counts_on(past, later):
     written = json.loads(json.dumps(dict(documents({"x": history}))))
     if not written:  # it says no more than that the device was there
         return
-    again = recalled(written["x"], PHYSICS, SERIES, at)
+    again = recalled(written["x"], PHYSICS, at)
     assert read(again, at + later, MEMORY) == read(history, at + later, MEMORY)
     other = Drive(physics=PHYSICS, xids=(48,))
     assert read(changed(again, other, at + later), at + later + 9, MEMORY) == read(
@@ -213,7 +207,7 @@ def test_a_process_that_comes_after_counts_on(past, later):
 )
 def test_a_record_that_is_not_understood_is_no_history(document):
     """Whatever it holds."""
-    found = recalled(document, PHYSICS, None, 10.0)
+    found = recalled(document, PHYSICS, 10.0)
     assert found is None or found.stretches
 
 
@@ -221,8 +215,8 @@ def test_a_record_of_a_time_to_come_is_no_history():
     """As of another clock."""
     history = changed(begin(Drive(physics=PHYSICS)), Drive(physics=PHYSICS, xids=(48,)), 500.0)
     ((_, document),) = documents({"x": history})
-    assert recalled(document, PHYSICS, None, 499.0) is None
-    assert recalled(document, PHYSICS, None, 500.0) == history
+    assert recalled(document, PHYSICS, 499.0) is None
+    assert recalled(document, PHYSICS, 500.0) == history
 
 
 def test_an_idle_device_is_as_its_model_says():
