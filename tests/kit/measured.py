@@ -35,5 +35,5 @@ def measured(text, *, users=None, at=1000.0, since=100.0, node="node-1", xids=No
         node=node,
     )
     sensors_now = Sensors()
-    sensors_now.settle(situation, plan.base, found, since, since=0.0)
+    sensors_now.settle(situation, plan.base, found, since)
     return sensors_now.measured(at)

@@ -35,7 +35,6 @@ class Intervals:
     retry_cdi: float = 5.0  # a CDI file that could not be written
     retry_cdi_most: float = 30.0  # one that something else keeps deleting or changing
     retry_tools: float = 5.0  # what containers' tools need, and could not be written
-    record_counters: float = 2.0  # between two records of what devices counted
     retry_label: float = 1.0  # at the start, where the API server does not answer
     api_pause_first: float = 1.0  # what the API server did not answer; doubles with each failure
     api_pause_most: float = 60.0

@@ -45,8 +45,8 @@ class FleetTelemetry:
         situation, users = load_of(plan, node, wishes)
         now = self._clock.now()
         with self._reading:
-            sensors = self._sensors.setdefault(node, Sensors({}))
-            sensors.settle(situation, plan.base, users, now, since=now)
+            sensors = self._sensors.setdefault(node, Sensors())
+            sensors.settle(situation, plan.base, users, now)
             self._plans[node] = plan
             if wishes:
                 self._wishes[node] = wishes

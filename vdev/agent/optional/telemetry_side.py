@@ -7,14 +7,11 @@ time is kept, so that it does not matter when it is caught up with.
 """
 
 import asyncio
-import json
 import platform
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-
-import structlog
 
 from ...aio.clock import Clock
 from ...aio.giving_way import giving_way
@@ -23,24 +20,17 @@ from ...core.exposition.family import Family, chunks
 from ...core.exposition.nodes import Exposition
 from ...core.model.problem import Problem, error
 from ...core.model.telemetry import Range, TelemetrySpec
-from ...core.telemetry.history import History
-from ...core.telemetry.history_form import documents
 from ...core.telemetry.sensors import MeasuredDevice, Sensors
-from ...errors import HostError
 from ...kube import Api
 from ..inputs.pod_wishes import PodWishes
 from ..options import Options
 from ..outputs.base import Output
 from ..outputs.tools.tool_files import SeenSensors
-from ..state_file import Owner, RecordError, StateFile
 from .telemetry_told import document, in_short, load_of, same
 
 if TYPE_CHECKING:
     from ...observe.http import Side
 
-log = structlog.get_logger(__name__)
-
-_VERSION = 1
 _TURN = 40  # devices
 _MOST_NOTED = 64  # plans; those between are passed over where nobody reads
 
@@ -55,13 +45,7 @@ class TelemetrySide(Output):
         self._clock: Clock = options.clock
         self._on_change = on_change
         self._api = api
-        self._sensors: Sensors | None = None  # from the first plan on
-        owner = Owner(options.node, str(options.plugin_dir), options.boot_id)
-        self._file = None
-        if options.state_dir is not None and options.boot_id:  # counters begin anew with the boot
-            self._file = StateFile(options.state_dir, "telemetry", owner, version=_VERSION, timing=options.timing)
-        self._written: Mapping[str, History] = {}
-        self._write_at = 0.0
+        self._sensors = Sensors()
         self._noted: deque[tuple[Plan, float]] = deque(maxlen=_MOST_NOTED)
         self._reading = threading.Lock()  # held while the sensors are brought up to date
         self._plan: Plan | None = None  # the last one that the sensors know of
@@ -80,8 +64,6 @@ class TelemetrySide(Output):
 
     async def settle(self, plan: Plan) -> None:
         """Note the plan."""
-        if self._sensors is None:
-            self._sensors = Sensors(await self._recorded())
         self._spec, self._last = plan.telemetry, plan
         self._note(plan)
 
@@ -89,46 +71,10 @@ class TelemetrySide(Output):
         self._noted.append((plan, self._clock.now()))
         self._due.set()
 
-    async def _recorded(self) -> Mapping[str, Any]:
-        """What an earlier process of this boot wrote down."""
-        if self._file is None:
-            return {}
-        try:
-            found = await self._file.read()
-        except (HostError, RecordError) as wrong:
-            log.warning("the record of what devices counted is not used", reason=str(wrong))
-            return {}
-        if found is None or found.get("boot") != self._options.boot_id:
-            return {}
-        devices = found.get("devices")
-        return devices if isinstance(devices, dict) else {}
-
     @property
     def is_on(self) -> bool:
         """Whether the last plan asks for it."""
         return self._spec.on
-
-    @property
-    def is_recorded(self) -> bool:
-        """Whether the next process would know what drives the devices."""
-        known = self._sensors.histories if self._sensors else {}
-        return all(self._written.get(raw) is each for raw, each in known.items())
-
-    async def _record(self) -> None:
-        """Write down what drives the devices, where that is new, every few seconds at most. A failure is no more."""
-        if self._file is None or self._sensors is None or self.is_recorded:
-            return
-        histories = self._sensors.histories
-        now = self._clock.now()
-        if now < self._write_at:
-            self._clock.call_at(self._write_at, self._due.set)
-            return
-        self._write_at = now + self._options.intervals.record_counters
-        try:
-            await asyncio.to_thread(_write, self._file, histories)
-            self._written = histories
-        except HostError as failed:
-            log.warning("what devices counted is not recorded; counters begin anew after a restart", reason=str(failed))
 
     def catch_up(self) -> None:
         """Let the sensors know of all plans that were noted. Blocks for a moment where there are many devices."""
@@ -142,8 +88,7 @@ class TelemetrySide(Output):
 
     def _told(self, plan: Plan, at: float) -> None:
         situation, users = load_of(plan, self._options.node, self._wishes)
-        assert self._sensors is not None
-        self._sensors.settle(situation, plan.base, users, at, since=at if self._sensors.histories else 0.0)
+        self._sensors.settle(situation, plan.base, users, at)
 
     def measured(self) -> tuple[MeasuredDevice, ...]:
         """What all devices show now. Blocks for a moment where there are many: call it from a thread."""
@@ -152,7 +97,7 @@ class TelemetrySide(Output):
             return tuple(giving_way(self._shown(), every=_TURN))
 
     def _shown(self, only: Collection[str] | None = None) -> Iterable[MeasuredDevice]:
-        return self._sensors.measured(self._clock.now(), only) if self._sensors else ()
+        return self._sensors.measured(self._clock.now(), only)
 
     def seen(self, ids: Collection[str]) -> dict[str, SeenSensors]:
         """What these devices and partitions show now, by id; those that are not there are left out. Likewise."""
@@ -193,7 +138,6 @@ class TelemetrySide(Output):
                         await self._serve(group, address)
                     self._follow_pods(group)
                     await asyncio.to_thread(self.catch_up)
-                    await self._record()
             finally:
                 self._end()
 
@@ -263,12 +207,3 @@ def _server() -> "Callable[..., Side]":
         return http.Side(address, app, what="metrics of devices", hosts=hosts, on_change=on_change)
 
     return make
-
-
-def _write(file: StateFile, histories: Mapping[str, History]) -> None:
-    file.write({"devices": _recorded_text(histories)})
-
-
-def _recorded_text(histories: Mapping[str, History]) -> str:
-    """The documents as JSON, device by device: written as one, they would keep everybody else from running."""
-    return "{" + ", ".join(f"{json.dumps(raw)}: {json.dumps(each)}" for raw, each in documents(histories)) + "}"

@@ -42,10 +42,9 @@ class SensorReading:
     """The sensors of a device or a partition at one instant. Those of a partition that it has no own of are its
     device's.
 
-    `lost`: it has fallen off the bus, and nothing but `xid` and the counters can be trusted. `energy_mj` counts since
-    the boot; ECC errors count since the boot as well (volatile), and so do the aggregate ones, for no memory of earlier
-    boots is kept. `nvlink_mb` counts both directions of all links. `xid` is the last error of the driver that is in
-    force, 0 for none.
+    `lost`: it has fallen off the bus, and nothing but `xid` and the counters can be trusted. Counters begin when vdev
+    first sees the device. `nvlink_mb` counts both directions of all links. `xid` is the last error of the driver that
+    is in force, 0 for none.
     """
 
     gpu_percent: float

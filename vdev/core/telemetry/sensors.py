@@ -6,14 +6,12 @@ asked for is a function of these and of the instant.
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ..inventory.resources import Inventory
 from ..model.device import HEALTHY, Device, Health
 from ..model.telemetry import Physics, SmiTool
 from .drives import LoadSituation, OfferedPart, drives, pieces
 from .history import History, begin, changed
-from .history_form import recalled
 from .sensor_readings import SensorReading, read, read_part
 
 
@@ -64,30 +62,23 @@ class MeasuredDevice:
     own: SensorReading
 
 
-NO_RECORD: Mapping[str, Any] = {}
-
-
 class Sensors:
-    """The sensors of one node. `recorded` are the documents of histories that an earlier process left."""
+    """The sensors of one node."""
 
-    def __init__(self, recorded: Mapping[str, Any] = NO_RECORD) -> None:
-        self._recorded = dict(recorded)
+    def __init__(self) -> None:
         self.histories: Mapping[str, History] = {}  # by raw device id; those that are away are kept
         self._fixtures: Mapping[str, tuple[Fixture, ...]] = {}
 
-    def settle(
-        self, situation: LoadSituation, base: Inventory, users: Mapping[str, Sequence[User]], at: float, *, since: float
-    ) -> None:
+    def settle(self, situation: LoadSituation, base: Inventory, users: Mapping[str, Sequence[User]], at: float) -> None:
         """From the instant `at` on this is so. `base` has the devices that faults took away, too, which keep numbers.
 
-        `users` are by the id of a device or partition. Devices that are new have counted since the instant `since`,
-        without a pod until now.
+        `users` are by the id of a device or partition. Devices that are new have counted nothing.
         """
         parts = pieces(situation)
         fresh = {raw: of for raw, of in parts.items() if raw not in self.histories}
         unused = replace(situation, pods={}, xids={}, sensors={})
-        begun = {raw: begin(drive, since) for raw, drive in drives(unused, fresh, {}, since).items()}
-        known = {**self.histories, **begun, **self._recalled(begun, situation, parts, at)}
+        begun = {raw: begin(drive, at) for raw, drive in drives(unused, fresh, {}, at).items()}
+        known = {**self.histories, **begun}
         before = {raw: history.now.drive for raw, history in known.items()}
         driven = drives(situation, parts, before, at)
         away = {raw: replace(drive, there=False) for raw, drive in before.items() if raw not in driven}
@@ -99,20 +90,6 @@ class Sensors:
             raw: tuple(_fixture(piece, situation, numbers.get(raw, (0, 0)), users) for piece in parts[raw])
             for raw in order
         }
-
-    def _recalled(
-        self, begun: Collection[str], situation: LoadSituation, parts: Mapping[str, Sequence[OfferedPart]], at: float
-    ) -> dict[str, History]:
-        """What an earlier process recorded of the devices that are new to this one."""
-        found = {}
-        for raw in begun:
-            document = self._recorded.pop(raw, None)
-            if document is not None:
-                told = situation.loads[parts[raw][0].device.raw.entry]
-                history = recalled(document, told.physics, at)
-                if history is not None:
-                    found[raw] = history
-        return found
 
     def measured(self, at: float, only: Collection[str] | None = None) -> Iterator[MeasuredDevice]:
         """What all devices that are there show at an instant, or only those of these ids, one by one."""

@@ -1,7 +1,6 @@
 """The signal's physics: what sensors show agrees with itself, at any instant and for every reader."""
 
 import itertools
-import json
 import math
 from dataclasses import replace
 
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 from vdev.core.model.faults.fault_effects import Overheat
 from vdev.core.model.telemetry import NOTHING, LoadPattern, Physics, Range
 from vdev.core.telemetry.history import Drive, Rates, Share, begin, changed, power_under, whole_load
-from vdev.core.telemetry.history_form import documents, recalled
 from vdev.core.telemetry.sensor_readings import Throttle, read, read_part
 from vdev.core.telemetry.shapes import Load, levels, total
 
@@ -185,38 +183,6 @@ def test_readers_do_not_matter(past, later):
     again = changed(history, history.now.drive, at)
     assert again is history
     assert read(again, at + later, MEMORY) == read(history, at + later, MEMORY)
-
-
-@given(histories(), st.floats(0, 1000))
-def test_a_process_that_comes_after_counts_on(past, later):
-    """What was written down says the same at any later instant, after a change as well."""
-    history, at = past
-    written = json.loads(json.dumps(dict(documents({"x": history}))))
-    if not written:  # it says no more than that the device was there
-        return
-    again = recalled(written["x"], PHYSICS, at)
-    assert read(again, at + later, MEMORY) == read(history, at + later, MEMORY)
-    other = Drive(physics=PHYSICS, xids=(48,))
-    assert read(changed(again, other, at + later), at + later + 9, MEMORY) == read(
-        changed(history, other, at + later), at + later + 9, MEMORY
-    )
-
-
-@given(
-    st.recursive(st.none() | st.booleans() | st.floats() | st.text(max_size=5), lambda each: st.lists(each, max_size=9))
-)
-def test_a_record_that_is_not_understood_is_no_history(document):
-    """Whatever it holds."""
-    found = recalled(document, PHYSICS, 10.0)
-    assert found is None or found.stretches
-
-
-def test_a_record_of_a_time_to_come_is_no_history():
-    """As of another clock."""
-    history = changed(begin(Drive(physics=PHYSICS)), Drive(physics=PHYSICS, xids=(48,)), 500.0)
-    ((_, document),) = documents({"x": history})
-    assert recalled(document, PHYSICS, 499.0) is None
-    assert recalled(document, PHYSICS, 500.0) == history
 
 
 def test_an_idle_device_is_as_its_model_says():
