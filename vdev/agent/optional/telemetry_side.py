@@ -1,20 +1,16 @@
 """What devices measure, put together: plans become situations of the sensors, and these are told of over HTTP.
 
-    plan, with its time ─► noted ─► caught up with before anybody reads, or soon ─► Sensors ─► readings at any instant
-
-A plan is only noted when it is settled, for what follows from it takes a quarter of a second for 10 000 devices. Its
-time is kept, so that it does not matter when it is caught up with.
+A plan is only noted when it is settled, for what follows from it takes a quarter of a second for 10 000 devices. The
+sensors are told of it soon, or before anybody reads them.
 """
 
 import asyncio
 import platform
 import threading
-from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...aio.clock import Clock
-from ...aio.giving_way import giving_way
 from ...core.decide import Plan
 from ...core.exposition.family import Family, chunks
 from ...core.exposition.nodes import Exposition
@@ -26,13 +22,10 @@ from ..inputs.pod_wishes import PodWishes
 from ..options import Options
 from ..outputs.base import Output
 from ..outputs.tools.tool_files import SeenSensors
-from .telemetry_told import document, in_short, load_of, same
+from .telemetry_told import document, in_short, load_of
 
 if TYPE_CHECKING:
     from ...observe.http import Side
-
-_TURN = 40  # devices
-_MOST_NOTED = 64  # plans; those between are passed over where nobody reads
 
 
 class TelemetrySide(Output):
@@ -46,29 +39,23 @@ class TelemetrySide(Output):
         self._on_change = on_change
         self._api = api
         self._sensors = Sensors()
-        self._noted: deque[tuple[Plan, float]] = deque(maxlen=_MOST_NOTED)
-        self._reading = threading.Lock()  # held while the sensors are brought up to date
-        self._plan: Plan | None = None  # the last one that the sensors know of
-        self._stirred = False  # something else is to be told of with the next plan
+        self._reading = threading.Lock()  # held while the sensors are brought up to date or read
+        self._plan: Plan | None = None
+        self._stale = False  # whether the sensors do not know of the plan and the wishes yet
         self._spec = TelemetrySpec()
-        self._exposition: Exposition | None = None
         self._due = asyncio.Event()
         self._side: Side | None = None
         self._serving: asyncio.Task[None] | None = None
         self._pods: PodWishes | None = None
         self._following: asyncio.Task[None] | None = None
         self._wishes: Mapping[str, Range] = {}
-        self._last: Plan | None = None  # that was noted
 
     # --- what is so ---------------------------------------------------------------------------------------------------
 
     async def settle(self, plan: Plan) -> None:
         """Note the plan."""
-        self._spec, self._last = plan.telemetry, plan
-        self._note(plan)
-
-    def _note(self, plan: Plan) -> None:
-        self._noted.append((plan, self._clock.now()))
+        self._spec, self._plan = plan.telemetry, plan
+        self._stale = True
         self._due.set()
 
     @property
@@ -77,51 +64,35 @@ class TelemetrySide(Output):
         return self._spec.on
 
     def catch_up(self) -> None:
-        """Let the sensors know of all plans that were noted. Blocks for a moment where there are many devices."""
+        """Let the sensors know of the last plan. Blocks for a moment where there are many devices."""
         with self._reading:
-            while self._noted:
-                plan, at = self._noted.popleft()
-                if self._stirred or not same(plan, self._plan):
-                    self._stirred = False
-                    self._told(plan, at)
-                self._plan = plan
+            self._catch_up()
 
-    def _told(self, plan: Plan, at: float) -> None:
-        situation, users = load_of(plan, self._options.node, self._wishes)
-        self._sensors.settle(situation, plan.base, users, at)
+    def _catch_up(self) -> None:
+        if self._stale and self._plan is not None:
+            self._stale = False
+            self._sensors.settle(load_of(self._plan, self._options.node, self._wishes), self._clock.now())
 
-    def measured(self) -> tuple[MeasuredDevice, ...]:
-        """What all devices show now. Blocks for a moment where there are many: call it from a thread."""
-        self.catch_up()
+    def measured(self, only: Collection[str] | None = None) -> list[MeasuredDevice]:
+        """What all devices show now, or only those of these ids. Blocks: call it from a thread."""
         with self._reading:
-            return tuple(giving_way(self._shown(), every=_TURN))
-
-    def _shown(self, only: Collection[str] | None = None) -> Iterable[MeasuredDevice]:
-        return self._sensors.measured(self._clock.now(), only)
+            self._catch_up()
+            return list(self._sensors.measured(self._clock.now(), only))
 
     def seen(self, ids: Collection[str]) -> dict[str, SeenSensors]:
         """What these devices and partitions show now, by id; those that are not there are left out. Likewise."""
-        self.catch_up()
-        with self._reading:
-            found = list(self._shown(only=ids))
         return {
             each.fixture.device.id: SeenSensors(each.fixture.number, each.whole, each.own, len(each.fixture.users))
-            for each in found
+            for each in self.measured(only=ids)
         }
 
     def families(self) -> list[Family]:
         """The same, as metrics."""
-        self.catch_up()
-        label = self._spec.hostname_label
-        if self._exposition is None or self._exposition.hostname_label != label:
-            self._exposition = Exposition(label)
-        with self._reading:
-            shown = giving_way(self._shown(), every=_TURN)
-            return self._exposition.families([(self._options.node, shown)])
+        return Exposition(self._spec.hostname_label).families([(self._options.node, self.measured())])
 
     def page(self) -> list[bytes]:
         """The same as Prometheus reads it, in pieces."""
-        return [*giving_way(chunks(self.families()), every=1)]
+        return [*chunks(self.families())]
 
     # --- who is told --------------------------------------------------------------------------------------------------
 
@@ -166,9 +137,8 @@ class TelemetrySide(Output):
 
     def _pods_changed(self) -> None:
         self._wishes = self._pods.wishes if self._pods else {}
-        self._stirred = True
-        if self._last is not None:
-            self._note(self._last)
+        self._stale = True
+        self._due.set()
         self._on_change()
 
     def _end(self) -> None:

@@ -4,29 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...core.decide import Plan
-from ...core.inventory.resources import Inventory
 from ...core.model.device import Device, base_id
 from ...core.model.telemetry import Range
-from ...core.telemetry.drives import LoadSituation
 from ...core.telemetry.sensor_readings import Throttle
-from ...core.telemetry.sensors import MeasuredDevice, User
-
-
-def same(plan: Plan, before: Plan | None) -> bool:
-    """Whether the plan drives no device otherwise than the one before."""
-    return before is not None and (
-        _objects(plan.devices) == _objects(before.devices)
-        and _objects(plan.base) == _objects(before.base)
-        and (plan.loads, plan.xids, plan.sensors, plan.seed) == (before.loads, before.xids, before.sensors, before.seed)
-        and (plan.holdings.holders, plan.holdings.containers) == (before.holdings.holders, before.holdings.containers)
-        and plan.holdings.claimed == before.holdings.claimed
-        and plan.pools is before.pools
-    )
-
-
-def _objects(inventory: Inventory) -> list[int]:
-    """Which resources it has; one that did not change is the same object."""
-    return [id(each) for each in inventory.everything.values()]
+from ...core.telemetry.sensors import LoadSituation, MeasuredDevice, User
 
 
 def by_device(faults: "Mapping[tuple[str, str], Sequence[Any]]") -> dict[str, list[Any]]:
@@ -59,20 +40,21 @@ def users_of(plan: Plan, node: str) -> tuple[dict[str, list[User]], dict[str, li
     }
 
 
-def load_of(plan: Plan, node: str, wishes: Mapping[str, Range]) -> tuple[LoadSituation, Mapping[str, list[User]]]:
-    """What drives the devices of the node by this plan, and who has each device."""
+def load_of(plan: Plan, node: str, wishes: Mapping[str, Range]) -> LoadSituation:
+    """What loads the devices of the node by this plan, and who has each device."""
     users, claimed = users_of(plan, node)
     return LoadSituation(
         devices=plan.devices,
+        base=plan.base,
         loads=plan.loads,
+        users=users,
         claimed=claimed,
-        pods={device: {f"{each.namespace}/{each.pod}" for each in found} for device, found in users.items()},
         xids=by_device({key: [error.number for error in errors] for key, errors in plan.xids.items()}),
         sensors=by_device(plan.sensors),
         wishes=wishes,
         seed=plan.seed,
         node=node,
-    ), users
+    )
 
 
 def in_short(measured: MeasuredDevice) -> list[float | None]:

@@ -23,8 +23,8 @@ from ....core.model import smi_places
 from ....core.model.problem import Problem, warning
 from ....core.model.telemetry import SmiTool
 from ....core.smi.equipped import Equipped, equipped, held, published
-from ....core.telemetry.drives import LOST
 from ....core.telemetry.sensor_readings import SensorReading
+from ....core.telemetry.simulation import LOST
 from ....errors import HostError, reason_of
 from ....hostfs import read_plain, write_atomic
 from ..base import Output, Stage
