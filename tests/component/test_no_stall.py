@@ -127,8 +127,8 @@ async def test_what_containers_get(start_busy, monkeypatch):
 
 @pytest.mark.long
 async def test_other_partitions(start_busy, monkeypatch):
-    """All devices are cut otherwise; what they measure is told and written down."""
-    _, edit = await start_busy(PARTITIONED, layout=LAYOUTS[0], record_counters=0.0)
+    """All devices are cut otherwise; what they measure is told."""
+    _, edit = await start_busy(PARTITIONED, layout=LAYOUTS[0])
     layouts = itertools.cycle([LAYOUTS[1], LAYOUTS[0]])
     await judged(monkeypatch, lambda: edit(layout=next(layouts)))
 

@@ -1,7 +1,6 @@
 """An upgrade is a hand-over: the second agent of a node is current and ready, and serves once the first is gone."""
 
 import asyncio
-import contextlib
 import os
 import shutil
 import signal
@@ -212,120 +211,20 @@ devices:
 """
 
 
-class Terminal:
-    """A container's side of the serial line of the first device, open all the time."""
-
-    def __init__(self, directory):
-        self.link = directory / "devices" / "vdev-acme-0"
-        self._handle = os.open(self.link, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
-
-    def write(self, data):
-        """Say something."""
-        os.write(self._handle, data)
-
-    async def hears(self, kubelet, text):
-        """Wait for an answer."""
-        heard = bytearray()
-
-        def more():
-            with contextlib.suppress(BlockingIOError):
-                heard.extend(os.read(self._handle, 4096))
-            return heard == text
-
-        await kubelet.wait_until(more, what=f"{text!r} on the line")
-
-    def close(self):
-        """Hang up."""
-        os.close(self._handle)
-
-
-@pytest.fixture
-async def terminal(directory):
-    """Opens the line when it is called, and closes it at the end."""
-    with contextlib.ExitStack() as stack:
-        yield lambda: stack.enter_context(contextlib.closing(Terminal(directory)))
-
-
-async def waits_for_lines(kubelet, agent):
-    """Wait until an agent in stand-by is connected to the one that serves."""
-    await kubelet.wait_until(lambda: agent.agent.serial_lines.is_waiting, what="the wait for lines")
-
-
-async def test_a_container_in_the_middle_of_a_line_notices_nothing(kubelet, start_agent, stand_by, terminal):
-    """The same terminal, an answer to what was half said before, and another hand-over after that."""
-    agent = await start_agent(LINE)
-    line = terminal()
-    leads_to = line.link.readlink()
-    for _ in range(3):
-        line.write(b"AT\r")
-        await line.hears(kubelet, b"OK\r\n")
-        line.write(b"A")
-        following = await stand_by(LINE)
-        await waits_for_lines(kubelet, following)
-        assert 0 == await agent.stop()
-        await kubelet.wait_until(lambda each=following: registrations(each) == {NPU: 1}, what="the take-over")
-        line.write(b"T\r")
-        await line.hears(kubelet, b"OK\r\n")
-        assert leads_to == line.link.readlink()
-        agent = following
-    assert [] == kubelet.errors
-
-
-async def test_lines_that_nobody_needs_any_more_are_hung_up(kubelet, start_agent, stand_by, shows, terminal):
-    """Those of the agent before are treated as the next one's own."""
-    agent = await start_agent(LINE)
-    line = terminal()
-    second = await stand_by(LINE)
-    await waits_for_lines(kubelet, second)
-    await agent.stop()
-    await shows(NPU, 2, 2)
-    second.edit(config(1))
-    await shows(NPU, 1, 1)
-    await second.settled(kubelet)
-    with pytest.raises(OSError, match=r"Input/output error"):
-        line.write(b"AT\r")
-
-
-async def test_with_two_in_stand_by_the_one_that_serves_has_the_lines(kubelet, start_agent, stand_by, terminal):
-    """The other one waits for the same lines from that one."""
-    agent = await start_agent(LINE)
-    line = terminal()
-    rest = [await stand_by(LINE), await stand_by(LINE)]
-    for each in rest:
-        await waits_for_lines(kubelet, each)
-    while rest:
-        await agent.stop()
-        await kubelet.wait_until(lambda: any(registrations(each) for each in rest), what="the take-over")
-        (agent,) = [each for each in rest if registrations(each)]
-        rest.remove(agent)
-        line.write(b"AT\r")
-        await line.hears(kubelet, b"OK\r\n")
-        for each in rest:
-            each.clock.advance(1)
-            await kubelet.wait_until(lambda each=each: each.agent.serial_lines.is_waiting, what="the other wait")
-
-
-async def test_nothing_is_said_of_lines_where_there_are_none(kubelet, start_agent, stand_by):
-    """An update of an agent without serial lines is the usual one, and nothing is amiss."""
-    agent = await start_agent(config())
-    second = await stand_by()
-    await waits_for_lines(kubelet, second)
-    await agent.stop()
-    await kubelet.wait_until(lambda: registrations(second) == {NPU: 1}, what="the take-over")
-    warned = [each["event"] for each in second.logs if each["log_level"] == "warning"]
-    assert "serial lines not taken over" not in warned
-
-
-async def test_an_agent_that_stood_by_and_went_is_not_waited_for(kubelet, start_agent, stand_by, terminal):
-    """The lines end with the agent, and their links lead nowhere."""
-    agent = await start_agent(LINE)
-    line = terminal()
-    second = await stand_by(LINE)
-    await waits_for_lines(kubelet, second)
-    await second.stop()
-    await agent.stop()
-    assert line.link.is_symlink()
-    assert not line.link.exists()
+async def test_serial_lines_end_with_the_agent(kubelet, start_agent, stand_by, directory):
+    """A container sees a hang-up; the agent that takes over opens lines of its own."""
+    first = await start_agent(LINE)
+    link = directory / "devices" / "vdev-acme-0"
+    line = os.open(link, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
+    try:
+        second = await stand_by(LINE)
+        assert 0 == await first.stop()
+        with pytest.raises(OSError, match=r"Input/output error"):
+            os.write(line, b"AT\r")
+        await kubelet.wait_until(lambda: registrations(second) == {NPU: 1}, what="the take-over")
+        assert link.exists()
+    finally:
+        os.close(line)
 
 
 @pytest.mark.long

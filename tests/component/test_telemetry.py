@@ -3,7 +3,6 @@
 import asyncio
 import re
 import socket
-import time
 
 import pytest
 
@@ -133,15 +132,6 @@ async def test_the_address_follows_the_file(agent, kubelet):
     assert "DCGM_FI_DEV_GPU_TEMP" in await page(agent)
 
 
-async def test_a_replay_plays_its_file(start_agent, kubelet, config_dir):
-    """Beside the configuration that names it."""
-    (config_dir / "load.csv").write_text("time,gpu,memory\n0,40,10\n5,,\n")
-    replayed = CONFIG.replace("count: 2}", "count: 2}, telemetry: {pattern: replay, file: load.csv, always: true}")
-    running = await start_agent(replayed)
-    await kubelet.wait_until(lambda: up(running), what="the metrics")
-    assert {"": 40} == values(await page(running), "DCGM_FI_DEV_GPU_UTIL", gpu="1")
-
-
 async def test_top_says_what_devices_measure(agent):
     """Under keys that are documented."""
     told = await agent.agent.telemetry.top({})
@@ -213,47 +203,3 @@ async def test_pods_are_not_asked_for_unless_that_is_said(start_agent, kubelet, 
     running = await start_agent(CONFIG, api_server=account)
     await kubelet.wait_until(lambda: up(running), what="the metrics")
     assert not api_server.asked
-
-
-async def test_a_restart_counts_on(start_agent, kubelet):
-    """A pod that has its device all the while is no reason for a counter to go back, or for a ramp to begin anew."""
-    config = CONFIG.replace("count: 2}", "count: 2}, telemetry: {pattern: ramp, period: 1000s}")
-    first = await start_agent(config, boot_id="one", record_counters=0.0)
-    await kubelet.wait_until(lambda: up(first), what="the metrics")
-    await kubelet.run_pod(manifest("train", {GPU: 1}))
-    await eventually(first, kubelet, lambda text: "train" in text, "the pod")
-    first.clock.advance(600)
-    before = await page(first)
-    side = first.agent.telemetry.made
-    await kubelet.wait_until(lambda: side.is_recorded, what="the record")
-    assert 0 == await first.stop()
-    leapt = first.clock.now() - time.monotonic()
-    second = await start_agent(config, wait=False, boot_id="one", record_counters=0.0)
-    second.clock.advance(leapt)
-    await kubelet.wait_until(lambda: up(second, 2), what="the metrics again")
-    after = await eventually(second, kubelet, lambda text: "train" in text, "the pod again")
-
-    def value(text, name):
-        return values(text, name, gpu="1")["default/train"]
-
-    assert value(after, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION") >= value(before, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION")
-    assert 60 <= value(before, "DCGM_FI_DEV_GPU_UTIL") <= value(after, "DCGM_FI_DEV_GPU_UTIL") < 90
-
-
-async def test_another_boot_begins_anew(start_agent, kubelet, directory):
-    """The record of an earlier one is not used, nor one that is spoilt."""
-    first = await start_agent(CONFIG, boot_id="one", record_counters=0.0)
-    await kubelet.wait_until(lambda: up(first), what="the metrics")
-    await kubelet.run_pod(manifest("train", {GPU: 1}))
-    await eventually(first, kubelet, lambda text: "train" in text, "the pod")
-    side = first.agent.telemetry.made
-    await kubelet.wait_until(lambda: side.is_recorded, what="the record")
-    assert 0 == await first.stop()
-    (file,) = (directory / "state").glob("telemetry-*.json")
-    for times, boot, damage in ((2, "two", b""), (3, "one", b"x")):
-        with file.open("ab") as record:
-            record.write(damage)
-        again = await start_agent(CONFIG, boot_id=boot, record_counters=0.0)
-        await kubelet.wait_until(lambda again=again, times=times: up(again, times), what="the metrics again")
-        await eventually(again, kubelet, lambda text: "train" in text, "the pod again")
-        assert 0 == await again.stop()

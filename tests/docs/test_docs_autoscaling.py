@@ -12,8 +12,8 @@ import yaml
 from tests.kit.measured import ids, plan_of
 from vdev.core.exposition.family import text
 from vdev.core.exposition.nodes import Exposition
-from vdev.core.telemetry.drives import LoadSituation, wish
-from vdev.core.telemetry.sensors import Sensors, User
+from vdev.core.telemetry.load import wish
+from vdev.core.telemetry.sensors import LoadSituation, Sensors, User
 
 PAGE = (Path(__file__).parents[2] / "docs" / "autoscaling.md").read_text()
 promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool, which Prometheus brings, is not here")
@@ -41,13 +41,14 @@ def series(loads):
     users = {gpu: [User("default", f"server-{number}", "server")] for number, gpu in enumerate(gpus[: len(loads)])}
     situation = LoadSituation(
         devices=plan.devices,
+        base=plan.base,
         loads=plan.loads,
-        pods={gpu: {f"default/{found[0].pod}"} for gpu, found in users.items()},
+        users=users,
         node="n",
     )
     wishes = {f"default/server-{number}": wish(load) for number, load in enumerate(loads) if load is not None}
     sensors = Sensors()
-    sensors.settle(replace(situation, wishes=wishes), plan.base, users, 10.0, since=0.0)
+    sensors.settle(replace(situation, wishes=wishes), 10.0)
     page = text(Exposition("Hostname").families([("n", sensors.measured(100.0))]))
     found = [line.rsplit(" ", 1) for line in page.splitlines() if line.startswith("DCGM_FI_DEV_GPU_UTIL{")]
     return [{"series": name, "values": f"{value} {value}"} for name, value in found]

@@ -3,8 +3,7 @@
 from vdev import config
 from vdev.core.decide import World, decide
 from vdev.core.inventory import imagined_nodes
-from vdev.core.telemetry.drives import LoadSituation
-from vdev.core.telemetry.sensors import Sensors, User
+from vdev.core.telemetry.sensors import LoadSituation, Sensors, User
 
 
 def plan_of(text, node="node-1", **changes):
@@ -28,12 +27,13 @@ def measured(text, *, users=None, at=1000.0, since=100.0, node="node-1", xids=No
         found[device] = [User(*name.split("/")) for name in names]
     situation = LoadSituation(
         devices=plan.devices,
+        base=plan.base,
         loads=plan.loads,
-        pods={device: {f"{each.namespace}/{each.pod}" for each in mine} for device, mine in found.items()},
+        users=found,
         xids={ids(plan, resource)[index]: numbers for (resource, index), numbers in (xids or {}).items()},
         sensors={ids(plan, resource)[index]: faults for (resource, index), faults in (sensors or {}).items()},
         node=node,
     )
     sensors_now = Sensors()
-    sensors_now.settle(situation, plan.base, found, since, since=0.0)
-    return sensors_now.measured(at)
+    sensors_now.settle(situation, since)
+    return list(sensors_now.measured(at))

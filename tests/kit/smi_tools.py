@@ -111,7 +111,7 @@ def instance(of: Shown, position: int, profile: str, slices: range, mib: int, us
 
 
 def mi300x(index: int, **shown: object) -> Shown:
-    """An MI300X as amd-smi and rocm-smi are told of it."""
+    """An MI300X as amd-smi is told of it."""
     raw = RawDevice(
         id=f"mi300x-{index}",
         entry="mi300x",

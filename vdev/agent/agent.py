@@ -51,14 +51,13 @@ from .outputs.kernel_log import KernelLog
 from .outputs.last_good import LastGood
 from .outputs.list_record import ListRecord
 from .outputs.measures import Measures
-from .outputs.virtual.line_handover import LineHandover
 from .outputs.virtual.virtual_nodes import VirtualNodes
 from .reconcile import READING, Reconciler
 from .reports.announcer import Announcer
 from .reports.http_view import HttpView
 from .reports.status import situation, status
 from .requests import Requests
-from .state_file import Owner, path_of
+from .state_file import Owner
 from .steps import Steps, broken_in
 
 log = structlog.get_logger(__name__)
@@ -124,8 +123,6 @@ class Agent:
             transport=options.transport,
         )
         self.cdi = CdiFiles(options.cdi_dir, timing)
-        lines = options.state_dir and path_of(options.state_dir, "lines", whose, ".sock")
-        self.serial_lines = LineHandover(lines, self.nodes, timing)
         self.record = ListRecord(options.state_dir, whose, timing)
         self.last_good = LastGood(
             options.state_dir,
@@ -280,9 +277,9 @@ class Agent:
                 self.due.mark(reload=True)
         finally:
             self.garbage.resume()
-        stack.push_async_callback(self.steps.take, "giving serial lines away", self.serial_lines.give)
         stack.callback(self.lock.release)
         stack.callback(self.nodes.release)
+        stack.push_async_callback(self.steps.take, "hanging up serial lines", self.nodes.close)
         return watcher
 
     async def _work(self, watcher: Watcher) -> None:
@@ -292,7 +289,6 @@ class Agent:
             with contextlib.suppress(Interrupted):
                 async with self._starting:
                     if await self.lock.take(self._stop):
-                        await self.steps.take("taking serial lines over", self.serial_lines.begin)
                         take_over = functools.partial(self._take_over, group)
                         await self.steps.keep("taking over the node", take_over)
                         tasks += self._serve(group)
@@ -302,7 +298,6 @@ class Agent:
                 task.cancel()
             await self.dra.stop(hands_over=await self.lock.is_awaited())
             await self.lists.stop()
-            await self.steps.take("hanging up serial lines", self.serial_lines.end)
 
     def _follow(self, group: asyncio.TaskGroup, watcher: Watcher) -> list[_Task]:
         """Start what is done all the time, also in stand-by."""
@@ -312,10 +307,7 @@ class Agent:
             "looking at the kubelet now and then": self.events.look_at_kubelet,
             "looking at all devices now and then": self.events.look_again,
         }
-        lives = {
-            "following the Node": self.node_api.object.run,
-            "waiting for serial lines": self.serial_lines.wait,
-        }
+        lives = {"following the Node": self.node_api.object.run}
         if (run_dir := self.options.run_dir) is not None:
             commands = {"status": self._status, "top": self.telemetry.top, **self.faults.commands}
             lives["answering commands"] = lambda: command_socket.serve(run_dir, commands, self.options.intervals)

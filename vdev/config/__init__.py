@@ -29,7 +29,6 @@ from .origins import render
 from .pipeline import Loaded, built, built_rules
 from .presets.preset_library import Preset, load_preset
 from .presets.preset_texts import PresetTexts
-from .replay_file import replay
 from .schema.config_file import json_schema, json_schema_text
 from .schema.scalars import Duration
 
@@ -50,7 +49,6 @@ __all__ = [
     "preset_names",
     "quoted",
     "render",
-    "replay",
     "text_of",
     "trees",
 ]

@@ -97,7 +97,7 @@ def built(
     compiled: dict[KeyPath, EntrySpec] = {}
     for path, model in entries:
         check_entry(model, path, report)
-        check_telemetry(model, path, report, read=known is None)
+        check_telemetry(model, path, report)
         compiled[path] = entry_spec(model, path, presets, layouts, report, measured=on)
     check_entries(entries, report)
     flags = whole_spec.flags(validated.file)

@@ -35,7 +35,6 @@ class Intervals:
     retry_cdi: float = 5.0  # a CDI file that could not be written
     retry_cdi_most: float = 30.0  # one that something else keeps deleting or changing
     retry_tools: float = 5.0  # what containers' tools need, and could not be written
-    record_counters: float = 2.0  # between two records of what devices counted
     retry_label: float = 1.0  # at the start, where the API server does not answer
     api_pause_first: float = 1.0  # what the API server did not answer; doubles with each failure
     api_pause_most: float = 60.0
@@ -73,8 +72,6 @@ class Intervals:
     directory_anew: float = 10.0  # to lock the kubelet's directory when that was made again
 
     # Of serial lines that go from one agent to the next.
-    look_for_lines: float = 1.0  # between looks which agent has them
-    give_lines: float = 1.0  # an agent, to ask for them or to send them
 
     # Of a device that vanished.
     retire_settle: float = 5.0  # listed as Unhealthy, before it may go: longer than any admission in progress

@@ -161,7 +161,6 @@ class Fleet:
         if loaded.spec == self._read:
             self.refused = ()
             return
-        await self.telemetry.read(loaded.spec)
         self._adopt(loaded, self.clock.now())
         log.info("configuration applied", nodes=len(self.made))
 
@@ -270,7 +269,6 @@ class Fleet:
     async def _take_turns(self, group: asyncio.TaskGroup) -> None:
         if self.leadership is not None:  # what is so from the start is said by who leads, and by nobody else
             await self.leadership.known()
-        await self.telemetry.read(self._spec)
         for kind in (NODES, RESOURCE_SLICES, PODS, RESOURCE_CLAIMS):
             await self.cluster.listed(kind)
         self.has_begun = True

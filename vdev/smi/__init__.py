@@ -12,27 +12,18 @@ _HERE = Path(__file__).parent
 
 @cache
 def nvidia_smi() -> str:
-    """The script `nvidia-smi`."""
-    names = ("data", "list", "table", "csv", "sections", "more-sections", "query", "xml", "topology", "monitor")
+    names = ("data", "list", "table", "csv", "xml", "topology")
     parts = [_part(f"nvidia/{name}.sh") for name in names]
     return "".join((*parts, _fields(), _part("nvidia/main.sh")))
 
 
 @cache
 def amd_smi() -> str:
-    """The script `amd-smi`."""
     return "".join(_part(f"amd/{name}.sh") for name in ("data", "tree", "amd-sections", "amd-smi"))
 
 
-@cache
-def rocm_smi() -> str:
-    """The script `rocm-smi`."""
-    return _part("amd/data.sh") + _part("amd/rocm-smi.sh")
-
-
 def script(tool: str) -> str:
-    """The script of that name."""
-    return {"nvidia-smi": nvidia_smi, "amd-smi": amd_smi, "rocm-smi": rocm_smi}[tool]()
+    return {"nvidia-smi": nvidia_smi, "amd-smi": amd_smi}[tool]()
 
 
 def _part(name: str) -> str:

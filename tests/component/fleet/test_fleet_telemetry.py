@@ -96,7 +96,7 @@ devices:
     virtual: {preset: h100-sxm5-80gb, count: 2}
     advertise: [dra]
     telemetry: {pattern: steady, gpu: 30, memory: 10}
-  - {name: npu, resource: acme.dev/npu, virtual: {count: 1}, telemetry: {pattern: replay, file: load.csv, always: true}}
+  - {name: npu, resource: acme.dev/npu, virtual: {count: 1}, telemetry: {pattern: steady, gpu: 40, always: true}}
 telemetry: {podAnnotations: true}
 fleet: {nodes: [{name: "n{1..2}"}]}
 """
@@ -121,9 +121,8 @@ async def loads(fleet, wanted):
     raise AssertionError(found)
 
 
-async def test_files_are_replayed_and_pods_say_their_load(start, api_server, until, directory):
+async def test_claims_load_devices_and_pods_say_their_load(start, api_server, until):
     """As on a node with a kubelet: a claim's pod loads what it has, and its annotation says how much."""
-    (directory / "load.csv").write_text("time,gpu,memory\n0,40,10\n5,,\n")
     fleet = await start(LOADED)
     await until(lambda: fleet.is_settled and 2 == len(fleet.members))
     await loads(fleet, {("n1", "h0"): 0, ("n1", "npu"): 40, ("n2", "npu"): 40})

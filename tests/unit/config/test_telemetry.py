@@ -6,7 +6,6 @@ from tests.kit.refused import refusals
 from vdev import config
 from vdev.core.model.faults.fault_effects import CountErrors, Overheat
 from vdev.core.model.telemetry import UNMEASURED, LoadPattern, LoadSpec, Physics, Range, SmiTool, TelemetrySpec
-from vdev.errors import ConfigError
 
 ENTRY = "devices:\n- name: a\n  resource: example.com/a\n  virtual: {}\n"
 NVIDIA = "devices:\n- name: a\n  resource: nvidia.com/gpu\n  virtual: {preset: a100-sxm4-40gb}\n"
@@ -123,10 +122,6 @@ def test_the_effective_configuration_loads_again():
         ("{period: 0s}", "0 s is out of range"),
         ("{pattern: steady, period: 5s}", "telemetry.period: steady has no period; leave it out"),
         ("{pattern: idle, gpu: 5}", "telemetry.gpu: idle devices have no load, so gpu has no effect"),
-        ("{pattern: replay}", "nothing says what is replayed; give file"),
-        ("{file: x.csv}", "telemetry.file: file is for pattern replay only"),
-        ("{pattern: replay, file: x.csv, gpu: 5}", "gpu and pattern replay exclude each other"),
-        ("{pattern: replay, file: none.csv}", "none.csv: is not there, or is not a plain file"),
         ("{load: 5}", "unknown key 'load'"),
     ],
 )
@@ -162,32 +157,3 @@ def test_what_else_is_refused():
     assert "300 is out of range" in refusals(rules % "overheat: {to: 300}")[0]
     two = "overheat: {}, health: Unhealthy"
     assert "health and overheat exclude each other" in refusals(rules % two)[0]
-
-
-def test_a_replay_is_looked_at_beside_the_file_that_names_it(tmp_path):
-    """Its mistakes are at their lines."""
-    file = tmp_path / "vdev.yaml"
-    file.write_text(ENTRY + "  telemetry: {pattern: replay, file: load.csv}\n")
-    (tmp_path / "load.csv").write_text("time,gpu\n0,5\n1,200\n")
-    with pytest.raises(ConfigError) as caught:
-        config.load([file])
-    (problem,) = caught.value.problems
-    assert str(problem) == f"{tmp_path}/load.csv:3:1: gpu is 200; levels are in percent, 0 to 100"
-    (tmp_path / "load.csv").write_text("time,gpu\n0,5\n1,20\n")
-    loaded = config.load([file])
-    assert config.replay(tmp_path / "load.csv").length == 2
-    assert loaded.spec.entries[0].telemetry.load.file == str(tmp_path / "load.csv")
-    (tmp_path / "load.csv").unlink()
-    assert config.load_again(loaded.texts).spec == loaded.spec
-
-
-def test_a_replay_that_is_no_text_is_refused(tmp_path):
-    """Bytes that are no characters, and a row without an end."""
-    file = tmp_path / "load.csv"
-    for data, expected in (
-        (b"time,gpu\n0,\xff\n", "which is no number"),
-        (b"x" * 10_000, "the row has more than 4096 characters"),
-    ):
-        file.write_bytes(data)
-        with pytest.raises(ConfigError, match=expected):
-            config.replay(file)

@@ -1,4 +1,4 @@
-"""amd-smi and rocm-smi in a container, as those of ROCm 6 and 7 on MI300X."""
+"""amd-smi in a container, as that of ROCm 6 and 7 on MI300X."""
 
 import csv
 import io
@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from tests.kit.smi_tools import BUSY, Container, mi300x
+from tests.kit.smi_tools import Container, mi300x
 from vdev.core.exposition.amd import GTT
 from vdev.core.model.device import Device
 
 NO_PROGRAMS = {"PATH": "/nonexistent"}
 
 
-def told(box: Container, *arguments: str, tool: str = "amd-smi") -> object:
-    """What a tool says as JSON."""
-    shown = box.run(tool, *arguments, "--json", environment=NO_PROGRAMS)
+def told(box: Container, *arguments: str) -> object:
+    """What amd-smi says as JSON."""
+    shown = box.run("amd-smi", *arguments, "--json", environment=NO_PROGRAMS)
     assert ("", 0) == (shown.stderr, shown.returncode)
     return json.loads(shown.stdout)
 
@@ -164,108 +164,10 @@ def test_what_it_does_not_know(box: Container, asked: tuple[str, ...], said: str
     assert said in shown.stderr
 
 
-@pytest.mark.parametrize("tool", ["amd-smi", "rocm-smi"])
-def test_no_device_and_one_that_is_lost(box: Container, tool: str) -> None:
+def test_no_device_and_one_that_is_lost(box: Container) -> None:
     """Both are errors."""
-    assert box.run(tool).returncode != 0
+    assert box.run("amd-smi").returncode != 0
     box.give(mi300x(0, lost=True), of="amd")
-    shown = box.run(tool)
+    shown = box.run("amd-smi")
     assert shown.returncode != 0
     assert "fallen off the bus" in shown.stderr
-
-
-def test_rocm_facts(box: Container) -> None:
-    """By card, and texts alone."""
-    box.give(mi300x(0), mi300x(1), of="amd")
-    flags = ("--showuse", "--showmemuse", "--showpower", "--showtemp", "--showmeminfo", "vram", "--showid")
-    cards = told(box, *flags, "--showproductname", "--showuniqueid", tool="rocm-smi")
-    assert isinstance(cards, dict)
-    assert ["card0", "card1"] == list(cards)
-    card = cards["card0"]
-    assert {
-        "GPU use (%)": "100",
-        "GPU Memory Allocated (VRAM%)": "25",
-        "Average Graphics Package Power (W)": "412.0",
-        "Temperature (Sensor edge) (C)": "59.0",
-        "Temperature (Sensor junction) (C)": "59.0",
-        "Temperature (Sensor memory) (C)": "55.0",
-        "VRAM Total Memory (B)": "206158430208",
-        "VRAM Total Used Memory (B)": str(49437 * 2**20),
-        "Card Series": "AMD Instinct MI300X",
-        "Device ID": "0x74a1",
-    }.items() <= card.items()
-    assert card["Unique ID"].startswith("0x")
-
-
-def test_rocm_facts_of_one_device_as_csv(box: Container) -> None:
-    """A line for each card, and the driver's version apart."""
-    box.give(mi300x(0), mi300x(1), of="amd")
-    shown = box.run("rocm-smi", "-d", "1", "--showuse", "--showpower", "--csv").stdout
-    (row,) = csv.DictReader(io.StringIO(shown))
-    assert ("card1", "100", "412.0") == (
-        row["device"],
-        row["GPU use (%)"],
-        row["Average Graphics Package Power (W)"],
-    )
-    assert {"system": {"Driver version": "6.14.14"}} == told(box, "--showdriverversion", tool="rocm-smi")
-
-
-def test_the_concise_table(box: Container) -> None:
-    """As ROCm 6 draws it for an MI300X: 121 columns, whose headings are those of the values below them."""
-    box.give(mi300x(0), of="amd")
-    lines = box.run("rocm-smi").stdout.splitlines()
-    titles = [
-        "Device",
-        "Node",
-        "IDs",
-        "Temp",
-        "Power",
-        "Partitions",
-        "SCLK",
-        "MCLK",
-        "Fan",
-        "Perf",
-        "PwrCap",
-        "VRAM%",
-        "GPU%",
-    ]
-    values = [
-        "0",
-        "2",
-        "0x74a1,",
-        "59.0°C",
-        "412.0W",
-        "NPS1,",
-        "1980Mhz",
-        "1300Mhz",
-        "0%",
-        "auto",
-        "750.0W",
-        "25%",
-        "100%",
-    ]
-    assert titles == lines[4].split()
-    columns = [lines[4].index(title) for title in titles]
-    assert values == [lines[7][column:].split()[0] for column in columns]
-    assert lines[7][columns[5] :].startswith("NPS1, SPX, 0 ")
-    assert {121} == {len(line) for line in lines[2:]}
-    assert " ROCm System Management Interface " in lines[2]
-    assert " End of ROCm SMI Log " in lines[-1]
-
-
-def test_rocm_sections(box: Container) -> None:
-    """What is asked for as text, section by section."""
-    box.give(mi300x(0), of="amd")
-    text = box.run("rocm-smi", "--showuse", "--showtemp").stdout.splitlines()
-    assert "GPU[0]\t\t: GPU use (%): 100" in text
-    assert "=================================== % time GPU is busy ===================================" in text
-    assert {90} == {len(line) for line in text if line.startswith("=")}
-
-
-def test_rocm_does_not_know(box: Container) -> None:
-    """An unknown option is a usage error."""
-    box.give(mi300x(0), of="amd")
-    shown = box.run("rocm-smi", "--showcolour")
-    assert shown.returncode == 2
-    assert "unrecognized arguments: --showcolour" in shown.stderr
-    assert BUSY.lost is False

@@ -269,7 +269,7 @@ LOST = (
 )
 
 
-@pytest.mark.parametrize("asked", [(), ("-L",), ("-q",), ("-q", "-x"), ("--query-gpu=name", "--format=csv")])
+@pytest.mark.parametrize("asked", [(), ("-L",), ("-q", "-x"), ("--query-gpu=name", "--format=csv")])
 def test_a_gpu_that_fell_off_the_bus(box: Container, asked: tuple[str, ...]) -> None:
     """Whatever is asked: the sentence, and exit code 15; of the other GPU alone nothing is wrong."""
     box.give(h100(0), h100(1, lost=True))
@@ -308,68 +308,6 @@ def test_programs(box: Container) -> None:
         "pid, process_name, used_gpu_memory [MiB], gpu_uuid\n"
         "1, /opt/venv/bin/python3, 19818 MiB, GPU-00000000-0000-0000-0000-000000000000\n"
     )
-
-
-def test_the_log(box: Container) -> None:
-    """-q has the sections of driver 580, with their colons in one column."""
-    box.give(h100(0), h100(1, whole=IDLE))
-    shown = timeless(box, box.run("nvidia-smi", "-q", environment=NO_PROGRAMS).stdout)
-    lines = shown.splitlines()
-    assert lines[:9] == [
-        "",
-        "==============NVSMI LOG==============",
-        "",
-        f"Timestamp                                              : {TIME}",
-        "Driver Version                                         : 580.95.05",
-        "CUDA Version                                           : 13.0",
-        "",
-        "Attached GPUs                                          : 2",
-        "GPU 00000000:01:00.0",
-    ]
-    programs = lines.index("    Processes")
-    assert lines[programs : programs + 7] == [
-        "    Processes",
-        "        GPU instance ID                   : N/A",
-        "        Compute instance ID               : N/A",
-        "        Process ID                        : 1",
-        "            Type                          : C",
-        "            Name                          : python3",
-        "            Used GPU Memory               : 19818 MiB",
-    ]
-    colons = {line.index(" : ") for line in (*lines[3:programs], *lines[programs + 8 :]) if " : " in line}
-    assert {54} == colons
-    for line in ("Product Name", "GPU UUID", "FB Memory Usage", "ECC Errors", "Max Clocks", "    Processes   "):
-        assert shown.count(line) == (1 if line.startswith(" ") else 2), line
-    assert "        Memory Current Temp                            : 55 C" in lines
-    assert "        GPU Shutdown T.Limit Temp                      : -7 C" in lines
-
-
-def test_the_log_of_mig_devices(box: Container) -> None:
-    """Instances stand inside their GPU, and their programs below it."""
-    give_mig(box)
-    lines = box.run("nvidia-smi", "-q").stdout.splitlines()
-    assert lines.count("    MIG Device") == 2
-    assert lines.count("GPU 00000000:01:00.0") == 1
-    first = lines.index("    MIG Device")
-    assert lines[first : first + 4] == [
-        "    MIG Device",
-        "        Index                                          : 0",
-        "        GPU Instance ID                                : 2",
-        "        Compute Instance ID                            : 0",
-    ]
-    assert "        GPU instance ID                   : 2" in lines
-    assert lines.index("    Accounting Mode                                    : Disabled") > first
-
-
-def test_chosen_sections(box: Container) -> None:
-    """-d prints these alone; an unknown one is refused."""
-    box.give(h100(0))
-    lines = box.run("nvidia-smi", "-q", "-d", "MEMORY,TEMPERATURE").stdout.splitlines()
-    heads = [line for line in lines[9:] if line.startswith("    ") and not line.startswith("     ")]
-    assert ["FB Memory Usage", "BAR1 Memory Usage", "Conf Compute Protected Memory Usage", "Temperature"] == [
-        head.strip() for head in heads
-    ]
-    assert box.run("nvidia-smi", "-q", "-d", "COLOUR").returncode == 2
 
 
 def test_the_log_as_xml(box: Container) -> None:
@@ -534,53 +472,24 @@ def test_the_topology(box: Container) -> None:
     assert [row[5:] for row in cells] == [["0", "", "N/A"], ["0", "", "N/A"], ["1", "", "N/A"]]
 
 
-def test_monitors(box: Container) -> None:
-    """Dmon and pmon print a line for each GPU as often as they are told."""
+@pytest.mark.parametrize(
+    ("asked", "what"),
+    [
+        (("-q",), "-q as text"),
+        (("-q", "-d", "MEMORY"), "-q as text"),
+        (("dmon", "-c", "1"), "dmon"),
+        (("pmon",), "pmon"),
+    ],
+)
+def test_what_is_left_out(box: Container, asked: tuple[str, ...], what: str) -> None:
+    """The sentence names what there is instead."""
     box.give(h100(0))
-    assert box.run("nvidia-smi", "dmon", "-c", "1").stdout == (
-        "# gpu    pwr  gtemp  mtemp     sm    mem    enc    dec    jpg    ofa   mclk   pclk \n"
-        "# Idx      W      C      C      %      %      %      %      %      %    MHz    MHz \n"
-        "    0    629     59     55    100     41      0      3      0      0   2619   1980 \n"
+    shown = box.run("nvidia-smi", *asked)
+    assert shown.returncode == 2
+    assert shown.stdout == (
+        f"This nvidia-smi shows simulated GPUs and has no {what}. Available are: the table (no arguments), -L, -q -x, "
+        "topo -m, and --query-gpu=... and --query-compute-apps=... with --format=csv.\n"
     )
-    assert box.run("nvidia-smi", "pmon", "-c", "1").stdout.endswith(
-        "    0          1     C    100     41      -      -      -      -    python3        \n"
-    )
-
-
-def test_monitors_show_what_is_chosen(box: Container) -> None:
-    """The groups of columns, in their order, with the date and the time before them."""
-    box.give(h100(0), h100(1, whole=IDLE))
-    device = box.run("nvidia-smi", "dmon", "-s", "pucvmet", "-o", "DT", "-c", "1", "-d", "2", "-i", "0").stdout
-    *header, row = device.splitlines()
-    assert header == [
-        "#Date        Time         gpu    pwr  gtemp  mtemp     sm    mem    enc    dec    jpg    ofa   mclk   pclk"
-        "  pviol  tviol     fb   bar1   ccpm  sbecc  dbecc    pci  rxpci  txpci ",
-        "#YYYYMMDD    HH:MM:SS     Idx      W      C      C      %      %      %      %      %      %    MHz    MHz"
-        "      %   bool     MB     MB     MB   errs   errs   errs   MB/s   MB/s ",
-    ]
-    assert re.fullmatch(
-        r" \d{8}    \d\d:\d\d:\d\d       0 .* 19818      1      0      0      0      0      6      3 ", row
-    )
-    assert len(row) == len(header[0])
-    assert box.run("nvidia-smi", "dmon", "--select=um", "--options=T", "--count=1").stdout.startswith(
-        "#Time         gpu     sm    mem    enc    dec    jpg    ofa     fb   bar1   ccpm \n"
-        "#HH:MM:SS     Idx      %      %      %      %      %      %     MB     MB     MB \n"
-    )
-    assert box.run("nvidia-smi", "pmon", "-s", "m", "-c", "1").stdout == (
-        "# gpu         pid   type     fb   ccpm    command \n"
-        "# Idx           #    C/G     MB     MB    name \n"
-        "    0          1     C  19818      0    python3        \n"
-        "    1          -     -      -      -    -              \n"
-    )
-
-
-@pytest.mark.parametrize("arguments", ["dmon -s x", "pmon -s p", "dmon -d soon", "dmon -o X", "dmon -c many", "-s p"])
-def test_monitors_refuse_what_they_do_not_know(box: Container, arguments: str) -> None:
-    """A group, an option or a number that is none; and their options are no others'."""
-    box.give(h100(0))
-    done = box.run("nvidia-smi", *arguments.split())
-    assert done.returncode == 2
-    assert "Please run 'nvidia-smi -h'" in done.stdout
 
 
 def test_the_version_and_the_help(box: Container) -> None:
@@ -628,9 +537,7 @@ def test_sixteen_gpus_of_seven_instances_are_shown_in_no_time(box: Container) ->
     assert shown.stdout.count("MIG 1g.10gb") == 112
 
 
-@pytest.mark.parametrize(
-    "asked", [(), ("-L",), ("-q",), ("-q", "-x"), ("topo", "-m"), ("nvlink", "-s"), ("pmon", "-c", "1")]
-)
+@pytest.mark.parametrize("asked", [(), ("-L",), ("-q", "-x"), ("topo", "-m"), ("nvlink", "-s")])
 def test_no_program_is_needed(box: Container, asked: tuple[str, ...]) -> None:
     """An image that has a shell and nothing else."""
     give_mig(box)

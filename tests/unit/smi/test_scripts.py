@@ -13,7 +13,7 @@ from tests.kit.smi_tools import h100, instance, mi300x
 from vdev import smi
 from vdev.core.smi import amd, nvidia
 
-TOOLS = ("nvidia-smi", "amd-smi", "rocm-smi")
+TOOLS = ("nvidia-smi", "amd-smi")
 PASSED = {
     "SC1007",  # `Value= ` empties a variable
     "SC1090",  # the data files are there at run time only

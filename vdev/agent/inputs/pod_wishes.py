@@ -10,7 +10,7 @@ from typing import Any
 from ...aio.timing import Timing
 from ...core.model.problem import Problem, warning
 from ...core.model.telemetry import Range
-from ...core.telemetry.drives import ANNOTATIONS, WishError, wish
+from ...core.telemetry.load import ANNOTATIONS, WishError, wish
 from ...errors import ApiServerError
 from ...kube import NO_SERVER, PODS, Api, Changed, Listed, Lost, Removed, Unconfigured, for_ever
 

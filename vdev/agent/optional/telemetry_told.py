@@ -1,31 +1,13 @@
 """What a plan tells the sensors, and what they tell of a device: values, and functions of them."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from ... import config
 from ...core.decide import Plan
 from ...core.model.device import Device, base_id
-from ...core.model.problem import Problem, error
 from ...core.model.telemetry import Range
-from ...core.telemetry.drives import LoadSituation
-from ...core.telemetry.replay import Series
 from ...core.telemetry.sensor_readings import Throttle
-from ...core.telemetry.sensors import MeasuredDevice, User
-from ...errors import ConfigError
-
-
-def same(plan: Plan, before: Plan | None) -> bool:
-    """Whether the plan drives no device otherwise than the one before."""
-    return before is not None and (
-        plan.devices.everything == before.devices.everything
-        and plan.base.everything == before.base.everything
-        and (plan.loads, plan.xids, plan.sensors, plan.seed) == (before.loads, before.xids, before.sensors, before.seed)
-        and (plan.holdings.holders, plan.holdings.containers) == (before.holdings.holders, before.holdings.containers)
-        and plan.holdings.claimed == before.holdings.claimed
-        and plan.pools == before.pools
-    )
+from ...core.telemetry.sensors import LoadSituation, MeasuredDevice, User
 
 
 def by_device(faults: "Mapping[tuple[str, str], Sequence[Any]]") -> dict[str, list[Any]]:
@@ -58,23 +40,21 @@ def users_of(plan: Plan, node: str) -> tuple[dict[str, list[User]], dict[str, li
     }
 
 
-def load_of(
-    plan: Plan, node: str, wishes: Mapping[str, Range], replays: Mapping[str, Series]
-) -> tuple[LoadSituation, Mapping[str, list[User]]]:
-    """What drives the devices of the node by this plan, and who has each device."""
+def load_of(plan: Plan, node: str, wishes: Mapping[str, Range]) -> LoadSituation:
+    """What loads the devices of the node by this plan, and who has each device."""
     users, claimed = users_of(plan, node)
     return LoadSituation(
         devices=plan.devices,
+        base=plan.base,
         loads=plan.loads,
+        users=users,
         claimed=claimed,
-        pods={device: {f"{each.namespace}/{each.pod}" for each in found} for device, found in users.items()},
         xids=by_device({key: [error.number for error in errors] for key, errors in plan.xids.items()}),
         sensors=by_device(plan.sensors),
         wishes=wishes,
-        replays=replays,
         seed=plan.seed,
         node=node,
-    ), users
+    )
 
 
 def in_short(measured: MeasuredDevice) -> list[float | None]:
@@ -118,13 +98,3 @@ def document(measured: MeasuredDevice) -> dict[str, Any]:
             {"namespace": each.namespace, "pod": each.pod, "container": each.container} for each in fixture.users
         ],
     }
-
-
-def replay_of(name: str) -> Series | Problem:
-    """The rows of a file that is replayed, or why it cannot be. Blocks."""
-    try:
-        return config.replay(Path(name))
-    except ConfigError as bad:
-        found = bad.problems[0]
-        assert isinstance(found, Problem)
-        return error(found.where, f"{found.message}; the devices that replay it are idle", found.hint)

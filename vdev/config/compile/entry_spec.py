@@ -83,9 +83,7 @@ def entry_spec(
         listed=ClaimApi.DEVICE_PLUGIN in model.advertise,
         dra=dra_spec(model, resolved, parse, path, report) if ClaimApi.DRA in model.advertise else None,
         gpu_names=resolved.gpu_names,
-        telemetry=entry_telemetry(model, resolved, report, path)
-        if measured and (model.virtual or model.telemetry)
-        else None,
+        telemetry=entry_telemetry(model, resolved) if measured and (model.virtual or model.telemetry) else None,
         smi=smi_tool(model, resolved, path, report, on=measured),
     )
 

@@ -1,7 +1,5 @@
 """The keys `telemetry` and `smi`, and the physics of presets, to the core's values."""
 
-from pathlib import Path
-
 from ...core.model.place import KeyPath
 from ...core.model.telemetry import (
     NOTHING,
@@ -28,7 +26,6 @@ _DEFAULTS = {  # of `gpu` and `memory`
     LoadPattern.BURST: (Range(5, 95), Range(10, 80)),
     LoadPattern.WAVE: (Range(10, 90), Range(30, 60)),
     LoadPattern.RAMP: (Range(0, 100), Range(0, 80)),
-    LoadPattern.REPLAY: (NOTHING, NOTHING),
 }
 _TOOLS = {"nvidia.com/gpu": SmiTool.NVIDIA, "amd.com/gpu": SmiTool.AMD}
 """By the resource under which the maker's own plugin advertises."""
@@ -50,7 +47,7 @@ def is_on(file: ConfigFile) -> bool:
     return file.telemetry is not None or any(entry.telemetry is not None or entry.smi for entry in file.devices)
 
 
-def entry_telemetry(model: Entry, resolved: ResolvedSource, report: ProblemReport, path: KeyPath) -> EntryTelemetry:
+def entry_telemetry(model: Entry, resolved: ResolvedSource) -> EntryTelemetry:
     """How an entry's devices are loaded, and what they are like."""
     block = model.telemetry or schema.EntryTelemetry()
     gpu, memory = _DEFAULTS[block.pattern]
@@ -61,15 +58,9 @@ def entry_telemetry(model: Entry, resolved: ResolvedSource, report: ProblemRepor
         memory=block.memory or memory,
         encoder=block.encoder or NOTHING,
         decoder=block.decoder or NOTHING,
-        file=str(replay_path(block.file, report, path)) if block.file else "",
         always=block.always,
     )
     return EntryTelemetry(load, resolved.physics, _maker(resolved))
-
-
-def replay_path(name: str, report: ProblemReport, path: KeyPath) -> Path:
-    """The file of a replay, of the entry at `path`; it is relative to the file that names it."""
-    return Path(report.document.value_place((*path, "telemetry", "file")).file).parent / name
 
 
 def smi_tool(

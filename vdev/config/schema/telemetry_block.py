@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
 from ...core.model.telemetry import LoadPattern, Physics, Range
-from .scalars import AsWritten, Duration, Flag, Text, Whole, Word, between, choice, longer_than_nothing, matching
+from .scalars import AsWritten, Duration, Flag, Text, Whole, between, choice, longer_than_nothing, matching
 from .section import Section, described, refuse
 
 _HUNDRED = 100
@@ -54,8 +54,7 @@ class EntryTelemetry(Section):
 
     pattern: Annotated[LoadPattern, choice(LoadPattern)] = LoadPattern.BUSY
     """How the load runs. idle: none; steady: one level for each device; busy: up and down at random; burst: low for
-    half of the period, then high; wave: a sine; ramp: from low to high within the period, then it stays; replay: as a
-    file says."""
+    half of the period, then high; wave: a sine; ramp: from low to high within the period, then it stays."""
     period: Annotated[Duration, longer_than_nothing(86400 * 7, "168h")] | None = None
     """Time from one burst or wave to the next, from one level of busy to the next, or that a ramp takes. Default: 10s
     for busy, else 60s."""
@@ -67,9 +66,6 @@ class EntryTelemetry(Section):
     """Load of video encoders, likewise. Default: none."""
     decoder: Percents | None = None
     """Load of video decoders, likewise. Default: none."""
-    file: Word | None = None
-    """For pattern replay: a CSV file with the columns time (seconds), gpu and memory (percent), relative to this
-    file."""
     always: Flag = False
     """Whether devices that no pod holds are loaded, too."""
 

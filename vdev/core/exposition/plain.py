@@ -19,7 +19,9 @@ COLUMNS: Sequence[Column] = (
     Column("vdev_device_memory_free_bytes", "gauge", "Memory that is free", lambda it: it.own.memory_free_mib * _MIB),
     Column("vdev_device_temperature_celsius", "gauge", "Temperature", lambda it: round(it.whole.temperature_c, 1)),
     Column("vdev_device_power_watts", "gauge", "Power draw", lambda it: it.whole.power_w),
-    Column("vdev_device_energy_joules_total", "counter", "Energy since the boot", lambda it: it.whole.energy_mj / 1000),
+    Column(
+        "vdev_device_energy_joules_total", "counter", "Energy since vdev started", lambda it: it.whole.energy_mj / 1000
+    ),
     Column("vdev_device_clock_hertz", "gauge", "Clock of the compute units", lambda it: it.whole.sm_clock_mhz * _MHZ),
     Column("vdev_device_throttled", "gauge", "1 while heat lowers the clock", lambda it: int(it.whole.throttle > 1)),
     Column(
@@ -37,14 +39,14 @@ COLUMNS: Sequence[Column] = (
     Column(
         "vdev_device_memory_errors_total",
         "counter",
-        "Errors of the memory since the boot",
+        "Errors of the memory since vdev started",
         lambda it: it.whole.ecc_corrected,
         (("corrected", "true"),),
     ),
     Column(
         "vdev_device_memory_errors_total",
         "counter",
-        "Errors of the memory since the boot",
+        "Errors of the memory since vdev started",
         lambda it: it.whole.ecc_uncorrected,
         (("corrected", "false"),),
     ),

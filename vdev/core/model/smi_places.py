@@ -18,9 +18,7 @@ DIRECTORY = "/var/lib/vdev/smi"
 
 IN_CONTAINER = "/run/vdev/smi"
 
-TOOLS: Mapping[SmiTool, tuple[str, ...]] = MappingProxyType(
-    {SmiTool.NVIDIA: ("nvidia-smi",), SmiTool.AMD: ("amd-smi", "rocm-smi")}
-)
+TOOLS: Mapping[SmiTool, str] = MappingProxyType({SmiTool.NVIDIA: "nvidia-smi", SmiTool.AMD: "amd-smi"})
 
 
 def tool_path(root: str, name: str) -> str:
@@ -34,10 +32,11 @@ def device_directory(root: str, device: str) -> str:
 
 
 def mounts(root: str, tool: SmiTool, device: Device) -> tuple[Mount, ...]:
-    """What a container mounts for a device; the tools are the same for all."""
-    tools = (Mount(tool_path(root, name), f"/usr/bin/{name}", read_only=True) for name in TOOLS[tool])
+    """What a container mounts for a device; the tool is the same for all."""
+    name = TOOLS[tool]
+    program = Mount(tool_path(root, name), f"/usr/bin/{name}", read_only=True)
     data = Mount(device_directory(root, device.id), posixpath.join(IN_CONTAINER, order(device)), read_only=True)
-    return (*tools, data)
+    return program, data
 
 
 def order(device: Device) -> str:

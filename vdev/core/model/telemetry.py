@@ -16,7 +16,6 @@ class LoadPattern(StrEnum):
     BURST = "burst"
     WAVE = "wave"
     RAMP = "ramp"
-    REPLAY = "replay"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +40,7 @@ class SmiTool(StrEnum):
 class LoadSpec:
     """The load of an entry's devices while a pod holds them, or at all times (`always`).
 
-    `period` is in seconds. `gpu`, `memory`, `encoder` and `decoder` are between what a pattern moves. `file` has the
-    rows of a replay.
+    `period` is in seconds. `gpu`, `memory`, `encoder` and `decoder` are between what a pattern moves.
     """
 
     pattern: LoadPattern = LoadPattern.BUSY
@@ -51,7 +49,6 @@ class LoadSpec:
     memory: Range = Range(50.0, 60.0)
     encoder: Range = NOTHING
     decoder: Range = NOTHING
-    file: str = ""
     always: bool = False
 
 

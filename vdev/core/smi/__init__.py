@@ -2,7 +2,7 @@
 
     shown       all that a tool is told of a device
     nvidia      that, as nvidia-smi's file
-    amd         that, as the file of amd-smi and rocm-smi
+    amd         that, as the file of amd-smi
 
 A file holds shell assignments, one a line: the tools are shell scripts, and source it. Each device has a directory of
 its own on the node, and a container gets those of its devices: so it sees exactly these, however many containers share

@@ -1,7 +1,7 @@
-"""The file that amd-smi and rocm-smi show: a device's facts and sensors under the names that the scripts know.
+"""The file that amd-smi shows: a device's facts and sensors under the names that the script knows.
 
-A partition is a device of its own here, as it is to the ROCm driver. Sources: amd-smi 25 and 26 and rocm-smi of ROCm 6
-and 7 on MI300X for which values there are and how they look.
+A partition is a device of its own here, as it is to the ROCm driver. Sources: amd-smi 25 and 26 on MI300X
+for which values there are and how they look.
 """
 
 import hashlib
@@ -41,9 +41,7 @@ def data(shown: Shown) -> str:
         "bdf": f"{address[:-1]}{_partition_id(shown) if device.is_partition else 0}",
         "uuid": str(uuid.uuid5(NAMESPACE, device.id)),
         "hip_uuid": f"GPU-{digest[:16]}",
-        "unique_id": f"0x{digest[:16]}",
         "kfd_id": int(digest[16:20], 16),
-        "guid": int(digest[16:20], 16),
         "node_id": number + 2,
         "card": number,
         "oam": shown.minor,
@@ -53,7 +51,6 @@ def data(shown: Shown) -> str:
         "memory_partition": memory,
         "serial": known.get("serialNumber", serial_number(raw.id)),
         "model_number": known.get("modelNumber", "N/A"),
-        "sku": known.get("sku", "N/A"),
         "device_id": model,
         "vbios": known.get("vbiosVersion", "N/A"),
         "gfx_version": known.get("gfxVersion", _GFX.get(model, "N/A")),
@@ -84,9 +81,6 @@ def data(shown: Shown) -> str:
         "vram_total": total,
         "vram_used": own.memory_used_mib + own.memory_reserved_mib,
         "vram_free": own.memory_free_mib,
-        "vram_total_bytes": total * MIB,
-        "vram_used_bytes": (own.memory_used_mib + own.memory_reserved_mib) * MIB,
-        "vram_percent": (own.memory_used_mib + own.memory_reserved_mib) * 100 // total if total else 0,
         "gtt": GTT,
         "corrected": whole.ecc_corrected,
         "uncorrected": whole.ecc_uncorrected,

@@ -9,9 +9,8 @@ from ..inventory.counts import numbers
 from ..model.device import Device
 from ..model.telemetry import Physics, SmiTool
 from ..spec import EntrySpec, VirtualSource
-from ..telemetry import history, sensor_readings
-from ..telemetry.history import Drive
 from ..telemetry.sensor_readings import SensorReading
+from ..telemetry.simulation import DeviceConditions, Part, SimulatedDevice
 from . import amd, nvidia
 from .shown import MIB, Shown
 
@@ -32,7 +31,9 @@ class Equipped:
 
     def unloaded(self, now: float) -> tuple[SensorReading, SensorReading]:
         """The sensors of the whole device and its own, before anything is known of them."""
-        whole = sensor_readings.read(history.begin(Drive(physics=self.physics)), now, self.device.raw.memory)
+        raw = self.device.raw
+        conditions = DeviceConditions(physics=self.physics, memory=raw.memory, parts=(Part(id=raw.id),))
+        whole = SimulatedDevice(conditions, now).read(now)
         if not self.device.is_partition:
             return whole, whole
         total = self.device.memory // MIB

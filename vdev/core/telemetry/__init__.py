@@ -1,11 +1,9 @@
-"""What the sensors of devices show: a function of the device, who holds it, what fails, the seed and the instant.
+"""What the sensors of devices show: a simulation of each device that is brought up to date whenever somebody looks.
 
-    replay      rows of a file -> a series
-    shapes      how a load runs: its level at an instant, and what it comes to between two
-    history     what drove a device since when: energy and errors at any instant are integrals over it
-    reading     all sensors of a device and its partitions at one instant
-    record      histories as plain values, for the next process
-    drives      plan, pods and annotations -> what drives each device now
+    load              a pattern -> the load at an instant; loads that pods ask for
+    simulation        a device under loads and faults: its counters, its temperature, its sensors
+    sensor_readings   all sensors of a device or a partition at one instant
+    sensors           the devices of a node: who holds them, what loads them, what is wrong with them
 
 All of it is pure and without a clock. An instant is in seconds since the machine's boot, by the agent's clock.
 """

@@ -27,19 +27,11 @@ nvidia-smi [OPTION1 [ARG1]] [OPTION2 [ARG2]] ...
 
   QUERY OPTIONS:
 
-    -q,   --query               Display GPU or Unit info.
+    -q -x                       Display GPU info as XML.
 
     [plus any of]
 
-    -x,   --xml-format          Produce XML output.
-    -d,   --display=            Display only selected information: MEMORY,
-                                    UTILIZATION, ECC, TEMPERATURE, POWER, CLOCK,
-                                    COMPUTE, PIDS, PERFORMANCE, SUPPORTED_CLOCKS,
-                                    PAGE_RETIREMENT, ACCOUNTING, ENCODER_STATS,
-                                    SUPPORTED_GPU_TARGET_TEMP, VOLTAGE, FBC_STATS
-                                    ROW_REMAPPER, GSP_FIRMWARE_VERSION
-                                    POWER_SMOOTHING, POWER_PROFILES
-    and -i, -f, -l, -lms
+    -i, -f, -l, -lms
 
   SELECTIVE QUERY OPTIONS:
 
@@ -60,8 +52,7 @@ nvidia-smi [OPTION1 [ARG1]] [OPTION2 [ARG2]] ...
   MORE:
 
     topo -m                     Displays how GPUs are connected.
-    nvlink -s                   Displays the state of the NVLinks.
-    dmon, pmon                  Displays device and process stats in scrolling format."
+    nvlink -s                   Displays the state of the NVLinks."
 }
 
 help_apps() {
@@ -87,6 +78,11 @@ unknown() {
 missing() {
     refuse "ERROR: Option $1 is missing its value. Please run 'nvidia-smi -h' for help.
 "
+}
+
+# What the real tool has and this one leaves out.
+left_out() {
+    refuse "This nvidia-smi shows simulated GPUs and has no $1. Available are: the table (no arguments), -L, -q -x, topo -m, and --query-gpu=... and --query-compute-apps=... with --format=csv."
 }
 
 invalid_value() {
@@ -134,16 +130,6 @@ is_number() {
     esac
 }
 
-is_monitor() {
-    [ "$Task" = dmon ] || [ "$Task" = pmon ]
-}
-
-# Refuse a value of a monitor's option that has other letters than $1.
-choose_letters() {
-    is_monitor || unknown "$Option"
-    case $Value in *[!$1]*) invalid_value ;; esac
-}
-
 Task=table
 Ids=
 Fields=
@@ -155,8 +141,6 @@ No_units=
 Header_told=
 Xml=
 Output=
-Options=
-Times=0
 Plain=
 
 case $1 in
@@ -171,16 +155,7 @@ case $1 in
         esac
         shift
         ;;
-    dmon)
-        Task=dmon
-        Select=puc
-        shift
-        ;;
-    pmon)
-        Task=pmon
-        Select=u
-        shift
-        ;;
+    dmon | pmon) left_out "$1" ;;
     mig)
         shift
         while :; do
@@ -212,8 +187,7 @@ while [ $# -gt 0 ]; do
     esac
     shift
     case $Option in
-        -i | --id | -f | --filename | -d | --display | --delay | --format | --query-* | -lms | --loop-ms | \
-            -c | --count | -s | --select | -o | --options)
+        -i | --id | -f | --filename | -d | --display | --format | --query-* | -lms | --loop-ms | -c | --compute-mode)
             if [ -z "$Given" ]; then
                 [ $# -gt 0 ] || missing "$Option"
                 Value=$1
@@ -240,14 +214,7 @@ while [ $# -gt 0 ]; do
         -u | --unit) refuse 'ERROR: No units were found' ;;
         -i | --id) Ids=$Value ;;
         -f | --filename) Output=$Value ;;
-        -d | --display | --delay)
-            if is_monitor; then
-                is_number "$Value" || invalid_value
-                Loop=$Value
-            else
-                choose_sections "$Value"
-            fi
-            ;;
+        -d | --display) Display=$Value ;;
         --query-gpu) task query_gpu && Fields=$Value ;;
         --query-compute-apps) task query_apps && Fields=$Value ;;
         --query-remapped-rows) task query_remapped && Fields=$Value ;;
@@ -262,13 +229,7 @@ while [ $# -gt 0 ]; do
             is_number "$Value" || invalid_value
             Loop=$((Value / 1000)).$(printf '%03d' $((Value % 1000)))
             ;;
-        -c | --count)
-            is_monitor || denied 'set compute mode'
-            is_number "$Value" || invalid_value
-            Times=$Value
-            ;;
-        -s | --select) choose_letters "$([ "$Task" = pmon ] && echo um || echo pucvmet)" && Select=$Value ;;
-        -o | --options) choose_letters DT && Options=$Value ;;
+        -c | --compute-mode) denied 'set compute mode' ;;
         -pm | --persistence-mode) denied 'set persistence mode' ;;
         -pl | --power-limit) denied 'set power limit' ;;
         -e | --ecc-config) denied 'set ECC mode' ;;
@@ -307,7 +268,10 @@ case $Task in
         ;;
 esac
 [ "$Task" = query ] || [ -z "$Xml$Display" ] || invalid
-[ -z "$Xml" ] || Task=xml
+if [ "$Task" = query ]; then
+    [ -n "$Xml" ] || left_out '-q as text'
+    Task=xml
+fi
 
 work() {
     look
@@ -320,7 +284,7 @@ work() {
 
 [ -z "$Output" ] || exec >"$Output" || exit 255
 work
-while [ -n "$Loop" ] && ! is_monitor; do
+while [ -n "$Loop" ]; do
     sleep "$Loop" || exit 255
     Header_told=yes
     work

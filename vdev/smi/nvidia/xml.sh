@@ -94,6 +94,20 @@ xml_remember() {
 			</process_info>"
 }
 
+# The units of values that may be unknown.
+tell_units() {
+    Fan=N/A Util=N/A Mem_util=N/A Enc_util=N/A Dec_util=N/A Idle_util=N/A Mem_temp=N/A Margin=N/A Least=N/A
+    [ "$fan" = N/A ] || Fan="$fan %"
+    [ "$util" = N/A ] || Util="$util %"
+    [ "$mem_util" = N/A ] || Mem_util="$mem_util %"
+    [ "$enc_util" = N/A ] || Enc_util="$enc_util %"
+    [ "$dec_util" = N/A ] || Dec_util="$dec_util %"
+    [ "$idle_util" = N/A ] || Idle_util="$idle_util %"
+    [ "$mem_temp" = N/A ] || Mem_temp="$mem_temp C"
+    [ "$temp_margin" = N/A ] || Margin="$temp_margin C"
+    [ "$power_least" = N/A ] || Least="$power_least W"
+}
+
 # Replace the characters of $1 that mean something in XML.
 escape() {
     Escaped=

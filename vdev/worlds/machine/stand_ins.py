@@ -19,7 +19,6 @@ from unittest import mock
 
 import inotify_simple
 
-from ...agent import agent
 from ...aio import blocking_calls
 from ...hostfs.watching import watch
 from ...plugin import kubelet_socket
@@ -52,7 +51,6 @@ def installed(dice: random.Random, events: FileEvents) -> Iterator[None]:
 
     with contextlib.ExitStack() as stack:
         for module, name, stand_in in (
-            (agent, "path_of", lambda *_: None),  # of the socket on which serial lines go from one agent to the next
             (watch, "inotify_simple", SimpleNamespace(INotify=inotify)),
             (watch, "Uevents", no_uevents),
             (blocking_calls, "threading", SimpleNamespace(Thread=_Thread)),

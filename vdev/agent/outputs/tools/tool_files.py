@@ -23,8 +23,8 @@ from ....core.model import smi_places
 from ....core.model.problem import Problem, warning
 from ....core.model.telemetry import SmiTool
 from ....core.smi.equipped import Equipped, equipped, held, published
-from ....core.telemetry.drives import LOST
 from ....core.telemetry.sensor_readings import SensorReading
+from ....core.telemetry.simulation import LOST
 from ....errors import HostError, reason_of
 from ....hostfs import read_plain, write_atomic
 from ..base import Output, Stage
@@ -174,14 +174,14 @@ class ToolFiles(Output):
         """Write the tools' scripts that are not there as they should be; why one is not, by tool."""
         broken = {}
         for tool in tools:
-            for name in smi_places.TOOLS[tool]:
-                path, text = Path(smi_places.tool_path(str(self.root), name)), smi.script(name).encode()
-                try:
-                    _make(path.parent)
-                    if not _holds(path, text):
-                        write_atomic(path, text, mode=0o755)
-                except (OSError, HostError) as failed:
-                    broken[tool] = _why(failed)
+            name = smi_places.TOOLS[tool]
+            path, text = Path(smi_places.tool_path(str(self.root), name)), smi.script(name).encode()
+            try:
+                _make(path.parent)
+                if not _holds(path, text):
+                    write_atomic(path, text, mode=0o755)
+            except (OSError, HostError) as failed:
+                broken[tool] = _why(failed)
         return broken
 
     def _directory(self, name: str, each: Equipped, now: float) -> str:

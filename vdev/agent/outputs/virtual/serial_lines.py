@@ -8,21 +8,12 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ....aio.clock import Clock
 from ....core.serial import Dialogue
 from ....hostfs.pty import Pty
 
 _PIECE = 1024  # bytes
-
-
-@dataclass(frozen=True, slots=True)
-class OpenLine:
-    """A line that somebody may be talking on; `unfinished` is what was heard of a line of text without its end."""
-
-    pty: Pty
-    unfinished: bytes = b""
 
 
 class Line:
@@ -39,14 +30,10 @@ class Line:
 
     def close(self) -> None:
         """Hang up."""
-        self.let_go()
-        self.pty.close()
-
-    def let_go(self) -> None:
-        """Leave the line, which stays up, to somebody else."""
         if self._end_pause is not None:
             self._end_pause()
         self._loop.remove_reader(self.pty.master)
+        self.pty.close()
 
     def _listen(self) -> None:
         self._end_pause = None

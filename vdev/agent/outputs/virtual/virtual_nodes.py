@@ -5,9 +5,9 @@ pod can hold it and no claim has it. All are `vdev-*` in a directory of vdev's o
 `virtual_node_record` says whose they are, `wanted_stand_ins` which there shall be. What an earlier process left is
 removed once no pod can hold it. What cannot be made turns its device Unhealthy, with the reason, and is tried again.
 
-A serial line is a link to a terminal of this process. When the process ends, another one goes on with it, or the links
-lead nowhere, so that no container is ever given somebody else's terminal. `core.model.virtual_node` says what stand-ins
-there are, `serial_lines` talks over the serial ones, `line_handover` brings them from one process to the next.
+A serial line is a link to a terminal of this process. When the process ends, the links lead nowhere, so that no
+container is ever given somebody else's terminal. `core.model.virtual_node` says what stand-ins there are,
+`serial_lines` talks over the serial ones.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from ....hostfs.look import listed
 from ....hostfs.pty import Pty, open_pty
 from ....hostfs.removal import remove_tree
 from ..base import Output, Stage
-from .serial_lines import Line, OpenLine
+from .serial_lines import Line
 from .virtual_node_record import FILE, VirtualNodeRecord, names
 from .wanted_stand_ins import WantedStandIn, same_devices, wanted_stand_ins
 
@@ -70,7 +70,6 @@ class VirtualNodes(Output):
         self._kept: frozenset[str] = frozenset()  # of these, what the plan does not need, by raw device id
         self._unnamed: frozenset[str] = frozenset()  # what no answer has any more, by raw device id
         self._lines: dict[str, Line] = {}
-        self._adopted: Mapping[str, OpenLine] = {}  # lines that nobody answers yet
         self._seen: Plan | None = None
         self._writing = threading.Lock()
 
@@ -116,8 +115,7 @@ class VirtualNodes(Output):
             self._seen = plan
             self._again_at = self._again_at or (now + self._intervals.retire_settle if unsure else None)
             return
-        lines = {key: each.pty.path for key, each in self._adopted.items()}
-        lines |= {key: each.pty.path for key, each in self._lines.items()}
+        lines = {key: each.pty.path for key, each in self._lines.items()}
         outcome = await asyncio.to_thread(self._work, wanted, lines, plan)
         self._seen, self._wanted = plan, wanted
         await self._connect(outcome.lines)
@@ -172,22 +170,6 @@ class VirtualNodes(Output):
         self._lines.clear()
         await asyncio.to_thread(_disconnect, links, self.directory / _CLOSED)
 
-    @property
-    def has_lines(self) -> bool:
-        """Whether a container may be talking to this process."""
-        return bool(self._lines)
-
-    def adopt(self, lines: Mapping[str, OpenLine]) -> None:
-        """Before the first `settle`: go on with these lines, by device, of the process that served until now."""
-        self._adopted = lines
-
-    def let_go(self) -> dict[str, OpenLine]:
-        """The lines, by device, for another process to go on with; this one answers no more and forgets them."""
-        lines, self._lines = self._lines, {}
-        for line in lines.values():
-            line.let_go()
-        return {device: OpenLine(line.pty, line.dialogue.unfinished) for device, line in lines.items()}
-
     def release(self) -> None:
         """Let another process have the directory, for good."""
         self._record.close()
@@ -195,20 +177,17 @@ class VirtualNodes(Output):
     # --- lines and words, on the loop ---------------------------------------------------------------------------------
 
     async def _connect(self, opened: Mapping[str, Pty]) -> None:
-        found = {**self._adopted, **{device: OpenLine(pty) for device, pty in opened.items()}}
-        self._adopted = {}
-        for device, line in found.items():
+        for device, pty in opened.items():
             if device in self._lines:
                 self._lines.pop(device).close()
-            silent = Dialogue(standin.LineEnd.SILENCE, unfinished=line.unfinished)
-            self._lines[device] = Line(line.pty, silent, pause=self._intervals.serial_line, clock=self._clock)
+            silent = Dialogue(standin.LineEnd.SILENCE)
+            self._lines[device] = Line(pty, silent, pause=self._intervals.serial_line, clock=self._clock)
         over = {device: each for device, each in self._lines.items() if not self._is_line(device)}
         if over:  # a claim may keep the link, and the terminal's number will be somebody else's
             links = {self._path(device): each.pty.path for device, each in over.items()}
             await asyncio.to_thread(_disconnect, links, self.directory / _CLOSED)
-        for device, ended in over.items():
-            if self._lines.pop(device, None) is ended:  # else it was let go meanwhile
-                ended.close()
+        for device in over:
+            self._lines.pop(device).close()
         for device, connected in self._lines.items():
             each = self._wanted[device]
             if isinstance(each.standin, PtyLine):

@@ -158,8 +158,8 @@ class Entry(Section):
     """How the devices are loaded, for metrics, `vdev top` and the tools in containers. Default: busy, once telemetry is
     given anywhere in the file; real devices measure nothing without it."""
     smi: Flag | None = None
-    """Whether containers get the tool of the devices' maker, nvidia-smi or amd-smi and rocm-smi. Default: true for
-    presets of NVIDIA and AMD, once telemetry is given anywhere in the file."""
+    """Whether containers get the tool of the devices' maker, nvidia-smi or amd-smi. Default: true for presets of NVIDIA
+    and AMD, once telemetry is given anywhere in the file."""
     exclude_topology: Flag = False
     """Whether NUMA nodes are hidden from the kubelet."""
     on_allocate: list[Action] = []

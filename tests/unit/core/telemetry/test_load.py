@@ -1,0 +1,69 @@
+"""How loads run over time, and what pods say of theirs."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vdev.core.model.telemetry import LoadPattern, Range
+from vdev.core.telemetry.load import Load, WishError, levels, wish
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [("75", (75, 75)), ("60-90", (60, 90)), (" 5.5 % - 10% ", (5.5, 10)), ("0", (0, 0)), ("100%", (100, 100))],
+)
+def test_what_a_pod_says(text, meant):
+    """A number or a range, in percent."""
+    assert wish(text) == Range(*meant)
+
+
+@pytest.mark.parametrize("text", ["", "lots", "-5", "90-60", "101", "5-200", "1e2", "5,5", "60-", "nan"])
+def test_what_says_no_load(text):
+    """Nonsense is refused with a sentence."""
+    with pytest.raises(WishError, match=r"expected percent|percent$|begins at"):
+        wish(text)
+
+
+@given(
+    st.sampled_from(LoadPattern),
+    st.tuples(st.floats(0, 100), st.floats(0, 100)).map(sorted),
+    st.floats(0.5, 3600),
+    st.floats(0, 1e7),
+    st.text(max_size=5),
+)
+def test_a_load_stays_between_the_ends_of_its_range(pattern, ends, period, at, seed):
+    """Every pattern does, and without one there is no load."""
+    low, high = ends if pattern is not LoadPattern.IDLE else (0, 0)
+    load = Load(pattern=pattern, period=period, gpu=Range(*ends), memory=Range(*ends), seed=seed)
+    assert low - 1e-9 <= levels(load, at).gpu == levels(load, at).memory <= high + 1e-9
+
+
+def run(pattern, seed="a", *, count=20, period=10.0):
+    """The levels of a load, every 5 seconds."""
+    load = Load(pattern=pattern, period=period, gpu=Range(0, 100), seed=seed)
+    return [levels(load, 5.0 * number).gpu for number in range(count)]
+
+
+def test_the_same_seed_gives_the_same_run_and_another_one_another():
+    """Of every pattern that depends on chance."""
+    for pattern in (LoadPattern.BUSY, LoadPattern.STEADY, LoadPattern.WAVE):
+        assert run(pattern) == run(pattern)
+        assert run(pattern) != run(pattern, "b")
+
+
+def test_the_shape_of_each_pattern():
+    """One level, another level each period, low and high in turns, and up and down again."""
+    assert 1 == len(set(run(LoadPattern.STEADY)))
+    busy = run(LoadPattern.BUSY)
+    assert busy[0::2] == busy[1::2]
+    assert 10 == len(set(busy))
+    burst = run(LoadPattern.BURST)
+    assert {0.0, 100.0} == set(burst)
+    assert burst[0::2] != burst[1::2]
+    assert run(LoadPattern.WAVE, period=20.0)[:4] == pytest.approx(run(LoadPattern.WAVE, period=20.0)[4:8])
+
+
+def test_a_ramp_counts_from_its_begin_and_stays():
+    """From when its pod came."""
+    load = Load(pattern=LoadPattern.RAMP, period=60, gpu=Range(0, 80), since=100.0)
+    assert [levels(load, at).gpu for at in (0, 100, 130, 160, 900)] == [0, 0, 40, 80, 80]

@@ -1,0 +1,184 @@
+"""A simulated device: what its sensors show agrees with itself, and its counters never go back."""
+
+import itertools
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vdev.core.model.faults.fault_effects import CountErrors, Overheat
+from vdev.core.model.telemetry import LoadPattern, Physics, Range
+from vdev.core.telemetry.load import Load
+from vdev.core.telemetry.sensor_readings import Throttle
+from vdev.core.telemetry.simulation import DeviceConditions, Part, SimulatedDevice
+
+MIB = 2**20
+MEMORY = 40 * 1024 * MIB
+PHYSICS = Physics(idle_power=50, peak_power=400, reserved_memory=436, links=12, link_bytes=50e9)
+
+
+@st.composite
+def ranges(draw):
+    """From low to high percent."""
+    return Range(*sorted((draw(st.floats(0, 100)), draw(st.floats(0, 100)))))
+
+
+@st.composite
+def loads(draw):
+    """Any load."""
+    return Load(
+        pattern=draw(st.sampled_from(LoadPattern)),
+        period=draw(st.floats(0.5, 3600)),
+        gpu=draw(ranges()),
+        memory=draw(ranges()),
+        since=draw(st.floats(0, 1e4)),
+        seed=draw(st.text(max_size=3)),
+    )
+
+
+@st.composite
+def conditions(draw):
+    """Any load and any fault, of a whole device or of one that is cut."""
+    sizes = draw(st.sampled_from([(), (4864,) * 7, (4864, 4864, 9856, 19968), (5850,) * 7]))
+    some = itertools.cycle(draw(st.lists(loads(), min_size=1, max_size=3 if sizes else 1)))  # seven take long to draw
+    parts = [
+        Part(id=f"MIG-{number}", is_partition=True, compute=1 / len(sizes), memory=mib * MIB, load=next(some))
+        for number, mib in enumerate(sizes)
+    ]
+    return DeviceConditions(
+        physics=PHYSICS,
+        memory=MEMORY,
+        parts=tuple(parts) or (Part(id="GPU", load=next(some)),),
+        xids=draw(st.sampled_from([(), (13,), (48,), (79,), (63, 64)])),
+        heat=draw(st.none() | st.builds(Overheat, st.floats(20, 150), st.floats(1, 600))),
+        errors=draw(st.builds(CountErrors, corrected=st.floats(0, 600), remapped=st.floats(0, 600))),
+    )
+
+
+@st.composite
+def devices(draw):
+    """A device with a past, and an instant after it."""
+    at = draw(st.floats(0, 1000))
+    device = SimulatedDevice(draw(conditions()), at)
+    for _ in range(draw(st.integers(0, 4))):
+        at += draw(st.floats(0, 400))
+        device.change(draw(conditions()), at)
+    return device, at + draw(st.floats(0, 400))
+
+
+@given(devices(), st.floats(0, 1000), conditions())
+def test_counters_never_go_back(past, later, other):
+    """Energy, errors and traffic, whatever happens to the device."""
+    device, at = past
+    first, second = device.read(at), device.read(at + later)
+    device.change(other, at + later)
+    third = device.read(at + later)
+    for name in ("energy_mj", "ecc_corrected", "ecc_uncorrected", "remapped_rows", "pcie_replays", "nvlink_mb"):
+        assert getattr(first, name) <= getattr(second, name) <= getattr(third, name)
+
+
+@given(devices())
+def test_everything_agrees(past):
+    """Memory adds up, partitions come to at most their device, and each value is one that a device can have."""
+    device, at = past
+    whole = device.read(at)
+    shares = {part: device.read_part(part, at, whole) for part in device.conditions.parts if part.is_partition}
+    for each in (whole, *shares.values()):
+        assert each.memory_used_mib + each.memory_free_mib + each.memory_reserved_mib == each.memory_total_mib
+        assert min(each.memory_used_mib, each.memory_free_mib, each.memory_reserved_mib) >= 0
+        assert 0 <= each.gpu_percent <= 100 + 1e-6
+    if shares:
+        for name in ("memory_total_mib", "memory_used_mib", "memory_free_mib", "memory_reserved_mib"):
+            assert sum(getattr(each, name) for each in shares.values()) <= getattr(whole, name)
+        together = sum(part.compute * each.gpu_percent for part, each in shares.items())
+        assert whole.gpu_percent == pytest.approx(together, abs=1e-6)
+    assert 0 <= whole.power_w <= PHYSICS.peak_power + 1e-6
+    assert 20 <= whole.temperature_c <= 152
+
+
+@given(devices())
+def test_throttling_follows_temperature(past):
+    """A reason and a lower clock where it is hot, and only there."""
+    device, at = past
+    reading = device.read(at)
+    hot = reading.temperature_c >= PHYSICS.throttle_temperature
+    very_hot = reading.temperature_c >= PHYSICS.slowdown_temperature
+    assert hot is bool(reading.throttle & Throttle.SOFTWARE_THERMAL)
+    assert very_hot is bool(reading.throttle & Throttle.HARDWARE_THERMAL)
+    if reading.throttle & Throttle.IDLE:
+        assert reading.sm_clock_mhz == PHYSICS.idle_clock
+    elif very_hot:
+        assert reading.sm_clock_mhz == PHYSICS.peak_clock / 2
+    else:
+        assert (reading.sm_clock_mhz == PHYSICS.peak_clock) >= (not hot)
+
+
+def plain(percent=0, **changes):
+    """A whole device under a steady load."""
+    load = Load(pattern=LoadPattern.STEADY, gpu=Range(percent, percent))
+    return DeviceConditions(physics=PHYSICS, memory=MEMORY, parts=(Part(id="GPU", load=load),), **changes)
+
+
+def test_an_idle_device_is_as_its_model_says():
+    """At the idle power and temperature, give or take the spread of devices."""
+    idle = DeviceConditions(physics=PHYSICS, memory=MEMORY, parts=(Part(id="GPU"),))
+    reading = SimulatedDevice(idle, 0.0).read(1000.0)
+    assert reading.power_w == 50
+    assert reading.temperature_c == pytest.approx(30, abs=2)
+    assert reading.energy_mj == 50 * 1000 * 1000
+    assert reading.throttle is Throttle.IDLE
+    assert reading.memory_used_mib == 0
+
+
+def test_energy_follows_power():
+    """Of a steady load it is power by time, and a wave comes to its mean if somebody looks often enough."""
+    steady = SimulatedDevice(plain(100), 0.0)
+    assert steady.read(60.0).energy_mj == 400 * 60 * 1000
+    load = Load(pattern=LoadPattern.WAVE, period=60, gpu=Range(0, 100))
+    wave = SimulatedDevice(replace(plain(), parts=(Part(id="GPU", load=load),)), 0.0)
+    for at in range(0, 601, 5):
+        wave.read(at)
+    assert wave.read(600.0).energy_mj == pytest.approx(225 * 600 * 1000, rel=0.01)
+
+
+def test_a_step_of_load_warms_the_device_slowly():
+    """After the thermal time constant 63 % of the way is done, and then the rest."""
+    device = SimulatedDevice(plain(0), 0.0)
+    device.change(plain(100), 1000.0)
+    before, *after = [device.read(1000.0 + seconds).temperature_c for seconds in (0, 20, 500)]
+    assert after[0] - before == pytest.approx(0.632 * 40, abs=0.1)
+    assert after[1] - before == pytest.approx(40)
+
+
+def test_a_device_that_runs_away_with_heat_cools_down_again():
+    """It comes to the fault's temperature in its time, and to its own after the fault."""
+    device = SimulatedDevice(plain(), 0.0)
+    device.change(plain(heat=Overheat(105, 60)), 100.0)
+    assert device.read(100.0).temperature_c < 40
+    assert 60 < device.read(130.0).temperature_c < 80
+    assert device.read(500.0).temperature_c == 105
+    device.change(plain(), 500.0)
+    assert device.read(500.0).temperature_c == 105
+    assert device.read(600.0).temperature_c < 40
+
+
+def test_a_lost_device_draws_nothing_and_says_its_xid():
+    """Nor does it work; its counters stand still."""
+    device = SimulatedDevice(plain(80), 0.0)
+    device.change(plain(80, xids=(79,)), 50.0)
+    first, second = device.read(60.0), device.read(900.0)
+    assert first.lost
+    assert first.xid == 79
+    assert first.power_w == first.gpu_percent == 0
+    assert first.energy_mj == second.energy_mj
+
+
+def test_xids_of_the_memory_count_once():
+    """An uncorrectable error and a remapped row, at the beginning of the fault alone."""
+    device = SimulatedDevice(plain(), 0.0)
+    device.change(plain(xids=(48, 63)), 10.0)
+    device.change(plain(xids=(48, 63), errors=CountErrors(corrected=60)), 20.0)
+    reading = device.read(30.0)
+    assert (reading.ecc_uncorrected, reading.remapped_rows, reading.ecc_corrected) == (1, 1, 10)
+    assert 1 == SimulatedDevice(plain(xids=(48,)), 0.0).read(1.0).ecc_uncorrected
