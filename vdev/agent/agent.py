@@ -147,7 +147,7 @@ class Agent:
             steps=self.steps,
             differences=differences,
         )
-        self.kernel_log = KernelLog(options.state_dir, whose, options.host, timing)
+        self.kernel_log = KernelLog(options.node, options.host, clock)
         self.measures = Measures(self.metrics, clock, differences)
         self.telemetry = Telemetry(options, self.node_api, self.due.mark)
         self.tools = Tools(options, self.telemetry.seen)
