@@ -20,7 +20,6 @@ from .core.inventory.resources import EMPTY, Inventory, Resource
 from .core.labels.values import Machine
 from .core.model import smi_places
 from .core.model.device import EMPTY as NOTHING
-from .core.model.faults.fault_rules import NO_RULES, FaultSpec
 from .core.model.origin import Override
 from .core.model.problem import Problem, Severity, did_you_mean, errors, warning
 from .core.node.capacity import SlotCounts
@@ -38,7 +37,7 @@ from .loading import load
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The inventory of a node, the candidates that discovery looked at, every problem, the fault rules, and the Node.
+    """The inventory of a node, the candidates that discovery looked at, every problem, and the Node.
 
     `labels`, `capacity` and `conditions` are what the Node will have, `pools` what ResourceSlices will say, `classes`
     the DeviceClasses that go with them; empty where nobody asks for that. The time of a start is no part of the labels.
@@ -50,7 +49,6 @@ class Preview:
     inventory: Inventory
     found: Mapping[str, discovery.Found]
     problems: tuple[Problem, ...]
-    faults: FaultSpec = NO_RULES
     refused: bool = False
     labels: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     capacity: Mapping[str, SlotCounts] = field(default_factory=dict)
@@ -110,7 +108,6 @@ def preview(
         stock,
         found,
         problems,
-        loaded.spec.faults,
         refused,
         labels=plan.labels if plan.features is None else plan.features,
         capacity=plan.capacity,

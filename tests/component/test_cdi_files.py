@@ -116,20 +116,6 @@ async def test_no_second_file_defines_the_same_device(start_agent):
     assert {FILE, "other.json"} == {path.name for path in agent.cdi_dir.iterdir()}
 
 
-async def test_a_foreign_file_with_our_device_is_reported(kubelet, start_agent, directory, shows):
-    """We never touch what is not ours, and say of the device that no container can be given it."""
-    (directory / "cdi").mkdir()
-    device = {"name": "acme-0", "containerEdits": {"env": ["A=1"]}}
-    foreign = {"cdiVersion": "0.5.0", "kind": "k8s.device-plugin.acme.dev/npu", "devices": [device]}
-    (directory / "cdi/theirs.json").write_text(json.dumps(foreign))
-    agent = await start_agent(NPU % (CRI, 2), wait=False)
-    await shows("acme.dev/npu", 2, 1)
-    assert "theirs.json defines acme-0 as well" in agent.agent.cdi.trouble
-    (directory / "cdi/theirs.json").unlink()
-    await shows("acme.dev/npu", 2, 2)
-    assert "" == agent.agent.cdi.trouble
-
-
 async def test_a_directory_that_cannot_be_made_is_said(start_agent, directory, shows):
     """The devices are listed and Unhealthy, and say what is wrong, until it can be made."""
     (directory / "cdi").write_text("in the way")

@@ -137,8 +137,6 @@ async def test_events_of_rules_are_not_made_up_for(start_agent, account, api_ser
     rule = "name: hot, event: {reason: GpuHot, message: hot}"
     agent = await start_agent(config(rule, head=HEAD.replace("events: true, ", "")), api_server=account)
     assert agent.agent.faults.engine.announced
-    (found,) = [each for each in agent.agent.reconciler.problems if "has no effect" in each.message]
-    assert "node.events" in found.hint
     agent.edit(config(rule))
     await api_server.until(lambda: "ConfigurationApplied" in events())
     assert "GpuHot" not in events()
@@ -160,21 +158,6 @@ async def test_a_condition_comes_and_goes(start_agent, account, api_server, cond
     assert ("True", "Drill", "the fault rule 'odd' says so") == conditions()["NvlinkDegraded"]
     agent.clock.advance(30)
     await api_server.until(lambda: before == conditions())
-
-
-async def test_a_rule_from_a_person_that_nobody_sees(start_agent, account):
-    """The status says so, and what to do."""
-    agent = await start_agent(
-        config(head=HEAD.replace("conditions: true", "conditions: false")).replace("rules:", "rules: []"),
-        api_server=account,
-        fault_injection=True,
-    )
-    answer = await do(agent, "add", rules="{name: x, condition: {type: A, status: true}}")
-    assert answer["warnings"] == [
-        "x: no conditions are written, so the rule has no effect; set node.conditions to true"
-    ]
-    (found,) = [each for each in agent.agent.reconciler.problems if "'x'" in each.message]
-    assert "node.conditions" in found.hint
 
 
 @pytest.mark.parametrize(

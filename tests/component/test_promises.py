@@ -111,7 +111,6 @@ def test_documents_of_offline_commands(files):
         ("plan", ["plan", good, *json_out]),
         ("plan", ["plan", good, "--against", other, *json_out]),
         ("plan", ["plan", other, "--against", good, *json_out]),
-        ("plan", ["plan", good, "--timeline", "1m", *json_out]),
         ("validate", ["validate", files["bad"], *json_out]),
         ("config", ["config", good, *json_out]),
         ("allocate", ["allocate", good, "--resource", "acme.dev/npu", "npu-1::0", *json_out]),

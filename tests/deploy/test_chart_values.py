@@ -26,7 +26,6 @@ EFFECTS = {
     "existingConfigMap": ("theirs", "name: theirs", {}),
     "agent.enabled": (False, "kind: Deployment", {"fleet": {"enabled": True}}),
     "fleet.enabled": (True, "kind: Deployment", {}),
-    "fleet.replicas": (1, "replicas: 1", {"fleet": {"enabled": True}}),
     "fleet.config": ("version: v1 # mine", "version: v1 # mine", {"fleet": {"enabled": True}}),
     "fleet.existingConfigMap": ("theirs", "name: theirs", {"fleet": {"enabled": True}}),
     "fleet.ownNodesOnly.enabled": (True, "kind: ValidatingAdmissionPolicy", {"fleet": {"enabled": True}}),

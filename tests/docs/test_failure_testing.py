@@ -54,22 +54,6 @@ def test_effects_in_the_table():
     assert checked > 15
 
 
-@pytest.mark.parametrize("command", [each for each in COMMANDS if each.startswith("plan ")])
-def test_plans(command, tmp_path):
-    """What `vdev plan` is asked it answers, with a timeline."""
-    (tmp_path / "gpus.yaml").write_text(YAML[0])
-    (tmp_path / "configs").symlink_to(ROOT / "configs")
-    done = subprocess.run(
-        [prepared.python(), "-m", "vdev", *shlex.split(command)],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "faults in the first" in done.stdout or '"timeline"' in done.stdout
-
-
 @pytest.mark.long
 async def test_commands(directory):
     """The plugin starts as shown, and every command that follows is understood."""

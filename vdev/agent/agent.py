@@ -139,7 +139,7 @@ class Agent:
             timing=timing,
             steps=self.steps,
         )
-        self.kernel_log = KernelLog(options.state_dir, whose, options.host, timing)
+        self.kernel_log = KernelLog(options.node, options.host, clock)
         self.measures = Measures(self.metrics, clock)
         self.telemetry = Telemetry(options, self.node_api, self.due.mark)
         self.tools = Tools(options, self.telemetry.seen)

@@ -5,6 +5,7 @@ The engine answers; this asks it after each step, wakes those who wait for an an
 
 import asyncio
 from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,10 @@ import structlog
 
 from .. import config
 from ..core.allocation import cdi
-from ..core.faults.forecast import words
-from ..core.faults.meaning import is_elsewhere
-from ..core.faults.unheard import unheard
+from ..core.faults.words import words
 from ..core.inventory.resources import Inventory
 from ..core.model.faults.fault_effects import ApiFailure, CdiFault, FaultKind, Process, SliceFault
-from ..core.model.faults.fault_rules import FaultSpec
+from ..core.model.faults.fault_rules import FaultRuleSpec, FaultSpec
 from ..core.model.problem import Problem, warning
 from ..core.spec import Spec
 from ..errors import HostError, UsageError
@@ -175,29 +174,19 @@ class FaultControl:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What is wrong with files in the fault directory, and rules that do nothing on this node but should.
-
-        Of the configuration's own rules its reading says what is seen by nobody.
-        """
+        """What is wrong with files in the fault directory, and rules that do nothing on this node but should."""
         idle = (
             warning(run.rule.where, f"the fault rule {name!r} selects no device that this node has now")
             for name, run in self.engine.runs.items()
             if run.live and run.rule.kind is FaultKind.DEVICE and not run.targets
-            if not is_elsewhere(run.rule, self.spec, self._node)
-        )
-        silent = (
-            warning(run.rule.where, f"the fault rule {name!r}: {why}", hint)
-            for name, run in self.engine.runs.items()
-            if run.live and run.source != CONFIGURATION
-            for why, hint in (unheard(run.rule, self.spec),)
-            if why
+            if not _is_elsewhere(run.rule, self.spec, self._node)
         )
         hidden = (
             warning(run.rule.where, f"the fault rule {name!r} waits for a file that cannot be seen: {why}")
             for name, why in self._hidden.items()
             if (run := self.engine.runs.get(name)) is not None
         )
-        return (*self.store.problems, *idle, *silent, *hidden)
+        return (*self.store.problems, *idle, *hidden)
 
 
 def _document(run: RuleRun, now: float) -> dict[str, Any]:
@@ -205,6 +194,18 @@ def _document(run: RuleRun, now: float) -> dict[str, Any]:
     document = rule_document(run.rule, run.source, _state(run), changes_at, now, run.injections)
     is_of_devices = run.rule.kind is FaultKind.DEVICE
     return {**document, "devices": sorted({each for _, each in run.targets}) if is_of_devices else []}
+
+
+def _is_elsewhere(rule: FaultRuleSpec, spec: Spec, node: str) -> bool:
+    """Whether all entries whose devices the rule may mean are for other nodes."""
+    meant = [
+        entry
+        for want in rule.selection.filters
+        for entry in spec.entries
+        if fnmatchcase(entry.name, want.entry or "*") and fnmatchcase(entry.resource, want.resource or rule.resource)
+    ]
+    here = spec.on_node(node)
+    return bool(meant) and not any(entry in here for entry in meant)
 
 
 def _state(run: RuleRun) -> str:

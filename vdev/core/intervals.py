@@ -91,9 +91,6 @@ class Intervals:
     repartition_recheck: float = 1.0  # between looks while it does not say so
 
     # Of a fleet.
-    lease: float = 15.0  # after which a holder that did not renew it has lost it; in whole seconds
-    renew_lease: float = 10.0  # without a renewal after which the holder gives up
-    retry_lease: float = 2.0  # between attempts to have or renew it
     look_after_answer: float = 1.0  # after a write whose answer may tell what others did as well
     tell_progress: float = 5.0  # between lines that tell how far it is
     long_write: float = 2.0  # after which an output that still writes keeps no place from another

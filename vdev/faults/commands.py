@@ -1,7 +1,6 @@
 """What people ask of fault rules over the control socket: of the plugin of one node, or of a fleet's controller.
 
-Everything but the list needs permission. Rules that contradict one in force are refused, since nobody could say which
-of the two counts.
+Everything but the list needs permission.
 """
 
 from collections import Counter
@@ -9,10 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from ..aio.clock import Clock
-from ..core.faults.contradictions import contradiction
-from ..core.faults.forecast import words
-from ..core.faults.meaning import imagined
-from ..core.faults.unheard import unheard
+from ..core.faults.words import words
 from ..core.model.device import Slot
 from ..core.model.faults.fault_rules import FaultRuleSpec
 from ..core.spec import Spec
@@ -92,22 +88,7 @@ class FaultCommands:
         return self._place.status()
 
     def _add(self, request: Request) -> dict[str, Any]:
-        text, spec = text_of(request, "rules"), self._place.spec
-        new = self._parse(text, "<live>").rules
-        names, now = {rule.name for rule in new}, self._rules.clock.now()
-        runs = [run for name, run in self._rules.runs.items() if run.live and name not in names]
-        nodes = imagined(spec, (*new, *(run.rule for run in runs)))
-        for run in runs:
-            for rule in new:
-                why = contradiction(run.rule, rule, nodes, later=now - run.loaded_at)
-                if why:
-                    raise UsageError(
-                        f"the rules {run.rule.name!r}, from {run.source}, and {rule.name!r} {why}; "
-                        f"clear {run.rule.name!r} first, or give them times of their own"
-                    )
-        unseen = ((rule.name, *unheard(rule, spec)) for rule in new)
-        warnings = [f"{name}: {why}; {hint}" for name, why, hint in unseen if why]
-        return {"added": self._store.add(text), "warnings": warnings}
+        return {"added": self._store.add(text_of(request, "rules"))}
 
     def _clear(self, request: Request) -> dict[str, Any]:
         if request.get("all"):

@@ -9,6 +9,5 @@ What is decided for a node, and how it is written, is what an agent on that node
 """
 
 from .controller import AT_ONCE, Fleet, Options
-from .leadership import Leadership, LeaseLost
 
-__all__ = ["AT_ONCE", "Fleet", "Leadership", "LeaseLost", "Options"]
+__all__ = ["AT_ONCE", "Fleet", "Options"]

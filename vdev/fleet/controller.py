@@ -35,7 +35,6 @@ from ..kube import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Api, ApiCall, 
 from ..observe.metrics import Metrics
 from .faults import FleetFaults
 from .fleet_telemetry import FleetTelemetry
-from .leadership import Leadership, LeaseLost
 from .made_nodes import NodeMaker
 from .member import Member, spec_for_fleet
 from .queue import DueQueue
@@ -72,22 +71,17 @@ class Options:
 
 
 class Fleet:
-    """All nodes of a file, in one cluster. `loaded` is the configuration at the start.
+    """All nodes of a file, in one cluster. `loaded` is the configuration at the start."""
 
-    With a `leadership` it follows and decides, and writes nothing before it has that.
-    """
-
-    def __init__(self, options: Options, loaded: Loaded, api: Api, leadership: Leadership | None = None) -> None:
+    def __init__(self, options: Options, loaded: Loaded, api: Api) -> None:
         self.members: dict[str, Member] = {}
         self.scope = Scope(options.name, options.selector)
         self.refused: tuple[Problem, ...] = ()  # why the last reading of the files is not in force
         self.warnings: tuple[Problem, ...] = ()
-        self.is_leading = leadership is None
-        self.leadership = leadership
         self.has_begun = False  # all there is was listed
         self._options = options
         self.clock = options.timing.clock
-        self._api = api = api.with_fault(self._fenced)
+        self._api = api
         self._epoch = options.timing.clock.now()
         self._metrics = Metrics(shown=False)
         self._spec = Spec()
@@ -110,9 +104,7 @@ class Fleet:
         self.writers: Writers | None = None
         self._events = Pace(options.timing.clock, burst=EVENTS, every=options.timing.intervals.write_event_of_fleet)
         self.telemetry = FleetTelemetry(options.timing.clock)
-        self.faults = FleetFaults(
-            self.members, options.timing.clock, allowed=options.fault_injection, stands_by=self._stands_by
-        )
+        self.faults = FleetFaults(self.members, options.timing.clock, allowed=options.fault_injection)
         self._adopt(loaded, self._epoch)
 
     # --- the configuration --------------------------------------------------------------------------------------------
@@ -190,17 +182,7 @@ class Fleet:
         return self._api.writes
 
     async def run(self, *, until: Callable[[], Awaitable[object]] | None = None) -> None:
-        """Keep the nodes as the file says, until cancelled, or until `until` returns. Raises LeaseLost."""
-        try:
-            await self._run(until)
-        except* LeaseLost as lost:
-            raise lost.exceptions[0] from None
-        finally:
-            self.is_leading = False
-            if self.leadership:
-                await self.leadership.release()
-
-    async def _run(self, until: Callable[[], Awaitable[object]] | None) -> None:
+        """Keep the nodes as the file says, until cancelled, or until `until` returns."""
         async with asyncio.TaskGroup() as group:
             self.writers = Writers(group, may=self._may_write, timing=self._options.timing)
             lives: dict[str, Callable[[], Awaitable[object]]] = {
@@ -216,41 +198,18 @@ class Fleet:
                 commands, intervals = self.faults.commands, self._options.timing.intervals
                 lives["answering commands"] = lambda: command_socket.serve(run_dir, commands, intervals)
             tasks = [group.create_task(self.steps.keep(name, each), name=name) for name, each in lives.items()]
-            tasks.append(group.create_task(self._lead(), name="lead"))
             if until is not None:
                 await until()
                 for each in tasks:
                     each.cancel()
                 self.writers.stop()
 
-    def _stands_by(self) -> str:
-        """Who writes while this controller does not."""
-        return "" if self.is_leading or self.leadership is None else self.leadership.holder or "nobody yet"
-
-    async def _lead(self) -> None:
-        """Write from when this process leads, as long as it does."""
-        if self.leadership is not None:
-            await self.leadership.acquire()
-            self.is_leading = True
-            self._due.add_all((*self.made, *self.cluster.nodes))
-            await self.leadership.keep()
-
-    def _fenced(self, call: ApiCall, seen: SeenNode | None = None) -> InjectedAnswer | None:
-        """Nothing is written once another controller may have the Lease: this process may just have slept. Nor what
-        a node has since there is a kubelet.
-        """
-        if call.verb in _READS:
-            return None
-        if self.leadership is not None and not self.leadership.is_sure:
-            return InjectedAnswer(message="another controller may lead by now")
-        return InjectedAnswer(message="the node has a kubelet by now") if seen and seen.has_kubelet else None
-
     async def _tell_progress(self) -> None:
         """A line now and then while nodes are not as the file says, and one when they are, also after each edit."""
         begun, writes, told = self.clock.now(), self.writes, None
         while True:
             await self.clock.sleep(self._options.timing.intervals.tell_progress)
-            if not (self.has_begun and self.is_leading):
+            if not self.has_begun:
                 begun, writes = self.clock.now(), self.writes
                 continue
             if not self.is_settled:
@@ -267,8 +226,6 @@ class Fleet:
                 begun, writes = self.clock.now(), self.writes
 
     async def _take_turns(self, group: asyncio.TaskGroup) -> None:
-        if self.leadership is not None:  # what is so from the start is said by who leads, and by nobody else
-            await self.leadership.known()
         for kind in (NODES, RESOURCE_SLICES, PODS, RESOURCE_CLAIMS):
             await self.cluster.listed(kind)
         self.has_begun = True
@@ -311,8 +268,6 @@ class Fleet:
         self._trouble.pop(name, None)
 
     async def _make(self, name: str) -> None:
-        if not self.is_leading:
-            return
         seen = self.cluster.node(name)
         wanted = self.made.get(name)
         if seen.has_kubelet:
@@ -359,8 +314,6 @@ class Fleet:
         again = await member.turn(self.cluster.pods_of(name))
         if member.plan is not None:
             self.telemetry.note(name, member.plan, self.cluster.pods_of(name).wishes)
-        if not self.is_leading:
-            member.events.forget()  # the one that leads says it
         return again
 
     def _member(self, name: str) -> Member:
@@ -379,7 +332,7 @@ class Fleet:
         )
         access = NodeAccess(
             node=name,
-            api=self._api.with_fault(lambda call: self._fenced(call, seen) or injected(engine.on_api, call)),
+            api=self._api.with_fault(lambda call: _fenced(call, seen) or injected(engine.on_api, call)),
             view=seen,
             timing=self._options.timing,
             on_news=lambda: self._wake(name, self.members.get(name)),
@@ -401,14 +354,14 @@ class Fleet:
         member = self.members.get(name)
         if member is None or member.node.document is None:
             return False
-        return not member.node.has_kubelet and self.is_leading
+        return not member.node.has_kubelet
 
     def _is_left(self, seen: SeenNode) -> bool:
         """Whether something was written by an earlier controller on a node that is not ours now, and may go.
 
         Nobody knows any more what that was, so all stays as long as a pod or a claim has any of it.
         """
-        is_ours = self.is_leading and self.scope.is_marked(seen.metadata) and self.scope.covers(seen.metadata)
+        is_ours = self.scope.is_marked(seen.metadata) and self.scope.covers(seen.metadata)
         if not is_ours or self.cluster.claims.devices.get(seen.name):
             return False
         return not any(each.pod.noted for each in self.cluster.pods_of(seen.name).by_uid.values())
@@ -416,7 +369,7 @@ class Fleet:
     async def _leave(self, name: str, member: Member) -> None:
         """The node is no longer one of ours: what was written goes, unless the Node is gone, or others' to tell of."""
         seen = self.cluster.node(name)
-        if seen.document is not None and self.is_leading and self.scope.covers(seen.metadata):
+        if seen.document is not None and self.scope.covers(seen.metadata):
             if not seen.has_kubelet and not await self._take_back(name, member):
                 return
             await self.maker.release(seen)
@@ -450,3 +403,10 @@ class Fleet:
     def _meant(self, name: str) -> Delays | None:
         """When the node is told what; None where the file does not mean it."""
         return self.scope.delays(name, self.cluster.node(name).metadata)
+
+
+def _fenced(call: ApiCall, seen: SeenNode) -> InjectedAnswer | None:
+    """Nothing more is written about a node since there is a kubelet."""
+    if seen.has_kubelet and call.verb not in _READS:
+        return InjectedAnswer(message="the node has a kubelet by now")
+    return None

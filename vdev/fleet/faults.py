@@ -5,7 +5,7 @@ time counts from the same moment on all nodes, whenever the API server told of t
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -117,16 +117,10 @@ class FleetRules:
 
 
 class FleetFaults:
-    """The rules of a fleet, and the answers to `vdev fault` and `vdev device`.
+    """The rules of a fleet, and the answers to `vdev fault` and `vdev device`."""
 
-    `stands_by` says for whom this controller does, if it does.
-    """
-
-    def __init__(
-        self, members: Mapping[str, Member], clock: Clock, *, allowed: bool, stands_by: Callable[[], str]
-    ) -> None:
+    def __init__(self, members: Mapping[str, Member], clock: Clock, *, allowed: bool) -> None:
         self._allowed = allowed
-        self._stands_by = stands_by
         self.spec = Spec()
         self.rules = FleetRules(members, clock)
         self._members = members
@@ -146,12 +140,8 @@ class FleetFaults:
 
     @property
     def refusal(self) -> str:
-        """Why people may inject nothing now; empty where they may."""
-        if not self._allowed:
-            return not_allowed("this controller")
-        if other := self._stands_by():
-            return f"this controller stands by and writes nothing; ask the one that has the Lease: {other}"
-        return ""
+        """Why people may inject nothing; empty where they may."""
+        return "" if self._allowed else not_allowed("this controller")
 
     def _parse(self, text: str, name: str) -> FaultSpec:
         """The rules of a text. Raises ConfigError, and UsageError for one that could not do anything."""

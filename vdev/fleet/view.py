@@ -27,7 +27,6 @@ METRICS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "fleet_broken_devices": ((), "Devices that are not healthy"),
     "fleet_refused_pods": ((), "Pods that a kubelet would not admit"),
     "fleet_writes_total": ((), "Write requests since the start"),
-    "fleet_leading": ((), "1 while this controller writes"),
     "fleet_converged": ((), "1 while every node is as the file says"),
     "fleet_config_refused": ((), "1 while the last reading of the files is not in force"),
 }
@@ -67,8 +66,6 @@ class FleetView:
         behind, broken = list(islice(self._behind(), _SHOWN)), list(islice(_broken(members), _SHOWN))
         states = self._states()
         return {
-            "leading": fleet.is_leading,
-            "leader": fleet.leadership.holder if fleet.leadership else "",
             "converged": fleet.is_settled,
             "configuration": {"refused": [*map(str, fleet.refused)], "warnings": [*map(str, fleet.warnings)]},
             "problems": [*map(str, fleet.steps.problems)],
@@ -106,7 +103,6 @@ class FleetView:
             "fleet_broken_devices": {(): now["broken"]["total"]},
             "fleet_refused_pods": {(): now["refusedPods"]},
             "fleet_writes_total": {(): now["writes"]["total"]},
-            "fleet_leading": {(): now["leading"]},
             "fleet_converged": {(): now["converged"]},
             "fleet_config_refused": {(): bool(self._fleet.refused)},
         }
@@ -122,10 +118,8 @@ class FleetView:
         return (*unknown, *(f"{kind}: {error}" for kind, error in tuple(fleet.cluster.trouble.items())))
 
     def stand_by(self) -> str:
-        """For whom it stands by."""
-        if self._fleet.is_leading or self._fleet.leadership is None:
-            return ""
-        return f"standing by: {self._fleet.leadership.holder or 'nobody'} has the Lease"
+        """Empty: there is one controller."""
+        return ""
 
     def _states(self) -> dict[str, int]:
         fleet = self._fleet

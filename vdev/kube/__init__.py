@@ -21,13 +21,12 @@ from .answers import (
 from .api import MANAGER, Api
 from .calls import InjectedAnswer
 from .follow import Back, Changed, Listed, Lost, Removed, for_ever
-from .kinds import DEVICE_CLASSES, EVENTS, LEASES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, ObjectKind
+from .kinds import DEVICE_CLASSES, EVENTS, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, ObjectKind
 from .versions import is_known, is_since, metadata_of, version_of
 
 __all__ = [
     "DEVICE_CLASSES",
     "EVENTS",
-    "LEASES",
     "MANAGER",
     "NODES",
     "NO_SERVER",

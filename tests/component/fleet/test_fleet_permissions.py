@@ -14,7 +14,7 @@ from vdev import config
 from vdev.aio.clock import LeapClock
 from vdev.aio.timing import Timing
 from vdev.core.intervals import Intervals
-from vdev.fleet import Fleet, Leadership, Options
+from vdev.fleet import Fleet, Options
 from vdev.hostfs import Watcher
 
 CONFIG = """
@@ -112,10 +112,7 @@ async def test_the_role_is_enough(watching, start_api, api_server, directory):
     clock = LeapClock()
     load = functools.partial(config.load, [file])
     options = Options(files=(file,), load=load, selector={}, timing=Timing(Intervals(**quick.INTERVALS), clock))
-    lease = Leadership(
-        await start_api(clock=clock), Timing(clock=clock), namespace="default", name="fleet", identity="me"
-    )
-    fleet = Fleet(options, await asyncio.to_thread(load), await start_api(clock=clock), lease)
+    fleet = Fleet(options, await asyncio.to_thread(load), await start_api(clock=clock))
     end = asyncio.Event()
     task = asyncio.create_task(fleet.run(until=end.wait))
     try:

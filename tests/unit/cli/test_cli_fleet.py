@@ -31,7 +31,6 @@ def fleet(tmp_path, capsys):
     [
         (["--name", "Team"], "--name: expected at most 63 lower-case letters"),
         (["--name", "a" * 64], "--name: expected at most 63 lower-case letters"),
-        (["--lease", "vdev-fleet"], "--lease: expected NAMESPACE/NAME"),
         (["--selector", "pool"], "--selector: expected KEY=VALUE pairs with commas, such as pool=a100, got 'pool'"),
     ],
 )

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.kit.rules import with_rules
-from vdev.config import load_rules, load_text
-from vdev.core.faults.forecast import words
+from vdev.config import load_text
+from vdev.core.faults.words import words
 from vdev.core.model.faults.fault_effects import (
     Call,
     ClaimCall,
@@ -114,7 +114,6 @@ def test_what_rules_mean(rule, meant, said):
         ("taint: {}", "key"),
         ("taint: {key: acme.dev/x}, health: Unhealthy", "health and taint exclude each other"),
         ("taint: {key: acme.dev/x}, reason: y", "reason is for health, xid and flap only"),
-        ("taint: {key: acme.dev/x}, devices: [uart/0]", "no device"),
         ("taint: {key: acme.dev/x}, devices: [npu/7]", "there is no device 7"),
     ],
 )
@@ -124,56 +123,3 @@ def test_what_is_wrong(rule, why):
         loaded(f"name: x, {rule}")
     assert why in str(error.value)
     assert "f.yaml:7:" in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "opposed"),
-    [
-        ("slices: {withheld: true}", "slices: {incomplete: true}", "the same driver"),
-        ("slices: {withheld: true}", "slices: {withheld: true}", ""),
-        ("healthStream: {silent: true}", "healthStream: {ended: true}, resource: acme.dev", "the same driver"),
-        ("taint: {key: a.b/c, value: x}", "taint: {key: a.b/c, value: y}", "the same devices"),
-        ("taint: {key: a.b/c, value: x}", "taint: {key: a.b/c, value: y}, devices: [npu/1-2]", "the same devices"),
-        ("taint: {key: a.b/c, value: x}", "taint: {key: a.b/c, value: y, effect: None}", ""),
-        ("taint: {key: a.b/c, value: x}", "taint: {key: a.b/d, value: y}", ""),
-        ("taint: {key: a.b/c}", "health: Unhealthy, devices: [npu/0]", ""),
-        ("rpc: NodePrepareResources, hang: true", "rpc: NodePrepareResources, error: {}", "takes all of its calls"),
-        ("rpc: NodePrepareResources, hang: true", "rpc: NodeUnprepareResources, error: {}", ""),
-    ],
-)
-def test_two_rules(one, other, opposed):
-    """Whether they contradict each other, or one leaves nothing to the other."""
-    rules = (f"name: one, {one}", f"name: other, {other}")
-    if not opposed:
-        loaded(*rules)
-        return
-    with pytest.raises(ConfigError, match=opposed):
-        loaded(*rules)
-
-
-@pytest.mark.parametrize(
-    "rule",
-    [
-        "rpc: NodePrepareResources, hang: true",
-        "slices: {withheld: true}",
-        "healthStream: {ended: true}",
-        "slices: {withheld: true}, resource: gpu.nvidia.com",
-        "taint: {key: acme.dev/x}, devices: [npu/0]",
-        "api: {status: 403, resources: [resourceslices, resourceclaims/status]}",
-    ],
-)
-def test_nobody_can_have_a_claim(rule):
-    """A warning at the rule, from the file and beside it."""
-    head = HEAD.replace("advertise: [dra], ", "")
-    (warning,) = loaded(f"name: x, {rule}", head=head).problems
-    assert "no claim can get a device" in str(warning)
-    rules = load_rules(f"{{name: x, {rule}}}", "<live>", loaded(f"name: y, {rule}", head=head).spec)
-    assert 1 == len(rules.rules)
-
-
-def test_requests_of_dra():
-    """A rule about the API server is heard where only DRA asks it."""
-    rule = "name: x, api: {unreachable: true}"
-    assert () == loaded(rule).problems
-    (warning,) = loaded(rule, head=HEAD.replace("advertise: [dra], ", "")).problems
-    assert "asks the API server" in str(warning)

@@ -3,9 +3,8 @@
 import pytest
 
 from tests.kit.rules import with_rules
-from vdev.config import load_rules, load_text
-from vdev.core.faults.forecast import forecast, words
-from vdev.core.inventory.resources import EMPTY
+from vdev.config import load_text
+from vdev.core.faults.words import words
 from vdev.core.model.faults.fault_effects import (
     ApiFailure,
     ApiResource,
@@ -15,7 +14,6 @@ from vdev.core.model.faults.fault_effects import (
     SetHealth,
     Xid,
 )
-from vdev.core.model.faults.fault_rules import FaultSpec
 from vdev.errors import ConfigError
 
 HEAD = """version: v1
@@ -114,10 +112,7 @@ def test_what_rules_mean(rule, meant, said):
         ("api: {status: 403, retryAfter: 5s}", "retryAfter is for status 429 and 503 only"),
         ("api: {status: 429, retryAfter: 500ms}", "whole seconds"),
         ("api: {watch: broken, verbs: [get]}", "watch and verbs exclude each other"),
-        ("api: {watch: broken, resources: [events]}", "the plugin does not watch events"),
-        ("api: {unreachable: true, verbs: [get], resources: [events]}", "the plugin does not get events"),
         ("api: {unreachable: true, verbs: [head]}", "expected get, list, watch, create, update, patch or delete"),
-        ("api: {unreachable: true, verbs: [delete], resources: [nodes]}", "the plugin does not delete nodes"),
         ("api: {unreachable: true}, error: {}", "error is for rpc only, and this is api"),
     ],
 )
@@ -126,20 +121,6 @@ def test_what_is_wrong(rule, why):
     text = refused(f"name: x, {rule}")
     assert why in text
     assert "f.yaml:7:" in text
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "why"),
-    [
-        ("xid: 79, devices: [a100/0]", "health: Healthy, devices: [a100/0]", "the same devices"),
-        ("xid: 79, devices: [a100/0]", "remove: true, devices: [a100/0]", "the same devices"),
-        ("condition: {type: A, status: true}", "condition: {type: A, status: false}", "the same condition"),
-        ("api: {unreachable: true}", "api: {status: 403, verbs: [patch]}", "'a' takes all of its calls"),
-    ],
-)
-def test_contradictions(one, other, why):
-    """Of two rules."""
-    assert why in refused(f"name: a, {one}", f"name: b, {other}")
 
 
 def test_what_can_go_together():
@@ -153,37 +134,3 @@ def test_what_can_go_together():
         "name: f, api: {status: 403, verbs: [patch]}",
         "name: g, api: {watch: broken}",
     )
-
-
-@pytest.mark.parametrize(
-    ("rule", "switch"),
-    [
-        ("event: {reason: A, message: b}", "node.events"),
-        ("condition: {type: A, status: true}", "node.conditions"),
-        ("api: {unreachable: true}", "node.labels, events, conditions and status"),
-    ],
-)
-def test_rules_that_nobody_sees(rule, switch):
-    """A warning that names the switch."""
-    assert () == loaded(f"name: x, {rule}").warnings
-    (warning,) = loaded(f"name: x, {rule}", head=HEAD.replace("node: {events: true, conditions: true}\n", "")).warnings
-    assert "no effect" in warning.message or "nothing but" in warning.message
-    assert switch in warning.hint
-
-
-def test_a_forecast():
-    """An Event strikes, a condition begins and ends."""
-    spec = load_rules(
-        "rules: [{name: e, event: {reason: A, message: b}, at: 1s, every: 2s, times: 2},"
-        " {name: c, condition: {type: A, status: true}, at: 2s, for: 3s}]",
-        "r.yaml",
-        load_text(HEAD).spec,
-    )
-    assert isinstance(spec, FaultSpec)
-    found = [(each.at, each.rule, each.event, each.kind) for each in forecast(spec, "n", EMPTY, 60).happenings]
-    assert [
-        (1, "e", "strikes", "event"),
-        (2, "c", "begins", "condition"),
-        (3, "e", "strikes", "event"),
-        (5, "c", "ends", "condition"),
-    ] == found

@@ -90,14 +90,6 @@ def test_faults_of_sensors():
     assert [each.effect for each in spec.faults.rules] == [Overheat(105, 60), CountErrors(corrected=6)]
 
 
-def test_faults_that_nobody_sees_are_warned_of():
-    """Where nothing is measured."""
-    loaded = config.load_text("faults: {rules: [{name: hot, overheat: {}}]}\n" + ENTRY)
-    assert [problem.message for problem in loaded.problems] == [
-        "nothing shows what devices measure, so the rule has no effect"
-    ]
-
-
 def test_the_effective_configuration_loads_again():
     """With ranges and physics."""
     text = (

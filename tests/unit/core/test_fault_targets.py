@@ -1,25 +1,18 @@
 """Which slots a rule means: whole hardware, what a resource offers, or a lot of them."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from vdev.core import spec
 from vdev.core.faults import targets
-from vdev.core.faults.forecast import forecast
 from vdev.core.faults.schedule import Dice
 from vdev.core.model.device import Health
-from vdev.core.model.faults.fault_effects import Process, SetHealth
+from vdev.core.model.faults.fault_effects import SetHealth
 from vdev.core.model.faults.fault_rules import (
     DeviceFilter,
     DeviceSelection,
     FaultRuleSpec,
-    FaultSpec,
-    NodeSelection,
-    Start,
-    When,
 )
 
 SICK = SetHealth(healthy=False, reason="drill")
@@ -119,25 +112,3 @@ def test_what_is_really_broken_stays_so(build):
     for health in (Health(injected="r"), Health(False, "drill", "r")):
         after = targets.afflict(stock, targets.Afflictions(verdicts={key: health}))
         assert Health(False, "dead") == after.resources["acme.dev/npu"].slots[0].health
-
-
-def test_forecast(cards):
-    """What will happen is told in order, with the devices; what waits and what is for others is told apart."""
-    window = replace(
-        rule(DeviceFilter(entry="npu", indices=(range(1),))), name="window", when=When(at=60, lasts=30, every=300)
-    )
-    crash = FaultRuleSpec(name="crash", effect=Process(137), when=When(at=100))
-    manual = replace(rule(), name="manual", when=When(start=Start.MANUAL))
-    other = replace(rule(), name="other", nodes=NodeSelection(globs=("edge-*",)))
-    nothing = replace(rule(DeviceFilter(entry="none")), name="nothing")
-    outlook = forecast(FaultSpec(seed=7, rules=(crash, window, manual, other, nothing)), "node-a", cards, 400)
-    assert [
-        (60, "window", "begins"),
-        (90, "window", "ends"),
-        (100, "crash", "strikes"),
-        (360, "window", "begins"),
-        (390, "window", "ends"),
-    ] == [(each.at, each.rule, each.event) for each in outlook.happenings]
-    assert ("npu-0",) == outlook.happenings[0].devices
-    assert ["manual"] == [name for name, _ in outlook.waiting]
-    assert (("other",), ("nothing",)) == (outlook.elsewhere, outlook.without_device)

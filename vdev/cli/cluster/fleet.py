@@ -4,11 +4,8 @@ import argparse
 import asyncio
 import contextlib
 import functools
-import os
 import signal
-import socket
 import sys
-import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,12 +48,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="vdev-fleet",
         help="of this fleet, where a cluster has several: each leaves the Nodes of the others alone (%(default)s)",
     )
-    parser.add_argument(
-        "--leader-elect", action="store_true", help="of several controllers only the one that has the Lease writes"
-    )
-    parser.add_argument(
-        "--lease", default="", metavar="NAMESPACE/NAME", help="the Lease (the pod's namespace and the fleet's name)"
-    )
     options.add_one(parser, "kubeconfig")
     options.add_one(parser, "context")
     options.add_one(parser, "http_address")
@@ -79,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     for problem in loaded.problems:
         print(problem, file=sys.stderr)
     selector = _selector(args.selector)
-    namespace, lease = _lease(args.name, args.lease)
+    _check_name(args.name)
     if args.dry_run:
         from ...core.fleet.left_out import warnings
         from ...core.fleet.scope import Scope
@@ -91,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     server = needed_server(kubeconfig=chosen.kubeconfig, context=chosen.context)
     from ...aio.garbage import set_aside
-    from ...fleet import AT_ONCE, Fleet, Leadership, LeaseLost, Options
+    from ...fleet import AT_ONCE, Fleet, Options
     from ...kube import Api
     from ...observe import log
 
@@ -107,11 +98,8 @@ def run(args: argparse.Namespace) -> int:
     )
 
     async def main() -> None:
-        # what keeps the Lease waits for none of the writes
-        async with Api(server, at_once=AT_ONCE) as api, Api(server, at_once=1) as for_lease:
-            who = f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
-            elected = Leadership(for_lease, made.timing, namespace=namespace, name=lease, identity=who)
-            fleet = Fleet(made, loaded, api, elected if args.leader_elect else None)
+        async with Api(server, at_once=AT_ONCE) as api:
+            fleet = Fleet(made, loaded, api)
             stop = asyncio.Event()
             for number in (signal.SIGTERM, signal.SIGINT):
                 asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -120,12 +108,8 @@ def run(args: argparse.Namespace) -> int:
                     await stack.enter_async_context(side)
                 await fleet.run(until=stop.wait)
 
-    try:
-        with set_aside(made.timing.clock):
-            asyncio.run(main())
-    except LeaseLost as lost:
-        print(f"vdev: {lost}; another controller may write by now, so this one ends", file=sys.stderr)
-        return 1
+    with set_aside(made.timing.clock):
+        asyncio.run(main())
     return 0
 
 
@@ -155,21 +139,9 @@ def _sides(fleet: "Fleet", chosen: Settings, metrics: str) -> Iterator[contextli
         yield http.running(http.Side(metrics, app, what="metrics of devices", hosts=chosen.http_hosts))
 
 
-def _namespace() -> str:
-    """The namespace of this pod, where it is known."""
-    return os.environ.get("POD_NAMESPACE", "") or "default"
-
-
-def _lease(fleet: str, lease: str) -> tuple[str, str]:
-    """Namespace and name of the Lease of a fleet. Raises UsageError."""
+def _check_name(fleet: str) -> None:
     if label_syntax.value_problem(fleet) or label_syntax.node_name_problem(fleet):
         raise UsageError(f"--name: expected at most 63 {_NAME}, such as vdev-fleet, got {fleet!r}")
-    namespace, _, name = (lease or f"{_namespace()}/{fleet}").partition("/")
-    if label_syntax.node_name_problem(name) or label_syntax.node_name_problem(namespace):
-        raise UsageError(
-            f"--lease: expected NAMESPACE/NAME, each of {_NAME}, such as vdev-system/vdev-fleet, got {lease!r}"
-        )
-    return namespace, name
 
 
 def _selector(text: str) -> dict[str, str]:

@@ -10,7 +10,6 @@ from typing import Any
 from ...control import command_socket
 from ...errors import UsageError, reason_of
 from .. import common, options
-from ..previews import timeline
 
 DESCRIPTION = "Inject faults into the running plugin."
 EPILOG = """examples:
@@ -58,8 +57,6 @@ def run(args: argparse.Namespace) -> int:
         show(answer)
     else:
         print(done(answer))
-        for each in answer.get("warnings", ()):
-            print(f"warning: {each}", file=sys.stderr)
     return 0
 
 
@@ -99,6 +96,16 @@ def done(answer: dict[str, Any]) -> str:
     return f"{verb}: {', '.join(listed) or 'nothing'}"
 
 
+def _clock(seconds: float) -> str:
+    """A duration for people: `1h02m03s`, `4m05s`, `7.5s`."""
+    whole = int(seconds)
+    if whole >= 3600:
+        return f"{whole // 3600}h{whole % 3600 // 60:02d}m{whole % 60:02d}s"
+    if whole >= 60:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{round(seconds, 1):g}s"
+
+
 def _injected(times: dict[str, int]) -> str:
     """How many times, in all and for each resource if there are several."""
     total = str(sum(times.values()))
@@ -115,7 +122,7 @@ def show(faults: dict[str, Any]) -> None:
             each["name"],
             each["state"],
             str(len(each["devices"])) if each["kind"] == "device" else "-",
-            "-" if each["changesIn"] is None else timeline.clock(each["changesIn"]),
+            "-" if each["changesIn"] is None else _clock(each["changesIn"]),
             _injected(each["injectedIn"]),
             each["source"],
             each["what"],

@@ -8,8 +8,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ... import config
-from ...core.faults.forecast import forecast
 from ...core.inventory.difference import Added, Change, ChangedResource, RemovedResource, diff
 from ...core.inventory.resources import Resource
 from ...core.model.device import Slot
@@ -20,7 +18,7 @@ from ...errors import UsageError
 from ...hostfs.look import is_directory
 from ...preview import Preview
 from .. import common, config_paths, terminal
-from . import planned_slices, timeline
+from . import planned_slices
 from .planned_slices import PoolChange
 
 DESCRIPTION = "Show what a node would advertise for a configuration, without a kubelet, changing nothing."
@@ -30,7 +28,6 @@ EPILOG = """examples:
   vdev plan configs/ --node npu-7              the same, from a directory from which each node takes a file
   vdev plan new.yaml --against old.yaml        what replacing old.yaml with new.yaml would change
   vdev plan vdev.yaml --label nvidia.com/mig.config=all-balanced    the layout that this label chooses
-  vdev plan vdev.yaml --timeline 10m           what its fault rules do, and when
   vdev plan vdev.yaml --explain                why each candidate device matched or did not
 """
 
@@ -46,7 +43,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the configuration in force now: show what a change from it to FILE does",
     )
     parser.add_argument("--explain", action="store_true", help="show every candidate, and the condition that it failed")
-    parser.add_argument("--timeline", metavar="TIME", help="show what fault rules do in this time, such as 10m")
     parser.add_argument(
         "--label",
         action="append",
@@ -64,16 +60,11 @@ def run(args: argparse.Namespace) -> int:
     new = common.previewed(args, args.files, labels)
     old = common.previewed(args, args.against, labels) if args.against else None
     files = [str(each) for each in config_paths.of_node([Path(each) for each in args.files], new.node, labels)]
-    until = None if args.timeline is None else config.duration(args.timeline, "--timeline")
-    outlook = None if until is None else forecast(new.faults, new.node, new.inventory, until)
     if args.output == "json":
-        faults = {} if outlook is None else {"timeline": timeline.document(outlook)}
-        print(json.dumps(_document(new, old) | {"files": files} | faults, indent=2))
+        print(json.dumps(_document(new, old) | {"files": files}, indent=2))
     else:
         chosen = files if any(is_directory(Path(each)) for each in args.files) else []
         _print(new, old, chosen, explain=args.explain)
-        if outlook is not None and until is not None:
-            timeline.show(outlook, until)
     return common.exit_code(_problems(new, old))
 
 

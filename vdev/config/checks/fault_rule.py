@@ -1,8 +1,8 @@
-"""One fault rule by itself: keys that need or exclude each other, times that never come, consent to harm."""
+"""One fault rule by itself: keys that need or exclude each other, times that overlap, consent to harm."""
 
 from collections.abc import Mapping, Sequence
 
-from ...core.model.faults.fault_effects import ApiFailure, ApiVerb, ClaimCall, Rpc
+from ...core.model.faults.fault_effects import ClaimCall, Rpc
 from ...core.model.faults.xid import APPLICATION_ERRORS
 from ...core.model.place import KeyPath
 from ..report import ProblemReport
@@ -41,7 +41,6 @@ _ONE_KEY = ("register", "stream", "socket", "cdi", "podResources", "slices", "he
 _OF_HEALTH = ("health", "xid", "flap")  # keys with a reason
 _OF_THE_WHOLE = ("podResources", "process", "event", "condition", "api")
 _ASKS_TO_WAIT = (429, 503)
-_COUNTED = (["rpc"], ["register"], ["api"])  # what chance is about is not the repetitions
 
 
 def check_rule(model: schema.FaultRule, path: KeyPath, report: ProblemReport) -> None:
@@ -64,7 +63,8 @@ def check_rule(model: schema.FaultRule, path: KeyPath, report: ProblemReport) ->
     if model.api is not None:
         _api(model.api, (*path, "api"), report)
     _times(model, kinds, path, report)
-    _chance(model, kinds, path, report)
+    if model.nth and model.every_nth:
+        report.one_at_most(path, ("nth", "everyNth"))
     report.one_at_most(path, [key for key in ("since", "onAllocate", "onFile", "manual") if key in given])
     _consent(model, path, report)
 
@@ -89,8 +89,6 @@ def _kind(model: schema.FaultRule, kind: str, given: tuple[str, ...], path: KeyP
         report.key_error((*path, "resource"), f"{kind} concerns the whole plugin, not one resource")
     if model.devices is not None:
         _select(model.devices, (*path, "devices"), report)
-    if model.on_nodes is not None and model.on_nodes.share == 0:
-        report.error((*path, "onNodes", "share"), "a share of no nodes can never fire")
 
 
 def _call(model: schema.FaultRule, given: tuple[str, ...], path: KeyPath, report: ProblemReport) -> None:
@@ -130,14 +128,6 @@ def _api(block: ApiFaults, path: KeyPath, report: ProblemReport) -> None:
         report.key_error((*path, "retryAfter"), "retryAfter is for status 429 and 503 only")
     if way == "watch" and block.verbs:
         report.key_error((*path, "verbs"), "watch and verbs exclude each other", "use unreachable with verbs")
-    verbs = [ApiVerb.WATCH] if way == "watch" else block.verbs
-    if way and not ApiFailure(verbs=frozenset(verbs), resources=frozenset(block.resources)).requests:
-        what = f"{' or '.join(verbs)} {' or '.join(block.resources)}"
-        hint = (
-            "nodes are got, listed, watched and patched, nodes/status patched, events created and patched; "
-            "resourceslices listed, watched, created, updated and deleted, resourceclaims got, their status patched"
-        )
-        report.error(path, f"the rule can never fire: the plugin does not {what}", hint)
 
 
 def _one_key(block: Section, path: KeyPath, report: ProblemReport) -> None:
@@ -149,10 +139,8 @@ def _select(model: schema.Select, path: KeyPath, report: ProblemReport) -> None:
     if model.names:
         report.one_at_most(path, ["names", *conditions])
     report.one_at_most(path, [key for key in ("pick", "share") if getattr(model, key) is not None])
-    if model.count is not None and model.pick is not None and model.pick > model.count:
-        report.error((*path, "pick"), f"it cannot pick {model.pick} of {model.count} devices")
     if model.share == 0:
-        report.error((*path, "share"), "a share of nothing can never fire")
+        report.error((*path, "share"), "expected more than 0")
 
 
 # --- when ------------------------------------------------------------------------------------------------------------
@@ -187,30 +175,6 @@ def _times(model: schema.FaultRule, kinds: list[str], path: KeyPath, report: Pro
             moved = f", moved by {model.jitter:.0%} both ways" if model.jitter and not flap else ""
             message = f"{model.lasts:g} s every {model.every:g} s{moved}: it would begin again before it ends"
             report.error((*path, "for"), message, f"at most {room:g} s fit")
-    if flap is not None and model.lasts is not None and model.lasts <= flap.up:
-        message = f"it would end after {model.lasts:g} s, before the device first goes down after {flap.up:g} s"
-        report.error((*path, "for"), f"the rule can never fire: {message}", "make for longer, or up shorter")
-
-
-def _chance(model: schema.FaultRule, kinds: list[str], path: KeyPath, report: ProblemReport) -> None:
-    if model.probability == 0:
-        report.error((*path, "probability"), "a rule of probability 0 can never fire")
-    if model.nth and model.every_nth:
-        report.one_at_most(path, ("nth", "everyNth"))
-    counts = model.on_allocate or model.on_file or kinds in _COUNTED
-    if counts:
-        return
-    most = 1 if model.every is None else model.times
-    first = min(model.nth) if model.nth else model.every_nth or 1
-    if most is not None and first > most:
-        key = "nth" if model.nth else "everyNth"
-        hint = (
-            "nth counts calls for rpc, register and api, allocations under onAllocate, appearances under onFile, else "
-            "the repetitions of every"
-        )
-        report.error(
-            (*path, key), f"the rule can never fire: it comes {'once' if most == 1 else f'{most} times'} only", hint
-        )
 
 
 def _consent(model: schema.FaultRule, path: KeyPath, report: ProblemReport) -> None:

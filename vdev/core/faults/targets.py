@@ -48,7 +48,7 @@ NONE = Afflictions()
 
 def select(rule: FaultRuleSpec, inventory: Inventory, dice: Dice) -> frozenset[Key]:
     """The slots of the inventory that the rule means."""
-    offered = inventory.claimable if rule.of_claims_alone else inventory.everything
+    offered = inventory.claimable if isinstance(rule.effect, SetTaint) else inventory.everything
     units: dict[Unit, None] = {}
     narrowed = rule.resource != "*"
     for name, resource in offered.items():

@@ -7,7 +7,7 @@ can hold it, which the next plan knows.
 Only files whose name begins with `vdev-` are ever removed or replaced. They stay when the agent ends, because a
 container that restarts is given the same CDI names again; and for the same reason a device that the configuration lost
 stays in its file until no pod can hold it, also when another process wrote it. What a document holds is decided in
-`core.allocation.cdi` and `core.allocation.edits`; `cdi_own` writes our files, `cdi_foreign` reads those of others.
+`core.allocation.cdi` and `core.allocation.edits`; `cdi_own` writes our files. Those of others are not read.
 """
 
 import asyncio
@@ -27,11 +27,11 @@ from ....core.inventory.resources import Inventory
 from ....core.model.device import Health
 from ....core.model.faults.fault_effects import CdiFault
 from ..base import Output, Stage
-from .cdi_foreign import ForeignFiles, Name
 from .cdi_own import OwnFiles, is_unfinished
 
 log = structlog.get_logger(__name__)
 
+_Name = tuple[str, str]  # kind, device name
 _Device = Mapping[str, Any]  # of a document
 _MOST_SAID = 3  # troubles in one text
 
@@ -40,7 +40,7 @@ _MOST_SAID = 3  # troubles in one text
 class _Outcome:
     """What one look at the directory found: why devices cannot be resolved, what to say, when to look again."""
 
-    devices: Mapping[Name, str] = field(default_factory=dict)
+    devices: Mapping[_Name, str] = field(default_factory=dict)
     troubles: tuple[str, ...] = ()
     again: tuple[float | None, ...] = ()
 
@@ -60,11 +60,10 @@ class CdiFiles(Output):
         self.trouble = ""
         self._intervals, self._clock = timing
         self._own = OwnFiles(directory, timing.intervals)
-        self._foreign = ForeignFiles(directory)
         self._present: list[cdi.Document] | None = None
         self._texts: dict[str, tuple[cdi.Document, bytes]] = {}  # by kind, so that few are made again
-        self._left: Mapping[Name, _Device] = {}  # what is in the files and the plan does not need
-        self._unnamed: frozenset[Name] = frozenset()  # what no answer has any more
+        self._left: Mapping[_Name, _Device] = {}  # what is in the files and the plan does not need
+        self._unnamed: frozenset[_Name] = frozenset()  # what no answer has any more
         self._plan: Plan | None = None
         self._failed: Mapping[str, Health] = {}
         self._again_at: float | None = None
@@ -136,7 +135,7 @@ class CdiFiles(Output):
     def _is_any_unneeded(self, plan: Plan) -> bool:
         return not all(self._is_needed(plan, name, device) for name, device in self._left.items())
 
-    def _is_needed(self, plan: Plan, name: Name, device: _Device) -> bool:
+    def _is_needed(self, plan: Plan, name: _Name, device: _Device) -> bool:
         """Whether what the plan does not need may be in an answer, or a pod may hold it."""
         return name not in self._unnamed or (device["name"] != cdi.ALL and not plan.is_free(cdi.device_id(device)))
 
@@ -156,13 +155,12 @@ class CdiFiles(Output):
         needed = _named(wanted)
         self._left = {name: device for name, device in _named(documents).items() if name not in needed}
         again = now + self._intervals.retire_settle if self._left and not plan.holdings.complete else None
-        twice = self._twice(documents, texts)
-        troubles = dict.fromkeys((*self._own.failed.values(), *self._own.trouble, *twice.values()))
-        return _Outcome({**self._missing(documents), **twice}, tuple(troubles), (self._own.again_at, again))
+        troubles = dict.fromkeys((*self._own.failed.values(), *self._own.trouble))
+        return _Outcome(self._missing(documents), tuple(troubles), (self._own.again_at, again))
 
-    def _missing(self, documents: Mapping[str, cdi.Document]) -> dict[Name, str]:
+    def _missing(self, documents: Mapping[str, cdi.Document]) -> dict[_Name, str]:
         """The devices of files that could not be written, but for those that the old file has as they shall be."""
-        missing: dict[Name, str] = {}
+        missing: dict[_Name, str] = {}
         for kind, document in documents.items():
             file = cdi.file_name(kind)
             if reason := self._own.failed.get(file):
@@ -177,21 +175,6 @@ class CdiFiles(Output):
             known = before.get(kind)
             self._texts[kind] = known if known and known[0] == document else (document, _text(document))
         return {cdi.file_name(kind): text for kind, (_, text) in self._texts.items()}
-
-    def _twice(self, documents: Mapping[str, cdi.Document], texts: Mapping[str, bytes]) -> dict[Name, str]:
-        """The devices that a file of somebody else has as well, and how to say it: a runtime resolves neither."""
-        ours = {(kind, device["name"]) for kind, document in documents.items() for device in document["devices"]}
-        if not ours:
-            return {}
-        try:
-            found = self._foreign.defining(ours, besides=texts.keys())
-        except OSError:  # no directory; that none of our files is there has its own reason
-            return {}
-        files: dict[str, list[str]] = {}
-        for (_, name), path in found.items():
-            files.setdefault(path, []).append(name)
-        says = {path: f"{path} defines {_some(sorted(names))} as well" for path, names in files.items()}
-        return {name: f"{says[path]}: no runtime resolves what two files define" for name, path in found.items()}
 
     def _say(self, troubles: tuple[str, ...]) -> None:
         more = len(troubles) - _MOST_SAID
@@ -212,7 +195,7 @@ def _failed(inventory: Inventory, outcome: _Outcome) -> dict[str, Health]:
     return failed
 
 
-def _named(documents: Mapping[str, cdi.Document]) -> dict[Name, _Device]:
+def _named(documents: Mapping[str, cdi.Document]) -> dict[_Name, _Device]:
     """The devices in these documents, by kind and name."""
     return {(kind, device["name"]): device for kind, document in documents.items() for device in document["devices"]}
 
@@ -220,10 +203,6 @@ def _named(documents: Mapping[str, cdi.Document]) -> dict[Name, _Device]:
 def _edits(document: cdi.Document | None) -> dict[str, Mapping[str, Any]]:
     """What a container gets with each device of a document, by name."""
     return {device["name"]: cdi.edits_of(document, device) for device in document["devices"]} if document else {}
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
 def _spoilt(texts: dict[str, bytes], faults: Mapping[str, CdiFault]) -> dict[str, bytes]:

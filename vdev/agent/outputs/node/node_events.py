@@ -84,10 +84,6 @@ class NodeEvents(ApiOutput):
         self._choices = plan.choices
         self._seen, self._lost, self._base, self._xids = now, plan.lost, plan.base, plan.xids
 
-    def forget(self) -> None:
-        """What waits is said by somebody else."""
-        self._waiting.clear()
-
     def _see_node(self) -> None:
         """Events wait for what happens, not for the Node."""
         if self._waiting:

@@ -293,8 +293,6 @@ class ApiResource(StrEnum):
     RESOURCE_CLAIMS_STATUS = "resourceclaims/status"
 
 
-_OF_CLAIMS = (ApiResource.RESOURCE_SLICES, ApiResource.RESOURCE_CLAIMS, ApiResource.RESOURCE_CLAIMS_STATUS)
-
 ApiRequest = tuple[ApiVerb, ApiResource]
 
 API_REQUESTS: frozenset[ApiRequest] = frozenset(
@@ -332,11 +330,6 @@ class ApiFailure:
     def requests(self) -> frozenset[ApiRequest]:
         """Those of the plugin's requests that it is about."""
         return frozenset(each for each in API_REQUESTS if self.concerns(*each))
-
-    @property
-    def of_claims_alone(self) -> bool:
-        """Whether it is about nothing but what claims need."""
-        return all(resource in _OF_CLAIMS for _, resource in self.requests)
 
     @property
     def ends_watches(self) -> bool:

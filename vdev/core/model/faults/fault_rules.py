@@ -10,7 +10,6 @@ from fnmatch import fnmatchcase
 
 from .fault_effects import (
     KINDS,
-    ApiFailure,
     Call,
     ClaimCall,
     Effect,
@@ -19,7 +18,6 @@ from .fault_effects import (
     NodeEvent,
     Process,
     Rpc,
-    SetTaint,
     SliceFault,
     Slices,
     Socket,
@@ -161,13 +159,6 @@ class FaultRuleSpec:
         if isinstance(self.effect, Call):
             return any(isinstance(each, ClaimCall) for each in self.effect.rpcs)
         return isinstance(self.effect, (Slices, HealthStream))
-
-    @property
-    def of_claims_alone(self) -> bool:
-        """Whether nobody but claims and the scheduler can see what it does."""
-        if isinstance(self.effect, ApiFailure):
-            return self.effect.of_claims_alone
-        return isinstance(self.effect, SetTaint) or not self.of_resources
 
     @property
     def triggered(self) -> bool:

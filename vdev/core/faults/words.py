@@ -1,17 +1,11 @@
-"""What fault rules will do to a node, and when, for people who want to know it in advance."""
+"""What fault rules do, in words for people."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import assert_never
 
-from ..inventory.resources import Inventory
 from ..model.faults import fault_effects as effects
-from ..model.faults.fault_rules import ALWAYS, Chance, FaultRuleSpec, FaultSpec, Start
+from ..model.faults.fault_rules import ALWAYS, Chance, FaultRuleSpec
 from ..model.faults.xid import described
-from .schedule import Dice, Firing, on_node, spans
-from .targets import names, select
 
-_MOST = 1000  # happenings of one rule
 _OF_SLICES = {
     effects.SliceFault.WITHHELD: "changes are not written",
     effects.SliceFault.INCOMPLETE: "the pool has one less than it says",
@@ -19,62 +13,6 @@ _OF_SLICES = {
     effects.SliceFault.DUPLICATE_NAME: "one device is in two of them",
     effects.SliceFault.WIPED: "all are deleted",
 }
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class ForecastEvent:
-    """One thing that happens, `at` seconds from the start: a rule `begins`, `ends`, or `strikes` for a moment."""
-
-    at: float
-    rule: str
-    event: str
-    kind: str
-    what: str
-    devices: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Forecast:
-    """What happens in order of time; which rules wait, and for what; which are for other nodes, and which mean no
-    device.
-    """
-
-    happenings: tuple[ForecastEvent, ...] = ()
-    waiting: tuple[tuple[str, str], ...] = ()
-    elsewhere: tuple[str, ...] = ()
-    without_device: tuple[str, ...] = ()
-
-
-def forecast(faults: FaultSpec, node: str, inventory: Inventory, until: float) -> Forecast:
-    """The faults of a node that starts at time 0 and has these devices, up to that time in seconds."""
-    dice = Dice(faults.seed, node)
-    happenings: list[ForecastEvent] = []
-    waiting, elsewhere, without = [], [], []
-    for rule in faults.rules:
-        devices = names(select(rule, inventory, dice)) if rule.kind is effects.FaultKind.DEVICE else ()
-        if not on_node(rule.nodes, rule.name, dice):
-            elsewhere.append(rule.name)
-        elif rule.kind is effects.FaultKind.DEVICE and not devices:
-            without.append(rule.name)
-        elif rule.triggered:
-            waiting.append((rule.name, f"{_trigger(rule)}, then {words(rule)}"))
-        else:
-            happenings += _happenings(rule, dice, devices, until)
-    return Forecast(tuple(sorted(happenings)), tuple(waiting), tuple(elsewhere), tuple(without))
-
-
-def _happenings(rule: FaultRuleSpec, dice: Dice, devices: tuple[str, ...], until: float) -> Iterator[ForecastEvent]:
-    kind, what = rule.kind.value, words(rule)
-    for number, span in enumerate(spans(rule, dice, Firing(0.0), -1.0)):
-        if span.start > until or number >= _MOST:
-            return
-        if span.real:
-            if rule.momentary:
-                yield ForecastEvent(span.start, rule.name, "strikes", kind, what, devices)
-                continue
-            yield ForecastEvent(span.start, rule.name, "begins", kind, what, devices)
-            if span.end <= until:
-                yield ForecastEvent(span.end, rule.name, "ends", kind, what, devices)
 
 
 def words(rule: FaultRuleSpec) -> str:
@@ -189,17 +127,3 @@ def _call(call: effects.Call) -> str:
     if wrong := call.faulty_answer or call.faulty_claims:
         parts.append(f"gets a wrong answer ({wrong.value})")
     return ", then ".join(parts)
-
-
-def _trigger(rule: FaultRuleSpec) -> str:
-    match rule.when.start:
-        case Start.ALLOCATE:
-            return "waits until a pod is given one of its devices"
-        case Start.FILE:
-            return f"waits for the file {rule.when.file}"
-        case Start.MANUAL:
-            return f"waits for vdev fault trigger {rule.name}"
-        case Start.LOAD | Start.START:
-            return "waits for nothing"
-        case _:
-            assert_never(rule.when.start)
