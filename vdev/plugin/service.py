@@ -245,7 +245,6 @@ class ResourceService:
             servicer,
             self._link.new_socket_path(self.name),
             timing=self._timing,
-            transport=self._link.transport,
         )
         await server.start()
         servicer.update(self.resource)
@@ -304,7 +303,6 @@ class ResourceService:
                     options=server.servicer.options(),
                     served=functools.partial(self._is_served, server),
                     version=(fault and fault.version) or registration_client.VERSION,
-                    transport=self._link.transport,
                 )
         await self._clear_spoilt()
         self.registrations += 1

@@ -2,5 +2,5 @@
 
     python -m vdev.worlds --seed 7
 
-`machine.memory_transport` stands in for gRPC. See docs/worlds.md.
+gRPC and TCP are in memory (`machine`). See docs/worlds.md.
 """

@@ -245,8 +245,7 @@ class EventEffects:
     async def _pod_resources_busy(self, event: Event) -> None:
         """Others ask the kubelet so often that its limit is reached, for a while."""
         world = self._world
-        others = world.transport("others")
-        async with others.channel(world.kubelet.pod_resources_socket) as channel:
+        async with grpc.aio.insecure_channel(f"unix:{world.kubelet.pod_resources_socket}") as channel:
             stub = rpc.PodResourcesListerStub(channel)
             for _ in range(event.a % 10):
                 asked = [stub.Get(pb.GetPodResourcesRequest(), timeout=1) for _ in range(12)]
