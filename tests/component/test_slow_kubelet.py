@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from tests.kit import quick
+from tests.worlds.machine import memory_transport
+from tests.worlds.machine.memory_server import Network
+from tests.worlds.machine.virtual_time import PROCESS, Process
 from vdev.sim import Kubelet
-from vdev.worlds.machine import memory_transport
-from vdev.worlds.machine.memory_server import Network
-from vdev.worlds.machine.virtual_time import PROCESS, Process
 
 NPU = "acme.dev/npu"
 CONFIG = f"version: v1\ndevices: [{{name: npu, resource: {NPU}, virtual: {{count: 2}}}}]\n"

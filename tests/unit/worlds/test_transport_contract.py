@@ -9,11 +9,11 @@ import grpc
 import grpc.aio
 import pytest
 
+from tests.worlds.machine import memory_transport
+from tests.worlds.machine.memory_server import Network
 from vdev.pb import deviceplugin_v1beta1_pb2 as pb
 from vdev.pb import deviceplugin_v1beta1_pb2_grpc as rpc
 from vdev.sockets.files import is_dead
-from vdev.worlds.machine import memory_transport
-from vdev.worlds.machine.memory_server import Network
 
 State = grpc.ChannelConnectivity
 Code = grpc.StatusCode

@@ -7,8 +7,9 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
-from ..config import KnownEntries
-from ..sim import Kubelet, KubeletPanic
+from vdev.config import KnownEntries
+from vdev.sim import Kubelet, KubeletPanic
+
 from .api.world_cluster import WorldCluster
 from .drawn_events import has_claims
 from .invariants import Excuses
@@ -28,8 +29,8 @@ class WorldBase:
     def __init__(self, seed: int, root: Path) -> None:
         self.seed = seed
         self.root = root
-        self.dice = random.Random(f"world {seed}")  # noqa: S311 - it repeats on purpose
-        self.loop = WorldLoop(random.Random(f"machine {seed}"))  # noqa: S311 - as above
+        self.dice = random.Random(f"world {seed}")
+        self.loop = WorldLoop(random.Random(f"machine {seed}"))
         self.cluster = WorldCluster(self) if has_claims(seed) else None
         self.model = NodeModel(root, claims=self.cluster.model if self.cluster else None)
         self.read = KnownEntries()  # what agents of this node have read: a new one would work out the same

@@ -14,8 +14,9 @@ import random
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from ...aio import clock
-from ...sim import SystemClock
+from vdev.aio import clock
+from vdev.sim import SystemClock
+
 from .rounds import Handle, Rounds
 
 START = 1_000.0  # seconds that this machine has been up
@@ -159,7 +160,7 @@ class WorldLoop(Rounds):
         chance = draw()
         seconds = draw() ** 2 if chance < self.sluggish else chance * 0.002
         context = contextvars.copy_context()
-        if draw() < 0.5:  # noqa: PLR2004 - it waits for its turn, or is done and that is told late
+        if draw() < 0.5:
             self._timer(self.now + seconds, self._call, (answer, func, args, 0.0), context)
         else:
             self.call_soon(self._call, answer, func, args, seconds, context=context)

@@ -6,12 +6,13 @@ import signal
 from dataclasses import dataclass
 from typing import Any
 
-from .. import config
-from ..agent import Agent, Options
-from ..agent.outputs.base import Output
-from ..core.decide import Plan
-from ..errors import ConfigError
-from ..hostfs import HostRoot
+from vdev import config
+from vdev.agent import Agent, Options
+from vdev.agent.outputs.base import Output
+from vdev.core.decide import Plan
+from vdev.errors import ConfigError
+from vdev.hostfs import HostRoot
+
 from .machine.virtual_time import Process, WorldClock
 from .node_model import inspect_marked
 from .world_base import WorldBase
@@ -179,5 +180,5 @@ def _told(plan: Plan) -> tuple[object, ...]:
 def _release_claims(agent: Agent) -> None:
     """Let go of the locks of its DRA drivers."""
     side: Any = agent.dra.made
-    for driver in side._drivers.values() if side else ():  # noqa: SLF001 - it is killed, and can no longer be asked to
-        driver._claims._lock.close()  # noqa: SLF001 - it is killed, and can no longer be asked to
+    for driver in side._drivers.values() if side else ():
+        driver._claims._lock.close()

@@ -16,8 +16,9 @@ from typing import Any
 
 import structlog
 
-from ..core.intervals import PRODUCTION
-from ..sim import Finding, Kubelet
+from vdev.core.intervals import PRODUCTION
+from vdev.sim import Finding, Kubelet
+
 from . import invariants
 from .agents import Agents
 from .api.world_cluster import NODE

@@ -9,9 +9,10 @@ from typing import Any
 
 import grpc.aio
 
-from ..pb import podresources_v1_pb2 as pb
-from ..pb import podresources_v1_pb2_grpc as rpc
-from ..sim import Phase, manifest
+from vdev.pb import podresources_v1_pb2 as pb
+from vdev.pb import podresources_v1_pb2_grpc as rpc
+from vdev.sim import Phase, manifest
+
 from .agents import Agents
 from .claims.claim_events import ClaimEventEffects
 from .drawn_events import Event

@@ -17,12 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..pb import deviceplugin_v1beta1_pb2 as pb
-from ..sim import Finding, Kind, Kubelet, Phase, PodStatus
+from vdev.pb import deviceplugin_v1beta1_pb2 as pb
+from vdev.sim import Finding, Kind, Kubelet, Phase, PodStatus
+
 from .node_model import RULES, NodeModel, clashes
 
 if TYPE_CHECKING:
-    from ..core.decide import Plan
+    from vdev.core.decide import Plan
 
 EXPLAINED = {  # findings that something else than the plugin may have brought about: by rules, by a slow machine
     "slow-rpc": ("slow", "hang"),
@@ -127,7 +128,7 @@ def cdi_names(directory: Path) -> set[str]:
     found: set[str] = set()
     for name in entries_of(directory):
         if name.endswith(".json"):
-            with contextlib.suppress(FileNotFoundError), open(f"{directory}/{name}", "rb") as file:  # noqa: PTH123 - as below
+            with contextlib.suppress(FileNotFoundError), open(f"{directory}/{name}", "rb") as file:
                 found |= _names_in(file.read())
     return found
 
@@ -145,7 +146,7 @@ def _names_in(text: bytes) -> frozenset[str]:
 def entries_of(directory: Path) -> list[str]:
     """The names in a directory, in order; none where it is not there. No paths are made of them, which takes longer."""
     try:
-        return sorted(os.listdir(directory))  # noqa: PTH208 - as it says
+        return sorted(os.listdir(directory))
     except FileNotFoundError:
         return []
 
