@@ -93,7 +93,7 @@ bench: $(VENV)/.test ## measure the budgets, as ratios in one run (make bench fl
 	$(BIN)/python -m bench $(GROUPS)
 
 worlds: $(VENV)/.run ## play simulated nodes: SEED=7, HOURS=100, MINUTES=2, WORKERS=2, LENGTH=1, EVENTS=file (docs/worlds.md)
-	$(BIN)/python -m vdev.worlds $(if $(SEED),--seed $(SEED)) $(if $(HOURS),--hours $(HOURS)) $(if $(MINUTES),--minutes $(MINUTES)) \
+	$(BIN)/python -m tests.worlds $(if $(SEED),--seed $(SEED)) $(if $(HOURS),--hours $(HOURS)) $(if $(MINUTES),--minutes $(MINUTES)) \
 	  $(if $(filter-out auto,$(WORKERS)),--workers $(WORKERS)) $(if $(LENGTH),--length $(LENGTH)) $(if $(EVENTS),--events $(EVENTS))
 
 docs: $(VENV)/.run ## write what docs/ has from the code: docs/reference and docs/metrics.md

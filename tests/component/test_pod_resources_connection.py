@@ -11,27 +11,17 @@ import pytest
 from vdev.pb import podresources_v1_pb2 as pb
 from vdev.pb import podresources_v1_pb2_grpc as rpc
 from vdev.plugin.podresources_client import PodResources, RateLimited
-from vdev.transport import GrpcTransport, Parameters, address
 
 WITHIN = 20.0
 
 
-class Counting(GrpcTransport):
-    """Counts the channels that are open, and those that ever were."""
-
-    def __init__(self) -> None:
-        self.channels: list[grpc.aio.Channel] = []
-
-    def channel(self, socket: Path | str, parameters: Parameters = ()) -> grpc.aio.Channel:
-        """GRPC's own."""
-        made = super().channel(socket, parameters)
-        self.channels.append(made)
-        return made
+class Channels(list[grpc.aio.Channel]):
+    """All that were made."""
 
     @property
     def open(self) -> int:
         """How many are not closed."""
-        return sum(each.get_state() is not grpc.ChannelConnectivity.SHUTDOWN for each in self.channels)
+        return sum(each.get_state() is not grpc.ChannelConnectivity.SHUTDOWN for each in self)
 
 
 class Lister(rpc.PodResourcesListerServicer):
@@ -54,7 +44,7 @@ async def kubelet(socket: Path, pod: str) -> AsyncIterator[Lister]:
     """Answers at the socket while the context lasts."""
     lister, server = Lister(pod), grpc.aio.server()
     rpc.add_PodResourcesListerServicer_to_server(lister, server)
-    server.add_insecure_port(address(socket))
+    server.add_insecure_port(f"unix:{socket}")
     await server.start()
     try:
         yield lister
@@ -63,16 +53,22 @@ async def kubelet(socket: Path, pod: str) -> AsyncIterator[Lister]:
 
 
 @pytest.fixture
-async def transport() -> AsyncIterator[Counting]:
-    made = Counting()
-    with made.engine():
-        yield made
+def channels(monkeypatch: pytest.MonkeyPatch) -> Channels:
+    """Those that are made during the test."""
+    made, make = Channels(), grpc.aio.insecure_channel
+
+    def kept(*arguments: Any, **options: Any) -> grpc.aio.Channel:
+        made.append(make(*arguments, **options))
+        return made[-1]
+
+    monkeypatch.setattr(grpc.aio, "insecure_channel", kept)
+    return made
 
 
-async def test_questions_go_over_one_connection(tmp_path: Path, transport: Counting) -> None:
+async def test_questions_go_over_one_connection(tmp_path: Path, channels: Channels) -> None:
     """Also where the kubelet asks to wait; it is closed at the end."""
     socket = tmp_path / "s.sock"
-    client = PodResources(socket, transport)
+    client = PodResources(socket)
     async with kubelet(socket, "a") as lister:
         for pod in ("a", "b"):
             lister.pod = pod
@@ -84,15 +80,15 @@ async def test_questions_go_over_one_connection(tmp_path: Path, transport: Count
             await client.holders("file", within=WITHIN)
         lister.limited = False
         assert await client.holders("file", within=WITHIN)
-        assert [1, 1] == [len(transport.channels), transport.open]
+        assert [1, 1] == [len(channels), channels.open]
         await client.close()
-    assert 0 == transport.open
+    assert 0 == channels.open
 
 
-async def test_another_socket_is_another_kubelet(tmp_path: Path, transport: Counting) -> None:
+async def test_another_socket_is_another_kubelet(tmp_path: Path, channels: Channels) -> None:
     """The one before may go on answering clients that are still connected to it: it is not asked."""
     socket = tmp_path / "s.sock"
-    client = PodResources(socket, transport)
+    client = PodResources(socket)
     async with kubelet(socket, "old"):
         await client.holders("old file", within=WITHIN)
         socket.unlink()
@@ -100,27 +96,27 @@ async def test_another_socket_is_another_kubelet(tmp_path: Path, transport: Coun
             answer = await client.holders("new file", within=WITHIN)
             assert answer is not None
             assert {"default/new"} == answer.without
-            assert [2, 1] == [len(transport.channels), transport.open]
+            assert [2, 1] == [len(channels), channels.open]
             await client.close()
 
 
-async def test_after_a_failure_it_is_connected_anew(tmp_path: Path, transport: Counting) -> None:
+async def test_after_a_failure_it_is_connected_anew(tmp_path: Path, channels: Channels) -> None:
     """At once, and not when a connection that failed would be tried again by itself."""
     socket = tmp_path / "s.sock"
-    client = PodResources(socket, transport)
+    client = PodResources(socket)
     async with kubelet(socket, "a"):
         assert await client.holders("file", within=WITHIN)
     assert await client.holders("file", within=WITHIN) is None
-    assert 0 == transport.open
+    assert 0 == channels.open
     async with kubelet(socket, "a"):
         assert await client.holders("file", within=WITHIN)
         await client.close()
 
 
-async def test_an_answer_that_is_equal_means_what_it_meant(tmp_path: Path, transport: Counting) -> None:
+async def test_an_answer_that_is_equal_means_what_it_meant(tmp_path: Path) -> None:
     """It is worked out once; one that says something else is worked out anew."""
     socket = tmp_path / "s.sock"
-    client = PodResources(socket, transport)
+    client = PodResources(socket)
     async with kubelet(socket, "a") as lister:
         first = await client.holders("file", within=WITHIN)
         assert first is await client.holders("file", within=WITHIN)

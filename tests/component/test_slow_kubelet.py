@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from tests.kit import quick
+from tests.worlds.machine import memory_transport
+from tests.worlds.machine.memory_server import Network
+from tests.worlds.machine.virtual_time import PROCESS, Process
 from vdev.sim import Kubelet
-from vdev.worlds.machine.memory_server import Network
-from vdev.worlds.machine.memory_transport import MemoryTransport
 
 NPU = "acme.dev/npu"
 CONFIG = f"version: v1\ndevices: [{{name: npu, resource: {NPU}, virtual: {{count: 2}}}}]\n"
@@ -20,23 +21,19 @@ def late():
 
 
 @pytest.fixture
-def network(late):
-    """Between the two."""
-    return Network(lambda process: late.pop() if late and process == "kubelet" else 0.0)
-
-
-@pytest.fixture
-async def kubelet(directory, network):
-    """The kubelet, over a transport in memory."""
-    transport = MemoryTransport(network, "kubelet")
-    async with Kubelet(directory / "kubelet", rate_limit=False, timings=quick.KUBELET, transport=transport) as running:
-        yield running
+async def kubelet(directory, late):
+    """The kubelet, over gRPC in memory."""
+    network = Network(lambda process: late.pop() if late and process == "kubelet" else 0.0)
+    with memory_transport.installed(network):
+        async with Kubelet(directory / "kubelet", rate_limit=False, timings=quick.KUBELET) as running:
+            yield running
 
 
 @pytest.mark.parametrize("ends", ["the socket is gone", "the stream is closed"])
-async def test_a_fault_that_begins_meanwhile_does_not_hurry_a_registration(kubelet, network, late, start_agent, ends):
+async def test_a_fault_that_begins_meanwhile_does_not_hurry_a_registration(kubelet, late, start_agent, ends):
     """What faults do is asked anew at once, but never is a resource registered beside a stream that the kubelet has."""
-    agent = await start_agent(CONFIG, transport=MemoryTransport(network, "agent"))
+    PROCESS.set(Process("agent"))
+    agent = await start_agent(CONFIG)
     service = agent.agent.lists.services[NPU]
     late.append(0.08)  # the end of the stream
     if ends == "the socket is gone":

@@ -1,6 +1,6 @@
 """`python -m tests.kit.play`: plays the worlds that stand on stdin as JSON, in a process that has nothing but them.
 
-A line for each: `{"seed", "seconds", "events", "mutant"}`; its outcome is a line on stdout. `python()` gives a program
+A line for each: `{"seed", "seconds", "events"}`; its outcome is a line on stdout. `python()` gives a program
 that stands for Python and has this one ready (see `mother`), for all processes of a run.
 """
 
@@ -34,7 +34,7 @@ def played(*worlds: dict[str, Any], program: str = "") -> list[dict[str, Any]]:
 def _main(descriptor: str = "", *_: str) -> None:
     if descriptor:
         mother.wait(descriptor)
-    from vdev.worlds import campaign
+    from tests.worlds import campaign
 
     campaign.prepare()
     if descriptor:
@@ -43,7 +43,7 @@ def _main(descriptor: str = "", *_: str) -> None:
 
 
 def _play() -> None:
-    from vdev.worlds.campaign import play_one
+    from tests.worlds.campaign import play_one
 
     for line in sys.stdin.read().splitlines():
         plan = _plan(**json.loads(line))
@@ -52,11 +52,11 @@ def _play() -> None:
         sys.stdout.write(json.dumps(told | {"messages": outcome.messages}) + "\n")
 
 
-def _plan(seed: int, seconds: float, events: list[Any] | None = None, mutant: str = "") -> Any:
-    from vdev.worlds.campaign import SeededWorld
-    from vdev.worlds.drawn_events import Event
+def _plan(seed: int, seconds: float, events: list[Any] | None = None) -> Any:
+    from tests.worlds.campaign import SeededWorld
+    from tests.worlds.drawn_events import Event
 
-    return SeededWorld(seed, seconds, None if events is None else tuple(Event(*each) for each in events), mutant)
+    return SeededWorld(seed, seconds, None if events is None else tuple(Event(*each) for each in events))
 
 
 if __name__ == "__main__":

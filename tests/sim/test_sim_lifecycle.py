@@ -12,7 +12,6 @@ from vdev.errors import SocketError
 from vdev.pb import podresources_v1_pb2 as resources
 from vdev.pb import podresources_v1_pb2_grpc as resources_grpc
 from vdev.sim import Kubelet, KubeletPanic, ManualClock, Phase, Timings, manifest
-from vdev.transport import GrpcTransport
 
 NPU = "acme.dev/npu"
 
@@ -513,57 +512,48 @@ def test_clock_runs_what_is_due():
     assert [("four", 4), ("four", 8), ("ten", 10), ("four", 12), ("four", 16), ("four", 20)] == seen
 
 
-class Listening(GrpcTransport):
-    """gRPC whose servers listen before the code that starts them hears of it, which is never."""
+async def test_who_is_cancelled_at_the_start_leaves_no_server(directory, monkeypatch):
+    """Not even the one that listens already, of which the code that starts it never hears."""
+    listening, make = asyncio.Queue(), grpc.aio.server
 
-    def __init__(self):
-        self.listens = asyncio.Event()
-        self.servers = []
-
-    def server(self, parameters=()):
-        """A server that is kept."""
-        server = super().server(parameters)
-        begin = server.start
+    def serving():
+        made = make()
+        begin = made.start
 
         async def start():
             await begin()
-            self.servers.append(server)
-            self.listens.set()
+            listening.put_nowait(made)
             await asyncio.Event().wait()
 
-        server.start = start
-        return server
+        made.start = start
+        return made
 
-
-async def test_who_is_cancelled_at_the_start_leaves_no_server(directory):
-    """Not even the one that listens already."""
-    transport = Listening()
-    starting = asyncio.create_task(Kubelet(directory / "node", transport=transport).start())
+    monkeypatch.setattr(grpc.aio, "server", serving)
+    starting = asyncio.create_task(Kubelet(directory / "node").start())
     async with asyncio.timeout(30):
-        await transport.listens.wait()
+        server = await listening.get()
         starting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await starting
-        (server,) = transport.servers
         assert not await server.wait_for_termination(1)  # it did not have to wait for that long
 
 
-class Kept(GrpcTransport):
-    """gRPC whose servers are known."""
+@pytest.fixture
+def servers(monkeypatch):
+    """All that gRPC makes during the test."""
+    made, make = [], grpc.aio.server
 
-    def __init__(self):
-        self.servers = []
+    def kept():
+        made.append(make())
+        return made[-1]
 
-    def server(self, parameters=()):
-        """A server that is kept."""
-        self.servers.append(super().server(parameters))
-        return self.servers[-1]
+    monkeypatch.setattr(grpc.aio, "server", kept)
+    return made
 
 
-async def test_who_is_cancelled_while_pods_are_awaited_leaves_no_server(directory):
+async def test_who_is_cancelled_while_pods_are_awaited_leaves_no_server(directory, servers):
     """The kubelet serves already, and nobody else would end it."""
-    transport = Kept()
-    kubelet = Kubelet(directory / "node", transport=transport, timings=Timings(boot=0.01, lead=0.01, sources=1000))
+    kubelet = Kubelet(directory / "node", timings=Timings(boot=0.01, lead=0.01, sources=1000))
     await kubelet.start()
     await kubelet.stop()
     async with asyncio.timeout(30):
@@ -573,5 +563,5 @@ async def test_who_is_cancelled_while_pods_are_awaited_leaves_no_server(director
         with pytest.raises(asyncio.CancelledError):
             await entering
         assert not kubelet.alive
-        for server in transport.servers:
+        for server in servers:
             assert not await server.wait_for_termination(1)  # it did not have to wait for that long

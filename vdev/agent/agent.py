@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
+import grpc.aio
 import structlog
 
 from ..aio.cancellation import Interrupted, Interruption
@@ -79,9 +80,7 @@ class Agent:
         self.due = Due(timing)
         self.steps = Steps(on_change=self.due.mark, timing=timing)
         self.lock = NodeLock(options.plugin_dir, waiting=self._wait_for, timing=timing)
-        self.link = KubeletSocket(
-            options.kubelet_socket, options.plugin_dir, options.transport, is_ours=self.lock.stands
-        )
+        self.link = KubeletSocket(options.kubelet_socket, options.plugin_dir, is_ours=self.lock.stands)
         whose = Owner(options.node, str(options.plugin_dir), options.boot_id)
         owner = f"{options.node} {options.plugin_dir}"
         self.nodes = VirtualNodes(options.device_dir, options.host, owner=owner, timing=timing)
@@ -120,7 +119,6 @@ class Agent:
             timing=timing,
             listens=lambda: self.lists.is_listened_to,
             is_down=lambda: self.faults.engine.pod_resources_down,
-            transport=options.transport,
         )
         self.cdi = CdiFiles(options.cdi_dir, timing)
         self.record = ListRecord(options.state_dir, whose, timing)
@@ -237,7 +235,10 @@ class Agent:
 
     async def _live(self) -> int:
         async with contextlib.AsyncExitStack() as stack:
-            stack.enter_context(self.options.transport.engine())
+            # gRPC has a thread while there is a channel or a server, and the event loop waits for the thread's end:
+            # without this at the end of each question to the kubelet, as long as there is no server.
+            grpc.aio.init_grpc_aio()
+            stack.callback(grpc.aio.shutdown_grpc_aio)
             actions = {signal.SIGTERM: self.stop, signal.SIGINT: self.stop, signal.SIGHUP: self._hang_up}
             stack.enter_context(acting_on(actions))
             await stack.enter_async_context(self.announcer.announcing())

@@ -14,7 +14,6 @@ from ..core.intervals import PRODUCTION, Intervals
 from ..core.model import smi_places, virtual_node
 from ..hostfs import HostRoot
 from ..observe.service_manager import ServiceManager
-from ..transport import GRPC, Transport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +32,8 @@ class Options:
     another; empty: unknown. `service_manager` is told how the agent is; None: nobody is. It is told of the start once
     what was listed before is there again, or after `boot_wait`. `api_server` is asked and told of the node where the
     configuration wants that; None: there is none. `features_dir` is where Node Feature Discovery finds files with
-    labels. `intervals` says how long the agent waits for what. `transport` makes the servers that the kubelet calls
-    and the channels to it. `alone`: the process is the agent's, so that it may direct the garbage collector.
+    labels. `intervals` says how long the agent waits for what. `alone`: the process is the
+    agent's, so that it may direct the garbage collector.
     """
 
     node: str
@@ -64,7 +63,6 @@ class Options:
     clock: Clock = SYSTEM
     alone: bool = False
     exit: Callable[[int], object] = os._exit
-    transport: Transport = GRPC
 
     @property
     def timing(self) -> Timing:

@@ -27,7 +27,6 @@ from ..errors import HostError, SocketError
 from ..hostfs.look import exists, is_directory
 from ..sockets.files import is_dead
 from ..sockets.socket_server import SocketServer
-from ..transport import GRPC, Transport
 from . import claim_status, claims
 from .checkpoint import Prepared
 from .claim_status import ClaimStatus
@@ -88,7 +87,6 @@ class DraDriver:
         observe: ObserveRpc = _unobserved,
         faults: FaultHooks,
         timing: Timing = PRODUCTION_TIMING,
-        transport: Transport = GRPC,
         watch: Watch | None = None,
     ) -> None:
         self.places = places
@@ -100,8 +98,8 @@ class DraDriver:
         self._servicer = DraServicer(places.driver, self._claims, faults=faults, observe=observe, timing=timing)
         self._registration = RegistrationServicer(places.driver, places.dra_socket, on_change=self._on_change)
         self._sockets: tuple[SocketServer[DraServicer], SocketServer[RegistrationServicer]] = (
-            SocketServer(self._servicer, places.dra_socket, timing, transport),
-            SocketServer(self._registration, places.registration_socket, timing, transport),
+            SocketServer(self._servicer, places.dra_socket, timing),
+            SocketServer(self._registration, places.registration_socket, timing),
         )
         self._serves = False
         self._restored = False  # at the last attempt

@@ -7,7 +7,6 @@ from pathlib import Path
 import grpc
 
 from ..aio.cancellation import raise_if_cancelled
-from ..transport import Transport
 
 _PARAMETERS = (
     ("grpc.default_authority", "localhost"),
@@ -18,18 +17,18 @@ _PARAMETERS = (
 
 
 @asynccontextmanager
-async def kubelet_channel(socket: Path, transport: Transport) -> AsyncIterator[grpc.aio.Channel]:
+async def kubelet_channel(socket: Path) -> AsyncIterator[grpc.aio.Channel]:
     """A channel of its own for each caller: no proxy, no shared connection, answers of any size.
 
     A cancellation that gRPC lost inside is raised at the end.
     """
-    async with channel_to(socket, transport) as channel:
+    async with channel_to(socket) as channel:
         try:
             yield channel
         finally:
             raise_if_cancelled()
 
 
-def channel_to(socket: Path, transport: Transport) -> grpc.aio.Channel:
+def channel_to(socket: Path) -> grpc.aio.Channel:
     """Such a channel, for who closes it when it is time."""
-    return transport.channel(socket, _PARAMETERS)
+    return grpc.aio.insecure_channel(f"unix:{socket}", options=_PARAMETERS)

@@ -15,7 +15,6 @@ import structlog
 
 from ..core.model.syntax import names
 from ..sockets.files import MAX_SOCKET_PATH, remove_dead
-from ..transport import GRPC, Transport
 
 log = structlog.get_logger(__name__)
 
@@ -29,22 +28,19 @@ class KubeletSocket:
     """Where the kubelet is to be found, and a generation that counts its appearances.
 
     `socket` is None when nothing is to be registered; `directory` holds the plugin's own sockets, and `is_ours` says in
-    a thread whether nobody else has come to serve there (it may have been made again); `transport` makes what serves
-    them and what calls the kubelet. `look` finds out whether anything changed, and sets
-    the events of those whom it concerns.
+    a thread whether nobody else has come to serve there (it may have been made again). `look` finds out whether
+    anything changed, and sets the events of those whom it concerns.
     """
 
     def __init__(
         self,
         socket_path: Path | None,
         plugin_dir: Path,
-        transport: Transport = GRPC,
         *,
         is_ours: Callable[[], bool] = lambda: True,
     ) -> None:
         self.socket = socket_path
         self.directory = plugin_dir
-        self.transport = transport
         self.directories = frozenset({plugin_dir} if socket_path is None else {plugin_dir, socket_path.parent})
         self.generation = 0
         self._is_ours = is_ours

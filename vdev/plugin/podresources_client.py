@@ -17,7 +17,6 @@ from ..core.retention.holders import HoldersAnswer, Use
 from ..pb import podresources_v1_pb2 as pb
 from ..pb import podresources_v1_pb2_grpc as rpc
 from ..sockets.files import MAX_SOCKET_PATH
-from ..transport import GRPC, Transport
 from .kubelet_channel import channel_to, kubelet_channel
 
 
@@ -31,9 +30,8 @@ class PodResources:
     Not several questions at the same time.
     """
 
-    def __init__(self, socket: Path, transport: Transport = GRPC) -> None:
+    def __init__(self, socket: Path) -> None:
         self._socket = socket
-        self._transport = transport
         self._channel: grpc.aio.Channel | None = None
         self._file: object = None  # which one the socket was when that was opened
         self._stub: rpc.PodResourcesListerAsyncStub | None = None  # of that channel
@@ -50,7 +48,7 @@ class PodResources:
         if file != self._file:
             await self.close()
         if self._stub is None:
-            self._channel, self._file = channel_to(self._socket, self._transport), file
+            self._channel, self._file = channel_to(self._socket), file
             self._stub = rpc.PodResourcesListerStub(self._channel)
         try:
             answer = await self._stub.List(pb.ListPodResourcesRequest(), timeout=within)
@@ -97,14 +95,14 @@ class KubeletDevice:
     healthy: bool = True
 
 
-async def listed(socket: Path, *, within: float, transport: Transport = GRPC) -> list[KubeletDevice] | None:
+async def listed(socket: Path, *, within: float) -> list[KubeletDevice] | None:
     """The devices that the kubelet tells of: the healthy ones, and of others those that pods hold.
 
     None when the API does not answer `within` so many seconds.
     """
     if len(str(socket).encode()) > MAX_SOCKET_PATH:
         return None
-    async with kubelet_channel(socket, transport) as channel:
+    async with kubelet_channel(socket) as channel:
         stub = rpc.PodResourcesListerStub(channel)
         try:
             offered = await stub.GetAllocatableResources(pb.AllocatableResourcesRequest(), timeout=within)

@@ -15,7 +15,6 @@ from ..errors import RegistrationRefused, SocketError, SocketUnreachable
 from ..pb import deviceplugin_v1beta1_pb2 as pb
 from ..pb import deviceplugin_v1beta1_pb2_grpc as rpc
 from ..sockets.files import check_socket_path
-from ..transport import GRPC, Transport
 from .kubelet_channel import kubelet_channel
 
 VERSION = "v1beta1"
@@ -32,7 +31,6 @@ async def register(
     options: pb.DevicePluginOptions,
     served: Callable[[], Awaitable[bool]],
     version: str = VERSION,
-    transport: Transport = GRPC,
 ) -> None:
     """Register a resource that is being served on `endpoint` (a base name in the kubelet's directory).
 
@@ -45,7 +43,7 @@ async def register(
     """
     check_socket_path(kubelet_socket)
     request = pb.RegisterRequest(version=version, endpoint=endpoint, resource_name=resource, options=options)
-    async with kubelet_channel(kubelet_socket, transport) as channel:
+    async with kubelet_channel(kubelet_socket) as channel:
         if not await _connected(channel):
             raise await _unanswered(kubelet_socket)
         if not await served():

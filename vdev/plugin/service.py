@@ -244,7 +244,6 @@ class ResourceService:
             servicer,
             self._link.new_socket_path(self.name),
             timing=self._timing,
-            transport=self._link.transport,
         )
         await server.start()
         servicer.update(self.resource, self._encoded)
@@ -303,7 +302,6 @@ class ResourceService:
                     options=server.servicer.options(),
                     served=functools.partial(self._is_served, server),
                     version=(fault and fault.version) or registration_client.VERSION,
-                    transport=self._link.transport,
                 )
         await self._clear_spoilt()
         self.registrations += 1

@@ -5,7 +5,6 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from ..transport import Transport
 from .journal import Journal
 from .kubelet_clock import Clock, Timings
 
@@ -16,7 +15,6 @@ class Life:
 
     clock: Clock
     timings: Timings
-    transport: Transport
     journal: Journal
     spawn: Callable[[Coroutine[Any, Any, None], str], "asyncio.Task[None]"]
 

@@ -18,7 +18,6 @@ from ..aio.timing import PRODUCTION_TIMING, Timing
 from ..core.inventory.list_size import LIST_LIMIT
 from ..errors import SocketError
 from ..hostfs.look import is_directory
-from ..transport import GRPC, Transport, address
 from .files import check_socket_path
 
 _EXHAUSTED = "Too many open files; each resource needs two, raise ulimit -n"
@@ -46,14 +45,11 @@ _Servicer = TypeVar("_Servicer", bound=Servicer)
 class SocketServer(Generic[_Servicer]):
     """Serves what `servicer` answers on the socket at `path`."""
 
-    def __init__(
-        self, servicer: _Servicer, path: Path, timing: Timing = PRODUCTION_TIMING, transport: Transport = GRPC
-    ) -> None:
+    def __init__(self, servicer: _Servicer, path: Path, timing: Timing = PRODUCTION_TIMING) -> None:
         self.servicer = servicer
         self.path = path
         self._file = str(path)  # which is looked at every few seconds
         self._intervals, self._clock = timing
-        self._transport = transport
         self._server: grpc.aio.Server | None = None
         self._inode = 0
 
@@ -62,10 +58,10 @@ class SocketServer(Generic[_Servicer]):
         check_socket_path(self.path)
         if _are_scarce():
             raise SocketError(f"cannot create a socket in {self.path.parent}: {_EXHAUSTED}")
-        server = self._transport.server(_PARAMETERS)
+        server = grpc.aio.server(options=_PARAMETERS)
         server.add_generic_rpc_handlers(tuple(self.servicer.handlers()))
         try:
-            server.add_insecure_port(address(self.path))
+            server.add_insecure_port(f"unix:{self.path}")
             async with self._clock.timeout(self._intervals.server):
                 await server.start()
             self._inode = await asyncio.to_thread(_closed_to_others, self.path)

@@ -6,11 +6,11 @@ import pytest
 
 from tests.kit import quick
 from tests.kit.api_server import ApiServer
+from tests.worlds.machine.memory_tcp import MemoryTcp
 from vdev import kube
 from vdev.aio.timing import Timing
 from vdev.core.intervals import Intervals
 from vdev.kube import NODES
-from vdev.worlds.machine.memory_tcp import MemoryTcp
 
 
 @pytest.fixture(params=[None, MemoryTcp], ids=["TCP", "memory"])

@@ -7,6 +7,11 @@ import random
 import pytest
 
 from tests.kit import quick
+from tests.worlds.api.claim_model import ClaimModel, pieces
+from tests.worlds.api.weather import Weather, WeatheredServer
+from tests.worlds.claims import claim_rules
+from tests.worlds.invariants import Broken
+from tests.worlds.machine.memory_tcp import MemoryTcp
 from vdev import kube
 from vdev.aio.timing import Timing
 from vdev.core.intervals import Intervals
@@ -14,11 +19,6 @@ from vdev.errors import ApiServerError
 from vdev.kube import NODES
 from vdev.preview import preview
 from vdev.sim.api.store import Objects
-from vdev.worlds.api.claim_model import ClaimModel, pieces
-from vdev.worlds.api.weather import Weather, WeatheredServer
-from vdev.worlds.claims import claim_rules
-from vdev.worlds.invariants import Broken
-from vdev.worlds.machine.memory_tcp import MemoryTcp
 
 NODE = {"metadata": {"name": "n"}}
 

@@ -1,30 +1,33 @@
-"""What the plugin and the kubelet rely on holds for gRPC on sockets and for the transport in memory alike."""
+"""What the plugin and the kubelet rely on holds for gRPC on sockets and for gRPC in memory alike."""
 
 import asyncio
 import contextlib
 import os
 import socket
-from pathlib import Path
 
 import grpc
 import grpc.aio
 import pytest
 
+from tests.worlds.machine import memory_transport
+from tests.worlds.machine.memory_server import Network
 from vdev.pb import deviceplugin_v1beta1_pb2 as pb
 from vdev.pb import deviceplugin_v1beta1_pb2_grpc as rpc
 from vdev.sockets.files import is_dead
-from vdev.transport import GRPC, address
-from vdev.worlds.machine.memory_server import Network
-from vdev.worlds.machine.memory_transport import MemoryTransport
 
 State = grpc.ChannelConnectivity
 Code = grpc.StatusCode
 OF_ITS_OWN = [("grpc.use_local_subchannel_pool", 1)]
 
 
-@pytest.fixture(params=["gRPC", "memory"])
-def transport(request):
-    return GRPC if request.param == "gRPC" else MemoryTransport(Network())
+@pytest.fixture(params=["sockets", "memory"])
+def grpc_on(request):
+    """GRPC itself, and what stands in for it."""
+    if request.param == "sockets":
+        yield
+    else:
+        with memory_transport.installed(Network()):
+            yield
 
 
 class Plugin:
@@ -75,15 +78,21 @@ class Plugin:
 
 
 @pytest.fixture
-def path(directory):
+def path(directory, grpc_on):
     return directory / "plugin.sock"
 
 
+@pytest.fixture
+def memory_path(directory):
+    with memory_transport.installed(Network()):
+        yield directory / "plugin.sock"
+
+
 @contextlib.asynccontextmanager
-async def serving(transport, path, *, start=True):
-    server, plugin = transport.server([("grpc.so_reuseport", 0)]), Plugin()
+async def serving(path, *, start=True):
+    server, plugin = grpc.aio.server(options=[("grpc.so_reuseport", 0)]), Plugin()
     server.add_generic_rpc_handlers(plugin.handlers())
-    server.add_insecure_port(address(path))
+    server.add_insecure_port(f"unix:{path}")
     if start:
         await server.start()
     try:
@@ -93,8 +102,8 @@ async def serving(transport, path, *, start=True):
 
 
 @contextlib.asynccontextmanager
-async def calling(transport, path, *parameters):
-    async with transport.channel(path, [*OF_ITS_OWN, *parameters]) as channel:
+async def calling(path, *parameters):
+    async with grpc.aio.insecure_channel(f"unix:{path}", options=[*OF_ITS_OWN, *parameters]) as channel:
         yield channel, rpc.DevicePluginStub(channel)
 
 
@@ -116,15 +125,15 @@ async def listed(stub, first=None):
     return seen
 
 
-async def test_an_answer_comes(transport, path):
-    async with serving(transport, path), calling(transport, path) as (channel, stub):
+async def test_an_answer_comes(path):
+    async with serving(path), calling(path) as (channel, stub):
         assert channel.get_state() is State.IDLE
         assert pb.DevicePluginOptions(pre_start_required=True) == await stub.GetDevicePluginOptions(pb.Empty())
         assert channel.get_state() is State.READY
 
 
-async def test_errors_have_their_code_and_text(transport, path):
-    async with serving(transport, path), calling(transport, path) as (channel, stub):
+async def test_errors_have_their_code_and_text(path):
+    async with serving(path), calling(path) as (channel, stub):
         asked = stub.GetPreferredAllocation(pb.PreferredAllocationRequest())
         assert (Code.NOT_FOUND, "no such device") == await failure(asked)
         broken = "Unexpected <class 'ValueError'>: broken"
@@ -133,8 +142,8 @@ async def test_errors_have_their_code_and_text(transport, path):
         assert (Code.UNIMPLEMENTED, "Method not found!") == await failure(unknown(b""))
 
 
-async def test_a_call_that_takes_too_long_ends_on_both_sides(transport, path):
-    async with serving(transport, path) as (_, plugin), calling(transport, path) as (_, stub):
+async def test_a_call_that_takes_too_long_ends_on_both_sides(path):
+    async with serving(path) as (_, plugin), calling(path) as (_, stub):
         for patience in (0.05, 0.5, 5):  # a busy machine needs some to bring a call to its handler
             asked = stub.Allocate(pb.AllocateRequest(), timeout=patience)
             assert (Code.DEADLINE_EXCEEDED, "Deadline Exceeded") == await failure(asked)
@@ -144,9 +153,9 @@ async def test_a_call_that_takes_too_long_ends_on_both_sides(transport, path):
             assert await plugin.cancelled.get() == "Allocate"
 
 
-async def test_nobody_there_and_nobody_listening(transport, path):
+async def test_nobody_there_and_nobody_listening(path):
     async def text():
-        async with calling(transport, path) as (channel, stub):
+        async with calling(path) as (channel, stub):
             code, told = await failure(stub.GetDevicePluginOptions(pb.Empty()))
             assert code is Code.UNAVAILABLE
             assert channel.get_state() is State.TRANSIENT_FAILURE
@@ -160,16 +169,16 @@ async def test_nobody_there_and_nobody_listening(transport, path):
         assert f"{nobody}{at} Connection refused" == await text()
 
 
-async def test_messages_of_a_stream_come_in_their_order_and_then_its_end(transport, path):
-    async with serving(transport, path) as (_, plugin), calling(transport, path) as (_, stub):
+async def test_messages_of_a_stream_come_in_their_order_and_then_its_end(path):
+    async with serving(path) as (_, plugin), calling(path) as (_, stub):
         for each in ("one", "two", "three", None):
             plugin.news.put_nowait(each)
         async with asyncio.timeout(10):
             assert ["one", "two", "three"] == await listed(stub)
 
 
-async def test_who_waits_no_longer_cancels_the_handler(transport, path):
-    async with serving(transport, path) as (_, plugin), calling(transport, path) as (_, stub):
+async def test_who_waits_no_longer_cancels_the_handler(path):
+    async with serving(path) as (_, plugin), calling(path) as (_, stub):
         plugin.news.put_nowait("one")
         first = asyncio.Event()  # gRPC may lose a cancellation that meets a message
         stream = asyncio.create_task(listed(stub, first))
@@ -187,9 +196,9 @@ async def _ask(stub):
     return await stub.Allocate(pb.AllocateRequest())
 
 
-async def test_a_list_over_the_limit_of_who_receives(transport, path):
+async def test_a_list_over_the_limit_of_who_receives(path):
     small = ("grpc.max_receive_message_length", 100)
-    async with serving(transport, path) as (_, plugin), calling(transport, path, small) as (_, stub):
+    async with serving(path) as (_, plugin), calling(path, small) as (_, stub):
         plugin.news.put_nowait("x" * 200)
         size = pb.ListAndWatchResponse(devices=[pb.Device(ID="x" * 200, health="Healthy")]).ByteSize()
         code, text = await failure(listed(stub))
@@ -197,8 +206,8 @@ async def test_a_list_over_the_limit_of_who_receives(transport, path):
         assert f"CLIENT: Received message larger than max ({size} vs. 100)" in text
 
 
-async def test_the_end_of_a_server_ends_calls_and_removes_the_socket(transport, path):
-    async with serving(transport, path) as (server, plugin), calling(transport, path) as (channel, stub):
+async def test_the_end_of_a_server_ends_calls_and_removes_the_socket(path):
+    async with serving(path) as (server, plugin), calling(path) as (channel, stub):
         stream, unary = asyncio.create_task(listed(stub)), asyncio.create_task(_ask(stub))
         plugin.news.put_nowait("one")
         async with asyncio.timeout(10):
@@ -214,8 +223,8 @@ async def test_the_end_of_a_server_ends_calls_and_removes_the_socket(transport, 
         assert channel.get_state() is State.IDLE
 
 
-async def test_a_server_that_ends_with_grace_lets_calls_end_and_takes_no_more(transport, path):
-    async with serving(transport, path) as (server, plugin), calling(transport, path) as (_, stub):
+async def test_a_server_that_ends_with_grace_lets_calls_end_and_takes_no_more(path):
+    async with serving(path) as (server, plugin), calling(path) as (_, stub):
         stream = asyncio.create_task(listed(stub))
         plugin.news.put_nowait("one")
         async with asyncio.timeout(10):
@@ -227,13 +236,13 @@ async def test_a_server_that_ends_with_grace_lets_calls_end_and_takes_no_more(tr
             plugin.news.put_nowait(None)
             assert ["one", "two"] == await stream
             await ending
-        async with calling(transport, path) as (_, late):
+        async with calling(path) as (_, late):
             assert (await failure(late.GetDevicePluginOptions(pb.Empty())))[0] is Code.UNAVAILABLE
 
 
-async def test_the_end_of_a_channel_cancels_who_waits_and_the_handlers(transport, path):
-    async with serving(transport, path) as (_, plugin):
-        channel = transport.channel(path, OF_ITS_OWN)
+async def test_the_end_of_a_channel_cancels_who_waits_and_the_handlers(path):
+    async with serving(path) as (_, plugin):
+        channel = grpc.aio.insecure_channel(f"unix:{path}", options=OF_ITS_OWN)
         stub = rpc.DevicePluginStub(channel)
         unary = asyncio.create_task(_ask(stub))
         async with asyncio.timeout(10):
@@ -247,37 +256,37 @@ async def test_the_end_of_a_channel_cancels_who_waits_and_the_handlers(transport
             await _ask(stub)
 
 
-async def test_a_connection_outlives_the_file_of_its_socket(transport, path):
-    async with serving(transport, path), calling(transport, path) as (_, stub):
+async def test_a_connection_outlives_the_file_of_its_socket(path):
+    async with serving(path), calling(path) as (_, stub):
         await stub.GetDevicePluginOptions(pb.Empty())
         path.unlink()
         await stub.GetDevicePluginOptions(pb.Empty())
-        async with calling(transport, path) as (_, late):
+        async with calling(path) as (_, late):
             assert (await failure(late.GetDevicePluginOptions(pb.Empty())))[0] is Code.UNAVAILABLE
 
 
-async def test_a_channel_finds_the_next_server_of_its_path(transport, path):
-    async with calling(transport, path) as (channel, stub):
+async def test_a_channel_finds_the_next_server_of_its_path(path):
+    async with calling(path) as (channel, stub):
         for _ in range(2):
-            async with serving(transport, path):
+            async with serving(path):
                 await stub.GetDevicePluginOptions(pb.Empty())
             async with asyncio.timeout(10):  # a call beside the end of the last one may go either way
                 await channel.wait_for_state_change(State.READY)
 
 
-async def test_who_waits_for_a_connection_gets_it_when_somebody_serves(transport, path):
+async def test_who_waits_for_a_connection_gets_it_when_somebody_serves(path):
     quickly = ("grpc.initial_reconnect_backoff_ms", 100), ("grpc.min_reconnect_backoff_ms", 100)
-    async with calling(transport, path, *quickly) as (channel, _), asyncio.timeout(10):
+    async with calling(path, *quickly) as (channel, _), asyncio.timeout(10):
         assert channel.get_state(try_to_connect=True) is State.IDLE
         while (state := channel.get_state(try_to_connect=True)) is not State.TRANSIENT_FAILURE:
             await channel.wait_for_state_change(state)
-        async with serving(transport, path):
+        async with serving(path):
             await channel.channel_ready()
             assert channel.get_state() is State.READY
 
 
-async def test_a_call_waits_for_a_server_that_listens_and_does_not_serve_yet(transport, path):
-    async with serving(transport, path, start=False) as (server, _), calling(transport, path) as (_, stub):
+async def test_a_call_waits_for_a_server_that_listens_and_does_not_serve_yet(path):
+    async with serving(path, start=False) as (server, _), calling(path) as (_, stub):
         asked = asyncio.create_task(_options(stub))
         await asyncio.sleep(0.05)
         assert not asked.done()
@@ -290,66 +299,62 @@ async def _options(stub):
     return await stub.GetDevicePluginOptions(pb.Empty())
 
 
-async def test_a_hard_link_of_the_socket_leads_to_the_same_server(transport, path):
+async def test_a_hard_link_of_the_socket_leads_to_the_same_server(path):
     other = path.with_name("other.sock")
-    async with serving(transport, path), calling(transport, other) as (_, stub):
+    async with serving(path), calling(other) as (_, stub):
         other.hardlink_to(path)
         path.unlink()
         assert (await _options(stub)).pre_start_required
 
 
-async def test_a_socket_takes_the_place_of_another_one_but_not_of_a_file(transport, path):
-    async with serving(transport, path):
+async def test_a_socket_takes_the_place_of_another_one_but_not_of_a_file(path):
+    async with serving(path):
         first = path.stat().st_ino
-        async with serving(transport, path), calling(transport, path) as (_, stub):
+        async with serving(path), calling(path) as (_, stub):
             assert path.stat().st_ino != first
             assert (await _options(stub)).pre_start_required
     path.write_text("a file")
     for where in (path, path.parent / "missing" / "plugin.sock"):
         with pytest.raises(RuntimeError, match=f"Failed to bind to address unix:{where}; "):
-            transport.server().add_insecure_port(address(where))
+            grpc.aio.server().add_insecure_port(f"unix:{where}")
     assert path.read_text() == "a file"
 
 
-async def test_a_server_that_ends_leaves_what_is_no_socket(transport, path):
-    async with serving(transport, path) as (server, _):
+async def test_a_server_that_ends_leaves_what_is_no_socket(path):
+    async with serving(path) as (server, _):
         path.unlink()
         path.write_text("a file")
         await server.stop(None)
         assert path.read_text() == "a file"
 
 
-async def test_a_look_at_the_socket_tells_whether_somebody_listens(transport, path):
-    async with serving(transport, path):
+async def test_a_look_at_the_socket_tells_whether_somebody_listens(path):
+    async with serving(path):
         assert not await asyncio.to_thread(is_dead, path)
     assert not path.exists()
 
 
-async def test_a_process_in_memory_that_is_killed_leaves_sockets_that_refuse(path):
-    network = Network()
-    plugin, kubelet = MemoryTransport(network, "plugin"), MemoryTransport(network, "kubelet")
-    async with serving(plugin, path) as (_, servicer), calling(kubelet, path) as (_, stub):
+async def test_a_process_in_memory_that_is_killed_leaves_sockets_that_refuse(memory_path):
+    async with serving(memory_path) as (server, servicer), calling(memory_path) as (_, stub):
         asked = asyncio.create_task(_ask(stub))
         await servicer.asked.wait()
-        plugin.kill()
+        server.kill()
         assert (Code.UNAVAILABLE, "Socket closed") == await failure(asked)
-        assert is_dead(path)
+        assert is_dead(memory_path)
 
 
-async def test_a_caller_in_memory_that_is_killed_is_noticed(path):
-    network = Network()
-    plugin, kubelet = MemoryTransport(network, "plugin"), MemoryTransport(network, "kubelet")
-    async with serving(plugin, path) as (_, servicer):
-        asked = asyncio.create_task(_ask(rpc.DevicePluginStub(kubelet.channel(path))))
+async def test_a_caller_in_memory_that_is_killed_is_noticed(memory_path):
+    async with serving(memory_path) as (_, servicer), calling(memory_path) as (channel, stub):
+        asked = asyncio.create_task(_ask(stub))
         async with asyncio.timeout(10):
             await servicer.asked.wait()
-            kubelet.kill()
+            channel.kill()
             assert await servicer.cancelled.get() == "Allocate"
         assert not asked.done()
         asked.cancel()
 
 
-async def test_the_socket_of_memory_is_a_file_of_this_system(path):
-    async with serving(MemoryTransport(Network()), path):
-        assert Path(path).is_socket()
-        assert os.access(path, os.W_OK)
+async def test_the_socket_of_memory_is_a_file_of_this_system(memory_path):
+    async with serving(memory_path):
+        assert memory_path.is_socket()
+        assert os.access(memory_path, os.W_OK)

@@ -18,7 +18,6 @@ from ...core.retention import holders
 from ...core.retention.holders import HoldersReading, Holdings, Knowledge
 from ...plugin import podresources_client
 from ...plugin.checkpoint_reader import CheckpointReader
-from ...transport import GRPC, Transport
 from ..requests import Requests
 
 log = structlog.get_logger(__name__)
@@ -51,7 +50,6 @@ class PodHolders:
         listens: Callable[[], bool] = lambda: True,
         timing: Timing,
         is_down: Callable[[], bool] = lambda: False,
-        transport: Transport = GRPC,
     ) -> None:
         self.knowledge: Knowledge = holders.NOTHING
         self.source = HoldersSource("nothing yet", timing.clock.wall())
@@ -62,7 +60,7 @@ class PodHolders:
         self._listens = listens
         self._intervals, self._clock = timing
         self._is_down = is_down
-        self._kubelet = podresources_client.PodResources(socket, transport)
+        self._kubelet = podresources_client.PodResources(socket)
         self._turn = asyncio.Lock()  # readings are taken in one after the other, as they were asked for
         self._blind_since = float("inf")
         self._pressed: dict[Key, float] = {}

@@ -131,7 +131,6 @@ class DraSide(Output):
             observe=self._observe,
             faults=self._faults,
             timing=options.timing,
-            transport=options.transport,
             watch=self._watch,
         )
 

@@ -39,9 +39,9 @@ class PluginClient:
         self._timings = life.timings
         self._report = life.journal.find
         self._closed = False
-        self._channel = life.transport.channel(
-            socket,
-            [
+        self._channel = grpc.aio.insecure_channel(
+            f"unix:{socket}",
+            options=[
                 ("grpc.default_authority", "localhost"),
                 ("grpc.max_receive_message_length", LIST_LIMIT_BYTES),
                 ("grpc.max_send_message_length", -1),

@@ -15,7 +15,6 @@ from types import MappingProxyType
 from typing import Any, Self
 
 from ...errors import UsageError, VdevError
-from ...transport import GRPC, Transport
 from ..device_manager.device_table import DeviceVanishedError
 from ..device_manager.registration_server import Compat
 from ..dra.api_objects import ApiObjects, MemoryObjects
@@ -54,7 +53,6 @@ class Kubelet(KubeletView):
 
     `objects` are the API server's as far as DRA needs them (default: in memory), `cdi_dir` is where CDI names are
     resolved (None: not at all). With `strict` DRA drivers are asked everything twice, as a kubelet may.
-    `transport` makes its servers, and the channels to plugins and drivers.
     """
 
     def __init__(
@@ -74,7 +72,6 @@ class Kubelet(KubeletView):
         objects: ApiObjects | None = None,
         cdi_dir: Path | str | None = None,
         strict: bool = False,
-        transport: Transport = GRPC,
     ) -> None:
         self.node_name = node_name
         self.journal = Journal()
@@ -84,7 +81,7 @@ class Kubelet(KubeletView):
         self._dice = random.Random(seed)  # a choice that tests can repeat, no secret
         self.objects: ApiObjects = objects or MemoryObjects()
         dra = DraSettings(self.objects, node_name, None if cdi_dir is None else Path(cdi_dir), strict)
-        self._settings = KubeletSettings(Compat(compat), timings or Timings(), rate_limit, overlaps, dra, transport)
+        self._settings = KubeletSettings(Compat(compat), timings or Timings(), rate_limit, overlaps, dra)
         self._status_on_change = status_on_change
         self._host_root = None if host_root is None else Path(host_root)
         self._store = PodStore()

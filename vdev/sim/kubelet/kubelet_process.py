@@ -16,7 +16,6 @@ import grpc.aio
 
 from ...errors import SocketError
 from ...pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
-from ...transport import GRPC, Transport, address
 from ..device_manager import device_checkpoint
 from ..device_manager.device_allocation import Allocator
 from ..device_manager.device_table import DeviceTable
@@ -45,7 +44,6 @@ class KubeletSettings:
     rate_limit: bool
     overlaps: Overlaps
     dra: DraSettings
-    transport: Transport = GRPC
 
 
 @dataclass(slots=True)
@@ -94,8 +92,7 @@ class KubeletProcess:
         await asyncio.to_thread(kubelet_directory.remove_sockets, paths.device_plugins)
         if not self.fresh:
             await self.pause(self.settings.timings.boot)
-        transport = self.settings.transport
-        registration, pod_resources = transport.server(), transport.server()
+        registration, pod_resources = grpc.aio.server(), grpc.aio.server()
         api_grpc.add_RegistrationServicer_to_server(self._registry, registration)
         limit = RateLimit(asyncio.get_running_loop().time) if self.settings.rate_limit else None
         answers = PodResources(
@@ -165,7 +162,7 @@ class KubeletProcess:
         self.clock.after(seconds, due)
 
     def __post_init__(self) -> None:
-        life = Life(self.clock, self.settings.timings, self.settings.transport, self.journal, self.spawn)
+        life = Life(self.clock, self.settings.timings, self.journal, self.spawn)
         self._registry = Registry(
             self.table,
             life=life,
@@ -206,7 +203,7 @@ class KubeletProcess:
     async def _serve(self, server: grpc.aio.Server, public: Path, name: str) -> None:
         private = self.paths.private / name
         try:
-            server.add_insecure_port(address(private))
+            server.add_insecure_port(f"unix:{private}")
         except RuntimeError as error:
             raise SocketError(f"{private}: cannot listen: {error}") from error
         self._servers.append(server)  # before it runs: who is cancelled while it starts ends it, too

@@ -111,8 +111,9 @@ class PluginWatcher:
     async def _register(self, path: str, stamp: _Stamp) -> None:
         """Call the plugin and take it. Raises RegistrationError."""
         authority = quote(str(path), safe=_PLAIN_IN_AUTHORITY)
-        channel = self._life.transport.channel(
-            path, [("grpc.default_authority", authority), ("grpc.use_local_subchannel_pool", 1)]
+        channel = grpc.aio.insecure_channel(
+            f"unix:{path}",
+            options=[("grpc.default_authority", authority), ("grpc.use_local_subchannel_pool", 1)],
         )
         async with channel:
             await self._dial(channel, path)

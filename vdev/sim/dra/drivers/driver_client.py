@@ -54,9 +54,9 @@ class DriverClient:
         self.connected = False
         self._life = life
         self._closed = False
-        self._channel = life.transport.channel(
-            endpoint,
-            [
+        self._channel = grpc.aio.insecure_channel(
+            f"unix:{endpoint}",
+            options=[
                 ("grpc.default_authority", "localhost"),
                 ("grpc.use_local_subchannel_pool", 1),
                 ("grpc.initial_reconnect_backoff_ms", 100),

@@ -6,13 +6,13 @@ import signal
 from dataclasses import dataclass
 from typing import Any
 
-from .. import config
-from ..agent import Agent, Options
-from ..agent.outputs.base import Output
-from ..core.decide import Plan
-from ..errors import ConfigError
-from ..hostfs import HostRoot
-from .machine.memory_transport import MemoryTransport
+from vdev import config
+from vdev.agent import Agent, Options
+from vdev.agent.outputs.base import Output
+from vdev.core.decide import Plan
+from vdev.errors import ConfigError
+from vdev.hostfs import HostRoot
+
 from .machine.virtual_time import Process, WorldClock
 from .node_model import inspect_marked
 from .world_base import WorldBase
@@ -71,13 +71,12 @@ class Agents:
         process = Process(f"agent-{self._number}")
         if world.cluster is not None:
             world.cluster.agent_starts()
-        transport = world.transport("agent")
         seen = _Seen(world)
-        agent: Agent = process.call(self._made, transport, process, seen)
+        agent: Agent = process.call(self._made, process, seen)
         life = Life(process, agent, world.now, seen)
         self.lives = [*self.running, life]
-        # What the system takes back from a process that is killed: locks, connections, sockets.
-        process.killed += [transport.kill, agent.lock.release, agent.nodes.release, lambda: _release_claims(agent)]
+        # What the system takes back from a process that is killed.
+        process.killed += [agent.lock.release, agent.nodes.release, lambda: _release_claims(agent)]
         world.counts["agents"] += 1
         world.tell(f"{process.name} starts")
         task = loop.create_task(agent.run(), name=process.name, context=process.context.copy())
@@ -128,7 +127,7 @@ class Agents:
         ids = [[id_ for resource in lists for id_ in resource.ids] for lists in served]
         return any(len(each) != len(set(each)) for each in ids)
 
-    def _made(self, transport: MemoryTransport, process: Process, seen: _Seen) -> Agent:
+    def _made(self, process: Process, seen: _Seen) -> Agent:
         world = self._world
         options = Options(
             node="node-1",
@@ -147,7 +146,6 @@ class Agents:
             boot_id="boot",
             clock=WorldClock(world.loop),
             exit=lambda _code: world.loop.call_soon(self.dead, process, context=contextvars.Context()),
-            transport=transport,
         )
         return Agent(options, outputs=[seen])
 

@@ -19,9 +19,10 @@ from unittest import mock
 
 import inotify_simple
 
-from ...aio import blocking_calls
-from ...hostfs.watching import watch
-from ...plugin import kubelet_socket
+from vdev.aio import blocking_calls
+from vdev.hostfs.watching import watch
+from vdev.plugin import kubelet_socket
+
 from .virtual_time import PROCESS, WorldLoop
 
 _OVERFLOW = 0x4000  # linux/inotify.h

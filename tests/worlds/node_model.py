@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..core.spec import NodeKind
-from ..hostfs.root import inspect
+from vdev.core.spec import NodeKind
+from vdev.hostfs.root import inspect
+
 from .api.claim_model import ClaimModel
 
 SLICES = 4

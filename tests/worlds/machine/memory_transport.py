@@ -1,65 +1,63 @@
-"""A transport in memory: what gRPC does on unix sockets, in one process and by the time of the running loop.
+"""gRPC in memory: what it does on unix sockets, in one process and by the time of the running loop.
 
 Who connects is led by a socket's file to its server (`memory_server`), and stays connected though the file be gone.
 Messages are bytes; those of a call come in their order, each after a delay that the network draws. Deadlines,
-cancellation, status codes and texts are gRPC's, as `tests/unit/worlds/test_transport_contract.py` compares. A transport
-belongs to one process: `kill` is its SIGKILL.
+cancellation, status codes and texts are gRPC's, as `tests/unit/worlds/test_transport_contract.py` compares. Servers and
+channels belong to the process that makes them, and end with it.
 """
 
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
+from unittest import mock
 
 import grpc
 import grpc.aio
 
-from ...transport import Parameters, address
 from .memory_calls import Calling, Ending, Streaming, serialized
 from .memory_server import Connection, MemoryServer, Network
+from .virtual_time import PROCESS
 
 _State = grpc.ChannelConnectivity
 _RECEIVED = 4 * 1024 * 1024  # bytes; gRPC's limit where none is set
 
 
-class MemoryTransport:
-    """The transport of one process."""
+@contextlib.contextmanager
+def installed(network: Network) -> Iterator[None]:
+    """Let gRPC make servers and channels of this network, while the context lasts."""
 
-    def __init__(self, network: Network, process: str = "") -> None:
-        self.network = network
-        self.process = process
-        self._servers: list[MemoryServer] = []
-        self._channels: list[MemoryChannel] = []
+    def server(*, options: Sequence[tuple[str, Any]] = ()) -> MemoryServer:
+        del options  # of size, and of how sockets are shared: none of them is shared
+        made = MemoryServer(network, _process())
+        _ends_with_its_process(made)
+        return made
 
-    def server(self, parameters: Parameters = ()) -> MemoryServer:
-        """A server that listens nowhere yet."""
-        del parameters  # of size, and of how sockets are shared: none of them is shared
-        server = MemoryServer(self.network, self.process)
-        self._servers.append(server)
-        return server
+    def channel(target: str, options: Sequence[tuple[str, Any]] = ()) -> MemoryChannel:
+        made = MemoryChannel(network, _process(), target.removeprefix("unix:"), dict(options))
+        _ends_with_its_process(made)
+        return made
 
-    def channel(self, socket: Path | str, parameters: Parameters = ()) -> "MemoryChannel":
-        """A channel to the server that listens at this socket."""
-        channel = MemoryChannel(self.network, self.process, str(socket), dict(parameters))
-        self._channels = [each for each in self._channels if not each.closed]
-        self._channels.append(channel)
-        return channel
+    def nothing() -> None:
+        """No thread is needed."""
 
-    @contextlib.contextmanager
-    def engine(self) -> Iterator[None]:
-        """Nothing is needed."""
+    with mock.patch.multiple(
+        grpc.aio, server=server, insecure_channel=channel, init_grpc_aio=nothing, shutdown_grpc_aio=nothing
+    ):
         yield
 
-    def kill(self) -> None:
-        """End as a process that is killed: connections break, sockets stay behind and refuse."""
-        for server in self._servers:
-            server.kill()
-        for channel in self._channels:
-            channel.kill()
-        self._servers.clear()
-        self._channels.clear()
+
+def _process() -> str:
+    """The name of the process that runs: the kubelet's is the only one that is not a `Process`."""
+    process = PROCESS.get()
+    return process.name if process else "kubelet"
+
+
+def _ends_with_its_process(made: "MemoryServer | MemoryChannel") -> None:
+    process = PROCESS.get()
+    if process is not None:
+        process.killed.append(made.kill)
 
 
 class MemoryChannel(grpc.aio.Channel):
@@ -223,7 +221,7 @@ class MemoryChannel(grpc.aio.Channel):
         """Nobody is there: calls fail, and it is tried again after a pause."""
         if self.closed:
             return
-        where = address(self._path)
+        where = f"unix:{self._path}"
         self._trouble = f"{where}: connect failed: addr: {where} error: {why}"
         self._become(_State.TRANSIENT_FAILURE)
         waiting, self._calls = self._calls, {}

@@ -14,8 +14,9 @@ import random
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from ...aio import clock
-from ...sim import SystemClock
+from vdev.aio import clock
+from vdev.sim import SystemClock
+
 from .rounds import Handle, Rounds
 
 START = 1_000.0  # seconds that this machine has been up

@@ -7,13 +7,13 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
-from ..sim import Kubelet, KubeletPanic
+from vdev.sim import Kubelet, KubeletPanic
+
 from .api.world_cluster import WorldCluster
 from .drawn_events import has_claims
 from .invariants import Excuses
 from .machine.memory_calls import Answering
 from .machine.memory_server import Network
-from .machine.memory_transport import MemoryTransport
 from .machine.stand_ins import FileEvents
 from .machine.virtual_time import WorldLoop
 from .node_model import NodeModel
@@ -50,10 +50,6 @@ class WorldBase:
 
     def noted(self, call: Answering, what: str, message: bytes) -> None:
         """A message of a call is sent."""
-
-    def transport(self, process: str) -> MemoryTransport:
-        """What a process serves and calls with."""
-        return MemoryTransport(self.network, process)
 
     def tell(self, line: str) -> None:
         """Remember what happened, for who reads of a failure."""

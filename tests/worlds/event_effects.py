@@ -9,9 +9,10 @@ from typing import Any
 
 import grpc.aio
 
-from ..pb import podresources_v1_pb2 as pb
-from ..pb import podresources_v1_pb2_grpc as rpc
-from ..sim import Phase, manifest
+from vdev.pb import podresources_v1_pb2 as pb
+from vdev.pb import podresources_v1_pb2_grpc as rpc
+from vdev.sim import Phase, manifest
+
 from .agents import Agents
 from .claims.claim_events import ClaimEventEffects
 from .drawn_events import Event
@@ -245,8 +246,7 @@ class EventEffects:
     async def _pod_resources_busy(self, event: Event) -> None:
         """Others ask the kubelet so often that its limit is reached, for a while."""
         world = self._world
-        others = world.transport("others")
-        async with others.channel(world.kubelet.pod_resources_socket) as channel:
+        async with grpc.aio.insecure_channel(f"unix:{world.kubelet.pod_resources_socket}") as channel:
             stub = rpc.PodResourcesListerStub(channel)
             for _ in range(event.a % 10):
                 asked = [stub.Get(pb.GetPodResourcesRequest(), timeout=1) for _ in range(12)]

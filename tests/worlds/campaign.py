@@ -15,13 +15,11 @@ import shutil
 import signal
 import time
 import traceback
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import mutants
 from .drawn_events import Event, drawn, kinds_of
 from .world import Outcome, World
 
@@ -33,12 +31,11 @@ _WARM_UP = 60.0  # seconds of the world that prepares
 
 @dataclass(frozen=True, slots=True)
 class SeededWorld:
-    """What to play: the world of a seed, with its own events or with these; `mutant` is the name of a bad behaviour."""
+    """What to play: the world of a seed, with its own events or with these."""
 
     seed: int
     seconds: float = LENGTH
     events: tuple[Event, ...] | None = None
-    mutant: str = ""
 
     @property
     def all_events(self) -> tuple[Event, ...]:
@@ -46,11 +43,6 @@ class SeededWorld:
         if self.events is not None:
             return self.events
         return drawn(random.Random(f"events {self.seed}"), self.seconds, kinds_of(self.seed))
-
-    @property
-    def name(self) -> str:
-        """What it is called; a mutant's is not called as others of the same seed."""
-        return f"{self.seed}-{zlib.crc32(self.mutant.encode()):08x}" if self.mutant else str(self.seed)
 
 
 @dataclass(slots=True)
@@ -167,7 +159,7 @@ def _begin(seeded: SeededWorld) -> tuple[int, int]:
 
 def _played(seeded: SeededWorld) -> Outcome:
     try:
-        with mutants.applied(seeded.mutant) if seeded.mutant else contextlib.nullcontext(), place(seeded.name) as root:
+        with place(str(seeded.seed)) as root:
             return World(seeded.seed, seeded.all_events, seeded.seconds, root).run()
     except Exception:
         return Outcome(seeded.seed, 0.0, f"a world comes to its end: {traceback.format_exc()}")
@@ -178,7 +170,7 @@ def _outcome(seeded: SeededWorld, process: int, descriptor: int) -> Outcome:
         text = told.read()
     _, status = os.waitpid(process, 0)
     if status == 0:
-        outcome: Outcome = pickle.loads(text)  # noqa: S301 - of our own process
+        outcome: Outcome = pickle.loads(text)
         return outcome
     how = f"it took more than {_LIMIT:g} s" if os.WIFSIGNALED(status) else "its process ended"
     return Outcome(seeded.seed, 0.0, f"a world comes to its end: {how}")
@@ -197,7 +189,7 @@ def shrunk(
         left, start = tuple(events), 0
         while start < len(left) and time.monotonic() < until:
             fewer = (*left[:start], *left[start + size :])
-            smaller = SeededWorld(seeded.seed, _length(seeded, fewer), fewer, seeded.mutant)
+            smaller = SeededWorld(seeded.seed, _length(seeded, fewer), fewer)
             if play_one(smaller).rule == rule:
                 left = fewer
                 seeded = smaller

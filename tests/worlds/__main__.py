@@ -1,4 +1,4 @@
-"""`python -m vdev.worlds`: play worlds, and make of each failure something that can be repeated."""
+"""`python -m tests.worlds`: play worlds, and make of each failure something that can be repeated."""
 
 import argparse
 import itertools
@@ -11,9 +11,10 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from .. import __version__
-from ..errors import UsageError
-from . import campaign, drawn_events, mutant_report
+from vdev import __version__
+from vdev.errors import UsageError
+
+from . import campaign, drawn_events
 from .campaign import SeededWorld, Total
 from .world import Outcome
 
@@ -24,12 +25,11 @@ that still show it, and printed with what repeats it, message for message."""
 
 _EXAMPLES = """\
 examples:
-  python -m vdev.worlds                         a hundred hours of nodes, of fresh seeds
-  python -m vdev.worlds --minutes 2             for two minutes
-  python -m vdev.worlds --seed 7 --hours 1      the world of seed 7
-  python -m vdev.worlds --seed 7 --story        and what happened in it
-  python -m vdev.worlds --seed 7 --events FILE  the world of seed 7, with the events of a file
-  python -m vdev.worlds --mutants 0             do the worlds notice what other plugins do wrong?
+  python -m tests.worlds                         a hundred hours of nodes, of fresh seeds
+  python -m tests.worlds --minutes 2             for two minutes
+  python -m tests.worlds --seed 7 --hours 1      the world of seed 7
+  python -m tests.worlds --seed 7 --story        and what happened in it
+  python -m tests.worlds --seed 7 --events FILE  the world of seed 7, with the events of a file
 
 exit codes: 0 nothing failed, 1 an invariant was broken, 2 usage"""
 
@@ -44,10 +44,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given = _given(args)
         _stay_the_same()
         campaign.prepare()
-        if args.mutants is not None:
-            return mutant_report.report(
-                workers=args.workers, seeds=args.seeds or 20, code=args.mutants, seed=args.seed or 0
-            )
         return _play(args, given)
     except UsageError as wrong:
         print(f"worlds: {wrong}", file=sys.stderr)
@@ -64,7 +60,7 @@ def _given(args: argparse.Namespace) -> tuple[drawn_events.Event, ...] | None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        "python -m vdev.worlds",
+        "python -m tests.worlds",
         description=_ABOUT,
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -80,12 +76,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--events", type=Path, metavar="FILE", help="these events instead of those of the seed")
     parser.add_argument("--story", action="store_true", help="print what happened in each world")
     parser.add_argument("--shrink", type=float, default=120.0, metavar="S", help="seconds for shrinking [default: 120]")
-    parser.add_argument(
-        "--mutants",
-        type=int,
-        metavar="N",
-        help="how many bad behaviours are noticed: of other plugins, and N changes of our own code",
-    )
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     return parser
 
@@ -94,7 +84,7 @@ def _stay_the_same() -> None:
     """Begin again with the hash seed that every run has, for the order of sets."""
     if os.environ.get("PYTHONHASHSEED") != "0":
         os.environ["PYTHONHASHSEED"] = "0"
-        os.execv(sys.executable, [sys.executable, "-m", "vdev.worlds", *sys.argv[1:]])  # noqa: S606 - itself
+        os.execv(sys.executable, [sys.executable, "-m", "tests.worlds", *sys.argv[1:]])
 
 
 def _play(args: argparse.Namespace, given: tuple[drawn_events.Event, ...] | None) -> int:
@@ -181,7 +171,7 @@ def _print_failure(seeded: SeededWorld, outcome: Outcome) -> None:
     print(f"\nrepeat it with these {len(events)} lines in a file:\n")
     print(drawn_events.written(events), end="")
     length = f" --length {seeded.seconds / 3600:.6f}"
-    print(f"\n    python -m vdev.worlds --seed {seeded.seed}{length} --events FILE --story")
+    print(f"\n    python -m tests.worlds --seed {seeded.seed}{length} --events FILE --story")
 
 
 def _commit() -> str:

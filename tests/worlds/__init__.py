@@ -1,6 +1,6 @@
 """Simulated worlds: the agent and the embedded kubelet in one thread, on virtual time, from one seed.
 
-    python -m vdev.worlds --seed 7
+    python -m tests.worlds --seed 7
 
-`machine.memory_transport` stands in for gRPC. See docs/worlds.md.
+gRPC and TCP are in memory (`machine`). See docs/worlds.md.
 """

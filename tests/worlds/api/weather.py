@@ -5,11 +5,11 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...sim.api import server
-from ...sim.api.http_requests import Request
-from ...sim.api.kinds import Refused
-from ...sim.api.lists_and_watches import Lists
-from ...sim.api.store import Objects
+from vdev.sim.api import server
+from vdev.sim.api.http_requests import Request
+from vdev.sim.api.kinds import Refused
+from vdev.sim.api.lists_and_watches import Lists
+from vdev.sim.api.store import Objects
 
 PORT = 6443
 _REASONS = {409: "Conflict", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}

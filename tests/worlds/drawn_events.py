@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import UsageError
+from vdev.errors import UsageError
 
 KINDS = {  # how often each happens, relative to the others
     "edit": 18,

@@ -17,12 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..pb import deviceplugin_v1beta1_pb2 as pb
-from ..sim import Finding, Kind, Kubelet, Phase, PodStatus
+from vdev.pb import deviceplugin_v1beta1_pb2 as pb
+from vdev.sim import Finding, Kind, Kubelet, Phase, PodStatus
+
 from .node_model import RULES, NodeModel, clashes
 
 if TYPE_CHECKING:
-    from ..core.decide import Plan
+    from vdev.core.decide import Plan
 
 EXPLAINED = {  # findings that something else than the plugin may have brought about: by rules, by a slow machine
     "slow-rpc": ("slow", "hang"),

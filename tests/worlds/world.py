@@ -16,8 +16,9 @@ from typing import Any
 
 import structlog
 
-from ..core.intervals import PRODUCTION
-from ..sim import Finding, Kubelet
+from vdev.core.intervals import PRODUCTION
+from vdev.sim import Finding, Kubelet
+
 from . import invariants
 from .agents import Agents
 from .api.world_cluster import NODE
@@ -25,6 +26,7 @@ from .claims import claim_rules
 from .drawn_events import Event
 from .event_effects import EventEffects
 from .invariants import Broken, Grants
+from .machine import memory_transport
 from .machine.memory_calls import Answering
 from .machine.rounds import StandsStillError
 from .machine.stand_ins import installed
@@ -79,7 +81,11 @@ class World(WorldBase):
         asyncio.set_event_loop(self.loop)
         self.loop.set_exception_handler(self._unhandled)
         text = ""
-        with installed(self.dice, self.files), self.cluster.installed() if self.cluster else contextlib.nullcontext():
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(memory_transport.installed(self.network))
+            stack.enter_context(installed(self.dice, self.files))
+            if self.cluster is not None:
+                stack.enter_context(self.cluster.installed())
             try:
                 self.loop.run_until_complete(self._live())
             except Broken as broken:
@@ -113,7 +119,6 @@ class World(WorldBase):
             objects=self.cluster.objects if self.cluster else None,
             cdi_dir=self.root / "cdi" if self.cluster else None,
             strict=self.seed % 2 == 0,
-            transport=self.transport("kubelet"),
         )
         self.kubelet.journal.listen(self._entry)
         self.loop.on_death = self.agents.dead

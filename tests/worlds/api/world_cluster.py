@@ -11,12 +11,13 @@ from unittest import mock
 
 from httpcore2._async import http11
 
-from ...agent.optional import dra_side
-from ...api_server import ApiServerAddress
-from ...sim import Finding
-from ...sim.api import store
-from ...sim.api.server_objects import ServerObjects
-from ...sim.dra.scheduling import cel_selectors
+from vdev.agent.optional import dra_side
+from vdev.api_server import ApiServerAddress
+from vdev.sim import Finding
+from vdev.sim.api import store
+from vdev.sim.api.server_objects import ServerObjects
+from vdev.sim.dra.scheduling import cel_selectors
+
 from ..machine.memory_tcp import MemoryEnd
 from ..machine.virtual_time import PROCESS, WALL, WorldLoop
 from .claim_model import CLASSES, ClaimModel, of_driver

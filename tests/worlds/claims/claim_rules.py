@@ -13,14 +13,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...pb import dra_v1_pb2 as pb
-from ...sim import Kubelet, Phase, PodStatus
+from vdev.pb import dra_v1_pb2 as pb
+from vdev.sim import Kubelet, Phase, PodStatus
+
 from ..api.claim_model import DRIVER, GATE, ClaimModel, pieces
 from ..api.world_cluster import WorldCluster
 from ..invariants import Broken, cdi_names, entries_of, in_use
 
 if TYPE_CHECKING:
-    from ...core.decide import Plan
+    from vdev.core.decide import Plan
+
     from ..machine.memory_calls import Answering
     from ..world_base import WorldBase
 
