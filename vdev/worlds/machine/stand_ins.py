@@ -21,7 +21,7 @@ import inotify_simple
 
 from ...agent import agent
 from ...aio import blocking_calls
-from ...hostfs.watching import watch
+from ...hostfs import watch
 from ...plugin import kubelet_socket
 from .virtual_time import PROCESS, WorldLoop
 

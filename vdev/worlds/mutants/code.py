@@ -19,7 +19,7 @@ from typing import Any
 _CODE = "code "  # how the name of a mutant begins
 _INSIDE = (
     *("vdev.core.retention.", "vdev.core.inventory.", "vdev.core.allocation.", "vdev.core.health.", "vdev.plugin."),
-    *("vdev.sockets.", "vdev.health.", "vdev.agent.inputs.", "vdev.agent.outputs.", "vdev.hostfs.watching."),
+    *("vdev.sockets.", "vdev.health.", "vdev.agent.inputs.", "vdev.agent.outputs.", "vdev.hostfs.watch"),
     *("vdev.dra.", "vdev.core.claims.", "vdev.core.slices."),
 )
 _MODULES = ("vdev.core.decide", "vdev.agent.reconcile", "vdev.agent.events", "vdev.agent.due", "vdev.agent.requests")
