@@ -68,9 +68,6 @@ class Events:
         self._reconciler = reconciler
         self._on_displaced = on_displaced
         self._configured: frozenset[Path] = frozenset()  # the directories that lead to configuration files
-        self._links = 0  # how often these changed, so that links there may lead elsewhere
-        self._led_to: tuple[int, frozenset[Path]] | None = None  # what they were found for
-        self._armed: tuple[frozenset[Path], ...] = ()  # what was to be watched when that was last seen to
         self._limits: tuple[str, ...] = ()
         self._unnamed: frozenset[Key] = frozenset()  # what was given out and had no pod when that was last asked
         self._name_again = math.inf  # seconds until that is asked again
@@ -85,13 +82,10 @@ class Events:
 
     async def watch(self, watcher: Watcher) -> None:
         """Wait for changes of files, and mark what they make due."""
-        await self.find_files()
         await self.arm(watcher)
         changed = await watcher.changes()
         if self._link.directories & changed.keys():
             await self._steps.take(_KUBELET, self._see_kubelet)
-        if self._configured & changed.keys():
-            self._links += 1
         await self._compare(self._mark(changed))
 
     def _mark(self, changed: Changes) -> list[Output]:
@@ -121,13 +115,9 @@ class Events:
             return False
 
     async def find_files(self) -> None:
-        """Find out which directories lead to the files, where these are others or links may lead elsewhere."""
-        while (due := (self._links, self._files())) != self._led_to:
-            self._configured = await asyncio.to_thread(config_files.directories, due[1])
-            self._led_to = due
-
-    def _files(self) -> frozenset[Path]:
-        return frozenset({*self._options.files, *self._config.chooser.chosen.files, *self._config.files})
+        """Find out which directories lead to the files: links may lead elsewhere by now."""
+        files = {*self._options.files, *self._config.chooser.chosen.files, *self._config.files}
+        self._configured = await asyncio.to_thread(config_files.directories, files)
 
     async def arm(self, watcher: Watcher) -> None:
         """Watch what is to be watched now and no more; the content of files matters to configurations and probes.
@@ -137,23 +127,18 @@ class Events:
         faults, of_outputs = self._faults.directories, [each.directories for each in self._reconciler.watching]
         places = (self._link.directories, self._reconciler.scan.watched, self._health.directories)
         files = (self._configured, self._health.contents, faults, *of_outputs)
-        if (*places, *files) != self._armed:
-            concerned = self._watch(watcher, frozenset().union(*places, *files), contents=frozenset().union(*files))
-            self._armed = (*places, *files)
-            await self._compare(concerned)
-        for limit in watcher.limits:
-            if limit not in self._limits:
-                log.warning("file events are limited", reason=limit)
-        self._limits = watcher.limits
-
-    def _watch(self, watcher: Watcher, wanted: frozenset[Path], *, contents: frozenset[Path]) -> list[Output]:
-        """Watch these alone; the outputs for which those that are new may mean something."""
+        contents = frozenset[Path]().union(*files)
+        wanted = contents.union(*places)
         for directory in watcher.paths - wanted:
             watcher.unwatch(directory)
         fresh = wanted - watcher.paths
         for directory in wanted:
             watcher.watch(directory, content=directory in contents)
-        return self._mark(dict.fromkeys(fresh, frozenset[str]()))
+        await self._compare(self._mark(dict.fromkeys(fresh, frozenset[str]())))
+        for limit in watcher.limits:
+            if limit not in self._limits:
+                log.warning("file events are limited", reason=limit)
+        self._limits = watcher.limits
 
     async def look_again(self) -> None:
         """Look at everything now and then, for what sends no events."""

@@ -21,10 +21,9 @@ from ..core.model.faults.fault_rules import FaultSpec
 from ..core.model.origin import Override
 from ..core.spec import Spec
 from ..errors import ConfigError, UsageError
-from .document.loader import Document, join, read_file, read_text, text_of, trees
+from .document.loader import Document, Text, Texts, join, read_file, read_text, text_of, trees
 from .document.parser import Plain
 from .document.quoting import quoted
-from .document.texts import Text, Texts
 from .origins import render
 from .pipeline import Loaded, built, built_rules
 from .presets.preset_library import Preset, load_preset

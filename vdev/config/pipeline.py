@@ -24,9 +24,8 @@ from .compile import telemetry_spec, whole_spec
 from .compile.entry_spec import entry_spec
 from .compile.fault_spec import as_section, fault_rule
 from .compile.fleet_spec import check_capacity, fleet_spec
-from .document.loader import Document, overlaid
+from .document.loader import Document, Texts, overlaid
 from .document.position import in_order
-from .document.texts import Texts
 from .layouts.layout_files import LayoutFiles
 from .messages import MAX_PROBLEMS
 from .origins import Origin, origins

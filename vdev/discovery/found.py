@@ -41,7 +41,6 @@ class Candidate:
 
     @property
     def matched(self) -> bool:
-        """Whether it met every condition."""
         return all(check.ok for check in self.checks)
 
     @property
@@ -61,7 +60,6 @@ class Found:
 
     @cached_property
     def by_id(self) -> Mapping[str, RawDevice]:
-        """The devices by id."""
         return {device.id: device for device in self.devices}
 
 

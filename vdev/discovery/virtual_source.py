@@ -1,17 +1,27 @@
 """Devices that exist only in the configuration, or as the data of a preset."""
 
 import posixpath
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from ..core.inventory import virtual_devices
 from ..core.model import smi_places, virtual_node
 from ..core.model.device import DeviceNode, IdStyle, RawDevice
 from ..core.model.facts import facts
 from ..core.spec import EntrySpec, NodeTemplate, VirtualSource
+from ..errors import HostError
 from ..hostfs import HostRoot
-from . import mig_nodes
 from .found import Found
+
+# A container opens the nodes of a MIG instance beside the node of the GPU. Facts: NVIDIA/k8s-device-plugin v0.20.0,
+# `internal/mig/mig-dp.go`. The driver's table has a line for each access right, such as `gpu0/gi1/access 12` and
+# `gpu0/gi1/ci0/access 13`.
+_CAPS = "/dev/nvidia-caps"
+_MINORS = "/proc/driver/nvidia-caps/mig-minors"
+_ACCESS = re.compile(r"gpu(\d+)/gi(\d+)(?:/ci0)?/access (\d+)")
+_LIMIT = 2**20  # 135 lines for each GPU
 
 
 def discover(
@@ -45,7 +55,7 @@ def discover(
     watch = frozenset(map(posixpath.dirname, paths))
     instances: Mapping[int, Mapping[int, tuple[DeviceNode, ...]]] = {}
     if entry.geometry and source.id_style is IdStyle.NVIDIA:
-        instances, watch = mig_nodes.of_instances(host), watch | {mig_nodes.DIRECTORY}
+        instances, watch = _instance_nodes(host), watch | {_CAPS}
     devices = (
         replace(
             device,
@@ -67,3 +77,25 @@ def _nodes(templates: Iterable[NodeTemplate], device: RawDevice, known: Mapping[
         )
 
     return [node(template) for template in templates]
+
+
+def _instance_nodes(host: HostRoot) -> Mapping[int, Mapping[int, tuple[DeviceNode, ...]]]:
+    """By GPU and GPU instance, the nodes of that instance and of its first compute instance that the host has."""
+    found: dict[int, dict[int, tuple[DeviceNode, ...]]] = {}
+    for line in _minors(host).splitlines():
+        if access := _ACCESS.fullmatch(line.strip()):
+            gpu, instance, minor = map(int, access.groups())
+            path = f"{_CAPS}/nvidia-cap{minor}"
+            if host.exists(path):
+                nodes = found.setdefault(gpu, {}).get(instance, ())
+                found[gpu][instance] = (*nodes, DeviceNode(path, path))
+    return found
+
+
+def _minors(host: HostRoot) -> str:
+    """The driver's table; where the host's /proc is not mounted here, this process sees the same in its own."""
+    try:
+        text = host.read_text(_MINORS, limit=_LIMIT)
+        return Path(_MINORS).read_text(errors="replace") if text is None else text
+    except (OSError, HostError):
+        return ""

@@ -18,8 +18,6 @@ from .probes import prober
 
 
 class Target(NamedTuple):
-    """A device and how it is probed."""
-
     spec: HealthSpec
     device: RawDevice
     resource: str = ""
@@ -79,7 +77,6 @@ class HealthMonitor:
         return frozenset(chain.from_iterable(each.directories for each in files))
 
     async def run(self) -> None:
-        """Probe until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group

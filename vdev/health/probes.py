@@ -28,8 +28,6 @@ _HERE = HostRoot()
 
 
 class Prober(Protocol):
-    """One run of a probe on one device."""
-
     def run(self) -> Outcome:
         """Probe once. Blocks, in the worst case forever."""
 
@@ -41,7 +39,6 @@ class Prober(Protocol):
 
 
 def prober(spec: HealthSpec, device: RawDevice, resource: str, host: HostRoot) -> Prober:
-    """The probe that the specification asks for."""
     values = facts(device, resource)
     match spec.probe:
         case Probe.EXISTS:

@@ -12,7 +12,7 @@ from .plain_file import read_plain
 from .root import FileInfo, HostRoot
 
 if TYPE_CHECKING:
-    from .watching.watch import Changes, Watcher
+    from .watch import Changes, Watcher
 
 __all__ = ["Changes", "FileInfo", "HostRoot", "Watcher", "read_plain", "remove_unfinished", "write_atomic"]
 
@@ -20,7 +20,7 @@ __all__ = ["Changes", "FileInfo", "HostRoot", "Watcher", "read_plain", "remove_u
 def __getattr__(name: str) -> Any:
     """`watch` when it is asked for: it brings asyncio and inotify, which looking at a host once does without."""
     if name in ("Changes", "Watcher"):
-        from .watching import watch
+        from . import watch
 
         return getattr(watch, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

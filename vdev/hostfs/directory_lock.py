@@ -84,7 +84,6 @@ class DirectoryLock:
         self.release()
 
     def release(self) -> None:
-        """Let others have it; safe to call twice."""
         held, self._held = self._held, None
         if held is not None:
             os.close(held)
@@ -99,7 +98,6 @@ class Presence:
 
     @property
     def is_seen(self) -> bool:
-        """Whether it has begun."""
         return self._held is not None
 
     def begin(self) -> None:

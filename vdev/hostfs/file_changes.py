@@ -16,12 +16,10 @@ _STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def truncate(host: HostRoot, host_path: str) -> None:
-    """Empty a plain file."""
     _amend(host, host_path, "empty", (stat.S_ISREG,), lambda own: os.truncate(own, 0))
 
 
 def chmod(host: HostRoot, host_path: str, mode: int) -> None:
-    """Set the mode of a plain file or a device node."""
     kinds = (stat.S_ISREG, stat.S_ISCHR, stat.S_ISBLK)
     _amend(host, host_path, "set the mode of", kinds, lambda own: os.chmod(own, mode))
 

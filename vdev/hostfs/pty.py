@@ -27,7 +27,6 @@ class Pty:
     path: str  # the host's own, of the terminal side
 
     def close(self) -> None:
-        """Hang up."""
         for side in (self.master, self.terminal):
             with contextlib.suppress(OSError):
                 os.close(side)

@@ -42,7 +42,6 @@ class FileInfo:
 
     @property
     def is_device(self) -> bool:
-        """Whether it is a device node."""
         return self.kind in (NodeKind.CHAR, NodeKind.BLOCK)
 
 
@@ -91,13 +90,6 @@ class HostRoot:
         """
         return Path(self._prefix + self.resolve(host_path, follow=follow))
 
-    def host_path(self, path: Path) -> str:
-        """The host's own name of a path below the root. Raises HostError when it is not below it."""
-        try:
-            return posixpath.normpath(posixpath.join("/", path.relative_to(self.root).as_posix()))
-        except ValueError:
-            raise HostError(f"{path} is not below the host root {self.root}") from None
-
     def info(self, host_path: str) -> FileInfo | None:
         """What stands at the host path, links followed; None when nothing does.
 
@@ -113,7 +105,6 @@ class HostRoot:
         return FileInfo(resolved, kind, major, minor)
 
     def exists(self, host_path: str) -> bool:
-        """Whether something stands there that can be looked at."""
         try:
             return self.info(host_path) is not None
         except HostError:

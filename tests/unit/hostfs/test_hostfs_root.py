@@ -21,18 +21,6 @@ def test_a_host_path_is_read_below_the_root(host: HostRoot) -> None:
     assert host.root / "dev/x" == host.path("/dev/x")
 
 
-def test_the_way_back_gives_the_hosts_own_path(host: HostRoot) -> None:
-    """What we tell the kubelet has no trace of the root."""
-    assert "/dev/x" == host.host_path(host.path("/dev/x"))
-    assert "/" == host.host_path(host.root)
-
-
-def test_a_path_outside_the_root_has_no_host_path(host: HostRoot, tmp_path: Path) -> None:
-    """Only files below the root have a name on the host."""
-    with pytest.raises(HostError, match="not below the host root"):
-        host.host_path(tmp_path / "elsewhere")
-
-
 def test_an_absolute_link_is_resolved_below_the_root(host: HostRoot) -> None:
     """A link to /dev/null inside the root means the host's, not ours."""
     (host.root / "dev/link").symlink_to("/dev/target")

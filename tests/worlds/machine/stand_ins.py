@@ -20,7 +20,7 @@ from unittest import mock
 import inotify_simple
 
 from vdev.aio import blocking_calls
-from vdev.hostfs.watching import watch
+from vdev.hostfs import watch
 from vdev.plugin import kubelet_socket
 
 from .virtual_time import PROCESS, WorldLoop

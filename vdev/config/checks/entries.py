@@ -12,9 +12,8 @@ from ...core.model.syntax import path_pattern
 from ...core.model.virtual_node import LineEnd
 from ...core.spec import PRE_START_LIMIT, GroupBy, PathType, Probe
 from ..report import ProblemReport
-from ..schema.devices.entry import ContainerPath, Entry, Health
-from ..schema.devices.lifecycle_actions import Action
-from ..schema.devices.node_block import VirtualNode
+from ..schema.devices.entry import Action, ContainerPath, Entry, Health
+from ..schema.devices.sources import VirtualNode
 
 DANGEROUS = ("/", "/dev", "/dev/mem", "/dev/kmem", "/dev/port")  # each gives a container power over the whole host
 MAX_LINES = 1024  # serial lines of an entry; the kernel has 4096 for the whole machine, see kernel.pty.max

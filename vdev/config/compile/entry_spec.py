@@ -1,12 +1,17 @@
 """One entry's model to its `EntrySpec`."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from ...core import spec
 from ...core.model.dra import ClaimApi
 from ...core.model.place import KeyPath
-from ...core.partitions.choice import PartitionChoice
+from ...core.model.syntax import label_syntax
+from ...core.partitions.choice import NamedLayout, PartitionChoice, generated
+from ...core.partitions.geometry import nearest
 from ...core.spec import EntrySpec, VirtualSource
+from ...errors import ConfigError
 from ..layouts.layout_files import LayoutFiles
 from ..layouts.subject import Subject
 from ..presets.preset_texts import PresetTexts
@@ -15,12 +20,12 @@ from ..schema.devices import sources
 from ..schema.devices.entry import Entry
 from ..schema.devices.partitions import FromLabel
 from .dra_spec import dra_spec
-from .partition_choice import partition_choice
 from .telemetry_spec import entry_telemetry, smi_tool
 from .templated import Parse, actions, container, health, parser, texts, virtual_node
 from .virtual_block import ResolvedSource, cannot_be_cut, partitions, virtual
 
 _BY_POSITION = spec.GroupBy.POSITION
+_SHOWN = 3  # layouts that a warning names
 
 
 def entry_spec(
@@ -129,7 +134,7 @@ def _choice(
         return None
     pci_id = resolved.source.attributes.get("pciDeviceId", "")
     subject = Subject(resolved.geometry, resolved.source.count, pci_id)
-    return partition_choice(model.partitions, subject, path, layouts, report)
+    return _partition_choice(model.partitions, subject, path, layouts, report)
 
 
 def _glob(model: Entry) -> spec.GlobSource:
@@ -185,3 +190,47 @@ def _usb(model: sources.Usb) -> spec.UsbSource:
 def _hex(digits: str | None, width: int) -> str:
     """Hexadecimal digits as sysfs writes them: lower case, full width, no prefix."""
     return digits.lower().removeprefix("0x").zfill(width) if digits else ""
+
+
+def _partition_choice(
+    model: FromLabel, subject: Subject, path: KeyPath, files: LayoutFiles, report: ProblemReport
+) -> PartitionChoice:
+    """The layouts that a label can choose for the devices of `subject`, and the one without it.
+
+    A layout that does not fit the devices stays, and fails when it is chosen: one file is for many models. With errors
+    in the report, the value is of no use.
+    """
+    layouts = generated(subject.geometry, subject.count)
+    if model.file is not None:
+        at = (*path, "file")
+        file = Path(report.document.value_place(at).file).parent / model.file
+        try:
+            layouts = files.layouts(file, subject)
+        except ConfigError as bad:
+            report.errors_elsewhere(at, bad)
+            return PartitionChoice(label=model.from_label, default="", layouts={})
+        _warn_of_misfits(layouts, file, at, report)
+    choice = PartitionChoice(label=model.from_label, default=model.default or "", layouts=layouts)
+    if wrong := label_syntax.key_problem(choice.state_label):
+        report.error((*path, "fromLabel"), f"there is no label for what became of it: {wrong}", "use a shorter label")
+    if model.default is not None:
+        _check_default(model.default, layouts, (*path, "default"), report)
+    return choice
+
+
+def _check_default(name: str, layouts: Mapping[str, NamedLayout], path: KeyPath, report: ProblemReport) -> None:
+    if name not in layouts:
+        near = nearest(name, layouts)
+        hint = f"{near} " * bool(near) + "known: " + ", ".join(layouts)
+        report.error(path, f"unknown layout {name!r}", hint)
+    elif refusal := layouts[name].refusal:
+        report.error(path, f"the layout {name!r} does not fit: {refusal}", "choose one that fits these devices")
+
+
+def _warn_of_misfits(layouts: Mapping[str, NamedLayout], file: Path, path: KeyPath, report: ProblemReport) -> None:
+    """One warning for all: a file for many models has dozens."""
+    misfits = [f"{name!r} ({layout.refusal})" for name, layout in layouts.items() if layout.refusal]
+    if misfits:
+        more = f", and {len(misfits) - _SHOWN} more" if len(misfits) > _SHOWN else ""
+        message = f"{len(misfits)} of the {len(layouts)} layouts in {file} do not fit these devices"
+        report.warning(path, f"{message}: {', '.join(misfits[:_SHOWN])}{more}", "a label that names one of them fails")

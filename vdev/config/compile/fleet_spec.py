@@ -22,7 +22,6 @@ _OF_MADE = ("labels", "annotations", "taints", "capacity")
 
 
 def fleet_spec(model: Fleet | None, report: ProblemReport) -> FleetSpec:
-    """Which nodes there are."""
     if model is None:
         return NO_FLEET
     made: dict[KeyPath, MadeNodes] = {}

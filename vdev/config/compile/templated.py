@@ -10,8 +10,8 @@ from ...core.model.virtual_node import LikeNode, PlainDirectory, PlainFile, PtyL
 from ...core.spec import ActionKind, ActionSpec
 from ..report import ProblemReport
 from ..schema.devices import entry
-from ..schema.devices.lifecycle_actions import Action
-from ..schema.devices.node_block import VirtualNode
+from ..schema.devices.entry import Action
+from ..schema.devices.sources import VirtualNode
 
 Parse = Callable[[str, KeyPath], Template]
 """Parses the template at a path."""
@@ -34,8 +34,6 @@ def parser(report: ProblemReport, attributes: frozenset[str]) -> Parse:
 
 
 def container(model: entry.Container, parse: Parse, path: KeyPath) -> spec.ContainerSpec:
-    """What each container gets besides the device list."""
-
     def paths(item: entry.ContainerNode | entry.ContainerMount, at: KeyPath) -> tuple[Template, Template]:
         host = parse(item.host_path, (*at, "hostPath"))
         return host, parse(item.container_path, (*at, "containerPath")) if item.container_path else host
@@ -55,7 +53,6 @@ def container(model: entry.Container, parse: Parse, path: KeyPath) -> spec.Conta
 
 
 def health(model: entry.Health, parse: Parse, path: KeyPath) -> spec.HealthSpec:
-    """The probe."""
     return spec.HealthSpec(
         probe=model.probe,
         interval=model.interval,
@@ -94,7 +91,6 @@ def virtual_node(model: VirtualNode, parse: Parse, path: KeyPath) -> StandIn:
 
 
 def actions(models: Sequence[Action], parse: Parse, path: KeyPath) -> tuple[ActionSpec, ...]:
-    """What is done when a device changes hands."""
     return tuple(_action(model, parse, (*path, number)) for number, model in enumerate(models))
 
 

@@ -47,7 +47,6 @@ def flags(file: config_file.ConfigFile) -> Flags:
 
 
 def node(file: config_file.ConfigFile) -> NodeSpec:
-    """What the node says about itself."""
     model, gfd = file.node, file.flags.gfd
     labels = {False: LabelOutput.OFF, True: LabelOutput.NODE, NFD: LabelOutput.NFD}[model.labels]
     return NodeSpec(

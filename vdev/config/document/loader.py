@@ -18,12 +18,10 @@ from ...core.model.origin import Override
 from ...core.model.place import KeyPath, Place, show
 from ...core.model.problem import Problem, Severity
 from ...errors import ConfigError, HostError
-from . import go_scalars
-from .nvidia_files import is_for_nvidia, spelled
+from .nvidia_files import MIG_PARTED, is_for_nvidia, number_or_boolean, spelled
 from .parser import Composer, Expansion, Items, Pairs, Plain, Tree
 from .position import problem_at, refusal
 from .quoting import as_yaml
-from .texts import Text
 
 _NOT_ITS_FAULT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # the same file can be read a moment later
 MAX_BYTES = 8 * 1024 * 1024  # a ConfigMap holds 1 MiB at most
@@ -39,6 +37,27 @@ _KINDS = {
     stat.S_IFCHR: "device node",
     stat.S_IFBLK: "device node",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """The content of a file, with the name under which problems are told."""
+
+    file: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """The configuration files, in order, and what they took of the user's own: presets by name, layouts by path."""
+
+    files: tuple[Text, ...] = ()
+    presets: Mapping[str, Text] = field(default_factory=dict)
+    layouts: Mapping[str, Text] = field(default_factory=dict)
+
+    @property
+    def taken(self) -> frozenset[str]:
+        return frozenset(each.file for each in (*self.presets.values(), *self.layouts.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +175,8 @@ def read_text(
     if not isinstance(node.content, Pairs):
         what = "a list" if isinstance(node.content, Items) else f"the string {str(node.content)[:40]!r}"
         raise refusal(node.place, f"expected a mapping at the top of the file, got {what}", f"write {form}")
-    is_go = for_nvidia or keys <= go_scalars.MIG_PARTED
-    expand = Expansion(go_scalars.number_or_boolean if is_go else lambda _: None, spelled if for_nvidia else None)
+    is_go = for_nvidia or keys <= MIG_PARTED
+    expand = Expansion(number_or_boolean if is_go else lambda _: None, spelled if for_nvidia else None)
     root = expand.mapping(node.content, ())
     _refuse_config_map(root, node.place)
     if composer.second:
@@ -303,7 +322,6 @@ def _mistake(error: yaml.MarkedYAMLError, lines: Sequence[str]) -> tuple[yaml.Ma
 
 
 def _refuse_config_map(root: dict[str, Tree], place: Place) -> None:
-    """Refuse a whole Kubernetes object, given by mistake."""
     if "kind" not in root or "apiVersion" not in root:
         return
     kind, data = root["kind"], root.get("data")

@@ -44,8 +44,6 @@ Tree = None | str | list["Tree"] | dict[str, "Tree"]
 
 @dataclass(slots=True)
 class Items:
-    """A list's nodes."""
-
     nodes: list["YamlNode"]
 
 
@@ -97,7 +95,6 @@ class Composer:
         return node
 
     def documents(self) -> Iterator[YamlNode]:
-        """All documents."""
         for event in self._events:
             if isinstance(event, yaml.DocumentStartEvent):
                 self._anchors.clear()
@@ -250,7 +247,6 @@ class Expansion:
             raise refusal(place, f"aliases and merge keys expand to more than {MAX_VALUES} values")
 
     def value(self, node: YamlNode, path: KeyPath) -> Tree:
-        """The value that stands at that path."""
         self._count_one(node.place)
         if len(path) > MAX_DEPTH:
             raise refusal(node.place, f"nested more than {MAX_DEPTH} levels deep")

@@ -11,8 +11,7 @@ from pydantic import ValidationError
 
 from ...core.partitions.choice import NamedLayout
 from ...errors import ConfigError
-from ..document.loader import read_file, read_text
-from ..document.texts import Text
+from ..document.loader import Text, read_file, read_text
 from ..messages import explained
 from ..report import ProblemReport
 from .subject import Subject

@@ -10,9 +10,8 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from ...core.model.place import Place
-from ..document.loader import decoded
+from ..document.loader import Text, decoded
 from ..document.position import refusal
-from ..document.texts import Text
 
 _SUFFIXES = (".yaml", ".yml")
 _NONE: Mapping[str, Text] = {}

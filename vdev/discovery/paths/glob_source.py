@@ -24,7 +24,6 @@ _LEADS_NOWHERE = Check("exists", "", ok=False)
 
 
 def discover(entry: EntrySpec, source: GlobSource, host: HostRoot, *, numbering: Numbering) -> Found:
-    """The devices that the patterns form together."""
     problems = Problems(entry)
     scan = _Scan(source, host, problems)
     matches = [scan.matches(item) for item in source.paths]

@@ -25,7 +25,6 @@ class Match:
 
     @property
     def is_link(self) -> bool:
-        """Whether the path leads to its node over a symbolic link."""
         return self.path != self.info.path
 
 
@@ -49,7 +48,6 @@ class MatchGroup:
 
 
 def by_position(items: Sequence[GlobPath], matches: Sequence[Sequence[Match]]) -> list[MatchGroup]:
-    """Groups of the i-th matches."""
     required = [(item, found) for item, found in zip(items, matches, strict=True) if not item.optional]
     natural = max((len(found) for found in ([each for _, each in required] or matches)), default=0)
     covered = min((len(found) * item.limit for item, found in required), default=natural)
@@ -64,7 +62,6 @@ def by_position(items: Sequence[GlobPath], matches: Sequence[Sequence[Match]]) -
 
 
 def by_name(items: Sequence[GlobPath], matches: Sequence[Sequence[Match]]) -> list[MatchGroup]:
-    """Groups of matches whose wildcards stood for the same."""
     leading = [found for item, found in zip(items, matches, strict=True) if not item.optional] or list(matches)
     length = max((len(match.captures) for found in leading for match in found), default=0)
     keys = {match.captures for found in leading for match in found if len(match.captures) == length}

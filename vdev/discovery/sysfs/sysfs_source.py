@@ -19,7 +19,6 @@ _ABSENT = "(absent)"
 
 
 def discover(entry: EntrySpec, source: SysfsSource, host: HostRoot, *, numbering: Numbering) -> Found:
-    """One device per member of the class or bus that matches."""
     problems, tree, danger = Problems(entry), SysTree(host), Danger(host)
     listing = f"/sys/class/{source.subsystem}" if source.kind == "class" else f"/sys/bus/{source.subsystem}/devices"
     members = tree.members(listing)

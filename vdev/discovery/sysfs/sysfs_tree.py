@@ -90,7 +90,6 @@ class SysTree:
         return posixpath.dirname(above) if grouping else above
 
     def ancestors(self, device: str) -> Iterator[str]:
-        """The device and its parents, upwards."""
         while device.startswith("/sys/devices/"):
             yield device
             device = self.parent(device)
@@ -120,7 +119,6 @@ class SysTree:
         return f"/dev/{_DIRECTORIES.get(self.subsystem(device), '')}{posixpath.basename(device)}"
 
     def node_directory(self, subsystem: str) -> str:
-        """Where nodes of a subsystem appear."""
         return f"/dev/{_DIRECTORIES.get(subsystem, '')}".rstrip("/")
 
     def children(self, device: str, subsystems: Collection[str], *, bus: str = "") -> list[str]:

@@ -167,7 +167,6 @@ def _read(tree: SysTree, port: str, directory: str) -> _Usb:
 
 
 def _checks(source: UsbSource, device: _Usb) -> tuple[Check, ...]:
-    """One check per given condition."""
     wanted_class = f"{int(source.device_class, 16):02x}" if source.device_class else ""
     checks = []
     if source.vendor:
@@ -199,7 +198,6 @@ def _wanted(source: UsbSource) -> str:
 
 
 def _attributes(tree: SysTree, device: _Usb) -> dict[str, str]:
-    """Facts for templates."""
     return {
         "vendor": device.vendor,
         "product": device.product,

@@ -8,16 +8,16 @@ now and then in a thread; kernel uevents, where allowed, report changes in sysfs
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
+import os
+import socket
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from ...core.intervals import PRODUCTION
-from ...errors import reason_of
-from . import directory_stamps
-from .uevents import Uevents
+from ..core.intervals import PRODUCTION
+from ..errors import reason_of
 
 try:
     import inotify_simple
@@ -31,6 +31,13 @@ _ONLYDIR, _MASK_ADD = 0x01000000, 0x20000000
 _ENTRIES = _ATTRIB | _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE | _DELETE_SELF | _MOVE_SELF | _ONLYDIR | _MASK_ADD
 _GONE = _DELETE_SELF | _MOVE_SELF | _UNMOUNT | _IGNORED
 
+# File systems whose changes inotify does not report, or only those made on this machine: remote ones, the kernel's own.
+_SILENT = frozenset(
+    {"sysfs", "proc", "nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "virtiofs", "vboxsf", "fuse", "fuseblk"}
+)
+
+_NETLINK_KOBJECT_UEVENT = 15  # linux/netlink.h
+_KERNEL_GROUP = 1  # the kernel's own messages; group 2 carries udev's
 
 Changes = Mapping[Path, frozenset[str]]
 """Watched directories that may have changed, each with the entries concerned; no entries mean: anything may have."""
@@ -51,6 +58,39 @@ class _Target:
     silent: bool = False  # inotify reports nothing there; `stamp` is then of the content, else of the directory itself
     stamp: Hashable = None
     known: bool = False  # whether `stamp` holds anything
+
+
+class Uevents:
+    """A netlink socket that becomes readable when the kernel added, removed or changed a device.
+
+    An event is only a wake-up: its text is never trusted, and who receives one looks at sysfs again.
+    """
+
+    def __init__(self) -> None:
+        """Raises OSError where the platform or the container's rules do not allow it."""
+        family = getattr(socket, "AF_NETLINK", None)
+        if family is None:
+            raise OSError("this platform has no netlink")
+        self._socket = socket.socket(
+            family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC, _NETLINK_KOBJECT_UEVENT
+        )
+        try:
+            self._socket.bind((0, _KERNEL_GROUP))
+        except OSError:
+            self._socket.close()
+            raise
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def drain(self) -> None:
+        """Discard all events until now. An overflow of the socket's buffer counts as an event."""
+        with contextlib.suppress(OSError):
+            while True:
+                self._socket.recv(8192)
+
+    def close(self) -> None:
+        self._socket.close()
 
 
 class Watcher:
@@ -117,7 +157,6 @@ class Watcher:
 
     @property
     def paths(self) -> frozenset[Path]:
-        """The directories that are watched."""
         return frozenset(self._targets)
 
     def watch(self, path: Path, *, content: bool = True) -> None:
@@ -166,15 +205,7 @@ class Watcher:
                 self._names, self._anything = {}, set()
                 return changes
 
-    def __aiter__(self) -> AsyncIterator[Changes]:
-        return self._forever()
-
-    async def _forever(self) -> AsyncIterator[Changes]:
-        while True:
-            yield await self.changes()
-
     def close(self) -> None:
-        """Stop watching and give the descriptors back; idempotent."""
         for source in (self._inotify, self._uevents):
             if source is not None:
                 self._loop.remove_reader(source.fileno())
@@ -321,6 +352,55 @@ class Watcher:
 def _stamps(asked: Sequence[_Asked]) -> list[tuple[bool, Hashable]]:
     seen = []
     for path, was_silent, known, polled in asked:
-        silent = was_silent or (not known and directory_stamps.is_silent(Path(path)))
-        seen.append((silent, directory_stamps.content(path) if silent or polled else directory_stamps.identity(path)))
+        silent = was_silent or (not known and _is_silent(Path(path)))
+        seen.append((silent, _content(path) if silent or polled else _identity(path)))
     return seen
+
+
+def _identity(path: str | Path) -> Hashable:
+    """Which directory stands at the path now; None when none does."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _content(path: str | Path) -> Hashable:
+    """The directory and the names in it with what changes when they are written or replaced; None if it is missing."""
+    try:
+        with os.scandir(path) as entries:
+            return _identity(path), frozenset((entry.name, *_state(entry)) for entry in entries)
+    except OSError:
+        return None
+
+
+def _state(entry: "os.DirEntry[str]") -> tuple[int, ...]:
+    try:
+        found = entry.stat(follow_symlinks=False)
+    except OSError:
+        return ()
+    return found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size
+
+
+def _is_silent(path: Path) -> bool:
+    """Whether inotify misses changes on the directory's file system, by the kernel's mount table."""
+    for candidate in (path, *path.parents):
+        try:
+            device = os.stat(candidate).st_dev
+            break
+        except OSError:
+            continue
+    else:
+        return False
+    number = f"{os.major(device)}:{os.minor(device)}"
+    try:
+        table = Path("/proc/self/mountinfo").read_text(errors="replace")
+    except OSError:
+        return False
+    for line in table.splitlines():
+        fields, _, rest = line.partition(" - ")
+        if number in fields.split()[2:3]:
+            kind = rest.split()[0]
+            return kind in _SILENT or kind.startswith("fuse.")
+    return False
