@@ -5,8 +5,7 @@ is sent to every open stream. Sockets are the business of `sockets.socket_server
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, Protocol
 
 import grpc
@@ -17,14 +16,14 @@ from ..core.allocation.edits import container_edits
 from ..core.allocation.request import allocate
 from ..core.inventory.list_size import LIST_LIMIT
 from ..core.inventory.resources import Resource
-from ..core.model.faults.fault_answers import CallFault
-from ..core.model.faults.fault_effects import Rpc, StreamFault
+from ..core.model.faults.fault_answers import CallFault, RegisterFault
+from ..core.model.faults.fault_effects import Rpc, Stream, StreamFault
 from ..errors import InjectedError, VdevError
 from ..pb import deviceplugin_v1beta1_pb2 as pb
-from ..sockets.held_calls import HeldCalls
+from ..sockets.held_calls import HeldCalls, RuleHooks
 from . import faulty_answers
 from .encode import allocate_response
-from .fault_hooks import NO_FAULTS, FaultHooks
+from .requests import Requests
 
 log = structlog.get_logger(__name__)
 
@@ -34,31 +33,23 @@ _Handler = Callable[[Any], Awaitable[Any]]
 """Answers a request with a message."""
 
 
-class RequestHandler(Protocol):
-    """What a servicer needs from the agent: preferences, work before a container starts, and a record of requests."""
+class FaultHooks(RuleHooks, Protocol):
+    """Where failures on demand reach the plugin: what is asked before something is done; `faults.engine` answers.
 
-    allocate_deadline: float
-    """Seconds after which an Allocate or a preference is given up; the kubelet itself has no deadline."""
+    Who implements it calls `ResourceService.poke` when an answer changes.
+    """
 
-    async def prefer(
-        self, resource: Resource, available: Sequence[str], required: Sequence[str], size: int
-    ) -> Sequence[str]:
-        """The devices to prefer, or nothing."""
+    def on_call(self, rpc: Rpc, resource: str, /) -> CallFault | None:
+        """What happens to this call; asked once per call."""
 
-    def in_request(self, resource: str, ids: Sequence[str] | None) -> AbstractContextManager[None]:
-        """While the context lasts, an RPC that names these ids (None: any of the resource) is in flight."""
+    def on_register(self, resource: str) -> RegisterFault | None:
+        """What happens to the registration that is due; while it holds, asked again after `ResourceService.poke`."""
 
-    def allocated(self, resource: Resource, ids: Sequence[str]) -> None:
-        """A request was granted."""
+    def on_stream(self, resource: str) -> Stream | None:
+        """What happens to the resource's streams now."""
 
-    async def handed_over(self, resource: Resource, ids: Sequence[str]) -> None:
-        """Do what must be done when devices change hands, before the answer; for a resource that acts on it."""
-
-    async def pre_start(self, resource: Resource, ids: Sequence[str]) -> None:
-        """Do what must be done before a container with these devices starts."""
-
-    def observe_rpc(self, rpc: str, resource: str, code: str, seconds: float) -> None:
-        """An RPC ended."""
+    def allocated(self, resource: str, ids: Iterable[str]) -> None:
+        """These devices were given to a pod."""
 
 
 def _ids(request: object) -> Sequence[str] | None:
@@ -87,10 +78,10 @@ class Servicer:
         self,
         resource: Resource,
         encoded: bytes,
-        requests: RequestHandler,
+        requests: Requests,
         *,
         on_stream: Callable[[], None],
-        faults: FaultHooks = NO_FAULTS,
+        faults: FaultHooks,
         clock: Clock = SYSTEM,
     ) -> None:
         self.resource = resource

@@ -18,8 +18,8 @@ from ...core.retention import holders
 from ...core.retention.holders import HoldersReading, Holdings, Knowledge
 from ...plugin import podresources_client
 from ...plugin.checkpoint_reader import CheckpointReader
+from ...plugin.requests import Requests
 from ...transport import GRPC, Transport
-from ..requests import Requests
 
 log = structlog.get_logger(__name__)
 

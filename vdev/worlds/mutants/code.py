@@ -22,7 +22,7 @@ _INSIDE = (
     *("vdev.sockets.", "vdev.health.", "vdev.agent.inputs.", "vdev.agent.outputs.", "vdev.hostfs.watching."),
     *("vdev.dra.", "vdev.core.claims.", "vdev.core.slices."),
 )
-_MODULES = ("vdev.core.decide", "vdev.agent.reconcile", "vdev.agent.events", "vdev.agent.due", "vdev.agent.requests")
+_MODULES = ("vdev.core.decide", "vdev.agent.reconcile", "vdev.agent.events", "vdev.agent.due", "vdev.plugin.requests")
 
 
 @dataclass(frozen=True, slots=True)
