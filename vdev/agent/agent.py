@@ -27,6 +27,7 @@ from ..hostfs import Watcher
 from ..observe.json_pieces import Json, json_pieces
 from ..observe.metrics import Metrics
 from ..plugin.kubelet_socket import KubeletSocket
+from ..plugin.requests import Requests
 from ..plugin.service import ServiceState
 from .due import Due
 from .events import Events
@@ -57,7 +58,6 @@ from .reconcile import READING, Reconciler
 from .reports.announcer import Announcer
 from .reports.http_view import HttpView
 from .reports.status import situation, status
-from .requests import Requests
 from .state_file import Owner
 from .steps import Steps, broken_in
 
@@ -93,7 +93,8 @@ class Agent:
         )
         self.requests = Requests(
             self.metrics,
-            self.handovers,
+            handed_over=self.handovers.allocated,
+            pre_start=self.handovers.pre_start,
             allocate_deadline=options.allocate_deadline,
             on_allocated=self.due.ask_holders_soon,
             clock=clock,

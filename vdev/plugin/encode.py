@@ -21,11 +21,13 @@ def allocate_response(containers: Iterable[ContainerEdits]) -> pb.AllocateRespon
     """The answer to an Allocate for these containers."""
     response = pb.AllocateResponse()
     for edits in containers:
-        container = response.container_responses.add(
-            envs=edits.env,
-            annotations=edits.annotations,
-            cdi_devices=[pb.CDIDevice(name=name) for name in edits.cdi_devices],
-        )
+        container = response.container_responses.add()
+        for key, value in edits.env.items():
+            container.envs[key] = value
+        for key, value in edits.annotations.items():
+            container.annotations[key] = value
+        for name in edits.cdi_devices:
+            container.cdi_devices.add(name=name)
         for mount in edits.mounts.values():
             container.mounts.add(
                 container_path=mount.container_path, host_path=mount.host_path, read_only=mount.read_only

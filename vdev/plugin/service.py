@@ -27,9 +27,9 @@ from ..core.model.faults.fault_effects import SocketFault, StreamFault
 from ..errors import RegistrationRefused, SocketError, SocketUnreachable
 from ..sockets.socket_server import SocketServer
 from . import registration_client
-from .fault_hooks import NO_FAULTS, FaultHooks
 from .kubelet_socket import KubeletSocket
-from .servicer import RequestHandler, Servicer
+from .requests import Requests
+from .servicer import FaultHooks, Servicer
 
 log = structlog.get_logger(__name__)
 
@@ -74,10 +74,10 @@ class ResourceService:
         resource: Resource,
         encoded: bytes,
         link: KubeletSocket,
-        requests: RequestHandler,
+        requests: Requests,
         *,
         on_state: Callable[[str, ServiceState], None],
-        faults: FaultHooks = NO_FAULTS,
+        faults: FaultHooks,
         timing: Timing = PRODUCTION_TIMING,
     ) -> None:
         self.resource = resource

@@ -5,8 +5,7 @@ is sent to every open stream. Sockets are the business of `sockets.socket_server
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, Protocol
 
 import grpc
@@ -17,14 +16,14 @@ from ..core.allocation.edits import container_edits
 from ..core.allocation.request import allocate
 from ..core.inventory.list_size import LIST_LIMIT
 from ..core.inventory.resources import Resource
-from ..core.model.faults.fault_answers import CallFault
-from ..core.model.faults.fault_effects import Rpc, StreamFault
+from ..core.model.faults.fault_answers import CallFault, RegisterFault
+from ..core.model.faults.fault_effects import Rpc, Stream, StreamFault
 from ..errors import InjectedError, VdevError
 from ..pb import deviceplugin_v1beta1_pb2 as pb
-from ..sockets.held_calls import HeldCalls
+from ..sockets.held_calls import HeldCalls, RuleHooks
 from . import faulty_answers
 from .encode import allocate_response
-from .fault_hooks import NO_FAULTS, FaultHooks
+from .requests import Requests
 
 log = structlog.get_logger(__name__)
 
@@ -34,31 +33,23 @@ _Handler = Callable[[Any], Awaitable[Any]]
 """Answers a request with a message."""
 
 
-class RequestHandler(Protocol):
-    """What a servicer needs from the agent: preferences, work before a container starts, and a record of requests."""
+class FaultHooks(RuleHooks, Protocol):
+    """Where failures on demand reach the plugin: what is asked before something is done; `faults.engine` answers.
 
-    allocate_deadline: float
-    """Seconds after which an Allocate or a preference is given up; the kubelet itself has no deadline."""
+    Who implements it calls `ResourceService.poke` when an answer changes.
+    """
 
-    async def prefer(
-        self, resource: Resource, available: Sequence[str], required: Sequence[str], size: int
-    ) -> Sequence[str]:
-        """The devices to prefer, or nothing."""
+    def on_call(self, rpc: Rpc, resource: str, /) -> CallFault | None:
+        """What happens to this call; asked once per call."""
 
-    def in_request(self, resource: str, ids: Sequence[str] | None) -> AbstractContextManager[None]:
-        """While the context lasts, an RPC that names these ids (None: any of the resource) is in flight."""
+    def on_register(self, resource: str) -> RegisterFault | None:
+        """What happens to the registration that is due; while it holds, asked again after `ResourceService.poke`."""
 
-    def allocated(self, resource: Resource, ids: Sequence[str]) -> None:
-        """A request was granted."""
+    def on_stream(self, resource: str) -> Stream | None:
+        """What happens to the resource's streams now."""
 
-    async def handed_over(self, resource: Resource, ids: Sequence[str]) -> None:
-        """Do what must be done when devices change hands, before the answer; for a resource that acts on it."""
-
-    async def pre_start(self, resource: Resource, ids: Sequence[str]) -> None:
-        """Do what must be done before a container with these devices starts."""
-
-    def observe_rpc(self, rpc: str, resource: str, code: str, seconds: float) -> None:
-        """An RPC ended."""
+    def allocated(self, resource: str, ids: Iterable[str]) -> None:
+        """These devices were given to a pod."""
 
 
 def _ids(request: object) -> Sequence[str] | None:
@@ -69,10 +60,6 @@ def _ids(request: object) -> Sequence[str] | None:
         case pb.PreferredAllocationRequest():
             return None
     return ()
-
-
-async def _no_answer(_request: object) -> None:
-    """A stream has begun; there is nothing to send yet."""
 
 
 def _serialized(message: Any) -> bytes:
@@ -91,10 +78,10 @@ class Servicer:
         self,
         resource: Resource,
         encoded: bytes,
-        requests: RequestHandler,
+        requests: Requests,
         *,
         on_stream: Callable[[], None],
-        faults: FaultHooks = NO_FAULTS,
+        faults: FaultHooks,
         clock: Clock = SYSTEM,
     ) -> None:
         self.resource = resource
@@ -158,23 +145,20 @@ class Servicer:
 
     def handlers(self) -> Sequence[grpc.GenericRpcHandler]:
         """The RPCs, for a gRPC server on the running loop."""
-        deadline = self._requests.allocate_deadline
         methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
-            Rpc.OPTIONS.value: self._unary(Rpc.OPTIONS, self._get_options, pb.Empty, deadline),
+            Rpc.OPTIONS.value: self._unary(Rpc.OPTIONS, self._get_options, pb.Empty),
             Rpc.LIST.value: grpc.unary_stream_rpc_method_handler(self._list_and_watch, pb.Empty.FromString, None),
-            Rpc.PREFERRED.value: self._unary(
-                Rpc.PREFERRED, self._get_preferred, pb.PreferredAllocationRequest, deadline
-            ),
-            Rpc.ALLOCATE.value: self._unary(Rpc.ALLOCATE, self._allocate, pb.AllocateRequest, deadline),
-            Rpc.PRE_START.value: self._unary(Rpc.PRE_START, self._pre_start, pb.PreStartContainerRequest, _PRE_START),
+            Rpc.PREFERRED.value: self._unary(Rpc.PREFERRED, self._get_preferred, pb.PreferredAllocationRequest),
+            Rpc.ALLOCATE.value: self._unary(Rpc.ALLOCATE, self._allocate, pb.AllocateRequest),
+            Rpc.PRE_START.value: self._unary(Rpc.PRE_START, self._pre_start, pb.PreStartContainerRequest),
         }
         return (grpc.method_handlers_generic_handler(_SERVICE, methods),)
 
-    def _unary(self, rpc: Rpc, handler: _Handler, request: Any, deadline: float) -> Any:
-        return grpc.unary_unary_rpc_method_handler(self._guard(rpc, handler, deadline), request.FromString, _serialized)
+    def _unary(self, rpc: Rpc, handler: _Handler, request: Any) -> Any:
+        return grpc.unary_unary_rpc_method_handler(self._guard(rpc, handler), request.FromString, _serialized)
 
     def _guard(
-        self, rpc: Rpc, handler: _Handler, deadline: float
+        self, rpc: Rpc, handler: _Handler
     ) -> Callable[[Any, grpc.aio.ServicerContext[Any, Any]], Coroutine[Any, Any, Any]]:
         """Turn errors, in this one place, into a gRPC status and a sentence that a pod's event can show."""
         clock, name = self._clock, rpc.value
@@ -184,9 +168,8 @@ class Servicer:
             fault = self._faults.on_call(rpc, self.resource.name)
             try:
                 if fault is not None:
-                    return await self._with_fault(fault, request, handler, deadline)
-                async with clock.timeout(deadline):
-                    return await handler(request)
+                    return await self._with_fault(fault, request, handler)
+                return await handler(request)
             except InjectedError as injected:
                 code = injected.code
                 await context.abort(grpc.StatusCode[code], str(injected))
@@ -216,12 +199,11 @@ class Servicer:
 
         return guarded
 
-    async def _with_fault(self, fault: CallFault, request: Any, handler: _Handler, deadline: float) -> Any:
+    async def _with_fault(self, fault: CallFault, request: Any, handler: _Handler) -> Any:
         """Apply a fault to a call. The call is in flight from the beginning, so that its devices are not dropped."""
         with self._requests.in_request(self.resource.name, _ids(request)):
             wrong = fault.effect.faulty_answer if await self._held.hold(fault) else None
-            async with self._clock.timeout(deadline):
-                right = await handler(request)
+            right = await handler(request)
             return right if wrong is None else faulty_answers.answer(wrong, request, right)
 
     async def _get_options(self, _request: pb.Empty) -> pb.DevicePluginOptions:
@@ -229,7 +211,7 @@ class Servicer:
         return self.options()
 
     async def _list_and_watch(
-        self, request: pb.Empty, context: grpc.aio.ServicerContext[Any, Any]
+        self, _request: pb.Empty, context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[bytes]:
         news = asyncio.Event()
         self._news[news] = None
@@ -241,7 +223,7 @@ class Servicer:
         try:
             self._on_stream()
             if fault is not None:
-                await self._with_fault(fault, request, _no_answer, self._requests.allocate_deadline)
+                await self._held.hold(fault)
             while not self._held.closing and cut == self._cut:
                 fault_now = self._faults.on_stream(self.resource.name)
                 due = (self._version, fault_now)
@@ -266,12 +248,13 @@ class Servicer:
 
     async def _get_preferred(self, request: pb.PreferredAllocationRequest) -> pb.PreferredAllocationResponse:
         with self._requests.in_request(self.resource.name, None):
-            answers = [
-                await self._requests.prefer(
-                    self.resource, each.available_deviceIDs, each.must_include_deviceIDs, each.allocation_size
-                )
-                for each in request.container_requests
-            ]
+            async with self._clock.timeout(self._requests.allocate_deadline):
+                answers = [
+                    await self._requests.prefer(
+                        self.resource, each.available_deviceIDs, each.must_include_deviceIDs, each.allocation_size
+                    )
+                    for each in request.container_requests
+                ]
         containers = [pb.ContainerPreferredAllocationResponse(deviceIDs=ids) for ids in answers]
         return pb.PreferredAllocationResponse(container_responses=containers)
 
@@ -283,10 +266,13 @@ class Servicer:
             for ids in wanted:
                 self._requests.allocated(resource, ids)
                 self._faults.allocated(resource.name, ids)
-                if resource.acts_on_handovers:
-                    await self._requests.handed_over(resource, ids)
+            if resource.acts_on_handovers:  # nothing else in here waits, so nothing else needs a deadline
+                async with self._clock.timeout(self._requests.allocate_deadline):
+                    for ids in wanted:
+                        await self._requests.handed_over(resource, ids)
         return allocate_response(edits)
 
     async def _pre_start(self, request: pb.PreStartContainerRequest) -> pb.PreStartContainerResponse:
-        await self._requests.pre_start(self.resource, request.devices_ids)
+        async with self._clock.timeout(_PRE_START):
+            await self._requests.pre_start(self.resource, request.devices_ids)
         return pb.PreStartContainerResponse()

@@ -32,7 +32,8 @@ async def test_a_start_that_is_interrupted_leaves_no_server(directory, monkeypat
 
     monkeypatch.setattr(asyncio, "to_thread", look_at_the_socket)
     requests = SimpleNamespace(allocate_deadline=1.0)
-    server = SocketServer(Servicer(Resource("acme.dev/npu", ()), b"", requests, on_stream=lambda: None), path)
+    servicer = Servicer(Resource("acme.dev/npu", ()), b"", requests, on_stream=lambda: None, faults=SimpleNamespace())
+    server = SocketServer(servicer, path)
     start = asyncio.create_task(server.start())
     await serving.wait()
     with socket.socket(socket.AF_UNIX) as probe:

@@ -18,7 +18,7 @@ from ...core.retention import holders
 from ...core.retention.holders import HoldersReading, Holdings, Knowledge
 from ...plugin import podresources_client
 from ...plugin.checkpoint_reader import CheckpointReader
-from ..requests import Requests
+from ...plugin.requests import Requests
 
 log = structlog.get_logger(__name__)
 

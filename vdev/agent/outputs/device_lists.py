@@ -12,10 +12,10 @@ from ...core.inventory.difference import Added, Change, ChangedResource, Removed
 from ...core.inventory.resources import Inventory, Resource
 from ...core.model.faults.fault_effects import SocketFault, StreamFault
 from ...plugin.encode import list_response
-from ...plugin.fault_hooks import NO_FAULTS, FaultHooks
 from ...plugin.kubelet_socket import KubeletSocket
+from ...plugin.requests import Requests
 from ...plugin.service import ResourceService, ServiceState
-from ...plugin.servicer import RequestHandler
+from ...plugin.servicer import FaultHooks
 from ..steps import Steps
 from .base import Beside, Output, Stage
 
@@ -39,10 +39,10 @@ class DeviceLists(Output):
     def __init__(
         self,
         link: KubeletSocket,
-        requests: RequestHandler,
+        requests: Requests,
         *,
         on_state: Callable[[str, ServiceState], None],
-        faults: FaultHooks = NO_FAULTS,
+        faults: FaultHooks,
         timing: Timing,
         steps: Steps,
     ) -> None:

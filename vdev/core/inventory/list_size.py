@@ -6,7 +6,6 @@ larger list ends the stream and takes the whole resource down. The sizes follow 
 """
 
 from collections.abc import Iterable
-from functools import lru_cache
 
 from ..model.device import Slot
 
@@ -34,12 +33,8 @@ def numa_size(numa: tuple[int, ...]) -> int:
 def slot_size(slot: Slot, *, healthy: bool | None = None) -> int:
     """Bytes that one slot adds to a list, with its own health or a given one."""
     works = slot.health.healthy if healthy is None else healthy
-    return _slot_size(len(slot.id.encode()), slot.device.raw.topology, works=works)
-
-
-@lru_cache(maxsize=1024)  # a list of tens of thousands of slots has a handful of sizes
-def _slot_size(id_bytes: int, numa: tuple[int, ...], *, works: bool) -> int:
-    return _field(_field(id_bytes) + _field(_HEALTHY if works else _UNHEALTHY) + numa_size(numa))
+    health = _HEALTHY if works else _UNHEALTHY
+    return _field(_field(len(slot.id.encode())) + _field(health) + numa_size(slot.device.raw.topology))
 
 
 def list_size(slots: Iterable[Slot], *, healthy: bool | None = None) -> int:

@@ -1,13 +1,12 @@
-"""What the servers ask the agent: preferences, actions before a start, and the record of requests in flight.
+"""What all servers share: preferences, what is done when a device changes hands, the record of requests in flight.
 
 The record is what keeps a removal safe: an id that an unfinished Allocate names is never dropped.
 """
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
 
 from ..aio.clock import Clock
 from ..core.allocation import preferred
@@ -18,37 +17,38 @@ from ..observe.metrics import Metrics
 _LARGE = 256  # available devices above which a choice is made in a thread, so that other resources do not wait
 
 
-class Handovers(Protocol):
-    """What is done when devices change hands."""
-
-    async def allocated(self, resource: Resource, ids: Sequence[str]) -> None:
-        """A request was granted, for a resource with something to do then."""
-
-    async def pre_start(self, resource: Resource, ids: Sequence[str]) -> None:
-        """Do what must be done before a container with these slots starts."""
+HandoverAction = Callable[[Resource, Sequence[str]], Awaitable[None]]
+"""What is done when these slots of a resource change hands."""
 
 
 class Requests:
-    """Answers the servers of all resources; `plugin.servicer.RequestHandler` says what it must know."""
+    """Answers the servers of all resources.
+
+    `handed_over` is called when a request was granted, before the answer, for a resource that acts on it; `pre_start`
+    before a container starts, and raises ActionFailed. After `allocate_deadline` seconds an Allocate or a preference is
+    given up; the kubelet itself has no deadline.
+    """
 
     def __init__(
         self,
         metrics: Metrics,
-        handovers: Handovers,
         *,
+        handed_over: HandoverAction,
+        pre_start: HandoverAction,
         allocate_deadline: float,
         on_allocated: Callable[[], None],
         clock: Clock,
     ) -> None:
+        self.handed_over = handed_over
+        self.pre_start = pre_start
         self.allocate_deadline = allocate_deadline
         self.allocated_at: dict[Key, float] = {}
         self._metrics = metrics
-        self._handovers = handovers
         self._on_allocated = on_allocated
         self._clock = clock
         self._flying: dict[object, Sequence[Key]] = {}  # what each unfinished RPC names
         self._choosing: dict[object, str] = {}  # the resource of each unfinished RPC that may be about any id
-        self._allocators: dict[str, tuple[Resource, preferred.Allocator]] = {}
+        self._allocators: dict[str, tuple[Resource, preferred.Allocator]] = {}  # made once for each state of a resource
 
     def in_flight(self, resources: Sequence[Resource]) -> frozenset[Key]:
         """Ids that an unfinished RPC names; while the kubelet asks for a preference, all of that resource."""
@@ -91,10 +91,6 @@ class Requests:
         self.allocated_at |= dict.fromkeys([(resource.name, each) for each in ids], self._clock.now())
         self._on_allocated()
 
-    async def handed_over(self, resource: Resource, ids: Sequence[str]) -> None:
-        """Who held these before has ended; for a resource that acts on handovers."""
-        await self._handovers.allocated(resource, ids)
-
     def forget(self, keys: Iterable[Key]) -> None:
         """Forget granted requests: it is known by now what became of them."""
         for key in keys:
@@ -103,10 +99,6 @@ class Requests:
     def forget_resource(self, resource: str) -> None:
         """Forget what was prepared for a resource that is gone."""
         self._allocators.pop(resource, None)
-
-    async def pre_start(self, resource: Resource, ids: Sequence[str]) -> None:
-        """Do what the entries say must be done before a container starts. Raises ActionFailed."""
-        await self._handovers.pre_start(resource, ids)
 
     def observe_rpc(self, rpc: str, resource: str, code: str, seconds: float) -> None:
         """Count an RPC and its duration."""
