@@ -11,7 +11,6 @@ from tests.kit.dra_objects import claim, device_class, exactly, pod, template
 from tests.kit.pod_lister import pod_lister
 from vdev.agent.reports import http_view, status
 from vdev.cli.control import status_text
-from vdev.core.exposition import family
 from vdev.sim import Phase
 
 pytest.importorskip("cel_expr_python", reason="cel-expr-python, which evaluates selectors, is not installed")
@@ -454,7 +453,7 @@ async def test_metrics_name_the_claims(kubelet, start, text):
     await runs(kubelet, pod("serve", claims=["part"]))
 
     def lines():
-        shown = family.text(agent.agent.telemetry.made.families()).splitlines()
+        shown = b"".join(agent.agent.telemetry.made.page()).decode().splitlines()
         return [each for each in shown if each.startswith("DCGM_FI_DEV_FB_USED{") and "dra_claim_name" in each]
 
     async with asyncio.timeout(30):

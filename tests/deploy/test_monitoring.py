@@ -17,10 +17,10 @@ MONITORING = Path(__file__).parents[2] / "deploy" / "monitoring"
 CASES = Path(__file__).parent / "alerts.yaml"
 EVERY_SERIES = {"instance", "node"}  # the scrape configuration gives these
 
-OF_DEVICES = (  # columns, and the labels that expressions may use
-    (dcgm.COLUMNS, {"gpu", "GPU_I_ID", "Hostname", "pod", "namespace"}),
-    (amd.COLUMNS, {"gpu_id", "hostname", "pod", "namespace"}),
-    (plain.COLUMNS, {"device", "entry", "resource", "pod", "namespace"}),
+OF_DEVICES = (  # metrics, and the labels that expressions may use
+    (dcgm.METRICS, {"gpu", "GPU_I_ID", "Hostname", "pod", "namespace"}),
+    (amd.METRICS, {"gpu_id", "hostname", "pod", "namespace"}),
+    (plain.METRICS, {"device", "entry", "resource", "pod", "namespace"}),
 )
 
 promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool, which Prometheus brings, is not here")
@@ -34,8 +34,8 @@ def _known():
             (family,) = metric.describe()
             suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_count", "_sum"]}.get(family.type, [""])
             known |= {family.name + suffix: {*metric._labelnames, "le", *EVERY_SERIES} for suffix in suffixes}
-    for columns, labels in OF_DEVICES:
-        known |= {each.name: {*labels, *dict(each.more), *EVERY_SERIES} for each in columns}
+    for metrics, labels in OF_DEVICES:
+        known |= {each.name: {*labels, *dict(each.labels), *EVERY_SERIES} for each in metrics}
     for family in Metrics().registry.collect():
         if family.name.startswith("process_"):
             known |= {family.name + ("_total" if family.type == "counter" else ""): {*EVERY_SERIES}}

@@ -10,8 +10,7 @@ import pytest
 import yaml
 
 from tests.kit.measured import ids, plan_of
-from vdev.core.exposition.family import text
-from vdev.core.exposition.nodes import Exposition
+from vdev.core.exposition.page import page
 from vdev.core.telemetry.load import wish
 from vdev.core.telemetry.sensors import LoadSituation, Sensors, User
 
@@ -49,8 +48,8 @@ def series(loads):
     wishes = {f"default/server-{number}": wish(load) for number, load in enumerate(loads) if load is not None}
     sensors = Sensors()
     sensors.settle(replace(situation, wishes=wishes), 10.0)
-    page = text(Exposition("Hostname").families([("n", sensors.measured(100.0))]))
-    found = [line.rsplit(" ", 1) for line in page.splitlines() if line.startswith("DCGM_FI_DEV_GPU_UTIL{")]
+    shown = b"".join(page([("n", sensors.measured(100.0))], "Hostname")).decode()
+    found = [line.rsplit(" ", 1) for line in shown.splitlines() if line.startswith("DCGM_FI_DEV_GPU_UTIL{")]
     return [{"series": name, "values": f"{value} {value}"} for name, value in found]
 
 

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from ..agent.optional.telemetry_told import load_of
 from ..aio.clock import Clock
 from ..core.decide import Plan
-from ..core.exposition.family import chunks
-from ..core.exposition.nodes import Exposition
+from ..core.exposition.page import page
 from ..core.model.telemetry import Range
 from ..core.telemetry.sensors import MeasuredDevice, Sensors
 
@@ -51,8 +50,8 @@ class FleetTelemetry:
     def page(self, node: str = "") -> Sequence[bytes]:
         """The metrics of a node, as an exporter there would write them; or of all, with a label `node`. Blocks."""
         wanted = self.nodes if not node else [node] if node in self._sensors else []
-        exposition = Exposition(self._hostname_label, node_label=not node)
-        return [*chunks(exposition.families((each, self._measured(each)) for each in wanted))]
+        measured = ((each, self._measured(each)) for each in wanted)
+        return [*page(measured, self._hostname_label, node_label=not node)]
 
     def _measured(self, node: str) -> list[MeasuredDevice]:
         with self._reading:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...aio.clock import Clock
 from ...core.decide import Plan
-from ...core.exposition.family import Family, chunks
-from ...core.exposition.nodes import Exposition
+from ...core.exposition.page import page
 from ...core.model.problem import Problem, error
 from ...core.model.telemetry import Range, TelemetrySpec
 from ...core.telemetry.sensors import MeasuredDevice, Sensors
@@ -86,13 +85,9 @@ class TelemetrySide(Output):
             for each in self.measured(only=ids)
         }
 
-    def families(self) -> list[Family]:
-        """The same, as metrics."""
-        return Exposition(self._spec.hostname_label).families([(self._options.node, self.measured())])
-
     def page(self) -> list[bytes]:
         """The same as Prometheus reads it, in pieces."""
-        return [*chunks(self.families())]
+        return [*page([(self._options.node, self.measured())], self._spec.hostname_label)]
 
     # --- who is told --------------------------------------------------------------------------------------------------
 

@@ -3,5 +3,5 @@
 dcgm    NVIDIA's devices, as dcgm-exporter writes them
 amd     AMD's devices, as AMD's device-metrics-exporter does
 plain   all others, as vdev_device_...
-nodes   those of one node or of many, put together
+page    those of one node or of many, put together
 """

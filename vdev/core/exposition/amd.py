@@ -7,13 +7,13 @@ device; the power of the others is 0, and what else they have no sensor of is le
 
 import hashlib
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from ..partitions.geometry import PIN
 from ..slices.devices.amd import DRIVER_VERSION
 from ..telemetry.sensor_readings import Throttle
 from ..telemetry.sensors import Fixture, MeasuredDevice, User
-from .family import Column, Labels
+from .metric import Exporter, Labels, Metric, Value
 
 NAMESPACE = uuid.UUID("7eff74a0-0000-5000-808f-7e20764e2714")  # of numbers made here; must never change
 _CARDS = {"0x74a1": "102-G30211-0C", "0x74a5": "102-G30212-0C"}  # the exporter's own board names, by PCI device id
@@ -26,25 +26,23 @@ _MEMORY_BLOCK = "umc"
 GTT = 128 * 1024  # MB that the host lends
 _NOBODY = User("", "", "")
 
-_Number = Callable[[MeasuredDevice], float | None]
-
 
 def _first(it: MeasuredDevice) -> bool:
     """Whether it has the sensors of the whole device."""
     return not it.fixture.is_cut or it.fixture.device.part == 0
 
 
-def _gauge(name: str, text: str, value: _Number, more: Labels = ()) -> Column:
+def _gauge(name: str, text: str, value: Value, more: Labels = ()) -> Metric:
     """Of a device that is lost, nothing but its health and its number is known."""
-    return Column(name, "gauge", text, lambda it: None if it.whole.lost else value(it), more)
+    return Metric(name, "gauge", text, lambda it: None if it.whole.lost else value(it), more)
 
 
-def _sensor(name: str, text: str, value: _Number, more: Labels = (), *, otherwise: float | None = None) -> Column:
+def _sensor(name: str, text: str, value: Value, more: Labels = (), *, otherwise: float | None = None) -> Metric:
     """What the first partition alone has of a device that is cut."""
     return _gauge(name, text, lambda it: value(it) if _first(it) else otherwise, more)
 
 
-def _link(number: int, name: str, text: str) -> Column:
+def _link(number: int, name: str, text: str) -> Metric:
     def value(it: MeasuredDevice) -> float | None:
         links, total = it.fixture.physics.links, it.whole.nvlink_mb
         return None if total is None or number >= links else total * 1000 // (2 * links)
@@ -52,7 +50,7 @@ def _link(number: int, name: str, text: str) -> Column:
     return _sensor(name, text, value, (("link_index", str(number)),))
 
 
-def _ecc(word: str, block: str) -> Column:
+def _ecc(word: str, block: str) -> Metric:
     text = f"{'Correctable' if word == 'correct' else 'Uncorrectable'} error count in {block.upper()} block"
 
     def value(it: MeasuredDevice) -> float:
@@ -62,14 +60,14 @@ def _ecc(word: str, block: str) -> Column:
     return _sensor(f"gpu_ecc_{word}_{block}", text, value, otherwise=0)
 
 
-def _clock(number: int, kind: str, name: str, text: str, value: _Number) -> Column:
+def _clock(number: int, kind: str, name: str, text: str, value: Value) -> Metric:
     return _sensor(name, text, value, (("clock_index", str(number)), ("clock_type", kind)))
 
 
 _NOW, _LEAST, _MOST = (f"List of current GPU {word}clock frequencies in MHz" for word in ("", "min ", "max "))
 
-COLUMNS: Sequence[Column] = (
-    Column(
+METRICS: Sequence[Metric] = (
+    Metric(
         "gpu_health",
         "gauge",
         "Health of the GPU (0 = Unhealthy | 1 = Healthy)",
@@ -185,15 +183,13 @@ COLUMNS: Sequence[Column] = (
     ),
 )
 
-NODES_TOTAL = ("gpu_nodes_total", "gauge", "Number of GPUs in the node")
 
-
-def labels(fixture: Fixture, node: str) -> Iterator[Labels]:
+def _labels(fixture: Fixture, node: str, _hostname_label: str) -> Iterator[Labels]:
     """The labels of a device, once for each container that has it; without any, those are empty."""
     fixed = dict(_of_device(fixture, node))
     for user in fixture.users or (_NOBODY,):
         pod = {"container": user.container, "namespace": user.namespace, "pod": user.pod}
-        yield tuple(sorted({**fixed, **pod}.items()))
+        yield tuple({**fixed, **pod}.items())
 
 
 def _of_device(fixture: Fixture, node: str) -> Labels:
@@ -226,3 +222,6 @@ def _of_device(fixture: Fixture, node: str) -> Labels:
 def serial_number(raw: str) -> str:
     """One for a device of this id whose attributes give none."""
     return str(int(hashlib.sha256(raw.encode()).hexdigest()[:10], 16))
+
+
+EXPORTER = Exporter(METRICS, _labels, sorts_labels=True)

@@ -10,41 +10,27 @@ from collections.abc import Iterator, Sequence
 
 from ..model.pci import bus_id
 from ..partitions.geometry import PIN, instance_id
-from ..telemetry.sensors import Fixture, MeasuredDevice, User
-from .family import Column, Labels, Value
+from ..telemetry.sensors import Fixture, User
+from .metric import Exporter, Labels, Metric, Value
 
 DRIVER = "580.95.05"  # of devices whose attributes say nothing
 _HUNDRED = 100.0
 _TENSOR = 0.65  # of the time that the engines work
-_VGPU_LICENSE = 0
-_WHOLE_ONLY = frozenset(
-    {"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_MEM_COPY_UTIL", "DCGM_FI_DEV_ENC_UTIL", "DCGM_FI_DEV_DEC_UTIL"}
-)
 
 
-def _ratio(part: float) -> Value:
-    return lambda it: it.own.gpu_percent * part / _HUNDRED
+def _gauge(name: str, text: str, value: Value) -> Metric:
+    return Metric(name, "gauge", text, lambda it: None if it.whole.lost else value(it))
 
 
-def _column(name: str, type_: str, text: str, value: Value) -> Column:
-    """A column with no value of a device that is lost, nor of an instance where DCGM has none."""
-    whole_only = name in _WHOLE_ONLY
-
-    def shown(it: MeasuredDevice) -> float | None:
-        return None if it.whole.lost or (whole_only and it.fixture.is_cut) else value(it)
-
-    return Column(name, type_, text, shown)
+def _counter(name: str, text: str, value: Value) -> Metric:
+    return Metric(name, "counter", text, lambda it: None if it.whole.lost else value(it))
 
 
-def _gauge(name: str, text: str, value: Value) -> Column:
-    return _column(name, "gauge", text, value)
+def _utilization(name: str, text: str, value: Value) -> Metric:
+    return _gauge(name, text, lambda it: None if it.fixture.is_cut else value(it))
 
 
-def _counter(name: str, text: str, value: Value) -> Column:
-    return _column(name, "counter", text, value)
-
-
-COLUMNS: Sequence[Column] = (
+METRICS: Sequence[Metric] = (
     _gauge("DCGM_FI_DEV_SM_CLOCK", "SM clock frequency (in MHz).", lambda it: it.whole.sm_clock_mhz),
     _gauge("DCGM_FI_DEV_MEM_CLOCK", "Memory clock frequency (in MHz).", lambda it: it.whole.memory_clock_mhz),
     _gauge(
@@ -60,11 +46,11 @@ COLUMNS: Sequence[Column] = (
         lambda it: it.whole.energy_mj,
     ),
     _counter("DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "Total number of PCIe retries.", lambda it: it.whole.pcie_replays),
-    _gauge("DCGM_FI_DEV_GPU_UTIL", "GPU utilization (in %).", lambda it: round(it.own.gpu_percent)),
-    _gauge("DCGM_FI_DEV_MEM_COPY_UTIL", "Memory utilization (in %).", lambda it: round(it.own.copy_percent)),
-    _gauge("DCGM_FI_DEV_ENC_UTIL", "Encoder utilization (in %).", lambda it: round(it.own.encoder_percent)),
-    _gauge("DCGM_FI_DEV_DEC_UTIL", "Decoder utilization (in %).", lambda it: round(it.own.decoder_percent)),
-    Column("DCGM_FI_DEV_XID_ERRORS", "gauge", "Value of the last XID error encountered.", lambda it: it.whole.xid),
+    _utilization("DCGM_FI_DEV_GPU_UTIL", "GPU utilization (in %).", lambda it: round(it.own.gpu_percent)),
+    _utilization("DCGM_FI_DEV_MEM_COPY_UTIL", "Memory utilization (in %).", lambda it: round(it.own.copy_percent)),
+    _utilization("DCGM_FI_DEV_ENC_UTIL", "Encoder utilization (in %).", lambda it: round(it.own.encoder_percent)),
+    _utilization("DCGM_FI_DEV_DEC_UTIL", "Decoder utilization (in %).", lambda it: round(it.own.decoder_percent)),
+    Metric("DCGM_FI_DEV_XID_ERRORS", "gauge", "Value of the last XID error encountered.", lambda it: it.whole.xid),
     _gauge("DCGM_FI_DEV_FB_FREE", "Framebuffer memory free (in MiB).", lambda it: it.own.memory_free_mib),
     _gauge("DCGM_FI_DEV_FB_USED", "Framebuffer memory used (in MiB).", lambda it: it.own.memory_used_mib),
     _gauge("DCGM_FI_DEV_FB_RESERVED", "Framebuffer memory reserved (in MiB).", lambda it: it.own.memory_reserved_mib),
@@ -107,9 +93,17 @@ COLUMNS: Sequence[Column] = (
         "Total number of NVLink bandwidth counters for all lanes.",
         lambda it: it.whole.nvlink_mb,
     ),
-    _gauge("DCGM_FI_DEV_VGPU_LICENSE_STATUS", "vGPU License status", lambda _it: _VGPU_LICENSE),
-    _gauge("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "Ratio of time the graphics engine is active.", _ratio(1.0)),
-    _gauge("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "Ratio of cycles the tensor (HMMA) pipe is active.", _ratio(_TENSOR)),
+    _gauge("DCGM_FI_DEV_VGPU_LICENSE_STATUS", "vGPU License status", lambda _it: 0),
+    _gauge(
+        "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
+        "Ratio of time the graphics engine is active.",
+        lambda it: it.own.gpu_percent / _HUNDRED,
+    ),
+    _gauge(
+        "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
+        "Ratio of cycles the tensor (HMMA) pipe is active.",
+        lambda it: it.own.gpu_percent * _TENSOR / _HUNDRED,
+    ),
     _gauge(
         "DCGM_FI_PROF_DRAM_ACTIVE",
         "Ratio of cycles the device memory interface is active sending or receiving data.",
@@ -130,7 +124,7 @@ COLUMNS: Sequence[Column] = (
 )
 
 
-def labels(fixture: Fixture, node: str, hostname_label: str) -> Iterator[Labels]:
+def _labels(fixture: Fixture, node: str, hostname_label: str) -> Iterator[Labels]:
     """The labels of a device, once for each container that has it."""
     fixed = _of_device(fixture, node, hostname_label)
     for user in fixture.users or (None,):
@@ -172,3 +166,6 @@ def _of_user(user: User, fixture: Fixture) -> Labels:
     if device.is_partition:
         found += [("dra_mig_device_uuid", device.id), ("dra_mig_profile", device.profile.partition(PIN)[0])]
     return tuple(sorted(found))
+
+
+EXPORTER = Exporter(METRICS, _labels)

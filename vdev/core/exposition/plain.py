@@ -3,47 +3,47 @@
 from collections.abc import Iterator, Sequence
 
 from ..telemetry.sensors import Fixture
-from .family import Column, Labels
+from .metric import Exporter, Labels, Metric
 
 _MIB = 2**20
 _HUNDRED = 100.0
 _MHZ = 1_000_000
 
-COLUMNS: Sequence[Column] = (
-    Column("vdev_device_healthy", "gauge", "1 while the device works", lambda it: int(it.fixture.health.healthy)),
-    Column(
+METRICS: Sequence[Metric] = (
+    Metric("vdev_device_healthy", "gauge", "1 while the device works", lambda it: int(it.fixture.health.healthy)),
+    Metric(
         "vdev_device_utilization_ratio", "gauge", "Load of the device, 0 to 1", lambda it: it.own.gpu_percent / _HUNDRED
     ),
-    Column("vdev_device_memory_bytes", "gauge", "Memory of the device", lambda it: it.own.memory_total_mib * _MIB),
-    Column("vdev_device_memory_used_bytes", "gauge", "Memory in use", lambda it: it.own.memory_used_mib * _MIB),
-    Column("vdev_device_memory_free_bytes", "gauge", "Memory that is free", lambda it: it.own.memory_free_mib * _MIB),
-    Column("vdev_device_temperature_celsius", "gauge", "Temperature", lambda it: round(it.whole.temperature_c, 1)),
-    Column("vdev_device_power_watts", "gauge", "Power draw", lambda it: it.whole.power_w),
-    Column(
+    Metric("vdev_device_memory_bytes", "gauge", "Memory of the device", lambda it: it.own.memory_total_mib * _MIB),
+    Metric("vdev_device_memory_used_bytes", "gauge", "Memory in use", lambda it: it.own.memory_used_mib * _MIB),
+    Metric("vdev_device_memory_free_bytes", "gauge", "Memory that is free", lambda it: it.own.memory_free_mib * _MIB),
+    Metric("vdev_device_temperature_celsius", "gauge", "Temperature", lambda it: round(it.whole.temperature_c, 1)),
+    Metric("vdev_device_power_watts", "gauge", "Power draw", lambda it: it.whole.power_w),
+    Metric(
         "vdev_device_energy_joules_total", "counter", "Energy since vdev started", lambda it: it.whole.energy_mj / 1000
     ),
-    Column("vdev_device_clock_hertz", "gauge", "Clock of the compute units", lambda it: it.whole.sm_clock_mhz * _MHZ),
-    Column("vdev_device_throttled", "gauge", "1 while heat lowers the clock", lambda it: int(it.whole.throttle > 1)),
-    Column(
+    Metric("vdev_device_clock_hertz", "gauge", "Clock of the compute units", lambda it: it.whole.sm_clock_mhz * _MHZ),
+    Metric("vdev_device_throttled", "gauge", "1 while heat lowers the clock", lambda it: int(it.whole.throttle > 1)),
+    Metric(
         "vdev_device_pcie_receive_bytes_per_second",
         "gauge",
         "Traffic to the device",
         lambda it: it.whole.pcie_rx_bytes_s,
     ),
-    Column(
+    Metric(
         "vdev_device_pcie_transmit_bytes_per_second",
         "gauge",
         "Traffic from the device",
         lambda it: it.whole.pcie_tx_bytes_s,
     ),
-    Column(
+    Metric(
         "vdev_device_memory_errors_total",
         "counter",
         "Errors of the memory since vdev started",
         lambda it: it.whole.ecc_corrected,
         (("corrected", "true"),),
     ),
-    Column(
+    Metric(
         "vdev_device_memory_errors_total",
         "counter",
         "Errors of the memory since vdev started",
@@ -53,7 +53,7 @@ COLUMNS: Sequence[Column] = (
 )
 
 
-def labels(fixture: Fixture, node: str) -> Iterator[Labels]:
+def _labels(fixture: Fixture, node: str, _hostname_label: str) -> Iterator[Labels]:
     """The labels of a device, once for each container that has it; without any, those are empty."""
     device = fixture.device
     fixed = (
@@ -67,3 +67,6 @@ def labels(fixture: Fixture, node: str) -> Iterator[Labels]:
     for user in fixture.users or (None,):
         names = (user.container, user.namespace, user.pod) if user else ("", "", "")
         yield (*fixed, *zip(("container", "namespace", "pod"), names, strict=True))
+
+
+EXPORTER = Exporter(METRICS, _labels)

@@ -19,7 +19,7 @@ _LINK = 100  # the score of one NVLink between two devices
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Equipped:
-    """A device that containers get with a tool; `shown` says the rest, as `Shown` has it."""
+    """A device that containers get with a tool; `Shown` says what the fields are."""
 
     tool: SmiTool
     device: Device

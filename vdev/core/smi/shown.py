@@ -52,7 +52,6 @@ class Shown:
 
     @property
     def written(self) -> datetime:
-        """The time, for the tools."""
         return datetime.fromtimestamp(self.wall, UTC)
 
 

@@ -99,8 +99,6 @@ class _Offered:
 
 
 class Sensors:
-    """The sensors of one node."""
-
     def __init__(self) -> None:
         self._devices: dict[str, SimulatedDevice] = {}  # by raw device id
         self._fixtures: dict[str, tuple[Fixture, ...]] = {}  # in the order in which they are shown

@@ -71,7 +71,6 @@ class DeviceConditions:
         return LOST in self.xids
 
     def load_of(self, part: Part, at: float) -> Levels:
-        """Return the load of a part at an instant."""
         return IDLE if self.lost else levels(part.load, at)
 
     def load(self, at: float) -> Levels:
