@@ -18,8 +18,8 @@ from tests.kit import api_schemas
 from vdev.sim.api import patches, server
 from vdev.sim.api.kinds import KINDS, Refused
 from vdev.sim.api.lists_and_watches import Lists
+from vdev.sim.api.rules import Release
 from vdev.sim.api.store import Objects
-from vdev.sim.api.validation.rules import Release
 
 ME = "system:serviceaccount:vdev-system:vdev"
 _WRITES = {"create", "update", "patch", "delete", "deletecollection"}

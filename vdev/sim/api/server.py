@@ -203,7 +203,7 @@ class ApiServer:
                     text = f"the object is not one: {type(error).__name__}: {error}"
                     raise Refused(400, "BadRequest", text) from error
                 await self.objects.tell()
-                await _send(client.writer, done.status, done.document, warnings=done.warnings)
+                await _send(client.writer, done.status, done.document)
 
     async def authenticate(self, headers: Mapping[str, str]) -> None:
         """Called before anything is looked at; may raise Refused."""
@@ -264,14 +264,11 @@ async def _send(
     status: int,
     document: Document,
     more: Mapping[str, str] | None = None,
-    *,
-    warnings: Iterable[str] = (),
 ) -> None:
     body = json.dumps(document).encode()
     headers = {"Content-Type": "application/json", "Content-Length": str(len(body)), **(more or {})}
     head = f"HTTP/1.1 {status} {_PHRASES.get(status, 'No')}\r\n"
-    head += "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-    head += "".join(f"Warning: 299 - {json.dumps(each)}\r\n" for each in warnings) + "\r\n"
+    head += "".join(f"{name}: {value}\r\n" for name, value in headers.items()) + "\r\n"
     writer.write(head.encode() + body)
     await writer.drain()
 

@@ -17,6 +17,7 @@ from ..dra.scheduling.claim_limits import ADMIN_ACCESS
 from ..objects.amounts import as_given_back
 from ..objects.plain_objects import copied
 from ..objects.plain_objects import now as _now
+from . import rules
 from .kinds import KINDS, ApiKind, Document, Refused, Stored, conflict, exists, invalid, not_found, value_at
 from .object_changes import (
     applied,
@@ -29,8 +30,7 @@ from .object_changes import (
     without_status,
 )
 from .ownership import Manager, Owners
-from .validation import rules
-from .validation.rules import Release
+from .rules import Release
 
 Key: TypeAlias = tuple[str, str]  # namespace and name
 Rules: TypeAlias = Callable[[Document], Iterable[tuple[str, str]]]
