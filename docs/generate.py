@@ -3,7 +3,6 @@
 reference/configuration.md comes from the configuration file's models, reference/command-line.md from the commands and
 the table of options, reference/presets.md from the presets, metrics.md from the metrics' own table.
 """
-# ruff: noqa: INP001  # a script, no package
 
 import argparse
 import json
@@ -101,7 +100,7 @@ def _default(value: Any) -> str:
     return f"`{json.dumps(value)}`"
 
 
-def _type(schema: Mapping[str, Any], kinds: Mapping[str, Any]) -> str:  # noqa: PLR0911  # a return per form
+def _type(schema: Mapping[str, Any], kinds: Mapping[str, Any]) -> str:
     match schema:
         case {"$ref": ref}:
             name = ref.rpartition("/")[2]
@@ -182,7 +181,7 @@ def _parser(name: str) -> argparse.ArgumentParser:
 
 def _nested(parser: argparse.ArgumentParser) -> list[dict[str, argparse.ArgumentParser]]:
     """The parsers below this one, by their names."""
-    return [dict(each.choices) for each in parser._actions if isinstance(each, argparse._SubParsersAction)]  # noqa: SLF001
+    return [dict(each.choices) for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
 
 
 def _arguments(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
@@ -191,10 +190,10 @@ def _arguments(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
     shared = set(Group) if name == "run" else {Group.PLUGIN, Group.PRESETS, Group.UNUSED}
     hidden = {"help", "action", *(field for field, group in groups.items() if group in shared)}
     yield from (f"`{_usage(name, parser)}`", "")
-    rows = [_argument(each) for each in parser._actions if each.dest not in hidden]  # noqa: SLF001
+    rows = [_argument(each) for each in parser._actions if each.dest not in hidden]
     if rows:
         yield from table(("argument", "meaning"), rows)
-    known = {groups[each.dest] for each in parser._actions if each.dest in hidden & groups.keys()}  # noqa: SLF001
+    known = {groups[each.dest] for each in parser._actions if each.dest in hidden & groups.keys()}
     if known:
         heads = [_heading(group) for group in Group if group in known]
         links = (f"[{head.partition(' (')[0].lower()}](#{_anchor(head)})" for head in heads)
@@ -209,7 +208,7 @@ def _usage(name: str, parser: argparse.ArgumentParser) -> str:
     """One line, with what has no dash spelled out."""
     if parser.usage:
         return parser.usage
-    own = [each for each in parser._actions if each.dest not in {"help", "action"}]  # noqa: SLF001
+    own = [each for each in parser._actions if each.dest not in {"help", "action"}]
     options = ["[option ...]"] if any(each.option_strings for each in own) else []
     words = [_argument(each)[0].strip("`") for each in own if not each.option_strings]
     return " ".join((f"vdev {name}", *(["ACTION"] if _nested(parser) else options), *words))
@@ -288,7 +287,7 @@ def metrics() -> Iterator[str]:
         if isinstance(metric, MetricWrapperBase):
             (family,) = metric.describe()
             suffix = "_total" if family.type == "counter" else ""
-            labels = ", ".join(f"`{each}`" for each in metric._labelnames) or "-"  # noqa: SLF001  # no public name
+            labels = ", ".join(f"`{each}`" for each in metric._labelnames) or "-"  # no public name
             rows.append((f"`{family.name}{suffix}`", family.type, labels, family.documentation))
     yield from table(("name", "type", "labels", "meaning"), rows)
     yield "Beside them are those of every process, as Prometheus' own clients have them: `process_cpu_seconds_total`,"

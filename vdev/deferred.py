@@ -250,7 +250,7 @@ class _NoRequest:
 
 def _text(path: str) -> TextIO:
     """A source file; they are all of this encoding."""
-    return open(path, encoding="utf-8")  # noqa: PTH123 - linecache has a name and no Path
+    return open(path, encoding="utf-8")  # linecache has a name and no Path
 
 
 def _proxies() -> Mapping[str, str]:

@@ -64,7 +64,7 @@ class Process:
         environment.pop(
             "PYTHONDONTWRITEBYTECODE", None
         )  # an installed plugin has its bytecode; compiling is half a start
-        with log.open("wb") if log else open(os.devnull, "wb") as out:  # noqa: PTH123 - the null device
+        with log.open("wb") if log else open(os.devnull, "wb") as out:
             self._child = subprocess.Popen(arguments, stdout=out, stderr=out, env=environment)
         self._log = log
 
@@ -188,11 +188,11 @@ async def sockets(here: Place, resources: Sequence[str], process: Process) -> li
     return [found[each] for each in resources]
 
 
-async def until(condition: Callable[[], object], what: str, *, timeout: float = _UP) -> None:  # noqa: ASYNC109 - told
+async def until(condition: Callable[[], object], what: str, *, timeout: float = _UP) -> None:
     """Wait until `condition()` holds. TimeoutError says for what."""
     try:
         async with asyncio.timeout(timeout):
-            while not condition():  # noqa: ASYNC110 - files and processes of others send no events
+            while not condition():
                 await asyncio.sleep(_POLL)
     except TimeoutError:
         raise TimeoutError(f"waited {timeout:g} s for {what}") from None

@@ -101,7 +101,7 @@ def _replicas(devices: int, replicas: int) -> list[str]:
     return [f"d0-{number}::{replica}" for number in range(devices) for replica in range(replicas)]
 
 
-async def interleaved(  # noqa: PLR0917 - one per word of a row
+async def interleaved(
     sockets: Sequence[Path], method: str, requests: Sequence[bytes], rounds: int, count: int, callers: int
 ) -> list[list[list[float]]]:
     """Per socket its rounds of durations; the sockets take turns, after one round that does not count."""

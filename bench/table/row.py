@@ -145,7 +145,7 @@ def timed(
     )
 
 
-def sized(  # noqa: PLR0917 - read like the table's columns
+def sized(
     group: str,
     what: str,
     unit: str,

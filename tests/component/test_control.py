@@ -32,7 +32,7 @@ async def defect(_request):
 async def serving(directory, commands, intervals=PRODUCTION):
     """The socket, while the context lasts."""
     task = asyncio.create_task(command_socket.serve(directory, commands, intervals))
-    while not (directory / command_socket.SOCKET).is_socket() and not task.done():  # noqa: ASYNC110 - no event tells
+    while not (directory / command_socket.SOCKET).is_socket() and not task.done():
         await asyncio.sleep(0.001)
     yield task
     task.cancel()
@@ -98,7 +98,7 @@ async def test_a_socket_that_is_taken_away_is_made_anew(directory, kubelet, star
     for _ in range(2):
         harm(run)
         async with asyncio.timeout(10):
-            while not await _answers(run):  # noqa: ASYNC110 - no event tells
+            while not await _answers(run):
                 await asyncio.sleep(0.01)
     assert [] == status.status(agent.agent)["problems"]
     await agent.stop()

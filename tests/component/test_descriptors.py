@@ -50,7 +50,7 @@ async def test_a_smaller_configuration_helps(directory, kubelet):
             timeout=60,
             what="the three that are left",
         )
-        while not (await command_socket.ask(run_dir, {"do": "status"}))["ready"]:  # noqa: ASYNC110 - another process, which sends no events
+        while not (await command_socket.ask(run_dir, {"do": "status"}))["ready"]:
             await asyncio.sleep(0.05)
     finally:
         send_signal(process, signal.SIGTERM)

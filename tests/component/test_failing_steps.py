@@ -190,7 +190,7 @@ class Hasty(Output):
     def __init__(self):
         self.attempts = 0
 
-    async def settle(self, plan):  # noqa: ARG002 - it looks at nothing
+    async def settle(self, plan):
         """Fail."""
         self.attempts += 1
         raise RuntimeError("in a hurry")

@@ -389,7 +389,7 @@ async def test_sockets_spoilt_again_and_again(start, kubelet, shows, clock):
     for _ in range(30):
         before = injected(agent, "x")
         clock.advance(2)
-        await kubelet.wait_until(lambda: injected(agent, "x") > before or agent.task.done())  # noqa: B023
+        await kubelet.wait_until(lambda: injected(agent, "x") > before or agent.task.done())
         assert not agent.task.done()
     agent.agent.faults.engine.clear("x")
     for name in names:

@@ -131,7 +131,7 @@ async def test_flaps_of_a_drill_are_not_counted(start_agent, kubelet):
     for _ in range(3):
         for healthy in (1, 2):
             clock.advance(1)
-            await kubelet.wait_until(lambda: kubelet.node().allocatable.get(NPU) == healthy)  # noqa: B023
+            await kubelet.wait_until(lambda: kubelet.node().allocatable.get(NPU) == healthy)
     samples = await samples_of(served(agent))
     assert 3 <= samples["vdev_health_changes_total", "Unhealthy", NPU]
     assert "vdev_device_flaps_total" not in {name for name, *_ in samples}

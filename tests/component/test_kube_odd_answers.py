@@ -150,7 +150,7 @@ async def test_a_watch_without_a_line(odd_server):
         lost = await anext(changes)
         assert "longer than 1 MiB" in str(lost.error)
         task = asyncio.create_task(anext(changes))
-        while len(watches) < 2:  # noqa: ASYNC110 - no event tells
+        while len(watches) < 2:
             await asyncio.sleep(0.005)
         task.cancel()
         await asyncio.wait([task])
@@ -248,6 +248,6 @@ async def test_an_odd_node_is_no_defect_of_vdev(odd_address, start_agent, api_se
     for document in with_odd_parts(NODE):
         current[0] = document
         seen = len(asked)
-        await api_server.until(lambda: len(asked) > seen + 2)  # noqa: B023 - awaited at once
+        await api_server.until(lambda: len(asked) > seen + 2)
         told = [str(each) for each in agent.agent.reconciler.problems]
         assert not [each for each in told if "defect" in each], document

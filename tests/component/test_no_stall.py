@@ -92,7 +92,7 @@ async def busy(start_busy, directory):
 async def until(condition):
     """Wait for it."""
     async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 - anything may make it true
+        while not condition():
             await asyncio.sleep(0.01)
 
 

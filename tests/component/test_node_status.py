@@ -102,7 +102,7 @@ async def test_a_new_agent_that_finds_it_as_it_should_be(start_agent, account, a
         turns = again.agent.turns
         again.clock.advance(60.0)
         again.agent.due.mark()
-        await api_server.until(lambda: again.agent.turns != turns)  # noqa: B023 - awaited at once
+        await api_server.until(lambda: again.agent.turns != turns)
     assert before == api_server.writes
 
 

@@ -120,7 +120,7 @@ class Watchful(Output):
         self.asked += 1
         return self.is_fine
 
-    async def settle(self, plan):  # noqa: ARG002 - it only counts
+    async def settle(self, plan):
         """Once more."""
         self.settled += 1
 

@@ -62,7 +62,7 @@ class Page:
         """Wait until a condition holds in the page."""
         try:
             async with asyncio.timeout(PATIENCE):
-                while not await self.value(condition):  # noqa: ASYNC110  # the page tells nobody
+                while not await self.value(condition):  # the page tells nobody
                     await asyncio.sleep(0.05)
         except TimeoutError:
             text = await self.value("document.body.innerText")

@@ -41,7 +41,7 @@ class Lister(rpc.PodResourcesListerServicer):
         self.pod = pod
         self.limited = False
 
-    async def List(self, request: Any, context: Any) -> pb.ListPodResourcesResponse:  # noqa: N802 - the RPC's name
+    async def List(self, request: Any, context: Any) -> pb.ListPodResourcesResponse:
         """Answer, or ask to come again later."""
         del request
         if self.limited:

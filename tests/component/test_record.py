@@ -385,6 +385,6 @@ async def test_what_was_written_wakes_nobody_for_ever(kubelet, start_agent, show
     for _ in range(20):  # each is a turn of its own
         turned = agent.agent.turns
         agent.agent.due.mark()
-        await kubelet.wait_until(lambda: agent.agent.turns > turned)  # noqa: B023
+        await kubelet.wait_until(lambda: agent.agent.turns > turned)
     assert inode == path.stat().st_ino
     assert [] == [each for each in agent.logs if "writing it again" in each["event"]]

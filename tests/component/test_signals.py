@@ -37,7 +37,7 @@ async def started(directory):
         sys.executable, "-m", "vdev", "run", *words, "--http-address", "127.0.0.1:0", stderr=asyncio.subprocess.PIPE
     )
     try:
-        while not handles_term(process.pid):  # noqa: ASYNC110 - another process, which sends no events
+        while not handles_term(process.pid):
             await asyncio.sleep(0.001)
         yield process
     finally:

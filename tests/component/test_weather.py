@@ -68,7 +68,7 @@ class Hanging(api_grpc.RegistrationServicer):
     def __init__(self):
         self.asked, self.given_up = asyncio.Event(), asyncio.Event()
 
-    async def Register(self, _request, _context):  # noqa: N802  # the name of the RPC
+    async def Register(self, _request, _context):
         """Wait until the plugin gives up."""
         self.asked.set()
         try:
@@ -105,7 +105,7 @@ class Removing(api_grpc.RegistrationServicer):
     def __init__(self, place):
         self.place, self.asked, self.dialled = place, [], asyncio.Event()
 
-    async def Register(self, request, _context):  # noqa: N802  # the name of the RPC
+    async def Register(self, request, _context):
         """Remove the endpoint, dial it until it is there, and ask for the options."""
         self.asked.append(request.endpoint)
         path = self.place / request.endpoint

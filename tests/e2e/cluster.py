@@ -346,7 +346,7 @@ class ClusterDriver:
         """Create a claim, a template or a class."""
         await self.claims.create(document)
 
-    async def delete_object(self, kind: str, name: str, namespace: str) -> None:  # noqa: ARG002  # it is the tests' own
+    async def delete_object(self, kind: str, name: str, namespace: str) -> None:
         """Delete one; returns when it is gone."""
         await self.claims.delete(kind, name)
 
@@ -431,7 +431,7 @@ class ClusterDriver:
         """Wait for an async condition. Raises ScenarioError."""
         try:
             async with asyncio.timeout(patience):
-                while not await condition():  # noqa: ASYNC110  # a cluster is asked, it does not tell
+                while not await condition():  # a cluster is asked, it does not tell
                     await asyncio.sleep(self.pause)
         except TimeoutError:
             raise ScenarioError(f"not within {patience:g} s: {what}") from None

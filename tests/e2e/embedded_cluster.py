@@ -135,7 +135,7 @@ class EmbeddedKubectl(Kubectl):
                 return ""
             raise KubectlError(f"kubectl {arguments}: {refused}") from refused
 
-    async def _do(self, words, flags, namespace, stdin, patience, arguments):  # noqa: C901, PLR0911, PLR0912  # a table
+    async def _do(self, words, flags, namespace, stdin, patience, arguments):
         match words:
             case ["kustomize", directory]:
                 return await asyncio.to_thread(kustomized, directory)
@@ -210,7 +210,7 @@ class EmbeddedKubectl(Kubectl):
         self.objects.delete(stored, namespace, name, now="force" in flags)
         await self.objects.tell()
         if flags.get("wait", "true") == "true":
-            left = lambda: [each for each in self.objects.all(stored, namespace) if each["metadata"]["uid"] == uid]  # noqa: E731
+            left = lambda: [each for each in self.objects.all(stored, namespace) if each["metadata"]["uid"] == uid]
             await self._until(lambda: not left(), patience)
 
     async def _exec(self, pod, flags, namespace, arguments):
@@ -243,7 +243,7 @@ class EmbeddedKubectl(Kubectl):
     async def _until(self, condition, patience):
         try:
             async with asyncio.timeout(patience):
-                while not condition():  # noqa: ASYNC110  # anything may make it true
+                while not condition():
                     await asyncio.sleep(0.01)
         except TimeoutError:
             raise KubectlError(f"not within {patience} s") from None

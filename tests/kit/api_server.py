@@ -154,7 +154,7 @@ class ApiServer(server.ApiServer):
     async def until(self, condition, *, seconds=90):
         """Wait for a condition, which may depend on everything that goes on in the loop."""
         async with asyncio.timeout(seconds):
-            while not condition():  # noqa: ASYNC110 - anything may make it true
+            while not condition():
                 await asyncio.sleep(0.005)
 
     def fail(self, **failure):

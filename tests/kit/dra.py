@@ -150,11 +150,11 @@ class NoFaults:
     def on_call(self, call, driver):
         """None."""
 
-    def has(self, rule):  # noqa: ARG002
+    def has(self, rule):
         """Never."""
         return False
 
-    def holds(self, rule):  # noqa: ARG002
+    def holds(self, rule):
         """Never."""
         return False
 

@@ -176,12 +176,12 @@ class DraDriver(
 
     # --- registration -------------------------------------------------------------------------------------------------
 
-    async def GetInfo(self, request, context):  # noqa: N802  # the name of the RPC
+    async def GetInfo(self, request, context):
         """Say who it is."""
         self.calls.append(("GetInfo", request))
         return await answered(self.answer_info(), context) if self.answer_info else self.info
 
-    async def NotifyRegistrationStatus(self, request, context):  # noqa: N802  # the name of the RPC
+    async def NotifyRegistrationStatus(self, request, context):
         """Hear what became of it."""
         self.calls.append(("NotifyRegistrationStatus", request))
         self.statuses.append(request)
@@ -199,12 +199,12 @@ class DraDriver(
         """What is prepared, by claim UID."""
         return json.loads(self.state.read_text()) if self.state.exists() else {}
 
-    async def NodePrepareResources(self, request, context):  # noqa: N802  # the name of the RPC
+    async def NodePrepareResources(self, request, context):
         """Answer as the test wants."""
         self.calls.append(("NodePrepareResources", request))
         return await answered(self.answer_prepare(request), context)
 
-    async def NodeUnprepareResources(self, request, context):  # noqa: N802  # the name of the RPC
+    async def NodeUnprepareResources(self, request, context):
         """Answer as the test wants."""
         self.calls.append(("NodeUnprepareResources", request))
         return await answered(self.answer_unprepare(request), context)
@@ -293,7 +293,7 @@ class DraDriver(
         for stream in list(self._streams):
             stream.cancel()
 
-    async def NodeWatchResources(self, request, _context):  # noqa: N802  # the name of the RPC
+    async def NodeWatchResources(self, request, _context):
         """The list, and again at each change."""
         self.calls.append(("NodeWatchResources", request))
         stream = _Stream()
@@ -344,7 +344,7 @@ class _Older(v1beta1_grpc.DRAPluginServicer):
     def __init__(self, driver):
         self._driver = driver
 
-    async def NodePrepareResources(self, request, context):  # noqa: N802  # the name of the RPC
+    async def NodePrepareResources(self, request, context):
         """As the newer one."""
         newer = v1.NodePrepareResourcesRequest.FromString(request.SerializeToString())
         answer = await self._driver.NodePrepareResources(newer, context)
@@ -353,7 +353,7 @@ class _Older(v1beta1_grpc.DRAPluginServicer):
                 found.ClearField("share_id")
         return v1beta1.NodePrepareResourcesResponse.FromString(answer.SerializeToString())
 
-    async def NodeUnprepareResources(self, request, context):  # noqa: N802  # the name of the RPC
+    async def NodeUnprepareResources(self, request, context):
         """As the newer one."""
         newer = v1.NodeUnprepareResourcesRequest.FromString(request.SerializeToString())
         answer = await self._driver.NodeUnprepareResources(newer, context)

@@ -5,7 +5,6 @@
 Device N is broken while the file `N.broken` is in the state directory.
 """
 
-# ruff: noqa: ARG002  # an RPC has a request and a context
 import argparse
 import os
 import signal
@@ -141,13 +140,13 @@ class Plugin(api_grpc.DevicePluginServicer):
             ids = [id_ for id_ in ids if id_ not in broken]
         return [api.Device(ID=id_, health="Unhealthy" if id_ in self._broken else "Healthy") for id_ in ids]
 
-    def GetDevicePluginOptions(self, request, context):  # noqa: N802  # the name of the RPC
+    def GetDevicePluginOptions(self, request, context):
         """Nothing special."""
         if self._defect == "no-options":
             context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not implemented!")
         return api.DevicePluginOptions()
 
-    def ListAndWatch(self, request, context):  # noqa: N802  # the name of the RPC
+    def ListAndWatch(self, request, context):
         """The list, and each other one."""
         sent = None
         while context.is_active():
@@ -158,7 +157,7 @@ class Plugin(api_grpc.DevicePluginServicer):
                 return
             time.sleep(_LOOK_SECONDS)
 
-    def Allocate(self, request, context):  # noqa: N802  # the name of the RPC
+    def Allocate(self, request, context):
         """A variable with the ids, for each container."""
         if self._defect == "hangs":
             threading.Event().wait()

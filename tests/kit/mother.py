@@ -235,6 +235,6 @@ def _code(main):
         sys.stdout.flush()
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.raise_signal(signal.SIGINT)
-    except BaseException:  # noqa: BLE001 - as Python does
+    except BaseException:
         traceback.print_exc()
     return 1

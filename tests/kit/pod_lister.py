@@ -17,7 +17,7 @@ class Lister(rpc.PodResourcesListerServicer):
         self.held = {}
         self.asked = 0
 
-    async def List(self, request, context):  # noqa: ARG002, N802 - the API's names
+    async def List(self, request, context):
         """List the pods."""
         self.asked += 1
         if self.refusal is not None:

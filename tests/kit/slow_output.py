@@ -12,7 +12,7 @@ class SlowOutput(Output):
         self.clock, self.seconds, self.times = clock, seconds, 0
         self.is_slow = lambda: False
 
-    async def settle(self, plan):  # noqa: ARG002 - what an output is called with
+    async def settle(self, plan):
         """Let the time pass."""
         if self.is_slow():
             self.times += 1

@@ -95,12 +95,12 @@ class StubPlugin(api_grpc.DevicePluginServicer):
         """The requests of one RPC."""
         return [request for called, request in self.calls if called == name]
 
-    async def GetDevicePluginOptions(self, request, context):  # noqa: N802  # the name of the RPC
+    async def GetDevicePluginOptions(self, request, context):
         """Answer as the test wants."""
         self.calls.append(("GetDevicePluginOptions", request))
         return await answered(self.answer_options(), context)
 
-    async def ListAndWatch(self, request, context):  # noqa: N802  # the name of the RPC
+    async def ListAndWatch(self, request, context):
         """Send the list now and each new one, until the test ends it."""
         self.calls.append(("ListAndWatch", request))
         if self.fail_streams is not None:
@@ -116,17 +116,17 @@ class StubPlugin(api_grpc.DevicePluginServicer):
             self.streams.remove(queue)
             self.kubelet.journal.changed()
 
-    async def GetPreferredAllocation(self, request, context):  # noqa: N802  # the name of the RPC
+    async def GetPreferredAllocation(self, request, context):
         """Answer as the test wants."""
         self.calls.append(("GetPreferredAllocation", request))
         return await answered(self.answer_preferred(request), context)
 
-    async def Allocate(self, request, context):  # noqa: N802  # the name of the RPC
+    async def Allocate(self, request, context):
         """Answer as the test wants."""
         self.calls.append(("Allocate", request))
         return await answered(self.answer_allocate(request), context)
 
-    async def PreStartContainer(self, request, context):  # noqa: N802  # the name of the RPC
+    async def PreStartContainer(self, request, context):
         """Answer as the test wants."""
         self.calls.append(("PreStartContainer", request))
         return await answered(self.answer_pre_start(request), context)

@@ -216,7 +216,7 @@ async def test_who_finds_the_kubeconfig_finds_the_node(sim, short_dir):
     await sim(api_server="127.0.0.1:0", node_name="n1")
     file = short_dir / "k" / "kubeconfig"
     async with asyncio.timeout(30):
-        while not file.exists():  # noqa: ASYNC110 - a file, which sends no events
+        while not file.exists():
             await asyncio.sleep(0)
     address = json.loads(file.read_text())["clusters"][0]["cluster"]["server"]
     with await asyncio.to_thread(urllib.request.urlopen, f"{address}/api/v1/nodes/n1", timeout=30) as answer:

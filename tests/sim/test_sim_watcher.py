@@ -48,11 +48,11 @@ class Asked(registration_grpc.RegistrationServicer):
             await self.server.stop(None)
             self.server = None
 
-    async def GetInfo(self, _request, _context):  # noqa: N802  # the name of the RPC
+    async def GetInfo(self, _request, _context):
         """Say what it is."""
         return self.info
 
-    async def NotifyRegistrationStatus(self, request, context):  # noqa: N802  # the name of the RPC
+    async def NotifyRegistrationStatus(self, request, context):
         """Remember what the kubelet says."""
         self.statuses.append((request.plugin_registered, request.error))
         self.plugin.kubelet.journal.changed()

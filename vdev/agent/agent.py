@@ -93,7 +93,7 @@ class Agent:
             DeviceActions(options.host, self.metrics, timing, self.nodes.renew),
             HandoverRecord(options.state_dir, whose, timing),
             timing=timing,
-            ask=lambda: self.events.read_holders(),  # noqa: PLW0108 - the events come to be below
+            ask=lambda: self.events.read_holders(),  # the events come to be below
             wake=self.due.mark,
         )
         self.requests = Requests(
@@ -110,7 +110,7 @@ class Agent:
             options.files,
             options.node,
             label=label,
-            last=lambda: self.last_good.files(),  # noqa: PLW0108 - it comes to be below
+            last=lambda: self.last_good.files(),  # it comes to be below
             on_change=self.reload,
             timing=timing,
         )

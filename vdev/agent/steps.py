@@ -102,7 +102,7 @@ class Steps:
             return False
         try:
             await work()
-        except Exception as failed:  # noqa: BLE001 - it is a problem of this step
+        except Exception as failed:  # it is a problem of this step
             return self._fail(name, failed)
         return not self._failing or self._succeed(name)
 
@@ -112,7 +112,7 @@ class Steps:
             return False
         try:
             work()
-        except Exception as failed:  # noqa: BLE001 - it is a problem of this step
+        except Exception as failed:  # it is a problem of this step
             return self._fail(name, failed)
         return not self._failing or self._succeed(name)
 

@@ -13,4 +13,4 @@ class Backoff:
 
     def pause(self, attempt: int) -> float:
         """The pause after failed attempt number `attempt` (0 for the first)."""
-        return min(self.most, self.first * 2.0 ** min(attempt, 16)) * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, no secret
+        return min(self.most, self.first * 2.0 ** min(attempt, 16)) * random.uniform(0.5, 1.0)

@@ -62,7 +62,7 @@ class BlockingCalls:
         result: _T | BaseException
         try:
             result = call()
-        except BaseException as error:  # noqa: BLE001 - it is raised where the result is awaited
+        except BaseException as error:  # it is raised where the result is awaited
             result = error
         try:
             loop.call_soon_threadsafe(self._settle, key, answer, result)

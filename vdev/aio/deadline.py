@@ -29,7 +29,7 @@ def _rest(coroutine: Coroutine[Any, Any, _Result], awaited: Any) -> Generator[An
         while True:
             try:
                 sent = yield awaited
-            except BaseException as thrown:  # noqa: BLE001 - whatever it is, a cancellation first of all, it is for the coroutine
+            except BaseException as thrown:  # whatever it is, a cancellation first of all, it is for the coroutine
                 awaited = coroutine.throw(thrown)
             else:
                 awaited = coroutine.send(sent)

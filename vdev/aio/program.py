@@ -52,7 +52,7 @@ class Program:
         return "" if code == 0 else _ending(self._argv[0], code, tail)
 
     def _start(self) -> "subprocess.Popen[bytes]":
-        process = self._process = subprocess.Popen(  # noqa: S603 - the configuration's own command, no shell
+        process = self._process = subprocess.Popen(  # the configuration's own command, no shell
             self._argv,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -181,9 +181,9 @@ def _unknown(argument: str, parser: argparse.ArgumentParser, command: str) -> st
 
 def _actions(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
     """What each option does, of the parser and of those for its commands."""
-    actions = dict(parser._option_string_actions)  # noqa: SLF001  # there is no public way
-    for each in parser._actions:  # noqa: SLF001
-        if isinstance(each, argparse._SubParsersAction):  # noqa: SLF001
+    actions = dict(parser._option_string_actions)  # there is no public way
+    for each in parser._actions:
+        if isinstance(each, argparse._SubParsersAction):
             for inner in each.choices.values():
                 actions |= _actions(inner)
     return actions

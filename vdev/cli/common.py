@@ -136,6 +136,6 @@ def seconds(text: str, flag: str) -> float:
         found = float(text)
     except ValueError:
         found = 0.0
-    if not 0.1 <= found <= 3600:  # noqa: PLR2004 - what a person may want
+    if not 0.1 <= found <= 3600:
         raise UsageError(f"{flag}: expected seconds from 0.1 to 3600, got {text!r}")
     return found

@@ -164,7 +164,7 @@ def _own(environ: Mapping[str, str]) -> dict[str, str]:
     """The defaults that depend on the host and its user: the node's name, and directories that the user may write."""
     run_dir, state_dir = "/run/vdev", "/var/lib/vdev"
     if os.geteuid() != 0:
-        own = f"{environ.get('TMPDIR') or '/tmp'}/vdev-{os.geteuid()}"  # noqa: S108  # a directory of its own below it
+        own = f"{environ.get('TMPDIR') or '/tmp'}/vdev-{os.geteuid()}"  # a directory of its own below it
         run_dir = f"{environ['XDG_RUNTIME_DIR']}/vdev" if environ.get("XDG_RUNTIME_DIR") else own
         state = environ.get("XDG_STATE_HOME") or f"{environ.get('HOME') or own}/.local/state"
         state_dir = f"{state}/vdev"

@@ -68,7 +68,7 @@ def _written(validated: Validated, path: KeyPath) -> KeyPath:
     return path
 
 
-def _plain(value: Any) -> Any:  # noqa: PLR0911 - one return per kind
+def _plain(value: Any) -> Any:
     """The value as YAML; keys without a value are left out."""
     match value:
         case Section():

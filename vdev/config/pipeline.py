@@ -198,7 +198,7 @@ def _presets_dir(name: str | None, report: ProblemReport) -> Iterator[Path]:
     if name is not None:
         path = ("presetsDir",)
         directory = Path(report.document.value_place(path).file).parent / name
-        if os.path.isdir(directory):  # noqa: PTH112  # is_dir raises where the name cannot be looked at
+        if os.path.isdir(directory):  # is_dir raises where the name cannot be looked at
             yield directory
         else:
             report.error(path, f"{directory} is not a directory")

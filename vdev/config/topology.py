@@ -47,7 +47,7 @@ def device_links(
                 report.error(here, f"device {index} is in this group twice", "name each device once")
             else:
                 members.add(index)
-        if len(group) < 2:  # noqa: PLR2004  # a link has two ends
+        if len(group) < 2:  # a link has two ends
             report.error((*path, number), "a group of linked devices needs at least two indices")
         links |= dict.fromkeys(permutations(members, 2), score)
     return links

@@ -48,7 +48,7 @@ async def serve(directory: Path, commands: Mapping[str, Handler], intervals: Int
         try:
             async with asyncio.TaskGroup() as group:
                 taking = group.create_task(_take_clients(listener, commands, intervals), name="control clients")
-                while await asyncio.to_thread(_identity, path) == own:  # noqa: ASYNC110 - a file that goes sends no event here
+                while await asyncio.to_thread(_identity, path) == own:  # a file that goes sends no event here
                     await asyncio.sleep(intervals.look_at_command_socket)
                 taking.cancel()
         finally:

@@ -64,10 +64,10 @@ class World:
     devices that prepared claims have, by driver. `now` is monotonic.
     """
 
-    spec: Spec = Spec()  # noqa: RUF009 - frozen
+    spec: Spec = Spec()
     choices: Progresses = field(default_factory=dict)
     node: str = ""
-    machine: Machine = Machine()  # noqa: RUF009 - frozen
+    machine: Machine = Machine()
     found: Mapping[str, Sequence[RawDevice]] = field(default_factory=dict)
     base: Inventory = EMPTY
     verdicts: Mapping[str, Health] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class World:
     toolless: frozenset[str] = frozenset()
     afflictions: Afflictions = targets.NONE
     cdi_faults: Mapping[str, CdiFault] = field(default_factory=dict)
-    holdings: Holdings = Holdings()  # noqa: RUF009 - frozen
+    holdings: Holdings = Holdings()
     listed: Inventory = EMPTY
     retired: Mapping[Key, Retired] = field(default_factory=dict)
     dropped: Mapping[str, Dropped] = field(default_factory=dict)
@@ -121,7 +121,7 @@ class Plan:
     specifications: Mapping[str, Document]
     cdi_faults: Mapping[str, CdiFault]
     again_at: float | None
-    node: NodeSpec = NodeSpec()  # noqa: RUF009 - frozen
+    node: NodeSpec = NodeSpec()
     devices: Inventory = EMPTY
     lost: Losses = field(default_factory=dict)
     xids: Mapping[Key, tuple[XidError, ...]] = field(default_factory=dict)

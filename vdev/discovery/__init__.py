@@ -53,7 +53,7 @@ def _without_topology(device: RawDevice) -> RawDevice:
     return device if device.numa_hidden else replace(device, numa_hidden=True)
 
 
-def _discover(  # noqa: PLR0917 - all that `discover` is given
+def _discover(
     entry: EntrySpec,
     host: HostRoot,
     node: str,

@@ -68,7 +68,7 @@ class Danger:
         for line in self._table("/proc/1/mountinfo", "/proc/self/mountinfo").splitlines():
             mount, _, rest = line.partition(" - ")
             fields, source = mount.split(" "), rest.split(" ")
-            if len(fields) > 4 and len(source) > 1:  # noqa: PLR2004 - proc(5): number is field 3, mount point field 5
+            if len(fields) > 4 and len(source) > 1:  # proc(5): number is field 3, mount point field 5
                 purpose = f"{source[1]} is mounted at {fields[4]}"
                 used.setdefault(fields[2], purpose)
                 used.setdefault(self._number(source[1]), purpose)  # btrfs shows a number of its own

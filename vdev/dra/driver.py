@@ -242,7 +242,7 @@ class DraDriver:
         except (SocketError, HostError) as failed:
             self._trouble, self._serves = str(failed), False
             if self._trouble != before[2]:
-                log.error("DRA driver cannot serve", driver=self.name, reason=self._trouble)  # noqa: TRY400 - no trace
+                log.error("DRA driver cannot serve", driver=self.name, reason=self._trouble)
         if before != (self._restored, self._files_trouble, self._trouble, self._serves):
             self._on_change()
 

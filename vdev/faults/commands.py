@@ -161,7 +161,7 @@ def _seconds(request: Request, key: str) -> float | None:
     return float(value)
 
 
-def rule_document(  # noqa: PLR0917
+def rule_document(
     rule: FaultRuleSpec, source: str, state: str, changes_at: float | None, now: float, injected: Counter[str]
 ) -> dict[str, Any]:
     """What the list says of every rule. `injected` counts by resource."""

@@ -121,7 +121,7 @@ class RuleRun:
         return hits(self.rule.chance, self.dice, self.rule.name, number, *what)
 
 
-def begin(  # noqa: PLR0917
+def begin(
     rule: FaultRuleSpec, source: str, dice: Dice, now: float, started: float, labels: Mapping[str, str]
 ) -> RuleRun:
     """The run of a rule that is loaded now, by a plugin that `started` then, on a node with these labels."""

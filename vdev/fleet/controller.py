@@ -148,7 +148,7 @@ class Fleet:
             loaded = await asyncio.to_thread(self._options.load)
         except ConfigError as bad:
             self.refused = tuple(each for each in bad.problems if isinstance(each, Problem))
-            log.error("configuration refused; the last good one stays", problems=[*map(str, self.refused)])  # noqa: TRY400 - the trace says nothing
+            log.error("configuration refused; the last good one stays", problems=[*map(str, self.refused)])
             return
         if loaded.spec == self._read:
             self.refused = ()
@@ -273,7 +273,9 @@ class Fleet:
         seen = self.cluster.node(name)
         wanted = self.made.get(name)
         if seen.has_kubelet:
-            self.maker.refused.pop(name, None)  # it is left as it is, also if the fleet made it
+            self.maker.refused.pop(name, None)
+            if self.scope.is_made(seen.metadata) and self.scope.covers(seen.metadata):
+                await self.maker.hand_over(seen)
         elif wanted is not None:
             await self.maker.make(wanted, seen)
         elif self.scope.is_made(seen.metadata) and self.scope.covers(seen.metadata):
@@ -397,7 +399,8 @@ class Fleet:
     def left_to_agents(self) -> AbstractSet[str]:
         """The Nodes that the file means and that have a kubelet."""
         nodes = tuple(self.cluster.nodes.items())
-        return {name for name, each in nodes if each.has_kubelet and self._meant(name) is not None}
+        meant = (name for name, each in nodes if each.has_kubelet)
+        return {name for name in meant if name in self.made or self._meant(name) is not None}
 
     def _meant(self, name: str) -> Delays | None:
         """When the node is told what; None where the file does not mean it."""

@@ -3,16 +3,17 @@
 They are made by `create`, which never touches a Node that is there. Fields that others wrote stay. Taints are a list
 that everybody shares: those that were ours are known by an annotation, and others keep theirs. Only Nodes that were
 made from here, which a label tells, are ever removed. A Node that somebody else made has an annotation for as long as
-anything is written on it from here. A Node with a kubelet is neither made, marked nor removed (see `controller`).
+anything is written on it from here. A made Node that gets a kubelet is handed over to it: the labels, annotations and
+taints that were written here are taken off once, and from then on the Node is none of the fleet's (see `controller`).
 """
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import structlog
 
-from ..core.fleet.made import MAKER, TAINTS, TOLD, MadeNode
+from ..core.fleet.made import HOSTNAME, MAKER, TAINTS, TOLD, MadeNode
 from ..core.fleet.scope import Scope, marked_by
 from ..core.model.syntax.quantity import amount_of
 from ..json_text import parse_json
@@ -52,12 +53,29 @@ class NodeMaker:
             answer = await self._api.patch(NODES, wanted.name, change, manager=MAKER, subresource="status")
             seen.note(answer)
 
+    async def hand_over(self, seen: SeenNode) -> None:
+        """Leave a made Node to the kubelet that it has by now. Raises ApiServerError.
+
+        The capacity is left to the kubelet, which sets extended resources that it does not know to 0 when it registers.
+        """
+        document = seen.document or {}
+        change: dict[str, Any] = {"metadata": _version(document)}
+        for part in ("labels", "annotations"):
+            ours = written(document, "metadata", part, manager=MAKER) - {HOSTNAME}  # a kubelet needs this one
+            change["metadata"][part] = dict.fromkeys(ours)
+        taints = _taints(document, ())
+        if taints != _taints_of(document):
+            change["spec"] = {"taints": taints}
+        seen.note(await self._api.patch(NODES, seen.name, change, manager=MAKER))
+        log.info("node handed over to its kubelet", node=seen.name)
+
     async def remove(self, seen: SeenNode) -> None:
-        """Delete a Node that was made from here. Raises ApiServerError."""
+        """Delete a Node that was made from here. Raises ApiServerError, also if it changed since it was seen."""
         try:
-            await self._api.delete(NODES, seen.name, uid=str(metadata_of(seen.document).get("uid") or ""))
-        except (Missing, Conflict):
-            return  # it is gone, or is another one
+            version = _version(seen.document or {})
+            await self._api.delete(NODES, seen.name, uid=version["uid"], version=version["resourceVersion"])
+        except Missing:
+            return
         log.debug("node removed", node=seen.name)
 
     async def mark(self, seen: SeenNode) -> None:
@@ -99,13 +117,12 @@ def _change(document: Document, wanted: MadeNode) -> dict[str, Any]:
         part: _differences(metadata[part], there.get(part) or {}, written(document, "metadata", part, manager=MAKER))
         for part in ("labels", "annotations")
     }
-    taints = _taints(document, wanted)
+    taints = _taints(document, wanted.taints())
     is_tainted = taints == _taints_of(document)
     if is_tainted and not any(changes.values()):
         return {}
-    # Only to the version that was seen: since then somebody may have added a taint, or a kubelet has come.
-    version = {key: there.get(key) for key in ("uid", "resourceVersion")}
-    change: dict[str, Any] = {"metadata": {**version, **{part: each for part, each in changes.items() if each}}}
+    changed = {part: each for part, each in changes.items() if each}
+    change: dict[str, Any] = {"metadata": {**_version(document), **changed}}
     return change if is_tainted else {**change, "spec": {"taints": taints}}
 
 
@@ -118,9 +135,13 @@ def _status_change(document: Document, wanted: MadeNode) -> dict[str, Any]:
         ours = written(document, "status", part, manager=MAKER, subresource="status")
         if change := _differences({**amounts, **same}, there, ours):
             changes[part] = change
-    # As above: only to the version that was seen, because a kubelet may have come.
-    version = {key: metadata_of(document).get(key) for key in ("uid", "resourceVersion")}
-    return {"metadata": version, "status": changes} if changes else {}
+    return {"metadata": _version(document), "status": changes} if changes else {}
+
+
+def _version(document: Document) -> dict[str, str]:
+    """The version that was seen. Only this one may be changed or deleted: a kubelet may have come since, or a taint."""
+    metadata = metadata_of(document)
+    return {"uid": str(metadata.get("uid") or ""), "resourceVersion": str(metadata.get("resourceVersion") or "")}
 
 
 def _differences(wanted: Document, there: Document, ours: Collection[str]) -> dict[str, Any]:
@@ -129,9 +150,9 @@ def _differences(wanted: Document, there: Document, ours: Collection[str]) -> di
     return gone | {name: value for name, value in wanted.items() if there.get(name) != value}
 
 
-def _taints(document: Document, wanted: MadeNode) -> list[Document]:
+def _taints(document: Document, mine: Sequence[Document]) -> list[Document]:
     """The taints that the Node shall have: others' stay where they are."""
-    mine, there = wanted.taints(), _taints_of(document)
+    there = _taints_of(document)
     try:
         before = parse_json((document["metadata"].get("annotations") or {}).get(TAINTS) or "[]")
         ours = {_key(each) for each in (*mine, *before)}

@@ -181,7 +181,7 @@ class HealthMonitor:
             return Outcome(ok=False, reason=f"the probe took longer than {spec.timeout:g} s")
         except StillHanging:
             return Outcome(ok=False, reason="the probe hangs")
-        except Exception as error:  # noqa: BLE001 - a probe's bug is that device's failure, not everybody's end
+        except Exception as error:  # a probe's bug is that device's failure, not everybody's end
             return Outcome(ok=False, reason=f"the probe failed: {error!r}")
         return outcome
 

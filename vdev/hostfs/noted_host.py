@@ -20,7 +20,7 @@ class NotedHost(HostRoot):
     """The same host as another one; what it is asked is noted, with the answers."""
 
     def __init__(self, host: HostRoot) -> None:
-        self.root, self._prefix = host.root, host._prefix  # noqa: SLF001 - of its own class
+        self.root, self._prefix = host.root, host._prefix
         self._host = host
         self._room = _MOST
         self._answers: dict[_Look, object] | None = {}  # None where one of them cannot be kept, or compared
@@ -92,7 +92,7 @@ class NotedHost(HostRoot):
             self._answers = None  # too many, or it changed while it was looked at
 
 
-def _resolve(host: HostRoot, host_path: str, follow: bool) -> str:  # noqa: FBT001 - as it is noted
+def _resolve(host: HostRoot, host_path: str, follow: bool) -> str:
     return host.resolve(host_path, follow=follow)
 
 

@@ -71,7 +71,7 @@ class HostRoot:
     def at_one_moment(self) -> Self:
         """The same host for a few looks in a row: where the way to a directory leads is found out once."""
         moment = copy.copy(self)
-        moment._directories = {}  # noqa: SLF001 - of its own class
+        moment._directories = {}
         return moment
 
     def __repr__(self) -> str:

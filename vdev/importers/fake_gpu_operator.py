@@ -190,7 +190,7 @@ def _same_memory(preset: str, mebibytes: int) -> bool:
 
 def _mebibytes(value: Any) -> int:
     text = str(value)
-    return int(text) // 2**20 if text.isascii() and text.isdecimal() and len(text) < 20 else 0  # noqa: PLR2004
+    return int(text) // 2**20 if text.isascii() and text.isdecimal() and len(text) < 20 else 0
 
 
 def _numa(draft: Draft, numa: dict[str, Any], count: int) -> None:

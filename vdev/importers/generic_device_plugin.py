@@ -257,7 +257,7 @@ def _meet(one: dict[str, Any], other: dict[str, Any]) -> bool:
     paths, sticks = product(one.get("glob", ()), other.get("glob", ())), product(_sticks(one), _sticks(other))
     return any(may_meet(a["path"], b["path"]) for a, b in paths) or any(
         (a["vendor"], a["product"]) == (b["vendor"], b["product"])
-        and len({a.get("serial"), b.get("serial")} - {None}) < 2  # noqa: PLR2004
+        and len({a.get("serial"), b.get("serial")} - {None}) < 2
         for a, b in sticks
     )
 

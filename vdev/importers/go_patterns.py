@@ -211,7 +211,7 @@ class _Parser:
 
     def alternatives(self) -> list[tuple[bool, bool, _Sequence]]:
         """What the whole expression may be: whether it is bound to the start and to the end, and its atoms."""
-        if len(self._text) > 200:  # noqa: PLR2004
+        if len(self._text) > 200:
             raise NotAPatternError("it is too long")
         found = []
         for branch in self._top():

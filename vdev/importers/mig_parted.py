@@ -77,7 +77,7 @@ def _indices(item: Any, count: int) -> list[int]:
     devices = mapping(item).get("devices")
     if devices == "all":
         return list(range(count))
-    return [index for each in listed(devices) if (index := number(each)) is not None and index < 256]  # noqa: PLR2004
+    return [index for each in listed(devices) if (index := number(each)) is not None and index < 256]
 
 
 def _is_meant(item: dict[str, Any], preset: str) -> bool:

@@ -26,7 +26,7 @@ def _items(content: Any) -> list[Any]:
     return listed(content) or listed(mapping(content).get("config"))
 
 
-def drafts(found: Sequence[ImportSource], wishes: Wishes) -> list[Draft]:  # noqa: ARG001 - as the other forms
+def drafts(found: Sequence[ImportSource], wishes: Wishes) -> list[Draft]:
     """One file for each list, since a node has one."""
     return [_draft(source) for source in found]
 

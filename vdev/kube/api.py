@@ -54,7 +54,7 @@ class Api:
     def with_fault(self, fault: FaultHook) -> Self:
         """This client, for one of many uses: before a request of this one `fault` is asked as well."""
         narrowed = copy.copy(self)
-        narrowed._fault = fault  # noqa: SLF001 - of the same class
+        narrowed._fault = fault
         return narrowed
 
     async def __aenter__(self) -> Self:
@@ -176,10 +176,17 @@ class Api:
         params = {"fieldManager": manager, "force": "true" if force else "false"}
         return await self._ask("PATCH", call, params=params, body=whole, content_type=_APPLY)
 
-    async def delete(self, kind: ObjectKind, name: str, *, namespace: str = "", uid: str = "") -> None:
-        """Delete an object; with a `uid` only if it is that one. Raises Missing where there is none."""
+    async def delete(
+        self, kind: ObjectKind, name: str, *, namespace: str = "", uid: str = "", version: str = ""
+    ) -> None:
+        """Delete an object, with a uid or version only if it has that one.
+
+        Raises Missing if there is none, and Conflict if it is another one.
+        """
         call = ApiCall(verb="delete", kind=kind, name=name, namespace=namespace)
-        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}} if uid else None
+        given = {"uid": uid, "resourceVersion": version}
+        conditions = {key: value for key, value in given.items() if value}
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": conditions} if conditions else None
         await self._calls.ask(ApiRequest(method="DELETE", call=call, params={}, body=body, fault=self._fault))
 
     async def _ask(

@@ -50,7 +50,7 @@ FaultHook: TypeAlias = Callable[[ApiCall], InjectedAnswer | None]
 """Asked before each request, with what it is about."""
 
 
-def NO_FAULT(call: ApiCall) -> None:  # noqa: N802 - a constant that is called
+def NO_FAULT(call: ApiCall) -> None:
     """Let every request through."""
     del call
 
@@ -203,7 +203,7 @@ class ApiCalls:
 
     def _pause(self, seconds: float) -> None:
         """Begin no request before; a little later than asked, and not all clients at once."""
-        wait = seconds * random.uniform(1.0, 1.25)  # noqa: S311 - jitter, no secret
+        wait = seconds * random.uniform(1.0, 1.25)
         self._not_before = max(self._not_before, self.clock.now() + wait)
 
     async def _wait(self) -> None:

@@ -174,7 +174,7 @@ async def for_ever(
 async def _watch(calls: ApiCalls, chosen: Selection, version: str) -> AsyncGenerator[tuple[str, Change | None], None]:
     """One watch: at its begin and with each event, the version to go on from, and the change if it is one."""
     call = chosen.call("watch")
-    seconds = calls.intervals.api_watch * random.uniform(1.0, 1.5)  # noqa: S311 - jitter, no secret
+    seconds = calls.intervals.api_watch * random.uniform(1.0, 1.5)
     params = chosen.params | {
         "watch": "true",
         "allowWatchBookmarks": "true",

@@ -162,7 +162,7 @@ class InChunks(Response):
         super().__init__(headers={**headers, "Content-Length": str(sum(map(len, chunks)))})
         self._chunks = deque(chunks)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - as ASGI has it
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         while self._chunks:
@@ -174,7 +174,7 @@ class InChunks(Response):
 class _InPieces(Response):
     """A long body, of which no more is copied than the client takes."""
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - as ASGI has it
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         body = memoryview(self.body)
@@ -210,7 +210,7 @@ async def running(side: "Side") -> AsyncIterator[str]:
         task = group.create_task(side.run(), name="http")
         try:
             yield bound
-        except Exception as error:  # noqa: BLE001  # the caller's own, which must not come out as a group
+        except Exception as error:  # the caller's own, which must not come out as a group
             failure = error
         finally:
             if side.server is None:
@@ -247,7 +247,7 @@ class Side:
             reason = reason_of(failed)
             if reason != self.trouble:
                 event = "HTTP address not available; the agent works without it"
-                log.error(event, what=self._what, address=self._address, reason=reason)  # noqa: TRY400 - the reason says all
+                log.error(event, what=self._what, address=self._address, reason=reason)
                 self.trouble = reason
                 self._on_change()
             return ""

@@ -33,11 +33,11 @@ class NoFaults:
     def on_call(self, rpc: Rpc, resource: str) -> CallFault | None:
         """None."""
 
-    def has(self, rule: str) -> bool:  # noqa: ARG002
+    def has(self, rule: str) -> bool:
         """Never."""
         return False
 
-    def holds(self, rule: str) -> bool:  # noqa: ARG002
+    def holds(self, rule: str) -> bool:
         """Never."""
         return False
 

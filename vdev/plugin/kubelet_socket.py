@@ -123,7 +123,7 @@ def _identity(path: Path | None) -> _Identity | None:
     if path is None:
         return None
     try:
-        status = os.stat(path)  # noqa: PTH116 - twice as fast, and often called
+        status = os.stat(path)  # twice as fast, and often called
     except OSError:
         return None
     # The inode alone does not suffice, because file systems reuse numbers. A chmod changes only the ctime.

@@ -265,7 +265,7 @@ class ResourceService:
             group.create_task(self._restore(server, over), name=f"keep {self.name} reachable")
             try:
                 yield
-            except Exception as error:  # noqa: BLE001 - the caller's own, which must not come out as a group
+            except Exception as error:  # the caller's own, which must not come out as a group
                 failure = error
             over.set()
             self._wake.set()

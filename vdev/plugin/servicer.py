@@ -208,7 +208,7 @@ class Servicer:
                 await context.abort(grpc.StatusCode[code], str(refusal))
             except TimeoutError:
                 code = "DEADLINE_EXCEEDED"
-                log.error("request timed out", rpc=name, resource=self.resource.name)  # noqa: TRY400 - a trace says nothing here
+                log.error("request timed out", rpc=name, resource=self.resource.name)
                 await context.abort(
                     grpc.StatusCode.DEADLINE_EXCEEDED,
                     f"vdev did not answer {name} for {self.resource.name} in time",

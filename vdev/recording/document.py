@@ -150,7 +150,7 @@ def _devices(seen: Recording, names: _Names) -> list[_Device]:
 
 def _number(slot: KubeletDevice) -> int | None:
     text = slot.id.partition(_MARK)[2]
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 7 else None  # noqa: PLR2004
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 7 else None
 
 
 def _piece_of(device: str, hardware: Iterable[HardwarePiece]) -> HardwarePiece | None:

@@ -1,7 +1,7 @@
 """An embedded kubelet: the other side of a device plugin's socket, for tests and experiments.
 
 It behaves like Kubernetes 1.36, is never more lenient, and reports mistakes that the real kubelet accepts in silence.
-It shares no code with the plugin, so that they cannot share a mistake. Start with `Kubelet`.
+It shares no decisions with the plugin, so that they cannot share a mistake. Start with `Kubelet`.
 """
 
 from .device_manager.registration_server import Compat

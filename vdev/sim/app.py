@@ -25,7 +25,7 @@ from .node_objects import NodeObjects
 from .pod_directory import PodDirectory
 from .render import NOTHING, entry_json, render_entry
 
-DEFAULT_DIRECTORY = Path("/tmp/vdev-sim")  # noqa: S108  # short and easy to type; its owner is checked
+DEFAULT_DIRECTORY = Path("/tmp/vdev-sim")  # short and easy to type; its owner is checked
 
 
 class Output(Enum):

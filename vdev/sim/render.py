@@ -34,7 +34,7 @@ _EVENTS: Mapping[type, str] = {
 """What programs call the kinds of entries; most of what they read of one are its fields."""
 
 
-def render_entry(entry: journal.Entry, before: Capacity = NOTHING) -> str:  # noqa: C901, PLR0911, PLR0912  # one case per kind of entry
+def render_entry(entry: journal.Entry, before: Capacity = NOTHING) -> str:
     """An entry as one line or a few; empty for what the following entry says better. `before` is the node until now."""
     match entry:
         case journal.Lifecycle():

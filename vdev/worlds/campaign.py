@@ -27,7 +27,7 @@ from .world import Outcome, World
 
 LENGTH = 3600.0  # seconds of a world
 _LIMIT = 300.0  # seconds of the real time that a world may take
-_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - its path must be the same in each run, and it must be fast
+_SHARED_MEMORY = Path("/dev/shm")
 _WARM_UP = 60.0  # seconds of the world that prepares
 
 
@@ -45,7 +45,7 @@ class SeededWorld:
         """The events that were given, or else those that its seed draws."""
         if self.events is not None:
             return self.events
-        return drawn(random.Random(f"events {self.seed}"), self.seconds, kinds_of(self.seed))  # noqa: S311 - it repeats on purpose
+        return drawn(random.Random(f"events {self.seed}"), self.seconds, kinds_of(self.seed))
 
     @property
     def name(self) -> str:
@@ -78,7 +78,7 @@ class Total:
 
 
 def _home() -> Path:
-    return _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else Path("/tmp")  # noqa: S108 - as above
+    return _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else Path("/tmp")
 
 
 @contextlib.contextmanager
@@ -158,7 +158,7 @@ def _begin(seeded: SeededWorld) -> tuple[int, int]:
     try:
         gc.disable()  # it does not live long
         os.close(reading)
-        with open(writing, "wb") as out:  # noqa: PTH123 - a descriptor
+        with open(writing, "wb") as out:
             pickle.dump(_played(seeded), out)
         code = 0
     finally:
@@ -169,7 +169,7 @@ def _played(seeded: SeededWorld) -> Outcome:
     try:
         with mutants.applied(seeded.mutant) if seeded.mutant else contextlib.nullcontext(), place(seeded.name) as root:
             return World(seeded.seed, seeded.all_events, seeded.seconds, root).run()
-    except Exception:  # noqa: BLE001 - a defect of the world, which is told as any other
+    except Exception:
         return Outcome(seeded.seed, 0.0, f"a world comes to its end: {traceback.format_exc()}")
 
 

@@ -127,7 +127,7 @@ def cdi_names(directory: Path) -> set[str]:
     found: set[str] = set()
     for name in entries_of(directory):
         if name.endswith(".json"):
-            with contextlib.suppress(FileNotFoundError), open(f"{directory}/{name}", "rb") as file:  # noqa: PTH123 - as below
+            with contextlib.suppress(FileNotFoundError), open(f"{directory}/{name}", "rb") as file:
                 found |= _names_in(file.read())
     return found
 
@@ -145,7 +145,7 @@ def _names_in(text: bytes) -> frozenset[str]:
 def entries_of(directory: Path) -> list[str]:
     """The names in a directory, in order; none where it is not there. No paths are made of them, which takes longer."""
     try:
-        return sorted(os.listdir(directory))  # noqa: PTH208 - as it says
+        return sorted(os.listdir(directory))
     except FileNotFoundError:
         return []
 

@@ -90,7 +90,7 @@ class NodeModel:
         """The configuration file."""
         return self.root / "vdev.yaml"
 
-    def change(self, what: int, one: int, other: int) -> str:  # noqa: C901, PLR0912 - a table of what may change
+    def change(self, what: int, one: int, other: int) -> str:
         """Cut anew, share, rename, resize, move, and so on; says what."""
         changes = (
             *("cut", "cut", "cut", "share", "share", "rename", "rename box", "resize", "move", "move"),

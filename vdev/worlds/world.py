@@ -86,7 +86,7 @@ class World(WorldBase):
                 text = str(broken)
             except StandsStillError:
                 text = "time goes on: everybody waits for something that never comes"
-            except Exception as failed:  # noqa: BLE001 - whatever it is, it is told
+            except Exception as failed:
                 text = f"nothing fails unexpectedly: {_in_words(failed)}"
         shutil.rmtree(self.root, ignore_errors=True)
         return Outcome(

@@ -29,8 +29,8 @@ class WorldBase:
     def __init__(self, seed: int, root: Path) -> None:
         self.seed = seed
         self.root = root
-        self.dice = random.Random(f"world {seed}")  # noqa: S311 - it repeats on purpose
-        self.loop = WorldLoop(random.Random(f"machine {seed}"))  # noqa: S311 - as above
+        self.dice = random.Random(f"world {seed}")
+        self.loop = WorldLoop(random.Random(f"machine {seed}"))
         self.cluster = WorldCluster(self) if has_claims(seed) else None
         self.model = NodeModel(root, claims=self.cluster.model if self.cluster else None)
         self.read = KnownEntries()  # what agents of this node have read: a new one would work out the same
@@ -74,7 +74,7 @@ class WorldBase:
                 await work
             except KubeletPanic:
                 pass  # the journal has it
-            except Exception as failed:  # noqa: BLE001 - it ends the world
+            except Exception as failed:
                 self.fail(failed)
 
         task = self.loop.create_task(guarded())

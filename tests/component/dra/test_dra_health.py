@@ -81,21 +81,21 @@ class Faults(NoFaults):
         self.prepare = self.unprepare = self.health = None
         self.asked = self.hangs = False
 
-    def on_call(self, call, driver):  # noqa: ARG002
+    def on_call(self, call, driver):
         """As set."""
         self.asked = True
         return self.prepare if call is ClaimCall.PREPARE else self.unprepare
 
-    def has(self, rule):  # noqa: ARG002
+    def has(self, rule):
         """As long as it is set."""
         return self.prepare is not None
 
-    def holds(self, rule):  # noqa: ARG002
+    def holds(self, rule):
         """While it is set."""
         self.hangs = True
         return self.prepare is not None
 
-    def on_health(self, driver):  # noqa: ARG002
+    def on_health(self, driver):
         """As set."""
         return self.health
 

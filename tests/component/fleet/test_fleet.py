@@ -22,7 +22,9 @@ from tests.kit.fleet import (
     taints,
 )
 from vdev.aio.clock import LeapClock
+from vdev.fleet.seen.cluster import SeenNode
 from vdev.fleet.view import FleetView
+from vdev.kube import Conflict
 from vdev.observe import http
 
 READY = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"}
@@ -182,8 +184,8 @@ async def test_what_kwok_calls_a_kubelet_is_none(version, start, api_server, unt
     await until(lambda: ["4", "4"] == capacity(api_server, "kwok-1"))
 
 
-async def test_a_made_node_that_grows_a_kubelet_is_written_no_more(start, api_server, until, directory):
-    """Neither what the file says of it nor what the kubelet says is undone, and it stays when it leaves the file."""
+async def test_a_made_node_that_grows_a_kubelet_is_handed_over(start, api_server, until, directory):
+    """Labels and taints of the file go once; then nothing is written, and it stays when it leaves the file."""
     fleet = await start()
     await until(lambda: fleet.is_settled and ["4", "4"] == capacity(api_server, "gpu-2"))
     await add_kubelet(api_server, "gpu-2", capacity={"cpu": "8", NPU: "0"})
@@ -193,10 +195,24 @@ async def test_a_made_node_that_grows_a_kubelet_is_written_no_more(start, api_se
     await until(lambda: "other" == node(api_server, "gpu-1")["metadata"]["labels"]["pool"] and fleet.is_settled)
     found, counts = node(api_server, "gpu-2"), FleetView(fleet).status()["nodes"]
     assert {"cpu": "8", NPU: "0"}.items() <= found["status"]["capacity"].items()
-    assert "h100" == found["metadata"]["labels"]["pool"]
+    assert not {"pool", "vdev.dev/made-by"} & found["metadata"]["labels"].keys()
+    assert "kubernetes.io/hostname" in found["metadata"]["labels"]
+    assert not found["spec"].get("taints")
     assert {"total": 3, "settled": 2, "withKubelet": 1} == {name: count for name, count in counts.items() if count}
     (directory / "vdev.yaml").write_text(CONFIG.replace("{0..2}", "{0..0}"))
     await until(lambda: not node(api_server, "gpu-1") and fleet.is_settled)
+    assert node(api_server, "gpu-2")
+
+
+async def test_a_made_node_is_only_deleted_in_the_version_that_was_seen(start, api_server, until):
+    """A kubelet may have registered on it since, which the watch has not told yet."""
+    fleet = await start()
+    await until(lambda: fleet.is_settled and ["4", "4"] == capacity(api_server, "gpu-2"))
+    seen = SeenNode("gpu-2", lambda: None, lambda: None)
+    seen.see(node(api_server, "gpu-2"))
+    await add_kubelet(api_server, "gpu-2", capacity={"cpu": "8", NPU: "0"})
+    with pytest.raises(Conflict):
+        await fleet.maker.remove(seen)
     assert node(api_server, "gpu-2")
 
 

@@ -149,7 +149,7 @@ async def test_the_last_choice_is_taken_before_the_label_is_told(directory, valu
     )
     task = asyncio.create_task(chooser.choose())
     async with asyncio.timeout(30):
-        while not label.reads:  # noqa: ASYNC110 - no event tells
+        while not label.reads:
             await asyncio.sleep(0)
         clock.advance(PRODUCTION.retry_label)
         chosen = await task

@@ -43,7 +43,7 @@ class StandBy:
         self.clock.advance(after)
         for _ in range(3):
             async with asyncio.timeout(30):
-                while self.clock.next_due is None and not self.task.done():  # noqa: ASYNC110 - a clock tells nobody
+                while self.clock.next_due is None and not self.task.done():
                     await asyncio.sleep(0)
             if not self.task.done():
                 self.clock.advance(self.clock.next_due - self.clock.now())

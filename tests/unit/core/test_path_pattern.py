@@ -236,4 +236,4 @@ def test_comparisons_agree_with_each_other(value: str | None, limit: float) -> N
         for operator in (Operator.GT, Operator.LE)
     )
     number = attribute_match.number(value)
-    assert (number is not None and number == number) == (above != below)  # noqa: PLR0124 - not a number differs from itself
+    assert (number is not None and number == number) == (above != below)

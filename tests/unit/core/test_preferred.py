@@ -543,7 +543,7 @@ def test_beyond_the_exact_size_the_answer_is_close(count, seed, size):
     for a, b in combinations(range(count), 2):
         state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
         weights[a][b] = weights[b][a] = state >> 56
-    total = lambda chosen: sum(weights[a][b] for a, b in combinations(chosen, 2))  # noqa: E731
+    total = lambda chosen: sum(weights[a][b] for a, b in combinations(chosen, 2))
     found = heaviest(tuple(map(tuple, weights)), list(range(count)), [], size)
     assert size == len(set(found))
     assert total(found) >= 0.9 * max(map(total, combinations(range(count), size)))

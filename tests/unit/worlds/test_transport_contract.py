@@ -221,7 +221,7 @@ async def test_a_server_that_ends_with_grace_lets_calls_end_and_takes_no_more(tr
         async with asyncio.timeout(10):
             await plugin.listed.wait()
             ending = asyncio.create_task(server.stop(10))
-            while path.exists():  # noqa: ASYNC110 - gRPC says nothing when it is gone
+            while path.exists():
                 await asyncio.sleep(0.001)
             plugin.news.put_nowait("two")
             plugin.news.put_nowait(None)

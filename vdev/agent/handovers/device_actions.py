@@ -136,7 +136,7 @@ class DeviceActions:
         """Do one action now; why it failed, or the empty string."""
         try:
             reason = await self._runner.do(action, work.device.raw.id, work.values, within=within)
-        except Exception as failed:  # noqa: BLE001 - an action's bug is that action's failure, not everybody's end
+        except Exception as failed:  # an action's bug is that action's failure, not everybody's end
             reason = f"{named(action)} failed: {failed!r}"
         result = "failed" if reason else "done"
         self._metrics.actions.labels(work.resource, work.occasion, result).inc()

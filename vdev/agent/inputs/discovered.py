@@ -136,7 +136,7 @@ class Scanner:
             noted = NotedHost(host)
             found = self._look(noted, *asked)
             return _Looked(entry, found, _resolved(noted, found), noted)
-        except Exception as failed:  # noqa: BLE001 - it is raised in the step of the entry
+        except Exception as failed:  # it is raised in the step of the entry
             return failed
 
     def _look(

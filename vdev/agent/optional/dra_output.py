@@ -25,7 +25,7 @@ class Dra(Late["DraSide"]):
 
     name = "serving DRA"
 
-    def __init__(  # noqa: PLR0917 - the parts that it hands on
+    def __init__(
         self,
         options: Options,
         node_api: NodeApi,

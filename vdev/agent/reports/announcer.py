@@ -75,7 +75,7 @@ class Announcer:
             task = group.create_task(self._steps.repeat(name, work), name=name)
             try:
                 yield
-            except Exception as error:  # noqa: BLE001  # the caller's own, which must not come out as a group
+            except Exception as error:  # the caller's own, which must not come out as a group
                 failure = error
             finally:
                 task.cancel()

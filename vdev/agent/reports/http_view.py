@@ -63,7 +63,7 @@ class HttpView:
         """For what it stands by."""
         return stand_by(self._agent)
 
-    def outlook(self, look_for_absent: bool) -> Outlook:  # noqa: FBT001 - the only argument of a callback
+    def outlook(self, look_for_absent: bool) -> Outlook:
         """How the agent stands, for the service manager."""
         agent, state = self._agent, self._agent.reconciler
         services = agent.lists.services.values()

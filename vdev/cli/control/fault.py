@@ -99,9 +99,9 @@ def done(answer: dict[str, Any]) -> str:
 def _clock(seconds: float) -> str:
     """A duration for people: `1h02m03s`, `4m05s`, `7.5s`."""
     whole = int(seconds)
-    if whole >= 3600:  # noqa: PLR2004
+    if whole >= 3600:
         return f"{whole // 3600}h{whole % 3600 // 60:02d}m{whole % 60:02d}s"
-    if whole >= 60:  # noqa: PLR2004
+    if whole >= 60:
         return f"{whole // 60}m{whole % 60:02d}s"
     return f"{round(seconds, 1):g}s"
 
@@ -109,7 +109,7 @@ def _clock(seconds: float) -> str:
 def _injected(times: dict[str, int]) -> str:
     """How many times, in all and for each resource if there are several."""
     total = str(sum(times.values()))
-    return total if len(times) < 2 else f"{total} ({', '.join(f'{name} {n}' for name, n in times.items())})"  # noqa: PLR2004  # several
+    return total if len(times) < 2 else f"{total} ({', '.join(f'{name} {n}' for name, n in times.items())})"
 
 
 def show(faults: dict[str, Any]) -> None:

@@ -129,7 +129,7 @@ def _colour(each: _Device) -> Colour | None:
 
 def _holders(each: _Device) -> str:
     pods = list(dict.fromkeys(f"{one['namespace']}/{one['pod']}" for one in each["holders"]))
-    return ", ".join(pods[:2]) + (f" and {len(pods) - 2} more" if len(pods) > 2 else "")  # noqa: PLR2004 - as shown
+    return ", ".join(pods[:2]) + (f" and {len(pods) - 2} more" if len(pods) > 2 else "")
 
 
 def _called(each: _Device) -> str:
@@ -141,7 +141,7 @@ def _name(each: _Device) -> str:
 
 
 def _watts(power: float) -> str:
-    return f"{power / 1000:.1f} kW" if power >= 1000 else f"{power:.0f} W"  # noqa: PLR2004 - a kilowatt
+    return f"{power / 1000:.1f} kW" if power >= 1000 else f"{power:.0f} W"
 
 
 def _order(each: _Device, sort: str) -> tuple[object, ...]:

@@ -43,8 +43,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _actions(command: str, parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Action]]:
     """Every argument, with the command that has it."""
-    for action in parser._actions:  # noqa: SLF001  # there is no public way
-        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+    for action in parser._actions:  # there is no public way
+        if isinstance(action, argparse._SubParsersAction):
             for name, inner in action.choices.items():
                 yield from _actions(f"{command} {name}".strip(), inner)
         else:

@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
 
 
-def run(args: argparse.Namespace) -> int:  # noqa: ARG001  # all commands have the same signature
+def run(args: argparse.Namespace) -> int:  # all commands have the same signature
     """Print the schema."""
     sys.stdout.write(config.json_schema_text())
     return 0

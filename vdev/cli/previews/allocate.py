@@ -112,7 +112,7 @@ def _split(arguments: list[Path], ids: list[str]) -> tuple[list[Path], list[str]
 
 
 def _is_file(path: Path) -> bool:
-    return os.path.exists(path) or path.suffix in (".yaml", ".yml", ".json")  # noqa: PTH110  # pathlib raises for some ids
+    return os.path.exists(path) or path.suffix in (".yaml", ".yml", ".json")  # pathlib raises for some ids
 
 
 def _chosen(resource: Resource, ids: list[str], size: int | None) -> list[str]:

@@ -166,7 +166,7 @@ async def _edit(story: Story, kubelet: Any, config: Path) -> None:
     story.step("The file is edited: count: 2 becomes count: 3")
     calls = dict(kubelet.metrics.registrations)
     config.write_text(config.read_text().replace("count: 2", "count: 3"))
-    took = await until(kubelet, lambda: kubelet.node().capacity[NPU] == 3, "a third device")  # noqa: PLR2004
+    took = await until(kubelet, lambda: kubelet.node().capacity[NPU] == 3, "a third device")
     _show_node(story, kubelet)
     story.check(f"the node followed without a restart ({took:.0f} ms)", expected=(3, 3), actual=_numbers(kubelet)[NPU])
     story.check("nothing registered again", expected=calls, actual=dict(kubelet.metrics.registrations))

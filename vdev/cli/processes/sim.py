@@ -118,7 +118,7 @@ def _address(text: str) -> str:
     port = text.rpartition(":")[2]
     if not text:  # argparse converts the default as well
         return text
-    if not port.isdecimal() or int(port) > 65535:  # noqa: PLR2004  # the largest port
+    if not port.isdecimal() or int(port) > 65535:  # the largest port
         raise argparse.ArgumentTypeError(f"{text!r} is not an address; expected HOST:PORT, such as 127.0.0.1:8001")
     return text
 

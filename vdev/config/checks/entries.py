@@ -97,7 +97,7 @@ def _dangerous(host_path: str, model: Entry, path: KeyPath, report: ProblemRepor
         report.error(path, message, "set allowDangerous: true on the entry if that is intended")
 
 
-def _health(model: Health, virtual: bool, path: KeyPath, report: ProblemReport) -> None:  # noqa: FBT001
+def _health(model: Health, virtual: bool, path: KeyPath, report: ProblemReport) -> None:
     given = {"path": model.path is not None, "content": bool(model.content), "command": bool(model.command)}
     needed = {Probe.FILE: "path", Probe.COMMAND: "command"}.get(model.probe)
     if needed and not given[needed]:

@@ -34,7 +34,7 @@ def check_sharing(
         _mps(validated, models, report)
 
 
-def _wrong(  # noqa: PLR0917 - all that a problem is made of
+def _wrong(
     item: config_file.SharedItem, path: KeyPath, report: ProblemReport, message: str, hint: str, instead: str
 ) -> None:
     """An error; in a file for NVIDIA's plugin, which knows its own resources alone, a warning if it is about these."""

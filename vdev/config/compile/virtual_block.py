@@ -37,7 +37,7 @@ class ResolvedSource:
     visible_devices_env: str = ""
     gpu_names: tuple[str, ...] = ()
     lacks_preset: bool = False
-    physics: Physics = Physics()  # noqa: RUF009 - frozen
+    physics: Physics = Physics()
 
 
 def virtual(model: sources.Virtual, path: KeyPath, presets: PresetTexts, report: ProblemReport) -> ResolvedSource:

@@ -73,7 +73,7 @@ class Preset:
     device_nodes: tuple[NodeTemplate, ...] = ()
     partition_nodes: tuple[NodeTemplate, ...] = ()
     geometry: Geometry | None = None
-    physics: Physics = Physics()  # noqa: RUF009 - frozen
+    physics: Physics = Physics()
 
 
 def load_preset(name: str, texts: PresetTexts | None = None) -> Preset:

@@ -32,7 +32,7 @@ def _range(value: object) -> Range:
     if not isinstance(value, (list, tuple)):
         level = _percent(value)
         return Range(level, level)
-    if len(value) != 2:  # noqa: PLR2004 - the ends
+    if len(value) != 2:
         refuse(f"expected the two ends of a range, got {len(value)} values", _EXAMPLE)
     low, high = map(_percent, value)
     if low > high:
@@ -76,7 +76,7 @@ class EntryTelemetry(Section):
 
 def _address(value: str) -> str:
     host, colon, port = value.rpartition(":")
-    if not (colon and port.isascii() and port.isdigit() and 0 <= int(port) <= 65535):  # noqa: PLR2004 - as TCP has it
+    if not (colon and port.isascii() and port.isdigit() and 0 <= int(port) <= 65535):
         refuse(f"{value!r} is not an address", 'expected host:port, or ":9400" for all addresses of the node')
     if host.count(":") and not (host.startswith("[") and host.endswith("]")):
         refuse(f"{value!r} is not an address", 'write an IPv6 address in brackets, such as "[::1]:9400"')
@@ -106,7 +106,7 @@ def _number(value: object) -> Any:
         number = float(str(value))
     except ValueError:
         number = -1.0
-    if isinstance(value, bool) or not 0 <= number < 1e15:  # noqa: PLR2004 - also no infinity
+    if isinstance(value, bool) or not 0 <= number < 1e15:  # also no infinity
         refuse(f"expected a number from 0 on, got {described(value)}")
     return number
 

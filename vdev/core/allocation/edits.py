@@ -202,7 +202,7 @@ def _mps(edits: ContainerEdits, allocation: Allocation) -> None:
     if shares and root:
         edits.env["CUDA_MPS_PIPE_DIRECTORY"] = f"/mps/{name}/pipe"
         edits.mounts[f"/mps/{name}/pipe"] = Mount(posixpath.join(root, name, "pipe"), f"/mps/{name}/pipe")
-        edits.mounts["/dev/shm"] = Mount(posixpath.join(root, "shm"), "/dev/shm")  # noqa: S108 - a path of the container
+        edits.mounts["/dev/shm"] = Mount(posixpath.join(root, "shm"), "/dev/shm")  # a path of the container
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from .prepared import PreparedClaim, PreparedDevice
 
 _ALL = 100  # per cent
 _MIB = 2**20
-_MPS_PIPE, _MPS_SHM = "/tmp/nvidia-mps", "/dev/shm"  # noqa: S108 - of the container, where NVIDIA's driver has them
+_MPS_PIPE, _MPS_SHM = "/tmp/nvidia-mps", "/dev/shm"  # of the container, where NVIDIA's driver has them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ _OF_SLICES = {
 }
 
 
-def words(rule: FaultRuleSpec) -> str:  # noqa: C901, PLR0911, PLR0912 - one sentence per kind
+def words(rule: FaultRuleSpec) -> str:
     """What a rule does, in a few words."""
     where = "" if rule.resource == "*" else f" of {rule.resource}"
     match rule.effect:

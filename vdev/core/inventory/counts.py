@@ -15,7 +15,7 @@ def for_claims(inventory: Inventory) -> dict[str, int]:
 
 
 def summary(inventory: Inventory) -> str:
-    """`acme.dev/npu 2; for claims gpu.nvidia.com 4`"""
+    """The counts in a line, as in `acme.dev/npu 2; for claims gpu.nvidia.com 4`."""
     parts = {"": counts(inventory), "for claims ": for_claims(inventory)}
     told = (what + ", ".join(f"{name} {count}" for name, count in of.items()) for what, of in parts.items() if of)
     return "; ".join(told) or "no devices"

@@ -36,7 +36,7 @@ class Resource:
     slots: tuple[Slot, ...]
     entries: Mapping[str, EntrySpec] = field(default_factory=dict)
     sharing: Sharing | None = None
-    flags: Flags = Flags()  # noqa: RUF009 - frozen
+    flags: Flags = Flags()
     draining: bool = False
     pre_start_asked: bool = False
 

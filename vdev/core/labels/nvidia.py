@@ -89,7 +89,7 @@ def rule_for(spec: Spec, gpu: Hardware, profile: Profile | None = None) -> Share
     return next((rule for rule in spec.sharing.resources if rule.name == named[0]), None)
 
 
-def _boolean(value: bool) -> str:  # noqa: FBT001 - the value itself
+def _boolean(value: bool) -> str:
     return str(value).lower()
 
 
@@ -112,7 +112,7 @@ def _versions(gpu: Hardware, problems: list[Problem]) -> dict[str, str]:
     ):
         text = gpu.attributes.get(key, "")
         parts = text.split(".")
-        if 2 <= len(parts) <= len(names) and all(part.isdecimal() for part in parts):  # noqa: PLR2004 - major and minor
+        if 2 <= len(parts) <= len(names) and all(part.isdecimal() for part in parts):  # major and minor
             for name, part in zip(names, (*parts, ""), strict=False):
                 values[f"nvidia.com/cuda.{kind}.{name.replace('revision', 'rev')}"] = part
                 values[f"nvidia.com/cuda.{kind}-version.{name}"] = part

@@ -107,7 +107,7 @@ def _judged(whole: PublishedPool, there: Resource, now: Moment, _last: object) -
             entry = there.entries[device.entry]
             assert entry.dra is not None
             said = taints.of_health(entry.dra, slot.health, numbers, nvidia=entry.is_nvidia)
-            device = replace(device, taints=taints.with_rules(said, rules), health=slot.health)  # noqa: PLW2901
+            device = replace(device, taints=taints.with_rules(said, rules), health=slot.health)
         devices.append(device)
     if devices == list(whole.devices):
         return whole

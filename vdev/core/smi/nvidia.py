@@ -136,7 +136,7 @@ def _sensors(shown: Shown) -> Mapping[str, object]:
     }
 
 
-def _active(is_so: bool) -> str:  # noqa: FBT001 - the value itself
+def _active(is_so: bool) -> str:
     return "Active" if is_so else "Not Active"
 
 

@@ -12,9 +12,7 @@ from .kinds import ApiKind
 _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 
 
-def answer(  # noqa: PLR0911  # one answer for each path
-    path: str, kinds: Iterable[ApiKind], version: tuple[int, int]
-) -> Mapping[str, Any] | None:
+def answer(path: str, kinds: Iterable[ApiKind], version: tuple[int, int]) -> Mapping[str, Any] | None:
     """What is at a path that is about the server; None if it is about objects."""
     parts = [part for part in path.split("/") if part]
     found = list(kinds)

@@ -107,14 +107,14 @@ def _place(kinds: Mapping[tuple[str, str, str], ApiKind], path: str) -> tuple[Ap
     group, parts = ("", parts[1:]) if parts[0] == "api" else (parts[1] if parts[1:] else "", parts[2:])
     version, *parts = parts or [""]
     namespace = ""
-    if parts[:1] == ["namespaces"] and len(parts) > 2 and parts[2] != "status":  # noqa: PLR2004  # a resource follows
+    if parts[:1] == ["namespaces"] and len(parts) > 2 and parts[2] != "status":  # a resource follows
         namespace, parts = parts[1], parts[2:]
     kind = kinds.get((group, version, parts[0] if parts else ""))
     name = parts[1] if len(parts) > 1 else ""
-    subresource = parts[2] if len(parts) > 2 else ""  # noqa: PLR2004  # resource, name, subresource
+    subresource = parts[2] if len(parts) > 2 else ""  # resource, name, subresource
     if (
         kind is None
-        or len(parts) > 3  # noqa: PLR2004  # resource, name, subresource
+        or len(parts) > 3  # resource, name, subresource
         or (namespace and not kind.namespaced)
         or (subresource and subresource not in (("status",) * kind.status + kind.actions))
         or (kind.namespaced and name and not namespace)

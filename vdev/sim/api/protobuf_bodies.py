@@ -61,7 +61,7 @@ def _fields(message: Message) -> dict[str, Any]:
     return found
 
 
-def _value(value: Any) -> Any:  # noqa: PLR0911  # one return for each type
+def _value(value: Any) -> Any:
     match value:
         case pb.Quantity():
             return value.string

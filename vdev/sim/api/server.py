@@ -251,7 +251,7 @@ async def _received(reader: asyncio.StreamReader) -> tuple[str, str, dict[str, s
     words = first.split(" ")
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     length = headers.get("content-length", "0")
-    if len(words) != 3 or not length.isdecimal() or "transfer-encoding" in headers:  # noqa: PLR2004  # method, target, version
+    if len(words) != 3 or not length.isdecimal() or "transfer-encoding" in headers:  # method, target, version
         raise Refused(400, "BadRequest", "this is no request that the server understands: it wants a Content-Length")
     if int(length) > _LARGEST_BODY:
         text = f"the request is too large: {length} bytes, and at most {_LARGEST_BODY} are taken"

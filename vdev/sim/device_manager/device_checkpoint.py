@@ -92,7 +92,7 @@ def write(directory: Path, text: str) -> None:
     temporary = f"{directory}/.{FILE_NAME}"
     with open(temporary, "w", opener=_for_oneself) as file:
         file.write(text)
-    os.replace(temporary, f"{directory}/{FILE_NAME}")  # noqa: PTH105 - as above
+    os.replace(temporary, f"{directory}/{FILE_NAME}")
 
 
 def _for_oneself(path: str, flags: int) -> int:

@@ -65,7 +65,7 @@ class Registry(api_grpc.RegistrationServicer):
         """The connection that Allocate, GetPreferredAllocation and PreStartContainer go to."""
         return self._endpoints.get(resource)
 
-    async def Register(  # noqa: N802  # the name of the RPC
+    async def Register(
         self, request: api.RegisterRequest, context: grpc.aio.ServicerContext[api.RegisterRequest, api.Empty]
     ) -> api.Empty:
         """Answer a plugin's registration, after having called it back."""

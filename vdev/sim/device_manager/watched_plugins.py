@@ -48,7 +48,7 @@ class WatchedPlugins:
         streams = self._registry.streams(name)
         self._journal.find(lint.watched_registration(name, endpoint, self._directory, streams_open=streams))
 
-    async def register(self, name: str, endpoint: str, versions: list[str]) -> None:  # noqa: ARG002  # 1.36 has one version
+    async def register(self, name: str, endpoint: str, versions: list[str]) -> None:  # 1.36 has one version
         """Call a plugin at its endpoint, which is a whole path here. Raises RegistrationError."""
         mark = object()
         await self._registry.take(

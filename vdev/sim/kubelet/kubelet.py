@@ -81,7 +81,7 @@ class Kubelet(KubeletView):
         self._temporary = root is None
         self._root = None if root is None else Path(root).absolute()
         self._clock: Clock = clock or SystemClock()
-        self._dice = random.Random(seed)  # noqa: S311  # a choice that tests can repeat, no secret
+        self._dice = random.Random(seed)  # a choice that tests can repeat, no secret
         self.objects: ApiObjects = objects or MemoryObjects()
         dra = DraSettings(self.objects, node_name, None if cdi_dir is None else Path(cdi_dir), strict)
         self._settings = KubeletSettings(Compat(compat), timings or Timings(), rate_limit, overlaps, dra, transport)

@@ -106,7 +106,7 @@ class KubeletView:
         """The kubelet's counters."""
         return self.journal.metrics
 
-    async def wait_until(self, condition: Callable[[], object], *, timeout: float = 30.0, what: str = "") -> None:  # noqa: ASYNC109  # the bound is part of what is waited for
+    async def wait_until(self, condition: Callable[[], object], *, timeout: float = 30.0, what: str = "") -> None:
         """Return once `condition()` is true; it is called at every change. TimeoutError describes the whole node."""
         pause = _POLL_FIRST
         try:

@@ -13,7 +13,7 @@ from ..objects.pod_manifest import quantity
 
 
 class NodeStatus:
-    """Capacity and allocatable of the node. `capacity` are the quantities of what no plugin offers: pods, cpu …"""
+    """Capacity and allocatable of the node. `capacity` are the quantities of what no plugin offers, as pods and cpu."""
 
     def __init__(self, journal: Journal, capacity: Mapping[str, Any]) -> None:
         self.shown = Capacity({}, {})  # the plugins' resources alone

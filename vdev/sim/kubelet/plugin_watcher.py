@@ -207,7 +207,7 @@ class _Seen:
 def _stamp(directory: str) -> _Stamp | None:
     """Which directory stands there, and when it changed last; None where there is none."""
     try:
-        seen = os.stat(directory)  # noqa: PTH116 - a path made of it would cost more than looking
+        seen = os.stat(directory)  # a path made of it would cost more than looking
     except OSError:
         return None
     return seen.st_dev, seen.st_ino, seen.st_mtime_ns

@@ -73,9 +73,7 @@ class PodResources(v1_grpc.PodResourcesListerServicer):
         v1_grpc.add_PodResourcesListerServicer_to_server(self, server)
         v1alpha1_grpc.add_PodResourcesListerServicer_to_server(_V1Alpha1(self), server)
 
-    async def List(  # noqa: N802  # the name of the RPC
-        self, request: v1.ListPodResourcesRequest, context: _Context
-    ) -> v1.ListPodResourcesResponse:
+    async def List(self, request: v1.ListPodResourcesRequest, context: _Context) -> v1.ListPodResourcesResponse:
         """The active pods. Frees what other pods held, as the real one does."""
         del request
         await self._admit("list", context)
@@ -83,9 +81,7 @@ class PodResources(v1_grpc.PodResourcesListerServicer):
         self._free({pod.uid for pod in active})
         return v1.ListPodResourcesResponse(pod_resources=[self._pod(pod) for pod in active])
 
-    async def Get(  # noqa: N802  # the name of the RPC
-        self, request: v1.GetPodResourcesRequest, context: _Context
-    ) -> v1.GetPodResourcesResponse:
+    async def Get(self, request: v1.GetPodResourcesRequest, context: _Context) -> v1.GetPodResourcesResponse:
         """One active pod. Frees nothing, as the real one."""
         await self._admit("get", context)
         key = f"{request.pod_namespace}/{request.pod_name}"
@@ -96,7 +92,7 @@ class PodResources(v1_grpc.PodResourcesListerServicer):
             await context.abort(grpc.StatusCode.UNKNOWN, text)
         return v1.GetPodResourcesResponse(pod_resources=self._pod(pod))
 
-    async def GetAllocatableResources(  # noqa: N802  # the name of the RPC
+    async def GetAllocatableResources(
         self, request: v1.AllocatableResourcesRequest, context: _Context
     ) -> v1.AllocatableResourcesResponse:
         """Each device that is healthy now, held or not."""
@@ -139,7 +135,7 @@ class _V1Alpha1(v1alpha1_grpc.PodResourcesListerServicer):
     def __init__(self, answers: PodResources) -> None:
         self._answers = answers
 
-    async def List(  # noqa: N802  # the name of the RPC
+    async def List(
         self, request: v1alpha1.ListPodResourcesRequest, context: _Context
     ) -> v1alpha1.ListPodResourcesResponse:
         del request

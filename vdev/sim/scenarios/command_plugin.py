@@ -107,7 +107,7 @@ class CommandPlugin:
         try:
             with contextlib.ExitStack() as opened:
                 log = opened.enter_context(self._log.open("a+b", buffering=0))
-                self._process = subprocess.Popen(  # noqa: S603  # the user's own command, no shell
+                self._process = subprocess.Popen(  # the user's own command, no shell
                     self._argv,
                     bufsize=0,
                     stdin=subprocess.DEVNULL,

@@ -111,9 +111,7 @@ def need_of(step: Step) -> Capability | None:
             assert_never(step)
 
 
-async def _do(  # noqa: C901, PLR0912  # one case per kind of step
-    step: Step, scenario: Scenario, driver: Driver, patience: float, seen: _Seen
-) -> None:
+async def _do(step: Step, scenario: Scenario, driver: Driver, patience: float, seen: _Seen) -> None:
     match step:
         case Action():
             await driver.act(step)
@@ -358,7 +356,7 @@ def _container_differences(
     wanted: Mapping[str, Any],
     container: ContainerStatus,
     where: str,
-    edits: bool,  # noqa: FBT001  # private
+    edits: bool,
 ) -> Iterator[str]:
     counts = {resource: len(ids) for resource, ids in container.devices.items()}
     health = {resource: sorted(ids.values()) for resource, ids in container.health.items()}

@@ -91,7 +91,7 @@ def parse(document: Any) -> Scenario:
     return Scenario(title, configuration, steps, pods, requires, hardware, tuple(objects))
 
 
-def _step(document: Any, where: str, pods: Mapping[str, Any]) -> Step:  # noqa: C901, PLR0911, PLR0912  # one case per step
+def _step(document: Any, where: str, pods: Mapping[str, Any]) -> Step:
     if not isinstance(document, Mapping) or len(document) != 1:
         raise ScenarioFormatError(f"{where}: expected one step, such as `createPod: name`, found {document!r}")
     ((name, value),) = document.items()

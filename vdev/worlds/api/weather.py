@@ -63,7 +63,7 @@ class WeatheredServer(server.ApiServer):
             raise ConnectionResetError
         if dice.random() < weather.refused:
             status = dice.choice(weather.statuses)
-            if status != 409 or request.verb in _WRITES:  # noqa: PLR2004  # HTTP's conflict
+            if status != 409 or request.verb in _WRITES:  # HTTP's conflict
                 after = dice.randrange(4) if status in (429, 503) else None
                 raise Refused(status, _REASONS[status], "the weather of this world", after=after)
 

@@ -58,7 +58,7 @@ class WorldCluster:
     def __init__(self, world: Surroundings) -> None:
         self._world = world
         self.model = ClaimModel(world.root)
-        self.server = WeatheredServer(random.Random(f"weather {world.seed}"))  # noqa: S311 - it repeats on purpose
+        self.server = WeatheredServer(random.Random(f"weather {world.seed}"))
         self.objects = ServerObjects(self.server.objects)
         self.fair_since = 0.0
         self._has_labelled = True  # the agent that runs, or may have

@@ -38,7 +38,7 @@ def recorded(root: Path) -> Claims:
     for driver in entries_of(root / "plugins"):
         with (
             contextlib.suppress(FileNotFoundError, NotADirectoryError),
-            open(f"{root}/plugins/{driver}/prepared-claims.json", "rb") as file,  # noqa: PTH123 - as it is read most often
+            open(f"{root}/plugins/{driver}/prepared-claims.json", "rb") as file,
         ):
             found |= {(driver, uid): list(devices) for uid, devices in _claims_in(file.read())}
     return found

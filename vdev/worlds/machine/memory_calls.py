@@ -255,7 +255,7 @@ class Answering:
             return
         except _Aborted:
             self._end(context.code or grpc.StatusCode.UNKNOWN, context.details)
-        except Exception as failed:  # noqa: BLE001 - whatever it is becomes the call's status
+        except Exception as failed:
             code = context.code or grpc.StatusCode.UNKNOWN
             self._end(code, context.details or f"Unexpected {type(failed)}: {failed}")
         else:

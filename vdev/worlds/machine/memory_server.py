@@ -179,7 +179,7 @@ class MemoryServer(grpc.aio.Server):
         for connection in list(self._connections):
             connection.end("Cancelling all calls")
 
-    async def wait_for_termination(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - gRPC's own
+    async def wait_for_termination(self, timeout: float | None = None) -> bool:
         """Not used."""
         raise NotImplementedError
 

@@ -94,7 +94,7 @@ class MemoryChannel(grpc.aio.Channel):
     async def __aexit__(self, *_: object) -> None:
         await self.close(None)
 
-    def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:  # noqa: FBT001, FBT002 - gRPC's own
+    def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
         """What it is doing."""
         state = self._state
         if try_to_connect and state is _State.IDLE:
@@ -196,7 +196,7 @@ class MemoryChannel(grpc.aio.Channel):
         if self.closed:
             return
         try:
-            seen = os.stat(self._path)  # noqa: PTH116 - a path made of it would cost more than looking
+            seen = os.stat(self._path)
         except OSError as failed:
             self.refuse(os.strerror(failed.errno or 0))
             return

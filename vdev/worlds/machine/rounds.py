@@ -86,7 +86,7 @@ class Rounds(MemoryTcp):
 
     def _add_callback(self, reader: Any) -> None:
         """Read a file that is ready, unless nobody wants to by then; asyncio's loop calls this."""
-        self.soon(_read, (reader,), reader._context)  # noqa: SLF001 - as asyncio does
+        self.soon(_read, (reader,), reader._context)
 
     def _run_once(self) -> None:
         """Take rounds until the loop is stopped; asyncio's loop calls this forever."""
@@ -106,7 +106,7 @@ class Rounds(MemoryTcp):
                     handle[-1].run(callback, *handle[-2])
                 except (SystemExit, KeyboardInterrupt):
                     raise
-                except BaseException as failed:  # noqa: BLE001 - as asyncio does
+                except BaseException as failed:
                     self.call_exception_handler({"message": f"{callback} fails", "exception": failed})
 
     def _go_on(self) -> None:
@@ -128,4 +128,4 @@ class Rounds(MemoryTcp):
 
 def _read(reader: Any) -> None:
     if not reader.cancelled():
-        reader._callback(*reader._args)  # noqa: SLF001 - as asyncio does
+        reader._callback(*reader._args)

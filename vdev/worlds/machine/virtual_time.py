@@ -159,7 +159,7 @@ class WorldLoop(Rounds):
         chance = draw()
         seconds = draw() ** 2 if chance < self.sluggish else chance * 0.002
         context = contextvars.copy_context()
-        if draw() < 0.5:  # noqa: PLR2004 - it waits for its turn, or is done and that is told late
+        if draw() < 0.5:
             self._timer(self.now + seconds, self._call, (answer, func, args, 0.0), context)
         else:
             self.call_soon(self._call, answer, func, args, seconds, context=context)
@@ -170,7 +170,7 @@ class WorldLoop(Rounds):
     ) -> None:
         try:
             result, error = func(*args), None
-        except Exception as failed:  # noqa: BLE001 - it is raised where it is awaited
+        except Exception as failed:
             result, error = None, failed
         if told_after:
             self._timer(self.now + told_after, _settle, (answer, result, error), contextvars.copy_context())

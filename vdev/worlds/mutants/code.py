@@ -154,7 +154,7 @@ def drawn(ran: Sequence[types.CodeType], count: int, seed: int) -> list[str]:
             for statement in copy.deepcopy(node.body):
                 changer.visit(statement)
             sites += [CodeMutant(module, name, number) for number in range(changer.count)]
-    chosen = random.Random(seed).sample(sites, min(count, len(sites)))  # noqa: S311 - it repeats on purpose
+    chosen = random.Random(seed).sample(sites, min(count, len(sites)))
     return [each.name for each in chosen]
 
 

@@ -269,7 +269,7 @@ def _make(directory: Path) -> None:
     """A directory that everybody may read, whatever the umask."""
     if not directory.is_dir():
         directory.mkdir(parents=True, exist_ok=True)
-    if directory.stat().st_mode & 0o777 != 0o755:  # noqa: PLR2004 - as ls shows it
+    if directory.stat().st_mode & 0o777 != 0o755:
         directory.chmod(0o755)
 
 

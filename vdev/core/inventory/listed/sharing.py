@@ -129,7 +129,7 @@ def _slots(devices: Sequence[Device]) -> list[Slot]:
     return made
 
 
-def _replicas(  # noqa: PLR0917 - made as a partial
+def _replicas(
     resource: str,
     members: Sequence[Device],
     spec: SharingSpec | None,

@@ -22,7 +22,7 @@ _NVIDIA_ID = re.compile(r"(GPU|MIG)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 ENTRY_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
 
-def resource_name_problem(name: str) -> str:  # noqa: PLR0911 - one return per rule of the kubelet
+def resource_name_problem(name: str) -> str:
     """Why the kubelet refuses `name` as an extended resource, or the empty string when it takes it."""
     domain, slash, part = name.partition("/")
     if not slash:

@@ -151,7 +151,7 @@ def _reversed(component: str) -> str:
         character = component[place]
         place += 1
         if character == "*":
-            if component[place - 2 : place - 1] != "*" or place < 2:  # noqa: PLR2004 - two stars are one
+            if component[place - 2 : place - 1] != "*" or place < 2:  # two stars are one
                 runs.append("")
         elif character == "?":
             runs[-1] = f"([^/]){runs[-1]}"

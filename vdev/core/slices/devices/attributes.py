@@ -41,7 +41,7 @@ def number(value: int) -> Attribute:
 def version(text: str, fallback: str) -> Attribute:
     """A version made of what a maker calls one: `580.95.05` is 580.95.5, and `8.0` is 8.0.0."""
     parts = text.removeprefix("v").split(".")
-    plain = all(part.isascii() and part.isdigit() for part in parts) and 1 <= len(parts) <= 3  # noqa: PLR2004 - numbers
+    plain = all(part.isascii() and part.isdigit() for part in parts) and 1 <= len(parts) <= 3
     said = ".".join(str(int(part)) for part in (*parts, "0", "0")[:3]) if plain else text
     return Attribute(AttributeKind.VERSION, fallback if slice_syntax.version_problem(said) else said)
 

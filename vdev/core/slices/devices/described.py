@@ -30,7 +30,7 @@ def described(driver: str, offered: Resource, _last: object = None) -> Published
         describe = _style(entry)(entry, offered, places[entry.name])
         left_out: attributes.LeftOut = {}
         if entry.dra and entry.dra.mig_enabled:
-            members = [each for each in members if each.is_partition]  # noqa: PLW2901 - the GPU itself is not offered
+            members = [each for each in members if each.is_partition]  # the GPU itself is not offered
         for made in describe.ordered(members):
             if first := devices.get(made.name):
                 both = f"{first.device.id!r} and {made.device.id!r}"

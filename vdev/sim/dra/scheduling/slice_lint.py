@@ -43,10 +43,10 @@ def of_one(slice_: Document) -> Iterator[Finding]:
 
 
 def _slice(driver: str, spec: Document, where: str) -> Iterator[Finding]:
-    if not _SUBDOMAIN.fullmatch(driver) or len(driver) > 63:  # noqa: PLR2004  # the API's limit
+    if not _SUBDOMAIN.fullmatch(driver) or len(driver) > 63:  # the API's limit
         yield error("slice-name", driver, f"{where}: driver {driver!r} is not a DNS subdomain of at most 63 characters")
     pool = str(spec["pool"].get("name", ""))
-    if len(pool) > 253 or not all(map(_SUBDOMAIN.fullmatch, pool.split("/"))):  # noqa: PLR2004  # the API's limit
+    if len(pool) > 253 or not all(map(_SUBDOMAIN.fullmatch, pool.split("/"))):  # the API's limit
         yield error("slice-name", driver, f"{where}: pool {pool!r}: expected DNS subdomains, with '/' between them")
     if int(spec["pool"].get("generation", 0)) < 0 or int(spec["pool"].get("resourceSliceCount", 0)) < 1:
         yield error("pool-numbers", driver, f"{where}: generation {spec['pool']}: it is 0 or more, the count 1 or more")
@@ -112,7 +112,7 @@ def _device(driver: str, device: Document, where: str) -> Iterator[Finding]:
         yield error("device-entries", driver, f"{where}: {text}")
     for name in [*attributes, *capacity]:
         domain, slash, bare = name.rpartition("/")
-        if not _C_NAME.fullmatch(bare) or (slash and (not _SUBDOMAIN.fullmatch(domain) or len(domain) > 63)):  # noqa: PLR2004  # the API's limit
+        if not _C_NAME.fullmatch(bare) or (slash and (not _SUBDOMAIN.fullmatch(domain) or len(domain) > 63)):
             text = f"{name!r} is neither a C identifier of at most 32 characters nor one after a domain and '/'"
             yield error("attribute-name", driver, f"{where}: {text}")
     for name, value in attributes.items():
