@@ -6,8 +6,7 @@
         api.fail(status=429, after=1, verb="patch")        # until api.heal()
         assert api.writes == 0
 
-Where it differs from the real one it is the stricter: it never takes what that refuses. Objects must be such by
-Kubernetes' own schemas as well, where these are installed.
+Objects must be such by Kubernetes' own schemas as well, where these are installed.
 """
 
 import asyncio

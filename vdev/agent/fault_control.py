@@ -59,7 +59,6 @@ class FaultControl:
 
     @property
     def directories(self) -> frozenset[Path]:
-        """The directories whose changes concern faults."""
         own = {self.store.directory} if self.store.directory is not None else set()
         return frozenset({*own, *(Path(file).parent for file in self.engine.files.values())})
 
@@ -135,7 +134,6 @@ class FaultControl:
 
     @property
     def commands(self) -> Mapping[str, Command]:
-        """What the control socket offers."""
         refusal = "" if self._allowed else not_allowed("this plugin")
         return FaultCommands(self.store, find=self._find, status=self.status, refusal=refusal).by_name
 

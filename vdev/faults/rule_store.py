@@ -36,8 +36,7 @@ class Rules(Protocol):
     """The rules of a node, or of many."""
 
     @property
-    def runs(self) -> Mapping[str, RuleRun]:
-        """Each rule by its name."""
+    def runs(self) -> Mapping[str, RuleRun]: ...
 
     def load(self, source: str, faults: FaultSpec) -> None:
         """Replace the rules of a source. Raises UsageError."""
@@ -123,7 +122,6 @@ class RuleStore:
     # --- files --------------------------------------------------------------------------------------------------------
 
     async def scan(self) -> None:
-        """Read the directory again."""
         if self.directory is None:
             return
         try:

@@ -72,7 +72,6 @@ class FleetRules:
             member.engine.load(source, faults, since=self.since)
 
     def clear(self, name: str) -> None:
-        """End a rule on all nodes. Raises UsageError."""
         for engine in self._with(name):
             engine.clear(name)
         self._cleared.add(name)
@@ -88,7 +87,6 @@ class FleetRules:
 
     @property
     def engines(self) -> list[Engine]:
-        """Those of all nodes."""
         return [member.engine for member in self._members.values()]
 
     @property
@@ -127,14 +125,12 @@ class FleetFaults:
         self._store = RuleStore(self.rules, self._parse)
 
     def adopt(self, spec: Spec, now: float) -> None:
-        """The configuration is this from now on."""
         self.spec = spec
         self.rules.adopt(spec.faults, now)
         self._store.give_way({rule.name for rule in spec.faults.rules})
 
     @property
     def commands(self) -> Mapping[str, Command]:
-        """What the control socket offers."""
         refusal = "" if self._allowed else not_allowed("this controller")
         own = FaultCommands(self._store, find=self._find, status=self.status, refusal=refusal).by_name
         return {**own, "status": _elsewhere, "top": _elsewhere}

@@ -41,12 +41,10 @@ class Request:
 
     @property
     def resource(self) -> str:
-        """As RBAC names it."""
         return f"{self.kind.plural}/{self.subresource}" if self.subresource else self.kind.plural
 
     @property
     def key(self) -> Key:
-        """By which the object is stored."""
         return self.namespace, self.name
 
     @property
@@ -56,7 +54,6 @@ class Request:
 
     @property
     def content_type(self) -> str:
-        """Of the body."""
         return self.headers.get("content-type", "").partition(";")[0].strip()
 
     @property
@@ -77,7 +74,6 @@ class Answer:
 def read(
     kinds: Mapping[tuple[str, str, str], ApiKind], method: str, target: str, headers: Mapping[str, str], body: bytes
 ) -> Request:
-    """The request. Raises Refused."""
     url = urlsplit(target)
     params = dict(parse_qsl(url.query, keep_blank_values=True))
     kind, namespace, name, subresource = _place(kinds, url.path)

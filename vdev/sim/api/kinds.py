@@ -104,7 +104,6 @@ def value_at(document: Document, path: str) -> Any:
 
 
 def by_path(kinds: Iterable[ApiKind]) -> Mapping[tuple[str, str, str], ApiKind]:
-    """The kinds by group, version and plural, as paths have them."""
     return {(each.group, each.version, each.plural): each for each in kinds}
 
 
@@ -128,12 +127,10 @@ class Refused(Exception):
 
 
 def not_found(kind: ApiKind, name: str) -> Refused:
-    """There is no such object."""
     return Refused(404, "NotFound", f'{kind.full} "{name}" not found', **_about(kind, name))
 
 
 def exists(kind: ApiKind, name: str) -> Refused:
-    """There is such an object already."""
     return Refused(409, "AlreadyExists", f'{kind.full} "{name}" already exists', **_about(kind, name))
 
 
@@ -162,7 +159,6 @@ def _invalid(what: str, wrong: Iterable[tuple[str, str]], **details: Any) -> Ref
 
 
 def _reason_of(text: str) -> str:
-    """The reason of a cause, by which its message begins."""
     return next((reason for beginning, reason in _REASONS.items() if text.startswith(beginning)), "FieldValueInvalid")
 
 

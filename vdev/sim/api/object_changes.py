@@ -86,7 +86,6 @@ def _device(each: Document) -> tuple[Any, ...]:
 
 
 def without_status(document: Document) -> Stored:
-    """The object but for its status."""
     return {name: value for name, value in document.items() if name != "status"}
 
 

@@ -38,7 +38,6 @@ def complete(spec: dict[str, Any]) -> None:
 
 
 def first_status(spec: Document, now: str) -> dict[str, Any]:
-    """The status of a new pod."""
     status: dict[str, Any] = {"phase": "Pending", "qosClass": _quality(spec)}
     if spec.get("schedulingGates"):
         message = "Scheduling is blocked due to non-empty scheduling gates"

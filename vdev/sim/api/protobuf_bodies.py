@@ -54,7 +54,6 @@ def _message(api_version: str, kind: str) -> type[Message]:
 
 
 def _fields(message: Message) -> dict[str, Any]:
-    """The fields of a message that JSON shows."""
     found: dict[str, Any] = {}
     for field, value in message.ListFields():
         found |= _fields(value) if field.name == INLINE else {field.name: _value(value)}

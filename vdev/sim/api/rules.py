@@ -28,7 +28,6 @@ class Release:
 
     @property
     def gates(self) -> bool:
-        """Whether those gates are on."""
         return self.alpha or self.version >= _GATES
 
 
@@ -109,7 +108,6 @@ def causes(kind: ApiKind, new: Document, *, release: Release) -> Iterator[tuple[
 
 
 def labels(field: str, written: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What is wrong with the labels that stand in a field: field and message each."""
     for key, value in written.items():
         yield from ((field, text) for text in formats.qualified_name(key))
         yield from ((field, text) for text in formats.label_value(value))
@@ -135,7 +133,6 @@ def _metadata(metadata: Mapping[str, Any], named: Callable[[str], Iterator[str]]
 
 
 def _bindings(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What is wrong with owners and finalizers."""
     owners = metadata.get("ownerReferences") or ()
     for each in owners:
         for field in ("apiVersion", "kind", "name", "uid"):

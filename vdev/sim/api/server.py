@@ -3,7 +3,7 @@
     async with ApiServer() as api:
         print(api.address)      # http://127.0.0.1:…
 
-It knows no users and allows everything, so it listens on loopback alone. What differs from the real one is stricter.
+It knows no users and allows everything, so it listens on loopback alone.
 The bytes of HTTP are its own: a subclass for tests can hang, stop in the middle of a line, and vanish.
 """
 
@@ -81,7 +81,6 @@ class ApiServer:
 
     @property
     def address(self) -> str:
-        """Its URL."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"{'https' if self._tls else 'http'}://{host}:{self.port}"
 
@@ -90,7 +89,6 @@ class ApiServer:
         return next(each for each in self.kinds.values() if name in (each.plural, each.kind))
 
     def kubeconfig(self) -> str:
-        """The text of a kubeconfig file that leads here."""
         document = {
             "apiVersion": "v1",
             "kind": "Config",

@@ -31,11 +31,9 @@ class ServerObjects:
         self._kinds = {each.kind: each for each in kinds}
 
     def kind(self, name: str) -> ApiKind:
-        """The kind of this name."""
         return self._kinds[name]
 
     async def list(self, kind: str) -> list[Document]:
-        """All objects of a kind."""
         self._reachable()
         return list(self.store.all(self._kinds[kind]))
 
@@ -48,7 +46,6 @@ class ServerObjects:
             return None
 
     async def create(self, kind: str, document: Document) -> Document:
-        """Create an object, with its status."""
         self._reachable()
         namespace = self._home(kind, document["metadata"].get("namespace", ""))
         stored = self._kinds[kind]

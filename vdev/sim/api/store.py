@@ -51,8 +51,7 @@ class Happened:
     new: Stored | None
 
 
-def anything(_old: Document, _new: Document) -> None:
-    """Whatever changes is allowed."""
+def anything(_old: Document, _new: Document) -> None: ...
 
 
 class Objects:
@@ -97,7 +96,6 @@ class Objects:
         return found
 
     def has(self, kind: ApiKind, namespace: str, name: str) -> bool:
-        """Whether there is such an object."""
         return (namespace, name) in self._found[kind]
 
     def all(self, kind: ApiKind, namespace: str = "") -> list[Stored]:
@@ -309,7 +307,6 @@ class Objects:
     # --- telling ------------------------------------------------------------------------------------------------------
 
     async def newer(self, version: int) -> None:
-        """Wait until there is a newer version."""
         async with self.news:
             await self.news.wait_for(lambda: self.version > version)
 
@@ -332,5 +329,4 @@ def _generated(beginning: str) -> str:
 
 
 def of_version(document: Stored, version: int | str) -> Stored:
-    """The object with another version."""
     return {**document, "metadata": {**document["metadata"], "resourceVersion": str(version)}}
