@@ -5,7 +5,7 @@ import pytest
 from tests.kit.api_server import ApiServer
 from tests.kit.slice_rules import check_pool
 from vdev.sim.api.kinds import KINDS
-from vdev.sim.api.validation.rules import Release
+from vdev.sim.api.rules import Release
 
 CONFIG = """
 version: v1

@@ -18,13 +18,12 @@ from tests.kit.manifests import kustomized, loaded
 from vdev.control import command_socket
 from vdev.errors import VdevError
 from vdev.sim import Kubelet, LeapClock
-from vdev.sim.api import discovery, http_requests
+from vdev.sim.api import discovery, http_requests, rules
 from vdev.sim.api.kinds import KINDS, ApiKind, Refused
 from vdev.sim.api.selectors import selection
 from vdev.sim.api.server import ApiServer
 from vdev.sim.api.server_objects import ServerObjects
 from vdev.sim.api.store import Objects
-from vdev.sim.api.validation import rules
 from vdev.sim.node_objects import NodeObjects
 
 NODE = "n1"

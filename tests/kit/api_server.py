@@ -6,8 +6,7 @@
         api.fail(status=429, after=1, verb="patch")        # until api.heal()
         assert api.writes == 0
 
-Where it differs from the real one it is the stricter: it never takes what that refuses. Objects must be such by
-Kubernetes' own schemas as well, where these are installed.
+Objects must be such by Kubernetes' own schemas as well, where these are installed.
 """
 
 import asyncio
@@ -18,8 +17,8 @@ from tests.kit import api_schemas
 from vdev.sim.api import patches, server
 from vdev.sim.api.kinds import KINDS, Refused
 from vdev.sim.api.lists_and_watches import Lists
+from vdev.sim.api.rules import Release
 from vdev.sim.api.store import Objects
-from vdev.sim.api.validation.rules import Release
 
 ME = "system:serviceaccount:vdev-system:vdev"
 _WRITES = {"create", "update", "patch", "delete", "deletecollection"}

@@ -11,13 +11,8 @@ class Caller:
     def __init__(self, server):
         self.server = server
 
-    async def __call__(self, method, path, body=None, content_type="application/json", **more):
+    async def __call__(self, method, path, body=None, content_type="application/json", accept="application/json"):
         """Status and document of an answer."""
-        status, document, _ = await self.whole(method, path, body, content_type, **more)
-        return status, document
-
-    async def whole(self, method, path, body=None, content_type="application/json", accept="application/json"):
-        """Status, document and warnings of an answer."""
         return await asyncio.to_thread(self._ask, method, path, body, content_type, accept)
 
     def _ask(self, method, path, body, content_type, accept):
@@ -27,7 +22,7 @@ class Caller:
             sent = {"Content-Type": content_type} if data is not None else {}
             connection.request(method, path, data, {"Accept": accept, **sent})
             answer = connection.getresponse()
-            return answer.status, json.loads(answer.read()), answer.headers.get_all("Warning", [])
+            return answer.status, json.loads(answer.read())
         finally:
             connection.close()
 

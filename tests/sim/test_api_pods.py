@@ -1,4 +1,4 @@
-"""Pods at the API server: what is refused, filled in and kept, as by a real one of 1.36.2; bindings, evictions."""
+"""Pods at the API server: what is filled in, as by a real one of 1.36.2; bindings, evictions."""
 
 import pytest
 
@@ -31,120 +31,6 @@ def limits(requests=None, **amounts):
     return {"container": {"resources": {"limits": asked} | ({"requests": requests} if requests else {})}}
 
 
-def uses(*claims):
-    """A container that has claims of the pod's."""
-    return {"container": {"resources": {"claims": list(claims)}}}
-
-
-def required(**term):
-    """A pod for some nodes alone."""
-    terms = {"nodeSelectorTerms": [term] if term else []}
-    return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
-
-
-REQUIRED = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
-REFUSED = {
-    "no container": ({"containers": []}, "spec.containers", "Required"),
-    "a container twice": ({"containers": [CONTAINER] * 2}, "spec.containers[1].name", "Duplicate"),
-    "a name of both kinds": ({"initContainers": [CONTAINER]}, "spec.initContainers[0].name", "Duplicate"),
-    "no image": ({"container": {"image": ""}}, f"{FIRST}.image", "Required"),
-    "a container's name": ({"container": {"name": "C"}}, f"{FIRST}.name", "Invalid"),
-    "half a device": (limits(a_dev__x="1500m"), f"{FIRST}.resources.limits[a.dev/x]", "Invalid"),
-    "less than nothing": (limits(cpu="-1"), f"{FIRST}.resources.limits[cpu]", "Invalid"),
-    "a bare name": (limits(gpu="1"), f"{FIRST}.resources.limits[gpu]", "Invalid"),
-    "no limit of devices": (
-        {"container": {"resources": {"requests": {"a.dev/x": "1"}}}},
-        f"{FIRST}.resources.limits",
-        "Required",
-    ),
-    "devices in doubt": (limits({"a.dev/x": "1"}, a_dev__x="2"), f"{FIRST}.resources.requests", "Invalid"),
-    "more than the limit": (limits({"cpu": "2"}, cpu="1"), f"{FIRST}.resources.requests", "Invalid"),
-    "huge pages alone": (
-        {"container": {"resources": {"limits": {"hugepages-2Mi": "2Mi"}}}},
-        f"{FIRST}.resources",
-        "Forbidden",
-    ),
-    "a claim of nobody": (uses({"name": "h"}), f"{FIRST}.resources.claims[0]", "NotFound"),
-    "another claim": (uses({"name": "h"}) | {"resourceClaims": [CLAIM]}, f"{FIRST}.resources.claims[0]", "NotFound"),
-    "a claim twice": (
-        uses({"name": "g"}, {"name": "g", "request": "r"}) | {"resourceClaims": [CLAIM]},
-        f"{FIRST}.resources.claims[1]",
-        "Duplicate",
-    ),
-    "a claim named twice": ({"resourceClaims": [CLAIM] * 2}, "spec.resourceClaims[1].name", "Duplicate"),
-    "a claim of no kind": ({"resourceClaims": [{"name": "g"}]}, "spec.resourceClaims[0]", "Invalid"),
-    "a claim of both kinds": (
-        {"resourceClaims": [CLAIM | {"resourceClaimTemplateName": "y"}]},
-        "spec.resourceClaims[0]",
-        "Invalid",
-    ),
-    "a toleration of nothing": ({"tolerations": [{}]}, "spec.tolerations[0].operator", "Invalid"),
-    "a toleration's operator": (
-        {"tolerations": [{"key": "a", "operator": "In"}]},
-        "spec.tolerations[0].operator",
-        "NotSupported",
-    ),
-    "a toleration's time": (
-        {"tolerations": [{"key": "a", "operator": "Exists", "tolerationSeconds": 5}]},
-        "spec.tolerations[0].effect",
-        "Invalid",
-    ),
-    "a gate twice": ({"schedulingGates": [{"name": "g"}] * 2}, "spec.schedulingGates[1]", "Duplicate"),
-    "a node behind a gate": (
-        {"schedulingGates": [{"name": "g"}], "nodeName": "n"},
-        "spec.nodeName",
-        "Forbidden",
-    ),
-    "a selector's key": ({"nodeSelector": {"a b": "c"}}, "spec.nodeSelector", "Invalid"),
-    "no term": (required(), REQUIRED, "Required"),
-    "a term's operator": (
-        required(matchExpressions=[{"key": "a", "operator": "Is"}]),
-        f"{REQUIRED}[0].matchExpressions[0].operator",
-        "Invalid",
-    ),
-    "a policy": ({"restartPolicy": "Sometimes"}, "spec.restartPolicy", "NotSupported"),
-    "a mount of nothing": (
-        {"container": {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}},
-        f"{FIRST}.volumeMounts[0].name",
-        "NotFound",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-async def test_a_pod_is_refused(ask, case):
-    """What no kubelet could run, or no scheduler place."""
-    spec, field, why = REFUSED[case]
-    status, answer = await ask("POST", PODS, pod(**spec))
-    assert (422, "Invalid") == (status, answer["reason"])
-    first = answer["details"]["causes"][0]
-    assert (field, f"FieldValue{why}") == (first["field"], first["reason"])
-
-
-async def test_a_pod_with_all_that_there_is(ask):
-    """Nothing of it is refused, and nothing of it is lost."""
-    spec = {
-        "resourceClaims": [CLAIM, {"name": "h", "resourceClaimTemplateName": "t"}],
-        "container": {
-            "resources": {
-                "limits": {"cpu": "500m", "memory": "1Gi", "a.dev/x": "2", "hugepages-2Mi": "4Mi"},
-                "claims": [{"name": "g", "request": "r"}, {"name": "g", "request": "s"}, {"name": "h"}],
-            },
-            "env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}],
-            "volumeMounts": [{"name": "v", "mountPath": "/v"}],
-        },
-        "volumes": [{"name": "v", "emptyDir": {}}],
-        "tolerations": [{"operator": "Exists"}, {"key": "a", "value": "b", "effect": "PreferNoSchedule"}],
-        "nodeSelector": {"a.dev/b": "c"},
-        "schedulingGates": [{"name": "a.dev/g"}],
-        **required(matchFields=[{"key": "metadata.name", "operator": "In", "values": ["n"]}]),
-    }
-    status, made, warned = await ask.whole("POST", PODS, pod(**spec))
-    assert (201, []) == (status, warned), made["message"]
-    for field in spec.keys() - {"container"}:
-        assert spec[field] == made["spec"][field]
-
-
 @pytest.mark.parametrize(
     ("amounts", "quality"),
     [
@@ -166,34 +52,6 @@ async def test_defaults(ask, amounts, quality):
     assert {"phase": "Pending", "qosClass": quality} == made["status"]
     assert 1 == made["metadata"]["generation"]
     assert not any("status" in str(each["fieldsV1"]) for each in made["metadata"]["managedFields"])
-
-
-async def test_little_of_a_pod_changes(ask):
-    """Images, gates that go and tolerations that come; everything else is made again."""
-    gates = [{"name": "a"}, {"name": "b"}]
-    _, made = await ask("POST", PODS, pod(schedulingGates=gates, **limits(cpu="1")))
-    for change in (
-        {"nodeName": "n"},
-        {"schedulerName": "other"},
-        {"containers": [CONTAINER | {"resources": {"limits": {"cpu": "2"}}}]},
-        {"schedulingGates": [*gates, {"name": "c"}]},
-    ):
-        status, answer = await ask("PATCH", f"{PODS}/p", {"spec": change}, MERGE)
-        assert (422, "FieldValueForbidden") == (status, answer["details"]["causes"][0]["reason"])
-    free = {
-        "schedulingGates": gates[:1],
-        "nodeSelector": {"rack": "r1"},
-        "tolerations": [{"operator": "Exists"}],
-        "containers": [{"name": "c", "image": "other"}],
-    }
-    status, changed = await ask("PATCH", f"{PODS}/p", {"spec": free}, STRATEGIC)
-    assert (200, 2) == (status, changed["metadata"]["generation"]), changed["message"]
-    assert made["spec"]["containers"][0]["resources"] == changed["spec"]["containers"][0]["resources"]
-    await ask("PATCH", f"{PODS}/p", {"spec": {"schedulingGates": None}}, MERGE)
-    status, _ = await ask("PATCH", f"{PODS}/p", {"spec": {"nodeSelector": {"rack": "r2"}}}, MERGE)
-    assert 422 == status
-    status, _ = await ask("PATCH", f"{PODS}/p", {"spec": {"tolerations": None}}, MERGE)
-    assert 422 == status
 
 
 def binding(node="n", **metadata):

@@ -12,7 +12,6 @@ from vdev.pb import dra_v1_pb2 as v1
 from vdev.sim import Kubelet, Timings, manifest
 from vdev.sim.api.server import ApiServer
 from vdev.sim.api.server_objects import ServerObjects
-from vdev.sim.api.validation import pod_rules
 from vdev.sim.journal import PodWaiting
 from vdev.sim.node_objects import NodeObjects
 
@@ -220,9 +219,8 @@ async def test_a_pod_that_is_replaced(node, plugins):
     await node.until(lambda: not node.kubelet.pods(), "the last one's end")
 
 
-async def test_a_pod_that_is_none(node, monkeypatch):
-    """What the kubelet cannot read, from a server that takes it, is said in its status."""
-    monkeypatch.setattr(pod_rules, "causes", lambda _: ())
+async def test_a_pod_that_is_none(node):
+    """What the kubelet cannot read is said in its status."""
     wrong = manifest("wrong", {NPU: 1})
     wrong["spec"]["containers"][0]["resources"] = {"requests": {NPU: "1"}}
     await node.create(wrong)

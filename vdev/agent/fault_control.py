@@ -59,7 +59,6 @@ class FaultControl:
 
     @property
     def directories(self) -> frozenset[Path]:
-        """The directories whose changes concern faults."""
         own = {self.store.directory} if self.store.directory is not None else set()
         return frozenset({*own, *(Path(file).parent for file in self.engine.files.values())})
 
@@ -135,15 +134,10 @@ class FaultControl:
 
     @property
     def commands(self) -> Mapping[str, Command]:
-        """What the control socket offers."""
-        return FaultCommands(self, self.engine, self.store, self._parse).by_name
+        refusal = "" if self._allowed else not_allowed("this plugin")
+        return FaultCommands(self.store, find=self._find, status=self.status, refusal=refusal).by_name
 
-    @property
-    def refusal(self) -> str:
-        """Why people may inject nothing; empty where they may."""
-        return "" if self._allowed else not_allowed("this plugin")
-
-    def find(self, device: str, node: str) -> tuple[str, str]:
+    def _find(self, device: str, node: str) -> tuple[str, str]:
         """The id of a device that is asked for: by its id, or as rules call it (`a100/2`, partition `a100/2:0`)."""
         if node not in {"", self._node}:
             raise UsageError(f"this is the plugin of node {self._node}, not of {node}")

@@ -63,7 +63,6 @@ def afflictions_of(runs: Collection[RuleRun], inventory: Inventory, now: float) 
 
 
 def _pre_start(runs: Collection[RuleRun], inventory: Inventory) -> Iterator[str]:
-    """The resources whose PreStartContainer rules are about, whether they are in force or not."""
     for run in runs:
         effect = run.rule.effect
         if run.live and isinstance(effect, Call) and Rpc.PRE_START in effect.rpcs:

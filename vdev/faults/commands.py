@@ -5,16 +5,13 @@ Everything but the list needs permission.
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
-from ..aio.clock import Clock
 from ..core.faults.words import words
 from ..core.model.device import Slot
 from ..core.model.faults.fault_rules import FaultRuleSpec
-from ..core.spec import Spec
 from ..errors import UsageError
-from .rule_run import RuleRun
-from .rule_store import Parse, RuleStore, name_of
+from .rule_store import RuleStore, name_of
 
 Request = Mapping[str, Any]
 Command = Callable[[Request], Any]
@@ -22,51 +19,28 @@ Command = Callable[[Request], Any]
 _LONGEST = 1e9  # seconds that a device can be set for: 30 years
 
 
-class Rules(Protocol):
-    """The rules of a node, or of many."""
-
-    @property
-    def clock(self) -> Clock:
-        """The time that they go by."""
-
-    @property
-    def runs(self) -> Mapping[str, RuleRun]:
-        """Each rule by its name."""
-
-    def trigger(self, name: str) -> None:
-        """Make a rule's fault happen now. Raises UsageError."""
-
-
-class Place(Protocol):
-    """Whose rules these are."""
-
-    spec: Spec
-
-    @property
-    def refusal(self) -> str:
-        """Why people may inject nothing now; empty where they may."""
-
-    def find(self, device: str, node: str) -> tuple[str, str]:
-        """The node (empty: there is but one) and the id of a device, by its id or as rules call it. Raises
-        UsageError.
-        """
-
-    def status(self) -> dict[str, Any]:
-        """The rules and what they do; keys are stable and documented."""
-
-
 class FaultCommands:
-    """The answers to `vdev fault` and `vdev device`."""
+    """The answers to `vdev fault` and `vdev device`, by what the control socket calls them.
 
-    def __init__(self, place: Place, rules: Rules, store: RuleStore, parse: Parse) -> None:
-        self._place = place
-        self._rules = rules
+    `find` gives the node (empty: there is but one) and the id of a device, by its id or as rules call it; it raises
+    UsageError. `status` is the list of rules. `refusal` says why people may inject nothing; empty where they may.
+    """
+
+    def __init__(
+        self,
+        store: RuleStore,
+        *,
+        find: Callable[[str, str], tuple[str, str]],
+        status: Callable[[], dict[str, Any]],
+        refusal: str,
+    ) -> None:
         self._store = store
-        self._parse = parse
+        self._find = find
+        self._status = status
+        self._refusal = refusal
 
     @property
     def by_name(self) -> dict[str, Command]:
-        """What the control socket offers."""
         return {
             "fault-list": self._list,
             "fault-add": self._may(self._add),
@@ -78,14 +52,14 @@ class FaultCommands:
 
     def _may(self, command: Command) -> Command:
         async def guarded(request: Request) -> Any:
-            if why := self._place.refusal:
-                raise UsageError(why)
+            if self._refusal:
+                raise UsageError(self._refusal)
             return command(request)
 
         return guarded
 
     async def _list(self, _request: Request) -> dict[str, Any]:
-        return self._place.status()
+        return self._status()
 
     def _add(self, request: Request) -> dict[str, Any]:
         return {"added": self._store.add(text_of(request, "rules"))}
@@ -99,7 +73,7 @@ class FaultCommands:
 
     def _trigger(self, request: Request) -> dict[str, Any]:
         name = text_of(request, "name")
-        self._rules.trigger(name)
+        self._store.rules.trigger(name)
         return {"triggered": name}
 
     def _set_device(self, request: Request) -> dict[str, Any]:
@@ -116,14 +90,14 @@ class FaultCommands:
     def _clear_device(self, request: Request) -> dict[str, Any]:
         node, device = self._device(request)
         name = name_of(device, node)
-        if name not in self._rules.runs:
+        if name not in self._store.rules.runs:
             where = f"device {device}" + (f" of node {node}" if node else "")
             raise UsageError(f"nothing is set on {where}; vdev fault list shows the rules in force")
         self._store.clear(name)
         return {"cleared": [name]}
 
     def _device(self, request: Request) -> tuple[str, str]:
-        return self._place.find(text_of(request, "id"), str(request.get("node") or ""))
+        return self._find(text_of(request, "id"), str(request.get("node") or ""))
 
 
 def not_allowed(who: str) -> str:

@@ -138,7 +138,6 @@ class Engine:
 
     @property
     def minds_labels(self) -> bool:
-        """Whether a rule means nodes by their labels."""
         return any(run.rule.nodes.labels for run in self.runs.values())
 
     def relabel(self, labels: Mapping[str, str]) -> None:
@@ -162,7 +161,6 @@ class Engine:
         self._on_change()
 
     def trigger(self, name: str) -> None:
-        """Make a rule's fault happen now. Raises UsageError."""
         run = self._run(name)
         if not run.here:
             raise UsageError(f"the rule {name!r} is not for this node, {self._node}")
@@ -217,7 +215,6 @@ class Engine:
         return self.afflictions
 
     def _show(self, active: tuple[RuleRun, ...]) -> None:
-        """Tell the metrics of the rules that are active."""
         self._shown = active
         for kind in FaultKind:
             self._metrics.faults_active.labels(kind.value).set(sum(run.rule.kind is kind for run in active))
@@ -243,11 +240,9 @@ class Engine:
 
     @property
     def pod_resources_down(self) -> bool:
-        """Whether a rule keeps the PodResources API from answering."""
         return any(isinstance(run.rule.effect, PodResources) for run in self._active)
 
     def cdi(self, resource: str) -> CdiFault | None:
-        """What happens to the resource's CDI file."""
         for run in self._active:
             effect = run.rule.effect
             if isinstance(effect, Cdi) and run.rule.concerns(resource):
@@ -258,7 +253,6 @@ class Engine:
 
     @property
     def files(self) -> Mapping[str, str]:
-        """The files that rules wait for, by rule."""
         return {name: run.rule.when.file for name, run in self.runs.items() if run.rule.when.start is Start.FILE}
 
     @property
@@ -296,7 +290,6 @@ class Engine:
         return any(run.rule.name == rule for run in self._active)
 
     def on_register(self, resource: str) -> RegisterFault | None:
-        """What happens to the registration that is due."""
         for run in self._active:
             effect, name = run.rule.effect, run.rule.name
             if not run.rule.concerns(resource):
@@ -331,11 +324,9 @@ class Engine:
 
     @property
     def fails_api(self) -> bool:
-        """Whether a rule now fails requests to the API server."""
         return any(isinstance(run.rule.effect, ApiFailure) for run in self._active)
 
     def on_stream(self, resource: str) -> Stream | None:
-        """What happens to the resource's streams now."""
         for run in self._active:
             effect = run.rule.effect
             if isinstance(effect, Stream) and effect.fault is not StreamFault.CLOSE and run.rule.concerns(resource):
@@ -344,7 +335,6 @@ class Engine:
         return None
 
     def on_health(self, driver: str) -> HealthStreamFault | None:
-        """What happens to the driver's health streams now."""
         for run in self._active:
             effect = run.rule.effect
             if isinstance(effect, HealthStream) and run.rule.concerns(driver):

@@ -117,7 +117,6 @@ class RuleRun:
         return self.calls[what]
 
     def is_hit(self, number: int, *what: object) -> bool:
-        """Whether the rule hits the call, allocation or repetition of that number."""
         return hits(self.rule.chance, self.dice, self.rule.name, number, *what)
 
 

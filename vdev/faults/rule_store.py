@@ -32,12 +32,11 @@ Parse = Callable[[str, str], FaultSpec]
 """From a text and its name to rules; raises ConfigError."""
 
 
-class RuleTarget(Protocol):
-    """What takes the rules: an engine, or those of many nodes."""
+class Rules(Protocol):
+    """The rules of a node, or of many."""
 
     @property
-    def runs(self) -> Mapping[str, RuleRun]:
-        """Each rule by its name."""
+    def runs(self) -> Mapping[str, RuleRun]: ...
 
     def load(self, source: str, faults: FaultSpec) -> None:
         """Replace the rules of a source. Raises UsageError."""
@@ -45,14 +44,17 @@ class RuleTarget(Protocol):
     def clear(self, name: str) -> None:
         """End a rule. Raises UsageError."""
 
+    def trigger(self, name: str) -> None:
+        """Make a rule's fault happen now. Raises UsageError."""
+
 
 class RuleStore:
     """Live rules and those of `directory` (None: there is none). `parse` checks texts against the configuration."""
 
-    def __init__(self, engine: RuleTarget, parse: Parse, directory: Path | None = None) -> None:
+    def __init__(self, rules: Rules, parse: Parse, directory: Path | None = None) -> None:
         self.directory = directory
         self.problems: tuple[Problem, ...] = ()
-        self._engine = engine
+        self.rules = rules
         self._parse = parse
         self._live = FaultSpec()
         self._files: dict[str, str | HostError] = {}
@@ -89,7 +91,7 @@ class RuleStore:
         if self._is_live(name):
             self._load(replace(self._live, rules=tuple(rule for rule in self._live.rules if rule.name != name)))
         else:
-            self._engine.clear(name)
+            self.rules.clear(name)
 
     def give_way(self, names: Collection[str]) -> None:
         """Forget the live rules of these names, which the configuration has taken."""
@@ -108,19 +110,18 @@ class RuleStore:
 
     def clear_all(self) -> list[str]:
         """End every rule that could do something; their names."""
-        names = [name for name, run in self._engine.runs.items() if run.live]
+        names = [name for name, run in self.rules.runs.items() if run.live]
         for name in names:
             self.clear(name)
         return names
 
     def _load(self, rules: FaultSpec) -> None:
-        self._engine.load(LIVE, rules)
+        self.rules.load(LIVE, rules)
         self._live = rules
 
     # --- files --------------------------------------------------------------------------------------------------------
 
     async def scan(self) -> None:
-        """Read the directory again."""
         if self.directory is None:
             return
         try:
@@ -130,7 +131,7 @@ class RuleStore:
             self._report((error("--fault-dir", str(failed), hint),), "fault directory cannot be read; its rules stay")
             return
         for name in self._files.keys() - texts.keys():
-            self._engine.load(_source(name), FaultSpec())
+            self.rules.load(_source(name), FaultSpec())
             log.info("fault file removed", file=name, injected=True)
         found: dict[str, FaultSpec] = {}
         problems = []
@@ -157,7 +158,7 @@ class RuleStore:
     def _clash(self, found: Mapping[str, FaultSpec]) -> tuple[str, str] | None:
         """A file with a rule whose name another source has, or keeps, and what to say of it."""
         names = {_source(name): {rule.name for rule in each.rules} for name, each in found.items()}
-        runs = self._engine.runs.items()
+        runs = self.rules.runs.items()
         owners = {rule: run.source for rule, run in runs if rule in names.get(run.source, (rule,))}
         for name, each in found.items():
             for rule in each.rules:
@@ -169,10 +170,10 @@ class RuleStore:
     def _replace(self, found: Mapping[str, FaultSpec]) -> None:
         """Load the rules of these files: first what stays of each, for a rule may have moved from one to another."""
         for name, each in found.items():
-            mine = {rule for rule, run in self._engine.runs.items() if run.source == _source(name)}
-            self._engine.load(_source(name), replace(each, rules=tuple(r for r in each.rules if r.name in mine)))
+            mine = {rule for rule, run in self.rules.runs.items() if run.source == _source(name)}
+            self.rules.load(_source(name), replace(each, rules=tuple(r for r in each.rules if r.name in mine)))
         for name, each in found.items():
-            self._engine.load(_source(name), each)
+            self.rules.load(_source(name), each)
 
     def _report(self, problems: tuple[Problem, ...], event: str) -> None:
         if problems and problems != self.problems:

@@ -72,7 +72,6 @@ class FleetRules:
             member.engine.load(source, faults, since=self.since)
 
     def clear(self, name: str) -> None:
-        """End a rule on all nodes. Raises UsageError."""
         for engine in self._with(name):
             engine.clear(name)
         self._cleared.add(name)
@@ -88,7 +87,6 @@ class FleetRules:
 
     @property
     def engines(self) -> list[Engine]:
-        """Those of all nodes."""
         return [member.engine for member in self._members.values()]
 
     @property
@@ -127,21 +125,15 @@ class FleetFaults:
         self._store = RuleStore(self.rules, self._parse)
 
     def adopt(self, spec: Spec, now: float) -> None:
-        """The configuration is this from now on."""
         self.spec = spec
         self.rules.adopt(spec.faults, now)
         self._store.give_way({rule.name for rule in spec.faults.rules})
 
     @property
     def commands(self) -> Mapping[str, Command]:
-        """What the control socket offers."""
-        own = FaultCommands(self, self.rules, self._store, self._parse).by_name
+        refusal = "" if self._allowed else not_allowed("this controller")
+        own = FaultCommands(self._store, find=self._find, status=self.status, refusal=refusal).by_name
         return {**own, "status": _elsewhere, "top": _elsewhere}
-
-    @property
-    def refusal(self) -> str:
-        """Why people may inject nothing; empty where they may."""
-        return "" if self._allowed else not_allowed("this controller")
 
     def _parse(self, text: str, name: str) -> FaultSpec:
         """The rules of a text. Raises ConfigError, and UsageError for one that could not do anything."""
@@ -151,7 +143,7 @@ class FleetFaults:
                 raise UsageError(f"the fault rule {rule.name!r} does nothing in a fleet: {why}")
         return found
 
-    def find(self, device: str, node: str) -> tuple[str, str]:
+    def _find(self, device: str, node: str) -> tuple[str, str]:
         """The node and the id of a device that is named by its id or as rules call it, with its node where several
         have it. Raises UsageError.
         """

@@ -130,7 +130,6 @@ def earliest(moments: Iterable[float | None]) -> float | None:
 
 
 def _outer(rule: FaultRuleSpec, dice: Dice, firing: Firing, after: float) -> Iterator[Span]:
-    """The spans of `at`, `for` and `every`."""
     when = rule.when
     period = 0.0 if firing.once or when.every is None else when.every
     times = 1 if not period else when.times

@@ -47,7 +47,6 @@ NONE = Afflictions()
 
 
 def select(rule: FaultRuleSpec, inventory: Inventory, dice: Dice) -> frozenset[Key]:
-    """The slots of the inventory that the rule means."""
     offered = inventory.claimable if isinstance(rule.effect, SetTaint) else inventory.everything
     units: dict[Unit, None] = {}
     narrowed = rule.resource != "*"

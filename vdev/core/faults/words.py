@@ -16,7 +16,6 @@ _OF_SLICES = {
 
 
 def words(rule: FaultRuleSpec) -> str:
-    """What a rule does, in a few words."""
     where = "" if rule.resource == "*" else f" of {rule.resource}"
     match rule.effect:
         case effects.SetHealth() as health:

@@ -9,12 +9,10 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import yaml
 
 from ..objects import formats, yaml_text
-from . import patches, pod_actions, protobuf_bodies
-from .kinds import DRA, ApiKind, Document, Refused, Stored, invalid, invalid_options, with_unknown
+from . import dra_fields, patches, pod_actions, protobuf_bodies
+from .kinds import DRA, ApiKind, Document, Refused, Stored, invalid, invalid_options
 from .selectors import selection
 from .store import Check, Key, Objects, anything
-from .validation import pod_changes
-from .validation.decoding import NoObject, decoded
 
 _PATCHES = {
     "application/merge-patch+json": patches.merge,
@@ -24,7 +22,7 @@ _PATCHES = {
 _APPLY = "application/apply-patch+yaml"
 _LONGEST_MANAGER = 128
 _OPTIONS = {"update": "Update", "patch": "Patch"}
-_VALIDATIONS = ("", "Ignore", "Strict", "Warn")
+_OF_DRIVERS = ("opaque", "data")
 _BODIES = ("", "application/json", "application/yaml", protobuf_bodies.MEDIA_TYPE, *_PATCHES, _APPLY)
 
 
@@ -43,12 +41,10 @@ class Request:
 
     @property
     def resource(self) -> str:
-        """As RBAC names it."""
         return f"{self.kind.plural}/{self.subresource}" if self.subresource else self.kind.plural
 
     @property
     def key(self) -> Key:
-        """By which the object is stored."""
         return self.namespace, self.name
 
     @property
@@ -58,7 +54,6 @@ class Request:
 
     @property
     def content_type(self) -> str:
-        """Of the body."""
         return self.headers.get("content-type", "").partition(";")[0].strip()
 
     @property
@@ -70,17 +65,15 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of a request that writes: the status of HTTP, the object, and what the client is warned of."""
+    """What became of a request that writes: the status of HTTP, and the object."""
 
     status: int
     document: Document
-    warnings: tuple[str, ...] = ()
 
 
 def read(
     kinds: Mapping[tuple[str, str, str], ApiKind], method: str, target: str, headers: Mapping[str, str], body: bytes
 ) -> Request:
-    """The request. Raises Refused."""
     url = urlsplit(target)
     params = dict(parse_qsl(url.query, keep_blank_values=True))
     kind, namespace, name, subresource = _place(kinds, url.path)
@@ -145,18 +138,17 @@ def write(objects: Objects, request: Request, *, check: Check = anything) -> Ans
         raise Refused(400, "BadRequest", "this server does everything that it is asked to: dryRun is not known to it")
     _checked(request)
     kind, namespace, name = request.kind, request.namespace, request.name
-    check = _with_pods(request, check)
     match request.verb:
         case "create" if request.subresource:
             pod = kind, namespace, name
             done = pod_actions.act(objects, request.subresource, pod, request.body, manager=request.manager)
             return Answer(201, done)
         case "create":
-            document, warnings = _understood(request, _body_of(kind, request.body))
-            return Answer(201, objects.create(kind, namespace, document, request.manager), warnings)
+            document = _understood(request, _body_of(kind, request.body))
+            return Answer(201, objects.create(kind, namespace, document, request.manager))
         case "update":
-            document, warnings = _understood(request, _body_of(kind, request.body))
-            return Answer(200, objects.replace(kind, request.key, document, check=check, **request.door), warnings)
+            document = _understood(request, _body_of(kind, request.body))
+            return Answer(200, objects.replace(kind, request.key, document, check=check, **request.door))
         case "delete":
             return Answer(200, _delete(objects, kind, namespace, name, request))
         case "deletecollection":
@@ -168,19 +160,6 @@ def write(objects: Objects, request: Request, *, check: Check = anything) -> Ans
             return _patch(objects, request, check)
 
 
-def _with_pods(request: Request, check: Check) -> Check:
-    """A check that looks at changes of pods as well: who is no part of the cluster changes little of them."""
-    if request.kind.kind != "Pod" or request.subresource:
-        return check
-
-    def both(old: Document, new: Document) -> None:
-        check(old, new)
-        if old and (wrong := [*pod_changes.causes(old, new)]):
-            raise invalid(request.kind, request.name, wrong)
-
-    return both
-
-
 def _checked(request: Request) -> None:
     """What a request that writes says beside its object. Raises Refused."""
     manager = request.params.get("fieldManager", "")
@@ -188,10 +167,6 @@ def _checked(request: Request) -> None:
         raise _invalid_option(request, "fieldManager", f"Too long: may not be more than {_LONGEST_MANAGER} bytes")
     if not manager.isprintable():
         raise _invalid_option(request, "fieldManager", formats.wrong(manager, "invalid character"))
-    if (how := request.params.get("fieldValidation", "")) not in _VALIDATIONS:
-        supported = ", ".join(json.dumps(each) for each in _VALIDATIONS)
-        text = f"Unsupported value: {json.dumps(how)}: supported values: {supported}"
-        raise _invalid_option(request, "fieldValidation", text)
 
 
 def _body_of(kind: ApiKind, body: Any) -> Any:
@@ -201,34 +176,27 @@ def _body_of(kind: ApiKind, body: Any) -> Any:
     return {**body, "apiVersion": body.get("apiVersion") or kind.api_version, "kind": body.get("kind") or kind.kind}
 
 
-def _understood(request: Request, document: Any) -> tuple[Stored, tuple[str, ...]]:
-    """The object, and the warnings about fields that it cannot have. Raises Refused."""
+def _understood(request: Request, document: Any) -> Stored:
+    """The object without fields that are null. Raises Refused."""
     kind = request.kind
-    _typed(kind, document)
-    try:
-        found, unknown = decoded(kind.kind, document)
-    except NoObject as error:
-        raise _no_object(request, str(error)) from None
-    said = tuple(f'unknown field "{each}"' for each in unknown)
-    match request.params.get("fieldValidation"):
-        case "Strict" if said:
-            raise _no_object(request, f"strict decoding error: {', '.join(said)}")
-        case _ if said and kind.group == DRA:
-            raise with_unknown(kind, found, unknown)
-        case "Ignore":
-            return found, ()
-        case _:
-            return found, said
+    named = (document.get("apiVersion"), document.get("kind")) if isinstance(document, dict) else (None, None)
+    if named != (kind.api_version, kind.kind):
+        raise Refused(400, "BadRequest", f"apiVersion and kind must be {kind.api_version} and {kind.kind}")
+    if kind.group == DRA and (wrong := dra_fields.wrong_fields(document)):
+        raise invalid(kind, (document.get("metadata") or {}).get("name", ""), wrong)
+    found: Stored = _without_null(document)
+    return found
 
 
-def _no_object(request: Request, why: str) -> Refused:
-    kind = request.kind
-    if request.verb == "patch" and request.content_type != _APPLY:
-        field, why = "patch", f"Invalid value: {why}"
-        cause = {"reason": "FieldValueInvalid", "message": why, "field": field}
-        return Refused(422, "Invalid", f' "" is invalid: {field}: {why}', causes=[cause])
-    text = f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}'
-    return Refused(400, "BadRequest", text)
+def _without_null(value: Any) -> Any:
+    """As Kubernetes understands what was sent; what drivers have in an object of their own stays as it is."""
+    if isinstance(value, dict):
+        return {
+            name: each if name in _OF_DRIVERS else _without_null(each)
+            for name, each in value.items()
+            if each is not None
+        }
+    return [_without_null(each) for each in value] if isinstance(value, list) else value
 
 
 def _delete(objects: Objects, kind: ApiKind, namespace: str, name: str, request: Request) -> Document:
@@ -254,15 +222,15 @@ def _patch(objects: Objects, request: Request, check: Check) -> Answer:
     new = patched(objects.get(request.kind, *request.key), request.body)
     if not isinstance(new, dict):
         raise Refused(400, "BadRequest", "the patch makes something of the object that is none")
-    new, warnings = _understood(request, new)
-    return Answer(200, objects.change(request.kind, request.key, new, check=check, **request.door), warnings)
+    new = _understood(request, new)
+    return Answer(200, objects.change(request.kind, request.key, new, check=check, **request.door))
 
 
 def _apply(objects: Objects, request: Request, check: Check) -> Answer:
     kind, name = request.kind, request.name
     if not request.params.get("fieldManager"):
         raise _invalid_option(request, "fieldManager", "Required value: is required for apply patch")
-    body, warnings = _understood(request, request.body)
+    body = _understood(request, request.body)
     metadata = body.get("metadata") or {}
     if metadata.get("name", name) != name:
         raise Refused(400, "BadRequest", "the name of the object does not match the name on the URL")
@@ -270,13 +238,7 @@ def _apply(objects: Objects, request: Request, check: Check) -> Answer:
     body = body if metadata.get("name") else {**body, "metadata": {**metadata, "name": name}}
     force = request.params.get("force") == "true"
     done = objects.apply(kind, request.key, body, force=force, check=check, **request.door)
-    return Answer(200 if there else 201, done, warnings)
-
-
-def _typed(kind: ApiKind, document: Any) -> None:
-    found = (document.get("apiVersion"), document.get("kind")) if isinstance(document, dict) else (None, None)
-    if found != (kind.api_version, kind.kind):
-        raise Refused(400, "BadRequest", f"apiVersion and kind must be {kind.api_version} and {kind.kind}")
+    return Answer(200 if there else 201, done)
 
 
 def _invalid_option(request: Request, option: str, text: str) -> Refused:

@@ -13,7 +13,7 @@ class ApiKind:
     """One kind. `selectable` are its fields for selectors besides name and namespace, `immutable` those that no change
     may touch. With `generation` each change of the spec counts, with `graceful` an object that has a node stays until
     its kubelet has deleted it. With `status` it begins in phase `at_first`, if that is not empty. `actions` are
-    subresources at which something else is created. What is `once` written stays.
+    subresources at which something else is created.
     """
 
     group: str
@@ -29,7 +29,6 @@ class ApiKind:
     immutable: tuple[str, ...] = ()
     short: tuple[str, ...] = ()
     actions: tuple[str, ...] = ()
-    once: tuple[str, ...] = ()
 
     @property
     def api_version(self) -> str:
@@ -52,7 +51,7 @@ _REASONS = {
     "Too many": "FieldValueTooMany",
 }
 _ABOUT = tuple(f"involvedObject.{each}" for each in ("kind", "name", "namespace", "uid"))
-DRA = "resource.k8s.io"  # whose objects are refused with fields that there are not, where others lose them
+DRA = "resource.k8s.io"  # whose objects are refused with fields that there are not
 KINDS = (
     ApiKind("", "v1", "Namespace", "namespaces", namespaced=False, status=True, at_first="Active", short=("ns",)),
     ApiKind(
@@ -64,7 +63,6 @@ KINDS = (
         status=True,
         selectable=("spec.unschedulable",),
         short=("no",),
-        once=("spec.podCIDR", "spec.providerID"),
     ),
     ApiKind(
         "",
@@ -106,7 +104,6 @@ def value_at(document: Document, path: str) -> Any:
 
 
 def by_path(kinds: Iterable[ApiKind]) -> Mapping[tuple[str, str, str], ApiKind]:
-    """The kinds by group, version and plural, as paths have them."""
     return {(each.group, each.version, each.plural): each for each in kinds}
 
 
@@ -130,12 +127,10 @@ class Refused(Exception):
 
 
 def not_found(kind: ApiKind, name: str) -> Refused:
-    """There is no such object."""
     return Refused(404, "NotFound", f'{kind.full} "{name}" not found', **_about(kind, name))
 
 
 def exists(kind: ApiKind, name: str) -> Refused:
-    """There is such an object already."""
     return Refused(409, "AlreadyExists", f'{kind.full} "{name}" already exists', **_about(kind, name))
 
 
@@ -151,11 +146,6 @@ def invalid(kind: ApiKind, name: str, wrong: Iterable[tuple[str, str]]) -> Refus
     return _invalid(f'{full} "{name}"', wrong, **{**_about(kind, name), "kind": kind.kind})
 
 
-def with_unknown(kind: ApiKind, document: Document, fields: Iterable[str]) -> Refused:
-    """The object has fields that there are not."""
-    return invalid(kind, (document.get("metadata") or {}).get("name", ""), [(each, "unknown field") for each in fields])
-
-
 def invalid_options(name: str, wrong: Iterable[tuple[str, str]]) -> Refused:
     """What a request says beside its object cannot be."""
     return _invalid(f'{name}.meta.k8s.io ""', wrong, group="meta.k8s.io", kind=name)
@@ -169,7 +159,6 @@ def _invalid(what: str, wrong: Iterable[tuple[str, str]], **details: Any) -> Ref
 
 
 def _reason_of(text: str) -> str:
-    """The reason of a cause, by which its message begins."""
     return next((reason for beginning, reason in _REASONS.items() if text.startswith(beginning)), "FieldValueInvalid")
 
 

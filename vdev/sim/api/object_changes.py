@@ -43,10 +43,6 @@ def keep_identity(kind: ApiKind, old: Stored, new: Document) -> None:
     kept = [(f"metadata.{field}", now.get(field) or was.get(field), was.get(field)) for field in _IMMUTABLE]
     kept += [(path, value_at(new, path), value_at(old, path)) for path in kind.immutable]
     wrong = [(path, formats.wrong(is_so, "field is immutable")) for path, is_so, so in kept if is_so != so]
-    for path in kind.once:
-        if value_at(old, path) not in (None, "", value_at(new, path)):
-            why = f'{kind.kind.lower()} updates may not change {path.rpartition(".")[2]} except from "" to valid'
-            wrong.append((path, f"Forbidden: {why}"))
     if was.get("deletionTimestamp") and (more := set(now.get("finalizers") or ()) - set(was.get("finalizers") or ())):
         why = "no new finalizers can be added if the object is being deleted, found new finalizers"
         found = ", ".join(json.dumps(each) for each in sorted(more))
@@ -90,7 +86,6 @@ def _device(each: Document) -> tuple[Any, ...]:
 
 
 def without_status(document: Document) -> Stored:
-    """The object but for its status."""
     return {name: value for name, value in document.items() if name != "status"}
 
 

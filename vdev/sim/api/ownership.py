@@ -129,6 +129,13 @@ class Owners:
         self.sets: dict[Manager, set[Path]] = {}
         self.versions: dict[Manager, str] = {}
 
+    def copy(self) -> "Owners":
+        """Another one that changes by itself."""
+        new = Owners()
+        new.sets = {manager: set(paths) for manager, paths in self.sets.items()}
+        new.versions = dict(self.versions)
+        return new
+
     def update(self, manager: Manager, version: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
         """The writer owns what changed; nobody owns what is gone."""
         changed, removed = _compared(old, new)

@@ -24,7 +24,7 @@ _KINDS: Mapping[tuple[str, str], type[Message]] = {
     (f"{DRA}/v1", "ResourceSlice"): pb.ResourceSlice,
 }
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_INLINE = "deviceConfiguration"  # in JSON its fields are beside it
+INLINE = "deviceConfiguration"  # in JSON its fields are beside it
 
 
 def document(body: bytes) -> dict[str, Any]:
@@ -54,10 +54,9 @@ def _message(api_version: str, kind: str) -> type[Message]:
 
 
 def _fields(message: Message) -> dict[str, Any]:
-    """The fields of a message that JSON shows."""
     found: dict[str, Any] = {}
     for field, value in message.ListFields():
-        found |= _fields(value) if field.name == _INLINE else {field.name: _value(value)}
+        found |= _fields(value) if field.name == INLINE else {field.name: _value(value)}
     return found
 
 

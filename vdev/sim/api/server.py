@@ -3,7 +3,7 @@
     async with ApiServer() as api:
         print(api.address)      # http://127.0.0.1:…
 
-It knows no users and allows everything, so it listens on loopback alone. What differs from the real one is stricter.
+It knows no users and allows everything, so it listens on loopback alone.
 The bytes of HTTP are its own: a subclass for tests can hang, stop in the middle of a line, and vanish.
 """
 
@@ -81,7 +81,6 @@ class ApiServer:
 
     @property
     def address(self) -> str:
-        """Its URL."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"{'https' if self._tls else 'http'}://{host}:{self.port}"
 
@@ -90,7 +89,6 @@ class ApiServer:
         return next(each for each in self.kinds.values() if name in (each.plural, each.kind))
 
     def kubeconfig(self) -> str:
-        """The text of a kubeconfig file that leads here."""
         document = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -203,7 +201,7 @@ class ApiServer:
                     text = f"the object is not one: {type(error).__name__}: {error}"
                     raise Refused(400, "BadRequest", text) from error
                 await self.objects.tell()
-                await _send(client.writer, done.status, done.document, warnings=done.warnings)
+                await _send(client.writer, done.status, done.document)
 
     async def authenticate(self, headers: Mapping[str, str]) -> None:
         """Called before anything is looked at; may raise Refused."""
@@ -264,14 +262,11 @@ async def _send(
     status: int,
     document: Document,
     more: Mapping[str, str] | None = None,
-    *,
-    warnings: Iterable[str] = (),
 ) -> None:
     body = json.dumps(document).encode()
     headers = {"Content-Type": "application/json", "Content-Length": str(len(body)), **(more or {})}
     head = f"HTTP/1.1 {status} {_PHRASES.get(status, 'No')}\r\n"
-    head += "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-    head += "".join(f"Warning: 299 - {json.dumps(each)}\r\n" for each in warnings) + "\r\n"
+    head += "".join(f"{name}: {value}\r\n" for name, value in headers.items()) + "\r\n"
     writer.write(head.encode() + body)
     await writer.drain()
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from ..dra.api_objects import ApiObjectError
 from ..objects.plain_objects import copied
-from .kinds import DRA, KINDS, ApiKind, Document, Refused, with_unknown
+from .dra_fields import wrong_fields
+from .kinds import DRA, KINDS, ApiKind, Document, Refused, invalid
 from .store import Objects
-from .validation.decoding import NoObject, decoded
 
 MANAGER = "cluster"
 _GONE = 404
@@ -31,11 +31,9 @@ class ServerObjects:
         self._kinds = {each.kind: each for each in kinds}
 
     def kind(self, name: str) -> ApiKind:
-        """The kind of this name."""
         return self._kinds[name]
 
     async def list(self, kind: str) -> list[Document]:
-        """All objects of a kind."""
         self._reachable()
         return list(self.store.all(self._kinds[kind]))
 
@@ -48,7 +46,6 @@ class ServerObjects:
             return None
 
     async def create(self, kind: str, document: Document) -> Document:
-        """Create an object, with its status."""
         self._reachable()
         namespace = self._home(kind, document["metadata"].get("namespace", ""))
         stored = self._kinds[kind]
@@ -59,7 +56,7 @@ class ServerObjects:
                 name = found["metadata"]["name"]
                 new = {**found, "status": status}
                 found = self.store.change(stored, (namespace, name), new, manager=MANAGER, subresource="status")
-        except (Refused, NoObject) as refused:
+        except (Refused, AttributeError, KeyError, TypeError, ValueError) as refused:
             raise ApiObjectError(str(refused)) from refused
         await self.store.tell()
         return found
@@ -80,7 +77,7 @@ class ServerObjects:
             if stored.status and new.get("status", {}) != old.get("status", {}):
                 status = {**found, "status": new.get("status", {})}
                 found = self.store.change(stored, key, status, manager=MANAGER, subresource="status")
-        except (Refused, NoObject) as refused:
+        except (Refused, AttributeError, KeyError, TypeError, ValueError) as refused:
             raise ApiObjectError(str(refused)) from refused
         await self.store.tell()
         return found
@@ -108,6 +105,7 @@ class ServerObjects:
 
 
 def _check(kind: ApiKind, document: Document) -> None:
-    """See that an object of DRA has no field that it cannot have. Raises Refused and NoObject."""
-    if kind.group == DRA and (unknown := decoded(kind.kind, document)[1]):
-        raise with_unknown(kind, document, unknown)
+    """See that an object of DRA has no field that it cannot have, nor of another type. Raises Refused."""
+    named = {**document, "apiVersion": kind.api_version, "kind": kind.kind}
+    if kind.group == DRA and (wrong := wrong_fields(named)):
+        raise invalid(kind, document["metadata"].get("name", ""), wrong)

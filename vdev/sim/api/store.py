@@ -17,6 +17,7 @@ from ..dra.scheduling.claim_limits import ADMIN_ACCESS
 from ..objects.amounts import as_given_back
 from ..objects.plain_objects import copied
 from ..objects.plain_objects import now as _now
+from . import rules
 from .kinds import KINDS, ApiKind, Document, Refused, Stored, conflict, exists, invalid, not_found, value_at
 from .object_changes import (
     applied,
@@ -29,8 +30,7 @@ from .object_changes import (
     without_status,
 )
 from .ownership import Manager, Owners
-from .validation import rules
-from .validation.rules import Release
+from .rules import Release
 
 Key: TypeAlias = tuple[str, str]  # namespace and name
 Rules: TypeAlias = Callable[[Document], Iterable[tuple[str, str]]]
@@ -51,8 +51,7 @@ class Happened:
     new: Stored | None
 
 
-def anything(_old: Document, _new: Document) -> None:
-    """Whatever changes is allowed."""
+def anything(_old: Document, _new: Document) -> None: ...
 
 
 class Objects:
@@ -84,7 +83,6 @@ class Objects:
         return found
 
     def has(self, kind: ApiKind, namespace: str, name: str) -> bool:
-        """Whether there is such an object."""
         return (namespace, name) in self._found[kind]
 
     def all(self, kind: ApiKind, namespace: str = "") -> list[Stored]:
@@ -296,7 +294,6 @@ class Objects:
     # --- telling ------------------------------------------------------------------------------------------------------
 
     async def newer(self, version: int) -> None:
-        """Wait until there is a newer version."""
         async with self.news:
             await self.news.wait_for(lambda: self.version > version)
 
@@ -319,5 +316,4 @@ def _generated(beginning: str) -> str:
 
 
 def of_version(document: Stored, version: int | str) -> Stored:
-    """The object with another version."""
     return {**document, "metadata": {**document["metadata"], "resourceVersion": str(version)}}

@@ -90,10 +90,10 @@ def _name(document: Document) -> str:
 # --- Pods -------------------------------------------------------------------------------------------------------------
 
 
-def _sidecars(pod: Document) -> set[str]:
+def _sidecars(pod: Document) -> set[str | None]:
     """The names of the init containers that go on running."""
     containers = pod["spec"].get("initContainers") or ()
-    return {each["name"] for each in containers if each.get("restartPolicy") == "Always"}
+    return {each.get("name") for each in containers if each.get("restartPolicy") == "Always"}
 
 
 def _statuses(document: Document, *fields: str) -> list[Document]:
@@ -102,11 +102,11 @@ def _statuses(document: Document, *fields: str) -> list[Document]:
 
 
 def _condition(document: Document, name: str) -> Document:
-    return next((each for each in _statuses(document, "conditions") if each["type"] == name), {})
+    return next((each for each in _statuses(document, "conditions") if each.get("type") == name), {})
 
 
 def _ready(pod: Document) -> str:
-    names = {each["name"] for each in pod["spec"]["containers"]} | _sidecars(pod)
+    names = {each.get("name") for each in pod["spec"]["containers"]} | _sidecars(pod)
     rows = _statuses(pod, "initContainerStatuses", "containerStatuses")
     return f"{sum(bool(each.get('ready')) for each in rows if each['name'] in names)}/{len(names)}"
 

@@ -50,7 +50,6 @@ def subdomain(text: Any) -> Iterator[str]:
 
 
 def dns_label(text: Any) -> Iterator[str]:
-    """What is wrong with a name within an object, or that of a namespace."""
     if isinstance(text, str) and len(text) > _LONGEST:
         yield wrong(text, f"must be no more than {_LONGEST} characters")
     if not isinstance(text, str) or not _LABEL.fullmatch(text):
@@ -58,7 +57,6 @@ def dns_label(text: Any) -> Iterator[str]:
 
 
 def driver(text: Any) -> Iterator[str]:
-    """What is wrong with the name of a driver of DRA."""
     if not text:
         yield "Required value"
     elif isinstance(text, str) and len(text) > _LONGEST:
@@ -85,7 +83,6 @@ def qualified_name(key: str) -> Iterator[str]:
 
 
 def label_value(text: Any) -> Iterator[str]:
-    """What is wrong with the value of a label or a taint."""
     if not isinstance(text, str):
         yield wrong(text, "must be a string")
         return

@@ -19,7 +19,6 @@ def causes(at: str, selector: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def term(at: str, written: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Of one term."""
     for index, each in enumerate(written.get("matchExpressions") or ()):
         yield from _expression(f"{at}.matchExpressions[{index}]", each)
     for index, each in enumerate(written.get("matchFields") or ()):

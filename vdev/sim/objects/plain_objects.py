@@ -10,7 +10,6 @@ _PLAIN = frozenset({str, int, float, bool, NoneType})
 
 
 def now() -> str:
-    """This moment, as objects have it."""
     return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

@@ -94,7 +94,6 @@ def _container(document: Any, where: str, *, init: bool) -> ContainerSpec:
 
 
 def _claims(documents: Any) -> tuple[PodClaim, ...]:
-    """The pod's `resourceClaims`."""
     found: list[PodClaim] = []
     for number, document in enumerate(_list(documents, "spec.resourceClaims")):
         where = f"spec.resourceClaims[{number}]"

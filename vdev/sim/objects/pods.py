@@ -81,7 +81,6 @@ class PodSpec:
 
     @property
     def key(self) -> str:
-        """`namespace/name`."""
         return f"{self.namespace}/{self.name}"
 
     def requested(self) -> dict[str, Decimal]:
@@ -170,17 +169,14 @@ class PodStatus:
 
     @property
     def name(self) -> str:
-        """The pod's name."""
         return self.spec.name
 
     @property
     def namespace(self) -> str:
-        """The pod's namespace."""
         return self.spec.namespace
 
     @property
     def uid(self) -> str:
-        """The pod's UID."""
         return self.spec.uid
 
     def container(self, name: str | None = None) -> ContainerStatus:

@@ -323,7 +323,6 @@ class ApiFailure:
     resources: frozenset[ApiResource] = frozenset()
 
     def concerns(self, verb: str, resource: str) -> bool:
-        """Whether it is about such requests."""
         return (not self.verbs or verb in self.verbs) and (not self.resources or resource in self.resources)
 
     @property

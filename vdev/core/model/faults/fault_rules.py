@@ -127,12 +127,10 @@ class FaultRuleSpec:
 
     @property
     def kind(self) -> FaultKind:
-        """The part that it breaks."""
         return KINDS[type(self.effect)]
 
     @property
     def momentary(self) -> bool:
-        """Whether it is an event rather than a state."""
         match self.effect:
             case Process() | NodeEvent():
                 return True
@@ -148,7 +146,6 @@ class FaultRuleSpec:
 
     @property
     def of_resources(self) -> bool:
-        """Whether `resource` is about resources."""
         if isinstance(self.effect, Call):
             return any(isinstance(each, Rpc) for each in self.effect.rpcs)
         return not self.of_drivers
@@ -166,7 +163,6 @@ class FaultRuleSpec:
         return self.when.start in (Start.ALLOCATE, Start.FILE, Start.MANUAL)
 
     def concerns(self, resource: str) -> bool:
-        """Whether it is for that resource."""
         return fnmatchcase(resource, self.resource)
 
 

@@ -1,10 +1,10 @@
-"""What Kubernetes writes into new pods, and what may be changed of a pod that is there."""
+"""What Kubernetes writes into new pods."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from ...objects.amounts import exact
-from ...objects.plain_objects import copied
+from ..objects.amounts import exact
+from ..objects.plain_objects import copied
 
 Document = Mapping[str, Any]
 _SPEC = {
@@ -18,12 +18,6 @@ _SPEC = {
     "enableServiceLinks": True,
 }
 _CONTAINER = {"terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File", "resources": {}}
-_ALLOWED = (
-    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
-    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
-    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
-)
-_FREE = ("activeDeadlineSeconds", "tolerations", "schedulingGates")
 
 
 def complete(spec: dict[str, Any]) -> None:
@@ -44,7 +38,6 @@ def complete(spec: dict[str, Any]) -> None:
 
 
 def first_status(spec: Document, now: str) -> dict[str, Any]:
-    """The status of a new pod."""
     status: dict[str, Any] = {"phase": "Pending", "qosClass": _quality(spec)}
     if spec.get("schedulingGates"):
         message = "Scheduling is blocked due to non-empty scheduling gates"
@@ -69,33 +62,3 @@ def _quality(spec: Document) -> str:
 def _counted(amounts: Document) -> dict[str, Any]:
     found = {name: exact(amounts[name]) for name in ("cpu", "memory") if name in amounts}
     return {name: amount for name, amount in found.items() if amount}
-
-
-def causes(old: Document, new: Document) -> Iterator[tuple[str, str]]:
-    """What is wrong with a change: field and message each."""
-    before, after = old.get("spec") or {}, new.get("spec") or {}
-    there = [each.get("name") for each in before.get("schedulingGates") or ()]
-    more = [each.get("name") for each in after.get("schedulingGates") or () if each.get("name") not in there]
-    for index, name in enumerate(more):
-        why = f"only deletion is allowed, but found new scheduling gate '{name}'"
-        yield f"spec.schedulingGates[{index}].name", f"Forbidden: {why}"
-    kept = [{**each, "tolerationSeconds": None} for each in after.get("tolerations") or ()]
-    if any({**each, "tolerationSeconds": None} not in kept for each in before.get("tolerations") or ()):
-        yield "spec.tolerations", "Forbidden: existing toleration can not be modified except its tolerationSeconds"
-    if _fixed(before, after, gated=bool(there)) != _fixed(after, after, gated=bool(there)):
-        yield "spec", f"Forbidden: {_ALLOWED}"
-
-
-def _fixed(spec: Document, after: Document, *, gated: bool) -> dict[str, Any]:
-    """A spec without what may change; a pod behind a gate may still be given to fewer nodes."""
-    found = {name: value for name, value in spec.items() if name not in _FREE}
-    for field in ("containers", "initContainers"):
-        if field in found:
-            found[field] = [{**each, "image": ""} for each in found[field]]
-    if (spec.get("terminationGracePeriodSeconds") or 0) < 0 and after.get("terminationGracePeriodSeconds") == 1:
-        found["terminationGracePeriodSeconds"] = 1
-    if gated:
-        wider = (spec.get("nodeSelector") or {}).items() <= (after.get("nodeSelector") or {}).items()
-        found["nodeSelector"] = after.get("nodeSelector") or {} if wider else spec.get("nodeSelector")
-        found["affinity"] = after.get("affinity") if not spec.get("affinity") else spec["affinity"]
-    return found

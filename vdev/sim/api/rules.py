@@ -1,22 +1,16 @@
-"""What Kubernetes refuses of objects, and what it fills in or leaves out. Where it is lenient, this is not."""
+"""What is refused of objects: names, labels, owners, and all of the objects of DRA. And what is filled in."""
 
-import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...dra.scheduling import claim_limits, claim_status_limits, slice_lint
-from ...objects import formats, node_selectors
-from ..kinds import ApiKind, Document
-from . import node_rules, pod_changes, pod_rules
+from ..dra.scheduling import claim_limits, claim_status_limits, slice_lint
+from ..objects import formats, node_selectors
+from . import pod_defaults
+from .kinds import ApiKind, Document
 
-_DATA_KEY = re.compile(r"[-._a-zA-Z0-9]+")
 _FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
-_LONGEST_INSTANCE = 128  # characters of who tells an Event
-_LARGEST_DATA = 1024 * 1024  # bytes of a ConfigMap
 _LARGEST_ANNOTATIONS = 256 * 1024  # bytes, keys and values together
-_LONGEST_PREFIX, _LONGEST_MESSAGE = 253, 1024
 _SPLIT_COUNTERS = (1, 35)  # since when counters have slices of their own
 _GATES = (1, 36)  # since when fields of partitions, taints and shares are on by default
 _GATED = (
@@ -34,7 +28,6 @@ class Release:
 
     @property
     def gates(self) -> bool:
-        """Whether those gates are on."""
         return self.alpha or self.version >= _GATES
 
 
@@ -42,12 +35,14 @@ def complete(kind: ApiKind, new: dict[str, Any], *, release: Release, now: str) 
     """Make of what was sent what is stored: defaults and times come; of a slice, fields of gates that are off and empty
     lists go.
     """
+    if kind.kind == "Pod":
+        new.setdefault("spec", {}).setdefault("containers", [])
     spec = new.get("spec")
     if not isinstance(spec, dict):
         return
     if kind.kind == "Pod":
-        pod_changes.complete(spec)
-        new.setdefault("status", pod_changes.first_status(spec, now))
+        pod_defaults.complete(spec)
+        new.setdefault("status", pod_defaults.first_status(spec, now))
     elif kind.kind == "ResourceClaim":
         _complete_claim(spec)
     elif kind.kind == "ResourceClaimTemplate":
@@ -101,14 +96,6 @@ def causes(kind: ApiKind, new: Document, *, release: Release) -> Iterator[tuple[
     named = formats.dns_label if kind.kind == "Namespace" else formats.subdomain
     yield from _metadata(new.get("metadata") or {}, named)
     match kind.kind:
-        case "ConfigMap":
-            yield from _data(new)
-        case "Node":
-            yield from node_rules.causes(new)
-        case "Pod":
-            yield from pod_rules.causes(new)
-        case "Event":
-            yield from _event(new)
         case "ResourceSlice":
             yield from _slice(new, release)
         case "ResourceClaim":
@@ -118,12 +105,9 @@ def causes(kind: ApiKind, new: Document, *, release: Release) -> Iterator[tuple[
             yield from _template(new.get("spec") or {})
         case "DeviceClass":
             yield from _class(new.get("spec") or {})
-        case "Lease":
-            yield from _lease(new.get("spec") or {})
 
 
 def labels(field: str, written: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What is wrong with the labels that stand in a field: field and message each."""
     for key, value in written.items():
         yield from ((field, text) for text in formats.qualified_name(key))
         yield from ((field, text) for text in formats.label_value(value))
@@ -149,7 +133,6 @@ def _metadata(metadata: Mapping[str, Any], named: Callable[[str], Iterator[str]]
 
 
 def _bindings(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What is wrong with owners and finalizers."""
     owners = metadata.get("ownerReferences") or ()
     for each in owners:
         for field in ("apiVersion", "kind", "name", "uid"):
@@ -163,59 +146,6 @@ def _bindings(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if "/" not in each and each not in _FINALIZERS:
             why = "name is neither a standard finalizer name nor is it fully qualified"
             yield f"metadata.finalizers[{index}]", formats.wrong(each, why)
-
-
-def _data(document: Document) -> Iterator[tuple[str, str]]:
-    data, binary = document.get("data") or {}, document.get("binaryData") or {}
-    for field, content in (("data", data), ("binaryData", binary)):
-        for key in content:
-            if len(key) > _LONGEST_PREFIX or not _DATA_KEY.fullmatch(key) or key == "." or key.startswith(".."):
-                why = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'"
-                yield f"{field}[{key}]", formats.wrong(key, f"{why} (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name')")
-    for key in data.keys() & binary.keys():
-        yield f"data[{key}]", formats.wrong(key, "duplicate of key present in binaryData")
-    size = sum(len(str(each).encode()) for each in data.values()) + sum(len(each) * 3 // 4 for each in binary.values())
-    if size > _LARGEST_DATA:
-        yield "", f"Too long: may not be more than {_LARGEST_DATA} bytes"
-
-
-def _lease(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for field, least in (("leaseDurationSeconds", 1), ("leaseTransitions", 0)):
-        number = spec.get(field, least)
-        if not isinstance(number, int) or number < least:
-            yield f"spec.{field}", f"Invalid value: {json.dumps(number)}: must be a whole number, {least} or more"
-
-
-def _event(document: Document) -> Iterator[tuple[str, str]]:
-    about = document.get("involvedObject") or {}
-    namespace = (document.get("metadata") or {}).get("namespace", "")
-    inside = about.get("namespace", "") or "default"
-    if inside != namespace:
-        yield "involvedObject.namespace", f'Invalid value: "{inside}": does not match event.namespace'
-    for field in ("reason", "message"):
-        if not document.get(field):
-            yield field, "Required value"
-    if len(document.get("message") or "") > _LONGEST_MESSAGE:
-        yield "message", "Too long: may not be more than 1024 bytes"
-    if document.get("type") not in ("Normal", "Warning"):
-        yield "type", 'Invalid value: must be "Normal" or "Warning"'
-    if not about.get("kind") or not about.get("name"):
-        yield "involvedObject", "Required value: kind and name"
-    if not (document.get("source") or {}).get("component") and not document.get("reportingComponent"):
-        yield "reportingController", "Required value"
-    yield from _teller(document)
-    if document.get("eventTime") and not all(document.get(each) for each in ("action", "reportingInstance")):
-        yield "action", "Required value: with eventTime, action and reportingInstance as well"
-
-
-def _teller(document: Document) -> Iterator[tuple[str, str]]:
-    """Of who tells an Event that has the form of today."""
-    if document.get("eventTime"):
-        component, instance = document.get("reportingComponent") or "", document.get("reportingInstance") or ""
-        if component:
-            yield from (("reportingController", text) for text in formats.qualified_name(component))
-        if len(instance) > _LONGEST_INSTANCE:
-            yield "reportingInstance", formats.wrong(instance, f"can have at most {_LONGEST_INSTANCE} characters")
 
 
 def _slice(document: Document, release: Release) -> Iterator[tuple[str, str]]:
