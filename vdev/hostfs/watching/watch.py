@@ -8,6 +8,7 @@ now and then in a thread; kernel uevents, where allowed, report changes in sysfs
 
 import asyncio
 import contextlib
+import errno
 from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -319,9 +320,8 @@ class Watcher:
         try:
             armed, wd = self._listen(target)
         except OSError as cause:
-            self._limit(
-                f"{target.path} cannot be watched ({reason_of(cause)}): it is polled; see fs.inotify.max_user_watches"
-            )
+            hint = "; see fs.inotify.max_user_watches" if cause.errno == errno.ENOSPC else ""
+            self._limit(f"{target.path} cannot be watched ({reason_of(cause)}): it is polled{hint}")
             target.known = False
             return
         target.armed, target.wd = armed, wd
