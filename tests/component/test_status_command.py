@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import errno
 import json
+import os
 import re
 import sys
 
@@ -203,6 +205,18 @@ def test_an_agent_that_is_not_there(tmp_path, capsys):
     """In words, and with where it was looked for."""
     assert 1 == cli.main(["status", "--run-dir", str(tmp_path)])
     said = f"no running vdev answers on {tmp_path}/vdev.sock: No such file or directory; is --run-dir that of"
+    assert said in capsys.readouterr().err
+
+
+def test_an_agent_of_another_user(tmp_path, monkeypatch, capsys):
+    """It is said who may ask, since the run directory is the right one."""
+
+    async def refused(*_arguments, **_options):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(asyncio, "open_unix_connection", refused)
+    assert 1 == cli.main(["status", "--run-dir", str(tmp_path)])
+    said = f"{tmp_path}/vdev.sock: Permission denied; it answers root and the user of `vdev run` alone"
     assert said in capsys.readouterr().err
 
 

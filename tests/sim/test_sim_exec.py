@@ -374,6 +374,7 @@ async def test_a_dra_driver_that_publishes_nothing(led, outcome, tmp_path):
     code, text = await played("dra-registration", command=f"{unused}{command}", timeout=6 if led else 30)
     assert outcome == code, text
     assert led == ("still not true after 6 s: acme.dev has published no ResourceSlice for the node" in text), text
+    assert led != ("  ! no ResourceSlice was looked at: the driver was given no API server" in text), text
 
 
 def test_usage(tmp_path, capsys):

@@ -192,9 +192,10 @@ async def ask(directory: Path, request: Mapping[str, Any]) -> Any:
             finally:
                 writer.transport.abort()
     except (OSError, TimeoutError, ValueError) as failed:
-        raise SocketError(
-            f"no running vdev answers on {path}: {reason_of(failed) or 'timed out'}; is --run-dir that of `vdev run`?"
-        ) from failed
+        hint = "is --run-dir that of `vdev run`?"
+        if isinstance(failed, OSError) and failed.errno == errno.EACCES:
+            hint = "it answers root and the user of `vdev run` alone"
+        raise SocketError(f"no running vdev answers on {path}: {reason_of(failed) or 'timed out'}; {hint}") from failed
     if not reply["ok"]:
         raise UsageError(reply["error"])
     return reply["result"]

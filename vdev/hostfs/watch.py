@@ -8,6 +8,7 @@ now and then in a thread; kernel uevents, where allowed, report changes in sysfs
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
 from collections.abc import Hashable, Mapping, Sequence
@@ -276,9 +277,8 @@ class Watcher:
         try:
             armed, wd = self._listen(target)
         except OSError as cause:
-            self._limit(
-                f"{target.path} cannot be watched ({reason_of(cause)}): it is polled; see fs.inotify.max_user_watches"
-            )
+            hint = "; see fs.inotify.max_user_watches" if cause.errno == errno.ENOSPC else ""
+            self._limit(f"{target.path} cannot be watched ({reason_of(cause)}): it is polled{hint}")
             target.known = False
             return
         target.armed, target.wd = armed, wd

@@ -215,7 +215,10 @@ def _read(kubeconfig: Path) -> lightkube.KubeConfig:
     path = kubeconfig.expanduser()
     if not path.is_file():
         raise lightkube.ConfigError(f"Configuration file {kubeconfig} not found")
-    return lightkube.KubeConfig.from_dict(yaml.load(path.read_text("utf-8"), _Loader), fname=path)  # noqa: S506 - a safe one
+    document = yaml.load(path.read_text("utf-8"), _Loader)  # noqa: S506 - a safe one
+    if not isinstance(document, dict):
+        raise lightkube.ConfigError("it is no kubeconfig file")
+    return lightkube.KubeConfig.from_dict(document, fname=path)
 
 
 def _is_loopback(url: str) -> bool:

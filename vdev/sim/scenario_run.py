@@ -18,7 +18,7 @@ from .scenario_report import JsonReport, ScenarioReport, ScenarioResult, TextRep
 from .scenarios import library
 from .scenarios.command_node import PLACES, CommandNode, NodeOptions, capabilities, filled
 from .scenarios.play import need_of, play
-from .scenarios.scenario import EditConfiguration, Expect, Scenario, ScenarioError, StepFailed
+from .scenarios.scenario import ANY, Capability, EditConfiguration, Expect, Scenario, ScenarioError, StepFailed
 
 _HISTORY = 15  # things that happened before a failure that are shown with it
 _WAITS_SECONDS = 5.0  # between two words about a step that is not done yet
@@ -183,11 +183,19 @@ async def _play(chosen: _Chosen, options: NodeOptions, log: Path, report: Scenar
         seconds=time.monotonic() - moments[0],
         failure=failure,
         history=happened if failure else (),
-        remarks=[str(each) for each in found if not node.counts(each)],
+        remarks=[*_unlooked_at(chosen.scenario, node), *(str(each) for each in found if not node.counts(each))],
         log=log,
     )
     report.end(result)
     return result
+
+
+def _unlooked_at(scenario: Scenario, node: CommandNode) -> list[str]:
+    """What a scenario expects and cannot see, because the command does not name the API server."""
+    slices = any(ANY in step.slices.values() for step in scenario.steps if isinstance(step, Expect))
+    if not slices or Capability.PUBLISHING in node.capabilities:
+        return []
+    return ["no ResourceSlice was looked at: the driver was given no API server; name {kubeconfig} in --exec"]
 
 
 async def _played(

@@ -1,6 +1,7 @@
 """Watcher: directories whose changes wake the loop, by inotify or by poll."""
 
 import asyncio
+import errno
 import os
 import shutil
 from collections.abc import AsyncIterator, Callable
@@ -217,19 +218,23 @@ async def test_without_inotify_the_limits_say_so(monkeypatch: pytest.MonkeyPatch
         assert ["no inotify (Too many open files)"] == [limit.partition(":")[0] for limit in watcher.limits]
 
 
-async def test_a_watch_that_the_kernel_refuses_is_polled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """When the user's number of watches is used up, that directory is polled."""
+@pytest.mark.parametrize(("number", "limited"), [(errno.ENOSPC, True), (errno.EACCES, False)])
+async def test_a_watch_that_the_kernel_refuses_is_polled(
+    number: int, limited: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """When the user's number of watches is used up, or the directory is not readable, that directory is polled."""
     with Watcher(poll_interval=0.02) as watcher:
 
         def full(*_arguments: object) -> int:
-            raise OSError(28, os.strerror(28))
+            raise OSError(number, os.strerror(number))
 
         monkeypatch.setattr(watcher._inotify, "add_watch", full)
         watcher.watch(tmp_path)
         await settled(watcher)
         (tmp_path / "x").touch()
         await heard(watcher, tmp_path)
-        assert "max_user_watches" in watcher.limits[0]
+        assert os.strerror(number) in watcher.limits[0]
+        assert limited == ("max_user_watches" in watcher.limits[0])
 
 
 async def test_closing_gives_every_descriptor_back(tmp_path: Path) -> None:

@@ -89,7 +89,8 @@ def test_the_options():
     [
         (None, "not found"),
         ("{", "cannot be used"),
-        ("[]", "cannot be used"),
+        ("[]", "cannot be used: it is no kubeconfig file"),
+        ("garbage", "cannot be used: it is no kubeconfig file"),
         ("clusters: []\ncontexts: []", "No current context"),
         ("clusters: []\ncontexts: [{name: a, context: {cluster: b}}]\ncurrent-context: a", "no 'b'"),
         ("clusters: []\ncontexts: []\ncurrent-context: a", "'a' not found"),

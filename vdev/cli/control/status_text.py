@@ -15,7 +15,8 @@ def lines(status: dict[str, Any]) -> Iterator[str]:
     yield from _state(status)
     if not status["standBy"]:
         yield from _devices_in_short(status["resources"], status["dra"])
-    yield f"the kubelet's socket {status['kubelet']['socket']}" + " (not there)" * (not status["kubelet"]["present"])
+    missing = not status["kubelet"]["present"] and not status["standBy"]  # a stand-by does not look for it
+    yield f"the kubelet's socket {status['kubelet']['socket']}" + " (not there)" * missing
     yield from _holders(status["podResources"], status["record"])
     yield from _node(status["nodeApi"])
     yield from _drivers(status["dra"])
