@@ -115,8 +115,9 @@ def _index(want: DeviceFilter, count: int, path: KeyPath, report: ProblemReport)
 
 
 def _may_be_id(text: str, entries: Sequence[EntrySpec]) -> bool:
-    """Whether a device may have the id: it begins with its entry's name, or is one of NVIDIA's."""
-    if any(mark in text for mark in "*?["):
+    """Whether a device may have the id: the file gives it, it begins with its entry's name, or is one of NVIDIA's."""
+    given = {each for entry in entries if isinstance(entry.source, VirtualSource) for each in entry.source.ids}
+    if any(mark in text for mark in "*?[") or base_id(text) in given:
         return True
     if text.startswith(_NVIDIA_IDS):
         return any(entry.is_nvidia for entry in entries) and is_nvidia_id(base_id(text))
