@@ -89,7 +89,7 @@ ifneq (,$(GROUPS))
 $(GROUPS): ; @:
 endif
 endif
-bench: $(VENV)/.test ## measure the budgets, as ratios in one run (make bench fleet: that group alone)
+bench: $(VENV)/.test ## measure the budgets (make bench fleet: that group alone)
 	$(BIN)/python -m bench $(GROUPS)
 
 worlds: $(VENV)/.run ## play simulated nodes: MINUTES=2, SEED=7, WORKERS=2, LENGTH=1, EVENTS=file (docs/worlds.md)

@@ -1,9 +1,5 @@
-"""The benchmark: how fast and how small the plugin is, measured from the kubelet's side of its sockets.
+"""The benchmark: the budgets of the project, measured from outside, each beside a floor or a peer of the same run.
 
-`python -m bench` measures rows (see `rows`), each against an empty gRPC server of the same Python in the same run, and
-prints them beside their budgets. `python -m bench.growth` draws how cost grows with devices and resources.
-`python -m bench.memory` tells where the memory goes, and `python -m bench.counts` keeps the hot paths' instruction
-counts from growing unseen.
-
-Nothing here is part of the plugin, and no test asserts a duration.
+`python -m bench` starts `vdev run`, `vdev fleet` and `vdev sim` as processes, talks to them over their sockets, and
+prints one table. It is no part of the plugin, and no test asserts a duration.
 """

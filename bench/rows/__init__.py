@@ -1,1 +1,0 @@
-"""The groups of rows that `python -m bench` measures: each a function that adds its rows to the run."""

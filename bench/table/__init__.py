@@ -1,1 +1,0 @@
-"""What comes of it: rows, their statistics, the report for people and for machines."""
