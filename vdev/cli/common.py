@@ -93,7 +93,6 @@ def printable(text: str) -> str:
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, indent: str = "") -> None:
-    """Print a table."""
     for line in table_lines(head, rows, indent=indent):
         print(line)
 

@@ -27,7 +27,6 @@ class ClaimFiles:
         self._texts: dict[str, tuple[PreparedClaim, bytes]] = {}  # by uid: what was made of which claim
 
     def path(self, uid: str) -> Path:
-        """The file of a claim."""
         return self.directory / file_name(self._driver, uid)
 
     def write(self, claim: PreparedClaim) -> None:

@@ -210,7 +210,6 @@ class Claims:
     # --- prepare ------------------------------------------------------------------------------------------------------
 
     async def _seen(self, ref: ClaimRef) -> _Seen:
-        """Ask for it."""
         if not _UID.fullmatch(ref.uid):
             return AllocationError(f"{ref.uid!r} is no uid of a claim")
         if self._api is None:

@@ -61,8 +61,7 @@ class Watch(Protocol):
     def subscribe(self, event: asyncio.Event, stands: Callable[[], bool]) -> None:
         """Set the event where `stands`, called in a thread, says that something fell."""
 
-    def unsubscribe(self, event: asyncio.Event) -> None:
-        """Forget the event."""
+    def unsubscribe(self, event: asyncio.Event) -> None: ...
 
 
 def _unobserved(_rpc: str, _driver: str, _code: str, _seconds: float) -> None:
@@ -116,12 +115,10 @@ class DraDriver:
 
     @property
     def name(self) -> str:
-        """The driver's name."""
         return self.places.driver
 
     @property
     def state(self) -> DriverState:
-        """What it is doing."""
         if self._stopped:
             return DriverState.STOPPED
         if self._trouble:

@@ -36,7 +36,6 @@ class Places:
 
     @cached_property
     def directory(self) -> Path:
-        """The driver's own directory."""
         return self.kubelet_dir / "plugins" / self.driver
 
     @cached_property
@@ -46,7 +45,6 @@ class Places:
 
     @property
     def registration_socket(self) -> Path:
-        """The socket of the registration."""
         if not self.pod_uid:
             return _fitting(self.registry / f"{self.driver}-reg.sock", self.registry / f"{self._short}-reg.sock")
         return _fitting(

@@ -69,12 +69,10 @@ class DraServicer:
         self.health.close()
 
     def open(self) -> None:
-        """Serve again after `close`."""
         self._held.closing = False
         self.health.open_again()
 
     def handlers(self) -> Sequence[grpc.GenericRpcHandler]:
-        """The RPCs, for a gRPC server on the running loop."""
         plugins = [self._plugin(pb) for pb in VERSIONS.values()]
         return [*plugins, *(self._health(pb) for pb in HEALTH_VERSIONS.values())]
 

@@ -160,7 +160,6 @@ class Fleet:
 
     @property
     def made(self) -> Mapping[str, MadeNode]:
-        """The Nodes to make."""
         return self.scope.made
 
     @property

@@ -86,7 +86,6 @@ class Member:
 
     @property
     def writers(self) -> tuple[Writer, ...]:
-        """Everything that writes of this node."""
         return (*self.outputs, self.notes)
 
     def adopt(self, spec: Spec, delays: Delays, since: Mapping[str, float]) -> None:
@@ -235,7 +234,6 @@ class Member:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What is wrong on this node."""
         base = self.plan.base.problems if self.plan else ()
         plan = self.plan.problems if self.plan else ()
         outputs = (problem for output in self.outputs for problem in output.problems)

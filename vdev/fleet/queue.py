@@ -21,16 +21,13 @@ class DueQueue:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What is due now."""
         return tuple(self._due)
 
     def add(self, name: str) -> None:
-        """It is due now."""
         self._due.setdefault(name)
         self._any.set()
 
     def add_all(self, names: Iterable[str]) -> None:
-        """They are due now."""
         for name in names:
             self.add(name)
 

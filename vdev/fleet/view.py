@@ -40,7 +40,6 @@ class _Families:
         self._samples = samples
 
     def collect(self) -> "Iterator[Metric]":
-        """Each with its samples."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         samples = self._samples()
@@ -60,7 +59,6 @@ class FleetView:
         self._counts: deque[tuple[float, int]] = deque([(self._fleet.clock.now(), 0)])
 
     def status(self) -> dict[str, Any]:
-        """The whole of it."""
         fleet = self._fleet
         members = tuple(fleet.members.values())
         behind, broken = list(islice(self._behind(), _SHOWN)), list(islice(_broken(members), _SHOWN))

@@ -80,7 +80,6 @@ class Writers:
             task.add_done_callback(lambda task: self._done(node, output, task))
 
     def stop(self) -> None:
-        """End all of them."""
         for task in list(self._tasks.values()):
             task.cancel()
 

@@ -77,7 +77,6 @@ class Draft:
         return name
 
     def text(self) -> str:
-        """The file."""
         return "\n".join(self._lines()) + "\n"
 
     def _lines(self) -> Iterator[str]:

@@ -51,7 +51,6 @@ FaultHook: TypeAlias = Callable[[ApiCall], InjectedAnswer | None]
 
 
 def NO_FAULT(call: ApiCall) -> None:
-    """Let every request through."""
     del call
 
 
@@ -266,12 +265,10 @@ class _Speech:
             raise Unreachable(self.call, f"what it sends is longer than {self.limit / 2**20:g} MiB") from long
 
     async def body(self, limit: int | None = None) -> bytes:
-        """All of the answer."""
         assert self.answer is not None
         return await self.answer.body(self.limit if limit is None else limit)
 
     def lines(self) -> AsyncGenerator[bytes, None]:
-        """The answer's lines."""
         assert self.answer is not None
         return self.answer.lines(self.limit)
 

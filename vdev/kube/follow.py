@@ -80,7 +80,6 @@ class Selection:
     keep: Callable[[Object], Object] = field(default=lambda each: each, compare=False)
 
     def call(self, verb: str) -> ApiCall:
-        """What is asked for."""
         return ApiCall(verb=verb, kind=self.kind, namespace=self.namespace)
 
     @property

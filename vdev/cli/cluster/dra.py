@@ -28,7 +28,6 @@ resource: npu.acme.dev for acme.dev/npu. They belong to the cluster, so entries 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action")
     what = "Print the DeviceClasses, as YAML or JSON, or apply them."
     classes = actions.add_parser("classes", help="print or apply the DeviceClasses", description=what)

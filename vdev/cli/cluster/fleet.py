@@ -34,7 +34,6 @@ _NAME = "lower-case letters, digits, '-' and '.', with a letter or digit at both
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     parser.usage = "vdev fleet [option ...] FILE [FILE ...]"
     common.add_files(parser)
     parser.add_argument(

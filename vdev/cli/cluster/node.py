@@ -24,7 +24,6 @@ and end it first: a running vdev writes it again. What others own is never touch
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action")
     show = actions.add_parser("show", help="show what is vdev's", description="Show what vdev has written on Nodes.")
     take = actions.add_parser("clean", help="take it away", description="Take away what vdev has written on Nodes.")

@@ -23,7 +23,6 @@ The plugin accepts this only if it runs with --enable-fault-injection.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action")
     put = actions.add_parser("set", help="set a device's health", description="Set a device's health.")
     put.add_argument("id", metavar="ID", help="the device: an id, or <entry>/<index>")

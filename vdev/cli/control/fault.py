@@ -26,7 +26,6 @@ the configuration file; see docs/failure-testing.md.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action")
     _action(actions, "list", "show every rule and its state")
     add = _action(actions, "add", "add rules to the present ones")

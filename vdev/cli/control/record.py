@@ -32,7 +32,6 @@ _WITHIN = 10.0  # seconds for the kubelet's answer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     parser.usage = "vdev record [option ...]"
     parser.add_argument(
         "--anonymize", action="store_true", help="hash what tells this node and its devices from others"

@@ -23,7 +23,6 @@ Exit code 0 if the plugin is ready, else 1.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     options.add_one(parser, "run_dir")
     parser.add_argument(
         "-w", "--watch", nargs="?", const="2", metavar="SECONDS", help="show it again and again [default: every 2 s]"

@@ -75,7 +75,6 @@ def _holders(source: dict[str, Any], record: dict[str, Any]) -> Iterator[str]:
 
 
 def _node(node: dict[str, Any]) -> Iterator[str]:
-    """What the Node has from here; nothing where nothing is asked for."""
     labels, status, features = node["labels"], node["status"], node["features"]["file"]
     if features:
         yield f"labels in {features}"
@@ -99,7 +98,6 @@ def _node(node: dict[str, Any]) -> Iterator[str]:
 
 
 def _drivers(drivers: list[dict[str, Any]]) -> Iterator[str]:
-    """The drivers of Dynamic Resource Allocation, and the claims that they prepared."""
     for each in drivers:
         slices, claims = each["slices"], each["claims"]
         published = common.counted(slices, "ResourceSlice") if slices else "no slice: NOT PUBLISHED"
@@ -229,7 +227,6 @@ def _row(device: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _why(device: dict[str, Any]) -> str:
-    """Why a device is not healthy, if that is known."""
     injected = f"injected by {device['injected']}" if device["injected"] else ""
     return common.printable("; ".join(filter(None, (device["reason"], injected))))
 

@@ -27,7 +27,6 @@ Exit code 0; 1 where nothing is measured, or no plugin answers.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     parser.add_argument("names", nargs="*", metavar="NAME", help="only these resources, entries, devices and pods")
     options.add_one(parser, "run_dir")
     parser.add_argument("--once", action="store_true", help="show it once")

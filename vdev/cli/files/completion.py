@@ -23,12 +23,10 @@ _ALTERNATIVES = re.compile(r"[a-z-]+(\|[a-z-]+)+")  # a metavar that says all va
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     parser.add_argument("shell", choices=_SHELLS, metavar="SHELL", help="the shell: bash, zsh or fish")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the script."""
     parser, _ = cli.parser_of(cli.COMMANDS)
     for command, action in _actions("", parser):
         if action.metavar in _COMPLETED:

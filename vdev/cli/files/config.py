@@ -21,7 +21,6 @@ EPILOG = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     parser.usage = "vdev config [option ...] FILE [FILE ...]"
     common.add_files(parser)
     common.add_output(parser)

@@ -36,7 +36,6 @@ known or nothing can be taken over.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     parser.usage = "vdev import [option ...] FILE [FILE ...]"
     parser.add_argument("files", nargs="*", metavar="FILE", help="what to import; - is the standard input")
     parser.add_argument("--from", dest="form", choices=[*importers.FORMS], metavar="FORM", default="", help=_forms())

@@ -28,7 +28,6 @@ A configuration that uses one:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     parser.add_argument("name", nargs="?", metavar="NAME", help="the preset to show in full; default: a list of all")
     options.add_all(parser, (Group.PRESETS,))
     common.add_output(parser)

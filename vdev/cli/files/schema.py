@@ -19,6 +19,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:  # all commands have the same signature
-    """Print the schema."""
     sys.stdout.write(config.json_schema_text())
     return 0

@@ -28,7 +28,6 @@ Exit code 0 if the configuration can be served, 2 if it has errors.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     parser.usage = "vdev validate [option ...] FILE [FILE ...]"
     common.add_files(parser)
     common.add_output(parser)

@@ -33,7 +33,6 @@ EPILOG = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     parser.usage = "vdev plan [option ...] FILE [FILE ...]"
     common.add_node(parser)
     parser.add_argument(
@@ -172,7 +171,6 @@ def _print(new: Preview, old: Preview | None, chosen: Sequence[str], *, explain:
 
 
 def _in_short(new: Preview) -> str:
-    """What follows the node's name: how much there is of what."""
     resources = new.inventory.resources.values()
     devices = sum(len(each.slots) for each in resources)
     unhealthy = devices - sum(each.healthy for each in resources)
@@ -183,7 +181,6 @@ def _in_short(new: Preview) -> str:
 
 
 def _print_node(new: Preview) -> None:
-    """What the Node will have."""
     if new.labels:
         print("\nlabels of the node")
         common.print_table(("LABEL", "VALUE"), list(new.labels.items()), indent="  ")

@@ -64,12 +64,10 @@ class PoolChange:
 
     @property
     def added(self) -> tuple[str, ...]:
-        """Devices that are new."""
         return tuple(each.name for each in self._after if each.name not in self._names(self.before))
 
     @property
     def removed(self) -> tuple[str, ...]:
-        """Devices that are no longer published."""
         return tuple(each.name for each in self._devices(self.before) if each.name not in self._names(self.after))
 
     @property
@@ -106,7 +104,6 @@ def changes(before: Pools, after: Pools) -> tuple[PoolChange, ...]:
 
 
 def change_document(change: PoolChange) -> dict[str, Any]:
-    """A change as JSON."""
     return {
         "driver": change.driver,
         "added": list(change.added),
@@ -116,7 +113,6 @@ def change_document(change: PoolChange) -> dict[str, Any]:
 
 
 def change_lines(change: PoolChange) -> Iterator[str]:
-    """A change in words."""
     if change.after is None:
         yield f"  - {change.driver}: no ResourceSlices any more; devices that claims have are kept"
         return

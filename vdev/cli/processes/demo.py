@@ -30,7 +30,6 @@ NPU, TERMINAL, NOISE = "acme.dev/npu", "example.com/terminal", "example.com/nois
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     parser.add_argument("--keep", action="store_true", help="keep the directory with the file and the plugin's log")
 
 

@@ -33,7 +33,6 @@ last good one is used instead. SIGHUP reads the files again, SIGTERM ends the pl
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     parser.usage = "vdev run [option ...] FILE [FILE ...]"
     parser.add_argument("files", nargs="*", metavar="FILE", help="configuration files, as --config-file FILE")
     options.add_all(parser)

@@ -45,7 +45,6 @@ _ONLY_WITH_EXEC = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     parser.add_argument("--kubelet-dir", type=Path, metavar="DIR", help="its root directory [default: /tmp/vdev-sim]")
     parser.add_argument(
         "--pods", type=Path, metavar="DIR", help="directory of manifests (*.yaml) to watch: Pods, objects of DRA"

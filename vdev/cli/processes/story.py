@@ -19,12 +19,10 @@ class Story:
         self._step = 0
 
     def step(self, title: str) -> None:
-        """Begin a step."""
         self._step += 1
         print(f"\n{self._step}. {title}")
 
     def say(self, line: str) -> None:
-        """Tell something."""
         print(f"   {line}")
 
     def check(self, what: str, *, expected: object, actual: object) -> None:

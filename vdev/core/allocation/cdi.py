@@ -50,7 +50,6 @@ def kind(resource: str) -> str:
 
 
 def qualified(cdi_kind: str, name: str) -> str:
-    """The fully qualified name of a device."""
     return f"{cdi_kind}={name}"
 
 

@@ -90,7 +90,6 @@ def _texts(templates: tuple[tuple[str, Template], ...], values: Mapping[str, str
 
 
 def only_cdi(flags: Flags) -> bool:
-    """Whether devices reach containers by CDI alone."""
     strategies = flags.device_list_strategies
     return bool(strategies) and all(each.is_cdi for each in strategies)
 
@@ -101,7 +100,6 @@ def any_cdi(flags: Flags) -> bool:
 
 
 def list_name(device: Device, flags: Flags) -> str:
-    """What the device is called in the device list."""
     return device.ordinal if flags.device_id_strategy is DeviceIdStrategy.INDEX else device.id
 
 
@@ -146,7 +144,6 @@ def nodes_of(
 
 
 def render_node(template: NodeTemplate, values: Mapping[str, str]) -> DeviceNode:
-    """A device node of one device."""
     return DeviceNode(template.host_path.render(values), template.container_path.render(values), template.permissions)
 
 

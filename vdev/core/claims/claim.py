@@ -44,7 +44,6 @@ class OpaqueConfig:
     parameters: object
 
     def covers(self, result: AllocationResult) -> bool:
-        """Whether it is for this result's request."""
         return not self.requests or bool({result.request, result.main_request} & {*self.requests})
 
 

@@ -64,7 +64,6 @@ class _Member:
 
 
 def kind(driver: str) -> str:
-    """The CDI kind of a driver's claims."""
     return f"k8s.{driver}/claim"
 
 

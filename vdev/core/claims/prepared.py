@@ -87,7 +87,6 @@ class PreparedClaim:
 
 
 def as_json(claim: PreparedClaim) -> dict[str, Any]:
-    """As it is written down."""
     return {
         "uid": claim.uid,
         "namespace": claim.namespace,

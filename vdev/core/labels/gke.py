@@ -42,7 +42,6 @@ def _offered(gpu: Hardware) -> Sequence[Profile | None]:
 
 
 def tpu_labels(chips: Sequence[Hardware]) -> dict[str, str]:
-    """The labels of a pool with these chips."""
     keys = {"accelerator": f"{_LABEL}-tpu-accelerator", "topology": f"{_LABEL}-tpu-topology"}
     told = {label: _one(chip.attributes.get(key, "") for chip in chips) for key, label in keys.items()}
     return {label: value for label, value in told.items() if value}

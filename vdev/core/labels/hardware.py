@@ -30,7 +30,6 @@ class Hardware:
 
     @property
     def attributes(self) -> Mapping[str, str]:
-        """What is known of it."""
         return self.raw.attributes
 
     def pci(self, key: str) -> str:

@@ -13,7 +13,6 @@ DOMAINS = frozenset(_KINDS)
 
 
 def labels(devices: Sequence[Hardware]) -> dict[str, str]:
-    """The labels of a node with these devices of Intel."""
     values = {f"intel.feature.node.kubernetes.io/{_KINDS[each.maker]}": "true" for each in devices}
     gpus = [each for each in devices if each.maker == "gpu.intel.com"]
     if not gpus:

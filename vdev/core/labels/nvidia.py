@@ -221,7 +221,6 @@ def _mixed_name(profile: Profile) -> str:
 
 
 def _partitions(spec: Spec, gpus: Iterable[Hardware], resource_of: Callable[[Profile], str]) -> dict[str, str]:
-    """Labels of the partitions of each profile."""
     parts = [(gpu, profile) for gpu in gpus for profile in gpu.parts or ()]
     count = Counter(profile.name for _, profile in parts)
     first = {profile.name: (gpu, profile) for gpu, profile in reversed(parts)}

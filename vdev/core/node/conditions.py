@@ -29,7 +29,6 @@ class NodeCondition:
 
     @property
     def word(self) -> str:
-        """Its status, in the word that the API has for it."""
         return "True" if self.status else "False"
 
 

@@ -15,5 +15,4 @@ def named(ids: Collection[str]) -> str:
 
 
 def shortened(text: str, limit: int = MESSAGE) -> str:
-    """The text, or its beginning and an ellipsis."""
     return text if len(text) <= limit else text[: limit - 1] + "…"

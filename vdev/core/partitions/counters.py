@@ -44,7 +44,6 @@ class Counters:
         return {limit.name: limit.most for limit in self.limits} | dict.fromkeys(map(_slice, range(self.slices)), 1)
 
     def taken_by(self, placement: Placement) -> dict[str, int]:
-        """What a partition takes."""
         name = placement.profile.name
         taken = {limit.name: limit.takes[name] for limit in self.limits if name in limit.takes}
         return taken | dict.fromkeys(map(_slice, placement.slices), 1)
@@ -69,7 +68,6 @@ def placements(geometry: Geometry) -> Iterator[Placement]:
 
 
 def _rules(geometry: Geometry) -> Iterator[Limit]:
-    """What the geometry says beside the slices."""
     if geometry.compute is not None:
         takes = {each.name: each.compute for each in geometry.profiles if each.compute}
         yield Limit("compute-slices", geometry.compute, takes)

@@ -126,11 +126,9 @@ class Placement:
 
     @property
     def slices(self) -> range:
-        """The memory slices it occupies."""
         return range(self.start, self.start + self.size)
 
     def overlaps(self, other: "Placement") -> bool:
-        """Whether both occupy a common slice, so that one cannot exist beside the other."""
         return self.start < other.start + other.size and other.start < self.start + self.size
 
     def __str__(self) -> str:

@@ -14,7 +14,6 @@ class TooManyStepsError(Exception):
 
 
 def mask_of(size: int, start: int) -> int:
-    """The bit mask of `size` slices from `start`."""
     return ((1 << size) - 1) << start
 
 

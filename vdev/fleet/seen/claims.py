@@ -26,15 +26,12 @@ class SeenClaims:
         return tuple(use for uses in self._by_node.get(node, {}).values() for use in uses if use.pod)
 
     def see(self, document: Document) -> None:
-        """This is a claim now."""
         self._note(str(metadata_of(document).get("uid")), _uses(document))
 
     def see_gone(self, document: Document) -> None:
-        """A claim was deleted."""
         self._note(str(metadata_of(document).get("uid")), ())
 
     def keep_only(self, uids: Collection[str]) -> None:
-        """A list had these."""
         for uid in self._nodes.keys() - set(uids):
             self._note(uid, ())
 

@@ -44,7 +44,6 @@ class SeenNode:
         return self.document
 
     def subscribe(self, on_change: Callable[[], None]) -> None:
-        """Tell of each change."""
         self._users.append(on_change)
 
     def note(self, document: Document) -> None:
@@ -81,7 +80,6 @@ class SeenNode:
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Its labels."""
         return self.metadata.get("labels") or {}
 
     @property
@@ -127,11 +125,9 @@ class SeenSlices:
             self._untold.add(name)
 
     def removed(self, name: str) -> None:
-        """The server said that it is gone."""
         self._found.pop(name, None)
 
     def see(self, document: Document) -> None:
-        """This is a slice now."""
         name = kube.metadata_of(document)["name"]
         self._untold.discard(name)
         known = self._found.get(name)
@@ -140,7 +136,6 @@ class SeenSlices:
             self.on_change()
 
     def see_gone(self, name: str) -> None:
-        """A slice was deleted."""
         if self._found.pop(name, None) is not None:
             self.on_change()
 
@@ -216,19 +211,15 @@ class Cluster:
             known.pop(name, None)
 
     async def follow_nodes(self) -> None:
-        """Follow all Nodes, forever."""
         await self._follow(kube.NODES, self._see_nodes, self._see_node, self._see_node_gone)
 
     async def follow_slices(self) -> None:
-        """Follow all ResourceSlices, forever."""
         await self._follow(kube.RESOURCE_SLICES, self._see_slices, self._see_slice, self._see_slice_gone)
 
     async def follow_pods(self) -> None:
-        """Follow all pods that are bound to a node, forever."""
         await self._follow(kube.PODS, self._see_pods, self._see_pod, self._see_pod_gone, fields="spec.nodeName!=")
 
     async def follow_claims(self) -> None:
-        """Follow all ResourceClaims, forever."""
         await self._follow(kube.RESOURCE_CLAIMS, self._see_claims, self.claims.see, self.claims.see_gone)
 
     async def _follow(

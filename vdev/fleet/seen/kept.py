@@ -28,7 +28,6 @@ class Packed:
 
     @property
     def document(self) -> Document:
-        """The slice."""
         found: Document = marshal.loads(zlib.decompress(self._bytes))  # noqa: S302 - it never left this process
         return found
 

@@ -51,7 +51,6 @@ class SeenPods:
         self._says: Mapping[str, tuple[str, Range | Problem]] = NO_WISHES  # by uid: its name, and what it says
 
     def see(self, document: Document) -> None:
-        """This is a pod now."""
         uid = str((document.get("metadata") or {}).get("uid") or "")
         seen, said = _seen(document), said_by(document)
         is_other = self._note_wish(uid, (name_of(document), said) if said is not None else None)
@@ -64,13 +63,11 @@ class SeenPods:
             self.on_change()
 
     def see_gone(self, uid: str) -> None:
-        """A pod is gone, or is over."""
         had_said = self._note_wish(uid, None)
         if self.by_uid.pop(uid, None) is not None or had_said:
             self.on_change()
 
     def keep_only(self, uids: set[str]) -> None:
-        """A list had these."""
         for uid in (self.by_uid.keys() | self._says.keys()) - uids:
             self.see_gone(uid)
 

@@ -41,7 +41,6 @@ class Amd(Describer):
         return card(device, self.gpu(device), self.place.gpus, slices)
 
     def name(self, device: Device) -> str:
-        """The device's name."""
         card = self._card(device)
         return f"gpu-{card}-{FIRST_RENDER + card}"
 

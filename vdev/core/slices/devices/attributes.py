@@ -33,7 +33,6 @@ def string(text: str) -> Attribute:
 
 @functools.lru_cache(maxsize=256)
 def number(value: int) -> Attribute:
-    """A whole number."""
     return Attribute(AttributeKind.INT, value)
 
 

@@ -44,7 +44,6 @@ class Nvidia(Describer):
         return counters(self.entry.geometry, limits(self.entry.geometry))
 
     def name(self, device: Device) -> str:
-        """The device's name."""
         whole = f"gpu-{self.gpu(device)}"
         if not device.is_partition or self.entry.geometry is None:
             return whole
@@ -52,7 +51,6 @@ class Nvidia(Describer):
         return f"{whole}-mig-{profile}-{_id(self.entry.geometry, device.profile)}-{device.slices.start}"
 
     def counter_set(self, device: Device) -> str:
-        """The name of a GPU's set of counters."""
         return f"gpu-{self.gpu(device)}-counter-set"
 
     def attributes(self, device: Device) -> Attributes:

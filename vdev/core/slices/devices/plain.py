@@ -81,7 +81,6 @@ class Describer:
         return self.place.first + device.raw.index
 
     def counters(self) -> Counters:
-        """The counters of each device."""
         assert self.entry.geometry is not None
         return counters(self.entry.geometry)
 
@@ -106,7 +105,6 @@ class Describer:
         return said | {key: value for key, value in known.items() if key not in said}
 
     def capacity(self, device: Device) -> dict[str, DeviceCapacity]:
-        """The device's capacity."""
         return {"memory": DeviceCapacity(device.memory)} if device.memory else {}
 
 

@@ -61,7 +61,6 @@ class DraDevice:
 
     @property
     def entry(self) -> str:
-        """The name of its entry."""
         return self.device.raw.entry
 
     @property
@@ -88,7 +87,6 @@ class PublishedPool:
 
     @cached_property
     def by_name(self) -> Mapping[str, DraDevice]:
-        """Devices by name."""
         return {device.name: device for device in self.devices}
 
     def resource_of(self, device: DraDevice) -> Resource:

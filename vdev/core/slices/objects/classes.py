@@ -37,13 +37,11 @@ class DeviceClass:
         return f"{own} && device.attributes['{self.driver}'].type == '{self.type}'" if self.type else own
 
     def matches(self, driver: str, device: Mapping[str, Any]) -> bool:
-        """Whether a device of a ResourceSlice is one of them."""
         kind = (device.get("attributes") or {}).get("type") or {}
         return driver == self.driver and (not self.type or kind.get("string") == self.type)
 
     @property
     def document(self) -> Document:
-        """The object."""
         spec: Document = {"selectors": [{"cel": {"expression": self.expression}}]}
         if self.resource:
             spec["extendedResourceName"] = self.resource

@@ -75,7 +75,6 @@ def changes(
 
 
 def generation_of(slice_: Document) -> int:
-    """That of its pool when it was written."""
     return int(slice_["spec"][_POOL].get("generation") or 0)
 
 
