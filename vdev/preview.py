@@ -212,7 +212,6 @@ def identified(resource: Resource, names: Iterable[str]) -> list[str]:
 
 
 def healthy(resource: Resource) -> list[str]:
-    """The ids of its healthy devices."""
     return [slot.id for slot in resource.slots if slot.health.healthy]
 
 

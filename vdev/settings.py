@@ -428,7 +428,6 @@ class Settings(BaseSettings):
 
     @property
     def pod_resources_socket(self) -> Path:
-        """The kubelet's PodResources API."""
         return self.kubelet_dir / "pod-resources" / "kubelet.sock"
 
 

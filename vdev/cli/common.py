@@ -118,7 +118,6 @@ def counted(number: int, noun: str) -> str:
 
 
 def print_cdi(name: str, edits: Mapping[str, Any]) -> None:
-    """What a CDI name stands for."""
     print(f"  {name} stands for")
     for text in edits.get("env", ()):
         print(f"    env       {text}")

@@ -71,7 +71,6 @@ class ClaimStatus:
                 self._note(self._claims.get(uid) or was[uid])
 
     def update_health(self, devices: Health) -> None:
-        """This is the health of the published devices."""
         was, self._health = self._health or {}, {(each.pool, each.device): each for each in devices}
         if self._due:
             self._news.set()

@@ -55,7 +55,6 @@ class HealthStreams:
             event.set()
 
     def open_again(self) -> None:
-        """Let there be streams again."""
         self._closing = False
 
     def close(self) -> None:

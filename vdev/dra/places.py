@@ -54,7 +54,6 @@ class Places:
 
     @property
     def dra_socket(self) -> Path:
-        """The socket of the driver's own calls."""
         if not self.pod_uid:
             return self.directory / "dra.sock"
         return _fitting(

@@ -47,7 +47,6 @@ class DueQueue:
         self._due.move_to_end(name, last=False)
 
     async def next(self) -> str:
-        """The next one; waits for it."""
         while not self._due:
             self._any.clear()
             await self._any.wait()

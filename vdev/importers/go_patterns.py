@@ -57,7 +57,6 @@ def _set_end(pattern: str, start: int) -> int:
 
 
 def literal(text: str) -> str:
-    """A text that stands for itself in a pattern."""
     return "".join(f"[{each}]" if each in "*?[{" else each for each in text)
 
 

@@ -90,7 +90,6 @@ class _Names:
 
 
 def recorded(seen: Recording, mask: Mask) -> Draft:
-    """The file, as a draft with its warnings."""
     node = mask.identity(seen.node, keep="")
     draft = Draft(f"Recorded by vdev record on {node}: its devices, played by virtual ones.")
     if mask.hides:

@@ -58,7 +58,6 @@ class Agent:
         await self._process.kill()
 
     async def restart(self) -> None:
-        """Stop and start."""
         await self.stop()
         await self.start()
 
@@ -72,7 +71,6 @@ class Agent:
         return answer
 
     def log(self) -> str:
-        """Its log so far."""
         with contextlib.suppress(FileNotFoundError):
             return self._places.log.read_text(errors="replace")
         return ""
@@ -144,15 +142,12 @@ class BlockingAgent:
     status = done(Agent.status)
 
     def log(self) -> str:
-        """Its log so far."""
         return self._inner.log()
 
     def errors(self) -> str:
-        """What its log has of errors."""
         return self._inner.errors()
 
     def last_words(self) -> str:
-        """The end of its log."""
         return self.log()[-_TAIL:]
 
 

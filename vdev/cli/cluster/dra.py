@@ -46,7 +46,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print them, or apply them."""
     if args.action is None:
         raise UsageError("no action given; expected classes; see vdev dra --help")
     chosen = options.read(args)

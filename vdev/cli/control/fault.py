@@ -89,7 +89,6 @@ def _rules(args: argparse.Namespace) -> str:
 
 
 def done(answer: dict[str, Any]) -> str:
-    """One line about what was done."""
     (verb, names), *_ = answer.items()
     listed = names if isinstance(names, list) else [names]
     return f"{verb}: {', '.join(listed) or 'nothing'}"
@@ -112,7 +111,6 @@ def _injected(times: dict[str, int]) -> str:
 
 
 def show(faults: dict[str, Any]) -> None:
-    """Print the rules as a table."""
     if not faults["rules"]:
         print("no fault rules" + ("" if faults["enabled"] else "; --enable-fault-injection is off"))
         return

@@ -47,7 +47,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print or write the file, and the warnings."""
     if args.salt and not args.anonymize:
         raise UsageError("--salt is for --anonymize")
     from ...plugin import podresources_client  # not needed for --help

@@ -51,7 +51,7 @@ def lines(told: dict[str, Any], sort: str, rows: int | None, *, short: bool = Fa
 
 
 def names_of(device: _Device) -> set[str]:
-    """By what a device can be chosen."""
+    """The words by which a device can be chosen."""
     index = device["index"]
     pods = {f"{each['namespace']}/{each['pod']}" for each in device["holders"]}
     return {device["id"], device["resource"], device["entry"], _called(device), index, *pods} - {index}

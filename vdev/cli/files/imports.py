@@ -64,7 +64,6 @@ def _forms() -> str:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print or write the files, and the warnings."""
     if bool(args.files) is bool(args.device):
         both = "give a file or --device, not both" if args.files else "no file to import; see vdev import --help"
         raise UsageError(both)

@@ -34,7 +34,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the list, or one preset."""
     dirs = options.read(args).preset_dirs
     if args.name:
         _show(config.preset(args.name, dirs), as_json=args.output == "json")

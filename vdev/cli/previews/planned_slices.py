@@ -14,12 +14,10 @@ _HEAD = ("DEVICE", "TYPE", "CAPACITY", "CONSUMES", "TAINTS")
 
 
 def documents(pools: Pools, node: str) -> list[dict[str, Any]]:
-    """The ResourceSlices as they would be created."""
     return [document for pool in pools.values() for document in cutting.objects(pool, node)]
 
 
 def show(pools: Pools, node: str) -> None:
-    """Print a table for each driver."""
     for pool in pools.values():
         count, slices = len(pool.devices), len(cutting.specifications(pool, node))
         healthy = sum(device.health.healthy for device in pool.devices)
@@ -94,7 +92,6 @@ def _is_other(one: DraDevice, other: DraDevice) -> bool:
 
 
 def changes(before: Pools, after: Pools) -> tuple[PoolChange, ...]:
-    """What a reload would publish otherwise."""
     found = (PoolChange(driver, before.get(driver), after.get(driver)) for driver in sorted({*before, *after}))
     return tuple(
         each

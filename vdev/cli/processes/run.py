@@ -77,7 +77,6 @@ def _share_one_heap() -> None:
 
 
 def agent_options(chosen: "Settings") -> "Options":
-    """What the command's options mean to the agent."""
     from ... import config, loading  # as above
     from ...agent import Options
     from ...api_server import find_server

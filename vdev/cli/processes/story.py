@@ -33,7 +33,6 @@ class Story:
         print(f"   ✓ {what}")
 
     def show(self, edits: Any) -> None:
-        """What a container gets."""
         for key, value in sorted(edits.envs.items()):
             self.say(f"  env     {key}={value}")
         for node in edits.devices:

@@ -52,7 +52,6 @@ class DeviceEdits:
 
 
 def of_devices(resource: Resource, devices: Sequence[Device]) -> list[DeviceEdits]:
-    """What these devices of the resource add."""
     # To render the templates of eight devices takes as long as the rest of an Allocate, so that is done once.
     known = resource.rendered
     for device in devices:

@@ -26,7 +26,6 @@ class _Unit:
 
 
 def labels(gpus: Sequence[Hardware]) -> dict[str, str]:
-    """The labels of a node with these AMD devices."""
     if not gpus:
         return {}
     units = [unit for gpu in gpus for unit in _units(gpu)]

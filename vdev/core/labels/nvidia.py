@@ -137,7 +137,6 @@ def _clique(gpus: Iterable[Hardware]) -> dict[str, str]:
 
 
 def model(gpu: Hardware) -> str:
-    """The name that the driver gives the device."""
     source = gpu.entry.source
     preset = source.preset if isinstance(source, VirtualSource) else ""
     return gpu.attributes.get("model") or gpu.attributes.get("product") or preset

@@ -84,7 +84,6 @@ def _of_xid(resource: str, error: XidError, ids: list[str]) -> EventText:
 
 
 def of_partitions(before: Inventory, now: Inventory) -> tuple[EventText, ...]:
-    """Which devices were cut anew."""
     if before is now:
         return ()
     old, new = _cuts(before), _cuts(now)

@@ -65,7 +65,6 @@ class DraDevice:
 
     @property
     def group(self) -> str:
-        """The id of its raw device."""
         return self.device.raw.id
 
 

@@ -98,7 +98,6 @@ def _counters(items: Iterable[tuple[str, int]]) -> Document:
 
 
 def device_document(device: DraDevice) -> Document:
-    """A device as a slice has it."""
     found: Document = {
         "name": device.name,
         "attributes": {key: _value(each) for key, each in device.attributes.items()},
