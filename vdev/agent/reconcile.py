@@ -179,7 +179,7 @@ class Reconciler:
         """
         self._recorded = recorded
         self.choices.recall(choices)
-        if self.choices.in_force(self.spec) is not self.spec:
+        if self.choices.in_force(self.spec) != self.spec:
             self.base = self._arrange(self.spec, self.scan)
             self._faults.engine.meet(self.base)
 

@@ -97,15 +97,14 @@ Progresses = Mapping[str, Progress]
 def look(before: Progresses, entries: Iterable[EntrySpec], strategy: MigStrategy, seen: RepartitionView) -> Progresses:
     """How far each label of these entries is, with what was known `before`."""
     groups = grouped((entry.choice.label, entry) for entry in entries if entry.choice)
-    found = {
+    return {
         label: _Look(before.get(label) or Progress(label=label), group, seen, strategy).result()
         for label, group in groups.items()
     }
-    return found if found != before else before
 
 
 def in_force(spec: Spec, progresses: Progresses) -> Spec:
-    """The specification with the devices cut as is in force; the same object where nothing is chosen."""
+    """The specification with the devices cut as is in force."""
     parts = {name: each for progress in progresses.values() for name, each in progress.parts.items()}
     if not any(entry.choice and entry.name in parts for entry in spec.entries):
         return spec

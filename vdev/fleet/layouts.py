@@ -59,7 +59,7 @@ class Layouts(CutDevices):
         )
         self.progresses = repartition.look(before, entries, spec.flags.mig_strategy, view)
         base = self._arrange(cut := self.in_force(spec), found)
-        wrong = set(errors(base.problems)) - set(last.base.problems) if last and self.progresses is not before else ()
+        wrong = set(errors(base.problems)) - set(last.base.problems) if last and self.progresses != before else ()
         if wrong:
             why = min(each.message for each in wrong)
             self.progresses = repartition.refused(before, self.progresses, why)

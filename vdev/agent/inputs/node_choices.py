@@ -68,14 +68,10 @@ class CutDevices:
     def __init__(self, node: str) -> None:
         self.progresses: Progresses = {}
         self._node = node
-        self._applied: tuple[Spec, Progresses, Spec] | None = None
-        self._chosen: tuple[Spec, list[EntrySpec]] | None = None  # for which a label chooses, in that specification
 
     def in_force(self, spec: Spec) -> Spec:
-        """The specification with its devices cut as is in force; the same object while nothing changes."""
-        if self._applied is None or self._applied[0] is not spec or self._applied[1] is not self.progresses:
-            self._applied = (spec, self.progresses, repartition.in_force(spec, self.progresses))
-        return self._applied[2]
+        """The specification with its devices cut as is in force."""
+        return repartition.in_force(spec, self.progresses)
 
     @property
     def again_at(self) -> float | None:
@@ -83,9 +79,8 @@ class CutDevices:
         return min((each.again_at for each in self.progresses.values() if each.again_at is not None), default=None)
 
     def _entries(self, spec: Spec) -> list[EntrySpec]:
-        if self._chosen is None or self._chosen[0] is not spec:
-            self._chosen = spec, [entry for entry in spec.on_node(self._node) if entry.choice]
-        return self._chosen[1]
+        """Those for which a label chooses."""
+        return [entry for entry in spec.on_node(self._node) if entry.choice]
 
 
 class NodeChoices(CutDevices):
@@ -124,19 +119,19 @@ class NodeChoices(CutDevices):
         for _ in range(_ROUNDS):
             holdings, claimed = at.holdings(), at.claimed()
             found = self._look(spec, at, holdings, claimed=claimed, now=clock.now())
-            if found is before:
+            if found == before:
                 return None
             cut, current = repartition.in_force(spec, found), self.in_force(spec)
             if cut == current:
-                self._take(found, spec, current)
+                self._take(found)
                 return None
             base = await asyncio.to_thread(arrange, cut)
             if wrong := set(errors(base.problems)) - set(at.base.problems):
                 kept = repartition.refused(before, found, min(each.message for each in wrong))
-                self._take(kept, spec, current)
+                self._take(kept)
                 return None
             if at.claimed().keys() <= claimed.keys() and at.holdings().all() <= holdings.all():
-                self._take(found, spec, cut)
+                self._take(found)
                 return base
         return None
 
@@ -146,7 +141,7 @@ class NodeChoices(CutDevices):
         """How far each label is now."""
         entries = self._entries(spec)
         if not entries:
-            return {} if self.progresses else self.progresses
+            return {}
         document = self._view.document
         seen = RepartitionView(
             labels=None if document is None else (document.get("metadata") or {}).get("labels") or {},
@@ -161,10 +156,9 @@ class NodeChoices(CutDevices):
         )
         return repartition.look(self.progresses, entries, spec.flags.mig_strategy, seen)
 
-    def _take(self, progresses: Progresses, spec: Spec, cut: Spec) -> None:
-        """How far each is from now on, and what that makes of `spec`; what is new is logged."""
+    def _take(self, progresses: Progresses) -> None:
+        """How far each is from now on; what is new is logged."""
         before, self.progresses = self.progresses, progresses
-        self._applied = (spec, progresses, cut)
         for label, progress in progresses.items():
             if _told(before.get(label)) != _told(progress):
                 _log(progress)
