@@ -111,18 +111,3 @@ async def test_after_a_failure_it_is_connected_anew(tmp_path: Path, channels: Ch
     async with kubelet(socket, "a"):
         assert await client.holders("file", within=WITHIN)
         await client.close()
-
-
-async def test_an_answer_that_is_equal_means_what_it_meant(tmp_path: Path) -> None:
-    """It is worked out once; one that says something else is worked out anew."""
-    socket = tmp_path / "s.sock"
-    client = PodResources(socket)
-    async with kubelet(socket, "a") as lister:
-        first = await client.holders("file", within=WITHIN)
-        assert first is await client.holders("file", within=WITHIN)
-        lister.pod = "b"
-        other = await client.holders("file", within=WITHIN)
-    await client.close()
-    assert first is not None
-    assert other is not None
-    assert ({"default/a"}, {"default/b"}) == (first.without, other.without)

@@ -20,7 +20,6 @@ from ..hostfs import read_plain
 
 FILE_NAME = "kubelet_internal_checkpoint"
 MAX_BYTES = 64 * 1024 * 1024  # 110 pods with the largest answers that a plugin may give have a tenth of it
-_ENTRIES = '"PodDeviceEntries":'
 
 
 class CheckpointReader:
@@ -47,7 +46,8 @@ class CheckpointReader:
         self.trouble = ""
         try:
             text = read_plain(self.path, limit=MAX_BYTES)
-            self._last = None if text is None else KubeletCheckpoint(_pods(_entries(text.decode())), stamp)
+            entries = None if text is None else json.loads(text)["Data"].get("PodDeviceEntries")
+            self._last = None if text is None else KubeletCheckpoint(_pods(entries), stamp)
         except HostError as failed:
             self.trouble, self._stamp = str(failed), None  # it may be readable the next time
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
@@ -61,17 +61,6 @@ def _stamp(path: Path) -> tuple[int, ...]:
     except OSError:
         return ()
     return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
-
-
-def _entries(text: str) -> Any:
-    """The value of `PodDeviceEntries`, without reading what follows it: the list of all devices is far longer."""
-    start = text.find(_ENTRIES)
-    if start < 0:
-        return json.loads(text)["Data"].get("PodDeviceEntries")
-    start += len(_ENTRIES)
-    while text[start : start + 1].isspace():
-        start += 1
-    return json.JSONDecoder().raw_decode(text, start)[0]
 
 
 def _pods(entries: Any) -> Mapping[str, frozenset[Key]]:

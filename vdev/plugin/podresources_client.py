@@ -35,7 +35,6 @@ class PodResources:
         self._channel: grpc.aio.Channel | None = None
         self._file: object = None  # which one the socket was when that was opened
         self._stub: rpc.PodResourcesListerAsyncStub | None = None  # of that channel
-        self._heard: tuple[pb.ListPodResourcesResponse, HoldersAnswer] | None = None  # the last answer, and its meaning
 
     async def holders(self, file: object, *, within: float) -> HoldersAnswer | None:
         """What all active pods hold; None when the API does not answer `within` so many seconds.
@@ -59,9 +58,7 @@ class PodResources:
             return None
         finally:
             raise_if_cancelled()
-        if self._heard is None or self._heard[0] != answer:
-            self._heard = answer, _understood(answer)
-        return self._heard[1]
+        return _understood(answer)
 
     async def close(self) -> None:
         """Hang up; the next question connects anew."""

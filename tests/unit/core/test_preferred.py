@@ -365,13 +365,6 @@ def test_many_linked_devices_stay_in_their_islands():
     assert [f"g{i}" for i in range(40, 48)] == allocator.prefer(available, [], 8)
 
 
-def test_very_many_linked_devices_stay_in_their_islands():
-    """Beyond the size where every pair is weighed, linked devices count as one group."""
-    links = {(f"g{i}", f"g{i + 1}"): 100 for i in range(2000) if i % 8 != 7}
-    allocator = Allocator(whole(2000), links=links)
-    assert [f"g{i}" for i in range(8, 16)] == allocator.prefer([f"g{i}" for i in range(2000)], ["g9"], 8)
-
-
 # --- from the inventory -----------------------------------------------------------------------------------------------
 
 

@@ -93,8 +93,8 @@ class DeviceLists(Output):
         Lists of `unsettled` resources are sent once more: the kubelet then writes its checkpoint, which tells whether a
         pod that is not named still has the device.
         """
-        prepared, dues = self._prepared
-        for due in dues if prepared is plan else self._due(plan):
+        (prepared, dues), self._prepared = self._prepared, (None, ())
+        for due in dues if prepared is plan else self._compared(plan):
             self._steps.do(_update(_resource(due[0]).name), functools.partial(self._apply, *due))
         now = self._clock.now()
         for name in plan.unsettled & self.services.keys():
@@ -110,9 +110,9 @@ class DeviceLists(Output):
 
     async def prepare(self, plan: Plan) -> None:
         """Compare and encode what `settle` will send, in a thread, so that `settle` has no long work to do."""
-        self._prepared = plan, await asyncio.to_thread(self._due, plan)
+        self._prepared = plan, await asyncio.to_thread(self._compared, plan)
 
-    def _due(self, plan: Plan) -> Sequence["_Due"]:
+    def _compared(self, plan: Plan) -> Sequence[_Due]:
         return [
             (change, b"" if isinstance(change, RemovedResource) else list_response(_resource(change).slots))
             for change in diff(Inventory(self._settled), plan.served)

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from .heaviest import Weights, heaviest
 
-_MAX_MATRIX = 1024  # devices whose pairs are weighed one by one; beyond, devices that are linked count as one group
+_MAX_MATRIX = 1024  # devices whose pairs are weighed one by one; the links of more do not count
 
 
 class Nearness:
@@ -29,8 +29,6 @@ class Nearness:
         self._groups = _numbered(numa)
         if scores and len(ids) <= _MAX_MATRIX:
             self._weights = _weights(numa, scores)
-        elif scores:
-            self._groups = _linked(len(ids), scores)
 
     @cached_property
     def most(self) -> int:
@@ -103,18 +101,3 @@ def _weights(numa: Sequence[tuple[int, ...]], scores: Mapping[tuple[int, int], i
         weights[low][high] += score * scale
         weights[high][low] += score * scale
     return tuple(map(tuple, weights))
-
-
-def _linked(count: int, scores: Mapping[tuple[int, int], int]) -> list[int]:
-    """The number of each device's group; devices that links connect, also over others, are one group."""
-    leader = list(range(count))
-
-    def find(device: int) -> int:
-        while leader[device] != device:
-            leader[device] = leader[leader[device]]
-            device = leader[device]
-        return device
-
-    for one, other in scores:
-        leader[find(one)] = find(other)
-    return _numbered([find(each) for each in range(count)])

@@ -90,11 +90,6 @@ class EntrySpec:
         cut += (parts for layout in layouts if not layout.refusal for parts in layout.parts.values() if parts)
         return frozenset(profile.partition(PIN)[0] for parts in cut for profile in parts) - {""}
 
-    @property
-    def is_cut(self) -> bool:
-        """Whether some of its devices are cut, where a strategy allows that."""
-        return bool(self.partitions) or bool(self.geometry and self.geometry.first_mode)
-
     def parts(self, index: int) -> tuple[str, ...] | None:
         """The profiles that a device is cut into, or None for a device that stays whole."""
         if self.geometry and self.geometry.first_mode:

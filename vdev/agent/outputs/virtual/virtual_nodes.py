@@ -37,7 +37,7 @@ from ....hostfs.removal import remove_tree
 from ..base import Output, Stage
 from .serial_lines import Line
 from .virtual_node_record import FILE, VirtualNodeRecord, names
-from .wanted_stand_ins import WantedStandIn, same_devices, wanted_stand_ins
+from .wanted_stand_ins import WantedStandIn, wanted_stand_ins
 
 log = structlog.get_logger(__name__)
 
@@ -70,7 +70,7 @@ class VirtualNodes(Output):
         self._kept: frozenset[str] = frozenset()  # of these, what the plan does not need, by raw device id
         self._unnamed: frozenset[str] = frozenset()  # what no answer has any more, by raw device id
         self._lines: dict[str, Line] = {}
-        self._seen: Plan | None = None
+        self._checked = False  # whether the host has what was wanted last
         self._writing = threading.Lock()
 
     @property
@@ -91,7 +91,7 @@ class VirtualNodes(Output):
     def recheck(self, changed: frozenset[str] = frozenset()) -> bool:
         """Look at what is on the host at the next `settle`, though nothing is wanted differently."""
         del changed
-        self._seen = None
+        self._checked = False
         return True
 
     async def settle(self, plan: Plan) -> None:
@@ -99,9 +99,6 @@ class VirtualNodes(Output):
         now = self._clock.now()
         due = self._again_at is not None and now >= self._again_at
         due = due or self._is_any_unneeded(plan)
-        seen = self._seen
-        if not due and seen is not None and same_devices(seen, plan):
-            return
         wanted = wanted_stand_ins(plan)
         kept = {
             device: each
@@ -111,13 +108,12 @@ class VirtualNodes(Output):
         wanted |= kept
         self._kept = frozenset(kept)
         unsure = self._left or (kept and not plan.holdings.complete)
-        if not due and seen is not None and wanted == self._wanted:
-            self._seen = plan
+        if not due and self._checked and wanted == self._wanted:
             self._again_at = self._again_at or (now + self._intervals.retire_settle if unsure else None)
             return
         lines = {key: each.pty.path for key, each in self._lines.items()}
         outcome = await asyncio.to_thread(self._work, wanted, lines, plan)
-        self._seen, self._wanted = plan, wanted
+        self._checked, self._wanted = True, wanted
         await self._connect(outcome.lines)
         self._say({device: why for device, why in outcome.failed.items() if device not in kept})
         retry_at = now + self._intervals.retry_virtual_node if outcome.failed else None

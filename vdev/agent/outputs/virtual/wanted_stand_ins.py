@@ -28,11 +28,6 @@ class WantedStandIn:
         return facts(self.device, self.entry.resource)
 
 
-def same_devices(before: Plan, plan: Plan) -> bool:
-    """Whether both need the same."""
-    return before.base == plan.base and before.inventory == plan.inventory and before.pools == plan.pools
-
-
 def wanted_stand_ins(plan: Plan) -> dict[str, WantedStandIn]:
     """What is needed, by raw device id, each with all slots that it is for."""
     wanted: dict[str, WantedStandIn] = {}
