@@ -92,8 +92,8 @@ endif
 bench: $(VENV)/.test ## measure the budgets, as ratios in one run (make bench fleet: that group alone)
 	$(BIN)/python -m bench $(GROUPS)
 
-worlds: $(VENV)/.run ## play simulated nodes: SEED=7, HOURS=100, MINUTES=2, WORKERS=2, LENGTH=1, EVENTS=file (docs/worlds.md)
-	$(BIN)/python -m tests.worlds $(if $(SEED),--seed $(SEED)) $(if $(HOURS),--hours $(HOURS)) $(if $(MINUTES),--minutes $(MINUTES)) \
+worlds: $(VENV)/.run ## play simulated nodes: MINUTES=2, SEED=7, WORKERS=2, LENGTH=1, EVENTS=file (docs/worlds.md)
+	$(BIN)/python -m tests.worlds $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) \
 	  $(if $(filter-out auto,$(WORKERS)),--workers $(WORKERS)) $(if $(LENGTH),--length $(LENGTH)) $(if $(EVENTS),--events $(EVENTS))
 
 docs: $(VENV)/.run ## write what docs/ has from the code: docs/reference and docs/metrics.md

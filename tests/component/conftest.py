@@ -156,8 +156,8 @@ async def start_agent(kubelet, directory, config_dir, _inotify):
         # The end of the last agent, when no kubelet is left, is that of gRPC's thread, which is waited for.
         blocking.functions["threading.Lock.acquire"].can_block_in("vdev/agent/agent.py", "_live")
         for each in blocking.functions.values():  # what gRPC does in a thread of its own is done in the loop there
-            each.can_block_in("tests/worlds/machine/memory_transport.py", {"_look"})
-            each.can_block_in("tests/worlds/machine/memory_server.py", {"add_insecure_port", "remove_socket"})
+            each.can_block_in("tests/worlds/grpc_channel.py", {"_look"})
+            each.can_block_in("tests/worlds/grpc_server.py", {"add_insecure_port", "remove_socket"})
         yield start
         for running in started:
             if not running.task.done():

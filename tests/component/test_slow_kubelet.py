@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.kit import quick
-from tests.worlds.machine import memory_transport
-from tests.worlds.machine.memory_server import Network
-from tests.worlds.machine.virtual_time import PROCESS, Process
+from tests.worlds import grpc_channel
+from tests.worlds.grpc_calls import Network
+from tests.worlds.virtual_time import PROCESS, Process
 from vdev.sim import Kubelet
 
 NPU = "acme.dev/npu"
@@ -24,7 +24,7 @@ def late():
 async def kubelet(directory, late):
     """The kubelet, over gRPC in memory."""
     network = Network(lambda process: late.pop() if late and process == "kubelet" else 0.0)
-    with memory_transport.installed(network):
+    with grpc_channel.installed(network):
         async with Kubelet(directory / "kubelet", rate_limit=False, timings=quick.KUBELET) as running:
             yield running
 

@@ -54,7 +54,7 @@ def _play() -> None:
 
 def _plan(seed: int, seconds: float, events: list[Any] | None = None) -> Any:
     from tests.worlds.campaign import SeededWorld
-    from tests.worlds.drawn_events import Event
+    from tests.worlds.events import Event
 
     return SeededWorld(seed, seconds, None if events is None else tuple(Event(*each) for each in events))
 

@@ -2,5 +2,5 @@
 
     python -m tests.worlds --seed 7
 
-gRPC and TCP are in memory (`machine`). See docs/worlds.md.
+See docs/worlds.md.
 """

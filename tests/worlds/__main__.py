@@ -2,20 +2,18 @@
 
 import argparse
 import itertools
-import json
 import os
 import random
-import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from vdev import __version__
 from vdev.errors import UsageError
 
-from . import campaign, drawn_events
-from .campaign import SeededWorld, Total
+from . import campaign
+from .campaign import SeededWorld
+from .events import Event, read, written
 from .world import Outcome
 
 _ABOUT = """\
@@ -25,9 +23,8 @@ that still show it, and printed with what repeats it, message for message."""
 
 _EXAMPLES = """\
 examples:
-  python -m tests.worlds                         a hundred hours of nodes, of fresh seeds
-  python -m tests.worlds --minutes 2             for two minutes
-  python -m tests.worlds --seed 7 --hours 1      the world of seed 7
+  python -m tests.worlds --minutes 2             nodes of fresh seeds, for two minutes
+  python -m tests.worlds --seed 7                the world of seed 7
   python -m tests.worlds --seed 7 --story        and what happened in it
   python -m tests.worlds --seed 7 --events FILE  the world of seed 7, with the events of a file
 
@@ -52,10 +49,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _given(args: argparse.Namespace) -> tuple[drawn_events.Event, ...] | None:
+def _given(args: argparse.Namespace) -> tuple[Event, ...] | None:
     if args.events and args.seed is None:
         raise UsageError("--events needs the --seed with which they failed")
-    return drawn_events.read(args.events) if args.events else None
+    return read(args.events) if args.events else None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -66,9 +63,9 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--seed", type=int, help="the first seed [default: a fresh one]")
-    parser.add_argument("--seeds", type=int, metavar="N", help="play so many seeds")
-    parser.add_argument("--hours", type=float, metavar="H", help="play so many hours of nodes [default: 100]")
-    parser.add_argument("--minutes", type=float, metavar="M", help="play for so many minutes of real time")
+    parser.add_argument(
+        "--minutes", type=float, metavar="M", help="begin new worlds for so long [default: 2, or one seed]"
+    )
     parser.add_argument("--length", type=float, default=1.0, metavar="H", help="hours of one world [default: 1]")
     workers = len(os.sched_getaffinity(0)) + 1  # a world waits whenever an agent's file events are closed
     text = "processes [default: one more than cores]"
@@ -76,7 +73,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--events", type=Path, metavar="FILE", help="these events instead of those of the seed")
     parser.add_argument("--story", action="store_true", help="print what happened in each world")
     parser.add_argument("--shrink", type=float, default=120.0, metavar="S", help="seconds for shrinking [default: 120]")
-    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     return parser
 
 
@@ -87,38 +83,32 @@ def _stay_the_same() -> None:
         os.execv(sys.executable, [sys.executable, "-m", "tests.worlds", *sys.argv[1:]])
 
 
-def _play(args: argparse.Namespace, given: tuple[drawn_events.Event, ...] | None) -> int:
+def _play(args: argparse.Namespace, given: tuple[Event, ...] | None) -> int:
     first = args.seed if args.seed is not None else random.SystemRandom().randrange(2**32)
-    one = args.seed is not None and not (args.seeds or args.hours or args.minutes)
-    worlds = args.seeds or (1 if one or given is not None else None)
-    hours = args.hours if args.hours or worlds or args.minutes else 100.0
-    begun = time.monotonic()
-    until = begun + args.minutes * 60 if args.minutes else float("inf")
-    total = Total()
-
-    def seeded_worlds() -> Iterator[SeededWorld]:
-        for seed in itertools.islice(itertools.count(first), worlds):
-            if hours and total.hours >= hours:
-                return
-            yield SeededWorld(seed, args.length * 3600, given)
-
-    told = begun
-    for seeded, outcome in campaign.play(seeded_worlds(), workers=args.workers, until=until):
-        total.add(seeded, outcome)
+    count = 1 if args.seed is not None and not args.minutes else None
+    seeded_worlds = (SeededWorld(each, args.length * 3600, given) for each in itertools.count(first))
+    begun = told = time.monotonic()
+    until = float("inf") if count else begun + (args.minutes or 2) * 60
+    worlds, hours = 0, 0.0
+    failures: list[tuple[SeededWorld, Outcome]] = []
+    for seeded, outcome in campaign.play(itertools.islice(seeded_worlds, count), workers=args.workers, until=until):
+        worlds, hours = worlds + 1, hours + outcome.hours
+        if outcome.failure:
+            failures.append((seeded, outcome))
         if args.story or outcome.failure:
             _tell_story(outcome, whole=args.story)
         if time.monotonic() - told > _TELL:
             told = time.monotonic()
-            _progress(f"{total.worlds} worlds, {total.hours:.0f} hours, {len(total.failures)} failed")
-    seconds = time.monotonic() - begun
-    shrunk = [_shrunk(seeded, outcome, args.shrink) for seeded, outcome in total.failures[:1]] if args.shrink else []
-    if args.json:
-        print(json.dumps(_summary(total, first, seconds), indent=2))
-    else:
-        _print_summary(total, first, seconds)
+            _progress(f"{worlds} worlds, {hours:.0f} hours, {len(failures)} failed")
+    shrunk = [_shrunk(seeded, outcome, args.shrink) for seeded, outcome in failures[:1]] if args.shrink else []
+    print(f"{worlds} worlds, seeds {first} to {first + worlds - 1}, {hours:.1f} hours of a node")
+    for seeded, outcome in failures:
+        print(f"FAILED seed {seeded.seed}: {outcome.failure}")
     for seeded, outcome in shrunk:
         _print_failure(seeded, outcome)
-    return _FAILED if total.failures else 0
+    if not failures:
+        print("every invariant held")
+    return _FAILED if failures else 0
 
 
 def _shrunk(seeded: SeededWorld, outcome: Outcome, seconds: float) -> tuple[SeededWorld, Outcome]:
@@ -135,57 +125,14 @@ def _tell_story(outcome: Outcome, *, whole: bool) -> None:
         print(f"seed {outcome.seed} failed: {outcome.failure}", file=sys.stderr)
 
 
-def _summary(total: Total, first: int, seconds: float) -> dict[str, object]:
-    return {
-        "version": __version__,
-        "commit": _commit(),
-        "seeds": [first, first + total.worlds - 1],
-        "worlds": total.worlds,
-        "nodeHours": round(total.hours, 1),
-        "seconds": round(seconds, 1),
-        "nodeHoursPerMinute": round(total.hours / seconds * 60, 1),
-        "messages": total.messages,
-        "digests": dict(sorted(total.digests.items())),
-        "events": dict(total.kinds.most_common()),
-        "happened": dict(total.happened.most_common()),
-        "failures": [{"seed": seeded.seed, "rule": each.rule, "text": each.failure} for seeded, each in total.failures],
-    }
-
-
-def _print_summary(total: Total, first: int, seconds: float) -> None:
-    speed = total.hours / seconds * 60
-    print(f"{total.worlds} worlds, seeds {first} to {first + total.worlds - 1}, {total.hours:.1f} hours of a node")
-    print(f"in {seconds:.1f} s: {speed:.0f} hours a minute, {total.messages} messages")
-    print("events: " + ", ".join(f"{count} {kind}" for kind, count in total.kinds.most_common()))
-    print("seen: " + ", ".join(f"{count} {name}" for name, count in total.happened.most_common(12)))
-    for seeded, each in total.failures:
-        print(f"FAILED seed {seeded.seed}: {each.failure}")
-    if not total.failures:
-        print("every invariant held")
-
-
 def _print_failure(seeded: SeededWorld, outcome: Outcome) -> None:
     events = seeded.all_events
-    print(f"\nseed {seeded.seed}, commit {_commit()}, {len(events)} events: {outcome.failure}")
+    print(f"\nseed {seeded.seed}, {len(events)} events: {outcome.failure}")
     print("\n".join(outcome.told[-40:]))
     print(f"\nrepeat it with these {len(events)} lines in a file:\n")
-    print(drawn_events.written(events), end="")
+    print(written(events), end="")
     length = f" --length {seeded.seconds / 3600:.6f}"
     print(f"\n    python -m tests.worlds --seed {seeded.seed}{length} --events FILE --story")
-
-
-def _commit() -> str:
-    try:
-        done = subprocess.run(
-            ["git", "rev-parse", "--short=12", "HEAD"],
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-    return done.stdout.strip()
 
 
 def _progress(line: str) -> None:

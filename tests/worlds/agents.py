@@ -4,7 +4,7 @@ import contextvars
 import functools
 import signal
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vdev import config
 from vdev.agent import Agent, Options
@@ -13,9 +13,11 @@ from vdev.core.decide import Plan
 from vdev.errors import ConfigError
 from vdev.hostfs import HostRoot
 
-from .machine.virtual_time import Process, WorldClock
 from .node_model import inspect_marked
-from .world_base import WorldBase
+from .virtual_time import Process, WorldClock
+
+if TYPE_CHECKING:
+    from .world import World
 
 _UP = 60.0  # seconds after which an agent serves, whatever it found
 _AGAIN = 5.0  # seconds until a container that ended is started again
@@ -23,8 +25,6 @@ _AGAIN = 5.0  # seconds until a container that ended is started again
 
 @dataclass(slots=True, eq=False)
 class Life:
-    """One process of the agent."""
-
     process: Process
     agent: Agent
     since: float
@@ -38,13 +38,12 @@ class _Seen(Output):
 
     name = "seen by the world"
 
-    def __init__(self, world: WorldBase) -> None:
+    def __init__(self, world: "World") -> None:
         self._world = world
         self.plan: Plan | None = None
         self.since = 0.0  # when what is told became another
 
     async def settle(self, plan: Plan) -> None:
-        """Note it."""
         if self.plan is None or _told(plan) != _told(self.plan):
             self.since = self._world.now
         self.plan = plan
@@ -53,7 +52,7 @@ class _Seen(Output):
 class Agents:
     """Starts agents, and starts them again when they end."""
 
-    def __init__(self, world: WorldBase) -> None:
+    def __init__(self, world: "World") -> None:
         self._world = world
         self._number = 0
         self.lives: list[Life] = []
@@ -65,25 +64,20 @@ class Agents:
         return [each for each in self.lives if not each.ended]
 
     def start(self) -> None:
-        """Start another one."""
         world, loop = self._world, self._world.loop
         self._number += 1
         process = Process(f"agent-{self._number}")
-        if world.cluster is not None:
-            world.cluster.agent_starts()
         seen = _Seen(world)
         agent: Agent = process.call(self._made, process, seen)
         life = Life(process, agent, world.now, seen)
         self.lives = [*self.running, life]
         # What the system takes back from a process that is killed.
         process.killed += [agent.lock.release, agent.nodes.release, lambda: _release_claims(agent)]
-        world.counts["agents"] += 1
         world.tell(f"{process.name} starts")
         task = loop.create_task(agent.run(), name=process.name, context=process.context.copy())
         task.add_done_callback(lambda done: self._ended(life, done), context=contextvars.Context())
 
     def kill(self, life: Life, *, after: int = 0) -> None:
-        """SIGKILL, now or after so many steps from now."""
         if after:
             life.process.dies_after = life.process.steps + after
         else:
@@ -95,7 +89,6 @@ class Agents:
         for life in self.running:
             if life.process is process:
                 world.tell(f"{process.name} is killed")
-                world.counts["kills"] += 1
                 life.ended = True
                 world.loop.kill(process)
                 self._again()
@@ -132,7 +125,7 @@ class Agents:
         options = Options(
             node="node-1",
             files=(world.model.file,),
-            load=functools.partial(config.load, overrides={}, entries=world.read),
+            load=functools.partial(config.load, overrides={}),
             load_again=functools.partial(config.load_again, overrides={}),
             plugin_dir=world.kubelet.device_plugin_dir,
             kubelet_socket=world.kubelet.socket,
@@ -174,7 +167,7 @@ class Agents:
 
 def _told(plan: Plan) -> tuple[object, ...]:
     """What others see of a plan."""
-    return plan.inventory, plan.pools, plan.labels
+    return plan.inventory, plan.pools
 
 
 def _release_claims(agent: Agent) -> None:

@@ -7,24 +7,24 @@ course depends on nothing but its seed and its events.
 import contextlib
 import fcntl
 import gc
+import multiprocessing
 import os
-import pickle
 import random
-import select
 import shutil
 import signal
 import time
 import traceback
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from multiprocessing import connection
 from pathlib import Path
+from typing import Any
 
-from .drawn_events import Event, drawn, kinds_of
+from .events import Event, drawn, kinds_of
 from .world import Outcome, World
 
 LENGTH = 3600.0  # seconds of a world
-_LIMIT = 300.0  # seconds of the real time that a world may take
+_LIMIT = 600  # seconds of the real time that a world may take
 _SHARED_MEMORY = Path("/dev/shm")
 _WARM_UP = 60.0  # seconds of the world that prepares
 
@@ -45,41 +45,14 @@ class SeededWorld:
         return drawn(random.Random(f"events {self.seed}"), self.seconds, kinds_of(self.seed))
 
 
-@dataclass(slots=True)
-class Total:
-    """What was played so far."""
-
-    worlds: int = 0
-    hours: float = 0.0
-    messages: int = 0
-    kinds: Counter[str] = field(default_factory=Counter)
-    happened: Counter[str] = field(default_factory=Counter)
-    digests: dict[int, str] = field(default_factory=dict)  # by seed
-    failures: list[tuple[SeededWorld, Outcome]] = field(default_factory=list)
-
-    def add(self, seeded: SeededWorld, outcome: Outcome) -> None:
-        """One more."""
-        self.worlds += 1
-        self.hours += outcome.hours
-        self.messages += outcome.messages
-        self.digests[seeded.seed] = outcome.digest
-        self.kinds += outcome.kinds
-        self.happened += Counter({name: count for name, count in outcome.happened.items() if count > 0})
-        if outcome.failure:
-            self.failures.append((seeded, outcome))
-
-
-def _home() -> Path:
-    return _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else Path("/tmp")
-
-
 @contextlib.contextmanager
 def place(name: str) -> Iterator[Path]:
     """Where a world of this name has its directory; another process with one of the same name waits meanwhile.
 
     Its path is the same in each run, for paths are in messages, and the order of sets of paths depends on them.
     """
-    path = _home() / f"vdev-worlds-{name}"
+    home = _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else Path("/tmp")
+    path = home / f"vdev-worlds-{name}"
     with contextlib.ExitStack() as stack:
         while not _locked(path, stack):
             stack.close()
@@ -111,26 +84,20 @@ def play(
     seeded_worlds: Iterable[SeededWorld], *, workers: int = 1, until: float = float("inf")
 ) -> Iterator[tuple[SeededWorld, Outcome]]:
     """Play these, so many at a time, and begin none after `until` (monotonic); in the order of their ends."""
+    context = multiprocessing.get_context("fork")
     waiting = iter(seeded_worlds)
-    running: dict[int, tuple[int, SeededWorld, float]] = {}  # by the descriptor: process, world, when it must be over
-    try:
-        while True:
-            while len(running) < workers and time.monotonic() < until and (seeded := next(waiting, None)) is not None:
-                process, descriptor = _begin(seeded)
-                running[descriptor] = process, seeded, time.monotonic() + _LIMIT
-            if not running:
-                return
-            for descriptor in select.select(list(running), [], [], 1.0)[0]:
-                process, seeded, _ = running.pop(descriptor)
-                yield seeded, _outcome(seeded, process, descriptor)
-            for process, _, limit in running.values():
-                if time.monotonic() > limit:
-                    os.kill(process, signal.SIGKILL)
-    finally:
-        for descriptor, (process, _, _) in running.items():
-            os.kill(process, signal.SIGKILL)
-            os.waitpid(process, 0)
-            os.close(descriptor)
+    running: dict[Any, SeededWorld] = {}  # by where the outcome comes from
+    while True:
+        while len(running) < workers and time.monotonic() < until and (seeded := next(waiting, None)) is not None:
+            reading, writing = context.Pipe(duplex=False)
+            context.Process(target=_play, args=(seeded, writing), daemon=True).start()
+            writing.close()
+            running[reading] = seeded
+        if not running:
+            return
+        for each in connection.wait(list(running)):
+            seeded = running.pop(each)
+            yield seeded, _outcome(seeded, each)
 
 
 def play_one(seeded: SeededWorld) -> Outcome:
@@ -139,41 +106,25 @@ def play_one(seeded: SeededWorld) -> Outcome:
     return outcome
 
 
-def _begin(seeded: SeededWorld) -> tuple[int, int]:
-    """The process that plays it, and where it will write its outcome."""
-    reading, writing = os.pipe()
-    process = os.fork()
-    if process:
-        os.close(writing)
-        return process, reading
-    code = 1
-    try:
-        gc.disable()  # it does not live long
-        os.close(reading)
-        with open(writing, "wb") as out:
-            pickle.dump(_played(seeded), out)
-        code = 0
-    finally:
-        os._exit(code)
-
-
-def _played(seeded: SeededWorld) -> Outcome:
+def _play(seeded: SeededWorld, told: Any) -> None:
+    """Play it, in a process of its own."""
+    gc.disable()  # it would end what a world keeps suspended
+    signal.alarm(_LIMIT)
     try:
         with place(str(seeded.seed)) as root:
-            return World(seeded.seed, seeded.all_events, seeded.seconds, root).run()
+            outcome = World(seeded.seed, seeded.all_events, seeded.seconds, root).run()
     except Exception:  # noqa: BLE001 - a defect of the world, which is told as any other
-        return Outcome(seeded.seed, 0.0, f"a world comes to its end: {traceback.format_exc()}")
+        outcome = Outcome(seeded.seed, 0.0, f"a world comes to its end: {traceback.format_exc()}")
+    told.send(outcome)
+    os._exit(0)
 
 
-def _outcome(seeded: SeededWorld, process: int, descriptor: int) -> Outcome:
-    with open(descriptor, "rb") as told:
-        text = told.read()
-    _, status = os.waitpid(process, 0)
-    if status == 0:
-        outcome: Outcome = pickle.loads(text)
-        return outcome
-    how = f"it took more than {_LIMIT:g} s" if os.WIFSIGNALED(status) else "its process ended"
-    return Outcome(seeded.seed, 0.0, f"a world comes to its end: {how}")
+def _outcome(seeded: SeededWorld, told: Any) -> Outcome:
+    try:
+        outcome: Outcome = told.recv()
+    except EOFError:
+        return Outcome(seeded.seed, 0.0, f"a world comes to its end: its process ended, or took more than {_LIMIT} s")
+    return outcome
 
 
 def shrunk(

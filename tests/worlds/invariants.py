@@ -7,10 +7,7 @@ after a quiet moment   lists, node status, and CDI files are what the plan in fo
 in the end             the node is as the file says, with what pods hold; without pods, exactly as the file says
 """
 
-import contextlib
-import functools
 import json
-import os
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -55,7 +52,6 @@ class Excuses:
         self._until: dict[str, float] = {}
 
     def note(self, name: str, until: float) -> None:
-        """This explains things until then."""
         self._until[name] = max(until, self._until.get(name, 0.0))
 
     def rules(self, chosen: Iterable[int], until: float) -> None:
@@ -64,12 +60,10 @@ class Excuses:
             self.note(_rule(each), until + _PATIENCE)
 
     def end(self, chosen: Iterable[int], now: float) -> None:
-        """The file has these fault rules no more."""
         for each in chosen:
             self._until[_rule(each)] = now + _PATIENCE
 
     def has(self, *names: str, now: float) -> bool:
-        """Whether one of these explains something now."""
         return any(self._until.get(name, -1.0) >= now for name in names)
 
 
@@ -95,7 +89,6 @@ class Grants:
         self._lists: dict[object, deque[tuple[float, frozenset[str]]]] = {}  # by stream's server
 
     def listed(self, server: object, message: bytes, now: float) -> None:
-        """A list is sent."""
         found = pb.ListAndWatchResponse.FromString(message)
         healthy = frozenset(each.ID for each in found.devices if each.health == "Healthy")
         self._lists.setdefault(server, deque(maxlen=50)).append((now, healthy))
@@ -126,29 +119,10 @@ class Grants:
 def cdi_names(directory: Path) -> set[str]:
     """The qualified names of all devices in the CDI files of a directory."""
     found: set[str] = set()
-    for name in entries_of(directory):
-        if name.endswith(".json"):
-            with contextlib.suppress(FileNotFoundError), open(f"{directory}/{name}", "rb") as file:
-                found |= _names_in(file.read())
+    for path in directory.glob("*.json"):
+        document = json.loads(path.read_bytes())
+        found.update(f"{document['kind']}={each['name']}" for each in document["devices"])
     return found
-
-
-@functools.lru_cache(maxsize=512)
-def _names_in(text: bytes) -> frozenset[str]:
-    """Those of a file with this text, which stands there after most events; none where the file is damaged."""
-    try:
-        document = json.loads(text)
-        return frozenset(f"{document['kind']}={each['name']}" for each in document["devices"])
-    except (ValueError, KeyError, TypeError):
-        return frozenset()
-
-
-def entries_of(directory: Path) -> list[str]:
-    """The names in a directory, in order; none where it is not there. No paths are made of them, which takes longer."""
-    try:
-        return sorted(os.listdir(directory))
-    except FileNotFoundError:
-        return []
 
 
 def in_use(pod: PodStatus) -> Iterator[tuple[str, str]]:
@@ -216,7 +190,7 @@ def judge_end(kubelet: Kubelet, wanted: Mapping[str, frozenset[str]], claimed: I
     held = {each for pod in kubelet.pods() for each in in_use(pod)}
     ids = {id_ for _, id_ in held} | {*claimed}
     listed = kubelet.listed()
-    for name in sorted((wanted.keys() | listed.keys()) - {"nvidia.com/gpu"}):  # the model knows no ids of GPUs
+    for name in sorted(wanted.keys() | listed.keys()):
         devices = listed.get(name, {})
         if missing := sorted(wanted.get(name, frozenset()) - devices.keys() - ids):
             return f"{missing} is missing from the list of {name}"

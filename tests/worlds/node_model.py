@@ -14,7 +14,7 @@ from pathlib import Path
 from vdev.core.spec import NodeKind
 from vdev.hostfs.root import inspect
 
-from .api.claim_model import ClaimModel
+from .claim_model import ClaimModel
 
 SLICES = 4
 SIZES = {"1x": 1, "2x": 2}
@@ -74,13 +74,9 @@ class NodeModel:
     layouts: list[int] = field(default_factory=lambda: [0, 0])
     boxes: int = 2
     box: str = "acme.dev/box"
-    acts: int = 0  # what is done when a box changes hands
-    gpus: int = 0
     sides: list[str] = field(default_factory=lambda: ["left"] * 3 + ["right"] * 3)
     replicas: dict[str, int] = field(default_factory=dict)
     strategy: int = 0
-    specs: bool = False
-    lines: bool = True
     rules: tuple[int, ...] = ()
     claims: ClaimModel | None = None
 
@@ -88,14 +84,13 @@ class NodeModel:
 
     @property
     def file(self) -> Path:
-        """The configuration file."""
         return self.root / "vdev.yaml"
 
-    def change(self, what: int, one: int, other: int) -> str:  # noqa: C901, PLR0912 - a table of what may change
+    def change(self, what: int, one: int, other: int) -> str:
         """Cut anew, share, rename, resize, move, and so on; says what."""
         changes = (
             *("cut", "cut", "cut", "share", "share", "rename", "rename box", "resize", "move", "move"),
-            *("strategy", "specs", "lines", "faults", "faults", "no faults", "acts", "gpus"),
+            *("strategy", "faults", "faults", "no faults"),
         )
         chosen = changes[what % len(changes)]
         match chosen:
@@ -114,18 +109,10 @@ class NodeModel:
                 self.sides[one % NODES] = ("left", "right")[other % 2]
             case "strategy":
                 self.strategy = one % len(STRATEGIES)
-            case "specs":
-                self.specs = not self.specs
-            case "lines":
-                self.lines = not self.lines
             case "faults":
                 self.rules = tuple(sorted({one % len(RULES), other % len(RULES)}))
             case "no faults":
                 self.rules = ()
-            case "acts":
-                self.acts = one % 3
-            case "gpus":
-                self.gpus = one % 3
         return chosen
 
     def resources(self) -> list[str]:
@@ -134,9 +121,9 @@ class NodeModel:
         return sorted(names | {f"acme.dev/mig-{profile}" for profile in SIZES})
 
     def text(self) -> str:
-        """The file as it should be now."""
-        lines = ["version: v1", f"flags: {{migStrategy: mixed, plugin: {{{self._flags()}}}}}"]
-        lines += [self.claims.node(), "devices:"] if self.claims else ["devices:"]
+        strategies = f"deviceListStrategy: [{STRATEGIES[self.strategy]}]"
+        lines = ["version: v1", f"flags: {{migStrategy: mixed, plugin: {{{strategies}}}}}"]
+        lines.append("devices:")
         profiles = ", ".join(f"{name}: {{slices: {size}, memory: {size}Gi}}" for name, size in SIZES.items())
         partitioning = f"{{slices: {SLICES}, profiles: {{{profiles}}}}}"
         virtual = f"{{count: {len(self.layouts)}, memory: {SLICES}Gi, partitioning: {partitioning}}}"
@@ -144,17 +131,13 @@ class NodeModel:
         cut = f", partitions: {{{cuts}}}" if cuts else ""
         lines.append(f"- {{name: npu, resource: {self.npus}, virtual: {virtual}{cut}}}")
         if self.boxes:
-            lines.append(f"- {{name: box, resource: {self.box}, virtual: {{count: {self.boxes}}}{self._actions()}}}")
-        if self.gpus:
-            virtual = f"{{preset: a100-sxm4-40gb, count: {self.gpus}}}"
-            lines.append(f"- {{name: gpu, resource: nvidia.com/gpu, virtual: {virtual}}}")
+            lines.append(f"- {{name: box, resource: {self.box}, virtual: {{count: {self.boxes}}}}}")
         for side in ("left", "right"):
             numbers = "".join(str(number) for number, each in enumerate(self.sides) if each == side)
             if numbers:
                 lines.append(f'- {{name: {side}, resource: acme.dev/{side}, glob: "/dev/w[{numbers}]"}}')
-        if self.lines:
-            probe = f'health: {{probe: file, path: "{self.root}/health/{{id}}", content: ok, interval: 20s}}'
-            lines.append(f'- {{name: line, resource: acme.dev/line, glob: "/dev/ttyW*", {probe}}}')
+        probe = f'health: {{probe: file, path: "{self.root}/health/{{id}}", content: ok, interval: 20s}}'
+        lines.append(f'- {{name: line, resource: acme.dev/line, glob: "/dev/ttyW*", {probe}}}')
         lines += self.claims.entries() if self.claims else []
         lines += self._sharing()
         if self.rules:
@@ -162,7 +145,7 @@ class NodeModel:
         return "\n".join(lines) + "\n"
 
     def plan(self) -> dict[str, frozenset[str]]:
-        """The ids of each resource that the node shall end up with; those of GPUs are left out."""
+        """The ids of each resource that the node shall end up with."""
         whole: dict[str, list[str]] = {}
         for index, layout in enumerate(self.layouts):
             if not layout:
@@ -176,9 +159,8 @@ class NodeModel:
             side = self.sides[number]
             if self.is_plugged(number):
                 whole.setdefault(f"acme.dev/{side}", []).append(f"{side}-w{number}")
-        if self.lines:
-            plugged = [number for number in range(LINES) if self.is_plugged(NODES + number)]
-            whole["acme.dev/line"] = [f"line-ttyW{number}" for number in plugged]
+        plugged = [number for number in range(LINES) if self.is_plugged(NODES + number)]
+        whole["acme.dev/line"] = [f"line-ttyW{number}" for number in plugged]
         whole |= self.claims.listed() if self.claims else {}
         shared = {name: self.replicas.get(name, 1) for name in whole}
         return {
@@ -187,19 +169,9 @@ class NodeModel:
             if ids
         }
 
-    def _flags(self) -> str:
-        return f"deviceListStrategy: [{STRATEGIES[self.strategy]}], passDeviceSpecs: {str(self.specs).lower()}"
-
-    def _actions(self) -> str:
-        if not self.acts:
-            return ""
-        blocks = "block" if self.acts == 1 else "continue"
-        return f', onRelease: [{{truncate: "/var/log/{{id}}.log"}}], ifReleaseFails: {blocks}'
-
     def _sharing(self) -> list[str]:
-        known = {self.npus, "acme.dev/left", "acme.dev/right"}
+        known = {self.npus, "acme.dev/left", "acme.dev/right", "acme.dev/line"}
         known |= {self.box} if self.boxes else set()
-        known |= {"acme.dev/line"} if self.lines else set()
         cut = itertools.chain.from_iterable(LAYOUTS[each] for each in self.layouts)
         known |= {f"acme.dev/mig-{each.partition('@')[0]}" for each in cut}
         shared = [
@@ -212,11 +184,8 @@ class NodeModel:
     # --- the hardware -------------------------------------------------------------------------------------------------
 
     def build(self) -> None:
-        """Make the host's directories, with some devices in them."""
-        for name in ("host/dev", "host/sys/devices", "host/sys/bus", "host/sys/class", "host/var/log", "health"):
+        for name in ("host/dev", "host/sys/devices", "host/sys/bus", "host/sys/class", "health"):
             (self.root / name).mkdir(parents=True)
-        for number in range(5):
-            (self.root / f"host/var/log/box-{number}.log").write_text("")
         for number in range(NODES):
             self.plug(number)
         for number in range(LINES):
@@ -236,7 +205,6 @@ class NodeModel:
         return path.name
 
     def is_plugged(self, number: int) -> bool:
-        """Whether it is there."""
         return self._node(number).exists()
 
     def set_health(self, number: int, *, ok: bool) -> str:

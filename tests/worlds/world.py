@@ -1,41 +1,44 @@
 """One world: a node with its agents and its kubelet, to which events happen, and in which the invariants hold.
 
-Everything in it is what production has, but for the transport, the time and what `machine` lists. A world that breaks
+Everything in it is what production has, but for gRPC, TCP, the time and what `stand_ins` lists. A world that breaks
 an invariant, or in which anything fails that nobody expects, ends with a failure.
 """
 
 import asyncio
 import contextlib
 import hashlib
+import math
+import random
 import shutil
-from collections import Counter
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+import traceback
+from collections import deque
+from collections.abc import Coroutine, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import structlog
 
 from vdev.core.intervals import PRODUCTION
-from vdev.sim import Finding, Kubelet
+from vdev.sim import Finding, Kubelet, KubeletPanic
 
-from . import invariants
+from . import claim_rules, grpc_channel, invariants
 from .agents import Agents
-from .api.world_cluster import NODE
-from .claims import claim_rules
-from .drawn_events import Event
-from .event_effects import EventEffects
-from .invariants import Broken, Grants
-from .machine import memory_transport
-from .machine.memory_calls import Answering
-from .machine.rounds import StandsStillError
-from .machine.stand_ins import installed
-from .machine.virtual_time import START, KubeletClock
-from .world_base import WorldBase
+from .claim_model import ClaimModel
+from .effects import Effects
+from .events import Event, has_claims
+from .grpc_calls import Answering, Network
+from .invariants import Broken, Excuses, Grants
+from .node_model import NodeModel
+from .stand_ins import installed
+from .virtual_time import START, StandsStillError, WorldLoop
+from .world_cluster import NODE, WorldCluster
 
 _UP = 60.0  # seconds after which a kubelet has heard of its pods, and every plugin registered
 _QUIET = 5.0  # seconds without a new plan after which every output must have followed
 _WRITTEN = 40.0  # seconds after which what goes through the API server must have followed
+_LATE, _SOON = 0.5, 0.002  # which part of messages is late where a process lags; seconds that others take at most
+_TOLD = 400  # lines of what happened that a failure shows at most
 _END = 1_500.0  # seconds in which the node must be as the file says, after everything is well again
 
 
@@ -50,8 +53,6 @@ class Outcome:
     failure: str = ""
     digest: str = ""
     messages: int = 0
-    kinds: Counter[str] = field(default_factory=Counter)
-    happened: Counter[str] = field(default_factory=Counter)  # pods, agents, registrations and so on, counted
     told: tuple[str, ...] = ()
 
     @property
@@ -60,21 +61,65 @@ class Outcome:
         return self.failure.partition(":")[0]
 
 
-class World(WorldBase):
-    """A node to which these events happen in so many seconds. `run` once."""
+class World:
+    """A node below `root` to which these events happen in so many seconds; what is drawn follows from the seed."""
 
     def __init__(self, seed: int, events: Sequence[Event], seconds: float, root: Path) -> None:
-        super().__init__(seed, root)
+        self.seed = seed
         self.events = events
         self.seconds = seconds
+        self.root = root
+        self.dice = random.Random(f"world {seed}")
+        self.loop = WorldLoop(random.Random(f"machine {seed}"))
+        self.cluster = WorldCluster(self) if has_claims(seed) else None
+        self.model = NodeModel(root, claims=ClaimModel() if self.cluster else None)
+        self.excuses = Excuses()
         self.grants = Grants(root / "cdi", self.excuses)
         self.agents = Agents(self)
+        self.network = Network(self._delay, self._noted)
+        self.lag: dict[str, float] = {}  # by process: seconds that its messages take
+        self.blind_since = math.inf  # when somebody removed the socket of PodResources, which is gone since
+        self.kubelet: Kubelet
+        self.told: deque[str] = deque(maxlen=_TOLD)
+        self._failure: asyncio.Future[None] = self.loop.create_future()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._kubelet_since = 0.0
         self._hash = hashlib.blake2b(digest_size=8)
         self._messages = 0
 
+    @property
+    def now(self) -> float:
+        return self.loop.time()
+
+    def tell(self, line: str) -> None:
+        """Remember what happened, for who reads of a failure."""
+        self.told.append(f"{self.now:10.3f} {line}")
+
+    def fail(self, broken: BaseException) -> None:
+        """End the world with this."""
+        if not self._failure.done():
+            self._failure.set_exception(broken)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Let something go on beside the story."""
+
+        async def guarded() -> None:
+            try:
+                await work
+            except KubeletPanic:
+                pass  # the journal has it
+            except Exception as failed:  # noqa: BLE001 - it ends the world
+                self.fail(failed)
+
+        task = self.loop.create_task(guarded())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _delay(self, by: str) -> float:
+        lag = self.lag.get(by, 0.0)
+        return self.dice.random() * (lag if lag and self.dice.random() < _LATE else _SOON)
+
     def run(self) -> Outcome:
-        """Let it all happen."""
         shutil.rmtree(self.root, ignore_errors=True)
         self.root.mkdir(parents=True)
         structlog.configure(processors=[self._logged], cache_logger_on_first_use=False)
@@ -82,8 +127,8 @@ class World(WorldBase):
         self.loop.set_exception_handler(self._unhandled)
         text = ""
         with contextlib.ExitStack() as stack:
-            stack.enter_context(memory_transport.installed(self.network))
-            stack.enter_context(installed(self.dice, self.files))
+            stack.enter_context(grpc_channel.installed(self.network))
+            stack.enter_context(installed(self.dice, self.loop))
             if self.cluster is not None:
                 stack.enter_context(self.cluster.installed())
             try:
@@ -93,7 +138,7 @@ class World(WorldBase):
             except StandsStillError:
                 text = "time goes on: everybody waits for something that never comes"
             except Exception as failed:  # noqa: BLE001 - whatever it is, it is told
-                text = f"nothing fails unexpectedly: {_in_words(failed)}"
+                text = f"nothing fails unexpectedly: {''.join(traceback.format_exception(failed))}"
         shutil.rmtree(self.root, ignore_errors=True)
         return Outcome(
             seed=self.seed,
@@ -101,8 +146,6 @@ class World(WorldBase):
             failure=text,
             digest=self._hash.hexdigest(),
             messages=self._messages,
-            kinds=Counter(each.kind for each in self.events),
-            happened=self.counts,
             told=tuple(self.told) if text else (),
         )
 
@@ -112,7 +155,6 @@ class World(WorldBase):
         self.model.build()
         self.kubelet = Kubelet(
             self.root / "kubelet",
-            clock=KubeletClock(self.loop),
             seed=self.seed,
             node_name=NODE,
             overlaps=self.model.overlaps,
@@ -122,14 +164,14 @@ class World(WorldBase):
         )
         self.kubelet.journal.listen(self._entry)
         self.loop.on_death = self.agents.dead
-        effects = EventEffects(self, self.agents)
+        effects = Effects(self, self.agents)
         story = self.loop.create_task(self._story(effects), name="the story")
-        await asyncio.wait([story, self.failure], return_when=asyncio.FIRST_COMPLETED)
-        if self.failure.done():
-            self.failure.result()
+        await asyncio.wait([story, self._failure], return_when=asyncio.FIRST_COMPLETED)
+        if self._failure.done():
+            self._failure.result()
         await story
 
-    async def _story(self, effects: EventEffects) -> None:
+    async def _story(self, effects: Effects) -> None:
         begin = self.now
         if self.cluster is not None:
             await self.cluster.start()
@@ -161,21 +203,19 @@ class World(WorldBase):
             if self.now > end:
                 raise Broken("the node comes to what its file says", f"{how}: {missing}")
             await asyncio.sleep(5)
-        self.counts["seconds to converge"] = max(self.counts["seconds to converge"], round(self.now - (end - _END)))
         await asyncio.sleep(30)
         self.judge()
 
     def _missing(self, wanted: Mapping[str, frozenset[str]]) -> str:
         claimed = {device for devices in claim_rules.recorded(self.kubelet.root).values() for device in devices}
         missing = invariants.judge_end(self.kubelet, wanted, claimed)
-        if self.cluster is None or missing:
+        if self.cluster is None or self.model.claims is None or missing:
             return missing
-        return claim_rules.judge_end(self.cluster, self.kubelet, self.root / "cdi")
+        return claim_rules.judge_end(self.cluster, self.model.claims, self.kubelet, self.root / "cdi")
 
     # --- what must hold -----------------------------------------------------------------------------------------------
 
     def judge(self) -> None:
-        """Look at everything. Raises Broken."""
         pods = self.kubelet.pods()
         invariants.judge_pods(pods)
         if not self._on_its_way("id-in-two-resources"):
@@ -201,7 +241,7 @@ class World(WorldBase):
 
     # --- what is seen -------------------------------------------------------------------------------------------------
 
-    def noted(self, call: Answering, what: str, message: bytes) -> None:
+    def _noted(self, call: Answering, what: str, message: bytes) -> None:
         """Part of the digest, and judged."""
         self._messages += 1
         line = f"{self.now:.6f} {call.ends[0]}<{call.ends[1]} {call.method} {what} "
@@ -220,12 +260,15 @@ class World(WorldBase):
 
     def _entry(self, entry: Any) -> None:
         name = type(entry).__name__
-        self.counts[name] += 1
         self._hash.update(f"{self.now:.6f} {name}".encode())
         match name:
             case "Lifecycle":
                 self._kubelet_since = self.now
                 self.tell(f"kubelet {entry.what}")
+                if entry.what == "started":
+                    if self._is_blind:  # and the kubelet learns only now what was given up while it was down
+                        self.excuses.note("was blind", self.now + _UP)
+                    self.blind_since = math.inf
             case "Registered" | "RegistrationFailed" | "PluginLost" | "Listed":
                 self.tell(f"kubelet: {entry}")
             case "PodChanged":
@@ -248,20 +291,23 @@ class World(WorldBase):
         except Broken as broken:
             self.fail(broken)
 
+    @property
+    def _is_blind(self) -> bool:
+        return self.now - self.blind_since > PRODUCTION.retire_blind
+
     def _gave_up(self, finding: Finding) -> bool:
         """Whether it is about what was given up because for ten minutes nobody could be asked who holds what.
 
         That is what a plugin does then (docs/ownership.md), though a pod may live on that has it. That pod's story is
         over: two pods on its device would be nobody's fault.
         """
-        blind = not self.kubelet.pod_resources_socket.exists() and self.now - self.blind_since > PRODUCTION.retire_blind
+        blind = self._is_blind or self.excuses.has("was blind", now=self.now)
         if finding.code != "held-device-dropped" or not blind:
             return False
         self.spawn(self._end_users(finding.resource))
         return True
 
     async def _end_users(self, resource: str) -> None:
-        """Delete the pods that have what its list has no longer."""
         for pod in self.kubelet.pods():
             used = {id_ for name, id_ in invariants.in_use(pod) if name == resource}
             if used - self.kubelet.listed().get(resource, {}).keys():
@@ -287,16 +333,3 @@ class World(WorldBase):
         error = context.get("exception")
         if isinstance(error, Exception):
             self.fail(error)
-
-
-def _in_words(failed: BaseException) -> str:
-    """An exception with the place where it was raised."""
-    while isinstance(failed, BaseExceptionGroup):
-        failed = failed.exceptions[0]
-    trace = failed.__traceback__
-    places = []
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        places.append(f"{Path(code.co_filename).name}:{trace.tb_lineno} {code.co_name}")
-        trace = trace.tb_next
-    return f"{failed!r} at {' > '.join(places[-6:])}"

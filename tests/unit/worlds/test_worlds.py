@@ -8,53 +8,17 @@ import pytest
 from tests.kit.play import played
 
 FOUND = {  # what worlds found, by what was wrong: the seed and the fewest events
-    "what time had settled was doubted anew, and listed in two resources": (
-        5105,
-        [
-            [230.888, "edit", 9409, 3020, 3893],
-            [258.309, "pod", 2685, 7243, 1126],
-            [298.36, "agent killed", 1782, 2841, 1975],
-            [336.936, "edit", 762, 9963, 7774],
-        ],
-    ),
     "an agent whose directory another one serves by now registered a resource once more": (
-        2089053732,
-        [
-            [26.547, "agent killed", 3223, 3233, 6092],
-            [241.883, "claim pod", 8296, 295, 1369],
-            [241.892, "claims edited", 1206, 145, 4780],
-            [468.458, "cell", 1075, 6692, 1497],
-            [557.735, "claim pod", 8976, 95, 4430],
-            [615.98, "kubelet crashes", 7422, 4228, 8354],
-            [616.135, "edit", 9005, 8778, 8034],
-            [626.248, "API restored", 683, 8615, 8636],
-            [946.766, "claim pod", 4963, 3629, 5085],
-            [1040.555, "pod", 9022, 8232, 9426],
-            [1189.909, "plug", 9757, 8264, 1613],
-            [1189.924, "finish", 8944, 2648, 4392],
-            [1259.581, "kubelet wiped", 5580, 7844, 1187],
-            [1259.581, "agent updated", 7527, 335, 5066],
-        ],
-    ),
-    "a file that is spoilt on the way of a driver's answer was the driver's mistake": (
-        3,
-        [
-            event
-            for number in range(8)
-            for event in (
-                [30 + 5 * number, "claim pod", 0, 3, 1],
-                [30.005 + 5.001 * number, "CDI spoilt", 0, 0, 0],
-                [33 + 5 * number, "delete", 0, 0, 0],
-            )
-        ],
+        9,
+        [[30, "pod", 1, 0, 0], [40, "kubelet wiped", 63, 0, 0], [40, "agent updated", 45, 0, 0]],
     ),
 }
 
 
 def world(events, seed=1):
-    """A world in which these events happen, and a minute more."""
+    """A world in which these events happen, and some more time."""
     events = sorted(events)
-    return {"seed": seed, "seconds": events[-1][0] + 90, "events": events}
+    return {"seed": seed, "seconds": events[-1][0] + 140, "events": events}
 
 
 @pytest.mark.parametrize("name", FOUND)
@@ -79,7 +43,6 @@ ORDERS = [  # of what the system, the interpreter and protobuf keep in another o
     [60, "agent updated", 19, 0, 0],  # two agents see the same file events
     *([62 + number, "edit", 10, number, 0] for number in range(8)),
     [100, "API away", 9, 0, 0],
-    [130, "API watches end", 0, 0, 0],
     [140, "claim pod", 0, 3, 1],
     [160, "API away", 9, 0, 0],
     [190, "delete", 0, 1, 0],
@@ -102,10 +65,9 @@ def test_a_seed_repeats_beside_itself_and_after_others():
 
 STORY = [
     [30, "pod", 1, 0, 0],  # has a gate, which then is for claims
-    [60, "claims edited", 7, 0, 0],
+    [60, "claims edited", 4, 0, 0],
     *([100 + number, "claim pod", 0, 3, 1] for number in range(4)),
-    [130, "claims edited", 7, 0, 0],  # and back
-    [150, "API restored", 0, 0, 0],
+    [130, "claims edited", 4, 0, 0],  # and back
     [160, "API away", 60, 0, 0],
     [170, "agent killed", 0, 0, 0],
     [190, "delete", 0, 1, 0],
@@ -114,6 +76,6 @@ STORY = [
 
 @pytest.mark.long
 def test_claims_of_a_node():
-    """Edits that move a device between device plugin and claims, a server that goes away, one with another store."""
+    """Edits that move a device between device plugin and claims, a server that goes away."""
     (outcome,) = played(world(STORY, seed=3))
     assert not outcome["failure"], "\n".join(outcome["told"])

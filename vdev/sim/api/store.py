@@ -74,19 +74,6 @@ class Objects:
         self._history.clear()
         self.changes = 0
 
-    def restored(self, version: int) -> "Objects":
-        """The same objects and listeners, as a backup brings them back; all have this version.
-
-        What happened before is forgotten.
-        """
-        new = Objects(release=self.release, more=self._more)
-        for kind, found in self._found.items():
-            new._found[kind] = {key: of_version(each, version) for key, each in found.items()}
-        new._owners = {key: owners.copy() for key, owners in self._owners.items()}
-        new._listeners = self._listeners
-        new.version = new.forgotten = version
-        return new
-
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def get(self, kind: ApiKind, namespace: str, name: str) -> Stored:

@@ -1,4 +1,4 @@
-"""The server's side of the transport in memory: sockets, who listens at them, and the connections to them.
+"""gRPC in memory, the server's side: sockets, who listens at them, and the connections to them.
 
 Sockets are real files, bound and listened to, so a look at them shows what gRPC leaves on the disk.
 """
@@ -8,61 +8,25 @@ import contextlib
 import contextvars
 import socket as sockets
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import grpc
-import grpc.aio
 
-from .memory_calls import Answering, Calling
+from .grpc_calls import Answering, Calling, Network
+
+if TYPE_CHECKING:
+    from .grpc_channel import MemoryChannel
 
 _BACKLOG = 4096  # nobody accepts: who connects for real only wants to know whether somebody listens
-
-
-class Network:
-    """What the processes of one machine share: who listens where. `delay` draws how many seconds something of a process
-    takes; `note` is told of each message.
-    """
-
-    def __init__(
-        self,
-        delay: Callable[[str], float] = lambda _by: 0.0,
-        note: Callable[[Answering, str, bytes], None] = lambda *_: None,
-    ) -> None:
-        self.delay = delay
-        self.note = note
-        self.listening: dict[tuple[int, int], MemoryServer] = {}  # by device and inode
-        self._context = contextvars.copy_context()  # of no process: what was sent arrives though its sender be dead
-
-    def later(self, seconds: float, action: Callable[..., object], *args: Any) -> asyncio.Handle:
-        """Do something after so long, whatever becomes of the process that asks for it."""
-        loop = asyncio.get_running_loop()
-        if seconds <= 0:
-            return loop.call_soon(action, *args, context=self._context)
-        return loop.call_later(seconds, action, *args, context=self._context)
-
-
-class Caller(Protocol):
-    """A channel, as the server knows it."""
-
-    process: str
-
-    def connect_to(self, server: "MemoryServer") -> None:
-        """The server serves now."""
-
-    def refuse(self, why: str) -> None:
-        """The server is gone before it served."""
-
-    def lost(self, connection: "Connection") -> None:
-        """The server has gone."""
 
 
 class Connection:
     """Between a channel and a server, with the calls that are under way. Broken for good when either end goes."""
 
-    def __init__(self, channel: Caller, server: "MemoryServer") -> None:
+    def __init__(self, channel: "MemoryChannel", server: "MemoryServer") -> None:
         self.server = server
         self.calls: dict[Calling, Answering] = {}
         self.broken = False
@@ -70,7 +34,6 @@ class Connection:
         self._network = server.network
 
     def call(self, calling: Calling, method: str, request: bytes) -> None:
-        """Send a request."""
         network, server = self._network, self.server
         ends = server.process, self._channel.process
         answering = Answering(network, calling, method, request, server=server, ends=ends, over=self._end)
@@ -79,7 +42,6 @@ class Connection:
         network.later(network.delay(server.process), self._arrive, answering)
 
     def cancel(self, calling: Calling) -> None:
-        """The caller waits no longer."""
         answering = self.calls.pop(calling, None)
         if answering is not None:
             self._network.later(self._network.delay(self.server.process), answering.cancel)
@@ -115,7 +77,7 @@ class Connection:
         self.server.settled()
 
 
-class MemoryServer(grpc.aio.Server):
+class MemoryServer:
     """What is used of gRPC's server."""
 
     def __init__(self, network: Network, process: str) -> None:
@@ -125,16 +87,14 @@ class MemoryServer(grpc.aio.Server):
         self._handlers: list[grpc.GenericRpcHandler] = []
         self._sockets: dict[tuple[int, int], tuple[sockets.socket, str]] = {}
         self._connections: dict[Connection, None] = {}
-        self._waiting: list[Caller] = []  # connected before it serves
-        self._serves = self._stopped = False
+        self._stopped = False
         self._idle: asyncio.Event = asyncio.Event()
 
     def add_generic_rpc_handlers(self, generic_rpc_handlers: Iterable[grpc.GenericRpcHandler]) -> None:
-        """Serve these as well."""
         self._handlers += generic_rpc_handlers
 
     def add_registered_method_handlers(self, service_name: str, method_handlers: Any) -> None:
-        """Nothing: what is registered is among the generic handlers as well."""
+        pass  # what is registered is among the generic handlers as well
 
     def add_insecure_port(self, address: str) -> int:
         """Bind a socket, which takes the place of another one. Raises RuntimeError."""
@@ -153,16 +113,8 @@ class MemoryServer(grpc.aio.Server):
         self.network.listening[seen.st_dev, seen.st_ino] = self
         return 1
 
-    def add_secure_port(self, address: str, server_credentials: Any) -> int:
-        """Not used."""
-        raise NotImplementedError
-
     async def start(self) -> None:
-        """Serve; who connected before is served now."""
-        self._serves = True
-        waiting, self._waiting = self._waiting, []
-        for channel in waiting:
-            channel.connect_to(self)
+        pass  # it serves as soon as it listens
 
     async def stop(self, grace: float | None) -> None:
         """Let go of the sockets at once, and of the calls after so many seconds or when they are over."""
@@ -179,37 +131,25 @@ class MemoryServer(grpc.aio.Server):
         for connection in list(self._connections):
             connection.end("Cancelling all calls")
 
-    async def wait_for_termination(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - gRPC's own
-        """Not used."""
-        raise NotImplementedError
-
-    def accept(self, channel: Caller) -> Connection | None:
-        """A connection to this channel; None while it does not serve yet: it will connect by itself."""
-        if not self._serves:
-            self._waiting.append(channel)
-            return None
+    def accept(self, channel: "MemoryChannel") -> Connection:
         made = Connection(channel, self)
         self._connections[made] = None
         return made
 
     def answer(self, answering: Answering) -> None:
-        """Let the handler of the method answer."""
         details: Any = SimpleNamespace(method=answering.method)
         handler = next((found for each in self._handlers if (found := each.service(details))), None)
         answering.begin(handler, self._context)
 
     def forget(self, connection: Connection) -> None:
-        """A connection is over."""
         self._connections.pop(connection, None)
         self.settled()
 
     def settled(self) -> None:
-        """A call is over."""
         if not any(each.calls for each in self._connections):
             self._idle.set()
 
     def kill(self) -> None:
-        """End as its process does."""
         self._stopped = True
         for made, _ in self._let_go():
             made.close()
@@ -220,9 +160,6 @@ class MemoryServer(grpc.aio.Server):
         mine, self._sockets = self._sockets, {}
         for identity in mine:
             self.network.listening.pop(identity, None)
-        for channel in self._waiting:
-            channel.refuse("Connection reset by peer")
-        self._waiting.clear()
         return list(mine.values())
 
 

@@ -1,33 +1,38 @@
 """An event loop whose time is not the machine's, and processes in it that can be killed.
 
 Time stands still while anything can be done, and then jumps to the next timer: an hour in which nothing happens takes
-none. Calls that go to threads elsewhere are made here, in this thread, some drawn moments later. What runs belongs to a
-`Process`, by its context; that of a dead process is never run again, not even its `finally`.
+none. Calls that go to threads elsewhere are made here, in this thread, some drawn moments later. Connections are pairs
+of sockets. What runs belongs to a `Process`, by its context; that of a dead process is never run again, not even its
+`finally`.
 """
 
 import asyncio
 import contextvars
+import errno
 import functools
-import heapq
 import itertools
 import random
+import selectors
+import socket
 from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
 from typing import Any
 
 from vdev.aio import clock
-from vdev.sim import SystemClock
-
-from .rounds import Handle, Rounds
 
 START = 1_000.0  # seconds that this machine has been up
 WALL = 1_767_225_600.0  # the wall's time at the machine's start: 2026-01-01
 
 PROCESS: contextvars.ContextVar["Process | None"] = contextvars.ContextVar("process", default=None)
-"""The simulated process that runs; None for the world itself."""
+"""The simulated process that runs; None for the world itself, and for its kubelet."""
+
+
+class StandsStillError(Exception):
+    """Everybody waits, and for nothing that could ever come."""
 
 
 class Process:
-    """A simulated process. `killed` are told of its SIGKILL, `steps` counts what was scheduled in it."""
+    """A simulated process. `killed` are called at its SIGKILL, `steps` counts what was scheduled in it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -40,8 +45,24 @@ class Process:
         self.context.run(PROCESS.set, self)
 
     def call(self, action: Callable[..., Any], *args: Any, **named: Any) -> Any:
-        """Call something in it."""
         return self.context.run(action, *args, **named)
+
+
+class _Files(selectors.EpollSelector):
+    """Looks at files without waiting, and lets time pass instead."""
+
+    def __init__(self, passes: Callable[[float], None]) -> None:
+        super().__init__()
+        self._passes = passes
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """What is ready now, in the order of descriptors: the kernel's follows from where in memory it has them."""
+        ready = sorted(super().select(0), key=lambda each: each[0].fd)
+        if not ready:
+            if timeout is None:
+                raise StandsStillError
+            self._passes(timeout)
+        return ready
 
 
 class _Task(asyncio.Task[Any]):
@@ -61,12 +82,13 @@ class _Task(asyncio.Task[Any]):
         return self is other
 
 
-class WorldLoop(Rounds):
+class WorldLoop(asyncio.SelectorEventLoop):
     """The loop of a world. `dice` draw how long the machine takes for what is done in threads."""
 
     def __init__(self, dice: random.Random) -> None:
-        self.readers: dict[int, Callable[[], Any]] = {}
-        super().__init__(START)
+        self.now = START
+        self.listening: dict[int, _Listener] = {}  # by port
+        super().__init__(_Files(self._pass))
         self._dice = dice
         self.tasks = itertools.count()  # numbers of tasks
         self._graveyard: list[Any] = []  # kept: what is thrown away would run its `finally`
@@ -74,51 +96,39 @@ class WorldLoop(Rounds):
         self.sluggish = 0.0  # how likely a call in a thread takes long
         self.set_task_factory(_task)
 
+    def time(self) -> float:
+        return self.now
+
+    def _pass(self, seconds: float) -> None:
+        self.now += seconds
+
     # --- processes ----------------------------------------------------------------------------------------------------
 
     def call_soon(  # type: ignore[override]  # without its type variables
         self, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
-    ) -> Handle:
-        """Call it in the next round, unless its process is dead."""
-        if context is None:
-            context = contextvars.copy_context()
-        process = context.get(PROCESS)
-        if process is not None:
-            if process.dead:
-                return Handle((None, None, context))
+    ) -> asyncio.Handle:
+        handle = super().call_soon(callback, *args, context=context)
+        process = _process_of(handle)
+        if process is not None and process.dead:
+            handle.cancel()
+        elif process is not None:
             process.steps += 1
             if process.steps == process.dies_after:
-                self.soon(self.on_death, (process,), contextvars.Context())
-        handle = Handle((callback, args, context))
-        self._due.append(handle)
+                super().call_soon(self.on_death, process, context=contextvars.Context())
         return handle
 
     def call_at(  # type: ignore[override]  # without its type variables
         self, when: float, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
-    ) -> Handle:
-        """Call it at that time, unless its process is dead by now or then."""
-        return self._timer(when, callback, args, contextvars.copy_context() if context is None else context)
-
-    def call_later(  # type: ignore[override]  # without its type variables
-        self, delay: float, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
-    ) -> Handle:
-        """Call it after so many seconds, unless its process is dead by now or then."""
-        return self._timer(self.now + delay, callback, args, contextvars.copy_context() if context is None else context)
-
-    def _timer(
-        self, when: float, callback: Callable[..., Any], args: tuple[Any, ...], context: contextvars.Context
-    ) -> Handle:
-        timer = Handle((when, next(self._numbers), callback, args, context))
-        heapq.heappush(self._timers, timer)
-        process = context.get(PROCESS)
+    ) -> asyncio.TimerHandle:
+        timer = super().call_at(when, callback, *args, context=context)
+        process = _process_of(timer)
         if process is not None and process.dead:
             timer.cancel()
         return timer
 
     def call_soon_threadsafe(  # type: ignore[override]  # without its type variables
         self, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
-    ) -> Handle:
-        """The same: there are no other threads."""
+    ) -> asyncio.Handle:
         return self.call_soon(callback, *args, context=context)
 
     def kill(self, process: Process) -> None:
@@ -126,18 +136,14 @@ class WorldLoop(Rounds):
         if process.dead:
             return
         process.dead = True
-        for handle in self.handles:
-            if handle[-1].get(PROCESS) is process:
-                self._graveyard.append((*handle,))
+        handles: list[Any] = [*self._ready, *self._scheduled]  # type: ignore[attr-defined]  # asyncio's own
+        for handle in handles:
+            if _process_of(handle) is process:
+                self._graveyard.append((handle._callback, handle._args))
                 handle.cancel()
         self._graveyard += [each for each in asyncio.all_tasks(self) if getattr(each, "process", None) is process]
         for action in process.killed:
             action()
-
-    def add_reader(self, fd: Any, callback: Callable[..., Any], *args: Any) -> None:  # type: ignore[override]  # without its type variables
-        """Call it when there is something to read."""
-        self.readers[fd] = functools.partial(callback, *args)
-        super().add_reader(fd, callback, *args)
 
     def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: Any) -> None:  # type: ignore[override]  # without its type variables
         """Let the process of this moment act on a signal."""
@@ -146,9 +152,40 @@ class WorldLoop(Rounds):
             process.signals[sig] = lambda: callback(*args)
 
     def remove_signal_handler(self, sig: int) -> bool:
-        """No longer."""
         process = PROCESS.get()
         return process is not None and process.signals.pop(sig, None) is not None
+
+    # --- TCP ----------------------------------------------------------------------------------------------------------
+
+    async def create_connection(  # type: ignore[override]  # for addresses alone
+        self, protocol_factory: Callable[[], Any], host: str = "", port: int = 0, **_options: Any
+    ) -> tuple[Any, Any]:
+        """Connect to a port of this loop. Raises ConnectionRefusedError."""
+        listener = self.listening.get(port)
+        if listener is None:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, f"Connect call failed ({host!r}, {port})")
+        mine, theirs = socket.socketpair()
+        for each in (mine, theirs):
+            each.setblocking(False)
+        process = PROCESS.get()
+        if process is not None:
+            process.killed.append(functools.partial(self._hang_up, mine))
+        listener.accept(theirs)
+        return await super().create_connection(protocol_factory, sock=mine)
+
+    async def create_server(  # type: ignore[override]  # for addresses alone
+        self, protocol_factory: Callable[[], Any], host: str = "", port: int = 0, **_options: Any
+    ) -> "_Listener":
+        """Listen at a port of this loop."""
+        made = self.listening[port] = _Listener(self, protocol_factory, host, port)
+        return made
+
+    def _hang_up(self, end: socket.socket) -> None:
+        """Close a connection of a dead process, whose protocol is told nothing."""
+        if end.fileno() >= 0:
+            self._remove_reader(end)  # type: ignore[attr-defined]  # asyncio's own: a transport has the file
+            self._remove_writer(end)  # type: ignore[attr-defined]  # as above
+            end.close()
 
     # --- what others do in threads ------------------------------------------------------------------------------------
 
@@ -156,14 +193,12 @@ class WorldLoop(Rounds):
         """Call it here, some time from now, and tell its result some time after that."""
         del executor
         answer: asyncio.Future[Any] = asyncio.Future(loop=self)
-        draw = self._dice.random
-        chance = draw()
-        seconds = draw() ** 2 if chance < self.sluggish else chance * 0.002
-        context = contextvars.copy_context()
-        if draw() < 0.5:
-            self._timer(self.now + seconds, self._call, (answer, func, args, 0.0), context)
+        chance = self._dice.random()
+        seconds = self._dice.random() ** 2 if chance < self.sluggish else chance * 0.002
+        if self._dice.random() < 0.5:  # it waits for its turn, or is done and that is told late
+            self.call_later(seconds, self._call, answer, func, args, 0.0)
         else:
-            self.call_soon(self._call, answer, func, args, seconds, context=context)
+            self.call_soon(self._call, answer, func, args, seconds)
         return answer
 
     def _call(
@@ -173,10 +208,33 @@ class WorldLoop(Rounds):
             result, error = func(*args), None
         except Exception as failed:  # noqa: BLE001 - it is raised where it is awaited
             result, error = None, failed
-        if told_after:
-            self._timer(self.now + told_after, _settle, (answer, result, error), contextvars.copy_context())
-        else:
-            _settle(answer, result, error)
+        self.call_later(told_after, _settle, answer, result, error)
+
+
+class _Listener:
+    def __init__(self, loop: WorldLoop, factory: Callable[[], Any], host: str, port: int) -> None:
+        self._loop = loop
+        self._factory = factory
+        self._port = port
+        self._context = contextvars.copy_context()
+        self.sockets = (SimpleNamespace(getsockname=lambda: (host, port), fileno=lambda: 0),)
+
+    async def start_serving(self) -> None:
+        pass
+
+    def accept(self, end: socket.socket) -> None:
+        connected = self._loop.connect_accepted_socket(self._factory, end)
+        self._loop.create_task(connected, context=self._context.copy())
+
+    def close(self) -> None:
+        self._loop.listening.pop(self._port, None)
+
+    async def wait_closed(self) -> None:
+        pass
+
+
+def _process_of(handle: asyncio.Handle) -> Process | None:
+    return handle._context.get(PROCESS)  # type: ignore[attr-defined, no-any-return]  # asyncio's own
 
 
 def _settle(answer: "asyncio.Future[Any]", result: Any, error: Exception | None) -> None:
@@ -200,24 +258,10 @@ class WorldClock(clock.SystemClock):
         self._loop = loop
 
     def now(self) -> float:
-        """Seconds of the loop."""
         return self._loop.time()
 
     def wall(self) -> float:
-        """Seconds since 1970, in the world."""
         return WALL + self._loop.time()
 
     def call_at(self, moment: float, action: Callable[[], object]) -> Callable[[], object]:
-        """Call `action` then; returns what cancels that."""
         return self._loop.call_at(max(moment, self._loop.time()), action).cancel
-
-
-class KubeletClock(SystemClock):
-    """The embedded kubelet's clock, which is the loop's as well; its timers are anyway."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-
-    def now(self) -> float:
-        """Seconds of the loop."""
-        return self._loop.time()

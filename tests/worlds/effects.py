@@ -1,67 +1,60 @@
 """What each kind of event does to a world."""
 
 import asyncio
-import contextlib
 import shutil
 import signal
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import grpc.aio
-
-from vdev.pb import podresources_v1_pb2 as pb
-from vdev.pb import podresources_v1_pb2_grpc as rpc
 from vdev.sim import Phase, manifest
 
-from .agents import Agents
-from .claims.claim_events import ClaimEventEffects
-from .drawn_events import Event
+from .events import Event
 from .node_model import BROKEN, LINES
-from .world_base import WorldBase
+from .world_cluster import CLASS
+
+if TYPE_CHECKING:
+    from .agents import Agents
+    from .world import World
 
 MOST_PODS = 8
 _SHORT = 7  # of eight kinds of pods the one that soon ends
 _SLOW = 60.0  # seconds that a slow machine explains what is late, after it is fast again
 
 
-class EventEffects:
+class Effects:
     """Lets events happen. One of a kind that makes no sense at that moment does nothing."""
 
-    def __init__(self, world: WorldBase, agents: Agents) -> None:
+    def __init__(self, world: "World", agents: "Agents") -> None:
         self._world = world
         self._agents = agents
         self._serial = 0
-        self._fresh = 0
         self._kinds: dict[str, Callable[[Event], Coroutine[Any, Any, None] | None]] = {
             "edit": self._edit,
             "break": self._break,
             "mend": lambda _: self.mend(),
             "plug": self._plug,
-            "flicker": self._flicker,
             "probe": self._probe,
             "pod": self._pod,
             "finish": self._finish,
             "delete": self._delete,
-            "die": self._die,
             "kubelet restarts": self._kubelet_restarts,
             "kubelet crashes": self._kubelet_crashes,
             "kubelet wiped": self._kubelet_wiped,
             "kubelet slow": self._kubelet_slow,
-            "sockets gone": self._sockets_gone,
             "pod resources gone": self._pod_resources_gone,
-            "pod resources busy": self._pod_resources_busy,
             "agent killed": self._agent_killed,
             "agent ended": self._agent_ended,
             "agent updated": self._agent_updated,
-            "hang up": self._hang_up,
-            "file events": self._file_events,
             "slow disk": self._slow_disk,
-            "CDI spoilt": self._cdi_spoilt,
-            "rest": lambda _: None,
         }
-        self._claims = ClaimEventEffects(world, world.cluster, self.mend) if world.cluster else None
-        if self._claims is not None:
-            self._kinds |= self._claims.kinds
+        if world.cluster is not None:
+            cluster = world.cluster
+            self._kinds |= {
+                "claim pod": self._claim_pod,
+                "claims edited": self._claims_edited,
+                "slices wiped": lambda _: cluster.wipe(),
+                "API away": lambda event: cluster.be_away(event.a % 400),
+            }
 
     async def happen(self, event: Event) -> None:
         """Let it happen; what takes longer goes on beside the story."""
@@ -78,13 +71,12 @@ class EventEffects:
         world.tell("everything is made well")
         world.excuses.end(world.model.rules, world.now)
         world.model.rules = ()
-        world.files.delayed = world.files.shuffled = world.files.lost = 0.0
         world.loop.sluggish = 0.0
         world.lag.clear()
         for number in range(LINES):
             world.model.set_health(number, ok=True)
-        if self._claims is not None:
-            await self._claims.heal()
+        if world.cluster is not None:
+            await world.cluster.come_back()
         await asyncio.sleep(130)  # longer than a call may hang, or a kubelet is away
         if world.kubelet.alive and not world.kubelet.pod_resources_socket.exists():
             await world.kubelet.stop()
@@ -95,7 +87,6 @@ class EventEffects:
     # --- the file -----------------------------------------------------------------------------------------------------
 
     def mend(self) -> None:
-        """Write the file as it should be."""
         world = self._world
         world.excuses.rules(world.model.rules, world.now + 3600)
         self._write(world.model.text())
@@ -127,14 +118,6 @@ class EventEffects:
         else:
             self._world.tell(f"{model.plug(event.a)} is plugged in")
 
-    async def _flicker(self, event: Event) -> None:
-        model = self._world.model
-        for _ in range(event.b % 8 + 2):
-            model.unplug(event.a)
-            await asyncio.sleep(0.001 * (event.c % 300))
-            model.plug(event.a)
-            await asyncio.sleep(0.001 * (event.b % 200))
-
     def _probe(self, event: Event) -> None:
         self._world.tell(f"{self._world.model.set_health(event.a, ok=event.b % 2 == 0)}: {event.b % 2 == 0}")
 
@@ -162,7 +145,6 @@ class EventEffects:
             case 6:
                 document["spec"]["initContainers"] = [{"name": "side", "restartPolicy": "Always", **asks}]
         pod = await kubelet.run_pod(document)
-        self._world.counts["pods"] += 1
         short = event.b % 8 == _SHORT
         if short and not pod.phase.terminal and self._still(pod.name):
             await asyncio.sleep(event.c % 20)
@@ -182,19 +164,6 @@ class EventEffects:
         pods = self._world.kubelet.pods()
         if pods:
             await self._world.kubelet.delete_pod(pods[event.a % len(pods)].name, force=event.b % 3 == 0)
-
-    async def _die(self, event: Event) -> None:
-        """A container dies, and is started again a moment later."""
-        kubelet = self._world.kubelet
-        pods = [pod for pod in kubelet.pods() if pod.phase is Phase.RUNNING]
-        if not pods or not kubelet.ready:
-            return
-        pod = pods[event.a % len(pods)]
-        name = pod.containers[event.b % len(pod.containers)].name
-        await kubelet.kill_container(pod.name, name)
-        await asyncio.sleep(event.c % 10)
-        if self._still(pod.name) and kubelet.ready:
-            await kubelet.restart_container(pod.name, name)
 
     # --- the kubelet --------------------------------------------------------------------------------------------------
 
@@ -231,29 +200,10 @@ class EventEffects:
         world.excuses.note("slow machine", world.now + seconds + _SLOW)
         world.loop.call_later(seconds, world.lag.pop, "kubelet", None)
 
-    def _sockets_gone(self, event: Event) -> None:
-        """Somebody removes sockets in the directory of plugins."""
-        world = self._world
-        world.excuses.note("lost", world.now + _SLOW)
-        for path in sorted(world.kubelet.device_plugin_dir.glob("vdev-*.sock"))[event.a % 2 :]:
-            path.unlink(missing_ok=True)
-
     def _pod_resources_gone(self, _event: Event) -> None:
         if self._world.kubelet.pod_resources_socket.exists():
             self._world.blind_since = self._world.now
         self._world.kubelet.pod_resources_socket.unlink(missing_ok=True)
-
-    async def _pod_resources_busy(self, event: Event) -> None:
-        """Others ask the kubelet so often that its limit is reached, for a while."""
-        world = self._world
-        async with grpc.aio.insecure_channel(f"unix:{world.kubelet.pod_resources_socket}") as channel:
-            stub = rpc.PodResourcesListerStub(channel)
-            for _ in range(event.a % 10):
-                asked = [stub.Get(pb.GetPodResourcesRequest(), timeout=1) for _ in range(12)]
-                for each in asked:
-                    with contextlib.suppress(grpc.aio.AioRpcError):  # what they get is nobody's concern
-                        await each
-                await asyncio.sleep(0.05)
 
     # --- the agent ----------------------------------------------------------------------------------------------------
 
@@ -280,21 +230,7 @@ class EventEffects:
         if not running[0].ended:
             agents.signal(running[0], signal.SIGTERM)
 
-    def _hang_up(self, _event: Event) -> None:
-        for life in self._agents.running:
-            if signal.SIGHUP in life.process.signals:
-                self._agents.signal(life, signal.SIGHUP)
-
     # --- the machine --------------------------------------------------------------------------------------------------
-
-    def _file_events(self, event: Event) -> None:
-        files = self._world.files
-        files.delayed, files.shuffled, files.lost = (
-            (0.5, 0.3, 0.0),
-            (0.2, 0.8, 0.1),
-            (0.0, 0.0, 0.4),
-            (0.0, 0.0, 0.0),
-        )[event.a % 4]
 
     def _slow_disk(self, event: Event) -> None:
         world, seconds = self._world, float(event.b % 60)
@@ -306,18 +242,26 @@ class EventEffects:
 
         world.loop.call_later(seconds, over)
 
-    def _cdi_spoilt(self, event: Event) -> None:
-        """Somebody removes, empties or overwrites a CDI file."""
-        world = self._world
-        files = sorted((world.root / "cdi").glob("*.json"))
-        if not files:
-            return
-        world.excuses.note("spoilt", world.now + _SLOW)
-        path = files[event.a % len(files)]
-        match event.b % 3:
-            case 0:
-                path.unlink(missing_ok=True)
-            case 1:
-                path.write_text("")
-            case 2:
-                path.write_text('{"cdiVersion": "0.6.0", "kind": "acme.dev/other", "devices": []}')
+    # --- claims -------------------------------------------------------------------------------------------------------
+
+    async def _claim_pod(self, event: Event) -> None:
+        """A pod with a claim of its own, or two, of which each of its containers has one."""
+        templates = [f"{CLASS}-{event.b % 4 // 3 + 1}", *([f"{CLASS}-1"] if event.c % 5 == 0 else [])]
+        claims = {f"c{number}": each for number, each in enumerate(templates)}
+        if len(self._world.kubelet.pods()) >= MOST_PODS:
+            await self._delete(event)
+        self._serial += 1
+        containers = [{"name": name, "image": "none", "resources": {"claims": [{"name": name}]}} for name in claims]
+        sources = [{"name": name, "resourceClaimTemplateName": template} for name, template in claims.items()]
+        document = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"q{self._serial}"},
+            "spec": {"containers": containers, "resourceClaims": sources},
+        }
+        await self._world.kubelet.run_pod(document)
+
+    def _claims_edited(self, event: Event) -> None:
+        if self._world.model.claims is not None:
+            self._world.tell(self._world.model.claims.change(event.a, event.b))
+        self.mend()

@@ -1,8 +1,8 @@
 """gRPC in memory: what it does on unix sockets, in one process and by the time of the running loop.
 
-Who connects is led by a socket's file to its server (`memory_server`), and stays connected though the file be gone.
+Who connects is led by a socket's file to its server (`grpc_server`), and stays connected though the file be gone.
 Messages are bytes; those of a call come in their order, each after a delay that the network draws. Deadlines,
-cancellation, status codes and texts are gRPC's, as `tests/unit/worlds/test_transport_contract.py` compares. Servers and
+cancellation, status codes and texts are gRPC's, as `tests/unit/worlds/test_grpc_in_memory.py` compares. Servers and
 channels belong to the process that makes them, and end with it.
 """
 
@@ -16,12 +16,11 @@ from unittest import mock
 import grpc
 import grpc.aio
 
-from .memory_calls import Calling, Ending, Streaming, serialized
-from .memory_server import Connection, MemoryServer, Network
+from .grpc_calls import Calling, Ending, Network, Streaming, serialized
+from .grpc_server import Connection, MemoryServer
 from .virtual_time import PROCESS
 
 _State = grpc.ChannelConnectivity
-_RECEIVED = 4 * 1024 * 1024  # bytes; gRPC's limit where none is set
 
 
 @contextlib.contextmanager
@@ -40,7 +39,7 @@ def installed(network: Network) -> Iterator[None]:
         return made
 
     def nothing() -> None:
-        """No thread is needed."""
+        pass
 
     with mock.patch.multiple(
         grpc.aio, server=server, insecure_channel=channel, init_grpc_aio=nothing, shutdown_grpc_aio=nothing
@@ -60,13 +59,12 @@ def _ends_with_its_process(made: "MemoryServer | MemoryChannel") -> None:
         process.killed.append(made.kill)
 
 
-class MemoryChannel(grpc.aio.Channel):
+class MemoryChannel:
     """What is used of gRPC's channel."""
 
     def __init__(self, network: Network, process: str, path: str, parameters: dict[str, Any]) -> None:
         self.network = network
         self.process = process
-        self.limit: int = parameters.get("grpc.max_receive_message_length", _RECEIVED)
         self._path = path
         self._first = parameters.get("grpc.initial_reconnect_backoff_ms", 1000) / 1000
         self._most = parameters.get("grpc.max_reconnect_backoff_ms", 120_000) / 1000
@@ -83,7 +81,6 @@ class MemoryChannel(grpc.aio.Channel):
 
     @property
     def closed(self) -> bool:
-        """Whether it is closed for good."""
         return self._state is _State.SHUTDOWN
 
     async def __aenter__(self) -> Self:
@@ -100,19 +97,16 @@ class MemoryChannel(grpc.aio.Channel):
         return state
 
     async def wait_for_state_change(self, last_observed_state: grpc.ChannelConnectivity) -> None:
-        """Return once it is in another state."""
         while self._state is last_observed_state:
             if self.closed:
                 raise grpc.aio.UsageError("Channel is closed.")
             await self._changed.wait()
 
     async def channel_ready(self) -> None:
-        """Return once it is connected."""
         while (state := self.get_state(try_to_connect=True)) is not _State.READY:
             await self.wait_for_state_change(state)
 
     async def close(self, grace: float | None = None) -> None:
-        """Hang up: what is under way is cancelled."""
         del grace
         if self.closed:
             return
@@ -132,14 +126,6 @@ class MemoryChannel(grpc.aio.Channel):
         """Makes calls of a method that answers with a stream."""
         return self._method(Streaming, method, request_serializer or bytes, response_deserializer or bytes)
 
-    def stream_unary(self, *_: Any, **__: Any) -> Any:
-        """Not used."""
-        raise NotImplementedError
-
-    def stream_stream(self, *_: Any, **__: Any) -> Any:
-        """Not used."""
-        raise NotImplementedError
-
     # --- calls --------------------------------------------------------------------------------------------------------
 
     def _method(
@@ -148,7 +134,7 @@ class MemoryChannel(grpc.aio.Channel):
         def call(request: Any, *, timeout: float | None = None) -> Calling:
             if self.closed:
                 raise grpc.aio.UsageError("Channel is closed.")
-            calling = kind(self.network, deserialize, limit=self.limit, over=self._over)
+            calling = kind(self.network, deserialize, over=self._over)
             calling.expire_after(timeout)
             self._begin(calling, method, serialized(request, by=serialize))
             return calling
@@ -196,31 +182,24 @@ class MemoryChannel(grpc.aio.Channel):
         try:
             seen = os.stat(self._path)
         except OSError as failed:
-            self.refuse(os.strerror(failed.errno or 0))
+            self._refuse(os.strerror(failed.errno or 0))
             return
         server = self.network.listening.get((seen.st_dev, seen.st_ino))
         if server is None:
-            self.refuse("Connection refused")
+            self._refuse("Connection refused")
         else:
-            self.connect_to(server)
+            self._connect_to(server)
 
-    def connect_to(self, server: MemoryServer) -> None:
-        """The server was found, or serves now."""
-        if self.closed:
-            return
+    def _connect_to(self, server: MemoryServer) -> None:
         connection = server.accept(self)
-        if connection is None:
-            return
         self._dialling, self._connection, self._pause = False, connection, self._first
         self._become(_State.READY)
         waiting, self._calls = self._calls, {}
         for calling, (method, request) in waiting.items():
             self._send(connection, calling, method, request)
 
-    def refuse(self, why: str) -> None:
+    def _refuse(self, why: str) -> None:
         """Nobody is there: calls fail, and it is tried again after a pause."""
-        if self.closed:
-            return
         where = f"unix:{self._path}"
         self._trouble = f"{where}: connect failed: addr: {where} error: {why}"
         self._become(_State.TRANSIENT_FAILURE)
@@ -231,7 +210,6 @@ class MemoryChannel(grpc.aio.Channel):
         self._pause = min(self._pause * 1.6, self._most)
 
     def lost(self, connection: Connection) -> None:
-        """The server has gone."""
         if self._connection is connection and not self.closed:
             self._connection = None
             self._become(_State.IDLE)

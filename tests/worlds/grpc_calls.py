@@ -1,14 +1,17 @@
-"""One call through memory: what the caller holds of it, and what answers it on the other side."""
+"""gRPC in memory: one call, as the caller holds it and as it is answered on the other side."""
 
 import asyncio
 import contextvars
 import functools
 from collections.abc import AsyncIterator, Callable, Generator
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import grpc.aio
 from google.protobuf.message import Message
+
+if TYPE_CHECKING:
+    from .grpc_server import MemoryServer
 
 _MARGIN = 1e-6  # seconds between two messages of a call, so that they come in their order
 
@@ -18,55 +21,55 @@ def serialized(message: Any, *, by: Callable[[Any], bytes]) -> bytes:
     return message.SerializeToString(deterministic=True) if isinstance(message, Message) else by(message)
 
 
-class Wire(Protocol):
-    """What carries messages."""
+class Network:
+    """What the processes of one machine share: who listens where. `delay` draws how many seconds something of a process
+    takes; `note` is told of each message, with its call and whether it is a request, an answer or a failure.
+    """
 
-    note: Callable[["Answering", str, bytes], None]
-    """Is told of each: of which call it is, and whether that is its request, an answer or its failure."""
-
-    delay: Callable[[str], float]
-    """How many seconds something takes on its way to a process."""
+    def __init__(
+        self,
+        delay: Callable[[str], float] = lambda _by: 0.0,
+        note: Callable[["Answering", str, bytes], None] = lambda *_: None,
+    ) -> None:
+        self.delay = delay
+        self.note = note
+        self.listening: dict[tuple[int, int], MemoryServer] = {}  # by device and inode
+        self._context = contextvars.copy_context()  # of no process: what was sent arrives though its sender be dead
 
     def later(self, seconds: float, action: Callable[..., object], *args: Any) -> asyncio.Handle:
-        """Do something after so long."""
+        """Do something after so long, whatever becomes of the process that asks for it."""
+        loop = asyncio.get_running_loop()
+        if seconds <= 0:
+            return loop.call_soon(action, *args, context=self._context)
+        return loop.call_later(seconds, action, *args, context=self._context)
 
 
 class Calling:
     """The caller's side of a call: what `Ending` and `Streaming` have in common."""
 
     def __init__(
-        self, wire: Wire, deserialize: Callable[[bytes], Any], *, limit: int, over: Callable[["Calling"], None]
+        self, network: Network, deserialize: Callable[[bytes], Any], *, over: Callable[["Calling"], None]
     ) -> None:
-        self._wire = wire
+        self._network = network
         self._deserialize = deserialize
-        self._limit = limit
         self._over = over
         self._expiry: asyncio.Handle | None = None
         self._done = False
 
     def expire_after(self, seconds: float | None) -> None:
-        """Fail when there is no answer by then."""
         if seconds is not None:
             text = "Deadline Exceeded"
-            self._expiry = self._wire.later(seconds, self.fail, grpc.StatusCode.DEADLINE_EXCEEDED, text)
+            self._expiry = self._network.later(seconds, self.fail, grpc.StatusCode.DEADLINE_EXCEEDED, text)
 
     def receive(self, message: bytes) -> None:
-        """A message has come."""
-        if self._done:
-            return
-        if 0 <= self._limit < len(message):
-            text = f"CLIENT: Received message larger than max ({len(message)} vs. {self._limit})"
-            self.fail(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
-            return
-        self._take(self._deserialize(message))
+        if not self._done:
+            self._take(self._deserialize(message))
 
     def fail(self, code: grpc.StatusCode, text: str) -> None:
-        """It ends with an error."""
         if not self._done:
             self._finish(grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details=text))
 
     def end(self) -> None:
-        """It ends well."""
         if not self._done:
             self._finish(None)
 
@@ -76,7 +79,6 @@ class Calling:
             self._finish(asyncio.CancelledError())
 
     def cancelled(self) -> None:
-        """Nobody waits any more."""
         if not self._done:
             self._close()
 
@@ -175,26 +177,15 @@ class _Context:
         self.details = ""
 
     async def abort(self, code: grpc.StatusCode, details: str = "", trailing_metadata: object = ()) -> None:
-        """End the call with this status."""
         del trailing_metadata
         self.code, self.details = code, details
         raise _Aborted("Locally aborted.")
 
-    def set_code(self, code: grpc.StatusCode) -> None:
-        """What the call ends with."""
-        self.code = code
-
-    def set_details(self, details: str) -> None:
-        """What is said of it."""
-        self.details = details
-
 
 class Answering:
-    """The server's side of a call."""
-
     def __init__(
         self,
-        wire: Wire,
+        network: Network,
         calling: Calling,
         method: str,
         request: bytes,
@@ -209,7 +200,7 @@ class Answering:
         self.server = server
         self.ends = ends  # who answers, and who asked
         self.came_at = 0.0
-        self._wire = wire
+        self._network = network
         self._over = over
         self._task: asyncio.Task[None] | None = None
         self._cancelled = False
@@ -227,7 +218,6 @@ class Answering:
         self._task = loop.create_task(self._run(handler), name=f"answer {self.method}", context=context.copy())
 
     def cancel(self) -> None:
-        """Nobody waits for an answer any more."""
         self._cancelled = True
         if self._task is not None:
             self._task.cancel()
@@ -235,11 +225,11 @@ class Answering:
     def tell(self, action: Callable[..., None], *args: Any) -> None:
         """Let the caller's side know something, after what was sent before."""
         now = asyncio.get_running_loop().time()
-        seconds = self._wire.delay(self.ends[1])
+        seconds = self._network.delay(self.ends[1])
         if self._last or seconds > 0:
             self._last = max(now + seconds, self._last + _MARGIN)
             seconds = self._last - now
-        self._wire.later(seconds, action, *args)
+        self._network.later(seconds, action, *args)
 
     async def _run(self, handler: Any) -> None:
         context, request = _Context(), self.request
@@ -263,7 +253,7 @@ class Answering:
 
     def _send(self, message: bytes) -> None:
         if not self._cancelled:
-            self._wire.note(self, "answer", message)
+            self._network.note(self, "answer", message)
             self.tell(self.calling.receive, message)
 
     def _end(self, code: grpc.StatusCode, text: str) -> None:
@@ -272,6 +262,6 @@ class Answering:
         if code is grpc.StatusCode.OK:
             self.tell(self.calling.end)
         else:
-            self._wire.note(self, "failure", f"{code.name} {text}".encode())
+            self._network.note(self, "failure", f"{code.name} {text}".encode())
             self.tell(self.calling.fail, code, text)
         self._over(self.calling)

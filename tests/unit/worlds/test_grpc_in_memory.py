@@ -9,8 +9,8 @@ import grpc
 import grpc.aio
 import pytest
 
-from tests.worlds.machine import memory_transport
-from tests.worlds.machine.memory_server import Network
+from tests.worlds import grpc_channel
+from tests.worlds.grpc_calls import Network
 from vdev.pb import deviceplugin_v1beta1_pb2 as pb
 from vdev.pb import deviceplugin_v1beta1_pb2_grpc as rpc
 from vdev.sockets.files import is_dead
@@ -26,7 +26,7 @@ def grpc_on(request):
     if request.param == "sockets":
         yield
     else:
-        with memory_transport.installed(Network()):
+        with grpc_channel.installed(Network()):
             yield
 
 
@@ -84,7 +84,7 @@ def path(directory, grpc_on):
 
 @pytest.fixture
 def memory_path(directory):
-    with memory_transport.installed(Network()):
+    with grpc_channel.installed(Network()):
         yield directory / "plugin.sock"
 
 
@@ -196,16 +196,6 @@ async def _ask(stub):
     return await stub.Allocate(pb.AllocateRequest())
 
 
-async def test_a_list_over_the_limit_of_who_receives(path):
-    small = ("grpc.max_receive_message_length", 100)
-    async with serving(path) as (_, plugin), calling(path, small) as (_, stub):
-        plugin.news.put_nowait("x" * 200)
-        size = pb.ListAndWatchResponse(devices=[pb.Device(ID="x" * 200, health="Healthy")]).ByteSize()
-        code, text = await failure(listed(stub))
-        assert code is Code.RESOURCE_EXHAUSTED
-        assert f"CLIENT: Received message larger than max ({size} vs. 100)" in text
-
-
 async def test_the_end_of_a_server_ends_calls_and_removes_the_socket(path):
     async with serving(path) as (server, plugin), calling(path) as (channel, stub):
         stream, unary = asyncio.create_task(listed(stub)), asyncio.create_task(_ask(stub))
@@ -283,16 +273,6 @@ async def test_who_waits_for_a_connection_gets_it_when_somebody_serves(path):
         async with serving(path):
             await channel.channel_ready()
             assert channel.get_state() is State.READY
-
-
-async def test_a_call_waits_for_a_server_that_listens_and_does_not_serve_yet(path):
-    async with serving(path, start=False) as (server, _), calling(path) as (_, stub):
-        asked = asyncio.create_task(_options(stub))
-        await asyncio.sleep(0.05)
-        assert not asked.done()
-        await server.start()
-        async with asyncio.timeout(10):
-            assert (await asked).pre_start_required
 
 
 async def _options(stub):

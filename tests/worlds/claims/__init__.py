@@ -1,1 +1,0 @@
-"""What happens to claims and to the API server in worlds, and what must hold for them."""

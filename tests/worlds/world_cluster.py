@@ -1,0 +1,131 @@
+"""The API server of a world, and its objects."""
+
+import asyncio
+import datetime as dt
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+from httpcore2._async import http11
+
+from vdev.agent.optional import dra_side
+from vdev.api_server import ApiServerAddress
+from vdev.sim import Finding
+from vdev.sim.api import server, store
+from vdev.sim.api.server_objects import ServerObjects
+from vdev.sim.dra.scheduling import cel_selectors
+
+from .claim_model import DRIVER
+from .virtual_time import PROCESS, WALL
+
+if TYPE_CHECKING:
+    from .world import World
+
+NODE = "node-1"
+CLASS = "acme"
+LASTING = 150.0  # seconds after bad weather in which what goes through the API server may still be behind
+_PORT = 6443
+_SELECTOR = f"device.driver == '{DRIVER}'"
+
+
+class WorldCluster:
+    """The server and its objects."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self.server = server.ApiServer(port=_PORT)
+        self.objects = ServerObjects(self.server.objects)
+        self._fair_since = 0.0  # from when on nothing went wrong
+        self._is_away = False
+        self._token: Path = world.root / "token"
+
+    @property
+    def address(self) -> ApiServerAddress:
+        """Where the agent finds it, and as whom."""
+        return ApiServerAddress(address=self.server.address, token=self._token)
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Let the server's time be the world's, each agent be in a pod of its own, and selectors need no CEL."""
+
+        def now() -> str:
+            return dt.datetime.fromtimestamp(WALL + self._world.now, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+        with ExitStack() as stack:
+            stack.enter_context(mock.patch.object(store, "_now", now))
+            stack.enter_context(
+                mock.patch.object(dra_side, "os", SimpleNamespace(environ=SimpleNamespace(get=_variable)))
+            )
+            stack.enter_context(mock.patch.object(cel_selectors, "matches", _matches))
+            stack.enter_context(mock.patch.object(cel_selectors, "refusal", return_value=""))
+            # By which the client's pool tells how long a connection was idle.
+            stack.enter_context(mock.patch.object(http11, "time", SimpleNamespace(monotonic=self._world.loop.time)))
+            yield
+
+    async def start(self) -> None:
+        """Have the server up, with what is on it before any agent."""
+        self._token.write_text("token\n")
+        await self.server.up()
+        status = {"conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": ""}]}
+        await self.objects.create("Node", {"metadata": {"name": NODE}, "status": status})
+        spec = {"selectors": [{"cel": {"expression": _SELECTOR}}]}
+        await self.objects.create("DeviceClass", {"metadata": {"name": CLASS}, "spec": spec})
+        for count in (1, 2):
+            await self.objects.create("ResourceClaimTemplate", _template(f"{CLASS}-{count}", count))
+
+    def all(self, kind: str) -> list[dict[str, Any]]:
+        """The objects of a kind, as they are stored."""
+        return self.server.objects.all(self.objects.kind(kind))
+
+    @property
+    def is_fair(self) -> bool:
+        """Whether what goes through the API server must be up to date."""
+        return not self._is_away and self._world.now - self._fair_since > LASTING
+
+    def explains(self, finding: Finding) -> bool:
+        """Whether something else than the driver brought about what the embedded kubelet finds."""
+        # Slices are written one after the other, and a request that was given up may be answered after all.
+        of_pools = finding.code in ("pool-incomplete", "pool-outdated", "duplicate-device", "duplicate-counter-set")
+        return of_pools and not self.is_fair
+
+    # --- what happens to it -------------------------------------------------------------------------------------------
+
+    async def be_away(self, seconds: float) -> None:
+        """Nobody listens for so long."""
+        self._is_away = True
+        await self.server.down()
+        await asyncio.sleep(seconds)
+        await self.come_back()
+
+    async def come_back(self) -> None:
+        if self._is_away:
+            self._is_away = False
+            self._fair_since = self._world.now
+            await self.server.up()
+
+    async def wipe(self) -> None:
+        """Somebody deletes the node's slices."""
+        self._fair_since = self._world.now
+        for each in await self.objects.list("ResourceSlice"):
+            await self.objects.delete("ResourceSlice", each["metadata"]["name"])
+
+
+def _variable(name: str, default: str = "") -> str:
+    """Of the environment of the process that looks: in a pod, whose uid is the process's."""
+    process = PROCESS.get()
+    return f"uid-of-{process.name}" if name == "POD_UID" and process is not None else default
+
+
+def _matches(expression: str, driver: str, _device: object) -> bool:
+    return expression == _SELECTOR and driver == DRIVER
+
+
+def _template(name: str, count: int) -> dict[str, Any]:
+    request = {"name": "main", "exactly": {"deviceClassName": CLASS, "allocationMode": "ExactCount", "count": count}}
+    return {
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"spec": {"devices": {"requests": [request]}}},
+    }
