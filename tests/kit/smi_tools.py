@@ -107,7 +107,7 @@ def instance(of: Shown, position: int, profile: str, slices: range, mib: int, us
         attributes={"multiprocessors": str(sms), "engines.copy": str(len(slices)), "engines.decoder": "1"},
     )
     part = replace(of.whole, memory_total_mib=mib, memory_used_mib=used, memory_free_mib=mib - used)
-    return replace(of, device=device, part=replace(part, memory_reserved_mib=0), cut=True)
+    return replace(of, device=device, part=replace(part, memory_reserved_mib=0))
 
 
 def mi300x(index: int, **shown: object) -> Shown:

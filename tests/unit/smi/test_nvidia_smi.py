@@ -102,12 +102,6 @@ def test_mig_devices(box: Container) -> None:
     )
 
 
-def test_mig_without_instances(box: Container) -> None:
-    """A whole GPU in MIG mode says that it has none."""
-    box.give(h100(0, cut=True))
-    assert "|  No MIG devices found                                     " in box.run("nvidia-smi").stdout
-
-
 def test_older_drivers_draw_another_rule(box: Container) -> None:
     """Up to 575, the rule under the title begins and ends with a bar."""
     old = h100(0)

@@ -81,7 +81,7 @@ def _identity(shown: Shown) -> Mapping[str, object]:
 def _mig(shown: Shown) -> str:
     if not shown.slices:
         return _NONE
-    return "Enabled" if shown.cut or shown.device.is_partition else "Disabled"
+    return "Enabled" if shown.device.is_partition else "Disabled"
 
 
 def _sensors(shown: Shown) -> Mapping[str, object]:

@@ -16,10 +16,9 @@ class Shown:
     """A device as a tool shows it.
 
     `whole` are the sensors of the device that it is or belongs to, `part` those of the partition. `minor` counts the
-    devices of the maker on the node, of which there are `count`. `lost`: it cannot be reached any more. `cut`: the
-    device is cut, though this may be the whole one. `holders` is how many containers have it. `peers` are the numbers
-    of links to others, by device id. `slices` are the memory slices of the whole device, 0 where it cannot be cut.
-    `wall` is the time, in seconds since the epoch.
+    devices of the maker on the node, of which there are `count`. `lost`: it cannot be reached any more. `holders` is
+    how many containers have it. `peers` are the numbers of links to others, by device id. `slices` are the memory
+    slices of the whole device, 0 where it cannot be cut. `wall` is the time, in seconds since the epoch.
     """
 
     device: Device
@@ -29,7 +28,6 @@ class Shown:
     minor: int = 0
     count: int = 1
     lost: bool = False
-    cut: bool = False
     holders: int = 0
     peers: Mapping[str, int] = field(default_factory=dict)
     slices: int = 0

@@ -83,17 +83,20 @@ def drawn(seed: str, name: object) -> float:
 
 def _place(load: Load, at: float) -> float:
     """Where between its ends a load is, 0 to 1."""
-    period = load.period
-    ahead = drawn(load.seed, "phase") * period  # devices do not repeat their pattern in step
     match load.pattern:
         case LoadPattern.STEADY:
             return drawn(load.seed, "steady")
         case LoadPattern.BUSY:
-            return drawn(load.seed, math.floor(at / period))
+            return drawn(load.seed, math.floor(at / load.period))
         case LoadPattern.BURST:
-            return float((at + ahead) % period >= period / 2)
+            return math.floor(2 * _turn(load, at))  # 0 in the first half of a turn, then 1
         case LoadPattern.WAVE:
-            return 0.5 - 0.5 * math.cos(math.tau * (at + ahead) / period)
+            return 0.5 - 0.5 * math.cos(math.tau * _turn(load, at))
         case LoadPattern.RAMP:
-            return min(1.0, max(0.0, (at - load.since) / period))
+            return min(1.0, max(0.0, (at - load.since) / load.period))
     return 0.0
+
+
+def _turn(load: Load, at: float) -> float:
+    """How much of its period a pattern that repeats has done, 0 to 1. Devices are not in step."""
+    return (at / load.period + drawn(load.seed, "phase")) % 1

@@ -74,16 +74,10 @@ table_mig() {
     fi
     say '|                  |                                  |        ECC|                       |
 |==================+==================================+===========+=======================|'
-    Any=
     each_gpu : table_part
-    if [ -z "$Any" ]; then
-        say '|  No MIG devices found                                                                   |'
-        say "$Wide"
-    fi
 }
 
 table_part() {
-    Any=yes
     printf '| %2s   %2s  %2s  %2s  |%19s / %8s    |%3s%7s |%3s %3s %4s %4s %4s |\n' "$Index" "$mig_gi" "$mig_ci" "$Part" \
         "${mig_used}MiB" "${mig_total}MiB" "$mig_sms" "$mig_uncorrected" "$mig_ce" "$mig_enc" "$mig_dec" "$mig_ofa" \
         "$mig_jpg"
