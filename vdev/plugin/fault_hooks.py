@@ -6,8 +6,8 @@ The hooks decide nothing themselves; without rules each costs one call that retu
 from collections.abc import Iterable
 from typing import Protocol
 
-from ..core.model.faults.fault_answers import CallFault, RegisterFault
-from ..core.model.faults.fault_effects import Rpc, Stream
+from ..core.model.faults.fault_answers import CallFault
+from ..core.model.faults.fault_effects import Register, Rpc, Stream
 from ..sockets.held_calls import RuleHooks
 
 
@@ -17,8 +17,8 @@ class FaultHooks(RuleHooks, Protocol):
     def on_call(self, rpc: Rpc, resource: str, /) -> CallFault | None:
         """What happens to this call; asked once per call."""
 
-    def on_register(self, resource: str) -> RegisterFault | None:
-        """What happens to the registration that is due; while it holds, asked again after `ResourceService.poke`."""
+    def on_register(self, resource: str) -> tuple[str, Register] | None:
+        """What happens to the registration that is due, and by which rule; asked again after `ResourceService.poke`."""
 
     def on_stream(self, resource: str) -> Stream | None:
         """What happens to the resource's streams now."""
@@ -41,7 +41,7 @@ class NoFaults:
         """Never."""
         return False
 
-    def on_register(self, resource: str) -> RegisterFault | None:
+    def on_register(self, resource: str) -> tuple[str, Register] | None:
         """None."""
 
     def on_stream(self, resource: str) -> Stream | None:
