@@ -91,7 +91,7 @@ def test_what_comes_due_between_two_looks_is_looked_at():
     engine = Engine("node-a", clock, Metrics(), on_change=lambda: None)
     engine.load("configuration", FaultSpec(rules=(FaultRuleSpec(name="x", effect=Register(delay=5.0)),)))
     engine.look(stock("a.dev/x"))
-    assert engine.on_register("a.dev/x").hold
+    assert engine.on_register("a.dev/x")[1].never
     engine.look(stock("a.dev/x"))
     clock.advance(5)
     assert 105.0 == engine.next_change

@@ -228,6 +228,25 @@ async def test_a_pod_that_is_none(node):
     assert "needs a limit" in node.status("wrong")["conditions"][0]["message"]
 
 
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        (None, "at least one container"),
+        ({"containers": [{}]}, "expected a name"),
+        ({"containers": [{"name": "c", "resources": {"limits": {NPU: "lots"}}}]}, "is not a quantity"),
+    ],
+)
+async def test_a_pod_with_no_content(node, spec, why):
+    """The server takes it, and the kubelet goes on."""
+    await node.create(
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "odd"}, **({"spec": spec} if spec else {})}
+    )
+    await node.until(lambda: node.status("odd").get("conditions"), "the reason")
+    assert why in node.status("odd")["conditions"][0]["message"]
+    await node.create(manifest("good"))
+    await node.until(lambda: node.status("good").get("phase") == "Running", "the next pod")
+
+
 async def test_another_nodes_pod(node):
     """It is left alone."""
     other = manifest("other")

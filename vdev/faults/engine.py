@@ -17,7 +17,7 @@ from ..core.faults.schedule import NO_LABELS, Dice, Firing, earliest, on_node, s
 from ..core.faults.targets import Afflictions
 from ..core.inventory.resources import EMPTY, Inventory
 from ..core.model.device import Key
-from ..core.model.faults.fault_answers import ApiFault, CallFault, RegisterFault
+from ..core.model.faults.fault_answers import CallFault
 from ..core.model.faults.fault_effects import (
     ApiFailure,
     Call,
@@ -289,37 +289,38 @@ class Engine:
         """Whether a hanging call must go on hanging."""
         return any(run.rule.name == rule for run in self._active)
 
-    def on_register(self, resource: str) -> RegisterFault | None:
+    def on_register(self, resource: str) -> tuple[str, Register] | None:
+        """What happens to the registration that is due, and by which rule; `never` also if it must wait."""
         for run in self._active:
             effect, name = run.rule.effect, run.rule.name
             if not run.rule.concerns(resource):
                 continue
             match effect:
                 case Stream(fault=StreamFault.CLOSE) | Socket():
-                    return RegisterFault(rule=name, hold=True)
+                    return name, Register(never=True)
                 case Register(never=True):
                     self._note_once(run, resource)
-                    return RegisterFault(rule=name, hold=True)
+                    return name, effect
                 case Register(delay=delay) if delay:
                     if not self._waited(run, resource, delay):
-                        return RegisterFault(rule=name, hold=True)
+                        return name, Register(never=True)
                     del self._late[name, resource]  # the next one is late again
                 case Register():
                     number = run.counted(resource)
                     if run.is_hit(number, resource):
                         self._note(run, resource, number=number)
-                        return RegisterFault(rule=name, version=effect.version, twice=effect.twice)
+                        return name, effect
         return None
 
-    def on_api(self, verb: str, resource: str) -> ApiFault | None:
-        """What the API server answers to this request: the first rule that hits it."""
+    def on_api(self, verb: str, resource: str) -> tuple[str, ApiFailure] | None:
+        """What the API server answers to this request, and by which rule: the first one that hits it."""
         for run in self._active:
             effect = run.rule.effect
             if isinstance(effect, ApiFailure) and effect.concerns(verb, resource):
                 number = run.counted((verb, resource))
                 if run.is_hit(number, verb, resource):
                     self._note(run, resource, call=verb, number=number)
-                    return ApiFault(rule=run.rule.name, status=effect.status, after=effect.after)
+                    return run.rule.name, effect
         return None
 
     @property

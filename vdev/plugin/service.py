@@ -23,7 +23,7 @@ from ..aio.backoff import Backoff
 from ..aio.cancellation import Interrupted, Interruption, raise_if_cancelled
 from ..aio.timing import PRODUCTION_TIMING, Timing
 from ..core.inventory.resources import Resource
-from ..core.model.faults.fault_effects import SocketFault, StreamFault
+from ..core.model.faults.fault_effects import Register, SocketFault, StreamFault
 from ..errors import RegistrationRefused, SocketError, SocketUnreachable
 from ..sockets.socket_server import SocketServer
 from . import registration_client
@@ -32,6 +32,8 @@ from .requests import Requests
 from .servicer import FaultHooks, Servicer
 
 log = structlog.get_logger(__name__)
+
+_AS_IT_SHOULD_BE = Register()
 
 
 class ServiceState(StrEnum):
@@ -290,10 +292,10 @@ class ResourceService:
         if self._link.socket is None:
             self._become(ServiceState.SERVING)
             return
-        fault = self._faults.on_register(self.name)
-        if fault is not None and fault.hold:
-            raise _Held(f"held back by the fault {fault.rule!r}")
-        for _ in range(2 if fault is not None and fault.twice else 1):
+        rule, fault = self._faults.on_register(self.name) or ("", _AS_IT_SHOULD_BE)
+        if fault.never:
+            raise _Held(f"held back by the fault {rule!r}")
+        for _ in range(2 if fault.twice else 1):
             async with self._registering, self._reachable(server):
                 await registration_client.register(
                     self._link.socket,
@@ -301,7 +303,7 @@ class ResourceService:
                     resource=self.name,
                     options=server.servicer.options(),
                     served=functools.partial(self._is_served, server),
-                    version=(fault and fault.version) or registration_client.VERSION,
+                    version=fault.version or registration_client.VERSION,
                 )
         await self._clear_spoilt()
         self.registrations += 1

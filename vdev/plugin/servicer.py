@@ -16,8 +16,8 @@ from ..core.allocation.edits import container_edits
 from ..core.allocation.request import allocate
 from ..core.inventory.list_size import LIST_LIMIT
 from ..core.inventory.resources import Resource
-from ..core.model.faults.fault_answers import CallFault, RegisterFault
-from ..core.model.faults.fault_effects import Rpc, Stream, StreamFault
+from ..core.model.faults.fault_answers import CallFault
+from ..core.model.faults.fault_effects import Register, Rpc, Stream, StreamFault
 from ..errors import InjectedError, VdevError
 from ..pb import deviceplugin_v1beta1_pb2 as pb
 from ..sockets.held_calls import HeldCalls, RuleHooks
@@ -42,8 +42,8 @@ class FaultHooks(RuleHooks, Protocol):
     def on_call(self, rpc: Rpc, resource: str, /) -> CallFault | None:
         """What happens to this call; asked once per call."""
 
-    def on_register(self, resource: str) -> RegisterFault | None:
-        """What happens to the registration that is due; while it holds, asked again after `ResourceService.poke`."""
+    def on_register(self, resource: str) -> tuple[str, Register] | None:
+        """What happens to the registration that is due, and by which rule; asked again after `ResourceService.poke`."""
 
     def on_stream(self, resource: str) -> Stream | None:
         """What happens to the resource's streams now."""

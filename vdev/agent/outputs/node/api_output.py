@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from ....aio.backoff import Backoff
 from ....aio.pace import Pace
 from ....aio.timing import Timing
-from ....core.model.faults.fault_answers import ApiFault
+from ....core.model.faults.fault_effects import ApiFailure
 from ....kube import NO_SERVER, NODES, Api, ApiCall, InjectedAnswer, Unconfigured
 from ..base import Output
 
@@ -67,16 +67,17 @@ class NodeAccess:
     may_have_kubelet: bool = True
 
 
-FaultRules = Callable[[str, str], ApiFault | None]
-"""What fault rules say of a request, by verb and resource as RBAC names them."""
+FaultRules = Callable[[str, str], tuple[str, ApiFailure] | None]
+"""Which fault rule concerns a request, by verb and resource as RBAC names them, and how it fails."""
 
 
 def injected(rules: FaultRules, call: ApiCall) -> InjectedAnswer | None:
     """What a fault rule answers to the request in the server's place."""
-    fault = rules(call.verb, call.resource)
-    if fault is None:
+    found = rules(call.verb, call.resource)
+    if found is None:
         return None
-    return InjectedAnswer(status=fault.status, message=f"the fault rule {fault.rule!r} says so", after=fault.after)
+    rule, failure = found
+    return InjectedAnswer(status=failure.status, message=f"the fault rule {rule!r} says so", after=failure.after)
 
 
 class ApiOutput(Output):
