@@ -507,7 +507,12 @@ def test_the_beginning_of_several_names_gets_all_of_them(name, family):
 
 @pytest.mark.parametrize(
     ("name", "near"),
-    [("nvidia-h100", "h100-sxm5-80gb"), ("NVIDIA A100", "a100-sxm4-80gb"), ("amd-mi300", "mi300x")],
+    [
+        ("nvidia-h100", "h100-sxm5-80gb"),
+        ("NVIDIA A100", "a100-sxm4-80gb"),
+        ("amd-mi300", "mi300x"),
+        ("nvidia-gb200", "gb200"),
+    ],
 )
 def test_a_name_with_its_maker_is_offered_those_without(name, near):
     """A whole node, such as dgx-h100, is spelled more like nvidia-h100 than the model that is meant."""

@@ -65,10 +65,12 @@ _FAMILY = 8  # words that are offered at most
 def did_you_mean(word: str, allowed: Iterable[str]) -> str:
     """`did you mean 'x'?` for the nearest allowed word, or the empty string when none is near.
 
-    A word that is the first part of several of them, such as the name of a family of devices, gets all of these.
+    A word that is one of them but for its case, or the first part of several, such as the name of a family of devices,
+    gets all of these.
     """
     known = list(allowed)
-    family = sorted(each for each in known if _is_first_part(word.lower(), each.lower()))
+    lower = word.lower()
+    family = sorted(each for each in known if lower == each.lower() or _is_first_part(lower, each.lower()))
     if family and len(family) <= _FAMILY:
         return f"did you mean {'one of ' if len(family) > 1 else ''}{', '.join(map(repr, family))}?"
     import difflib  # errors alone need it
