@@ -25,7 +25,7 @@ from ..core import file_choice
 from ..core.inventory.difference import Differences
 from ..core.inventory.resources import Inventory, Resource
 from ..health import HealthMonitor
-from ..hostfs import Watcher
+from ..hostfs.watch import Watcher
 from ..observe.json_pieces import Json, json_pieces
 from ..observe.metrics import Metrics
 from ..plugin.kubelet_socket import KubeletSocket

@@ -2,12 +2,11 @@
 
 `root` maps the host's own paths to where this process sees them, `atomic_write` replaces files whole, `watch` turns
 inotify (or a poll where there is none) and kernel uevents into async events. Nothing here knows what a device is for:
-that is `discovery`.
+that is `discovery`. Commands that look once do without `watch`, which brings asyncio and inotify.
 """
 
 from .atomic_write import remove_unfinished, write_atomic
 from .plain_file import read_plain
 from .root import FileInfo, HostRoot
-from .watch import Changes, Watcher
 
-__all__ = ["Changes", "FileInfo", "HostRoot", "Watcher", "read_plain", "remove_unfinished", "write_atomic"]
+__all__ = ["FileInfo", "HostRoot", "read_plain", "remove_unfinished", "write_atomic"]
