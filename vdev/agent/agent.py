@@ -23,7 +23,7 @@ from ..aio.signals import acting_on
 from ..control import command_socket
 from ..core import file_choice
 from ..health import HealthMonitor
-from ..hostfs import Watcher
+from ..hostfs.watch import Watcher
 from ..observe.json_pieces import Json, json_pieces
 from ..observe.metrics import Metrics
 from ..plugin.kubelet_socket import KubeletSocket

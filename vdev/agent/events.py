@@ -13,7 +13,7 @@ import structlog
 
 from ..core.model.device import Key
 from ..health import HealthMonitor
-from ..hostfs import Changes, Watcher
+from ..hostfs.watch import Changes, Watcher
 from ..plugin.kubelet_socket import KubeletSocket
 from .due import Due
 from .fault_control import FaultControl

@@ -12,7 +12,6 @@ from ..core.model.problem import Problem, Severity
 from .document.loader import Document
 from .document.parser import Tree
 from .document.position import problem_at
-from .schema import field_docs
 from .schema.config_file import ConfigFile
 from .schema.section import PROBLEM, Section, described
 
@@ -148,7 +147,7 @@ def _first_sentence(model: type[BaseModel], key: str) -> str:
     """The first sentence about a field."""
     for name, field in model.model_fields.items():
         if key == (field.alias or name):
-            text = " ".join(field_docs.sentences(model).get(name, "").split())
+            text = " ".join((field.description or "").split())
             return text.partition(". ")[0].rstrip(".")
     return ""
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import assert_never
 
 from ..core.model import smi_places, virtual_node
-from ..core.model.device import RawDevice
 from ..core.model.problem import error
 from ..core.model.syntax.template import TemplateError
 from ..core.spec import EntrySpec, GlobSource, SysfsSource, UsbGroup, UsbSource, VirtualSource
@@ -17,6 +16,8 @@ from ..hostfs import HostRoot
 from . import virtual_source
 from .found import Found
 from .numbering import Numbering
+from .paths import glob_source
+from .sysfs import sysfs_source, usb_source
 
 __all__ = ["Found", "Numbering", "discover"]
 
@@ -41,14 +42,10 @@ def discover(
     except (HostError, TemplateError) as broken:
         return Found(problems=(error(entry.where or entry.name, str(broken)),))
     if entry.exclude_topology:
-        found = replace(found, devices=tuple(_without_topology(device) for device in found.devices))
+        found = replace(found, devices=tuple(replace(device, numa_hidden=True) for device in found.devices))
     if entry.shared:
         found = replace(found, devices=tuple(replace(device, owns=(), uses=()) for device in found.devices))
     return found
-
-
-def _without_topology(device: RawDevice) -> RawDevice:
-    return device if device.numa_hidden else replace(device, numa_hidden=True)
 
 
 def _discover(entry: EntrySpec, host: HostRoot, node: str, numbering: Numbering, directories: tuple[str, str]) -> Found:
@@ -57,20 +54,12 @@ def _discover(entry: EntrySpec, host: HostRoot, node: str, numbering: Numbering,
             device_dir, smi_dir = directories
             return virtual_source.discover(entry, entry.source, host, node=node, device_dir=device_dir, smi_dir=smi_dir)
         case GlobSource():
-            from .paths import glob_source  # as below: most files have devices of one or two kinds
-
             return glob_source.discover(entry, entry.source, host, numbering=numbering)
         case SysfsSource():
-            from .sysfs import sysfs_source
-
             return sysfs_source.discover(entry, entry.source, host, numbering=numbering)
         case UsbSource():
-            from .sysfs import usb_source
-
             return usb_source.discover(entry, entry.source, host, numbering=numbering)
         case UsbGroup():
-            from .sysfs import usb_source
-
             return usb_source.discover_groups(entry, entry.source, host, numbering=numbering)
         case _:
             assert_never(entry.source)

@@ -30,7 +30,7 @@ from ..core.model.problem import Problem
 from ..core.spec import Delays, Spec
 from ..errors import ApiServerError, ConfigError
 from ..faults.engine import Engine
-from ..hostfs import Watcher
+from ..hostfs.watch import Watcher
 from ..kube import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Api, ApiCall, InjectedAnswer
 from ..observe.metrics import Metrics
 from .faults import FleetFaults

@@ -13,7 +13,7 @@ from vdev.aio.clock import LeapClock
 from vdev.aio.timing import Timing
 from vdev.core.intervals import Intervals
 from vdev.fleet import AT_ONCE, Fleet, Options
-from vdev.hostfs import Watcher
+from vdev.hostfs.watch import Watcher
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from vdev.aio.clock import LeapClock
 from vdev.aio.timing import Timing
 from vdev.core.intervals import Intervals
 from vdev.fleet import Fleet, Options
-from vdev.hostfs import Watcher
+from vdev.hostfs.watch import Watcher
 
 CONFIG = """
 version: v1

@@ -10,7 +10,7 @@ from pathlib import Path
 import inotify_simple
 import pytest
 
-from vdev.hostfs import Watcher
+from vdev.hostfs.watch import Watcher
 
 TIMEOUT = 60.0
 

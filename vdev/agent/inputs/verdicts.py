@@ -25,7 +25,6 @@ class Verdicts:
         self._intervals, self._clock = timing
         self._presence: dict[str, flapping.FlapHistory] = {}
         self._resources: dict[str, str] = {}  # of the probed devices
-        self._probed: tuple[Scan, Collection[str]] | None = None  # the scan, and what was left out of it
         self._counted: dict[str, int] = {}  # flaps of the probe that are in the metric already
 
     def current(self) -> Mapping[str, Health]:
@@ -44,8 +43,6 @@ class Verdicts:
 
     def probe(self, scan: Scan, left_out: Collection[str] = ()) -> None:
         """Probe the devices of this scan but those left out, and no others."""
-        if self._probed is not None and self._probed[0] is scan and self._probed[1] == left_out:
-            return
         targets = {
             raw.id: Target(entry.health, raw, entry.resource_of(raw))
             for name, entry in scan.entries.items()
@@ -55,7 +52,6 @@ class Verdicts:
         }
         self._resources = {raw: target.resource for raw, target in targets.items()}
         self.monitor.update(targets)
-        self._probed = (scan, left_out)
 
     def scanned(self, before: Scan, after: Scan, served: Inventory, left_out: Collection[str] = ()) -> None:
         """Note what went away or came back between two scans, of entries that the configuration left as they were.

@@ -19,7 +19,7 @@ from ...core.model.place import KeyPath, Place, show
 from ...core.model.problem import Problem, Severity
 from ...errors import ConfigError, HostError
 from .nvidia_files import MIG_PARTED, is_for_nvidia, number_or_boolean, spelled
-from .parser import Composer, Expansion, Items, Pairs, Plain, Tree
+from .parser import Composer, Expansion, Pairs, Plain, Tree
 from .position import problem_at, refusal
 from .quoting import as_yaml
 
@@ -173,7 +173,7 @@ def read_text(
             return Document(values={(): Place(name, 1, 1)}, files=(name,), texts=(Text(name, ""),))
         raise refusal(Place(name), "is empty", f"expected {form}")
     if not isinstance(node.content, Pairs):
-        what = "a list" if isinstance(node.content, Items) else f"the string {str(node.content)[:40]!r}"
+        what = "a list" if isinstance(node.content, list) else f"the string {str(node.content)[:40]!r}"
         raise refusal(node.place, f"expected a mapping at the top of the file, got {what}", f"write {form}")
     is_go = for_nvidia or keys <= MIG_PARTED
     expand = Expansion(number_or_boolean if is_go else lambda _: None, spelled if for_nvidia else None)

@@ -43,11 +43,6 @@ Tree = None | str | list["Tree"] | dict[str, "Tree"]
 
 
 @dataclass(slots=True)
-class Items:
-    nodes: list["YamlNode"]
-
-
-@dataclass(slots=True)
 class Pairs:
     """A mapping's nodes, in order, duplicates included."""
 
@@ -59,7 +54,7 @@ class YamlNode:
     """A value with its place. An anchored node is shared by its aliases, and `open` while its end is not read."""
 
     place: Place
-    content: str | Items | Pairs | None
+    content: "str | list[YamlNode] | Pairs | None"
     plain: bool = False
     open: bool = False
 
@@ -121,9 +116,9 @@ class Composer:
             self._scalar(event, node)
         elif isinstance(event, yaml.SequenceStartEvent):
             _check_tag(event.tag, "seq", place)
-            node.content = items = Items([])
+            node.content = items = []
             while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
-                items.nodes.append(self._node(event, depth + 1))
+                items.append(self._node(event, depth + 1))
         elif isinstance(event, yaml.MappingStartEvent):
             _check_tag(event.tag, "map", place)
             node.content = pairs = Pairs([])
@@ -252,7 +247,7 @@ class Expansion:
             raise refusal(node.place, f"nested more than {MAX_DEPTH} levels deep")
         self.values[path] = node.place
         match node.content:
-            case Items(nodes):
+            case list(nodes):
                 return [self.value(item, (*path, index)) for index, item in enumerate(nodes)]
             case Pairs():
                 return self.mapping(node.content, path)
@@ -269,7 +264,7 @@ def _is_merge(key: YamlNode) -> bool:
 def _key(node: YamlNode) -> str:
     """A key's text as written, even where YAML would read a number or a boolean."""
     match node.content:
-        case Items() | Pairs():
+        case list() | Pairs():
             raise refusal(node.place, "a key must be a string, not a list or a mapping")
         case None:
             raise refusal(node.place, "a key is missing before ':'", "quote it if it is meant to be 'null' or '~'")
@@ -282,7 +277,7 @@ def _sources(node: YamlNode) -> list[Pairs]:
     match node.content:
         case Pairs():
             sources = [node]
-        case Items(nodes):
+        case list(nodes):
             sources = nodes
         case _:
             sources = []

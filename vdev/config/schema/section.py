@@ -5,13 +5,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn, Self
 
-from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from ..document.parser import Plain
-from . import field_docs
 
 PROBLEM = "vdev"
 """The type of pydantic errors whose text is ours."""
@@ -26,7 +24,7 @@ class Section(BaseModel):
     A key without a value counts as absent; `messages.empty_values` reports those that need one.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel)
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, use_attribute_docstrings=True)
     may_be_empty: ClassVar[frozenset[str]] = frozenset()  # keys for which nothing is a value
 
     @property
@@ -52,15 +50,6 @@ class Section(BaseModel):
     def __deepcopy__(self, memo: object = None) -> Self:
         """Itself, for nothing changes it: pydantic asks for a copy of each default that it cannot hash."""
         return self
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """The schema with the sentences below the fields as their descriptions."""
-        schema = handler(core)
-        properties = handler.resolve_ref_schema(schema)["properties"]
-        for name, text in field_docs.sentences(cls).items():
-            properties[cls.model_fields[name].alias or name]["description"] = text
-        return schema
 
 
 @functools.cache
