@@ -26,7 +26,6 @@ from ..core.inventory.difference import Differences
 from ..core.inventory.resources import Inventory, Resource
 from ..health import HealthMonitor
 from ..hostfs import Watcher
-from ..observe.json_pieces import Json, json_pieces
 from ..observe.metrics import Metrics
 from ..plugin.kubelet_socket import KubeletSocket
 from ..plugin.service import ServiceState
@@ -419,9 +418,8 @@ class Agent:
             self.steps.hurry()  # nobody asks to be left alone any more
         return again_at
 
-    async def _status(self, _request: Mapping[str, Any]) -> Json:
-        with self.garbage.spared():
-            return await asyncio.to_thread(lambda: Json(json_pieces(status(self), spent=True)))
+    async def _status(self, _request: Mapping[str, Any]) -> Mapping[str, Any]:
+        return await asyncio.to_thread(status, self)
 
     def _wait_for(self, what: str) -> None:
         self.waiting = what

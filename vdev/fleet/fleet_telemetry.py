@@ -6,15 +6,14 @@ node's name and the device say how its load runs, and whether a pod holds it.
 
 import asyncio
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import structlog
 
 from ..agent.optional.telemetry_told import load_of, replay_of, same
 from ..aio.clock import Clock
-from ..aio.giving_way import giving_way
 from ..core.decide import Plan
-from ..core.exposition.family import chunks
+from ..core.exposition.family import text
 from ..core.exposition.nodes import Exposition
 from ..core.model.telemetry import LoadPattern, Range
 from ..core.spec import Spec
@@ -22,8 +21,6 @@ from ..core.telemetry.replay import Series
 from ..core.telemetry.sensors import MeasuredDevice, Sensors
 
 log = structlog.get_logger(__name__)
-
-_TURN = 40  # devices
 
 Wishes = Mapping[str, Range]
 """The load that pods ask for, by `namespace/name`."""
@@ -86,13 +83,13 @@ class FleetTelemetry:
         """The nodes that measure anything, by name."""
         return sorted(self._sensors)
 
-    def page(self, node: str = "") -> Sequence[bytes]:
+    def page(self, node: str = "") -> str:
         """The metrics of a node, as an exporter there would write them; or of all, with a label `node`. Blocks."""
         with self._reading:
             wanted = [node] if node in self._sensors else [] if node else self.nodes
             exposition = Exposition(self._hostname_label, node_label=not node)
             families = exposition.families((each, self._measured(each)) for each in wanted)
-            return [*giving_way(chunks(families), every=1)]
+            return text(families)
 
-    def _measured(self, node: str) -> Iterator[MeasuredDevice]:
-        return giving_way(self._sensors[node].measured(self._clock.now()), every=_TURN)
+    def _measured(self, node: str) -> Iterable[MeasuredDevice]:
+        return self._sensors[node].measured(self._clock.now())

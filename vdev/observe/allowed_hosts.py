@@ -4,6 +4,8 @@ A web page of somebody else can give its own name the address of this machine (D
 served here, as if it were its own. The browser still sends the page's name in `Host`, so only names that no stranger
 can own are answered: IP addresses, loopback names, the names that the cluster's own DNS gives to Services, the names of
 this node and pod, and those that the operator lists.
+
+Starlette's TrustedHostMiddleware has no pattern for "any IP address", which the kubelet's probes and Prometheus use.
 """
 
 import fnmatch

@@ -11,15 +11,14 @@ import json
 import platform
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from ...aio.clock import Clock
-from ...aio.giving_way import giving_way
 from ...core.decide import Plan
-from ...core.exposition.family import Family, chunks
+from ...core.exposition.family import Family, text
 from ...core.exposition.nodes import Exposition
 from ...core.model.problem import Problem, error
 from ...core.model.telemetry import LoadPattern, Range, TelemetrySpec
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _VERSION = 1
-_TURN = 40  # devices
 _MOST_NOTED = 64  # plans; those between are passed over where nobody reads
 
 
@@ -157,7 +155,7 @@ class TelemetrySide(Output):
         """What all devices show now. Blocks for a moment where there are many: call it from a thread."""
         self.catch_up()
         with self._reading:
-            return tuple(giving_way(self._shown(), every=_TURN))
+            return tuple(self._shown())
 
     def _shown(self, only: Collection[str] | None = None) -> Iterable[MeasuredDevice]:
         return self._sensors.measured(self._clock.now(), only) if self._sensors else ()
@@ -179,12 +177,11 @@ class TelemetrySide(Output):
         if self._exposition is None or self._exposition.hostname_label != label:
             self._exposition = Exposition(label)
         with self._reading:
-            shown = giving_way(self._shown(), every=_TURN)
-            return self._exposition.families([(self._options.node, shown)])
+            return self._exposition.families([(self._options.node, self._shown())])
 
-    def page(self) -> list[bytes]:
-        """The same as Prometheus reads it, in pieces."""
-        return [*giving_way(chunks(self.families()), every=1)]
+    def page(self) -> str:
+        """The same as Prometheus reads it."""
+        return text(self.families())
 
     # --- who is told --------------------------------------------------------------------------------------------------
 
@@ -203,17 +200,13 @@ class TelemetrySide(Output):
                     await asyncio.to_thread(self.catch_up)
                     await self._record()
             finally:
-                self._end()
+                await self._end()
 
     async def _serve(self, group: asyncio.TaskGroup, address: str) -> None:
-        self._end()
-        if self._serving is not None:
-            await asyncio.wait([self._serving])
+        await self._end()
         self._side = self._serving = None
         if address:
-            make = await asyncio.to_thread(_server)
-            hosts = (self._options.node, platform.node(), *self._options.http_hosts)
-            self._side = make(address, self.page, hosts=hosts, on_change=self._on_change)
+            self._side = await asyncio.to_thread(self._make_side, address)
             await self._side.bind()
             self._serving = group.create_task(self._side.run(), name="telemetry HTTP")
 
@@ -235,13 +228,18 @@ class TelemetrySide(Output):
             self._note(self._last)
         self._on_change()
 
-    def _end(self) -> None:
-        if self._side is None or self._serving is None:
-            return
-        if self._side.server is None:
-            self._serving.cancel()
-        else:
-            self._side.server.should_exit = True
+    def _make_side(self, address: str) -> "Side":
+        from ...observe import device_metrics, http  # they import the web server
+
+        hosts = (self._options.node, platform.node(), *self._options.http_hosts)
+        app = device_metrics.application(self.page)
+        return http.Side(address, app, what="metrics of devices", hosts=hosts, on_change=self._on_change)
+
+    async def _end(self) -> None:
+        if self._side is not None:
+            self._side.stop()
+        if self._serving is not None:
+            await asyncio.wait([self._serving])
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -260,18 +258,6 @@ class TelemetrySide(Output):
     def document(self) -> list[dict[str, Any]]:
         """What all devices show now."""
         return [document(each) for each in self.measured()]
-
-
-def _server() -> "Callable[..., Side]":
-    from ...observe import device_metrics, http  # they bring the web server
-
-    def make(
-        address: str, page: Callable[[], Sequence[bytes]], *, hosts: Sequence[str], on_change: Callable[[], None]
-    ) -> "Side":
-        app = device_metrics.application(page)
-        return http.Side(address, app, what="metrics of devices", hosts=hosts, on_change=on_change)
-
-    return make
 
 
 def _write(file: StateFile, histories: Mapping[str, History]) -> None:
