@@ -19,8 +19,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from vdev import config
-from vdev.aio.clock import SYSTEM
-from vdev.aio.garbage import set_aside
 from vdev.api_server import ApiServerAddress
 from vdev.core.fleet.made import MAKER
 from vdev.fleet import dry_run
@@ -271,13 +269,12 @@ async def _blind(directory: Path, nodes: int) -> _Taken:
         made = list(dry_run.objects(config.load([file]).spec))
         found = [each for each in made if each["kind"] == "Node"]
         slices = [each for each in made if each["kind"] != "Node"]
-        with set_aside(SYSTEM):
-            async with Api(ApiServerAddress(kubeconfig=server.kubeconfig), at_once=_IN_FLIGHT) as api:
-                await api.version()
-                begun, cpu = time.perf_counter(), time.process_time()
-                for work in ([_node(api, each) for each in found], [_slice(api, each) for each in slices]):
-                    await asyncio.gather(*work)
-                return _Taken(time.perf_counter() - begun, time.process_time() - cpu)
+        async with Api(ApiServerAddress(kubeconfig=server.kubeconfig), at_once=_IN_FLIGHT) as api:
+            await api.version()
+            begun, cpu = time.perf_counter(), time.process_time()
+            for work in ([_node(api, each) for each in found], [_slice(api, each) for each in slices]):
+                await asyncio.gather(*work)
+            return _Taken(time.perf_counter() - begun, time.process_time() - cpu)
     finally:
         await asyncio.to_thread(server.process.end)
 

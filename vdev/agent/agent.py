@@ -10,20 +10,17 @@ import contextlib
 import functools
 import platform
 import signal
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
 import structlog
 
-from ..aio.beside import MANY
 from ..aio.cancellation import Interrupted, Interruption
-from ..aio.garbage import Garbage
 from ..aio.signals import acting_on
 from ..control import command_socket
 from ..core import file_choice
 from ..core.inventory.difference import Differences
-from ..core.inventory.resources import Inventory, Resource
 from ..health import HealthMonitor
 from ..hostfs import Watcher
 from ..observe.metrics import Metrics
@@ -160,7 +157,6 @@ class Agent:
             self.link,
             self.nodes.renew,
         )
-        self.garbage = Garbage(idle=not options.alone)
         self.reconciler = Reconciler(
             options,
             self.config,
@@ -169,7 +165,6 @@ class Agent:
             self.metrics,
             faults=self.faults,
             steps=self.steps,
-            garbage=self.garbage,
             differences=differences,
             choices=NodeChoices(options.node, self.node_api.object, self.due.mark),
             outputs=(
@@ -282,11 +277,8 @@ class Agent:
         )
         stack.enter_context(watcher)
         await self.events.begin(watcher)
-        try:
-            if not await self.reconciler.start(self.last_good.read):
-                self.due.mark(reload=True)
-        finally:
-            self.garbage.resume()
+        if not await self.reconciler.start(self.last_good.read):
+            self.due.mark(reload=True)
         stack.push_async_callback(self.steps.take, "giving serial lines away", self.serial_lines.give)
         stack.callback(self.lock.release)
         stack.callback(self.nodes.release)
@@ -373,15 +365,7 @@ class Agent:
     async def _turn(self, watcher: Watcher) -> None:
         """Take the steps that are due, and wait until there is something to do."""
         async with self._turning:
-            before = [self.reconciler.base, self.reconciler.served]
-            if before[0].size >= MANY:
-                self.garbage.pause()
-            try:
-                await self._take_turn(watcher)
-            finally:
-                self.garbage.resume()
-            self.garbage.part_with(_gone(before, [self.reconciler.base, self.reconciler.served]), before)
-            del before
+            await self._take_turn(watcher)
         await self.due.wait()
 
     async def _take_turn(self, watcher: Watcher) -> None:
@@ -444,13 +428,6 @@ class Agent:
         elif state is ServiceState.STOPPED and resource not in self.reconciler.served.resources:
             self.metrics.forget(resource)
             self.requests.forget_resource(resource)
-
-
-def _gone(before: Iterable[Inventory], now: Iterable[Inventory]) -> list[Resource]:
-    """The large resources that there were before and are no more."""
-    still = {id(resource) for each in now for resource in each.everything.values()}
-    were = [resource for each in before for resource in each.everything.values() if len(resource.slots) >= MANY]
-    return [each for each in were if id(each) not in still]
 
 
 def _http() -> ModuleType:

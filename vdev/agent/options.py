@@ -34,7 +34,7 @@ class Options:
     what was listed before is there again, or after `boot_wait`. `api_server` is asked and told of the node where the
     configuration wants that; None: there is none. `features_dir` is where Node Feature Discovery finds files with
     labels. `intervals` says how long the agent waits for what. `transport` makes the servers that the kubelet calls
-    and the channels to it. `alone`: the process is the agent's, so that it may direct the garbage collector.
+    and the channels to it.
     """
 
     node: str
@@ -62,7 +62,6 @@ class Options:
     load_again: Callable[[Texts], Loaded] = config.load_again
     intervals: Intervals = field(default_factory=Intervals)
     clock: Clock = SYSTEM
-    alone: bool = False
     exit: Callable[[int], object] = os._exit
     transport: Transport = GRPC
 

@@ -18,12 +18,10 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from ..aio.beside import MANY, beside
-from ..aio.garbage import Garbage
 from ..config import Loaded
-from ..core.decide import Decider, Plan, World, imports_for
+from ..core.decide import Decider, Plan, World
 from ..core.inventory.counts import counts, for_claims, summary
-from ..core.inventory.difference import Differences, size
+from ..core.inventory.difference import Differences
 from ..core.inventory.resources import EMPTY, Inventory
 from ..core.labels.values import Machine
 from ..core.model.device import Device, Health, Key
@@ -31,7 +29,7 @@ from ..core.model.problem import Problem, errors
 from ..core.repartition import Progresses
 from ..core.retention.holders import Holdings
 from ..core.retention.retain import Dropped, Retired, dropped
-from ..core.spec import LabelOutput, Spec, VirtualSource
+from ..core.spec import LabelOutput, Spec
 from ..errors import ConfigError
 from ..health import HealthMonitor
 from ..hostfs.machine import machine_type
@@ -55,7 +53,6 @@ log = structlog.get_logger(__name__)
 
 READING = "reading the configuration"
 _DECIDING = "deciding what to list"
-_ENTRY = 10  # as many devices as looking at an entry of which nothing changed takes
 _ROUNDS = 10  # of deciding and preparing, for one plan
 _TOLD = ("problems", "again_at", "undeliverable", "toolless", "directories", "listed")  # of outputs, at each turn
 
@@ -81,7 +78,6 @@ class Reconciler:
         *,
         faults: FaultControl,
         steps: Steps,
-        garbage: Garbage,
         differences: Differences,
         choices: NodeChoices,
         outputs: Sequence[Output],
@@ -109,7 +105,6 @@ class Reconciler:
         self._metrics = metrics
         self._faults = faults
         self._steps = steps
-        self._garbage = garbage
         self._differences = differences
         self._decider = Decider(options.intervals)
         self._plan: Plan | None = None
@@ -119,7 +114,6 @@ class Reconciler:
             frozenset(),
         )  # of outputs, when that was decided
         self._unprepared: dict[str, Mapping[str, Health]] = {}  # what outputs that fail have not made, by their names
-        self._decided: World | None = None  # what the plan in force was decided for; none of many devices is kept
         self._machine: Machine | None = None  # read when it is first asked for
         self._recorded = EMPTY  # what an earlier process listed; until something is published, that is edited
         self._told = ToldProblems(metrics)
@@ -162,7 +156,6 @@ class Reconciler:
         """
         try:
             loaded = await self._config.read_first()
-            self._expect(loaded.spec)
             scan = await self.scanner.scan(self.scan, loaded.spec)
             base = self._arrange(loaded.spec, scan)
             if loaded.spec.flags.fail_on_init_error:
@@ -206,7 +199,6 @@ class Reconciler:
         if kept is None or loaded is None:
             raise bad
         self.scanner.start_over()
-        self._expect(loaded.spec)
         scan = await self.scanner.scan(self.scan, loaded.spec)
         self._put_in_force(loaded, scan, self._arrange(loaded.spec, scan))
         self._told.log(self.problems, but={*self._config.left_out, *self._steps.problems})
@@ -222,7 +214,6 @@ class Reconciler:
             spec = await asyncio.to_thread(self._newer, loaded.spec)
             if is_new := spec is not None:
                 loaded = replace(loaded, spec=spec)
-                self._expect(spec)
                 scan = await self.scanner.scan(self.scan, spec)
                 base = await asyncio.to_thread(self._arrange, spec, scan)
             strict = self._config.status.kept_at and loaded.spec.flags.fail_on_init_error  # the start is not over
@@ -239,46 +230,25 @@ class Reconciler:
             self._config.unchanged(loaded)
             return
         before = counts(self.base)
-        await beside(base.size, self._faults.engine.meet, base)
+        await asyncio.to_thread(self._faults.engine.meet, base)
         self._adopt(loaded, scan, base)
         offered = {"for_claims": for_claims(base)} if base.claimable else {}
         log.info("configuration applied", resources=counts(base), before=before, **offered)
 
     async def rescan(self, entries: Iterable[str]) -> None:
         """Look for the devices of these entries again."""
-        self._expect(self.spec)
         scan = await self.scanner.scan(self.scan, self.spec, again=entries)
         if scan != self.scan:
-            base = await beside(self._size(scan), self._arrange, self.spec, scan)
-            await beside(base.size, self._faults.engine.meet, base)
+            base = await asyncio.to_thread(self._arrange, self.spec, scan)
+            await asyncio.to_thread(self._faults.engine.meet, base)
             self.verdicts.scanned(self.scan, scan, self.served, self.base.left_out)
             self.scan, self.base = scan, base
-            self._stays(base)
             if self._config.status.kept_at:
                 await self.reload()  # this may have been what was wrong
 
     def _newer(self, spec: Spec) -> Spec | None:
         """The specification, of parts of the one in force; None where it is equal."""
         return None if spec == self.spec else spec.after(self.spec)
-
-    def _expect(self, spec: Spec) -> None:
-        """Devices will be made for this configuration."""
-        sources = (entry.source for entry in spec.on_node(self._options.node))
-        count = sum(each.count for each in sources if isinstance(each, VirtualSource))
-        if count >= MANY:
-            self._garbage.pause()
-
-    def _stays(self, inventory: Inventory) -> None:
-        """This was made, and is there for a while."""
-        if inventory.size >= MANY:
-            self._garbage.pause()
-            self._garbage.keep()
-
-    def _size(self, scan: Scan) -> int:
-        """How many devices are looked at to arrange this, replicas and all, for the configuration in force."""
-        shared = self.spec.sharing.resources if self.spec.sharing else ()
-        most = scan.size * max((each.replicas for each in shared), default=1)
-        return max(most, self.base.size) + len(scan.found) * _ENTRY
 
     def _arrange(self, spec: Spec, scan: Scan) -> Inventory:
         return self._decider.arrange(self.choices.in_force(spec), self._options.node, scan.devices)
@@ -298,14 +268,14 @@ class Reconciler:
         base = await self.choices.advance(self.spec, situation, arrange, self._clock)
         if base is not None:
             self.base = base
-            await beside(base.size, self._faults.engine.meet, base)
+            await asyncio.to_thread(self._faults.engine.meet, base)
 
     def _claimed_devices(self) -> Mapping[Key, Device]:
         """What prepared claims have, by driver and published name."""
         claimed = self._claimed()
         if not any(claimed.values()):
             return {}
-        from ..core.slices.pools import claimed_by_name  # see `imports_for`
+        from ..core.slices.pools import claimed_by_name  # only nodes with claims need it
 
         return claimed_by_name(self._plan.pools if self._plan else {}, claimed)
 
@@ -334,15 +304,13 @@ class Reconciler:
         for output in self._telling["listed"]:
             do(output.name, functools.partial(output.listed, plan))
         before, self.served = self.served, plan.inventory
-        if before is not self.served:
-            self._stays(self.served)
         self.published, self._recorded = True, EMPTY
         if plan.retired.keys() - self.retired.keys():
             ask_holders()
         self.retired = plan.retired
         self.holders.press(plan.awaited)
         changes = self._differences(before, plan.inventory)
-        if gone := await beside(sum(map(size, changes)), dropped, changes, self._clock.now()):
+        if gone := dropped(changes, self._clock.now()):
             self._dropped = {**self._lately_dropped(), **gone}
             await self._steps.take("forgetting devices", self._forget)
         await self._clock.sleep(0)  # the streams send their lists before anything else takes the loop
@@ -378,13 +346,7 @@ class Reconciler:
             self._machine = Machine(product, int(self._clock.wall()))
         world, before = self._observe(), self._plan
         self._observed = world.holdings
-        if before is not None and self._decided is not None and before.still_follows(self._decided, world):
-            self._plan = replace(before, holdings=world.holdings)
-            return
-        many = MANY if imports_for(world) else self.base.size
-        self._decided = None
-        self._plan = await beside(many, self._decide_and_compare, world)
-        self._decided = world if max(world.base.size, world.listed.size, world.devices.size) < MANY else None
+        self._plan = await asyncio.to_thread(self._decide_and_compare, world)
         for problem in self._plan.problems:
             if before is None or problem not in before.problems:
                 tell("problem with what is said of the node", problem)
@@ -457,7 +419,6 @@ class Reconciler:
         self._faults.adopt(loaded.spec, base)
         self.verdicts.scanned(self.scan, scan, self.served, self.base.left_out)
         self.spec, self.scan, self.base, self.warnings = loaded.spec, scan, base, loaded.warnings
-        self._stays(base)
 
 
 def _must_be_good(base: Inventory, scan: Scan) -> None:

@@ -8,10 +8,8 @@ the last time, which saves work and changes no result. Every output of the agent
 else, and so will everything that simulates a node.
 """
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from operator import attrgetter
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -46,7 +44,6 @@ if TYPE_CHECKING:
     from .slices.pools import Claimed
 
 NO_POOLS: "Pools" = MappingProxyType({})
-_LABELS, _SLICES = (f"{__package__}.{name}" for name in ("labels.node_labels", "slices.pools"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,9 +81,6 @@ class World:
     pools: "Pools" = field(default_factory=lambda: NO_POOLS)
     claimed: "Claimed" = field(default_factory=dict)
     now: float = 0.0
-
-
-_OF_NO_TIME = attrgetter(*(each.name for each in fields(World) if each.name not in {"holdings", "now"}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,24 +171,6 @@ class Plan:
             for name, slot in holdings.all() - self.holdings.all()
         )
 
-    def still_follows(self, before: World, world: World) -> bool:
-        """Whether it follows from this world as it did from the one `before`: time alone has passed, and it was not
-        waited for. Then nothing needs to be decided.
-        """
-        held, known = before.holdings, world.holdings
-        if self.again_at is None:
-            same = held.says(known)
-        else:  # what is retired goes by the time of the kubelet's answer, and where it gives none, by ours
-            same = held == known and known.holders is not None and not known.silent and world.now < self.again_at
-        return same and bool(_OF_NO_TIME(before) == _OF_NO_TIME(world))
-
-
-def imports_for(world: World) -> bool:
-    """Whether the decision is the first for which something is imported, which takes its time: labels, or slices."""
-    wants_labels = world.spec.node.labels is not LabelOutput.OFF
-    wants_pools = bool(world.base.claimable or world.claimed)
-    return (wants_labels and _LABELS not in sys.modules) or (wants_pools and _SLICES not in sys.modules)
-
 
 class Decider:
     """Decides for one node again and again."""
@@ -279,7 +255,7 @@ class Decider:
         """The same object while nothing of it is published otherwise."""
         if not (world.base.claimable or world.claimed):
             return NO_POOLS
-        from .slices.pools import Moment, pools  # see `imports_for`
+        from .slices.pools import Moment, pools
 
         numbers = {key: tuple(error.number for error in found) for key, found in world.afflictions.xids.items()}
         now = Moment(devices, world.pools, world.claimed, numbers, world.afflictions.taints)
@@ -306,7 +282,7 @@ class Decider:
         def made(last: Labels | None) -> Labels:
             there = targets.drop(world.base, away)
             found = _found(world.found, world.base, there) if away else world.found
-            from .labels.node_labels import node_labels  # see `imports_for`
+            from .labels.node_labels import node_labels
 
             labels = node_labels(world.spec, world.node, found, there, world.machine)
             return last if labels == last and last is not None else labels
@@ -320,7 +296,7 @@ def _claimed(world: World) -> Mapping[Key, Device]:
     """What prepared claims have, by driver and id."""
     if not world.claimed:
         return {}
-    from .slices.pools import claimed_by_name  # see `imports_for`
+    from .slices.pools import claimed_by_name
 
     return {(key[0], device.id): device for key, device in claimed_by_name(world.pools, world.claimed).items()}
 

@@ -7,7 +7,6 @@ from itertools import chain, islice
 
 import structlog
 
-from ...aio.beside import beside
 from ...aio.timing import Timing
 from ...core.decide import Plan
 from ...core.inventory.difference import Added, Change, ChangedResource, Differences, RemovedResource
@@ -24,8 +23,6 @@ from .base import Beside, Output, Stage
 log = structlog.get_logger(__name__)
 
 _LISTED = 8  # ids named in a log line before the rest is counted
-_LINE = 100  # how much longer a line in the log takes than what is usually done for a device
-_CODE = 4  # the same of its encoding
 _ANSWERS = 4  # so many are worked out in half a millisecond
 
 
@@ -110,13 +107,15 @@ class DeviceLists(Output):
     async def tell(self, _plan: Plan) -> None:
         """Log what changed."""
         untold, self._untold = self._untold, []
-        await beside(len(untold) * _LINE, _log_changes, untold)
+        for change in untold:
+            _log_change(change)
 
     async def prepare(self, plan: Plan) -> None:
         """Encode what `settle` will send, so that it has no long work to do."""
         changes = self._differences(Inventory(self._settled), plan.served)
         new = [_resource(each) for each in changes if not isinstance(each, RemovedResource)]
-        await beside(sum(len(each.slots) for each in new) * _CODE, self._encode, new)
+        if new:
+            await asyncio.to_thread(self._encode, new)
 
     async def prepare_answers(self, _plan: Plan) -> None:
         """Work out what the kubelet may ask for now, so that it does not wait for it.
@@ -211,11 +210,6 @@ def _update(resource: str) -> str:
 
 def _resource(change: Change) -> Resource:
     return change.new if isinstance(change, ChangedResource) else change.resource
-
-
-def _log_changes(changes: Iterable[ChangedResource]) -> None:
-    for each in changes:
-        _log_change(each)
 
 
 def _log_change(change: ChangedResource) -> None:

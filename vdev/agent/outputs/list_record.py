@@ -11,7 +11,6 @@ from pathlib import Path
 
 import structlog
 
-from ...aio.beside import beside
 from ...aio.timing import Timing
 from ...core.decide import Plan
 from ...core.inventory.resources import EMPTY, Inventory, Resource
@@ -73,16 +72,12 @@ class ListRecord(StateKeeper, Output):
             for name, resource in plan.inventory.resources.items()
         }
         wanted = (subjects, list_record_form.told(plan.choices), list_record_form.cuts(plan.choices, _claimable(plan)))
-        many = sum(len(each.slots) for each in plan.inventory.resources.values())
-        if self._file is None or (await beside(many, self._is, wanted) and await self._file.stands()):
+        if self._file is None or (wanted == self._recorded and await self._file.stands()):
             return
         self._recorded = None
         await asyncio.to_thread(self._write, self._file, plan, subjects)
         self.problem, self._recorded = None, wanted
         self._file.sync_soon()  # so that it survives a power cut
-
-    def _is(self, wanted: "_Recorded") -> bool:
-        return wanted == self._recorded
 
     def _write(self, file: StateFile, plan: Plan, subjects: Mapping[str, "_Subject"]) -> None:
         resources = plan.inventory.resources

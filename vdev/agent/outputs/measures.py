@@ -3,10 +3,9 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
-from ...aio.beside import beside
 from ...aio.clock import Clock
 from ...core.decide import Plan
-from ...core.inventory.difference import Added, Change, ChangedResource, Differences, RemovedResource, size
+from ...core.inventory.difference import Added, Change, ChangedResource, Differences, RemovedResource
 from ...core.inventory.resources import EMPTY
 from ...core.model import spans
 from ...core.model.device import Key
@@ -33,7 +32,7 @@ class Measures(Output):
         """Count what differs from the last plan."""
         before, self._plan = self._plan, plan
         changes = self._differences(before.inventory if before else EMPTY, plan.inventory)
-        await beside(sum(map(size, changes)), self._stamp, changes)
+        self._stamp(changes)
 
     def _stamp(self, changes: Iterable[Change]) -> None:
         now = self._clock.wall()

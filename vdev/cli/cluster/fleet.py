@@ -90,7 +90,6 @@ def run(args: argparse.Namespace) -> int:
         print(dry_run.text(loaded, Scope(args.name, selector), as_json=args.output == "json"), end="")
         return 0
     server = needed_server(kubeconfig=chosen.kubeconfig, context=chosen.context)
-    from ...aio.garbage import set_aside
     from ...fleet import AT_ONCE, Fleet, Leadership, LeaseLost, Options
     from ...kube import Api
     from ...observe import log
@@ -121,8 +120,7 @@ def run(args: argparse.Namespace) -> int:
                 await fleet.run(until=stop.wait)
 
     try:
-        with set_aside(made.timing.clock):
-            asyncio.run(main())
+        asyncio.run(main())
     except LeaseLost as lost:
         print(f"vdev: {lost}; another controller may write by now, so this one ends", file=sys.stderr)
         return 1

@@ -16,7 +16,6 @@ from pathlib import Path
 import structlog
 
 from .... import smi
-from ....aio.beside import beside
 from ....aio.timing import Timing
 from ....core.decide import Plan
 from ....core.model import smi_places
@@ -130,7 +129,7 @@ class ToolFiles(Output):
             return
         self._look = False
         if not same:
-            self._wanted = await beside(sum(len(each.slots) for each in plan.base.everything.values()), equipped, plan)
+            self._wanted = await asyncio.to_thread(equipped, plan)
         try:
             async with self._writing:
                 outcome = await asyncio.to_thread(self._prepare, self._wanted, plan, now)
