@@ -18,9 +18,6 @@ def main() -> int:
         signal.signal(signal.SIGINT, lambda *_: os._exit(130))
     if command == "run":
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        from . import deferred
-
-        deferred.defer()
         os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # or it looks for some in all packages
     from .cli import main as run
 

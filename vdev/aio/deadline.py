@@ -1,41 +1,19 @@
-"""A deadline for what hardly ever waits: as long as it does not, no timer is set. And a pause that can be cut short."""
+"""A deadline, and a pause that can be cut short."""
 
 import asyncio
 import contextlib
-import types
-from collections.abc import Callable, Coroutine, Generator
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from .clock import Clock
 
 _Result = TypeVar("_Result")
 
 
-async def within(clock: Clock, seconds: float, coroutine: Coroutine[Any, Any, _Result]) -> _Result:
-    """What the coroutine returns; TimeoutError where it has to wait, and longer than that."""
-    try:
-        awaited = coroutine.send(None)
-    except StopIteration as done:
-        result: _Result = done.value
-        return result
+async def within(clock: Clock, seconds: float, work: Awaitable[_Result]) -> _Result:
+    """What it returns; raises TimeoutError if that takes longer."""
     async with clock.timeout(seconds):
-        return await _rest(coroutine, awaited)
-
-
-@types.coroutine
-def _rest(coroutine: Coroutine[Any, Any, _Result], awaited: Any) -> Generator[Any, Any, _Result]:
-    """The rest of a coroutine, which waits for something already."""
-    try:
-        while True:
-            try:
-                sent = yield awaited
-            except BaseException as thrown:  # noqa: BLE001 - whatever it is, a cancellation first of all, it is for the coroutine
-                awaited = coroutine.throw(thrown)
-            else:
-                awaited = coroutine.send(sent)
-    except StopIteration as done:
-        result: _Result = done.value
-        return result
+        return await work
 
 
 async def pause(

@@ -1,6 +1,5 @@
 """What a configuration does not ask for is not imported, though it is a part of the agent."""
 
-import asyncio
 import json
 import subprocess
 import sys
@@ -10,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.kit.once import once
-from vdev.sim import Kubelet
 
 RUN = """
 import asyncio, json, sys
@@ -34,12 +32,6 @@ async def main(root):
 
 asyncio.run(main(sys.argv[1]))
 """
-POD = {
-    "apiVersion": "v1",
-    "kind": "Pod",
-    "metadata": {"name": "p"},
-    "spec": {"containers": [{"name": "c", "resources": {"limits": {"acme.dev/npu": 1}}}]},
-}
 PLAIN = "devices: [{name: npu, resource: acme.dev/npu, virtual: {count: 2}}]\n"
 NODE = ("vdev.kube.connection", "lightkube")
 LABELS = (
@@ -58,7 +50,6 @@ TELEMETRY = (
     "vdev.agent.outputs.tools",
 )
 DRA = ("vdev.core.slices", "vdev.core.claims", "vdev.dra")
-LIBRARIES = {"_ssl", "_bz2", "_lzma", "email", "zipfile", "difflib", "prometheus_client", "starlette"}
 
 
 def ran(config):
@@ -92,45 +83,6 @@ def plain():
 def test_devices_alone_import_nothing_for_the_node(plain):
     """Neither the client library of the API server, nor the node's labels, nor what claims would get."""
     assert [] == plain[0]
-
-
-def test_a_start_imports_no_colours_and_no_sources_of_other_files(tmp_path):
-    """Neither what structlog would take because it happens to be there, nor what this file's devices do without."""
-    (tmp_path / "vdev.yaml").write_text("devices: none")  # which ends it when all is imported
-    flags = (f"--{each}-dir={tmp_path}" for each in ("kubelet", "cdi", "run", "state"))
-    command = [sys.executable, "-X", "importtime", "-m", "vdev", "run", str(tmp_path / "vdev.yaml"), *flags]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert 2 == done.returncode, done.stderr[-500:]
-    names = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert {"structlog", "vdev.agent.agent", "vdev.discovery"} <= names
-    others = ("rich.", "pygments.", "vdev.discovery.paths", "vdev.discovery.sysfs", "vdev.config.layouts.mig_parted")
-    assert set() == {name for name in names if name.startswith(others)}
-
-
-async def imported(directory):
-    """The modules that `vdev run` has imported when it has served a pod and ended."""
-    (directory / "vdev.yaml").write_text(PLAIN)
-    flags = (f"--{each}-dir={directory / each}" for each in ("kubelet", "cdi", "run", "state"))
-    command = [sys.executable, "-X", "importtime", "-m", "vdev", "run", str(directory / "vdev.yaml"), *flags]
-    async with Kubelet(directory / "kubelet") as kubelet:
-        process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
-        said = asyncio.create_task(process.stderr.read())
-        try:
-            await kubelet.wait_until(lambda: kubelet.listed().get("acme.dev/npu"), what="the devices", timeout=60)
-            await kubelet.run_pod(POD)
-            assert "libcrypto" not in Path(f"/proc/{process.pid}/maps").read_text()  # which hashlib would bring
-        finally:
-            process.terminate()
-            await process.wait()
-        return {line.rpartition("|")[2].strip() for line in (await said).decode().splitlines()}
-
-
-def test_a_life_imports_no_libraries_that_nobody_asks_for():
-    """No TLS without an API server, no metrics without an address, nothing for archives, mail and plugins."""
-    with tempfile.TemporaryDirectory(prefix="vd-") as directory:  # as above
-        names = asyncio.run(imported(Path(directory)))
-    assert {"grpc", "asyncio.sslproto", "vdev.agent.agent"} <= names  # the second is a name alone
-    assert set() == {each for each in names if each.split(".")[0] in LIBRARIES}
 
 
 @pytest.mark.long
