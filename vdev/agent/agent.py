@@ -72,9 +72,9 @@ class Agent:
     `outputs` are settled besides the agent's own, which keep the node's devices.
     """
 
-    def __init__(self, options: Options, metrics: Metrics | None = None, *, outputs: Sequence[Output] = ()) -> None:
+    def __init__(self, options: Options, *, outputs: Sequence[Output] = ()) -> None:
         self.options = options
-        self.metrics = metrics or Metrics()
+        self.metrics = Metrics()
         timing, clock = options.timing, options.clock
         self.due = Due(timing)
         self.steps = Steps(on_change=self.due.mark, timing=timing)

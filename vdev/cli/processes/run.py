@@ -51,14 +51,12 @@ def run(args: argparse.Namespace) -> int:
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC's core would log what we report
     from ...agent import Agent  # not needed for --help, nor to refuse wrong options
     from ...observe import log
-    from ...observe.metrics import Metrics
 
     log.configure(level=chosen.log_level, form=chosen.log_format)
     made = agent_options(chosen)
-    metrics = Metrics(shown=bool(made.http_address))
 
     async def main() -> None:
-        _leave(await Agent(made, metrics).run())
+        _leave(await Agent(made).run())
 
     asyncio.run(main())
     raise AssertionError("unreachable: the process has ended")
