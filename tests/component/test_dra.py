@@ -454,7 +454,7 @@ async def test_metrics_name_the_claims(kubelet, start, text):
     await runs(kubelet, pod("serve", claims=["part"]))
 
     def lines():
-        shown = family.text(agent.agent.telemetry.made.families()).splitlines()
+        shown = family.text(agent.agent.telemetry.families()).splitlines()
         return [each for each in shown if each.startswith("DCGM_FI_DEV_FB_USED{") and "dra_claim_name" in each]
 
     async with asyncio.timeout(30):

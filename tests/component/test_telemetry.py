@@ -150,10 +150,10 @@ async def test_top_says_what_devices_measure(agent):
 
 
 async def test_where_nothing_is_measured_nothing_is_said(start_agent):
-    """And nothing is made for it."""
+    """By nobody."""
     running = await start_agent(CONFIG.replace('telemetry: {address: "127.0.0.1:0"}\n', ""))
-    assert running.agent.telemetry.made is None
-    assert (await running.agent.telemetry.top({}))["on"] is False
+    top = await running.agent.telemetry.top({})
+    assert (False, []) == (top["on"], top["devices"])
 
 
 def annotated(name, **annotations):
@@ -224,7 +224,7 @@ async def test_a_restart_counts_on(start_agent, kubelet):
     await eventually(first, kubelet, lambda text: "train" in text, "the pod")
     first.clock.advance(600)
     before = await page(first)
-    side = first.agent.telemetry.made
+    side = first.agent.telemetry
     await kubelet.wait_until(lambda: side.is_recorded, what="the record")
     assert 0 == await first.stop()
     leapt = first.clock.now() - time.monotonic()
@@ -246,7 +246,7 @@ async def test_another_boot_begins_anew(start_agent, kubelet, directory):
     await kubelet.wait_until(lambda: up(first), what="the metrics")
     await kubelet.run_pod(manifest("train", {GPU: 1}))
     await eventually(first, kubelet, lambda text: "train" in text, "the pod")
-    side = first.agent.telemetry.made
+    side = first.agent.telemetry
     await kubelet.wait_until(lambda: side.is_recorded, what="the record")
     assert 0 == await first.stop()
     (file,) = (directory / "state").glob("telemetry-*.json")

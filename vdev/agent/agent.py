@@ -11,7 +11,6 @@ import functools
 import platform
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from types import ModuleType
 from typing import Any
 
 import structlog
@@ -38,18 +37,18 @@ from .inputs.node_label import NodeLabel
 from .inputs.pod_holders import PodHolders
 from .lock import NodeLock
 from .node_api import NodeApi
-from .optional.dra_output import Dra
-from .optional.telemetry_output import Telemetry
-from .optional.tool_output import Tools
 from .options import Options
 from .outputs.base import Beside, Output, Stage
 from .outputs.cdi.cdi_files import CdiFiles
 from .outputs.device_lists import DeviceLists
+from .outputs.dra.drivers import Dra
 from .outputs.handover_actions import HandoverActions
 from .outputs.kernel_log import KernelLog
 from .outputs.last_good import LastGood
 from .outputs.list_record import ListRecord
 from .outputs.measures import Measures
+from .outputs.telemetry import Telemetry
+from .outputs.tools.tool_files import ToolFiles
 from .outputs.virtual.line_handover import LineHandover
 from .outputs.virtual.virtual_nodes import VirtualNodes
 from .reconcile import READING, Reconciler
@@ -145,17 +144,17 @@ class Agent:
         )
         self.kernel_log = KernelLog(options.state_dir, whose, options.host, timing)
         self.measures = Measures(self.metrics, clock, differences)
-        self.telemetry = Telemetry(options, self.node_api, self.due.mark)
-        self.tools = Tools(options, self.telemetry.seen)
+        self.telemetry = Telemetry(options, self.node_api.api, on_change=self.due.mark)
+        self.tools = ToolFiles(options.smi_dir, self.telemetry.seen, timing)
         self.dra = Dra(
             options,
-            self.node_api,
-            self.due,
+            self.node_api.access,
             self.steps,
             self.metrics,
-            self.faults.engine,
-            self.link,
-            self.nodes.renew,
+            wake=self._claims_changed,
+            renew=self.nodes.renew,
+            faults=self.faults.engine,
+            watch=self.link,
         )
         self.reconciler = Reconciler(
             options,
@@ -261,7 +260,8 @@ class Agent:
 
     async def _prepare(self, stack: contextlib.AsyncExitStack) -> Watcher | None:
         if self.options.http_address:
-            http = await asyncio.to_thread(_http)
+            from ..observe import http  # it imports a web server
+
             hosts = (self.options.node, platform.node(), *self.options.http_hosts)
             await stack.enter_async_context(http.serving(self.options.http_address, HttpView(self), hosts=hosts))
         stack.push_async_callback(self.node_api.aclose)
@@ -393,7 +393,7 @@ class Agent:
         again_at = await self.reconciler.settle(ask_holders=self.due.ask_holders)
         await self.steps.take(
             "injecting faults",
-            functools.partial(self.faults.act, self.lists, self.node_api.break_watches, self.dra.wipe),
+            functools.partial(self.faults.act, self.lists, self.node_api.break_watches, self.dra.slices.wipe),
         )
         if self.faults.engine.stirred:
             self.dra.poke()
@@ -408,6 +408,10 @@ class Agent:
     def _wait_for(self, what: str) -> None:
         self.waiting = what
         self.announcer.look()
+
+    def _claims_changed(self) -> None:
+        self.due.mark()
+        self.due.ask_holders_soon()  # which pods have claims only the kubelet tells
 
     def _displace(self) -> None:
         self._displaced = True
@@ -428,10 +432,3 @@ class Agent:
         elif state is ServiceState.STOPPED and resource not in self.reconciler.served.resources:
             self.metrics.forget(resource)
             self.requests.forget_resource(resource)
-
-
-def _http() -> ModuleType:
-    """The HTTP side, imported where it is wanted only: it brings a web server."""
-    from ..observe import http
-
-    return http

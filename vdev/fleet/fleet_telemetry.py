@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 import structlog
 
-from ..agent.optional.telemetry_told import load_of, replay_of, same
+from ..agent.outputs.telemetry_told import load_of, replay_of, same
 from ..aio.clock import Clock
 from ..core.decide import Plan
 from ..core.exposition.family import text

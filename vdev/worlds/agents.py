@@ -181,6 +181,5 @@ def _told(plan: Plan) -> tuple[object, ...]:
 
 def _release_claims(agent: Agent) -> None:
     """Let go of the locks of its DRA drivers."""
-    side: Any = agent.dra.made
-    for driver in side._drivers.values() if side else ():  # noqa: SLF001 - it is killed, and can no longer be asked to
+    for driver in agent.dra._drivers.values():  # noqa: SLF001 - it is killed, and can no longer be asked to
         driver._claims._lock.close()  # noqa: SLF001 - it is killed, and can no longer be asked to

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ...core.boot import Boot, absent
 from ...observe.metrics import Metrics
 from ...plugin.service import ServiceState
-from ..optional.telemetry_output import Telemetry
+from ..outputs.telemetry import Telemetry
 from .announcer import Outlook
 from .status import Running, not_ready, stand_by, status
 

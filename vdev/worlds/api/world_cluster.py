@@ -11,7 +11,7 @@ from unittest import mock
 
 from httpcore2._async import http11
 
-from ...agent.optional import dra_side
+from ...agent.outputs.dra import drivers
 from ...api_server import ApiServerAddress
 from ...sim import Finding
 from ...sim.api import store
@@ -80,7 +80,7 @@ class WorldCluster:
 
         with ExitStack() as stack:
             stack.enter_context(mock.patch.object(store, "_now", now))
-            stack.enter_context(mock.patch.object(dra_side, "os", SimpleNamespace(environ=_Environment())))
+            stack.enter_context(mock.patch.object(drivers, "os", SimpleNamespace(environ=_Environment())))
             stack.enter_context(mock.patch.object(cel_selectors, "matches", _matches))
             stack.enter_context(mock.patch.object(cel_selectors, "refusal", return_value=""))
             # By which the client's pool tells how long a connection was idle.

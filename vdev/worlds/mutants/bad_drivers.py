@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from ...agent.optional.dra_side import DraSide
 from ...agent.outputs.dra import resource_slices
+from ...agent.outputs.dra.drivers import Dra
 from ...agent.outputs.dra.resource_slices import ResourceSlices
 from ...agent.outputs.node.node_labels import NodeLabels
 from ...core.claims.prepared import PreparedClaim
@@ -54,7 +54,7 @@ BAD_DRIVERS: dict[str, Patch] = {
     "remembers prepared claims in memory alone": patched(Checkpoint, "write", _remember_in_memory),
     "answers unprepare and forgets nothing": patched(Checkpoint, "write", _unprepare_nothing),
     "prepares what another claim has": patched(PreparedClaim, "conflict", return_value=""),
-    "takes what claims have from the slices": patched(DraSide, "claimed", MappingProxyType({})),
+    "takes what claims have from the slices": patched(Dra, "claimed", MappingProxyType({})),
     "publishes slices of an old generation": patched(resource_slices, "changes", _old_generation),
     "publishes slices once, whatever becomes of them": patched(ResourceSlices, "_publish", _publish_once),
     "never serves again what a kubelet removed": patched(DraDriver, "_are_there", _never_again),

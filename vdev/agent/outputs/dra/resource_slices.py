@@ -15,7 +15,7 @@ import structlog
 from ....core.decide import Plan
 from ....core.model.faults.fault_effects import SliceFault
 from ....core.model.problem import Problem, error, warning
-from ....core.slices.devices.published import Pools, PublishedPool
+from ....core.slices.devices.published import Pools
 from ....core.slices.objects import cutting
 from ....core.slices.objects.publishing import Changes, changes, content
 from ....core.slices.objects.spoilt import spoilt
@@ -69,7 +69,6 @@ class ResourceSlices(ApiOutput):
         self._slices = slices
         self._pools: Pools = {}
         self._split: bool | None = None  # None: not known yet
-        self._cut: dict[str, tuple[PublishedPool, bool | None, Sequence[Document]]] = {}  # what was made of which pool
         self._taken: dict[str, str] = {}  # by driver: who else publishes under its name
         self._dropped: dict[str, frozenset[str]] = {}  # by driver: fields that the server does not store
         self._stored: list[tuple[bytes, bytes]] = []  # digests of what was sent, and of what the server made of it
@@ -93,7 +92,7 @@ class ResourceSlices(ApiOutput):
 
     async def settle(self, plan: Plan) -> None:
         """Note the plan's pools."""
-        if plan.pools is not self._pools:
+        if plan.pools != self._pools:
             self._pools = plan.pools
             self._note()
 
@@ -165,11 +164,7 @@ class ResourceSlices(ApiOutput):
             return ()
         if pool.counters and self._split is None:
             self._split = await self._api.version() >= _SPLIT
-        known = self._cut.get(driver)
-        if known is None or known[0] is not pool or known[1] is not self._split:
-            whole = cutting.specifications(pool, self._node, split=self._split is not False)
-            known = self._cut[driver] = pool, self._split, whole
-        return known[2]
+        return cutting.specifications(pool, self._node, split=self._split is not False)
 
     def _made(self, spec: Document, number: int, uid: str) -> Document:
         owner = {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": uid, "controller": True}

@@ -152,7 +152,7 @@ class ToolFiles(Output):
         if before != self._unnamed and any(map(plan.is_free, self._unnamed)):
             self._retry_at = self._clock.now()
 
-    def show(self) -> None:
+    async def show(self, _plan: Plan) -> None:
         """Bring what the tools show up to date now: sensors know of the last plan."""
         self._news.set()
 

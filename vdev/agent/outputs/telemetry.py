@@ -30,10 +30,10 @@ from ...errors import HostError
 from ...kube import Api
 from ..inputs.pod_wishes import PodWishes
 from ..options import Options
-from ..outputs.base import Output
-from ..outputs.tools.tool_files import SeenSensors
 from ..state_file import Owner, RecordError, StateFile
+from .base import Output
 from .telemetry_told import document, in_short, load_of, replay_of, same
+from .tools.tool_files import SeenSensors
 
 if TYPE_CHECKING:
     from ...observe.http import Side
@@ -44,7 +44,7 @@ _VERSION = 1
 _MOST_NOTED = 64  # plans; those between are passed over where nobody reads
 
 
-class TelemetrySide(Output):
+class Telemetry(Output):
     """The sensors of one node. `api` None: there is no API server; `on_change` is called when problems are others."""
 
     name = "measuring devices"
@@ -81,6 +81,8 @@ class TelemetrySide(Output):
     async def settle(self, plan: Plan) -> None:
         """Note the plan; files that are to be replayed are read."""
         if self._sensors is None:
+            if not plan.telemetry.on:
+                return
             self._sensors = Sensors(await self._recorded())
         files = {each.load.file for each in plan.loads.values() if each.load.pattern is LoadPattern.REPLAY}
         self._replays = {name: known for name, known in self._replays.items() if name in files}
@@ -107,11 +109,6 @@ class TelemetrySide(Output):
             return {}
         devices = found.get("devices")
         return devices if isinstance(devices, dict) else {}
-
-    @property
-    def is_on(self) -> bool:
-        """Whether the last plan asks for it."""
-        return self._spec.on
 
     @property
     def is_recorded(self) -> bool:
@@ -251,13 +248,19 @@ class TelemetrySide(Output):
             found.append(error("telemetry.address", message, "choose another address, or end what uses this one"))
         return tuple(found)
 
-    def in_short(self) -> dict[str, list[float | None]]:
-        """Load, temperature, power, and used and all of the memory of each device, by id; None of one that is lost."""
-        return {each.fixture.device.id: in_short(each) for each in self.measured()}
+    def in_short(self) -> dict[str, Any]:
+        """What the page shows of each device, by id. Call it from a thread."""
+        return {"on": self._spec.on, "devices": {each.fixture.device.id: in_short(each) for each in self.measured()}}
 
-    def document(self) -> list[dict[str, Any]]:
-        """What all devices show now."""
-        return [document(each) for each in self.measured()]
+    async def top(self, _request: Mapping[str, Any]) -> dict[str, Any]:
+        """What all devices show now, for `vdev top`; keys are stable and documented."""
+        found = await asyncio.to_thread(self.measured)
+        return {
+            "on": self._spec.on,
+            "node": self._options.node,
+            "at": self._clock.wall(),
+            "devices": [document(each) for each in found],
+        }
 
 
 def _write(file: StateFile, histories: Mapping[str, History]) -> None:
