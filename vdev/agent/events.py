@@ -105,7 +105,7 @@ class Events:
             self._due.mark(reload=True)
         if entries := self._reconciler.scanner.concerned(changed):
             self._due.mark(scan=entries)
-        concerned = ((each, each.directories & changed.keys()) for each in self._reconciler.watching)
+        concerned = ((each, each.directories & changed.keys()) for each in self._reconciler.outputs)
         return [each for each, directories in concerned if any(each.recheck(changed[where]) for where in directories)]
 
     async def _compare(self, outputs: list[Output]) -> None:
@@ -146,7 +146,7 @@ class Events:
 
         What is watched from now on may have changed after it was last looked at, so it is looked at once more.
         """
-        faults, of_outputs = self._faults.directories, [each.directories for each in self._reconciler.watching]
+        faults, of_outputs = self._faults.directories, [each.directories for each in self._reconciler.outputs]
         places = (self._link.directories, self._watched, self._health.directories)
         files = (self._configured, self._health.contents, faults, *of_outputs)
         if (*places, *files) != self._armed:

@@ -21,7 +21,6 @@ from ..state_file import RecordError
 
 VERSION = 1
 MAX_REPLICAS = 100_000  # more than any list holds
-_ROWS = 100  # encoded in one go; json holds the interpreter's lock meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +43,8 @@ _LAYOUTS: TypeAdapter[dict[str, tuple[str | None, RepartitionState, str]]] = Typ
 _CUTS: TypeAdapter[dict[str, dict[str, dict[int, Parts]]]] = TypeAdapter(dict[str, dict[str, dict[int, Parts]]])
 
 
-def encode(resource: Resource) -> str:
-    """One resource's devices as a JSON list; see `_row`.
+def _rows(resource: Resource) -> list[str | dict[str, Any]]:
+    """One resource's devices; see `_row`.
 
     A device that is listed whole and in replicas has two rows: it was shared, or no longer is, while a pod had it.
     """
@@ -59,8 +58,7 @@ def encode(resource: Resource) -> str:
             devices[slot.device.id] = slot.device
             replicas.setdefault(slot.device.id, []).append(slot.replica)
     rows += [_row(device, replicas[device.id]) for device in devices.values()]
-    pieces = (json.dumps(rows[at : at + _ROWS], separators=(",", ":"))[1:-1] for at in range(0, len(rows), _ROWS))
-    return f"[{','.join(pieces)}]"
+    return rows
 
 
 def _row(device: Device, replicas: list[int]) -> str | dict[str, Any]:
@@ -82,23 +80,23 @@ def _row(device: Device, replicas: list[int]) -> str | dict[str, Any]:
     return {"id": device.id, **row}
 
 
-def document(encoded: Mapping[str, str], choices: Progresses, claimable: Collection[str] = ()) -> dict[str, str]:
-    """The record's fields, as JSON; `encoded` holds each resource's rows, `choices` what became of chosen layouts.
+def document(inventory: Inventory, choices: Progresses, claimable: Collection[str] = ()) -> dict[str, str]:
+    """The record's fields, as JSON; `choices` is what became of chosen layouts.
 
     How the devices of entries that are `claimable` are cut is no list's to tell.
     """
-    layouts, cut = told(choices), cuts(choices, claimable)
-    listed = ",".join(f"{json.dumps(name)}:{rows}" for name, rows in encoded.items())
-    fields = {"layouts": layouts, "cuts": cut}
-    return {"listed": f"{{{listed}}}"} | {name: json.dumps(each) for name, each in fields.items() if each}
+    listed = {name: _rows(resource) for name, resource in inventory.resources.items()}
+    fields = {"layouts": _told(choices), "cuts": _cuts(choices, claimable)}
+    more = {name: json.dumps(each) for name, each in fields.items() if each}
+    return {"listed": json.dumps(listed, separators=(",", ":"))} | more
 
 
-def told(choices: Progresses) -> dict[str, list[str | None]]:
+def _told(choices: Progresses) -> dict[str, list[str | None]]:
     """What the record keeps of them."""
     return {each.label: [each.value, each.state.value, each.sentence] for each in choices.values()}
 
 
-def cuts(choices: Progresses, claimable: Collection[str]) -> dict[str, dict[str, dict[int, Parts]]]:
+def _cuts(choices: Progresses, claimable: Collection[str]) -> dict[str, dict[str, dict[int, Parts]]]:
     """How the devices of these entries are cut, by label and entry, where a label chose that."""
     found = {
         each.label: {entry: dict(parts) for entry, parts in each.parts.items() if entry in claimable and parts}

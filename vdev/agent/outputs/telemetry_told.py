@@ -6,7 +6,6 @@ from typing import Any
 
 from ... import config
 from ...core.decide import Plan
-from ...core.inventory.resources import Inventory
 from ...core.model.device import Device, base_id
 from ...core.model.problem import Problem, error
 from ...core.model.telemetry import Range
@@ -20,18 +19,13 @@ from ...errors import ConfigError
 def same(plan: Plan, before: Plan | None) -> bool:
     """Whether the plan drives no device otherwise than the one before."""
     return before is not None and (
-        _objects(plan.devices) == _objects(before.devices)
-        and _objects(plan.base) == _objects(before.base)
+        plan.devices.everything == before.devices.everything
+        and plan.base.everything == before.base.everything
         and (plan.loads, plan.xids, plan.sensors, plan.seed) == (before.loads, before.xids, before.sensors, before.seed)
         and (plan.holdings.holders, plan.holdings.containers) == (before.holdings.holders, before.holdings.containers)
         and plan.holdings.claimed == before.holdings.claimed
-        and plan.pools is before.pools
+        and plan.pools == before.pools
     )
-
-
-def _objects(inventory: Inventory) -> list[int]:
-    """Which resources it has; one that did not change is the same object."""
-    return [id(each) for each in inventory.everything.values()]
 
 
 def by_device(faults: "Mapping[tuple[str, str], Sequence[Any]]") -> dict[str, list[Any]]:
