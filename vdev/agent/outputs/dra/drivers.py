@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
@@ -20,25 +20,21 @@ from ....core.slices.devices.published import DraDevice, Pools, PublishedPool
 from ....core.slices.devices.recalled import Record, record
 from ....dra.checkpoint import devices_of
 from ....dra.driver import DraDriver, Watch
-from ....dra.fault_hooks import FaultHooks
 from ....dra.health_stream import DeviceHealth
 from ....dra.places import RECORD, Places
+from ....faults import Engine
 from ....observe.metrics import Metrics
 from ...inputs.node_slices import NodeSlices
 from ...options import Options
 from ...steps import Steps
 from ..base import Output
 from ..node.api_output import NodeAccess
-from .resource_slices import ResourceSlices, SliceHooks
+from .resource_slices import ResourceSlices
 
 Claimed = Mapping[str, Mapping[str, Record]]
 """By driver and by the device's name what was written down of it."""
 
 log = structlog.get_logger(__name__)
-
-
-class DraFaults(FaultHooks, SliceHooks, Protocol):
-    """What failures on demand do to drivers and slices."""
 
 
 class Dra(Output):
@@ -60,7 +56,7 @@ class Dra(Output):
         *,
         wake: Callable[[], None],
         renew: Callable[[str], None],
-        faults: DraFaults,
+        faults: Engine,
         watch: Watch,
     ) -> None:
         self._options = options
