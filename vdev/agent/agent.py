@@ -215,7 +215,6 @@ class Agent:
         self._starting = Interruption()
 
     def stop(self) -> None:
-        """End the agent gracefully, also while it is starting."""
         self.announcer.stop()
         self._stop.set()
         self._starting.interrupt()

@@ -178,7 +178,6 @@ class Events:
     # --- the kubelet --------------------------------------------------------------------------------------------------
 
     async def look_at_kubelet(self) -> None:
-        """Look at its socket now and then."""
         await self._clock.sleep(self._options.intervals.look_at_kubelet)
         await self._steps.take(_KUBELET, self._see_kubelet)
 
@@ -210,7 +209,6 @@ class Events:
             self._due.mark()
 
     async def read_holders(self) -> None:
-        """Ask who holds what now."""
         await self._steps.take(_HOLDERS, self._read_holders)
 
     async def _read_holders(self) -> None:
@@ -223,7 +221,6 @@ class Events:
     # --- health -------------------------------------------------------------------------------------------------------
 
     async def follow_health(self, news: AsyncIterator[frozenset[str]]) -> None:
-        """Wait for the next verdicts."""
         devices = await anext(news)
         self._due.mark()
         self._reconciler.verdicts.reported(devices)

@@ -60,7 +60,6 @@ class FaultControl:
 
     @property
     def directories(self) -> frozenset[Path]:
-        """The directories whose changes concern faults."""
         own = {self.store.directory} if self.store.directory is not None else set()
         return frozenset({*own, *(Path(file).parent for file in self.engine.files.values())})
 
@@ -136,7 +135,6 @@ class FaultControl:
 
     @property
     def commands(self) -> Mapping[str, Command]:
-        """What the control socket offers."""
         return FaultCommands(self, self.engine, self.store, self._parse).by_name
 
     @property

@@ -47,7 +47,6 @@ class NodeApi:
 
     @property
     def outputs(self) -> tuple[Output, ...]:
-        """What follows from a plan."""
         return (self._labels, self._features, self._status, self._events)
 
     @property
@@ -68,7 +67,6 @@ class NodeApi:
             self.api.break_watches()
 
     async def aclose(self) -> None:
-        """End the connection."""
         if self.api is not None:
             await self.api.aclose()
 

@@ -67,5 +67,4 @@ class Options:
 
     @property
     def timing(self) -> Timing:
-        """By which clock the agent waits, and how long for what."""
         return Timing(self.intervals, self.clock)

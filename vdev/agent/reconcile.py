@@ -118,7 +118,6 @@ class Reconciler:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Everything wrong or doubtful at the moment."""
         of_files = (*self.warnings, *self._config.status.problems)
         of_node = (*self.scan.problems, *self.base.problems, *self._faults.problems)
         of_choices = self.choices.problems

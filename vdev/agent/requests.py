@@ -119,5 +119,4 @@ class Requests:
         await self._handovers.pre_start(resource, ids)
 
     def observe_rpc(self, rpc: str, resource: str, code: str, seconds: float) -> None:
-        """Count an RPC and its duration."""
         self._metrics.rpc.labels(rpc, resource, code).observe(seconds)

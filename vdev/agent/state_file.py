@@ -80,7 +80,6 @@ class StateFile:
 
     @property
     def directories(self) -> frozenset[Path]:
-        """The directory, while there is anything of ours in it."""
         return self._watched if self._stamp else frozenset()
 
     def recheck(self, changed: frozenset[str]) -> bool:
@@ -175,7 +174,6 @@ class StateKeeper:
 
     @property
     def directories(self) -> frozenset[Path]:
-        """The state directory, while there is anything of ours in it."""
         return self._file.directories if self._file else frozenset()
 
     def recheck(self, changed: frozenset[str] = frozenset()) -> bool:
@@ -183,7 +181,6 @@ class StateKeeper:
         return self._file is not None and self._file.recheck(changed)
 
     async def stands(self) -> bool:
-        """Whether the file is as it was left."""
         return self._file is not None and await self._file.stands()
 
 

@@ -49,7 +49,6 @@ class Guard:
         self._refused = Seldom(log)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or pass on."""
         host = Headers(scope=scope).get("host")
         if host is None or answers_to(host, self._patterns):  # HTTP/1.0 has no Host, and no browser uses it
             await self._application(scope, receive, send)

@@ -232,7 +232,6 @@ class Side:
             self._listener.close()
 
     def stop(self) -> None:
-        """End the server, and give open requests a moment."""
         self._stopped.set()
         self._server.should_exit = True
 

@@ -82,7 +82,6 @@ class Metrics:
         return Counter(f"vdev_{name}", text, labels, registry=self.registry)
 
     def forget(self, resource: str) -> None:
-        """Drop the gauges of a resource that is gone."""
         for health in ("Healthy", "Unhealthy"):
             self.devices.remove(resource, health)
         of_resource = (self.list_bytes, self.retired, self.drilled, self.held, self.claims)

@@ -146,7 +146,6 @@ class Servicer:
         self._wake_streams()
 
     def close(self) -> None:
-        """End all streams and hanging calls, for good."""
         self._held.close()
         self._wake_streams()
 
@@ -161,7 +160,6 @@ class Servicer:
         )
 
     def handlers(self) -> Sequence[grpc.GenericRpcHandler]:
-        """The RPCs, for a gRPC server on the running loop."""
         deadline = self._requests.allocate_deadline
         methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
             Rpc.OPTIONS.value: self._unary(Rpc.OPTIONS, self._get_options, pb.Empty, deadline),

@@ -154,7 +154,6 @@ class NodeChoices(CutDevices):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What failed, and why a label is not known."""
         failed = [
             warning(
                 f"node {self._node}",

@@ -70,7 +70,6 @@ class PodHolders:
 
     @property
     def readable(self) -> bool:
-        """Whether the kubelet answered the last question."""
         return self.knowledge.silent_since is None and self.knowledge.heard
 
     @property
@@ -127,7 +126,6 @@ class PodHolders:
         return HoldersReading(asked, answer, checkpoint, kubelet)
 
     async def close(self) -> None:
-        """Hang up."""
         await self._kubelet.close()
 
     @property

@@ -107,5 +107,4 @@ class Beside(Output):
         self._work = work
 
     async def settle(self, plan: Plan) -> None:
-        """Do it."""
         await self._work(plan)

@@ -78,16 +78,13 @@ class DeviceLists(Output):
 
     @property
     def running(self) -> bool:
-        """Whether anything can be served."""
         return self._group is not None
 
     @property
     def is_listened_to(self) -> bool:
-        """Whether a kubelet has opened a stream."""
         return any(service.streams for service in self.services.values())
 
     def start(self, group: asyncio.TaskGroup) -> None:
-        """Serve in this group from now on."""
         self._group = group
 
     async def settle(self, plan: Plan) -> None:
@@ -105,7 +102,6 @@ class DeviceLists(Output):
                 self.services[name].list_again()
 
     async def tell(self, _plan: Plan) -> None:
-        """Log what changed."""
         untold, self._untold = self._untold, []
         for change in untold:
             _log_change(change)
@@ -192,7 +188,6 @@ class DeviceLists(Output):
                 await service.strike(fault)
 
     async def stop(self) -> None:
-        """Stop all services and wait for them."""
         for service in self.services.values():
             service.stop()
         running = [task for task in self._tasks.values() if not task.done()]

@@ -81,15 +81,12 @@ class HandoverActions(Output):
 
     @property
     def directories(self) -> frozenset[Path]:
-        """The state directory, while there is anything of ours in it."""
         return self._record.directories
 
     def recheck(self, changed: frozenset[str] = frozenset()) -> bool:
-        """Compare the record with the disk at the next `settle`."""
         return self._record.recheck(changed)
 
     async def stands(self) -> bool:
-        """Whether the record is as it was left."""
         return await self._record.stands()
 
     async def settle(self, plan: Plan) -> None:

@@ -44,7 +44,6 @@ class KernelLog(Output):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """That what was said cannot be written down."""
         return (self._problem,) if self._problem else ()
 
     async def settle(self, plan: Plan) -> None:

@@ -168,7 +168,6 @@ class Telemetry(Output):
         }
 
     def families(self) -> list[Family]:
-        """The same, as metrics."""
         self.catch_up()
         label = self._spec.hostname_label
         if self._exposition is None or self._exposition.hostname_label != label:
@@ -177,7 +176,6 @@ class Telemetry(Output):
             return self._exposition.families([(self._options.node, self._shown())])
 
     def page(self) -> str:
-        """The same as Prometheus reads it."""
         return text(self.families())
 
     # --- who is told --------------------------------------------------------------------------------------------------
@@ -208,7 +206,6 @@ class Telemetry(Output):
             self._serving = group.create_task(self._side.run(), name="telemetry HTTP")
 
     def _follow_pods(self, group: asyncio.TaskGroup) -> None:
-        """Follow the annotations of pods while that is asked for."""
         if self._spec.annotations and self._following is None:
             options, told = self._options, self._pods_changed
             self._pods = PodWishes(options.node, self._api, on_change=told, timing=options.timing)
@@ -240,7 +237,6 @@ class Telemetry(Output):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What a person should know."""
         found = [each for each in self._replays.values() if isinstance(each, Problem)]
         found += self._pods.problems if self._pods else ()
         if self._side is not None and self._side.trouble:

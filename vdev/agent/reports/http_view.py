@@ -30,7 +30,6 @@ class HttpView:
         self._agent = agent
 
     def status(self) -> dict[str, Any]:
-        """The same document as that of `vdev status`."""
         return status(self._agent)
 
     def telemetry(self) -> dict[str, Any]:
@@ -56,15 +55,12 @@ class HttpView:
         )
 
     def not_ready(self) -> Sequence[str]:
-        """Why the agent is not ready."""
         return not_ready(self._agent)
 
     def stand_by(self) -> str:
-        """For what it stands by."""
         return stand_by(self._agent)
 
     def outlook(self, look_for_absent: bool) -> Outlook:  # noqa: FBT001 - the only argument of a callback
-        """How the agent stands, for the service manager."""
         agent, state = self._agent, self._agent.reconciler
         services = agent.lists.services.values()
         missing: tuple[str, ...] = ()

@@ -111,7 +111,6 @@ def status(agent: Running) -> dict[str, Any]:
 
 
 def ready(agent: Running) -> bool:
-    """Whether nothing is missing."""
     return not not_ready(agent)
 
 

@@ -77,7 +77,6 @@ class CdiFiles(Output):
 
     @property
     def directories(self) -> frozenset[Path]:
-        """The directory, while there is anything of ours in it."""
         return frozenset({self.directory}) if self._present else frozenset()
 
     @property
@@ -213,7 +212,6 @@ def _failed(inventory: Inventory, outcome: _Outcome) -> dict[str, Health]:
 
 
 def _named(documents: Mapping[str, cdi.Document]) -> dict[Name, _Device]:
-    """The devices in these documents, by kind and name."""
     return {(kind, device["name"]): device for kind, document in documents.items() for device in document["devices"]}
 
 

@@ -81,7 +81,6 @@ class Dra(Output):
         self.slices.look()
 
     def start(self, group: asyncio.TaskGroup) -> None:
-        """Serve in this group from now on."""
         self._group = group
 
     async def recall(self) -> None:
@@ -95,7 +94,6 @@ class Dra(Output):
         await self.slices.work()
 
     async def follow(self) -> None:
-        """Follow the slices of the node."""
         await self._begun.wait()
         await self._following.run()
 
@@ -199,13 +197,11 @@ class Dra(Output):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What is wrong with drivers and slices."""
         of_drivers = (each for driver in self._drivers.values() for each in driver.problems)
         return (*of_drivers, *self.slices.problems)
 
     @property
     def directories(self) -> frozenset[Path]:
-        """The directories of sockets and files."""
         return frozenset(path for driver in self._drivers.values() for path in driver.directories)
 
     def recheck(self, changed: frozenset[str] = frozenset()) -> bool:
@@ -216,7 +212,6 @@ class Dra(Output):
         return False
 
     def poke(self) -> None:
-        """Ask the fault hooks again."""
         for driver in self._drivers.values():
             driver.poke()
         self.slices.look()

@@ -84,7 +84,6 @@ class ResourceSlices(ApiOutput):
         self.look()
 
     async def settle(self, plan: Plan) -> None:
-        """Note the plan's pools."""
         if plan.pools != self._pools:
             self._pools = plan.pools
             self._note()
@@ -263,7 +262,6 @@ def _writers(document: Document) -> Sequence[str]:
 
 
 def _manager(document: Document) -> str:
-    """Who wrote the specification."""
     return next(iter(_writers(document)), "somebody")
 
 

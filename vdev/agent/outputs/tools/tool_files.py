@@ -101,7 +101,6 @@ class ToolFiles(Output):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """That containers are given no tool, or an old one, and why."""
         hint = f"make room in {self.root}, and let vdev write there; devices are given out all the same"
         found = []
         if self._outcome.failed:
@@ -114,7 +113,6 @@ class ToolFiles(Output):
         return tuple(found)
 
     def recheck(self, changed: frozenset[str] = frozenset()) -> bool:
-        """Look at what is on the disk at the next `settle`."""
         del changed
         self._look = True
         return bool(self._wanted)

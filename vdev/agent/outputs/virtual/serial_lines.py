@@ -38,7 +38,6 @@ class Line:
         self._listen()
 
     def close(self) -> None:
-        """Hang up."""
         self.let_go()
         self.pty.close()
 

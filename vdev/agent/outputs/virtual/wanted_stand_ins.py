@@ -24,12 +24,10 @@ class WantedStandIn:
 
     @property
     def values(self) -> Mapping[str, str]:
-        """Those of placeholders."""
         return facts(self.device, self.entry.resource)
 
 
 def same_devices(before: Plan, plan: Plan) -> bool:
-    """Whether both need the same."""
     return before.base is plan.base and before.inventory is plan.inventory and before.pools is plan.pools
 
 
