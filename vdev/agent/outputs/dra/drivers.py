@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -19,7 +19,6 @@ from ....core.slices.devices import taints
 from ....core.slices.devices.published import DraDevice, Pools, PublishedPool
 from ....core.slices.devices.recalled import Record, record
 from ....dra.checkpoint import devices_of
-from ....dra.driver import DraDriver, Watch
 from ....dra.health_stream import DeviceHealth
 from ....dra.places import RECORD, Places
 from ....faults import Engine
@@ -30,6 +29,9 @@ from ...steps import Steps
 from ..base import Output
 from ..node.api_output import NodeAccess
 from .resource_slices import ResourceSlices
+
+if TYPE_CHECKING:
+    from ....dra.driver import DraDriver, Watch
 
 Claimed = Mapping[str, Mapping[str, Record]]
 """By driver and by the device's name what was written down of it."""
@@ -57,7 +59,7 @@ class Dra(Output):
         wake: Callable[[], None],
         renew: Callable[[str], None],
         faults: Engine,
-        watch: Watch,
+        watch: "Watch",
     ) -> None:
         self._options = options
         self._api = access.api
@@ -126,6 +128,8 @@ class Dra(Output):
         )
 
     def _start(self, name: str) -> None:
+        from ....dra.driver import DraDriver  # with the messages of its services, which no other node needs
+
         options, previous = self._options, self._tasks.get(name)
         places = Places(
             driver=name,
@@ -186,7 +190,7 @@ class Dra(Output):
                 found[name] = given
         return found
 
-    def _given(self, driver: DraDriver) -> dict[str, Record]:
+    def _given(self, driver: "DraDriver") -> dict[str, Record]:
         """What claims have, or are about to get of what is published."""
         preparing, prepared = driver.preparing, driver.prepared
         given = {device.device: device.record for claim in prepared.values() for device in claim.devices}
@@ -252,7 +256,7 @@ class Dra(Output):
         """The part of the status about it; keys are stable and documented."""
         return [self._driver_document(name, driver) for name, driver in sorted(self._drivers.items())]
 
-    def _driver_document(self, name: str, driver: DraDriver) -> dict[str, Any]:
+    def _driver_document(self, name: str, driver: "DraDriver") -> dict[str, Any]:
         devices, claims = self._devices(name), _claims_by_device(driver)
         return {
             "name": name,
@@ -281,7 +285,7 @@ class Dra(Output):
             log.warning("the API server takes too long; the kubelet takes the ResourceSlices away in 30 s")
 
 
-def _claims_by_device(driver: DraDriver) -> Mapping[str, Sequence[PreparedClaim]]:
+def _claims_by_device(driver: "DraDriver") -> Mapping[str, Sequence[PreparedClaim]]:
     """The prepared claims that have each device, by its published name."""
     pairs = ((device, claim) for claim in driver.prepared.values() for device in {one.device for one in claim.devices})
     return grouped(pairs)
