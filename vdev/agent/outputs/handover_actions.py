@@ -57,7 +57,6 @@ class HandoverActions(Output):
         self._ledger = handovers.EMPTY
         self._named: Mapping[Key, str] = {}  # pods by name, as of the last reading
         self._inventories: tuple[Inventory, ...] = ()  # what is listed, and what is wanted
-        self._acting: dict[Key, bool] = {}  # of slots that pods have, by these
         self._begun: dict[Handover, ActionWork] = {}  # what is queued
         self._failing: dict[Handover, str] = {}
         self._news = asyncio.Event()
@@ -91,9 +90,7 @@ class HandoverActions(Output):
 
     async def settle(self, plan: Plan) -> None:
         """Begin releases whose devices are known by now; write the record again where it is gone."""
-        if [*map(id, self._inventories)] != [id(plan.inventory), id(plan.base)]:
-            self._inventories = (plan.inventory, plan.base)
-            self._acting.clear()
+        self._inventories = (plan.inventory, plan.base)
         self._begin()
         await self._record.write(self._ledger)
 
@@ -139,11 +136,7 @@ class HandoverActions(Output):
         news.set()
 
     def _is_acting(self, key: Key) -> bool:
-        known = self._acting.get(key)
-        if known is None:
-            known = any(_acts(each.resources.get(key[0]), key[1]) for each in self._inventories)
-            self._acting[key] = known
-        return known
+        return any(_acts(each.resources.get(key[0]), key[1]) for each in self._inventories)
 
     # --- what is done -------------------------------------------------------------------------------------------------
 

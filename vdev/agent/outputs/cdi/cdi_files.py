@@ -62,7 +62,6 @@ class CdiFiles(Output):
         self._own = OwnFiles(directory, timing.intervals)
         self._foreign = ForeignFiles(directory)
         self._present: list[cdi.Document] | None = None
-        self._texts: dict[str, tuple[cdi.Document, bytes]] = {}  # by kind, so that few are made again
         self._left: Mapping[Name, _Device] = {}  # what is in the files and the plan does not need
         self._unnamed: frozenset[Name] = frozenset()  # what no answer has any more
         self._plan: Plan | None = None
@@ -127,7 +126,7 @@ class CdiFiles(Output):
         before = self._plan
         return (
             before is None
-            or plan.specifications is not before.specifications
+            or plan.specifications != before.specifications
             or plan.cdi_faults != before.cdi_faults
             or self._is_any_unneeded(plan)
         )
@@ -149,7 +148,7 @@ class CdiFiles(Output):
                 devices = dict.fromkeys(_named(wanted), reason)
                 return _Outcome(devices, troubles=(reason,) * bool(wanted), again=(now + self._intervals.retry_cdi,))
         documents = cdi.with_leftovers(wanted, self._present, functools.partial(self._is_needed, plan))
-        texts = self._rendered(documents)
+        texts = {cdi.file_name(kind): _text(document) for kind, document in documents.items()}
         self._own.settle(_spoilt(texts, plan.cdi_faults), now, look=look)
         self._present = list(documents.values())
         needed = _named(wanted)
@@ -169,13 +168,6 @@ class CdiFiles(Output):
                 shall = _edits(document)
                 missing |= {(kind, name): reason for name, each in shall.items() if there.get(name) != each}
         return missing
-
-    def _rendered(self, documents: Mapping[str, cdi.Document]) -> dict[str, bytes]:
-        before, self._texts = self._texts, {}
-        for kind, document in documents.items():
-            known = before.get(kind)
-            self._texts[kind] = known if known and known[0] == document else (document, _text(document))
-        return {cdi.file_name(kind): text for kind, (_, text) in self._texts.items()}
 
     def _twice(self, documents: Mapping[str, cdi.Document], texts: Mapping[str, bytes]) -> dict[Name, str]:
         """The devices that a file of somebody else has as well, and how to say it: a runtime resolves neither."""

@@ -40,7 +40,7 @@ class NodeLabels(ApiOutput):
         follows = bool(choices) and all(each.state is not RepartitionState.UNSEEN for each in choices)
         is_asked = plan.node.labels is LabelOutput.NODE or follows or self._takes_back
         first = self._wanted is None and is_asked
-        if first or (wanted is not self._wanted and wanted != (self._wanted or {})):
+        if first or wanted != (self._wanted or {}):
             self._wanted = wanted
             self._note()
 

@@ -37,7 +37,7 @@ from ....hostfs.removal import remove_tree
 from ..base import Output, Stage
 from .serial_lines import Line, OpenLine
 from .virtual_node_record import FILE, VirtualNodeRecord, names
-from .wanted_stand_ins import WantedStandIn, same_devices, wanted_stand_ins
+from .wanted_stand_ins import WantedStandIn, wanted_stand_ins
 
 log = structlog.get_logger(__name__)
 
@@ -71,7 +71,7 @@ class VirtualNodes(Output):
         self._unnamed: frozenset[str] = frozenset()  # what no answer has any more, by raw device id
         self._lines: dict[str, Line] = {}
         self._adopted: Mapping[str, OpenLine] = {}  # lines that nobody answers yet
-        self._seen: Plan | None = None
+        self._look = True  # whether to compare with the disk
         self._writing = threading.Lock()
 
     @property
@@ -92,7 +92,7 @@ class VirtualNodes(Output):
     def recheck(self, changed: frozenset[str] = frozenset()) -> bool:
         """Look at what is on the host at the next `settle`, though nothing is wanted differently."""
         del changed
-        self._seen = None
+        self._look = True
         return True
 
     async def settle(self, plan: Plan) -> None:
@@ -100,9 +100,6 @@ class VirtualNodes(Output):
         now = self._clock.now()
         due = self._again_at is not None and now >= self._again_at
         due = due or self._is_any_unneeded(plan)
-        seen = self._seen
-        if not due and seen is not None and same_devices(seen, plan):
-            return
         wanted = wanted_stand_ins(plan)
         kept = {
             device: each
@@ -112,14 +109,13 @@ class VirtualNodes(Output):
         wanted |= kept
         self._kept = frozenset(kept)
         unsure = self._left or (kept and not plan.holdings.complete)
-        if not due and seen is not None and wanted == self._wanted:
-            self._seen = plan
+        if not due and not self._look and wanted == self._wanted:
             self._again_at = self._again_at or (now + self._intervals.retire_settle if unsure else None)
             return
         lines = {key: each.pty.path for key, each in self._adopted.items()}
         lines |= {key: each.pty.path for key, each in self._lines.items()}
         outcome = await asyncio.to_thread(self._work, wanted, lines, plan)
-        self._seen, self._wanted = plan, wanted
+        self._look, self._wanted = False, wanted
         await self._connect(outcome.lines)
         self._say({device: why for device, why in outcome.failed.items() if device not in kept})
         retry_at = now + self._intervals.retry_virtual_node if outcome.failed else None

@@ -27,10 +27,6 @@ class WantedStandIn:
         return facts(self.device, self.entry.resource)
 
 
-def same_devices(before: Plan, plan: Plan) -> bool:
-    return before.base is plan.base and before.inventory is plan.inventory and before.pools is plan.pools
-
-
 def wanted_stand_ins(plan: Plan) -> dict[str, WantedStandIn]:
     """What is needed, by raw device id, each with all slots that it is for."""
     wanted: dict[str, WantedStandIn] = {}
