@@ -1,6 +1,5 @@
 """`python -m vdev` is the `vdev` command; here it begins, with nothing imported yet but what ends it in order."""
 
-import gc
 import os
 import signal
 import sys
@@ -19,10 +18,6 @@ def main() -> int:
         signal.signal(signal.SIGINT, lambda *_: os._exit(130))
     if command == "run":
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        gc.disable()  # modules are no garbage, and to look for some took a tenth of the start; `vdev run` ends that
-        from . import deferred
-
-        deferred.defer()
         os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # or it looks for some in all packages
     from .cli import main as run
 

@@ -453,7 +453,7 @@ async def test_metrics_name_the_claims(kubelet, start, text):
     await runs(kubelet, pod("serve", claims=["part"]))
 
     def lines():
-        shown = b"".join(agent.agent.telemetry.made.page()).decode().splitlines()
+        shown = agent.agent.telemetry.page().splitlines()
         return [each for each in shown if each.startswith("DCGM_FI_DEV_FB_USED{") and "dra_claim_name" in each]
 
     async with asyncio.timeout(30):

@@ -14,7 +14,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.kit.well_agent import WellAgent
 from vdev.aio.clock import ManualClock
 from vdev.observe import http
-from vdev.observe.webserver import Limits
 
 NPU = "acme.dev/npu"
 CONFIG = f"""\
@@ -220,7 +219,7 @@ async def test_a_port_that_becomes_free_is_taken():
     with structlog.testing.capture_logs() as logs:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             address = "{}:{}".format(*taken.getsockname())
-            side = http.serving(address, Stuck(), limits=Limits(retry=0.01))
+            side = http.serving(address, Stuck(), retry=0.01)
             assert "" == await side.__aenter__()
         async with asyncio.timeout(30):
             while not [each for each in logs if each["event"] == "serving HTTP"]:

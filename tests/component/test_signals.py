@@ -81,7 +81,7 @@ sys.meta_path.insert(0, Meddler())
 @pytest.mark.parametrize(
     ("command", "module"),
     [
-        ("run", "vdev.deferred"),
+        ("run", "vdev.settings"),
         ("run", "vdev.cli"),
         ("run", "vdev.agent.agent"),
         ("fleet", "vdev.cli"),

@@ -25,7 +25,7 @@ class AgentHere:
         options.add_all(parser)
         chosen = run.agent_options(options.read(parser.parse_args(flags), {}))
         intervals = quick.INTERVALS | {"kubelet_grace": GRACE}
-        self._options = replace(chosen, intervals=Intervals(**intervals), clock=LeapClock(), alone=False)
+        self._options = replace(chosen, intervals=Intervals(**intervals), clock=LeapClock())
         self._agent = self._task = None
 
     @classmethod

@@ -172,6 +172,5 @@ def _told(plan: Plan) -> tuple[object, ...]:
 
 def _release_claims(agent: Agent) -> None:
     """Let go of the locks of its DRA drivers."""
-    side: Any = agent.dra.made
-    for driver in side._drivers.values() if side else ():
+    for driver in agent.dra._drivers.values():
         driver._claims._lock.close()

@@ -11,20 +11,17 @@ import functools
 import platform
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from types import ModuleType
 from typing import Any
 
 import grpc.aio
 import structlog
 
 from ..aio.cancellation import Interrupted, Interruption
-from ..aio.garbage import Garbage
 from ..aio.signals import acting_on
 from ..control import command_socket
 from ..core import file_choice
 from ..health import HealthMonitor
 from ..hostfs.watch import Watcher
-from ..observe.json_pieces import Json, json_pieces
 from ..observe.metrics import Metrics
 from ..plugin.kubelet_socket import KubeletSocket
 from ..plugin.requests import Requests
@@ -41,18 +38,18 @@ from .inputs.node_label import NodeLabel
 from .inputs.pod_holders import PodHolders
 from .lock import NodeLock
 from .node_api import NodeApi
-from .optional.dra_output import Dra
-from .optional.telemetry_output import Telemetry
-from .optional.tool_output import Tools
 from .options import Options
 from .outputs.base import Beside, Output, Stage
 from .outputs.cdi.cdi_files import CdiFiles
 from .outputs.device_lists import DeviceLists
+from .outputs.dra.drivers import Dra
 from .outputs.handover_actions import HandoverActions
 from .outputs.kernel_log import KernelLog
 from .outputs.last_good import LastGood
 from .outputs.list_record import ListRecord
 from .outputs.measures import Measures
+from .outputs.telemetry import Telemetry
+from .outputs.tools.tool_files import ToolFiles
 from .outputs.virtual.virtual_nodes import VirtualNodes
 from .reconcile import READING, Reconciler
 from .reports.announcer import Announcer
@@ -73,9 +70,9 @@ class Agent:
     `outputs` are settled besides the agent's own, which keep the node's devices.
     """
 
-    def __init__(self, options: Options, metrics: Metrics | None = None, *, outputs: Sequence[Output] = ()) -> None:
+    def __init__(self, options: Options, *, outputs: Sequence[Output] = ()) -> None:
         self.options = options
-        self.metrics = metrics or Metrics()
+        self.metrics = Metrics()
         timing, clock = options.timing, options.clock
         self.due = Due(timing)
         self.steps = Steps(on_change=self.due.mark, timing=timing)
@@ -140,19 +137,18 @@ class Agent:
         )
         self.kernel_log = KernelLog(options.node, options.host, clock)
         self.measures = Measures(self.metrics, clock)
-        self.telemetry = Telemetry(options, self.node_api, self.due.mark)
-        self.tools = Tools(options, self.telemetry.seen)
+        self.telemetry = Telemetry(options, self.node_api.api, on_change=self.due.mark)
+        self.tools = ToolFiles(options.smi_dir, self.telemetry.seen, timing)
         self.dra = Dra(
             options,
-            self.node_api,
-            self.due,
+            self.node_api.access,
             self.steps,
             self.metrics,
-            self.faults.engine,
-            self.link,
-            self.nodes.renew,
+            wake=self._claims_changed,
+            renew=self.nodes.renew,
+            faults=self.faults.engine,
+            watch=self.link,
         )
-        self.garbage = Garbage(idle=not options.alone)
         self.reconciler = Reconciler(
             options,
             self.config,
@@ -211,7 +207,6 @@ class Agent:
         self._starting = Interruption()
 
     def stop(self) -> None:
-        """End the agent gracefully, also while it is starting."""
         self.announcer.stop()
         self._stop.set()
         self._starting.interrupt()
@@ -259,7 +254,8 @@ class Agent:
 
     async def _prepare(self, stack: contextlib.AsyncExitStack) -> Watcher | None:
         if self.options.http_address:
-            http = await asyncio.to_thread(_http)
+            from ..observe import http  # it imports a web server
+
             hosts = (self.options.node, platform.node(), *self.options.http_hosts)
             await stack.enter_async_context(http.serving(self.options.http_address, HttpView(self), hosts=hosts))
         stack.push_async_callback(self.node_api.aclose)
@@ -274,11 +270,8 @@ class Agent:
         )
         stack.enter_context(watcher)
         await self.events.begin(watcher)
-        try:
-            if not await self.reconciler.start(self.last_good.read):
-                self.due.mark(reload=True)
-        finally:
-            self.garbage.resume()
+        if not await self.reconciler.start(self.last_good.read):
+            self.due.mark(reload=True)
         stack.callback(self.lock.release)
         stack.callback(self.nodes.release)
         stack.push_async_callback(self.steps.take, "hanging up serial lines", self.nodes.close)
@@ -388,7 +381,7 @@ class Agent:
         again_at = await self.reconciler.settle(ask_holders=self.due.ask_holders)
         await self.steps.take(
             "injecting faults",
-            functools.partial(self.faults.act, self.lists, self.node_api.break_watches, self.dra.wipe),
+            functools.partial(self.faults.act, self.lists, self.node_api.break_watches, self.dra.slices.wipe),
         )
         if self.faults.engine.stirred:
             self.dra.poke()
@@ -397,13 +390,16 @@ class Agent:
             self.steps.hurry()  # nobody asks to be left alone any more
         return again_at
 
-    async def _status(self, _request: Mapping[str, Any]) -> Json:
-        with self.garbage.spared():
-            return await asyncio.to_thread(lambda: Json(json_pieces(status(self), spent=True)))
+    async def _status(self, _request: Mapping[str, Any]) -> Mapping[str, Any]:
+        return await asyncio.to_thread(status, self)
 
     def _wait_for(self, what: str) -> None:
         self.waiting = what
         self.announcer.look()
+
+    def _claims_changed(self) -> None:
+        self.due.mark()
+        self.due.ask_holders_soon()  # which pods have claims only the kubelet tells
 
     def _displace(self) -> None:
         self._displaced = True
@@ -424,10 +420,3 @@ class Agent:
         elif state is ServiceState.STOPPED and resource not in self.reconciler.served.resources:
             self.metrics.forget(resource)
             self.requests.forget_resource(resource)
-
-
-def _http() -> ModuleType:
-    """The HTTP side, imported where it is wanted only: it brings a web server."""
-    from ..observe import http
-
-    return http

@@ -40,12 +40,10 @@ class Due:
         return work
 
     async def wait(self) -> None:
-        """Until there is something to do."""
         await self._wake.wait()
         self._wake.clear()
 
     def ask_holders(self) -> None:
-        """Ask who holds what now."""
         self._asking = False
         self.asked.set()
 

@@ -97,7 +97,7 @@ class Events:
             self._due.mark(reload=True)
         if entries := self._reconciler.scan.concerned(changed.keys()):
             self._due.mark(scan=entries)
-        concerned = ((each, each.directories & changed.keys()) for each in self._reconciler.watching)
+        concerned = ((each, each.directories & changed.keys()) for each in self._reconciler.outputs)
         return [each for each, directories in concerned if any(each.recheck(changed[where]) for where in directories)]
 
     async def _compare(self, outputs: list[Output]) -> None:
@@ -124,7 +124,7 @@ class Events:
 
         What is watched from now on may have changed after it was last looked at, so it is looked at once more.
         """
-        faults, of_outputs = self._faults.directories, [each.directories for each in self._reconciler.watching]
+        faults, of_outputs = self._faults.directories, [each.directories for each in self._reconciler.outputs]
         places = (self._link.directories, self._reconciler.scan.watched, self._health.directories)
         files = (self._configured, self._health.contents, faults, *of_outputs)
         contents = frozenset[Path]().union(*files)
@@ -151,7 +151,6 @@ class Events:
     # --- the kubelet --------------------------------------------------------------------------------------------------
 
     async def look_at_kubelet(self) -> None:
-        """Look at its socket now and then."""
         await self._clock.sleep(self._options.intervals.look_at_kubelet)
         await self._steps.take(_KUBELET, self._see_kubelet)
 
@@ -183,7 +182,6 @@ class Events:
             self._due.mark()
 
     async def read_holders(self) -> None:
-        """Ask who holds what now."""
         await self._steps.take(_HOLDERS, self._read_holders)
 
     async def _read_holders(self) -> None:
@@ -196,7 +194,6 @@ class Events:
     # --- health -------------------------------------------------------------------------------------------------------
 
     async def follow_health(self, news: AsyncIterator[frozenset[str]]) -> None:
-        """Wait for the next verdicts."""
         devices = await anext(news)
         self._due.mark()
         self._reconciler.verdicts.reported(devices)

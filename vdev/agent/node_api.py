@@ -23,7 +23,9 @@ _LIMIT = 16 * 2**20  # bytes of an answer: all is about one node, and in memory 
 
 
 class NodeApi:
-    """Everything that one agent has to do with its Node. `object` is the Node as the API server has it.
+    """Everything that one agent has to do with its Node.
+
+    `object` is the Node as the API server has it, and `access` the way to it.
 
     `situation` is what the agent knows of itself beside the plan, `faults` answers in the server's place;
     `hurry` ends the pauses of what failed while the server was not heard.
@@ -36,7 +38,7 @@ class NodeApi:
         fault = functools.partial(injected, faults)
         self.api = Api(server, timing=timing, fault=fault, limit=_LIMIT) if server else None
         self.object = NodeObject(node, self.api, timing=timing, on_heard=hurry)
-        access = NodeAccess(node=node, api=self.api, view=self.object, timing=timing)
+        self.access = access = NodeAccess(node=node, api=self.api, view=self.object, timing=timing)
         self._labels = NodeLabels(access)
         self._features = FeaturesFile(options.features_dir)
         self._status = NodeStatus(access)
@@ -45,7 +47,6 @@ class NodeApi:
 
     @property
     def outputs(self) -> tuple[Output, ...]:
-        """What follows from a plan."""
         return (self._labels, self._features, self._status, self._events)
 
     @property
@@ -66,7 +67,6 @@ class NodeApi:
             self.api.break_watches()
 
     async def aclose(self) -> None:
-        """End the connection."""
         if self.api is not None:
             await self.api.aclose()
 

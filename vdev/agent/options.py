@@ -32,8 +32,7 @@ class Options:
     another; empty: unknown. `service_manager` is told how the agent is; None: nobody is. It is told of the start once
     what was listed before is there again, or after `boot_wait`. `api_server` is asked and told of the node where the
     configuration wants that; None: there is none. `features_dir` is where Node Feature Discovery finds files with
-    labels. `intervals` says how long the agent waits for what. `alone`: the process is the
-    agent's, so that it may direct the garbage collector.
+    labels. `intervals` says how long the agent waits for what.
     """
 
     node: str
@@ -61,10 +60,8 @@ class Options:
     load_again: Callable[[Texts], Loaded] = config.load_again
     intervals: Intervals = field(default_factory=Intervals)
     clock: Clock = SYSTEM
-    alone: bool = False
     exit: Callable[[int], object] = os._exit
 
     @property
     def timing(self) -> Timing:
-        """By which clock the agent waits, and how long for what."""
         return Timing(self.intervals, self.clock)

@@ -40,7 +40,7 @@ from .inputs.node_choices import CutSituation, NodeChoices
 from .inputs.pod_holders import PodHolders
 from .inputs.verdicts import Verdicts
 from .options import Options
-from .outputs.base import Output, Stage, telling
+from .outputs.base import Output, Stage
 from .outputs.last_good import Kept
 from .steps import Steps, problem_of
 from .told_problems import ToldProblems, tell
@@ -53,7 +53,6 @@ log = structlog.get_logger(__name__)
 READING = "reading the configuration"
 _DECIDING = "deciding what to list"
 _ROUNDS = 10  # of deciding and preparing, for one plan
-_TOLD = ("problems", "again_at", "undeliverable", "toolless", "directories", "listed")  # of outputs, at each turn
 
 LastGoodReader = Callable[[], Awaitable[Kept | None]]
 """Reads the configuration that an earlier process kept; raises ConfigError where that cannot be used."""
@@ -95,7 +94,6 @@ class Reconciler:
         self._claimed = claimed
         self.outputs = sorted(outputs, key=lambda output: output.stage)
         self._of_stage = {stage: [each for each in outputs if each.stage is stage] for stage in Stage}
-        self._telling = {what: telling(self.outputs, what) for what in _TOLD}
         self.verdicts = Verdicts(health, metrics, timing=options.timing)
         self._options = options
         self._clock = options.clock
@@ -116,18 +114,12 @@ class Reconciler:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Everything wrong or doubtful at the moment."""
         of_files = (*self.warnings, *self._config.status.problems)
         of_node = (*self.scan.problems, *self.base.problems, *self._faults.problems)
         of_choices = self.choices.problems
         of_plan = self._plan.problems if self._plan else ()
-        of_outputs = (problem for output in self._telling["problems"] for problem in output.problems)
+        of_outputs = (problem for output in self.outputs for problem in output.problems)
         return tuple(dict.fromkeys((*of_files, *of_node, *of_choices, *of_plan, *of_outputs, *self._steps.problems)))
-
-    @property
-    def watching(self) -> Sequence[Output]:
-        """The outputs that have directories of their own."""
-        return self._telling["directories"]
 
     @property
     def needs_answer(self) -> bool:
@@ -292,7 +284,7 @@ class Reconciler:
         if plan is None:
             return self._clock.now() if self._plan else None
         await self._settle(Stage.LIST, plan)  # awaits nothing: since it was decided, no Allocate came between
-        for output in self._telling["listed"]:
+        for output in self._of_stage[Stage.PREPARE]:
             do(output.name, functools.partial(output.listed, plan))
         before, self.served = self.served, plan.inventory
         self.published, self._recorded = True, EMPTY
@@ -307,7 +299,7 @@ class Reconciler:
         await self._settle(Stage.FOLLOW, plan)
         do("counting problems", lambda: self._told.count(self.problems))
         failed = self._steps.failed  # then the step says when
-        of_outputs = (each.again_at for each in self._telling["again_at"] if not failed(each.name))
+        of_outputs = (each.again_at for each in self.outputs if not failed(each.name))
         again = (plan.again_at, self.choices.again_at, self.verdicts.again_at(begun), *of_outputs)
         return min((each for each in again if each is not None), default=None)
 
@@ -374,11 +366,11 @@ class Reconciler:
         return self.holders.snapshot(tuple(self.served.resources.values()))
 
     def _undeliverable(self) -> Mapping[str, Health]:
-        of_outputs = (each.undeliverable for each in self._telling["undeliverable"])
+        of_outputs = (each.undeliverable for each in self.outputs)
         return {raw: health for found in (*self._unprepared.values(), *of_outputs) for raw, health in found.items()}
 
     def _toolless(self) -> frozenset[str]:
-        return frozenset[str]().union(*(each.toolless for each in self._telling["toolless"]))
+        return frozenset[str]().union(*(each.toolless for each in self.outputs))
 
     async def _settle(self, stage: Stage, plan: Plan) -> None:
         for output in self._of_stage[stage]:

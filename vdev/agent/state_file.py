@@ -25,7 +25,6 @@ log = structlog.get_logger(__name__)
 
 _HINT = "is --state-dir right, and writable?"
 MAX_BYTES = 64 * 1024 * 1024
-_SUMMED = 32 * 1024  # bytes that are summed in one go
 
 
 class RecordError(ValueError):
@@ -81,7 +80,6 @@ class StateFile:
 
     @property
     def directories(self) -> frozenset[Path]:
-        """The directory, while there is anything of ours in it."""
         return self._watched if self._stamp else frozenset()
 
     def recheck(self, changed: frozenset[str]) -> bool:
@@ -176,7 +174,6 @@ class StateKeeper:
 
     @property
     def directories(self) -> frozenset[Path]:
-        """The state directory, while there is anything of ours in it."""
         return self._file.directories if self._file else frozenset()
 
     def recheck(self, changed: frozenset[str] = frozenset()) -> bool:
@@ -184,7 +181,6 @@ class StateKeeper:
         return self._file is not None and self._file.recheck(changed)
 
     async def stands(self) -> bool:
-        """Whether the file is as it was left."""
         return self._file is not None and await self._file.stands()
 
 
@@ -204,11 +200,7 @@ def sealed(fields: Mapping[str, str], owner: Owner, *, version: int) -> bytes:
 
 
 def _sum(body: bytes) -> bytes:
-    """The checksum of a document, in pieces: Python's own SHA-256 holds the interpreter, 5 ms for 70 000 devices."""
-    known = hashlib.sha256()
-    for at in range(0, len(body), _SUMMED):
-        known.update(body[at : at + _SUMMED])
-    return known.hexdigest().encode()
+    return hashlib.sha256(body).hexdigest().encode()
 
 
 def unsealed(text: bytes, owner: Owner, *, version: int) -> dict[str, Any]:

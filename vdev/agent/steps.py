@@ -70,7 +70,6 @@ class Steps:
         return min((each.again_at for each in self._failing.values() if each.again_at > begun), default=None)
 
     def failed(self, name: str) -> bool:
-        """Whether the last attempt failed."""
         return name in self._failing
 
     def reason(self, name: str) -> str:
@@ -117,7 +116,6 @@ class Steps:
         return not self._failing or self._succeed(name)
 
     async def repeat(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
-        """Do the work again and again, forever."""
         while True:
             raise_if_cancelled()
             if not await self.take(name, work):
@@ -165,7 +163,6 @@ class Steps:
 
 
 def problem_of(name: str, failed: Exception) -> Problem:
-    """The problem that a step of this name failed."""
     return error("vdev", f"{name} failed: {_reason(failed)}", _hint(failed))
 
 

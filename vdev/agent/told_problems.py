@@ -19,7 +19,6 @@ class ToldProblems:
         self._logged: frozenset[Problem] = frozenset()  # those of the last configuration
 
     def count(self, problems: tuple[Problem, ...]) -> None:
-        """So many there are now."""
         if problems != self._counted:
             self._counted = problems
             for severity in ("error", "warning"):
@@ -34,6 +33,5 @@ class ToldProblems:
 
 
 def tell(event: str, problem: Problem) -> None:
-    """Tell of one."""
     write = log.error if problem.is_error else log.warning
     write(event, where=problem.where, problem=problem.message, hint=problem.hint)

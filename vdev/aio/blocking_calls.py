@@ -30,7 +30,6 @@ class BlockingCalls:
 
     @property
     def running(self) -> int:
-        """How many threads there are."""
         return len(self._running)
 
     async def run(self, key: str, call: Callable[[], _T], *, within: float, abort: Callable[[], None]) -> _T:

@@ -86,15 +86,12 @@ class SystemClock(Clock):
         return time.time()
 
     def call_at(self, moment: float, action: Callable[[], object]) -> Callable[[], object]:
-        """Call `action` on the running loop; returns what cancels that."""
         return asyncio.get_running_loop().call_later(max(0.0, moment - time.monotonic()), action).cancel
 
     async def sleep(self, seconds: float) -> None:
-        """Wait so long."""
         await asyncio.sleep(seconds)
 
     def timeout(self, seconds: float | None) -> contextlib.AbstractAsyncContextManager[object]:
-        """`asyncio.timeout` itself."""
         return asyncio.timeout(seconds)
 
 
@@ -112,11 +109,9 @@ class ManualClock(Clock):
         self._actions: dict[int, Callable[[], object]] = {}
 
     def now(self) -> float:
-        """Seconds as set by `advance`."""
         return self._now
 
     def wall(self) -> float:
-        """The wall's time, which moves with the other."""
         return self.now() + self._ahead_of_now
 
     @property
@@ -156,17 +151,14 @@ class LeapClock(ManualClock):
         self._timer: asyncio.TimerHandle | None = None
 
     def now(self) -> float:
-        """Seconds of the monotonic clock, and of every leap."""
         return max(self._now, time.monotonic() + self._leapt)
 
     def call_at(self, moment: float, action: Callable[[], object]) -> Callable[[], object]:
-        """Call `action` on the running loop; returns what cancels that."""
         cancel = super().call_at(moment, action)
         self._set_timer()
         return cancel
 
     def advance(self, seconds: float) -> None:
-        """Put the clock forward."""
         self._leapt += seconds
         self._catch_up()
 

@@ -14,12 +14,10 @@ class Pace:
         self._at = clock.now()
 
     async def ready(self) -> None:
-        """Wait until it may be done once more."""
         while (missing := 1.0 - self._now()) > 0:
             await self._clock.sleep(missing * self._every)
 
     def spend(self) -> None:
-        """It is done once."""
         self._left = self._now() - 1.0
 
     def _now(self) -> float:

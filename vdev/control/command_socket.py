@@ -18,7 +18,6 @@ import structlog
 from ..core.intervals import PRODUCTION, Intervals
 from ..errors import HostError, SocketError, UsageError, VdevError, reason_of
 from ..json_text import parse_json
-from ..observe.json_pieces import json_pieces
 from ..observe.log import Seldom
 
 log = structlog.get_logger(__name__)
@@ -82,11 +81,8 @@ async def _serve(connection: socket.socket, commands: Mapping[str, Handler], pat
                 reader, writer = await asyncio.open_unix_connection(sock=connection, limit=_REQUEST)
                 writer.transport.set_write_buffer_limits(0)  # drained is sent
                 try:
-                    for piece in await asyncio.to_thread(json_pieces, await _answer(reader, commands)):
-                        writer.write(piece)
-                        await writer.drain()
-                        await asyncio.sleep(0)  # a client that takes all at once must not keep the loop
-                    writer.write(b"\n")
+                    reply = await asyncio.to_thread(json.dumps, await _answer(reader, commands))
+                    writer.write(reply.encode() + b"\n")
                     await writer.drain()
                 finally:
                     writer.transport.abort()  # or the loop takes the next socket of this number for this one

@@ -20,6 +20,9 @@ from ..sockets.files import MAX_SOCKET_PATH, remove_dead
 _ID = "[0-9a-zA-Z-]{8,36}"  # of a pod, or its fingerprint
 
 
+RECORD = "prepared-claims.json"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Places:
     """The places of the driver of this name; `pod_uid` is empty outside of a pod."""
@@ -41,7 +44,7 @@ class Places:
     @cached_property
     def checkpoint(self) -> Path:
         """The record of prepared claims, which all instances of the driver share."""
-        return self.directory / "prepared-claims.json"
+        return self.directory / RECORD
 
     @property
     def registration_socket(self) -> Path:

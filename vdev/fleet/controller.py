@@ -83,7 +83,7 @@ class Fleet:
         self.clock = options.timing.clock
         self._api = api
         self._epoch = options.timing.clock.now()
-        self._metrics = Metrics(shown=False)
+        self._metrics = Metrics()
         self._spec = Spec()
         self._read = Spec()  # as the files had it
         self._adopted = self._epoch  # when

@@ -5,9 +5,9 @@ node's name and the device say how its load runs, and whether a pod holds it.
 """
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from ..agent.optional.telemetry_told import load_of
+from ..agent.outputs.telemetry_told import load_of
 from ..aio.clock import Clock
 from ..core.decide import Plan
 from ..core.exposition.page import page
@@ -47,11 +47,11 @@ class FleetTelemetry:
         """The nodes that measure anything, by name."""
         return sorted(self._sensors)
 
-    def page(self, node: str = "") -> Sequence[bytes]:
+    def page(self, node: str = "") -> str:
         """The metrics of a node, as an exporter there would write them; or of all, with a label `node`. Blocks."""
         wanted = self.nodes if not node else [node] if node in self._sensors else []
         measured = ((each, self._measured(each)) for each in wanted)
-        return [*page(measured, self._hostname_label, node_label=not node)]
+        return page(measured, self._hostname_label, node_label=not node)
 
     def _measured(self, node: str) -> list[MeasuredDevice]:
         with self._reading:

@@ -4,6 +4,8 @@ A web page of somebody else can give its own name the address of this machine (D
 served here, as if it were its own. The browser still sends the page's name in `Host`, so only names that no stranger
 can own are answered: IP addresses, loopback names, the names that the cluster's own DNS gives to Services, the names of
 this node and pod, and those that the operator lists.
+
+Starlette's TrustedHostMiddleware has no pattern for "any IP address", which the kubelet's probes and Prometheus use.
 """
 
 import fnmatch
@@ -47,7 +49,6 @@ class Guard:
         self._refused = Seldom(log)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or pass on."""
         host = Headers(scope=scope).get("host")
         if host is None or answers_to(host, self._patterns):  # HTTP/1.0 has no Host, and no browser uses it
             await self._application(scope, receive, send)

@@ -10,35 +10,36 @@ What is shown comes through `Watched`. When the port is not available, that is r
 import asyncio
 import contextlib
 import hashlib
+import json
+import logging
 import socket
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any, Protocol
 
 import structlog
+import uvicorn
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
 from ..errors import reason_of
 from .allowed_hosts import Guard
-from .json_pieces import json_pieces
 from .log import Seldom
-from .webserver import Limits, Server
 
 log = structlog.get_logger(__name__)
 
 PAGE = "page.html"
 FLEET_PAGE = "fleet.html"
 _BACKLOG = 128
-_PIECE = 2**16  # bytes
-_LIMITS = Limits()
-_NOTHING = (0, b"", "")
+_CONNECTIONS = 512  # with more of them, uvicorn answers requests with 503
+_KEEP_ALIVE = 5  # seconds for which a connection may be idle
+_END = 2  # seconds for open requests when the server stops
+_RETRY = 5.0  # seconds until the next attempt to get an address that is taken
 _PAGE_HEADERS = {
     "Cache-Control": "no-cache",
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
@@ -70,14 +71,10 @@ class Watched(Protocol):
 
 
 def application(watched: Watched, *, page: str = PAGE) -> Starlette:
-    """The ASGI application, with a page from beside this module."""
-    one = asyncio.Lock()  # documents are made one at a time: the agent needs its threads as well
-    latest_page, latest_status = _Latest(lambda: _page(page), one), _Latest(lambda: _json(watched.status()), one)
-    latest_telemetry = _Latest(lambda: _json(watched.telemetry()), one)
+    """The ASGI application, with a page from beside this module. Starlette calls what is no coroutine in a thread."""
 
-    async def front(_request: Request) -> Response:
-        body, _ = await latest_page.get()
-        return HTMLResponse(body, headers=_PAGE_HEADERS)
+    def front(_request: Request) -> Response:
+        return HTMLResponse(resources.files(__package__).joinpath(page).read_bytes(), headers=_PAGE_HEADERS)
 
     async def healthz(_request: Request) -> Response:
         return _verdict([text] if (text := watched.stalled()) else [])
@@ -85,22 +82,23 @@ def application(watched: Watched, *, page: str = PAGE) -> Starlette:
     async def readyz(_request: Request) -> Response:
         return _verdict(watched.not_ready(), watched.stand_by())
 
-    async def status(request: Request) -> Response:
-        body, tag = await latest_status.get()
+    def status(request: Request) -> Response:
+        body = _json(watched.status())
+        tag = f'"{hashlib.sha256(body).hexdigest()}"'
         headers = {"Cache-Control": "no-cache", "ETag": tag}
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers=headers)
-        return _InPieces(body, media_type="application/json", headers=headers)
+        return Response(body, media_type="application/json", headers=headers)
 
-    async def telemetry(_request: Request) -> Response:
-        body, _ = await latest_telemetry.get()
-        return _InPieces(body, media_type="application/json", headers={"Cache-Control": "no-store"})
+    def telemetry(_request: Request) -> Response:
+        return Response(
+            _json(watched.telemetry()), media_type="application/json", headers={"Cache-Control": "no-store"}
+        )
 
     async def metrics(request: Request) -> Response:
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
-        async with one:
-            body = await asyncio.to_thread(encode, watched.registry())
-        return _InPieces(body, headers={"Content-Type": content_type})
+        body = await run_in_threadpool(encode, watched.registry())
+        return Response(body, headers={"Content-Type": content_type})
 
     return answering(
         Route("/", front),
@@ -123,66 +121,6 @@ def answering(*routes: Route) -> Starlette:
     return Starlette(exception_handlers={Exception: failed}, routes=routes)
 
 
-class _Latest:
-    """A document made in a thread. Those who ask while it is being made wait for the next one and share that."""
-
-    def __init__(self, make: Callable[[], bytes], one: asyncio.Lock) -> None:
-        self._make, self._one = make, one
-        self._begun = 0  # how often making it began
-        self._made = _NOTHING  # which time it was, and what came of it
-        self._asking = 0
-
-    async def get(self) -> tuple[bytes, str]:
-        """The document as it is at this moment or a later one, and its ETag."""
-        before = self._begun
-        self._asking += 1
-        try:
-            async with self._one:
-                if self._made[0] <= before:
-                    self._begun += 1
-                    self._made = (self._begun, *await asyncio.to_thread(self._tagged))
-                return self._made[1:]
-        finally:
-            self._asking -= 1
-            if not self._asking:
-                self._made = _NOTHING  # it may be large
-
-    def _tagged(self) -> tuple[bytes, str]:
-        body = self._make()
-        return body, f'"{hashlib.blake2b(body, digest_size=16).hexdigest()}"'
-
-
-class InChunks(Response):
-    """A body that was made in pieces, which are never put together; each is freed once it is sent.
-
-    After each one everybody else has a turn: a client that is fast takes megabytes at once.
-    """
-
-    def __init__(self, chunks: Sequence[bytes], headers: Mapping[str, str]) -> None:
-        super().__init__(headers={**headers, "Content-Length": str(sum(map(len, chunks)))})
-        self._chunks = deque(chunks)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer."""
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        while self._chunks:
-            await send({"type": "http.response.body", "body": self._chunks.popleft(), "more_body": True})
-            await asyncio.sleep(0)
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-class _InPieces(Response):
-    """A long body, of which no more is copied than the client takes."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer."""
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        body = memoryview(self.body)
-        for start in range(0, len(body), _PIECE):
-            await send({"type": "http.response.body", "body": bytes(body[start : start + _PIECE]), "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
 @contextlib.asynccontextmanager
 async def serving(
     address: str,
@@ -190,14 +128,14 @@ async def serving(
     *,
     page: str = PAGE,
     hosts: Collection[str] = (),
-    limits: Limits = _LIMITS,
+    retry: float = _RETRY,
 ) -> AsyncIterator[str]:
     """Serve on `host:port` while the context lasts; gives the address that was bound, empty when none could be yet.
 
     Port 0 takes a free one; an empty host means all addresses. `hosts` are further names, or patterns of names, that
-    requests may be addressed to (see `allowed_hosts`).
+    requests may be addressed to (see `allowed_hosts`). An address that is taken is tried again every `retry` seconds.
     """
-    async with running(Side(address, application(watched, page=page), hosts=hosts, limits=limits)) as bound:
+    async with running(Side(address, application(watched, page=page), hosts=hosts, retry=retry)) as bound:
         yield bound
 
 
@@ -205,24 +143,24 @@ async def serving(
 async def running(side: "Side") -> AsyncIterator[str]:
     """Let a side answer while the context lasts; gives the address that was bound, empty when none could be yet."""
     bound = await side.bind()
-    failure: Exception | None = None
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(side.run(), name="http")
-        try:
-            yield bound
-        except Exception as error:  # the caller's own, which must not come out as a group
-            failure = error
-        finally:
-            if side.server is None:
-                task.cancel()
-            else:
-                side.server.should_exit = True
-    if failure is not None:
-        raise failure
+    task = asyncio.create_task(side.run(), name="http")
+    try:
+        yield bound
+    finally:
+        side.stop()
+        await task
+
+
+class _Server(uvicorn.Server):
+    """uvicorn in the agent's loop. It has no option to leave the signals of the process alone."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
 
 
 class Side:
-    """An address and the server on it; `server` is None while the address is not available, and `trouble` says why."""
+    """An address and the server on it; `trouble` says why the address is not available."""
 
     def __init__(
         self,
@@ -231,18 +169,34 @@ class Side:
         *,
         what: str = "the status",
         hosts: Collection[str] = (),
-        limits: Limits = _LIMITS,
+        retry: float = _RETRY,
         on_change: Callable[[], object] = lambda: None,
     ) -> None:
-        self.server: Server | None = None
         self.trouble = ""
-        self._address, self._guard, self._limits, self._what = address, Guard(app, hosts), limits, what
-        self._on_change = on_change
+        self._address, self._what, self._retry, self._on_change = address, what, retry, on_change
+        self._config = uvicorn.Config(
+            Guard(app, hosts),
+            http="h11",
+            ws="none",
+            loop="none",
+            lifespan="off",
+            log_config=None,
+            log_level=logging.CRITICAL,  # it would write a line for each bad request
+            access_log=False,
+            server_header=False,
+            backlog=_BACKLOG,
+            limit_concurrency=_CONNECTIONS,
+            timeout_keep_alive=_KEEP_ALIVE,
+            timeout_graceful_shutdown=_END,
+        )
+        self._listener: socket.socket | None = None
+        self._server = _Server(self._config)
+        self._stopped = asyncio.Event()
 
     async def bind(self) -> str:
         """Try to get the address; its name, or the empty string. The same reason is told once."""
         try:
-            listener = await asyncio.to_thread(_bind, self._address)
+            self._listener = await asyncio.to_thread(_bind, self._address)
         except OSError as failed:
             reason = reason_of(failed)
             if reason != self.trouble:
@@ -251,25 +205,35 @@ class Side:
                 self.trouble = reason
                 self._on_change()
             return ""
-        self.server, before, self.trouble = Server(self._guard, listener, self._limits), self.trouble, ""
-        log.info("serving HTTP", what=self._what, address=(name := _name(listener)))
+        before, self.trouble = self.trouble, ""
+        log.info("serving HTTP", what=self._what, address=(name := _name(self._listener)))
         if before:
             self._on_change()
         return name
 
     async def run(self) -> None:
-        """Serve until told to end, as soon as the address is free; what goes wrong must not take the agent along."""
-        while True:
-            while self.server is None:
-                await asyncio.sleep(self._limits.retry)
+        """Serve until `stop`, as soon as the address is free; what goes wrong must not take the agent along."""
+        while not self._stopped.is_set():
+            if self._listener is None:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._stopped.wait(), self._retry)
+                    return
                 await self.bind()
+                continue
+            self._server = _Server(self._config)
             try:
-                await self.server.run_until_exit()
+                await self._server.serve(sockets=[self._listener])
             except Exception:
                 log.exception("the HTTP server failed; it is started again")
-            if self.server.should_exit:
-                return
-            self.server = None
+            finally:
+                self._listener.close()
+                self._listener = None
+        if self._listener is not None:
+            self._listener.close()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._server.should_exit = True
 
 
 def _bind(address: str) -> socket.socket:
@@ -287,12 +251,8 @@ def _name(listener: socket.socket) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _page(name: str) -> bytes:
-    return resources.files(__package__).joinpath(name).read_bytes()
-
-
 def _json(document: Mapping[str, Any]) -> bytes:
-    return b"".join(json_pieces(document, (",", ":")))
+    return json.dumps(document, separators=(",", ":")).encode()
 
 
 def _verdict(reasons: Sequence[str], well: str = "") -> Response:

@@ -3,27 +3,19 @@
 Label values are bounded: resources and RPC names, never device ids or pods.
 """
 
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 
 from .. import __version__
-from . import uncounted
-
-if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 _LATENCIES = (0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 5.0)  # each is a series per call, resource and result
 
 
 class Metrics:
-    """The agent's metrics; made once per process and passed to everything that counts.
+    """The agent's metrics; made once per process and passed to everything that counts."""
 
-    Where nobody can ask for them, `shown` is false and nothing is counted.
-    """
-
-    def __init__(self, *, shown: bool = True) -> None:
-        self._kinds: Any = _prometheus() if shown else uncounted
-        self.registry: CollectorRegistry = self._kinds.CollectorRegistry()
+    def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # as many series again, and nobody asks for them
+        self.registry = CollectorRegistry()
         self.info = self._gauge("build_info", "1, labelled with the version", "version")
         self.info.labels(__version__).set(1)
         self.devices = self._gauge(
@@ -59,7 +51,7 @@ class Metrics:
         self.actions = self._counter(
             "actions_total", "Ownership actions done, by occasion and result", "resource", "occasion", "result"
         )
-        self.rpc: Histogram = self._kinds.Histogram(
+        self.rpc = Histogram(
             "vdev_rpc_seconds",
             "Duration of the kubelet's calls, by gRPC status",
             ("rpc", "resource", "code"),
@@ -81,28 +73,17 @@ class Metrics:
             "resource",
         )
         self.problems = self._gauge("problems", "Problems of configuration, discovery and agent", "severity")
-        self._kinds.ProcessCollector(registry=self.registry)  # process_*: CPU time, memory, open files, start
+        ProcessCollector(registry=self.registry)  # process_*: CPU time, memory, open files, start
 
-    def _gauge(self, name: str, text: str, *labels: str) -> "Gauge":
-        gauge: Gauge = self._kinds.Gauge(f"vdev_{name}", text, labels, registry=self.registry)
-        return gauge
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"vdev_{name}", text, labels, registry=self.registry)
 
-    def _counter(self, name: str, text: str, *labels: str) -> "Counter":
-        counter: Counter = self._kinds.Counter(f"vdev_{name}", text, labels, registry=self.registry)
-        return counter
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"vdev_{name}", text, labels, registry=self.registry)
 
     def forget(self, resource: str) -> None:
-        """Drop the gauges of a resource that is gone."""
         for health in ("Healthy", "Unhealthy"):
             self.devices.remove(resource, health)
         of_resource = (self.list_bytes, self.retired, self.drilled, self.held, self.claims)
         for gauge in (*of_resource, self.registered, self.streams, self.health_changed):
             gauge.remove(resource)
-
-
-def _prometheus() -> ModuleType:
-    import prometheus_client  # brings an HTTP server
-
-    # These would be as many series again, and nobody asks for them.
-    prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
-    return prometheus_client

@@ -40,11 +40,9 @@ class ServiceManager:
         self._tell(f"RELOADING=1\nMONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
 
     def stopping(self) -> None:
-        """The process is about to end."""
         self._tell("STOPPING=1")
 
     def alive(self) -> None:
-        """The process does its work."""
         self._tell("WATCHDOG=1")
 
     def status(self, text: str) -> None:

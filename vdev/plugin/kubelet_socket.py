@@ -58,7 +58,6 @@ class KubeletSocket:
         self._subscribers[event] = stands
 
     def unsubscribe(self, event: asyncio.Event) -> None:
-        """Forget an event."""
         self._subscribers.pop(event, None)
 
     def new_socket_path(self, resource: str) -> Path:

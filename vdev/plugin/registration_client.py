@@ -62,7 +62,6 @@ async def register(
 
 
 async def _connected(channel: grpc.aio.Channel) -> bool:
-    """Connect. Whether somebody answers."""
     try:
         async with asyncio.timeout(TIMEOUT):  # noqa: TID251 - a deadline of gRPC, as that of the call itself
             state = channel.get_state(try_to_connect=True)

@@ -101,5 +101,4 @@ class Requests:
         self._allocators.pop(resource, None)
 
     def observe_rpc(self, rpc: str, resource: str, code: str, seconds: float) -> None:
-        """Count an RPC and its duration."""
         self._metrics.rpc.labels(rpc, resource, code).observe(seconds)

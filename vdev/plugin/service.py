@@ -106,12 +106,10 @@ class ResourceService:
 
     @property
     def name(self) -> str:
-        """The resource's name."""
         return self.resource.name
 
     @property
     def streams(self) -> int:
-        """How many ListAndWatch streams are open."""
         return self._server.servicer.streams if self._server else 0
 
     @property

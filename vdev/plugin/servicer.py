@@ -129,7 +129,6 @@ class Servicer:
         self._wake_streams()
 
     def close(self) -> None:
-        """End all streams and hanging calls, for good."""
         self._held.close()
         self._wake_streams()
 
@@ -144,7 +143,6 @@ class Servicer:
         )
 
     def handlers(self) -> Sequence[grpc.GenericRpcHandler]:
-        """The RPCs, for a gRPC server on the running loop."""
         methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
             Rpc.OPTIONS.value: self._unary(Rpc.OPTIONS, self._get_options, pb.Empty),
             Rpc.LIST.value: grpc.unary_stream_rpc_method_handler(self._list_and_watch, pb.Empty.FromString, None),

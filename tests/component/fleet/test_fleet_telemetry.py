@@ -104,7 +104,7 @@ fleet: {nodes: [{name: "n{1..2}"}]}
 
 async def page_of(fleet):
     """The metrics of all nodes."""
-    return b"".join(await asyncio.to_thread(fleet.telemetry.page)).decode()
+    return await asyncio.to_thread(fleet.telemetry.page)
 
 
 async def loads(fleet, wanted):

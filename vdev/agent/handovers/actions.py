@@ -53,7 +53,6 @@ class ActionRunner:
 
 
 def named(action: ActionSpec) -> str:
-    """The action in a word or two."""
     return action.command[0].source if action.kind is ActionKind.COMMAND else action.kind.value
 
 

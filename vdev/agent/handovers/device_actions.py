@@ -152,7 +152,6 @@ class DeviceActions:
         return reason
 
     def status(self) -> dict[str, Any]:
-        """The counts and the last failures, the newest first."""
         return {
             "done": self.done,
             "failed": self.failed,

@@ -32,17 +32,14 @@ class Scan:
 
     @property
     def size(self) -> int:
-        """How many devices were found."""
         return sum(len(found.devices) for found in self.found.values())
 
     @property
     def devices(self) -> Mapping[str, tuple[RawDevice, ...]]:
-        """Raw devices by entry."""
         return {name: found.devices for name, found in self.found.items()}
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What discovery complains about."""
         return tuple(problem for found in self.found.values() for problem in found.problems)
 
     @property

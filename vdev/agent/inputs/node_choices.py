@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
@@ -23,28 +23,11 @@ from ...core.repartition import ClaimedDevice, Progress, Progresses, Repartition
 from ...core.retention.holders import Holdings
 from ...core.spec import EntrySpec, Spec
 from ...errors import ApiServerError
+from .node_object import NodeObject
 
 log = structlog.get_logger(__name__)
 
 _ROUNDS = 10  # of deciding and looking again who has what
-
-
-class FollowedNode(Protocol):
-    """This agent's own Node, as the API server has it."""
-
-    @property
-    def document(self) -> Mapping[str, Any] | None:
-        """The object as it was seen last; None where it was not seen, or is gone."""
-
-    @property
-    def trouble(self) -> ApiServerError | None:
-        """Why what is known of it may be old, or is not known."""
-
-    async def seen(self) -> Mapping[str, Any]:
-        """The object as it was seen last; waits for the first look. Raises ApiServerError where it cannot be had."""
-
-    def subscribe(self, on_change: Callable[[], None]) -> None:
-        """Follow the Node from now on, and be told when it is another one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +68,7 @@ class CutDevices:
 class NodeChoices(CutDevices):
     """What labels of the node of this name choose. `on_change` is called when `view` has something new of the Node."""
 
-    def __init__(self, node: str, view: FollowedNode, on_change: Callable[[], None]) -> None:
+    def __init__(self, node: str, view: NodeObject, on_change: Callable[[], None]) -> None:
         super().__init__(node)
         self._view = view
         self._on_change = on_change
@@ -163,7 +146,6 @@ class NodeChoices(CutDevices):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What failed, and why a label is not known."""
         failed = [
             warning(
                 f"node {self._node}",

@@ -3,40 +3,13 @@
 Without a service account, or without the permission, the node counts as unlabelled.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Callable
 
 import structlog
 
-from ...errors import ApiServerError
+from .node_object import NodeObject
 
 log = structlog.get_logger(__name__)
-
-
-class LabelledNode(Protocol):
-    """This agent's own Node, as the API server has it."""
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        """Its labels; none where it is not known."""
-
-    @property
-    def trouble(self) -> ApiServerError | None:
-        """Why what is known of it may be old, or is not known."""
-
-    @property
-    def unanswered(self) -> bool:
-        """The last reading got no answer, so that another one may tell."""
-
-    @property
-    def has_server(self) -> bool:
-        """Whether there is an API server to ask."""
-
-    async def read(self) -> None:
-        """Ask for it now, once, without following it."""
-
-    def subscribe(self, on_change: Callable[[], None]) -> None:
-        """Follow the Node from now on, and be told when it is another one."""
 
 
 class NodeLabel:
@@ -45,7 +18,7 @@ class NodeLabel:
     `answered`: the value was told, or it is certain that nobody will tell it.
     """
 
-    def __init__(self, node: LabelledNode, *labels: str) -> None:
+    def __init__(self, node: NodeObject, *labels: str) -> None:
         self.value = ""
         self.key = labels[0]
         self.trouble = ""

@@ -49,7 +49,6 @@ class NodeObject:
 
     @property
     def is_used(self) -> bool:
-        """Whether anybody asked for it."""
         return self._wanted.is_set()
 
     def subscribe(self, on_change: Callable[[], None]) -> None:
@@ -59,7 +58,6 @@ class NodeObject:
 
     @property
     def has_server(self) -> bool:
-        """Whether there is an API server to ask."""
         return self._api is not None
 
     @property

@@ -45,11 +45,9 @@ class NodeSlices:
         self._untold.add(_name(document))
 
     def removed(self, name: str) -> None:
-        """The server said that it is gone."""
         self._found.pop(name, None)
 
     async def run(self) -> None:
-        """Follow them, forever."""
         if self._api is None:
             self._look(kube.Unconfigured(kube.NO_SERVER))
             return

@@ -68,7 +68,6 @@ class PodHolders:
 
     @property
     def readable(self) -> bool:
-        """Whether the kubelet answered the last question."""
         return self.knowledge.silent_since is None and self.knowledge.heard
 
     @property
@@ -125,7 +124,6 @@ class PodHolders:
         return HoldersReading(asked, answer, checkpoint, kubelet)
 
     async def close(self) -> None:
-        """Hang up."""
         await self._kubelet.close()
 
     @property

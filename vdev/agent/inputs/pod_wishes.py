@@ -35,7 +35,6 @@ class PodWishes:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What a person should know."""
         found = [*self._wrong.values()][:_MOST_PROBLEMS]
         if self._trouble is not None:
             message = f"the annotations of pods are not known, so devices keep their patterns: {self._trouble}"
@@ -44,7 +43,6 @@ class PodWishes:
         return tuple(found)
 
     async def run(self) -> None:
-        """Follow them, forever."""
         if self._api is None:
             self._troubled(Unconfigured(NO_SERVER))
             return
@@ -95,7 +93,6 @@ class PodWishes:
 
 
 def name_of(document: Mapping[str, Any]) -> str:
-    """A pod by its namespace and name."""
     metadata = document["metadata"]
     return f"{metadata.get('namespace') or 'default'}/{metadata['name']}"
 

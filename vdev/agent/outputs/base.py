@@ -5,7 +5,7 @@ tried again, and that it shows in log, status and metrics is the reconciler's bu
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from enum import IntEnum
 from pathlib import Path
 
@@ -28,11 +28,6 @@ class Stage(IntEnum):
     FOLLOW = 3
 
 
-def telling(outputs: Iterable["Output"], what: str) -> list["Output"]:
-    """Those of the outputs that have anything of their own to tell under this name, which is one of `Output`."""
-    return [each for each in outputs if getattr(type(each), what) is not getattr(Output, what)]
-
-
 class Output(ABC):
     """One thing that is kept as the plan says."""
 
@@ -51,7 +46,7 @@ class Output(ABC):
         """The kubelet is told of this plan: from now on, answers to it name what the plan lists and nothing else.
 
         What the plan does not need any more may be removed by the `settle` of the next one, which knows of every
-        request that came before.
+        request that came before. Only outputs of stage PREPARE are told.
         """
         del plan
 
@@ -112,5 +107,4 @@ class Beside(Output):
         self._work = work
 
     async def settle(self, plan: Plan) -> None:
-        """Do it."""
         await self._work(plan)

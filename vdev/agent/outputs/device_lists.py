@@ -2,7 +2,7 @@
 
 import asyncio
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -75,16 +75,13 @@ class DeviceLists(Output):
 
     @property
     def running(self) -> bool:
-        """Whether anything can be served."""
         return self._group is not None
 
     @property
     def is_listened_to(self) -> bool:
-        """Whether a kubelet has opened a stream."""
         return any(service.streams for service in self.services.values())
 
     def start(self, group: asyncio.TaskGroup) -> None:
-        """Serve in this group from now on."""
         self._group = group
 
     async def settle(self, plan: Plan) -> None:
@@ -103,10 +100,9 @@ class DeviceLists(Output):
                 self.services[name].list_again()
 
     async def tell(self, _plan: Plan) -> None:
-        """Log what changed."""
         untold, self._untold = self._untold, []
-        if untold:
-            await asyncio.to_thread(_log_changes, untold)
+        for change in untold:
+            _log_change(change)
 
     async def prepare(self, plan: Plan) -> None:
         """Compare and encode what `settle` will send, in a thread, so that `settle` has no long work to do."""
@@ -174,7 +170,6 @@ class DeviceLists(Output):
                 await service.strike(fault)
 
     async def stop(self) -> None:
-        """Stop all services and wait for them."""
         for service in self.services.values():
             service.stop()
         running = [task for task in self._tasks.values() if not task.done()]
@@ -192,11 +187,6 @@ def _update(resource: str) -> str:
 
 def _resource(change: Change) -> Resource:
     return change.new if isinstance(change, ChangedResource) else change.resource
-
-
-def _log_changes(changes: Iterable[ChangedResource]) -> None:
-    for each in changes:
-        _log_change(each)
 
 
 def _log_change(change: ChangedResource) -> None:

@@ -57,7 +57,6 @@ class HandoverActions(Output):
         self._ledger = handovers.EMPTY
         self._named: Mapping[Key, str] = {}  # pods by name, as of the last reading
         self._inventories: tuple[Inventory, ...] = ()  # what is listed, and what is wanted
-        self._acting: dict[Key, bool] = {}  # of slots that pods have, by these
         self._begun: dict[Handover, ActionWork] = {}  # what is queued
         self._failing: dict[Handover, str] = {}
         self._news = asyncio.Event()
@@ -81,22 +80,17 @@ class HandoverActions(Output):
 
     @property
     def directories(self) -> frozenset[Path]:
-        """The state directory, while there is anything of ours in it."""
         return self._record.directories
 
     def recheck(self, changed: frozenset[str] = frozenset()) -> bool:
-        """Compare the record with the disk at the next `settle`."""
         return self._record.recheck(changed)
 
     async def stands(self) -> bool:
-        """Whether the record is as it was left."""
         return await self._record.stands()
 
     async def settle(self, plan: Plan) -> None:
         """Begin releases whose devices are known by now; write the record again where it is gone."""
-        if [*map(id, self._inventories)] != [id(plan.inventory), id(plan.base)]:
-            self._inventories = (plan.inventory, plan.base)
-            self._acting.clear()
+        self._inventories = (plan.inventory, plan.base)
         self._begin()
         await self._record.write(self._ledger)
 
@@ -142,11 +136,7 @@ class HandoverActions(Output):
         news.set()
 
     def _is_acting(self, key: Key) -> bool:
-        known = self._acting.get(key)
-        if known is None:
-            known = any(_acts(each.resources.get(key[0]), key[1]) for each in self._inventories)
-            self._acting[key] = known
-        return known
+        return any(_acts(each.resources.get(key[0]), key[1]) for each in self._inventories)
 
     # --- what is done -------------------------------------------------------------------------------------------------
 

@@ -28,7 +28,6 @@ class Measures(Output):
         self._plan: Plan | None = None
 
     async def settle(self, plan: Plan) -> None:
-        """Count what differs from the last plan."""
         before, self._plan = self._plan, plan
         await asyncio.to_thread(self._stamp, before.inventory if before else EMPTY, plan.inventory)
 
@@ -55,7 +54,6 @@ class Measures(Output):
                 self._metrics.health_changed.labels(change.new.name).set(self._clock.wall())
 
     def measure(self) -> None:
-        """Bring the metrics of devices up to date."""
         plan = self._plan
         if plan is None:
             return

@@ -83,7 +83,6 @@ class Announcer:
             raise failure
 
     def look(self) -> None:
-        """Something may have changed."""
         self._changed.set()
 
     def turned(self, *, reloaded: bool) -> None:
@@ -93,13 +92,11 @@ class Announcer:
         self.look()
 
     def reload(self) -> None:
-        """Somebody asked for a reload, which begins now."""
         if self._manager is not None and self._is_ready:
             self._reloading = True
             self._manager.reloading()
 
     def stop(self) -> None:
-        """The agent begins to end."""
         if self._manager is not None:
             self._manager.stopping()
 

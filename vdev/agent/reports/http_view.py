@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ...core.boot import Boot, absent
 from ...observe.metrics import Metrics
 from ...plugin.service import ServiceState
-from ..optional.telemetry_output import Telemetry
+from ..outputs.telemetry import Telemetry
 from .announcer import Outlook
 from .status import Running, not_ready, stand_by, status
 
@@ -30,7 +30,6 @@ class HttpView:
         self._agent = agent
 
     def status(self) -> dict[str, Any]:
-        """The same document as that of `vdev status`."""
         return status(self._agent)
 
     def telemetry(self) -> dict[str, Any]:
@@ -56,15 +55,12 @@ class HttpView:
         )
 
     def not_ready(self) -> Sequence[str]:
-        """Why the agent is not ready."""
         return not_ready(self._agent)
 
     def stand_by(self) -> str:
-        """For what it stands by."""
         return stand_by(self._agent)
 
     def outlook(self, look_for_absent: bool) -> Outlook:
-        """How the agent stands, for the service manager."""
         agent, state = self._agent, self._agent.reconciler
         services = agent.lists.services.values()
         missing: tuple[str, ...] = ()

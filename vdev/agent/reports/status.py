@@ -13,10 +13,10 @@ from ..inputs.config_files import ConfigSource
 from ..inputs.pod_holders import PodHolders
 from ..lock import NodeLock
 from ..node_api import NodeApi
-from ..optional.dra_output import Dra
 from ..options import Options
 from ..outputs.cdi.cdi_files import CdiFiles
 from ..outputs.device_lists import DeviceLists
+from ..outputs.dra.drivers import Dra
 from ..outputs.handover_actions import HandoverActions
 from ..outputs.last_good import LastGood
 from ..outputs.list_record import ListRecord
@@ -111,7 +111,6 @@ def status(agent: Running) -> dict[str, Any]:
 
 
 def ready(agent: Running) -> bool:
-    """Whether nothing is missing."""
     return not not_ready(agent)
 
 
@@ -138,7 +137,7 @@ def not_ready(agent: Running) -> list[str]:
     why = f": {trouble}" if (trouble := agent.node_api.document()["problem"]) else ""
     missing += [
         f"the ResourceSlices of {driver} are not published{why}"
-        for driver in sorted(agent.reconciler.base.claimable.keys() - {*agent.dra.published})
+        for driver in sorted(agent.reconciler.base.claimable.keys() - agent.dra.slices.published.keys())
     ]
     return [*_bad_since_the_start(agent), *missing, *([agent.cdi.trouble] if agent.cdi.trouble else [])]
 

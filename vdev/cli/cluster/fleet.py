@@ -80,7 +80,6 @@ def run(args: argparse.Namespace) -> int:
         print(dry_run.text(loaded, Scope(args.name, selector), as_json=args.output == "json"), end="")
         return 0
     server = needed_server(kubeconfig=chosen.kubeconfig, context=chosen.context)
-    from ...aio.garbage import set_aside
     from ...fleet import AT_ONCE, Fleet, Options
     from ...kube import Api
     from ...observe import log
@@ -107,8 +106,7 @@ def run(args: argparse.Namespace) -> int:
                     await stack.enter_async_context(side)
                 await fleet.run(until=stop.wait)
 
-    with set_aside(made.timing.clock):
-        asyncio.run(main())
+    asyncio.run(main())
     return 0
 
 

@@ -5,7 +5,6 @@ import asyncio
 import contextlib
 import ctypes
 import functools
-import gc
 import os
 import sys
 from typing import TYPE_CHECKING, NoReturn
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
 _ARENA_MAX = -8  # of mallopt(3)
 _LAST_START = 1.0  # seconds that a program may take to be there, and be ended, when the process ends
-_TURN = 0.0001  # seconds for which a thread keeps the interpreter while another one waits; Python's own is 5 ms
 
 DESCRIPTION = "Serve the devices of a configuration to the kubelet of this node until SIGTERM."
 EPILOG = """examples:
@@ -51,20 +49,13 @@ def run(args: argparse.Namespace) -> int:
     _share_one_heap()
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC's core would log what we report
     from ...agent import Agent  # not needed for --help, nor to refuse wrong options
-    from ...aio.beside import workers
     from ...observe import log
-    from ...observe.metrics import Metrics
 
     log.configure(level=chosen.log_level, form=chosen.log_format)
     made = agent_options(chosen)
-    metrics = Metrics(shown=bool(made.http_address))
-    gc.freeze()  # what is imported by now stays: no collection needs to look at it
-    gc.enable()
-    sys.setswitchinterval(_TURN)
 
     async def main() -> None:
-        asyncio.get_running_loop().set_default_executor(workers())
-        _leave(await Agent(made, metrics).run())
+        _leave(await Agent(made).run())
 
     asyncio.run(main())
     raise AssertionError("unreachable: the process has ended")
@@ -105,7 +96,6 @@ def agent_options(chosen: "Settings") -> "Options":
         service_manager=service_manager.from_environment(os.environ),
         boot_wait=chosen.boot_wait,
         boot_id=boot_id(),
-        alone=True,
         http_address=chosen.http_address,
         http_hosts=chosen.http_hosts,
         fault_injection=chosen.enable_fault_injection,

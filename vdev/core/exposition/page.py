@@ -30,8 +30,14 @@ class _Row:
 
 def page(
     nodes: Iterable[tuple[str, Iterable[MeasuredDevice]]], hostname_label: str, *, node_label: bool = False
-) -> Iterator[bytes]:
-    """Yield the lines of one metric after the other. With `node_label`, each line has the label `node`."""
+) -> str:
+    """Return the page. With `node_label`, each line has the label `node`."""
+    return "".join(_page(nodes, hostname_label, node_label=node_label))
+
+
+def _page(
+    nodes: Iterable[tuple[str, Iterable[MeasuredDevice]]], hostname_label: str, *, node_label: bool
+) -> Iterator[str]:
     rows: dict[SmiTool | None, list[_Row]] = {maker: [] for maker in _EXPORTERS}
     amd_nodes = []
     for node, measured in nodes:
@@ -59,7 +65,7 @@ def escaped(value: str) -> str:
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
-def _families(exporter: Exporter, rows: Sequence[_Row]) -> Iterator[bytes]:
+def _families(exporter: Exporter, rows: Sequence[_Row]) -> Iterator[str]:
     for name, metrics in groupby(exporter.metrics, key=lambda metric: metric.name):
         lines = []
         for metric in metrics:
@@ -72,8 +78,8 @@ def _families(exporter: Exporter, rows: Sequence[_Row]) -> Iterator[bytes]:
             yield _family(name, metric.type, metric.help, lines)
 
 
-def _family(name: str, type_: str, help_: str, lines: Iterable[str]) -> bytes:
-    return f"# HELP {name} {help_}\n# TYPE {name} {type_}\n{''.join(lines)}".encode()
+def _family(name: str, type_: str, help_: str, lines: Iterable[str]) -> str:
+    return f"# HELP {name} {help_}\n# TYPE {name} {type_}\n{''.join(lines)}"
 
 
 def _text(exporter: Exporter, labels: Labels) -> str:

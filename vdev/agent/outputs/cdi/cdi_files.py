@@ -61,7 +61,6 @@ class CdiFiles(Output):
         self._intervals, self._clock = timing
         self._own = OwnFiles(directory, timing.intervals)
         self._present: list[cdi.Document] | None = None
-        self._texts: dict[str, tuple[cdi.Document, bytes]] = {}  # by kind, so that few are made again
         self._left: Mapping[_Name, _Device] = {}  # what is in the files and the plan does not need
         self._unnamed: frozenset[_Name] = frozenset()  # what no answer has any more
         self._plan: Plan | None = None
@@ -76,7 +75,6 @@ class CdiFiles(Output):
 
     @property
     def directories(self) -> frozenset[Path]:
-        """The directory, while there is anything of ours in it."""
         return frozenset({self.directory}) if self._present else frozenset()
 
     @property
@@ -149,7 +147,7 @@ class CdiFiles(Output):
                 devices = dict.fromkeys(_named(wanted), reason)
                 return _Outcome(devices, troubles=(reason,) * bool(wanted), again=(now + self._intervals.retry_cdi,))
         documents = cdi.with_leftovers(wanted, self._present, functools.partial(self._is_needed, plan))
-        texts = self._rendered(documents)
+        texts = {cdi.file_name(kind): _text(document) for kind, document in documents.items()}
         self._own.settle(_spoilt(texts, plan.cdi_faults), now, look=look)
         self._present = list(documents.values())
         needed = _named(wanted)
@@ -168,13 +166,6 @@ class CdiFiles(Output):
                 shall = _edits(document)
                 missing |= {(kind, name): reason for name, each in shall.items() if there.get(name) != each}
         return missing
-
-    def _rendered(self, documents: Mapping[str, cdi.Document]) -> dict[str, bytes]:
-        before, self._texts = self._texts, {}
-        for kind, document in documents.items():
-            known = before.get(kind)
-            self._texts[kind] = known if known and known[0] == document else (document, _text(document))
-        return {cdi.file_name(kind): text for kind, (_, text) in self._texts.items()}
 
     def _say(self, troubles: tuple[str, ...]) -> None:
         more = len(troubles) - _MOST_SAID
@@ -196,7 +187,6 @@ def _failed(inventory: Inventory, outcome: _Outcome) -> dict[str, Health]:
 
 
 def _named(documents: Mapping[str, cdi.Document]) -> dict[_Name, _Device]:
-    """The devices in these documents, by kind and name."""
     return {(kind, device["name"]): device for kind, document in documents.items() for device in document["devices"]}
 
 

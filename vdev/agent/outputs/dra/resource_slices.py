@@ -13,12 +13,12 @@ from typing import Any, Protocol
 import structlog
 
 from ....core.decide import Plan
-from ....core.model.faults.fault_effects import SliceFault
 from ....core.model.problem import Problem, error, warning
 from ....core.slices.devices.published import Pools
 from ....core.slices.objects import cutting
 from ....core.slices.objects.publishing import Changes, changes, content
 from ....core.slices.objects.spoilt import spoilt
+from ....faults import Engine
 from ....kube import MANAGER, RESOURCE_SLICES, Api, Conflict, Missing
 from ..node.api_output import ApiOutput, NodeAccess
 
@@ -48,19 +48,12 @@ class SlicesView(Protocol):
         """The server said that it is gone."""
 
 
-class SliceHooks(Protocol):
-    """Where failures on demand reach slices. Who implements it calls `look` when an answer changes."""
-
-    def on_slices(self, driver: str, *, news: bool) -> SliceFault | None:
-        """What happens to the driver's slices now; `news`: something about them should be written."""
-
-
 class ResourceSlices(ApiOutput):
     """Keeps the slices that a plan's pools come to. `published` counts those that are there, by driver."""
 
     name = "publishing ResourceSlices"
 
-    def __init__(self, access: NodeAccess, slices: SlicesView, faults: SliceHooks) -> None:
+    def __init__(self, access: NodeAccess, slices: SlicesView, faults: Engine) -> None:
         super().__init__(access)
         self._faults = faults
         self._uid = ""  # of the Node that the slices are of
@@ -91,8 +84,7 @@ class ResourceSlices(ApiOutput):
         self.look()
 
     async def settle(self, plan: Plan) -> None:
-        """Note the plan's pools, at first also that there are none: an earlier process left some."""
-        if not self._follows or plan.pools != self._pools:
+        if not self._follows or plan.pools != self._pools:  # at first also none: an earlier process left some
             self._pools = plan.pools
             self._note()
 
@@ -270,7 +262,6 @@ def _writers(document: Document) -> Sequence[str]:
 
 
 def _manager(document: Document) -> str:
-    """Who wrote the specification."""
     return next(iter(_writers(document)), "somebody")
 
 

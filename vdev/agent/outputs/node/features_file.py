@@ -63,5 +63,4 @@ class FeaturesFile(Output):
 
     @property
     def directories(self) -> frozenset[Path]:
-        """Its directory, while anything of ours is in it."""
         return frozenset() if self._wanted is None else frozenset({self.path.parent})

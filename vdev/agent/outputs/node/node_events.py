@@ -71,7 +71,6 @@ class NodeEvents(ApiOutput):
         self._uid = ""  # of the Node that these are about
 
     async def settle(self, plan: Plan) -> None:
-        """Note what is new since the last plan."""
         was_on, self._is_on = self._is_on, plan.node.events
         situation = self._situation()
         now = self._lasting(situation) if self._is_on else replace(NOTHING, announced=situation.announced)

@@ -16,7 +16,6 @@ from pathlib import Path
 import structlog
 
 from .... import smi
-from ....aio.beside import beside
 from ....aio.timing import Timing
 from ....core.decide import Plan
 from ....core.model import smi_places
@@ -102,7 +101,6 @@ class ToolFiles(Output):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """That containers are given no tool, or an old one, and why."""
         hint = f"make room in {self.root}, and let vdev write there; devices are given out all the same"
         found = []
         if self._outcome.failed:
@@ -115,7 +113,6 @@ class ToolFiles(Output):
         return tuple(found)
 
     def recheck(self, changed: frozenset[str] = frozenset()) -> bool:
-        """Look at what is on the disk at the next `settle`."""
         del changed
         self._look = True
         return bool(self._wanted)
@@ -130,7 +127,7 @@ class ToolFiles(Output):
             return
         self._look = False
         if not same:
-            self._wanted = await beside(sum(len(each.slots) for each in plan.base.everything.values()), equipped, plan)
+            self._wanted = await asyncio.to_thread(equipped, plan)
         try:
             async with self._writing:
                 outcome = await asyncio.to_thread(self._prepare, self._wanted, plan, now)
@@ -153,7 +150,7 @@ class ToolFiles(Output):
         if before != self._unnamed and any(map(plan.is_free, self._unnamed)):
             self._retry_at = self._clock.now()
 
-    def show(self) -> None:
+    async def show(self, _plan: Plan) -> None:
         """Bring what the tools show up to date now: sensors know of the last plan."""
         self._news.set()
 

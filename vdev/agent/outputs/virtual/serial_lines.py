@@ -29,7 +29,6 @@ class Line:
         self._listen()
 
     def close(self) -> None:
-        """Hang up."""
         if self._end_pause is not None:
             self._end_pause()
         self._loop.remove_reader(self.pty.master)

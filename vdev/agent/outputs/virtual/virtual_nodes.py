@@ -359,7 +359,6 @@ def _clear_unless(path: Path, kind: Callable[[int], bool]) -> None:
 
 
 def _clear(path: Path) -> None:
-    """Remove what is there, if anything."""
     if _is(path, stat.S_ISDIR):
         remove_tree(path)
     else:

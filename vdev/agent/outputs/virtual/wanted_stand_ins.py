@@ -24,7 +24,6 @@ class WantedStandIn:
 
     @property
     def values(self) -> Mapping[str, str]:
-        """Those of placeholders."""
         return facts(self.device, self.entry.resource)
 
 

@@ -1,39 +1,37 @@
-"""Dynamic Resource Allocation, put together: a driver for each pool of the plan, and the slices that publish it.
-
-It is imported and made when a plan has a pool (see `dra_output`).
-"""
+"""Dynamic Resource Allocation, put together: a driver for each pool of the plan, and the slices that publish it."""
 
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from ...core.claims.prepare import Published
-from ...core.claims.prepared import PreparedClaim
-from ...core.decide import Plan
-from ...core.grouping import grouped
-from ...core.model.device import Slot
-from ...core.model.documents import device_document
-from ...core.model.problem import Problem
-from ...core.slices.devices import taints
-from ...core.slices.devices.published import DraDevice, Pools, PublishedPool
-from ...core.slices.devices.recalled import Record, record
-from ...dra.driver import DraDriver, Watch
-from ...dra.fault_hooks import FaultHooks
-from ...dra.health_stream import DeviceHealth
-from ...dra.places import Places
-from ...observe.metrics import Metrics
-from ..inputs.node_slices import NodeSlices
-from ..node_api import NodeApi
-from ..options import Options
-from ..outputs.base import Output
-from ..outputs.dra.resource_slices import ResourceSlices, SliceHooks
-from ..outputs.node.api_output import NodeAccess
-from ..steps import Steps
+from ....core.claims.prepare import Published
+from ....core.claims.prepared import PreparedClaim
+from ....core.decide import Plan
+from ....core.grouping import grouped
+from ....core.model.device import Slot
+from ....core.model.documents import device_document
+from ....core.model.problem import Problem
+from ....core.slices.devices import taints
+from ....core.slices.devices.published import DraDevice, Pools, PublishedPool
+from ....core.slices.devices.recalled import Record, record
+from ....dra.checkpoint import devices_of
+from ....dra.health_stream import DeviceHealth
+from ....dra.places import RECORD, Places
+from ....faults import Engine
+from ....observe.metrics import Metrics
+from ...inputs.node_slices import NodeSlices
+from ...options import Options
+from ...steps import Steps
+from ..base import Output
+from ..node.api_output import NodeAccess
+from .resource_slices import ResourceSlices
+
+if TYPE_CHECKING:
+    from ....dra.driver import DraDriver, Watch
 
 Claimed = Mapping[str, Mapping[str, Record]]
 """By driver and by the device's name what was written down of it."""
@@ -41,16 +39,12 @@ Claimed = Mapping[str, Mapping[str, Record]]
 log = structlog.get_logger(__name__)
 
 
-class DraFaults(FaultHooks, SliceHooks, Protocol):
-    """What failures on demand do to drivers and slices."""
+class Dra(Output):
+    """The drivers of one node, from `start` on. `wake` is called when prepared claims, or problems, are others than
+    before; `watch` looks at their sockets.
 
-
-class DraSide(Output):
-    """The drivers of one node. `wake` is called when prepared claims, or problems, are others than before; `watch`
-    looks at their sockets.
-
-    Drivers that are `left` by an earlier process, with devices of prepared claims, are served until the last of these
-    is unprepared, since a pod cannot end before.
+    Drivers of an earlier process, with devices of prepared claims, are served until the last of these is unprepared,
+    since a pod cannot end before. The API server is asked for nothing before there is a driver.
     """
 
     name = "serving DRA"
@@ -58,20 +52,19 @@ class DraSide(Output):
     def __init__(
         self,
         options: Options,
-        node: NodeApi,
-        group: asyncio.TaskGroup,
+        access: NodeAccess,
         steps: Steps,
         metrics: Metrics,
         *,
         wake: Callable[[], None],
         renew: Callable[[str], None],
-        faults: DraFaults,
-        watch: Watch,
-        left: "Claimed" = MappingProxyType({}),
+        faults: Engine,
+        watch: "Watch",
     ) -> None:
         self._options = options
-        self._api = node.api
-        self._group = group
+        self._api = access.api
+        self._group: asyncio.TaskGroup | None = None
+        self._begun = asyncio.Event()  # there is a driver, or was one
         self._steps = steps
         self._metrics = metrics
         self._wake = wake
@@ -79,19 +72,37 @@ class DraSide(Output):
         self._faults = faults
         self._watch = watch
         self._pools: Pools = {}
-        self._recalled = left
-        self._left = frozenset(left)
+        self._recalled: Claimed = {}
+        self._left: frozenset[str] = frozenset()
         self._drivers: dict[str, DraDriver] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self.following = NodeSlices(options.node, node.api, on_change=self._look, timing=options.timing)
-        access = NodeAccess(node=options.node, api=node.api, view=node.object, timing=options.timing)
-        self.slices = ResourceSlices(access, self.following, faults)
+        self._following = NodeSlices(options.node, access.api, on_change=self._look, timing=options.timing)
+        self.slices = ResourceSlices(access, self._following, faults)
 
     def _look(self) -> None:
         self.slices.look()
 
+    def start(self, group: asyncio.TaskGroup) -> None:
+        self._group = group
+
+    async def recall(self) -> None:
+        """Read which devices claims have that an earlier process prepared, by driver, wanted now or not."""
+        self._recalled = await asyncio.to_thread(_left, self._options.plugin_dir.parent)
+        self._left = frozenset(self._recalled)
+
+    async def work(self) -> None:
+        """Write slices when that is due: a step to repeat. Raises ApiServerError."""
+        await self._begun.wait()
+        await self.slices.work()
+
+    async def follow(self) -> None:
+        await self._begun.wait()
+        await self._following.run()
+
     async def settle(self, plan: Plan) -> None:
         """Serve the drivers of the plan's pools, and publish these."""
+        if self._group is None:
+            return
         before, self._pools = self._pools, plan.pools
         self._left = frozenset(name for name in self._left if not self._is_idle(name))
         wanted = plan.pools.keys() | self._left
@@ -100,6 +111,8 @@ class DraSide(Output):
             self._metrics.forget(name)
         for name in wanted - self._drivers.keys():
             self._start(name)
+        if wanted:
+            self._begun.set()
         if before != plan.pools:
             for name, pool in plan.pools.items():
                 self._drivers[name].update([*map(self._health, pool.devices)])
@@ -115,6 +128,8 @@ class DraSide(Output):
         )
 
     def _start(self, name: str) -> None:
+        from ....dra.driver import DraDriver  # with the messages of its services, which no other node needs
+
         options, previous = self._options, self._tasks.get(name)
         places = Places(
             driver=name,
@@ -139,6 +154,7 @@ class DraSide(Output):
                 await asyncio.wait([previous])
             await self._steps.keep(f"serving the DRA driver {name}", driver.run)
 
+        assert self._group is not None
         self._tasks[name] = self._group.create_task(run(), name=f"DRA driver {name}")
 
     def _observe(self, rpc: str, driver: str, code: str, seconds: float) -> None:
@@ -173,7 +189,7 @@ class DraSide(Output):
                 found[name] = given
         return found
 
-    def _given(self, driver: DraDriver) -> dict[str, Record]:
+    def _given(self, driver: "DraDriver") -> dict[str, Record]:
         """What claims have, or are about to get of what is published."""
         preparing, prepared = driver.preparing, driver.prepared
         given = {device.device: device.record for claim in prepared.values() for device in claim.devices}
@@ -184,13 +200,11 @@ class DraSide(Output):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What is wrong with drivers and slices."""
         of_drivers = (each for driver in self._drivers.values() for each in driver.problems)
         return (*of_drivers, *self.slices.problems)
 
     @property
     def directories(self) -> frozenset[Path]:
-        """The directories of sockets and files."""
         return frozenset(path for driver in self._drivers.values() for path in driver.directories)
 
     def recheck(self, changed: frozenset[str] = frozenset()) -> bool:
@@ -201,7 +215,6 @@ class DraSide(Output):
         return False
 
     def poke(self) -> None:
-        """Ask the fault hooks again."""
         for driver in self._drivers.values():
             driver.poke()
         self.slices.look()
@@ -211,6 +224,8 @@ class DraSide(Output):
 
         Another agent that waits finds the slices, and goes on with them; should it not, the kubelet takes them away.
         """
+        if not self._begun.is_set():
+            return
         if hands_over:
             log.info("ResourceSlices left to the agent that stands by")
         else:
@@ -240,7 +255,7 @@ class DraSide(Output):
         """The part of the status about it; keys are stable and documented."""
         return [self._driver_document(name, driver) for name, driver in sorted(self._drivers.items())]
 
-    def _driver_document(self, name: str, driver: DraDriver) -> dict[str, Any]:
+    def _driver_document(self, name: str, driver: "DraDriver") -> dict[str, Any]:
         devices, claims = self._devices(name), _claims_by_device(driver)
         return {
             "name": name,
@@ -269,7 +284,7 @@ class DraSide(Output):
             log.warning("the API server takes too long; the kubelet takes the ResourceSlices away in 30 s")
 
 
-def _claims_by_device(driver: DraDriver) -> Mapping[str, Sequence[PreparedClaim]]:
+def _claims_by_device(driver: "DraDriver") -> Mapping[str, Sequence[PreparedClaim]]:
     """The prepared claims that have each device, by its published name."""
     pairs = ((device, claim) for claim in driver.prepared.values() for device in {one.device for one in claim.devices})
     return grouped(pairs)
@@ -294,3 +309,9 @@ def _record(pool: PublishedPool, device: DraDevice) -> Record:
     """What is written down of a published device with the claim that gets it."""
     entry = pool.resource_of(device).entries[device.entry]
     return record(device, pool.counters, taints.of_loss(entry.dra, nvidia=entry.is_nvidia) if entry.dra else ())
+
+
+def _left(kubelet_dir: Path) -> "Claimed":
+    """The devices of prepared claims that the records of all drivers name."""
+    records = kubelet_dir.glob(f"plugins/*/{RECORD}")
+    return {path.parent.name: devices for path in records if (devices := devices_of(path))}

@@ -7,7 +7,7 @@ sensors are told of it soon, or before anybody reads them.
 import asyncio
 import platform
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...aio.clock import Clock
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ...observe.http import Side
 
 
-class TelemetrySide(Output):
+class Telemetry(Output):
     """The sensors of one node. `api` None: there is no API server; `on_change` is called when problems are others."""
 
     name = "measuring devices"
@@ -52,7 +52,6 @@ class TelemetrySide(Output):
     # --- what is so ---------------------------------------------------------------------------------------------------
 
     async def settle(self, plan: Plan) -> None:
-        """Note the plan."""
         self._spec, self._plan = plan.telemetry, plan
         self._stale = True
         self._due.set()
@@ -85,9 +84,9 @@ class TelemetrySide(Output):
             for each in self.measured(only=ids)
         }
 
-    def page(self) -> list[bytes]:
-        """The same as Prometheus reads it, in pieces."""
-        return [*page([(self._options.node, self.measured())], self._spec.hostname_label)]
+    def page(self) -> str:
+        """The same as Prometheus reads it."""
+        return page([(self._options.node, self.measured())], self._spec.hostname_label)
 
     # --- who is told --------------------------------------------------------------------------------------------------
 
@@ -105,22 +104,17 @@ class TelemetrySide(Output):
                     self._follow_pods(group)
                     await asyncio.to_thread(self.catch_up)
             finally:
-                self._end()
+                await self._end()
 
     async def _serve(self, group: asyncio.TaskGroup, address: str) -> None:
-        self._end()
-        if self._serving is not None:
-            await asyncio.wait([self._serving])
+        await self._end()
         self._side = self._serving = None
         if address:
-            make = await asyncio.to_thread(_server)
-            hosts = (self._options.node, platform.node(), *self._options.http_hosts)
-            self._side = make(address, self.page, hosts=hosts, on_change=self._on_change)
+            self._side = await asyncio.to_thread(self._make_side, address)
             await self._side.bind()
             self._serving = group.create_task(self._side.run(), name="telemetry HTTP")
 
     def _follow_pods(self, group: asyncio.TaskGroup) -> None:
-        """Follow the annotations of pods while that is asked for."""
         if self._spec.annotations and self._following is None:
             options, told = self._options, self._pods_changed
             self._pods = PodWishes(options.node, self._api, on_change=told, timing=options.timing)
@@ -136,39 +130,37 @@ class TelemetrySide(Output):
         self._due.set()
         self._on_change()
 
-    def _end(self) -> None:
-        if self._side is None or self._serving is None:
-            return
-        if self._side.server is None:
-            self._serving.cancel()
-        else:
-            self._side.server.should_exit = True
+    def _make_side(self, address: str) -> "Side":
+        from ...observe import device_metrics, http  # they import the web server
+
+        hosts = (self._options.node, platform.node(), *self._options.http_hosts)
+        app = device_metrics.application(self.page)
+        return http.Side(address, app, what="metrics of devices", hosts=hosts, on_change=self._on_change)
+
+    async def _end(self) -> None:
+        if self._side is not None:
+            self._side.stop()
+        if self._serving is not None:
+            await asyncio.wait([self._serving])
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What a person should know."""
         found = [*self._pods.problems] if self._pods else []
         if self._side is not None and self._side.trouble:
             message = f"metrics of devices cannot be served at {self._spec.address}: {self._side.trouble}"
             found.append(error("telemetry.address", message, "choose another address, or end what uses this one"))
         return tuple(found)
 
-    def in_short(self) -> dict[str, list[float | None]]:
-        """Load, temperature, power, and used and all of the memory of each device, by id; None of one that is lost."""
-        return {each.fixture.device.id: in_short(each) for each in self.measured()}
+    def in_short(self) -> dict[str, Any]:
+        """What the page shows of each device, by id. Call it from a thread."""
+        return {"on": self._spec.on, "devices": {each.fixture.device.id: in_short(each) for each in self.measured()}}
 
-    def document(self) -> list[dict[str, Any]]:
-        """What all devices show now."""
-        return [document(each) for each in self.measured()]
-
-
-def _server() -> "Callable[..., Side]":
-    from ...observe import device_metrics, http  # they bring the web server
-
-    def make(
-        address: str, page: Callable[[], Sequence[bytes]], *, hosts: Sequence[str], on_change: Callable[[], None]
-    ) -> "Side":
-        app = device_metrics.application(page)
-        return http.Side(address, app, what="metrics of devices", hosts=hosts, on_change=on_change)
-
-    return make
+    async def top(self, _request: Mapping[str, Any]) -> dict[str, Any]:
+        """What all devices show now, for `vdev top`; keys are stable and documented."""
+        found = await asyncio.to_thread(self.measured)
+        return {
+            "on": self._spec.on,
+            "node": self._options.node,
+            "at": self._clock.wall(),
+            "devices": [document(each) for each in found],
+        }
