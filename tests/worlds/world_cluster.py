@@ -11,7 +11,7 @@ from unittest import mock
 
 from httpcore2._async import http11
 
-from vdev.agent.optional import dra_side
+from vdev.agent.outputs.dra import drivers
 from vdev.api_server import ApiServerAddress
 from vdev.sim import Finding
 from vdev.sim.api import server, store
@@ -57,7 +57,7 @@ class WorldCluster:
         with ExitStack() as stack:
             stack.enter_context(mock.patch.object(store, "_now", now))
             stack.enter_context(
-                mock.patch.object(dra_side, "os", SimpleNamespace(environ=SimpleNamespace(get=_variable)))
+                mock.patch.object(drivers, "os", SimpleNamespace(environ=SimpleNamespace(get=_variable)))
             )
             stack.enter_context(mock.patch.object(cel_selectors, "matches", _matches))
             stack.enter_context(mock.patch.object(cel_selectors, "refusal", return_value=""))
