@@ -89,7 +89,9 @@ class WorldCluster:
         """Whether something else than the driver brought about what the embedded kubelet finds."""
         # Slices are written one after the other, and a request that was given up may be answered after all.
         of_pools = finding.code in ("pool-incomplete", "pool-outdated", "duplicate-device", "duplicate-counter-set")
-        return of_pools and not self.is_fair
+        # The pod was deleted, and its claim with it, between the two questions.
+        deleted = finding.code == "prepare-not-idempotent" and "there is no ResourceClaim" in finding.message
+        return deleted or (of_pools and not self.is_fair)
 
     # --- what happens to it -------------------------------------------------------------------------------------------
 
