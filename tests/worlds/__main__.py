@@ -9,8 +9,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from vdev.errors import UsageError
-
 from . import campaign
 from .campaign import SeededWorld
 from .events import Event, read, written
@@ -30,29 +28,18 @@ examples:
 
 exit codes: 0 nothing failed, 1 an invariant was broken, 2 usage"""
 
-_FAILED, _USAGE = 1, 2
 _TELL = 10.0  # seconds between two lines of progress
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit code."""
-    args = _parser().parse_args(arguments)
-    try:
-        given = _given(args)
-        _stay_the_same()
-        campaign.prepare()
-        return _play(args, given)
-    except UsageError as wrong:
-        print(f"worlds: {wrong}", file=sys.stderr)
-        return _USAGE
-    except KeyboardInterrupt:
-        return 130
-
-
-def _given(args: argparse.Namespace) -> tuple[Event, ...] | None:
+    parser = _parser()
+    args = parser.parse_args(arguments)
     if args.events and args.seed is None:
-        raise UsageError("--events needs the --seed with which they failed")
-    return read(args.events) if args.events else None
+        parser.error("--events needs the --seed with which they failed")
+    _stay_the_same()
+    campaign.prepare()
+    return _play(args, read(args.events) if args.events else None)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -108,7 +95,7 @@ def _play(args: argparse.Namespace, given: tuple[Event, ...] | None) -> int:
         _print_failure(seeded, outcome)
     if not failures:
         print("every invariant held")
-    return _FAILED if failures else 0
+    return 1 if failures else 0
 
 
 def _shrunk(seeded: SeededWorld, outcome: Outcome, seconds: float) -> tuple[SeededWorld, Outcome]:

@@ -54,7 +54,7 @@ class Event:
 
 
 def has_claims(seed: int) -> bool:
-    """Whether the world of a seed has an API server, with claims and labels: one of so many has."""
+    """Whether the world of a seed has an API server, with claims: one of so many has."""
     return seed % CLAIMS == 0
 
 

@@ -182,9 +182,12 @@ class WorldLoop(asyncio.SelectorEventLoop):
 
     def _hang_up(self, end: socket.socket) -> None:
         """Close a connection of a dead process, whose protocol is told nothing."""
-        if end.fileno() >= 0:
-            self._remove_reader(end)  # type: ignore[attr-defined]  # asyncio's own: a transport has the file
-            self._remove_writer(end)  # type: ignore[attr-defined]  # as above
+        number = end.fileno()
+        if number >= 0:
+            loop: Any = self  # asyncio knows the file as its transport's, also when the next file has its number
+            loop._remove_reader(number)
+            loop._remove_writer(number)
+            loop._transports.pop(number, None)
             end.close()
 
     # --- what others do in threads ------------------------------------------------------------------------------------

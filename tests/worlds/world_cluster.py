@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 NODE = "node-1"
 CLASS = "acme"
-LASTING = 150.0  # seconds after bad weather in which what goes through the API server may still be behind
+LASTING = 150.0  # seconds after the server was away in which what goes through it may still be behind
 _PORT = 6443
 _SELECTOR = f"device.driver == '{DRIVER}'"
 
@@ -38,7 +38,7 @@ class WorldCluster:
         self._world = world
         self.server = server.ApiServer(port=_PORT)
         self.objects = ServerObjects(self.server.objects)
-        self._fair_since = 0.0  # from when on nothing went wrong
+        self._fair_since = 0.0  # from when on it was there, and nobody deleted anything
         self._is_away = False
         self._token: Path = world.root / "token"
 
@@ -89,7 +89,9 @@ class WorldCluster:
         """Whether something else than the driver brought about what the embedded kubelet finds."""
         # Slices are written one after the other, and a request that was given up may be answered after all.
         of_pools = finding.code in ("pool-incomplete", "pool-outdated", "duplicate-device", "duplicate-counter-set")
-        return of_pools and not self.is_fair
+        # The pod was deleted, and its claim with it, between the two questions.
+        deleted = finding.code == "prepare-not-idempotent" and "there is no ResourceClaim" in finding.message
+        return deleted or (of_pools and not self.is_fair)
 
     # --- what happens to it -------------------------------------------------------------------------------------------
 
