@@ -30,10 +30,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """The metrics of a name: the text of the labels of each, and its value.
-
-    Two lists, and not one of pairs: 300 000 pairs would keep the garbage collector busy beside the kubelet's calls.
-    """
+    """The metrics of a name: the text of the labels of each, and its value."""
 
     name: str
     type: str
