@@ -84,7 +84,7 @@ class ResourceSlices(ApiOutput):
         self.look()
 
     async def settle(self, plan: Plan) -> None:
-        if plan.pools != self._pools:
+        if plan.pools != self._pools or not self._follows:  # at first, an earlier process may have left some
             self._pools = plan.pools
             self._note()
 
