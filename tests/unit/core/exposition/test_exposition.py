@@ -108,7 +108,7 @@ def shown(config, label="Hostname", **situation):
 
 def written(nodes, label="Hostname", **options):
     """The page of these nodes as one text."""
-    return b"".join(page(nodes, label, **options)).decode()
+    return page(nodes, label, **options)
 
 
 def lines(page, name):

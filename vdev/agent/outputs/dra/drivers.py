@@ -116,7 +116,8 @@ class Dra(Output):
         if before != plan.pools:
             for name, pool in plan.pools.items():
                 self._drivers[name].update([*map(self._health, pool.devices)])
-        await self.slices.settle(plan)
+        if self._begun.is_set():
+            await self.slices.settle(plan)
 
     def _is_idle(self, name: str) -> bool:
         driver = self._drivers.get(name)

@@ -84,7 +84,7 @@ class ResourceSlices(ApiOutput):
         self.look()
 
     async def settle(self, plan: Plan) -> None:
-        if not self._follows or plan.pools != self._pools:  # at first also none: an earlier process left some
+        if plan.pools != self._pools or not self._follows:  # at first, an earlier process may have left some
             self._pools = plan.pools
             self._note()
 
