@@ -76,7 +76,7 @@ async def test_everything_at_once(kubelet, shows, directory, cdi):
     litter_before = {path.name for path in cdi.iterdir()}
     async with Process(directory, kubelet, STORM, ulimit="-n 256") as vdev:
         await kubelet.wait_until(lambda: kubelet.metrics.registrations[NPU], what="the start")
-        async with crowd(vdev.address, 400, HALF), nonsense(vdev.run_dir):
+        async with crowd(vdev.address, 100, HALF), nonsense(vdev.run_dir):
             for number in range(RESTARTS):
                 with contextlib.suppress(KubeletPanic):
                     await kubelet.run_pod(manifest(f"early-{number}", {NPU: 1}))

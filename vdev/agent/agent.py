@@ -63,6 +63,8 @@ log = structlog.get_logger(__name__)
 _Life = Callable[[], Awaitable[object]]
 _Task = asyncio.Task[None]
 
+_STATUS_WAITS = 1.0  # seconds, at most, for a turn that is due
+
 
 class Agent:
     """One node's plugin. `run()` returns the exit code; `stop()` ends it from anywhere in the loop.
@@ -202,6 +204,7 @@ class Agent:
         self.turns = 0  # that ended
         self.waiting = "starting"  # for what, before the work begins
         self._turning = asyncio.Lock()  # held during a turn, and while the node is taken over
+        self._turned = asyncio.Condition()  # told of the end of each turn
         self._displaced = False  # another agent serves the kubelet now
         self._stop = asyncio.Event()
         self._starting = Interruption()
@@ -373,6 +376,8 @@ class Agent:
         self.due.wake_at(again_at, self.steps.again_at(begun))
         self.turned_at = self.options.clock.now()
         self.turns += 1
+        async with self._turned:
+            self._turned.notify_all()
         self.announcer.turned(reloaded=not self.due.work.reload)
 
     async def _settle(self) -> float | None:
@@ -391,6 +396,11 @@ class Agent:
         return again_at
 
     async def _status(self, _request: Mapping[str, Any]) -> Mapping[str, Any]:
+        # A turn plans in a thread: wait for those that are due, so that the status shows what a command just changed.
+        due = self.turns + self._turning.locked() + self.due.is_marked
+        with contextlib.suppress(TimeoutError):
+            async with self.options.clock.timeout(_STATUS_WAITS), self._turned:
+                await self._turned.wait_for(lambda: self.turns >= due)
         return await asyncio.to_thread(status, self)
 
     def _wait_for(self, what: str) -> None:

@@ -34,6 +34,11 @@ class Due:
         self.work.scan |= scan
         self._wake.set()
 
+    @property
+    def is_marked(self) -> bool:
+        """Whether a turn is due that has not begun."""
+        return self._wake.is_set()
+
     def take(self) -> DueWork:
         """The work that is due, which then is no more."""
         work, self.work = self.work, DueWork(faults=False)
