@@ -171,9 +171,10 @@ async def test_a_storm(start_agent, account, api_server, events):
     agent = await start_agent(text, api_server=account, fault_injection=True, write_node=600.0, write_event=600.0)
     for number in range(64):
         await set_health(agent, f"npu-{number}", "Unhealthy")
-        before = agent.agent.turns
-        agent.agent.due.mark()  # the turn that it brought may be over
-        await api_server.until(lambda before=before: agent.agent.turns > before)
+        for _ in range(2):  # the first turn to end may have begun before
+            before = agent.agent.turns
+            agent.agent.due.mark()
+            await api_server.until(lambda before=before: agent.agent.turns > before)
     await api_server.until(lambda: 25 == len(api_server.all("events", "default")))
     assert 10 >= len([each for each in api_server.asked if each.resource == "nodes/status"])
     agent.clock.advance(600.0)
