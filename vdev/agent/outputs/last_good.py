@@ -20,7 +20,7 @@ from ...core.decide import Plan
 from ...core.model.problem import error
 from ...errors import ConfigError, HostError
 from ..state_file import Owner, RecordError, StateFile, StateKeeper
-from .base import Output
+from .base import Output, Stage
 
 VERSION = 1
 
@@ -55,6 +55,7 @@ class LastGood(StateKeeper, Output):
     """
 
     name = "keeping the configuration"
+    stage = Stage.PREPARE  # whoever saw the lists of an edit finds it kept
 
     def __init__(
         self,
