@@ -5,8 +5,8 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 
-from . import cluster, device_plugin, whole_process
-from .table import Table
+from bench import cluster, device_plugin, whole_process
+from bench.table import Table
 
 GROUPS: dict[str, Callable[[Table], Awaitable[None]]] = {
     "allocate": device_plugin.allocate,

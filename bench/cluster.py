@@ -16,11 +16,10 @@ from lightkube.generic_resource import create_global_resource, create_namespaced
 from lightkube.resources.core_v1 import Node
 from lightkube.types import PatchType
 
+from bench import configs, programs
+from bench.programs import Place, Process, place, until
+from bench.table import Table, number
 from vdev.pb import dra_v1_pb2, dra_v1_pb2_grpc
-
-from . import configs, programs
-from .programs import Place, Process, place, until
-from .table import Table, number
 
 _CLAIMS = create_namespaced_resource("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims")
 _SLICES = create_global_resource("resource.k8s.io", "v1", "ResourceSlice", "resourceslices")

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 
-from . import client, configs
-from .programs import SERVE_ONLY, agent, empty_server, place, sockets
-from .table import Table, flat, number, p99, ratio
+from bench import client, configs
+from bench.programs import SERVE_ONLY, agent, empty_server, place, sockets
+from bench.table import Table, flat, number, p99, ratio
 
 _EVERY = 0.01  # seconds from one call to the next while the plugin works
 _AFTER = 0.1  # seconds after the list that still count, for what is done once it is out

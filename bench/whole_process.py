@@ -8,11 +8,10 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 
+from bench import client, configs, programs
+from bench.programs import Place, Process, place, until
+from bench.table import Table, flat, number, ratio
 from vdev.sim import Kubelet
-
-from . import client, configs, programs
-from .programs import Place, Process, place, until
-from .table import Table, flat, number, ratio
 
 _SETTLE = 5  # seconds after which memory is read
 _WORK = 2000  # calls before it is

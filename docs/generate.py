@@ -16,9 +16,9 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from vdev import cli, config
 from vdev.cli.options import OPTIONS
-from vdev.core.model.syntax.quantity import written
-from vdev.core.partitions.geometry import Geometry, most_of
 from vdev.fleet.view import METRICS as FLEET_METRICS
+from vdev.model.geometry import Geometry, most_of
+from vdev.model.quantity import written
 from vdev.observe.metrics import Metrics
 from vdev.settings import Group
 

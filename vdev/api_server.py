@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import UsageError
-from .hostfs.look import exists
+from .hostfs.files import exists
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 NO_SERVER = "no API server is known: give --kubeconfig FILE, or give the pod a service account with its token mounted"

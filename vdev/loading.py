@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from . import config
-from .core.model.place import Place
-from .core.model.problem import Problem, Severity
 from .errors import ConfigError
+from .model.problem import Place, Problem, Severity
 
 
 def load(paths: Sequence[Path | str], **options: Any) -> config.Loaded:

@@ -6,33 +6,30 @@ from pathlib import Path
 from typing import Any
 
 from . import discovery
-from .core import repartition
-from .core.allocation import cdi, request
-from .core.allocation.device_edits import ContainerEdits
-from .core.allocation.edits import cdi_documents, container_edits
-from .core.allocation.preferred import allocator_for
-from .core.claims.claim import read_claim
-from .core.claims.prepare import Published, prepare
-from .core.decide import World, decide
-from .core.file_choice import LABELS
-from .core.inventory.arrange import arrange
-from .core.inventory.resources import EMPTY, Inventory, Resource
-from .core.labels.values import Machine
-from .core.model import smi_places
-from .core.model.device import EMPTY as NOTHING
-from .core.model.origin import Override
-from .core.model.problem import Problem, Severity, did_you_mean, errors, warning
-from .core.node.capacity import SlotCounts
-from .core.node.conditions import NodeCondition
-from .core.repartition import RepartitionState
-from .core.slices.devices.published import Pools
-from .core.slices.objects.classes import DeviceClass, device_classes
-from .core.slices.pools import NO_POOLS
-from .core.spec import DeviceListStrategy, Spec
+from .config.file_choice import LABELS
+from .dra.claim import read_claim
+from .dra.device_classes import DeviceClass, device_classes
+from .dra.preparation import Published, prepare
+from .dra.published_devices import Pools
+from .dra.slices import NO_POOLS
 from .errors import ConfigError
 from .hostfs import HostRoot
-from .hostfs.machine import machine_type
+from .hostfs.root import machine_type
 from .loading import load
+from .model import telemetry
+from .model.device import EMPTY as NOTHING
+from .model.entry import DeviceListStrategy
+from .model.problem import Override, Problem, Severity, did_you_mean, errors, warning
+from .model.spec import Spec
+from .node.conditions import NodeCondition, SlotCounts
+from .node.label_values import Machine
+from .planning import allocation, cdi, repartition
+from .planning.allocation import ContainerEdits, cdi_documents, container_edits
+from .planning.inventory import arrange
+from .planning.plan import World, decide
+from .planning.preferred import allocator_for
+from .planning.repartition import RepartitionState
+from .planning.resources import EMPTY, Inventory, Resource
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +79,7 @@ def preview(
     host = HostRoot(host_root)
     found = {
         entry.name: discovery.discover(
-            entry, host, node=node, numbering=discovery.Numbering(), smi_dir=f"{smi_places.DIRECTORY}/{node}"
+            entry, host, node=node, numbering=discovery.Numbering(), smi_dir=f"{telemetry.DIRECTORY}/{node}"
         )
         for entry in spec.on_node(node)
     }
@@ -142,7 +139,7 @@ def answer(resource: Resource, ids: Sequence[str], strategy: DeviceListStrategy 
     """The answer to an allocation of these devices, under that strategy alone if given. Raises AllocationError."""
     if strategy:
         resource = replace(resource, flags=replace(resource.flags, device_list_strategies=(strategy,)))
-    given = container_edits(request.allocate(resource, ids))
+    given = container_edits(allocation.allocate(resource, ids))
     documents = cdi_documents(Inventory({resource.name: resource}))
     known = {
         cdi.qualified(kind, device["name"]): cdi.edits_of(document, device)

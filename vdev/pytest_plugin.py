@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from vdev.testing import BlockingAgent, BlockingKubelet, LoopThread
-    from vdev.testing.agent import Configuration
+    from .testing import BlockingAgent, BlockingKubelet, LoopThread
+    from .testing.agent import Configuration
 
 CONFIGURATION = """\
 version: v1
@@ -51,7 +51,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 @pytest.fixture(scope="session")
 def vdev_loop() -> "Iterator[LoopThread]":
     """The thread in which the kubelets and agents of all tests run."""
-    from vdev.testing import LoopThread
+    from .testing import LoopThread
 
     with LoopThread() as thread:
         yield thread
@@ -64,7 +64,7 @@ def kubelet(request: pytest.FixtureRequest, vdev_loop: "LoopThread") -> "Iterato
     In a plain test its methods block, in an async one they are awaited. An error among its findings fails the test at
     its end, but for those that `@pytest.mark.kubelet(allow=[…])` names.
     """
-    from vdev.testing import BlockingKubelet
+    from .testing import BlockingKubelet
 
     options = _options(request, "kubelet")
     allowed = options.pop("allow", ())
@@ -90,8 +90,8 @@ def vdev_agent(
     kubelet: "BlockingKubelet", vdev_config: "Configuration", vdev_loop: "LoopThread"
 ) -> "Iterator[BlockingAgent]":
     """`vdev run` on the kubelet of the test, which shows everything that it serves by the time the test begins."""
-    from vdev.errors import VdevError
-    from vdev.testing import BlockingAgent
+    from .errors import VdevError
+    from .testing import BlockingAgent
 
     problem = ""
     try:

@@ -18,10 +18,10 @@ from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, model
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from .core.intervals import PRODUCTION
-from .core.model import virtual_node
-from .core.model.origin import Override
-from .core.spec import AllocationPolicy, DeviceIdStrategy, DeviceListStrategy, Flags, MigStrategy
+from .intervals import PRODUCTION
+from .model import virtual_node
+from .model.entry import AllocationPolicy, DeviceIdStrategy, DeviceListStrategy, Flags, MigStrategy
+from .model.problem import Override
 
 
 class Group(Enum):

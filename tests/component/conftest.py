@@ -22,12 +22,12 @@ import vdev.sim
 from tests.kit import quick
 from tests.kit.api_server import ApiServer
 from vdev import config, kube
-from vdev.agent import Agent, Options
-from vdev.agent.reports import status
-from vdev.aio.clock import LeapClock
-from vdev.aio.timing import Timing
-from vdev.core.intervals import Intervals
+from vdev.agent import status
+from vdev.agent.agent import Agent
+from vdev.agent.options import Options
+from vdev.aio.clock import LeapClock, Timing
 from vdev.hostfs import HostRoot
+from vdev.intervals import Intervals
 from vdev.sim import Kubelet
 
 INTERVALS = frozenset(each.name for each in fields(Intervals))

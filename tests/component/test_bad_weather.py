@@ -8,7 +8,7 @@ import pytest
 
 from tests.kit.fakehost import FakeHost
 from tests.kit.pod_lister import pod_lister
-from vdev.agent.inputs.discovered import Scanner
+from vdev.agent.scanner import Scanner
 from vdev.sim import manifest
 
 UART, NPU = "example.com/uart", "acme.dev/npu"

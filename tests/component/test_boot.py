@@ -9,7 +9,7 @@ import pytest
 from tests.kit.fakehost import FakeHost
 from tests.kit.process import Process
 from tests.kit.service_manager import Listener
-from vdev.hostfs.machine import boot_id
+from vdev.hostfs.root import boot_id
 from vdev.observe.service_manager import ServiceManager
 from vdev.sim import Phase, manifest
 

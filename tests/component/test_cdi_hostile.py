@@ -8,7 +8,7 @@ import os
 import pytest
 
 from tests.kit.litter import litter
-from vdev.agent.reports.status import status
+from vdev.agent.status import status
 from vdev.sim import manifest
 from vdev.sim.journal import Listed
 

@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from vdev.plugin import checkpoint_reader
-from vdev.plugin.checkpoint_reader import CheckpointReader
+from vdev.deviceplugin import podresources
+from vdev.deviceplugin.podresources import CheckpointReader
 from vdev.sim import manifest
 
 NPU, TWO, ONE = "acme.dev/npu", "acme.dev/mig-2x", "acme.dev/mig-1x"
@@ -49,14 +49,14 @@ def spoil(path, content):
     with fresh.open("wb") as file:
         file.write(content or b"{")
         if content is None:
-            file.truncate(checkpoint_reader.MAX_BYTES + 1)
+            file.truncate(podresources.MAX_BYTES + 1)
     fresh.rename(path)
 
 
 @pytest.mark.parametrize(("content", "words"), SPOILT.values(), ids=SPOILT)
 async def test_one_that_cannot_be_used_is_a_sentence_and_no_more(kubelet, start_agent, shows, content, words):
     """The plugin serves without it, however often it looks, and goes by it again as soon as it is good."""
-    path = kubelet.device_plugin_dir / checkpoint_reader.FILE_NAME
+    path = kubelet.device_plugin_dir / podresources.FILE_NAME
     agent = await start_agent(CONFIG, look_at_holders=0.02)
     spoil(path, content)  # only now: the kubelet writes a good one with the first list
     holders = agent.agent.holders
@@ -113,7 +113,7 @@ async def readings(kubelet, agent, seconds):
 async def test_what_it_said_last_counts_while_it_cannot_be_read(kubelet, waiting, shows):
     """That the file is damaged for a while frees nothing."""
     agent, device = waiting
-    path = kubelet.device_plugin_dir / checkpoint_reader.FILE_NAME
+    path = kubelet.device_plugin_dir / podresources.FILE_NAME
     spoil(path, path.read_bytes()[:-100])
     await kubelet.wait_until(lambda: agent.agent.holders.trouble, what="the trouble")
     await readings(kubelet, agent, 0)
@@ -142,7 +142,7 @@ async def test_what_waits_makes_the_kubelet_write_it_again(kubelet, waiting, sho
 
 def test_one_of_an_unknown_form_counts_as_it_was(tmp_path):
     """What it said before holds until it can be understood again."""
-    path = tmp_path / checkpoint_reader.FILE_NAME
+    path = tmp_path / podresources.FILE_NAME
     reader = CheckpointReader(tmp_path)
     assert reader.read() is None
     path.write_text("{}")

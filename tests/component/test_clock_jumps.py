@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from vdev.agent.reports import status
+from vdev.agent import status
 from vdev.aio.clock import LeapClock
 from vdev.sim import manifest
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit.held_back import HeldBack
-from vdev.core.model import smi_places
+from vdev.model import telemetry
 from vdev.sim import PodStatus, manifest
 
 GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.5gb"
@@ -43,7 +43,7 @@ class Inside:
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
         """Run a tool of it."""
         name, *arguments = command
-        directory = self.root / smi_places.IN_CONTAINER.lstrip("/")
+        directory = self.root / telemetry.IN_CONTAINER.lstrip("/")
         return subprocess.run(
             [str(self.root / "usr/bin" / name), *arguments],
             capture_output=True,
@@ -177,7 +177,7 @@ class _Raw:
     """The index of a container's only device."""
 
     def __init__(self, box: Inside) -> None:
-        (name,) = (Path(each).name for each in box.mounts if each.startswith(smi_places.IN_CONTAINER))
+        (name,) = (Path(each).name for each in box.mounts if each.startswith(telemetry.IN_CONTAINER))
         self.raw_index = int(name.partition(".")[0])
 
 

@@ -10,10 +10,9 @@ import socket
 
 import pytest
 
-from vdev.agent.reports import status
-from vdev.control import command_socket
-from vdev.core.intervals import PRODUCTION, Intervals
+from vdev.agent import command_socket, status
 from vdev.errors import HostError, SocketError, UsageError
+from vdev.intervals import PRODUCTION, Intervals
 
 CONFIG = "devices: [{name: npu, resource: acme.dev/npu, virtual: {count: 1}}]\n"
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.kit import prepared
 from tests.kit.process import send_signal
-from vdev.control import command_socket
+from vdev.agent import command_socket
 
 _LIMIT = 64
 

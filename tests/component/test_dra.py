@@ -9,8 +9,8 @@ import pytest
 from tests.kit.dra_node import dra_kubelet, runs, until_published
 from tests.kit.dra_objects import claim, device_class, exactly, pod, template
 from tests.kit.pod_lister import pod_lister
-from vdev.agent.reports import http_view, status
-from vdev.cli.control import status_text
+from vdev.agent import http_view, status
+from vdev.cli import status_text
 from vdev.sim import Phase
 
 pytest.importorskip("cel_expr_python", reason="cel-expr-python, which evaluates selectors, is not installed")

@@ -9,7 +9,7 @@ from tests.kit import quick
 from tests.kit.dra_node import dra_kubelet, runs, until_published
 from tests.kit.dra_objects import device_class, exactly, pod, template
 from tests.kit.rules import with_rules
-from vdev.agent.reports import status
+from vdev.agent import status
 from vdev.sim import LeapClock, Phase
 
 pytest.importorskip("cel_expr_python", reason="cel-expr-python, which evaluates selectors, is not installed")

@@ -5,7 +5,7 @@ import pytest
 from tests.kit.dra_node import dra_kubelet, runs, until_published
 from tests.kit.dra_objects import device_class, exactly, pod, template
 from tests.kit.manifests import permissions_of
-from vdev.agent.reports import status
+from vdev.agent import status
 
 pytest.importorskip("cel_expr_python", reason="cel-expr-python, which evaluates selectors, is not installed")
 

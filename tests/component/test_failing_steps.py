@@ -8,8 +8,8 @@ import pytest
 
 from tests.kit.slow_output import SlowOutput
 from vdev import config
-from vdev.agent.outputs.base import Output
-from vdev.agent.reports import status
+from vdev.agent import status
+from vdev.agent.applier import Output
 from vdev.aio.clock import LeapClock
 from vdev.errors import InvariantBroken
 from vdev.hostfs import HostRoot

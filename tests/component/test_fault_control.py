@@ -7,9 +7,9 @@ import pytest
 import yaml
 
 from vdev import cli
-from vdev.agent.reports.status import status
+from vdev.agent import command_socket
+from vdev.agent.status import status
 from vdev.aio.clock import ManualClock
-from vdev.control import command_socket
 from vdev.errors import UsageError
 
 NPU = "acme.dev/npu"

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from vdev.agent.reports.status import status
+from vdev.agent.status import status
 from vdev.aio.clock import ManualClock
 
 NPU = "acme.dev/npu"

@@ -9,8 +9,8 @@ import pytest
 from vdev.aio.clock import LeapClock, ManualClock
 from vdev.cli import main
 from vdev.config import load
-from vdev.core.faults.schedule import Dice, on_node
-from vdev.core.model.faults.fault_rules import NodeSelection
+from vdev.faults.rules import NodeSelection
+from vdev.faults.schedule import Dice, on_node
 from vdev.sim import Phase, manifest
 
 LIBRARY = Path(__file__).parents[2] / "configs" / "faults"

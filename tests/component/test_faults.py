@@ -7,7 +7,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from vdev.agent.reports.status import status
+from vdev.agent.status import status
 from vdev.aio.clock import LeapClock, ManualClock
 from vdev.pb import deviceplugin_v1beta1_pb2 as pb
 from vdev.pb import deviceplugin_v1beta1_pb2_grpc as rpc

@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from vdev.aio.clock import ManualClock
-from vdev.core.inventory import resources
-from vdev.core.model.device import Device, RawDevice, Slot
-from vdev.core.model.faults.fault_effects import Register, SetHealth
-from vdev.core.model.faults.fault_rules import Chance, DeviceSelection, FaultRuleSpec, FaultSpec, NodeSelection, When
-from vdev.faults import Engine
+from vdev.faults.effects import Register, SetHealth
+from vdev.faults.engine import Engine
 from vdev.faults.rule_store import RuleStore
+from vdev.faults.rules import Chance, DeviceSelection, FaultRuleSpec, FaultSpec, NodeSelection, When
+from vdev.model.device import Device, RawDevice, Slot
 from vdev.observe.metrics import Metrics
+from vdev.planning import resources
 
 SICK = FaultRuleSpec(name="x", effect=SetHealth(healthy=False), when=When(at=10, lasts=5))
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from vdev.core.inventory.list_size import LIST_LIMIT
-from vdev.core.model.device import Device, RawDevice, Slot
-from vdev.core.model.faults.fault_effects import StreamFault
+from vdev.deviceplugin import servicer
+from vdev.faults.effects import StreamFault
+from vdev.model.device import Device, RawDevice, Slot
 from vdev.pb import deviceplugin_v1beta1_pb2 as pb
-from vdev.plugin import faulty_answers
+from vdev.planning.refusal import LIST_LIMIT
 
 
 def slots(number, width):
@@ -25,6 +25,6 @@ def encoded(some):
 def test_duplicates_stop_at_what_the_kubelet_receives(number, expected):
     """Every id comes twice, until the list would pass 4 MiB."""
     some = slots(number, 1000)
-    sent = faulty_answers.device_list(StreamFault.DUPLICATE_IDS, some, encoded(some))
+    sent = servicer.device_list(StreamFault.DUPLICATE_IDS, some, encoded(some))
     assert expected == len(pb.ListAndWatchResponse.FromString(sent).devices)
     assert len(sent) <= LIST_LIMIT

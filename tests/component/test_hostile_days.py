@@ -10,7 +10,7 @@ import pytest
 
 from tests.kit.litter import litter
 from tests.kit.process import Process, ask, crowd, ready
-from vdev.control import command_socket
+from vdev.agent import command_socket
 from vdev.sim import KubeletPanic, manifest
 
 NPU, TPU, UART = "acme.dev/npu", "acme.dev/tpu", "example.com/uart"

@@ -1,7 +1,7 @@
 """Devices whose serial numbers mean harm, from sysfs to the pod: they are listed, Unhealthy, and hurt nobody."""
 
 from tests.kit.fakehost import FakeHost
-from vdev.agent.reports.status import status
+from vdev.agent.status import status
 from vdev.sim import manifest
 
 STICK = "example.com/stick"

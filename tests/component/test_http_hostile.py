@@ -9,7 +9,7 @@ import structlog
 
 from tests.kit.process import Process, ask, crowd, ready, say
 from tests.kit.well_agent import WellAgent
-from vdev.cli.processes.limits import MOST_FILES
+from vdev.cli.run import MOST_FILES
 from vdev.observe import http
 
 NPU = "acme.dev/npu"

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from vdev.config import load_text
-from vdev.core.faults.kernel_lines import Occurrence, record
 from vdev.errors import ConfigError
+from vdev.faults.kernel_lines import Occurrence, record
 from vdev.hostfs import HostRoot
 
 GPU = "nvidia.com/gpu"

@@ -12,9 +12,9 @@ import pytest
 from tests.kit import prepared
 from tests.kit.fakehost import FakeHost
 from tests.kit.process import Process, ask, ready
-from vdev.agent.reports import status
-from vdev.core.model.origin import Override
+from vdev.agent import status
 from vdev.errors import ConfigError
+from vdev.model.problem import Override
 from vdev.sim import manifest
 
 NPU = "acme.dev/npu"
@@ -374,6 +374,8 @@ async def test_an_edit_with_an_error_that_only_the_node_tells_survives_a_restart
     agent = await start_agent(GOOD)
     agent.edit(MORE + NO_DEVICE.removeprefix(GOOD))
     await shows(NPU, 3, 3)
+    kept = agent.agent.last_good.path
+    await kubelet.wait_until(lambda: "/etc/passwd" in kept.read_text(), what="the configuration to be kept")
     await agent.stop()
     agent = await bad_start(start_agent, kubelet, MORE + NO_DEVICE.removeprefix(GOOD))
     await shows(NPU, 3, 3)

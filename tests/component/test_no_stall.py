@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from tests.kit import loop_watch
-from vdev.control import command_socket
+from vdev.agent import command_socket
 
 MANY = 10_000
 ROUNDS = 3  # of which the best counts: a processor may be slow for a moment

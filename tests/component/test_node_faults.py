@@ -3,7 +3,7 @@
 import pytest
 
 from tests.kit.rules import with_rules
-from vdev.agent.reports import status
+from vdev.agent import status
 from vdev.sim import Phase, manifest
 
 GPU = "nvidia.com/gpu"

@@ -6,13 +6,12 @@ import contextlib
 import pytest
 import structlog
 
-from vdev.agent.inputs.node_label import NodeLabel
-from vdev.agent.inputs.node_object import NodeObject
-from vdev.agent.reports import status
-from vdev.aio.clock import LeapClock
-from vdev.aio.timing import Timing
-from vdev.core.file_choice import LABELS
-from vdev.core.intervals import Intervals
+from vdev.agent import status
+from vdev.agent.config_files import NodeLabel
+from vdev.agent.node_objects import NodeObject
+from vdev.aio.clock import LeapClock, Timing
+from vdev.config.file_choice import LABELS
+from vdev.intervals import Intervals
 
 LABEL, NVIDIA_LABEL = LABELS
 

@@ -3,9 +3,8 @@
 import asyncio
 import contextlib
 
-from vdev.agent.inputs.node_slices import NodeSlices
-from vdev.aio.clock import LeapClock
-from vdev.aio.timing import Timing
+from vdev.agent.node_objects import NodeSlices
+from vdev.aio.clock import LeapClock, Timing
 from vdev.kube import Changed, Listed
 
 

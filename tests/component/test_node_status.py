@@ -2,7 +2,7 @@
 
 import pytest
 
-from vdev.agent.reports import status
+from vdev.agent import status
 
 GPU = "nvidia.com/gpu"
 CONFIG = """

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from vdev.agent.outputs.base import Output, Stage
-from vdev.core.decide import decide
+from vdev.agent.applier import Output, Stage
+from vdev.planning.plan import decide
 from vdev.sim import manifest
 
 NPU = "acme.dev/npu"
@@ -93,7 +93,7 @@ def test_the_docs_name_modules_that_exist():
     """Each path in the walks through the house."""
     package = Path(__file__).parents[2] / "vdev"
     named = set(re.findall(r"`((?:[a-z_]+/)+(?:[a-z_]+\.py)?)`", DOCS.read_text()))
-    assert {"core/decide.py", "agent/outputs/device_lists.py"} <= named
+    assert {"planning/plan.py", "agent/device_lists.py"} <= named
     assert [] == sorted(each for each in named if not (package / each).exists())
 
 

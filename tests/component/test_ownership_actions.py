@@ -238,7 +238,7 @@ async def test_a_pod_of_the_same_name_is_another_one(kubelet, start_agent, direc
 
 async def test_a_slow_release_keeps_the_next_container_waiting(kubelet, start_agent, directory, monkeypatch):
     """Its event says for what; when that is done it starts."""
-    monkeypatch.setattr("vdev.agent.outputs.handover_actions.PRE_START_LIMIT", 2.0)
+    monkeypatch.setattr("vdev.agent.handovers.PRE_START_LIMIT", 2.0)
     told, gate = directory / "told", directory / "gate"
     await start_agent(config(both(told, f"while [ ! -e {gate} ]; do sleep 0.05; done; ")))
     await kubelet.run_pod(manifest("a", {NPU: 1}))

@@ -1,6 +1,6 @@
 """The agent's plan has the labels of the node: of its machine, its devices, its file and its faults."""
 
-from vdev.agent.outputs.base import Output, Stage
+from vdev.agent.applier import Output, Stage
 from vdev.hostfs import HostRoot
 
 GPU, COUNT = "nvidia.com/gpu", "nvidia.com/gpu.count"

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from vdev.agent.reports import status
-from vdev.core.model.faults.fault_effects import StreamFault
+from vdev.agent import status
+from vdev.deviceplugin import registration
+from vdev.deviceplugin.service import ServiceState
 from vdev.errors import SocketError
-from vdev.plugin import registration_client
-from vdev.plugin.service import ServiceState
+from vdev.faults.effects import StreamFault
 from vdev.sim import Kubelet, manifest
 
 NPU, OTHER = "acme.dev/npu", "example.com/other"
@@ -73,13 +73,13 @@ async def test_a_kubelet_that_is_noticed_late_is_registered_with_once(kubelet, s
 
 async def test_failures_with_one_kubelet_do_not_count_for_the_next(kubelet, start_agent, shows, monkeypatch):
     """After a long time without a kubelet, a stream that ends once is registered again soon."""
-    calls, register = [], registration_client.register
+    calls, register = [], registration.register
 
     async def counted(*arguments, **options):
         calls.append(options["resource"])
         await register(*arguments, **options)
 
-    monkeypatch.setattr(registration_client, "register", counted)
+    monkeypatch.setattr(registration, "register", counted)
     agent = await start_agent(CONFIG, retry_first=0.01, retry_most=10_000.0)
 
     def tried_often():
@@ -255,7 +255,7 @@ async def test_an_end_that_meets_a_failing_registration_is_an_end(kubelet, start
         except asyncio.CancelledError:
             raise SocketError("no kubelet answers") from None
 
-    monkeypatch.setattr(registration_client, "register", register)
+    monkeypatch.setattr(registration, "register", register)
     agent = await start_agent(CONFIG, wait=False)
     await asked.wait()
     agent.task.cancel()
@@ -277,9 +277,9 @@ def test_an_agent_keeps_the_thread_of_grpc():
 ASKING = """
 import asyncio, gc, tempfile, threading
 from pathlib import Path
-from vdev.agent import Agent
+from vdev.agent.agent import Agent
 from vdev.cli import options, parsed
-from vdev.cli.processes import run
+from vdev.cli import run
 from vdev.sim import Kubelet
 
 def threads():

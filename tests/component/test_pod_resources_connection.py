@@ -8,9 +8,9 @@ from typing import Any
 import grpc.aio
 import pytest
 
+from vdev.deviceplugin.podresources import PodResources, RateLimited
 from vdev.pb import podresources_v1_pb2 as pb
 from vdev.pb import podresources_v1_pb2_grpc as rpc
-from vdev.plugin.podresources_client import PodResources, RateLimited
 
 WITHIN = 20.0
 

@@ -16,8 +16,8 @@ import pytest
 import vdev.sim
 import vdev.testing
 from tests.kit import promises
+from vdev.agent import command_socket
 from vdev.cli import COMMANDS, main
-from vdev.control import command_socket
 
 ROOT = Path(__file__).parents[2]
 CONFIG = """

@@ -3,7 +3,7 @@
 import asyncio
 
 from vdev.cli import main
-from vdev.plugin.podresources_client import listed
+from vdev.deviceplugin.podresources import listed
 from vdev.sim import manifest
 
 NODE = """

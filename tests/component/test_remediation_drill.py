@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.component.test_http import get
-from vdev.core.model import smi_places
+from vdev.model import telemetry
 from vdev.sim import manifest
 
 GPU = "nvidia.com/gpu"
@@ -39,7 +39,7 @@ def condition(node):
 def smi(pod, *arguments):
     """The exit code of nvidia-smi in a pod's container, and what it says."""
     mounts = {each.container_path: Path(each.host_path) for each in pod.container().edits.mounts}
-    (device,) = (host for path, host in mounts.items() if path.startswith(smi_places.IN_CONTAINER))
+    (device,) = (host for path, host in mounts.items() if path.startswith(telemetry.IN_CONTAINER))
     done = subprocess.run(
         ["/bin/sh", str(mounts["/usr/bin/nvidia-smi"]), *arguments],
         capture_output=True,

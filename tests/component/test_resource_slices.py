@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from vdev.agent.reports import status
+from vdev.agent import status
 
 CONFIG = """
 version: v1

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit.fakehost import FakeHost
-from vdev.core.intervals import PRODUCTION
+from vdev.intervals import PRODUCTION
 from vdev.sim import manifest
 
 ROUNDS = int(os.environ.get("VDEV_SOAK_ROUNDS", "200"))

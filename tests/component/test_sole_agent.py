@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from vdev.hostfs.directory_lock import DirectoryLock
+from vdev.hostfs.locks import DirectoryLock
 from vdev.sim import manifest
 
 NPU = "acme.dev/npu"

@@ -12,9 +12,8 @@ from tests.component.test_sole_agent import is_locked
 from tests.kit.process import Process, ask, send_signal
 from tests.kit.process import ready as answers_ready
 from vdev import cli
-from vdev.agent.reports import status
-from vdev.agent.reports.http_view import HttpView
-from vdev.control import command_socket
+from vdev.agent import command_socket, status
+from vdev.agent.http_view import HttpView
 from vdev.errors import ConfigError
 from vdev.sim import Kubelet, manifest
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vdev.agent.reports import status
+from vdev.agent import status
 
 NPU = "acme.dev/npu"
 GOOD = "flags: {failOnInitError: false}\ndevices:\n  - {name: acme, resource: acme.dev/npu, virtual: {count: 2}}\n"

@@ -11,12 +11,11 @@ import sys
 import pytest
 
 from vdev import cli, config, discovery
-from vdev.cli import terminal
-from vdev.cli.control import status_text
-from vdev.core.inventory.arrange import arrange
-from vdev.core.model.device import HEALTHY, Device, RawDevice
+from vdev.cli import common, status_text
 from vdev.errors import HostError
 from vdev.hostfs import HostRoot
+from vdev.model.device import HEALTHY, Device, RawDevice
+from vdev.planning.inventory import arrange
 from vdev.sim import manifest
 
 CONFIG = """version: v1
@@ -150,8 +149,8 @@ def test_how_often_is_checked(seconds, fine, capsys, monkeypatch):
     async def asked(*_):
         raise HostError("nobody answers")
 
-    monkeypatch.setattr(terminal, "watch", ended)
-    monkeypatch.setattr("vdev.control.command_socket.ask", asked)
+    monkeypatch.setattr(common, "watch", ended)
+    monkeypatch.setattr("vdev.agent.command_socket.ask", asked)
     assert (1 if fine else 2) == cli.main(["status", "--watch", seconds])
     assert fine is not ("--watch: expected seconds" in capsys.readouterr().err)
 
@@ -175,14 +174,14 @@ def frames(*made):
 async def test_a_view_is_shown_again_and_outlives_a_failure(capsys):
     """The plugin may restart while somebody watches."""
     with pytest.raises(asyncio.CancelledError):
-        await terminal.watch(frames(["one"], HostError("nobody answers"), ["two"]), 0.0)
+        await common.watch(frames(["one"], HostError("nobody answers"), ["two"]), 0.0)
     assert "one\n\nvdev: nobody answers\n\ntwo\n\n" == capsys.readouterr().out
 
 
 async def test_programs_that_watch_get_documents_alone(capsys):
     """A failure is for people, on stderr, and not between the lines of JSON."""
     with pytest.raises(asyncio.CancelledError):
-        await terminal.stream(frames("{}", HostError("nobody answers"), "[]"), 0.0)
+        await common.stream(frames("{}", HostError("nobody answers"), "[]"), 0.0)
     assert ("{}\n[]\n", "vdev: nobody answers\n") == capsys.readouterr()
 
 
@@ -197,7 +196,7 @@ async def test_a_terminal_without_a_cursor_gets_one_view_after_the_other(capsys,
         return lines
 
     with pytest.raises(asyncio.CancelledError):
-        await terminal.watch(frame, 0.0, environ={"TERM": "dumb"})
+        await common.watch(frame, 0.0, environ={"TERM": "dumb"})
     assert "one\n\ntwo\n\n" == capsys.readouterr().out
 
 
@@ -226,25 +225,25 @@ def test_an_agent_of_another_user(tmp_path, monkeypatch, capsys):
 )
 def test_colours_are_for_terminals_that_want_them(environ, colours, monkeypatch):
     """See https://no-color.org; and never in a file."""
-    assert not terminal.has_colours(environ)
+    assert not common.has_colours(environ)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    assert colours is terminal.has_colours(environ)
+    assert colours is common.has_colours(environ)
 
 
 def test_a_terminal_gets_no_more_lines_than_it_has(monkeypatch, capsys):
     """The first ones, which say what is wrong."""
     monkeypatch.setenv("LINES", "5")
     monkeypatch.setenv("COLUMNS", "80")
-    screen = terminal._screen([str(number) for number in range(9)])
+    screen = common._screen([str(number) for number in range(9)])
     assert ["0", "1", "2"] == re.findall(r"^(?:\x1b\[H)?(\d)\x1b\[K$", screen, re.MULTILINE)
     assert "… and 6 more lines" in screen
 
 
 def test_a_line_that_is_longer_than_the_terminal_is_cut():
     """With an ellipsis; colours take no room, and end where they did."""
-    assert "\x1b[31mabc…\x1b[0m" == terminal.fitted("\x1b[31mabcdef\x1b[0m", 4)
-    assert "\x1b[31mabcd\x1b[0m" == terminal.fitted("\x1b[31mabcd\x1b[0m", 4)
-    assert "a" * 500 == terminal.fitted("a" * 500, None)
+    assert "\x1b[31mabc…\x1b[0m" == common.fitted("\x1b[31mabcdef\x1b[0m", 4)
+    assert "\x1b[31mabcd\x1b[0m" == common.fitted("\x1b[31mabcd\x1b[0m", 4)
+    assert "a" * 500 == common.fitted("a" * 500, None)
 
 
 async def test_a_live_view_never_scrolls(monkeypatch, capsys):
@@ -257,7 +256,7 @@ async def test_a_live_view_never_scrolls(monkeypatch, capsys):
 
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(0.01):
-            await terminal.watch(frame, 60)
+            await common.watch(frame, 60)
     assert capsys.readouterr().out.endswith("last\x1b[K\n\x1b[J")
 
 

@@ -7,7 +7,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from vdev.agent.reports import status
+from vdev.agent import status
 from vdev.errors import ConfigError
 from vdev.pb import deviceplugin_v1beta1_pb2 as api
 from vdev.pb import deviceplugin_v1beta1_pb2_grpc as api_grpc

@@ -10,8 +10,8 @@ import pytest
 import yaml
 from prometheus_client.metrics import MetricWrapperBase
 
-from vdev.core.exposition import amd, dcgm, plain
 from vdev.observe.metrics import Metrics
+from vdev.telemetry import amd, dcgm, exporters
 
 MONITORING = Path(__file__).parents[2] / "deploy" / "monitoring"
 CASES = Path(__file__).parent / "alerts.yaml"
@@ -20,7 +20,7 @@ EVERY_SERIES = {"instance", "node"}  # the scrape configuration gives these
 OF_DEVICES = (  # metrics, and the labels that expressions may use
     (dcgm.METRICS, {"gpu", "GPU_I_ID", "Hostname", "pod", "namespace"}),
     (amd.METRICS, {"gpu_id", "hostname", "pod", "namespace"}),
-    (plain.METRICS, {"device", "entry", "resource", "pod", "namespace"}),
+    (exporters.METRICS, {"device", "entry", "resource", "pod", "namespace"}),
 )
 
 promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool, which Prometheus brings, is not here")

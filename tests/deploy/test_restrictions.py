@@ -19,7 +19,7 @@ import pytest
 
 from tests.kit.manifests import rendered
 from tests.kit.process import send_signal
-from vdev.control import command_socket
+from vdev.agent import command_socket
 from vdev.sim import Kubelet
 
 ROOT = Path(__file__).parents[2]

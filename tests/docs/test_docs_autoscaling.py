@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from tests.kit.measured import ids, plan_of
-from vdev.core.exposition.page import page
-from vdev.core.telemetry.load import wish
-from vdev.core.telemetry.sensors import LoadSituation, Sensors, User
+from vdev.telemetry.page import page
+from vdev.telemetry.sensors import LoadSituation, Sensors, User
+from vdev.telemetry.simulation import wish
 
 PAGE = (Path(__file__).parents[2] / "docs" / "autoscaling.md").read_text()
 promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool, which Prometheus brings, is not here")

@@ -118,19 +118,19 @@ def test_the_image_is_the_one_that_the_overlay_names():
 
 
 def test_the_taints_are_those_that_are_published():
-    """By their keys, as `core/slices` writes them."""
-    from vdev.core.model.device import Health
-    from vdev.core.model.dra import DraSpec
-    from vdev.core.slices.devices import taints
+    """By their keys, as `dra.slices` writes them."""
+    from vdev.dra import published_devices
+    from vdev.model.device import Health
+    from vdev.model.dra import DraSpec
 
     well, ill = Health(), Health(healthy=False, reason="too hot")
     nvidia, other = DraSpec(driver=DRIVER), DraSpec(driver="<driver>")
     made = (
-        taints.of_health(other, ill, (), nvidia=False),
-        taints.of_loss(other, nvidia=False),
-        taints.of_health(nvidia, well, (79,), nvidia=True),
-        taints.of_loss(nvidia, nvidia=True),
+        published_devices.of_health(other, ill, (), nvidia=False),
+        published_devices.of_loss(other, nvidia=False),
+        published_devices.of_health(nvidia, well, (79,), nvidia=True),
+        published_devices.of_loss(nvidia, nvidia=True),
     )
     for (taint,) in made:
         assert f"`{taint.key}`" in PAGE
-    assert () == taints.of_health(other, well, (), nvidia=False)
+    assert () == published_devices.of_health(other, well, (), nvidia=False)

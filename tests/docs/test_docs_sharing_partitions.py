@@ -48,13 +48,13 @@ def test_the_sentence_about_a_clash_is_the_programs_own(tmp_path):
 
 def test_the_share_of_an_mps_replica_is_the_programs_own(tmp_path):
     """The numbers of the table are what a container gets."""
-    from vdev.core.allocation import request
-    from vdev.core.allocation.edits import container_edits
+    from vdev.planning import allocation
+    from vdev.planning.allocation import container_edits
 
     text = next(text for text, _ in PAIR.findall(PAGES["sharing"]) if "mps:" in text)
     file = tmp_path / "vdev.yaml"
     file.write_text(text)
     resource = preview([file], node="n", host_root=Path("/"), overrides={}).inventory.resources["nvidia.com/gpu"]
-    edits = container_edits(request.allocate(resource, [resource.slots[0].id]))
+    edits = container_edits(allocation.allocate(resource, [resource.slots[0].id]))
     for name in ("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PIPE_DIRECTORY"):
         assert f"| `{name}` | `{edits.env[name]}`" in PAGES["sharing"]

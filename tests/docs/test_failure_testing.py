@@ -13,8 +13,8 @@ import yaml
 
 from tests.kit import prepared
 from tests.kit.process import send_signal
+from vdev.agent import command_socket
 from vdev.config import load_rules, load_text
-from vdev.control import command_socket
 from vdev.sim import Kubelet
 
 ROOT = Path(__file__).parents[2]

@@ -21,7 +21,7 @@ import yaml
 
 from tests.e2e import claims, leftovers
 from tests.kit.manifests import loaded
-from vdev.core.model.syntax.names import visible_devices_env
+from vdev.model.names import visible_devices_env
 from vdev.sim.objects import pod_manifest
 from vdev.sim.objects.node_devices import Capacity
 from vdev.sim.objects.pods import ContainerSpec, ContainerStatus, Kind, Phase, PodSpec, PodStatus

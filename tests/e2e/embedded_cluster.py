@@ -15,7 +15,7 @@ from tests.e2e.cluster import Kubectl, KubectlError, Target
 from tests.kit import api_schemas, quick
 from tests.kit.agent_here import AgentHere
 from tests.kit.manifests import kustomized, loaded
-from vdev.control import command_socket
+from vdev.agent import command_socket
 from vdev.errors import VdevError
 from vdev.sim import Kubelet, LeapClock
 from vdev.sim.api import discovery, http_requests, rules

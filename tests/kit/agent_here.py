@@ -5,12 +5,11 @@ import asyncio
 from dataclasses import replace
 
 from tests.kit import quick
-from vdev.agent import Agent
-from vdev.agent.reports import status
+from vdev.agent import status
+from vdev.agent.agent import Agent
 from vdev.aio.clock import LeapClock
-from vdev.cli import options
-from vdev.cli.processes import run
-from vdev.core.intervals import Intervals
+from vdev.cli import options, run
+from vdev.intervals import Intervals
 from vdev.sim.scenarios.plugin_process import reasons_in
 from vdev.sim.scenarios.scenario import ScenarioError
 

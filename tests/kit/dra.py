@@ -6,9 +6,8 @@ from pathlib import Path
 import grpc
 import jsonschema
 
-from vdev.core import spec
-from vdev.core.inventory.resources import Resource
-from vdev.core.model.device import Device, RawDevice, Slot
+from vdev.model.device import Device, RawDevice, Slot
+from vdev.model.entry import EntrySpec, VirtualSource
 from vdev.pb import (
     dra_health_v1_pb2,
     dra_health_v1alpha1_pb2,
@@ -20,6 +19,7 @@ from vdev.pb import (
     pluginregistration_v1_pb2,
     pluginregistration_v1_pb2_grpc,
 )
+from vdev.planning.resources import Resource
 
 CDI = jsonschema.Draft202012Validator(json.loads((Path(__file__).parent / "cdi.schema.json").read_text()))
 
@@ -55,7 +55,7 @@ def device(name, index):
 
 def resource(*devices, **entry):
     """A resource with these devices."""
-    gpu = spec.EntrySpec(name="gpu", resource="acme.dev/gpu", source=spec.VirtualSource(count=len(devices)), **entry)
+    gpu = EntrySpec(name="gpu", resource="acme.dev/gpu", source=VirtualSource(count=len(devices)), **entry)
     return Resource("acme.dev/gpu", tuple(Slot(each.id, each) for each in devices), {"gpu": gpu})
 
 

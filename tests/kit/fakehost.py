@@ -24,9 +24,9 @@ from typing import Any
 
 import yaml
 
-from vdev.core.spec import NodeKind
 from vdev.hostfs import HostRoot
 from vdev.hostfs.root import inspect
+from vdev.model.entry import NodeKind
 
 _OWN = {"driver", "node", "links"}
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from vdev.agent.outputs.base import Output, Stage
+from vdev.agent.applier import Output, Stage
 
 
 class HeldBack(Output):

@@ -1,15 +1,15 @@
 """Devices of a configuration, with pods and faults, as they measure at an instant: without an agent."""
 
 from vdev import config
-from vdev.core.decide import World, decide
-from vdev.core.inventory import imagined_nodes
-from vdev.core.telemetry.sensors import LoadSituation, Sensors, User
+from vdev.planning import inventory
+from vdev.planning.plan import World, decide
+from vdev.telemetry.sensors import LoadSituation, Sensors, User
 
 
 def plan_of(text, node="node-1", **changes):
     """The plan of a configuration whose devices are all virtual."""
     spec = config.load_text(text).spec
-    world = World(spec=spec, node=node, base=imagined_nodes.inventory(spec, node), **changes)
+    world = World(spec=spec, node=node, base=inventory.inventory(spec, node), **changes)
     return decide(world)
 
 

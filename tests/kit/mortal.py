@@ -135,13 +135,16 @@ def _main(descriptor, _program):
     import inotify_simple
 
     import vdev.agent.agent
-    import vdev.cli.processes.run
+    import vdev.agent.options
+    import vdev.cli.run
     import vdev.config.pipeline
     from tests.kit import quick
-    from vdev.core.intervals import Intervals
+    from vdev.intervals import Intervals
 
     inotify_simple.INotify().close()  # the first one looks for libc
-    vdev.agent.Options = functools.partial(vdev.agent.Options, intervals=Intervals(**quick.INTERVALS | _INTERVALS))
+    vdev.agent.options.Options = functools.partial(
+        vdev.agent.options.Options, intervals=Intervals(**quick.INTERVALS | _INTERVALS)
+    )
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # their killer sees that they end
     server = socket.socket(fileno=int(descriptor))

@@ -1,6 +1,6 @@
 """An output that takes its time: what falls due while a turn goes on."""
 
-from vdev.agent.outputs.base import Output
+from vdev.agent.applier import Output
 
 
 class SlowOutput(Output):

@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from vdev import smi
-from vdev.core.model.device import Device, RawDevice
-from vdev.core.model.smi_places import order
-from vdev.core.model.telemetry import Physics
-from vdev.core.smi import amd, nvidia
-from vdev.core.smi.shown import Shown
-from vdev.core.telemetry.sensor_readings import SensorReading, Throttle
+from vdev.model.device import Device, RawDevice
+from vdev.model.telemetry import Physics, order
+from vdev.telemetry import tool_data
+from vdev.telemetry.simulation import SensorReading, Throttle
+from vdev.telemetry.tool_data import Shown
 
 WALL = 1784019626.792  # 2026-07-14 09:00:26 UTC
 SHELLS: Mapping[str, Sequence[str]] = {"busybox": ("busybox", "sh"), "dash": ("dash",), "bash": ("bash", "--posix")}
@@ -146,7 +145,7 @@ class Container:
         for each in shown:
             directory = self.data / order(each.device)
             directory.mkdir(exist_ok=True)
-            text = nvidia.data(each) if of == "nvidia" else amd.data(each)
+            text = tool_data.nvidia_data(each) if of == "nvidia" else tool_data.amd_data(each)
             (directory / of).write_text(text)
 
     def run(

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from tests.kit.fakehost import FakeHost
 from vdev import config
-from vdev.core.inventory.imagined_nodes import inventory
+from vdev.deviceplugin.podresources import KubeletDevice
 from vdev.errors import ConfigError
-from vdev.plugin.podresources_client import KubeletDevice
+from vdev.planning.inventory import inventory
 from vdev.recording import HardwarePiece, Mask, Recording, pieces, recorded
 
 UUIDS = tuple(f"GPU-00000000-0000-0000-0000-00000000000{n}" for n in range(3))

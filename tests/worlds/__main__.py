@@ -9,10 +9,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import campaign
-from .campaign import SeededWorld
-from .events import Event, read, written
-from .world import Outcome
+from tests.worlds import campaign
+from tests.worlds.campaign import SeededWorld
+from tests.worlds.events import Event, read, written
+from tests.worlds.world import Outcome
 
 _ABOUT = """\
 Plays nodes on virtual time: the agent and the embedded kubelet, to which everything happens that may happen to a node,

@@ -6,18 +6,18 @@ import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tests.worlds.node_model import inspect_marked
+from tests.worlds.virtual_time import Process, WorldClock
 from vdev import config
-from vdev.agent import Agent, Options
-from vdev.agent.outputs.base import Output
-from vdev.core.decide import Plan
+from vdev.agent.agent import Agent
+from vdev.agent.applier import Output
+from vdev.agent.options import Options
 from vdev.errors import ConfigError
 from vdev.hostfs import HostRoot
-
-from .node_model import inspect_marked
-from .virtual_time import Process, WorldClock
+from vdev.planning.plan import Plan
 
 if TYPE_CHECKING:
-    from .world import World
+    from tests.worlds.world import World
 
 _UP = 60.0  # seconds after which an agent serves, whatever it found
 _AGAIN = 5.0  # seconds until a container that ended is started again

@@ -20,8 +20,8 @@ from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
-from .events import Event, drawn, kinds_of
-from .world import Outcome, World
+from tests.worlds.events import Event, drawn, kinds_of
+from tests.worlds.world import Outcome, World
 
 LENGTH = 3600.0  # seconds of a world
 _LIMIT = 600  # seconds of the real time that a world may take

@@ -11,18 +11,16 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.worlds.claim_model import DRIVER, GATE, ClaimModel, pieces
+from tests.worlds.grpc_calls import Answering
+from tests.worlds.invariants import Broken, cdi_names, in_use
+from tests.worlds.world_cluster import WorldCluster
 from vdev.pb import dra_v1_pb2 as pb
 from vdev.sim import Kubelet, Phase, PodStatus
 
-from .claim_model import DRIVER, GATE, ClaimModel, pieces
-from .grpc_calls import Answering
-from .invariants import Broken, cdi_names, in_use
-from .world_cluster import WorldCluster
-
 if TYPE_CHECKING:
-    from vdev.core.decide import Plan
-
-    from .world import World
+    from tests.worlds.world import World
+    from vdev.planning.plan import Plan
 
 _PREFIX = f"k8s.{DRIVER}-claim_"
 _UID = 36  # characters

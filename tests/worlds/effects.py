@@ -6,15 +6,14 @@ import signal
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
+from tests.worlds.events import Event
+from tests.worlds.node_model import BROKEN, LINES
+from tests.worlds.world_cluster import CLASS
 from vdev.sim import Phase, manifest
 
-from .events import Event
-from .node_model import BROKEN, LINES
-from .world_cluster import CLASS
-
 if TYPE_CHECKING:
-    from .agents import Agents
-    from .world import World
+    from tests.worlds.agents import Agents
+    from tests.worlds.world import World
 
 MOST_PODS = 8
 _SHORT = 7  # of eight kinds of pods the one that soon ends

@@ -11,7 +11,7 @@ import grpc.aio
 from google.protobuf.message import Message
 
 if TYPE_CHECKING:
-    from .grpc_server import MemoryServer
+    from tests.worlds.grpc_server import MemoryServer
 
 _MARGIN = 1e-6  # seconds between two messages of a call, so that they come in their order
 

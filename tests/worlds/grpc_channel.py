@@ -16,9 +16,9 @@ from unittest import mock
 import grpc
 import grpc.aio
 
-from .grpc_calls import Calling, Ending, Network, Streaming, serialized
-from .grpc_server import Connection, MemoryServer
-from .virtual_time import PROCESS
+from tests.worlds.grpc_calls import Calling, Ending, Network, Streaming, serialized
+from tests.worlds.grpc_server import Connection, MemoryServer
+from tests.worlds.virtual_time import PROCESS
 
 _State = grpc.ChannelConnectivity
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from .grpc_calls import Answering, Calling, Network
+from tests.worlds.grpc_calls import Answering, Calling, Network
 
 if TYPE_CHECKING:
-    from .grpc_channel import MemoryChannel
+    from tests.worlds.grpc_channel import MemoryChannel
 
 _BACKLOG = 4096  # nobody accepts: who connects for real only wants to know whether somebody listens
 

@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.worlds.node_model import RULES, NodeModel, clashes
 from vdev.pb import deviceplugin_v1beta1_pb2 as pb
 from vdev.sim import Finding, Kind, Kubelet, Phase, PodStatus
 
-from .node_model import RULES, NodeModel, clashes
-
 if TYPE_CHECKING:
-    from vdev.core.decide import Plan
+    from vdev.planning.plan import Plan
 
 EXPLAINED = {  # findings that something else than the plugin may have brought about: by rules, by a slow machine
     "slow-rpc": ("slow", "hang"),

@@ -11,10 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vdev.core.spec import NodeKind
+from tests.worlds.claim_model import ClaimModel
 from vdev.hostfs.root import inspect
-
-from .claim_model import ClaimModel
+from vdev.model.entry import NodeKind
 
 SLICES = 4
 SIZES = {"1x": 1, "2x": 2}

@@ -17,12 +17,11 @@ from unittest import mock
 
 import inotify_simple
 
+from tests.worlds.virtual_time import PROCESS, WorldLoop
 from vdev.aio import blocking_calls
+from vdev.deviceplugin import registration
 from vdev.hostfs import watch
-from vdev.plugin import kubelet_socket
 from vdev.sim import kubelet_clock
-
-from .virtual_time import PROCESS, WorldLoop
 
 
 @contextlib.contextmanager
@@ -41,8 +40,8 @@ def installed(dice: random.Random, loop: WorldLoop) -> Iterator[None]:
             (watch, "Uevents", no_uevents),
             (blocking_calls, "threading", SimpleNamespace(Thread=_Thread)),
             (kubelet_clock, "time", SimpleNamespace(monotonic=loop.time)),
-            (kubelet_socket, "secrets", names),
-            (kubelet_socket, "os", SimpleNamespace(**{**vars(os), "getpid": lambda: 1})),
+            (registration, "secrets", names),
+            (registration, "os", SimpleNamespace(**{**vars(os), "getpid": lambda: 1})),
             (secrets, "choice", random.choice),
             (uuid, "uuid4", lambda: uuid.UUID(int=random.getrandbits(128), version=4)),
         ):

@@ -19,20 +19,19 @@ from typing import Any
 
 import structlog
 
-from vdev.core.intervals import PRODUCTION
+from tests.worlds import claim_rules, grpc_channel, invariants
+from tests.worlds.agents import Agents
+from tests.worlds.claim_model import ClaimModel
+from tests.worlds.effects import Effects
+from tests.worlds.events import Event, has_claims
+from tests.worlds.grpc_calls import Answering, Network
+from tests.worlds.invariants import Broken, Excuses, Grants
+from tests.worlds.node_model import NodeModel
+from tests.worlds.stand_ins import installed
+from tests.worlds.virtual_time import START, StandsStillError, WorldLoop
+from tests.worlds.world_cluster import NODE, WorldCluster
+from vdev.intervals import PRODUCTION
 from vdev.sim import Finding, Kubelet, KubeletPanic
-
-from . import claim_rules, grpc_channel, invariants
-from .agents import Agents
-from .claim_model import ClaimModel
-from .effects import Effects
-from .events import Event, has_claims
-from .grpc_calls import Answering, Network
-from .invariants import Broken, Excuses, Grants
-from .node_model import NodeModel
-from .stand_ins import installed
-from .virtual_time import START, StandsStillError, WorldLoop
-from .world_cluster import NODE, WorldCluster
 
 _UP = 60.0  # seconds after which a kubelet has heard of its pods, and every plugin registered
 _QUIET = 5.0  # seconds without a new plan after which every output must have followed

@@ -11,18 +11,17 @@ from unittest import mock
 
 from httpcore2._async import http11
 
-from vdev.agent.outputs.dra import drivers
+from tests.worlds.claim_model import DRIVER
+from tests.worlds.virtual_time import PROCESS, WALL
 from vdev.api_server import ApiServerAddress
+from vdev.dra import output
 from vdev.sim import Finding
 from vdev.sim.api import server, store
 from vdev.sim.api.server_objects import ServerObjects
 from vdev.sim.dra.scheduling import cel_selectors
 
-from .claim_model import DRIVER
-from .virtual_time import PROCESS, WALL
-
 if TYPE_CHECKING:
-    from .world import World
+    from tests.worlds.world import World
 
 NODE = "node-1"
 CLASS = "acme"
@@ -57,7 +56,7 @@ class WorldCluster:
         with ExitStack() as stack:
             stack.enter_context(mock.patch.object(store, "_now", now))
             stack.enter_context(
-                mock.patch.object(drivers, "os", SimpleNamespace(environ=SimpleNamespace(get=_variable)))
+                mock.patch.object(output, "os", SimpleNamespace(environ=SimpleNamespace(get=_variable)))
             )
             stack.enter_context(mock.patch.object(cel_selectors, "matches", _matches))
             stack.enter_context(mock.patch.object(cel_selectors, "refusal", return_value=""))

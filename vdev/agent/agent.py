@@ -16,47 +16,40 @@ from typing import Any
 import grpc.aio
 import structlog
 
-from ..aio.cancellation import Interrupted, Interruption
-from ..aio.signals import acting_on
-from ..control import command_socket
-from ..core import file_choice
-from ..health import HealthMonitor
+from ..aio.tasks import Interrupted, Interruption, acting_on
+from ..config import file_choice
+from ..deviceplugin.registration import KubeletSocket
+from ..deviceplugin.requests import Requests
+from ..deviceplugin.service import ServiceState
+from ..discovery.health_monitor import HealthMonitor
+from ..dra.output import Dra
 from ..hostfs.watch import Watcher
 from ..observe.metrics import Metrics
-from ..plugin.kubelet_socket import KubeletSocket
-from ..plugin.requests import Requests
-from ..plugin.service import ServiceState
-from .due import Due
+from ..telemetry.output import Telemetry
+from ..telemetry.tool_files import ToolFiles
+from . import command_socket
+from .announcer import Announcer
+from .applier import Beside, Output, Stage
+from .cdi_files import CdiFiles
+from .config_files import ConfigSource, FileChooser, NodeLabel
+from .device_lists import DeviceLists, Measures
 from .events import Events
 from .fault_control import FaultControl
-from .handovers.device_actions import DeviceActions
-from .handovers.handover_record import HandoverRecord
-from .inputs.chosen_files import FileChooser
-from .inputs.config_files import ConfigSource
-from .inputs.node_choices import NodeChoices
-from .inputs.node_label import NodeLabel
-from .inputs.pod_holders import PodHolders
+from .handovers import DeviceActions, HandoverActions, HandoverRecord
+from .http_view import HttpView
+from .kernel_log import KernelLog
+from .last_good import LastGood
+from .list_record import ListRecord
 from .lock import NodeLock
-from .node_api import NodeApi
+from .node_choices import NodeChoices
+from .node_objects import NodeApi
 from .options import Options
-from .outputs.base import Beside, Output, Stage
-from .outputs.cdi.cdi_files import CdiFiles
-from .outputs.device_lists import DeviceLists
-from .outputs.dra.drivers import Dra
-from .outputs.handover_actions import HandoverActions
-from .outputs.kernel_log import KernelLog
-from .outputs.last_good import LastGood
-from .outputs.list_record import ListRecord
-from .outputs.measures import Measures
-from .outputs.telemetry import Telemetry
-from .outputs.tools.tool_files import ToolFiles
-from .outputs.virtual.virtual_nodes import VirtualNodes
+from .pod_holders import PodHolders
 from .reconcile import READING, Reconciler
-from .reports.announcer import Announcer
-from .reports.http_view import HttpView
-from .reports.status import situation, status
 from .state_file import Owner
-from .steps import Steps, broken_in
+from .status import situation, status
+from .steps import Due, Steps, broken_in
+from .virtual_nodes import VirtualNodes
 
 log = structlog.get_logger(__name__)
 

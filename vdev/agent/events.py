@@ -11,22 +11,21 @@ from pathlib import Path
 
 import structlog
 
-from ..core.model.device import Key
-from ..health import HealthMonitor
+from ..deviceplugin.registration import KubeletSocket
+from ..discovery.health_monitor import HealthMonitor
 from ..hostfs.watch import Changes, Watcher
-from ..plugin.kubelet_socket import KubeletSocket
-from .due import Due
+from ..model.device import Key
+from . import config_files
+from . import handovers as handover_actions
+from .applier import Output
+from .config_files import ConfigSource
 from .fault_control import FaultControl
-from .inputs import config_files
-from .inputs.config_files import ConfigSource
-from .inputs.pod_holders import PodHolders
+from .handovers import HandoverActions
 from .lock import NodeLock
 from .options import Options
-from .outputs import handover_actions
-from .outputs.base import Output
-from .outputs.handover_actions import HandoverActions
+from .pod_holders import PodHolders
 from .reconcile import Reconciler
-from .steps import Steps
+from .steps import Due, Steps
 
 log = structlog.get_logger(__name__)
 

@@ -12,23 +12,21 @@ from typing import Any
 import structlog
 
 from .. import config
-from ..core.allocation import cdi
-from ..core.faults.words import words
-from ..core.inventory.resources import Inventory
-from ..core.model.faults.fault_effects import ApiFailure, CdiFault, FaultKind, Process, SliceFault
-from ..core.model.faults.fault_rules import FaultRuleSpec, FaultSpec
-from ..core.model.problem import Problem, warning
-from ..core.spec import Spec
 from ..errors import HostError, UsageError
-from ..faults import Engine
 from ..faults.commands import Command, FaultCommands, called, not_allowed, rule_document
-from ..faults.engine import CONFIGURATION
+from ..faults.effects import ApiFailure, CdiFault, FaultKind, Process, SliceFault
+from ..faults.engine import CONFIGURATION, Engine
 from ..faults.rule_run import RuleRun
 from ..faults.rule_store import RuleStore
+from ..faults.rules import FaultRuleSpec, FaultSpec, words
 from ..hostfs import HostRoot
+from ..model.problem import Problem, warning
+from ..model.spec import Spec
 from ..observe.metrics import Metrics
+from ..planning import cdi
+from ..planning.resources import Inventory
+from .device_lists import DeviceLists
 from .options import Options
-from .outputs.device_lists import DeviceLists
 
 log = structlog.get_logger(__name__)
 

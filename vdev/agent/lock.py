@@ -12,9 +12,9 @@ from pathlib import Path
 
 import structlog
 
-from ..aio.timing import Timing
+from ..aio.clock import Timing
 from ..errors import reason_of
-from ..hostfs.directory_lock import DirectoryLock, Presence, is_somebody_present
+from ..hostfs.locks import DirectoryLock, Presence, is_somebody_present
 
 log = structlog.get_logger(__name__)
 

@@ -6,13 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .. import config
-from ..aio.clock import SYSTEM, Clock
-from ..aio.timing import Timing
+from ..aio.clock import SYSTEM, Clock, Timing
 from ..api_server import ApiServerAddress
 from ..config import Loaded, Texts
-from ..core.intervals import PRODUCTION, Intervals
-from ..core.model import smi_places, virtual_node
 from ..hostfs import HostRoot
+from ..intervals import PRODUCTION, Intervals
+from ..model import telemetry, virtual_node
 from ..observe.service_manager import ServiceManager
 
 
@@ -48,7 +47,7 @@ class Options:
     http_hosts: tuple[str, ...] = ()
     allocate_deadline: float = 5.0
     device_dir: Path = Path(virtual_node.DIRECTORY)
-    smi_dir: Path = Path(smi_places.DIRECTORY)
+    smi_dir: Path = Path(telemetry.DIRECTORY)
     fault_injection: bool = False
     fault_dir: Path | None = None
     state_dir: Path | None = None

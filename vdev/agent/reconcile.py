@@ -18,35 +18,33 @@ from typing import TYPE_CHECKING
 import structlog
 
 from ..config import Loaded
-from ..core.decide import Plan, World, decide
-from ..core.inventory.arrange import arrange
-from ..core.inventory.counts import counts, for_claims, summary
-from ..core.inventory.resources import EMPTY, Inventory
-from ..core.labels.values import Machine
-from ..core.model.device import Device, Health, Key
-from ..core.model.problem import Problem, errors
-from ..core.repartition import Progresses
-from ..core.retention.holders import Holdings
-from ..core.retention.retain import Dropped, Retired, dropped
-from ..core.spec import LabelOutput, Spec
+from ..discovery.health_monitor import HealthMonitor
 from ..errors import ConfigError
-from ..health import HealthMonitor
-from ..hostfs.machine import machine_type
+from ..hostfs.root import machine_type
+from ..model.device import Device, Health, Key
+from ..model.entry import LabelOutput
+from ..model.problem import Problem, errors
+from ..model.spec import Spec
+from ..node.label_values import Machine
 from ..observe.metrics import Metrics
+from ..planning.in_use import Holdings
+from ..planning.inventory import arrange
+from ..planning.plan import Plan, World, decide
+from ..planning.repartition import Progresses
+from ..planning.resources import EMPTY, Inventory, counts, for_claims, summary
+from ..planning.retention import Dropped, Retired, dropped
+from .applier import Output, Stage
+from .config_files import ConfigSource
 from .fault_control import FaultControl
-from .inputs.config_files import ConfigSource
-from .inputs.discovered import Scan, Scanner
-from .inputs.node_choices import CutSituation, NodeChoices
-from .inputs.pod_holders import PodHolders
-from .inputs.verdicts import Verdicts
+from .last_good import Kept
+from .node_choices import CutSituation, NodeChoices
 from .options import Options
-from .outputs.base import Output, Stage
-from .outputs.last_good import Kept
-from .steps import Steps, problem_of
-from .told_problems import ToldProblems, tell
+from .pod_holders import PodHolders
+from .scanner import Scan, Scanner, Verdicts
+from .steps import Steps, ToldProblems, problem_of, tell
 
 if TYPE_CHECKING:
-    from ..core.slices.pools import Claimed
+    from ..dra.slices import Claimed
 
 log = structlog.get_logger(__name__)
 
@@ -258,7 +256,7 @@ class Reconciler:
         claimed = self._claimed()
         if not any(claimed.values()):
             return {}
-        from ..core.slices.pools import claimed_by_name  # most nodes publish nothing
+        from ..dra.slices import claimed_by_name  # most nodes publish nothing
 
         return claimed_by_name(self._plan.pools if self._plan else {}, claimed)
 

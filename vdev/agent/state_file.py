@@ -16,10 +16,10 @@ from typing import Any, Self
 
 import structlog
 
-from ..aio.timing import PRODUCTION_TIMING, Timing
+from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..errors import HostError
 from ..hostfs import read_plain, write_atomic
-from ..hostfs.look import Stamp, listed, stamp
+from ..hostfs.files import Stamp, listed, stamp
 
 log = structlog.get_logger(__name__)
 

@@ -15,6 +15,9 @@ import itertools
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
+from typing import NamedTuple
+
+from ..intervals import PRODUCTION, Intervals
 
 
 class Clock(ABC):
@@ -173,3 +176,13 @@ class LeapClock(ManualClock):
         due = self.next_due
         wait = None if due is None else max(0.0, due - self.now())
         self._timer = None if wait is None else asyncio.get_running_loop().call_later(wait, self._catch_up)
+
+
+class Timing(NamedTuple):
+    """The two as a pair: `self._intervals, self._clock = timing`."""
+
+    intervals: Intervals = PRODUCTION
+    clock: Clock = SYSTEM
+
+
+PRODUCTION_TIMING = Timing()

@@ -1,7 +1,7 @@
 """The `vdev` command: imports the module of the sub-command, runs it, and turns exceptions into exit codes.
 
 Each command is a module of its own with `DESCRIPTION`, `EPILOG`, `add_arguments` and `run(args) -> int`, listed in
-`COMMANDS` and `_PACKAGES`. A module is imported only if its command is called, so that the offline ones start fast, and
+`COMMANDS`. A module is imported only if its command is called, so that the offline ones start fast, and
 everywhere.
 
 Exit codes: 0 success, 1 failure at run time, 2 wrong configuration or usage.
@@ -19,8 +19,8 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Any, NoReturn
 
 from .. import __version__
-from ..core.model.problem import did_you_mean
 from ..errors import ConfigError, UsageError, VdevError, reason_of
+from ..model.problem import did_you_mean
 
 COMMANDS = {
     "run": "run the plugin: serve a configuration's devices to the kubelet",
@@ -44,15 +44,6 @@ COMMANDS = {
     "dra": "print or apply the DeviceClasses of a configuration",
 }
 """Every command with its line in the help."""
-
-_PACKAGES = {
-    "processes": ("run", "sim", "demo"),
-    "files": ("validate", "config", "presets", "schema", "import", "completion"),
-    "previews": ("plan", "allocate"),
-    "control": ("status", "top", "record", "fault", "device"),
-    "cluster": ("node", "fleet", "dra"),
-}
-"""The package of each command's module, which has the command's name."""
 
 _MODULES = {"import": "imports"}
 """Modules that cannot have their command's name."""
@@ -154,8 +145,7 @@ def parser_of(chosen: Container[str]) -> tuple[argparse.ArgumentParser, dict[str
     for name, summary in COMMANDS.items():
         command = subparsers.add_parser(name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter)
         if name in chosen:
-            package = next(package for package, names in _PACKAGES.items() if name in names)
-            modules[name] = module = importlib.import_module(f".{package}.{_MODULES.get(name, name)}", __name__)
+            modules[name] = module = importlib.import_module(f".{_MODULES.get(name, name)}", __name__)
             command.description, command.epilog = module.DESCRIPTION, module.EPILOG
             module.add_arguments(command)
     return parser, modules

@@ -1,15 +1,14 @@
-"""The configuration: files, environment and flags to one checked `core.spec.Spec`.
+"""The configuration: files, environment and flags to one checked `model.spec.Spec`.
 
-    document/   text to a tree of values, each with its position
-    schema/     keys and single values, and what each means
-    validation  tree to models; what is broken is left out and reported by `messages`
-    checks/     what must fit together
-    compile/    models to `core.spec.Spec`, with what `presets/` describe
-    pipeline    all of it, in order
-    origins     where each value came from
+    loader, parser             text to a tree of values, each with its position
+    config_file, entry, …      the keys of each section and their single values, as pydantic models
+    validation                 tree to models; what is broken is left out and reported by `messages`
+    …_checks                   what must fit together
+    …_spec                     models to `model.spec.Spec`, with what `presets` describe
+    pipeline                   all of it, in order
+    origins                    where each value came from
 
-`load` reads, `pipeline` does the rest, and every problem goes to a `report`, so that all are shown at once.
-Other packages import this module only; an import-linter contract enforces it.
+`load` reads, `pipeline` does the rest, and every problem goes to a `ProblemReport`, so that all are shown at once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,19 +16,17 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from ..core.model.faults.fault_rules import FaultSpec
-from ..core.model.origin import Override
-from ..core.spec import Spec
 from ..errors import ConfigError, UsageError
-from .document.loader import Document, Text, Texts, join, read_file, read_text, text_of, trees
-from .document.parser import Plain
-from .document.quoting import quoted
+from ..faults.rules import FaultSpec
+from ..model.problem import Override
+from ..model.spec import Spec
+from .config_file import json_schema, json_schema_text
+from .loader import Document, Text, Texts, join, read_file, read_text, text_of, trees
 from .origins import render
+from .parser import Plain, quoted
 from .pipeline import Loaded, built, built_rules
-from .presets.preset_library import Preset, load_preset
-from .presets.preset_texts import PresetTexts
-from .schema.config_file import json_schema, json_schema_text
-from .schema.scalars import Duration
+from .presets import Preset, PresetTexts, load_preset
+from .scalars import Duration
 
 __all__ = [
     "Loaded",

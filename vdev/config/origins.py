@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from ..core.model.origin import Override
-from ..core.model.place import KeyPath, show
-from ..core.model.telemetry import Range
-from .document.loader import Document
-from .document.parser import Plain
-from .document.quoting import quoted
-from .schema.devices.sources import Test
-from .schema.section import Section
+from ..model.problem import KeyPath, Override, show
+from ..model.telemetry import Range
+from .loader import Document
+from .parser import Plain, quoted
+from .scalars import Section
+from .sources import Test
 from .validation import Validated
 
 DEFAULT = "default"

@@ -8,29 +8,25 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ..core.model.faults.fault_rules import FaultRuleSpec, FaultSpec
-from ..core.model.origin import Override
-from ..core.model.place import KeyPath
-from ..core.model.problem import Problem, error, errors
-from ..core.spec import EntrySpec, Spec
 from ..errors import ConfigError
-from .checks import fault_targets, nvidia_notices, whole_file
-from .checks.entries import check_entries, check_entry
-from .checks.fault_rule import check_rule
-from .checks.node_section import check_node
-from .checks.sharing_block import check_sharing
-from .checks.telemetry_block import check_telemetry
-from .compile import telemetry_spec, whole_spec
-from .compile.entry_spec import entry_spec
-from .compile.fault_spec import as_section, fault_rule
-from .compile.fleet_spec import check_capacity, fleet_spec
-from .document.loader import Document, Texts, overlaid
-from .document.position import in_order
-from .layouts.layout_files import LayoutFiles
-from .messages import MAX_PROBLEMS
+from ..faults.rules import FaultRuleSpec, FaultSpec
+from ..model.entry import EntrySpec
+from ..model.problem import KeyPath, Override, Problem, error, errors
+from ..model.spec import Spec
+from . import fault_checks, file_checks, telemetry_spec, whole_spec
+from .entry_checks import check_entries, check_entry, check_sharing
+from .entry_spec import entry_spec
+from .fault_checks import check_rule
+from .fault_spec import as_section, fault_rule
+from .file_checks import check_node
+from .fleet_spec import check_capacity, fleet_spec
+from .layout_files import LayoutFiles
+from .loader import Document, Texts, overlaid
+from .messages import MAX_PROBLEMS, ProblemReport, stands_alone
 from .origins import Origin, origins
-from .presets.preset_texts import PresetTexts
-from .report import ProblemReport, stands_alone
+from .parser import in_order
+from .presets import PresetTexts
+from .telemetry_spec import check_telemetry
 from .validation import Validated, validate
 
 
@@ -100,13 +96,13 @@ def built(
         compiled[path] = entry_spec(model, path, presets, layouts, report, measured=on)
     check_entries(entries, report)
     flags = whole_spec.flags(validated.file)
-    whole_file.check_flags(validated, entries, compiled, report)
+    file_checks.check_flags(validated, entries, compiled, report)
     check_sharing(validated, entries, whole_spec.partition_names(compiled.values(), flags), report)
-    whole_file.check_sizes(validated, compiled, report)
+    file_checks.check_sizes(validated, compiled, report)
     check_node(validated.file.node, entries, report)
     fleet = fleet_spec(validated.file.fleet, report)
-    whole_file.check_emptiness(validated, report)
-    whole_file.unused_keys(validated.file, report)
+    file_checks.check_emptiness(validated, report)
+    file_checks.unused_keys(validated.file, report)
 
     def spec(left_out: frozenset[KeyPath]) -> Spec:
         return Spec(
@@ -138,7 +134,7 @@ def built(
         hashlib.sha256(json.dumps(document.root, sort_keys=True).encode()).hexdigest()[:16],
         Texts(document.texts, presets.own, layouts.texts),
         find_origins=functools.partial(origins, validated, document, over),
-        find_notices=functools.partial(nvidia_notices.notices, validated, document),
+        find_notices=functools.partial(file_checks.notices, validated, document),
     )
 
 
@@ -165,7 +161,7 @@ def _faults(validated: Validated, spec: Spec, report: ProblemReport) -> FaultSpe
         if rule is not None:
             rules.append((path, rule))
     if not any(each.is_error and each.path[:1] != ("faults",) for each in report.problems):
-        fault_targets.check_rules(rules, spec, report)
+        fault_checks.check_rules(rules, spec, report)
     section = validated.file.faults
     return FaultSpec(seed=section.seed, kernel_log=section.kernel_log, rules=tuple(rule for _, rule in rules))
 

@@ -1,18 +1,18 @@
 """A document to validated models. What is broken is reported and left out, so that the rest is checked as well."""
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from typing import Any
 
 from pydantic import ValidationError
 
-from ..core.model.place import KeyPath
-from .document.loader import Document
-from .document.parser import Tree
-from .messages import empty_values, explained
-from .report import ITEM_LISTS, ProblemReport, unit_of
-from .schema.config_file import ConfigFile
+from ..model.problem import KeyPath
+from .config_file import ConfigFile
+from .loader import Document
+from .messages import ITEM_LISTS, ProblemReport, empty_values, explained, unit_of
+from .parser import Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,3 +91,64 @@ def _replaced(tree: Any, path: KeyPath, value: Any) -> Any:
     copy = tree.copy()
     copy[path[0]] = _replaced(tree[path[0]], path[1:], value)
     return copy
+
+
+MAX_LINKED = 256  # devices with fast links; the largest known domain, an NVL72 rack, has 72
+FAST_LINK = 100  # one NVLink on NVIDIA's scale, in which devices on one PCIe switch have 50
+
+Links = Mapping[tuple[int, int], int]
+"""Scores of pairs of indices, both ways."""
+
+
+def numa_nodes(nodes: list[int], count: int, path: KeyPath, report: ProblemReport) -> tuple[int, ...]:
+    """One NUMA node for all devices, or one per device. A `count` of 0 fits any number of devices."""
+    if len(nodes) not in (1, count):
+        message = f"{len(nodes)} NUMA nodes for {count or 'any number of'} devices"
+        report.error(path, message, "give one for all devices, or one per device")
+    return tuple(nodes)
+
+
+def device_links(
+    rows: list[list[int]], count: int, path: KeyPath, report: ProblemReport, *, score: int = FAST_LINK
+) -> Links:
+    """The links of `count` devices. `count` lists of `count` numbers are scores, anything else groups of indices.
+
+    A pair of a group gets `score`. No list of groups is taken for scores: each of its groups would hold every device.
+    """
+    if not rows:
+        return {}
+    if count > MAX_LINKED:
+        report.error(path, f"there are {count} devices", f"links are for at most {MAX_LINKED}")
+        return {}
+    if len(rows) == count and all(len(row) == count for row in rows):
+        return _scores(rows, path, report)
+    links: dict[tuple[int, int], int] = {}
+    for number, group in enumerate(rows):
+        members: set[int] = set()
+        for position, index in enumerate(group):
+            here = (*path, number, position)
+            if index >= count:
+                expected = f"expected 0 to {count - 1}" if count else "links need a count"
+                report.error(here, f"there is no device {index}", expected)
+            elif index in members:
+                report.error(here, f"device {index} is in this group twice", "name each device once")
+            else:
+                members.add(index)
+        if len(group) < 2:  # a link has two ends
+            report.error((*path, number), "a group of linked devices needs at least two indices")
+        links |= dict.fromkeys(permutations(members, 2), score)
+    return links
+
+
+def _scores(rows: list[list[int]], path: KeyPath, report: ProblemReport) -> Links:
+    hint = "as many lists of as many numbers as there are devices are scores of pairs, not groups of indices"
+    for one, row in enumerate(rows):
+        if row[one]:
+            report.error((*path, one, one), f"device {one} is linked to itself; the diagonal must be 0", hint)
+        for other in range(one):
+            if row[other] != rows[other][one]:
+                back = rows[other][one]
+                message = f"the score of {one} with {other} is {row[other]}, and of {other} with {one} it is {back}"
+                report.error((*path, one, other), message, hint)
+    scores = {(one, other): score for one, row in enumerate(rows) for other, score in enumerate(row)}
+    return {(one, other): score for (one, other), score in scores.items() if score and one != other}

@@ -1,23 +1,21 @@
 """From the host to raw devices: one module per source, behind one function, `discover`.
 
 Everything here blocks (call it in a thread) and works on a host that changes meanwhile. What is not found is simply not
-in the result; `core` keeps what a pod may still hold.
+in the result; `planning` keeps what a pod may still hold.
 """
 
 from dataclasses import replace
 from typing import assert_never
 
-from ..core.model import smi_places, virtual_node
-from ..core.model.problem import error
-from ..core.model.syntax.template import TemplateError
-from ..core.spec import EntrySpec, GlobSource, SysfsSource, UsbGroup, UsbSource, VirtualSource
 from ..errors import HostError
 from ..hostfs import HostRoot
-from . import virtual_source
+from ..model import telemetry, virtual_node
+from ..model.entry import EntrySpec, GlobSource, SysfsSource, UsbGroup, UsbSource, VirtualSource
+from ..model.problem import error
+from ..model.template import TemplateError
+from . import glob_source, sysfs_source, usb_source, virtual_source
 from .found import Found
-from .numbering import Numbering
-from .paths import glob_source
-from .sysfs import sysfs_source, usb_source
+from .virtual_source import Numbering
 
 __all__ = ["Found", "Numbering", "discover"]
 
@@ -29,7 +27,7 @@ def discover(
     node: str,
     numbering: Numbering | None = None,
     device_dir: str = virtual_node.DIRECTORY,
-    smi_dir: str = smi_places.DIRECTORY,
+    smi_dir: str = telemetry.DIRECTORY,
 ) -> Found:
     """What the entry's source finds on the host, now.
 

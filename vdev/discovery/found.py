@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ..aio.program import shown
-from ..core.model.device import RawDevice
-from ..core.model.problem import Problem, Severity
-from ..core.spec import EntrySpec
+from ..model.device import RawDevice
+from ..model.entry import EntrySpec
+from ..model.problem import Problem, Severity
 
 MAX_SHOWN = 5  # of equal problems; the rest are counted
 

@@ -12,14 +12,14 @@ from typing import Any, Protocol
 
 import structlog
 
-from ..aio.backoff import Backoff
-from ..aio.timing import Timing
-from ..core.claims.prepared import PreparedClaim
+from ..aio.clock import Timing
+from ..aio.tasks import Backoff
 from ..errors import ApiServerError
 from ..kube import RESOURCE_CLAIMS, Missing, ObjectKind
 from ..kube.answers import Denied, Invalid
-from .checkpoint import Prepared
-from .health_stream import DeviceHealth, Health
+from .claim import PreparedClaim
+from .claim_files import Prepared
+from .servicer import DeviceHealth, Health
 
 log = structlog.get_logger(__name__)
 

@@ -16,19 +16,16 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 import structlog
 
-from ..aio.timing import PRODUCTION_TIMING, Timing
-from ..core.claims.claim import Claim, read_claim
-from ..core.claims.prepare import Find, prepare
-from ..core.claims.prepared import PreparedClaim
+from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..errors import AllocationError, ApiServerError, HostError, reason_of
 from ..hostfs import remove_unfinished
-from ..hostfs.directory_lock import DirectoryLock
-from ..hostfs.look import is_directory
+from ..hostfs.files import is_directory
+from ..hostfs.locks import DirectoryLock
 from ..kube import NO_SERVER, RESOURCE_CLAIMS, Missing, ObjectKind, Unconfigured
 from ..kube.answers import Denied
-from .checkpoint import Checkpoint, Prepared
-from .claim_files import ClaimFiles
-from .places import Places
+from .claim import Claim, PreparedClaim, read_claim
+from .claim_files import Checkpoint, ClaimFiles, Places, Prepared
+from .preparation import Find, prepare
 
 log = structlog.get_logger(__name__)
 

@@ -1,15 +1,7 @@
-"""Failures on demand at run time: rules come in, hooks are answered, and log and status say that it is a drill.
+"""Failures on demand: rules come in, hooks are answered, and log and status say that it is a drill.
 
-    engine      the rules in force, and the answers to the plugin's hooks
-    afflicted   what they do to devices
-    rule_run    one rule on this node since it was loaded
-    rule_store  rules from files and from people, beside those of the configuration
-    commands    what people ask of them, of a plugin or of a fleet
-
-When something fails is decided in `core.faults.schedule`, what it hits in `core.faults.targets`; the agent asks after
-each step.
+rules       what a rule is: which devices or calls, when, and with which of the `effects`
+schedule    when a rule is in force        targets     which devices it hits; `afflicted` is what happens to them
+engine      the rules in force, and the answers to the plugin's hooks; `rule_run` is one rule since it was loaded
+rule_store  rules from files and from people, beside those of the configuration; `commands` is what people ask
 """
-
-from .engine import Engine
-
-__all__ = ["Engine"]

@@ -2,11 +2,9 @@
 
 from collections.abc import Collection, Iterator
 
-from ..core.faults.targets import Afflictions
-from ..core.inventory.resources import Inventory
-from ..core.model.device import Health, Key
-from ..core.model.faults.fault_answers import XidError
-from ..core.model.faults.fault_effects import (
+from ..model.device import Health, Key
+from ..planning.resources import Inventory
+from .effects import (
     Call,
     CountErrors,
     Flap,
@@ -18,8 +16,10 @@ from ..core.model.faults.fault_effects import (
     SetHealth,
     SetTaint,
     Xid,
+    XidError,
 )
 from .rule_run import RuleRun
+from .targets import Afflictions
 
 
 def afflictions_of(runs: Collection[RuleRun], inventory: Inventory, now: float) -> Afflictions:

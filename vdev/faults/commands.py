@@ -7,11 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..core.faults.words import words
-from ..core.model.device import Slot
-from ..core.model.faults.fault_rules import FaultRuleSpec
 from ..errors import UsageError
+from ..model.device import Slot
 from .rule_store import RuleStore, name_of
+from .rules import FaultRuleSpec, words
 
 Request = Mapping[str, Any]
 Command = Callable[[Request], Any]

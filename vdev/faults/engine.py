@@ -1,6 +1,6 @@
 """The fault rules in force: what the plugin's hooks answer, what happens to devices, and when to look again.
 
-It decides nothing itself: `core.faults.schedule` says when, `core.faults.targets` to what, and each rule's `rule_run`
+It decides nothing itself: `faults.schedule` says when, `faults.targets` to what, and each rule's `rule_run`
 is the memory that they need. Everything that it makes happen is logged with `injected=True` and counted.
 """
 
@@ -12,15 +12,16 @@ from collections.abc import Callable, Iterable, Mapping
 import structlog
 
 from ..aio.clock import Clock
-from ..core.faults import targets
-from ..core.faults.schedule import NO_LABELS, Dice, Firing, earliest, on_node, seconds_of
-from ..core.faults.targets import Afflictions
-from ..core.inventory.resources import EMPTY, Inventory
-from ..core.model.device import Key
-from ..core.model.faults.fault_answers import CallFault
-from ..core.model.faults.fault_effects import (
+from ..errors import UsageError
+from ..model.device import Key
+from ..observe.metrics import Metrics
+from ..planning.resources import EMPTY, Inventory
+from . import targets
+from .afflicted import afflictions_of
+from .effects import (
     ApiFailure,
     Call,
+    CallFault,
     Cdi,
     CdiFault,
     ClaimCall,
@@ -39,11 +40,10 @@ from ..core.model.faults.fault_effects import (
     Stream,
     StreamFault,
 )
-from ..core.model.faults.fault_rules import FaultRuleSpec, FaultSpec, Start
-from ..errors import UsageError
-from ..observe.metrics import Metrics
-from .afflicted import afflictions_of
 from .rule_run import RuleRun, Strike, begin, needs_seed
+from .rules import FaultRuleSpec, FaultSpec, Start
+from .schedule import NO_LABELS, Dice, Firing, earliest, on_node, seconds_of
+from .targets import Afflictions
 
 log = structlog.get_logger(__name__)
 

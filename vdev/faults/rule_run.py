@@ -1,6 +1,6 @@
 """One rule on this node since it was loaded: what set it off, whether it is in force, and how often it did something.
 
-The run is the memory that `core.faults.schedule` and `core.faults.targets` take as arguments.
+The run is the memory that `faults.schedule` and `faults.targets` take as arguments.
 """
 
 import math
@@ -8,22 +8,12 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ..core.faults import targets
-from ..core.faults.schedule import Dice, Firing, Phase, earliest, hits, on_node, phase, strikes
-from ..core.inventory.resources import Inventory
-from ..core.model.device import Key
-from ..core.model.faults.fault_effects import (
-    ApiFailure,
-    Call,
-    Process,
-    SliceFault,
-    Slices,
-    Socket,
-    SocketFault,
-    Stream,
-    StreamFault,
-)
-from ..core.model.faults.fault_rules import ALWAYS, FaultRuleSpec, Start
+from ..model.device import Key
+from ..planning.resources import Inventory
+from . import targets
+from .effects import ApiFailure, Call, Process, SliceFault, Slices, Socket, SocketFault, Stream, StreamFault
+from .rules import ALWAYS, FaultRuleSpec, Start
+from .schedule import Dice, Firing, Phase, earliest, hits, on_node, phase, strikes
 
 _OVER = Phase(active=False, changes_at=None)
 

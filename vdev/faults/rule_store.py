@@ -14,12 +14,12 @@ from typing import Protocol
 
 import structlog
 
-from ..core.model.faults.fault_rules import FaultSpec
-from ..core.model.problem import Problem, error
-from ..core.model.syntax.names import digest
 from ..errors import ConfigError, HostError, UsageError, reason_of
 from ..hostfs import HostRoot
+from ..model.names import digest
+from ..model.problem import Problem, error
 from .rule_run import RuleRun
+from .rules import FaultSpec
 
 log = structlog.get_logger(__name__)
 

@@ -17,30 +17,28 @@ from pathlib import Path
 
 import structlog
 
-from ..agent.outputs.node.api_output import NodeAccess, injected
+from ..agent import command_socket
 from ..agent.steps import Steps
-from ..aio.pace import Pace
-from ..aio.timing import PRODUCTION_TIMING, Timing
+from ..aio.clock import PRODUCTION_TIMING, Timing
+from ..aio.tasks import Pace
 from ..config import Loaded
-from ..control import command_socket
-from ..core.fleet import left_out
-from ..core.fleet.made import MAKER, MadeNode
-from ..core.fleet.scope import Scope
-from ..core.model.problem import Problem
-from ..core.spec import Delays, Spec
 from ..errors import ApiServerError, ConfigError
 from ..faults.engine import Engine
 from ..hostfs.watch import Watcher
 from ..kube import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Api, ApiCall, InjectedAnswer
+from ..model.problem import Problem
+from ..model.spec import Delays, Spec
+from ..node.api_output import NodeAccess, injected
 from ..observe.metrics import Metrics
+from . import scope
+from .cluster import Cluster, SeenNode
 from .faults import FleetFaults
 from .fleet_telemetry import FleetTelemetry
 from .made_nodes import NodeMaker
 from .member import Member, spec_for_fleet
-from .queue import DueQueue
-from .seen.cluster import Cluster, SeenNode
-from .seen.seen_pods import PodNotes
-from .writers import Writers
+from .scope import MAKER, MadeNode, Scope
+from .seen_pods import PodNotes
+from .writers import DueQueue, Writers
 
 log = structlog.get_logger(__name__)
 
@@ -114,8 +112,8 @@ class Fleet:
         self.refused = ()
         self._adopted = now
         spec = spec_for_fleet(loaded.spec)
-        self._spec = replace(spec, entries=tuple(entry for entry in spec.entries if not left_out.is_real(entry)))
-        self._warn(loaded.problems, tuple(left_out.warnings(spec)))
+        self._spec = replace(spec, entries=tuple(entry for entry in spec.entries if not scope.is_real(entry)))
+        self._warn(loaded.problems, tuple(scope.warnings(spec)))
         self.faults.adopt(self._spec, now)
         self.scope = self.scope.after(spec.fleet)
         for name in self.made:

@@ -8,15 +8,14 @@ import yaml
 
 from .. import discovery
 from ..config import Loaded
-from ..core import repartition
-from ..core.decide import Plan, World, decide
-from ..core.fleet.made import MadeNode
-from ..core.fleet.scope import EVERY_NODE, Scope
-from ..core.inventory.arrange import arrange
-from ..core.node.conditions import condition_document
-from ..core.slices.objects import cutting
-from ..core.spec import Spec
+from ..dra import slices
+from ..model.spec import Spec
+from ..node.conditions import condition_document
+from ..planning import repartition
+from ..planning.inventory import arrange
+from ..planning.plan import Plan, World, decide
 from .member import MACHINE, NOBODY, NOWHERE, spec_for_fleet
+from .scope import EVERY_NODE, MadeNode, Scope
 
 Document = Mapping[str, Any]
 
@@ -39,7 +38,7 @@ def objects(spec: Spec, scope: Scope = EVERY_NODE) -> Iterator[Document]:
         plan = _plan(ours, made.name, made.metadata()["labels"])
         yield _node(made, plan)
         for pool in plan.pools.values():
-            yield from cutting.objects(pool, made.name)
+            yield from slices.objects(pool, made.name)
 
 
 def _plan(spec: Spec, node: str, labels: Mapping[str, str]) -> Plan:

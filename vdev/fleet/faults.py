@@ -11,15 +11,15 @@ from typing import Any
 
 from .. import config
 from ..aio.clock import Clock
-from ..core.fleet.left_out import without_effect
-from ..core.model.faults.fault_rules import FaultRuleSpec, FaultSpec
-from ..core.spec import Spec
 from ..errors import UsageError
 from ..faults.commands import Command, FaultCommands, called, not_allowed, rule_document
 from ..faults.engine import CONFIGURATION, Engine
 from ..faults.rule_run import RuleRun, needs_seed
 from ..faults.rule_store import LIVE, RuleStore
+from ..faults.rules import FaultRuleSpec, FaultSpec
+from ..model.spec import Spec
 from .member import Member
+from .scope import without_effect
 
 _SHOWN = 8  # devices of a rule
 

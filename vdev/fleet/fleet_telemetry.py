@@ -7,12 +7,12 @@ node's name and the device say how its load runs, and whether a pod holds it.
 import threading
 from collections.abc import Mapping
 
-from ..agent.outputs.telemetry_told import load_of
 from ..aio.clock import Clock
-from ..core.decide import Plan
-from ..core.exposition.page import page
-from ..core.model.telemetry import Range
-from ..core.telemetry.sensors import MeasuredDevice, Sensors
+from ..model.telemetry import Range
+from ..planning.plan import Plan
+from ..telemetry.output import load_of
+from ..telemetry.page import page
+from ..telemetry.sensors import MeasuredDevice, Sensors
 
 Wishes = Mapping[str, Range]
 """The load that pods ask for, by `namespace/name`."""

@@ -2,18 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 
-from ..agent.inputs.node_choices import CutDevices, with_pods
-from ..core import repartition
-from ..core.decide import Plan, World, decide
-from ..core.inventory.arrange import arrange
-from ..core.inventory.resources import EMPTY, Inventory
-from ..core.model.device import Key, RawDevice
-from ..core.model.problem import errors
-from ..core.repartition import Progresses, RepartitionView
-from ..core.retention.holders import Holdings
-from ..core.slices.devices.published import Pools
-from ..core.slices.pools import NO_POOLS, Claimed, claimed_by_name
-from ..core.spec import Spec
+from ..agent.node_choices import CutDevices, with_pods
+from ..dra.published_devices import Pools
+from ..dra.slices import NO_POOLS, Claimed, claimed_by_name
+from ..model.device import Key, RawDevice
+from ..model.problem import errors
+from ..model.spec import Spec
+from ..planning import repartition
+from ..planning.in_use import Holdings
+from ..planning.inventory import arrange
+from ..planning.plan import Plan, World, decide
+from ..planning.repartition import Progresses, RepartitionView
+from ..planning.resources import EMPTY, Inventory
 
 
 class Layouts(CutDevices):

@@ -13,13 +13,12 @@ from typing import Any
 
 import structlog
 
-from ..core.fleet.made import HOSTNAME, MAKER, TAINTS, TOLD, MadeNode
-from ..core.fleet.scope import Scope, marked_by
-from ..core.model.syntax.quantity import amount_of
 from ..json_text import parse_json
 from ..kube import NODES, Api, Conflict, Missing, metadata_of
 from ..kube.ownership import written
-from .seen.cluster import SeenNode
+from ..model.quantity import amount_of
+from .cluster import SeenNode
+from .scope import HOSTNAME, MAKER, TAINTS, TOLD, MadeNode, Scope, marked_by
 
 log = structlog.get_logger(__name__)
 

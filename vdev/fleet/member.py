@@ -6,31 +6,32 @@ from datetime import datetime
 from pathlib import Path
 
 from .. import discovery
-from ..agent.outputs.dra.resource_slices import ResourceSlices
-from ..agent.outputs.node.api_output import ApiOutput, NodeAccess
-from ..agent.outputs.node.node_events import NodeEvents
-from ..agent.outputs.node.node_labels import NodeLabels
-from ..agent.outputs.node.node_status import NodeStatus
-from ..core.decide import Plan, World, decide
-from ..core.faults.schedule import earliest
-from ..core.fleet.delayed import delayed, next_age
-from ..core.fleet.pod_devices import Assignment, assign, by_resource, held
-from ..core.inventory.arrange import arrange
-from ..core.inventory.resources import EMPTY
-from ..core.labels.values import Machine
-from ..core.model.device import Key, RawDevice
-from ..core.model.faults.fault_effects import SliceFault
-from ..core.model.faults.fault_rules import NO_RULES
-from ..core.model.problem import Problem
-from ..core.node.situation import Situation
-from ..core.retention.holders import Holdings, Use
-from ..core.slices.pools import Claimed
-from ..core.spec import Delays, EntrySpec, LabelOutput, NodeSpec, Spec, VirtualSource
+from ..dra.slice_output import ResourceSlices
+from ..dra.slices import Claimed
+from ..faults.effects import SliceFault
 from ..faults.engine import CONFIGURATION, Engine
+from ..faults.rules import NO_RULES
+from ..faults.schedule import earliest
 from ..hostfs import HostRoot
+from ..model.device import Key, RawDevice
+from ..model.entry import EntrySpec, LabelOutput, NodeSpec, VirtualSource
+from ..model.problem import Problem
+from ..model.spec import Delays, Spec
+from ..node.api_output import ApiOutput, NodeAccess
+from ..node.event_output import NodeEvents
+from ..node.events import Situation
+from ..node.label_output import NodeLabels
+from ..node.label_values import Machine
+from ..node.status_output import NodeStatus
+from ..planning.in_use import Holdings, Use
+from ..planning.inventory import arrange
+from ..planning.plan import Plan, World, decide
+from ..planning.resources import EMPTY
+from .cluster import SeenNode, SeenSlices
 from .layouts import Layouts
-from .seen.cluster import SeenNode, SeenSlices
-from .seen.seen_pods import PodNotes, SeenPods
+from .pod_devices import Assignment, assign, by_resource, held
+from .scope import delayed, next_age
+from .seen_pods import PodNotes, SeenPods
 from .writers import Writer
 
 

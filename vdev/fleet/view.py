@@ -6,11 +6,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from ..core.decide import Plan
-from ..core.fleet.pod_devices import held
-from ..core.model.device import Health
+from ..model.device import Health
+from ..planning.plan import Plan
 from .controller import Fleet
 from .member import Member
+from .pod_devices import held
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

@@ -12,12 +12,70 @@ import os
 import posixpath
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..core.spec import NodeKind
 from ..errors import HostError, reason_of
-from . import symlinks
+from ..model.entry import NodeKind
+from .files import read_plain
+
+_MAX_LINKS = 40  # the kernel's own limit for one path
+
+
+@dataclass(slots=True)
+class Way:
+    """Where a path leads, and the directories of the links on the way there."""
+
+    path: str = "/"
+    directories: list[str] = field(default_factory=list)
+    is_loop: bool = False  # more links than the kernel would follow; then `path` is only how far it got
+
+
+def follow_links(path: str, read: Callable[[str], str], *, last: bool = True) -> Way:
+    """The way from `/` to an absolute path. What does not exist stays as it is written.
+
+    `read` answers the target of a link, and the empty string for anything else. With `last=False` a link
+    at the end is not followed.
+    """
+    way = Way()
+    pending = _parts(path)
+    pending.reverse()
+    done: list[str] = []
+    while pending:
+        part = pending.pop()
+        if part == "..":
+            del done[-1:]
+            continue
+        target = read("/".join(("", *done, part))) if last or pending else ""
+        if not target:
+            done.append(part)
+            continue
+        way.directories.append(_joined(done))
+        if len(way.directories) > _MAX_LINKS:
+            way.is_loop = True
+            break
+        if target.startswith("/"):
+            done.clear()
+        pending += reversed(_parts(target))
+    way.path = _joined(done)
+    return way
+
+
+def read_link(path: str) -> str:
+    """The target of a link as this process sees it; the empty string for anything else. Blocks."""
+    try:
+        return os.readlink(path)
+    except (OSError, ValueError):  # no link, not permitted, or a name that no file can have
+        return ""
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part not in ("", ".")]
+
+
+def _joined(parts: list[str]) -> str:
+    return "/".join(("", *parts)) if parts else "/"
+
 
 READ_LIMIT = 64 * 1024  # sysfs attributes hold a page, probed files a word; nobody may feed us more
 
@@ -75,13 +133,13 @@ class HostRoot:
         """
         if "\0" in host_path:
             raise HostError(f"{host_path!r}: a path cannot hold a NUL character")
-        way = symlinks.follow(host_path, self._read_link, last=follow)
+        way = follow_links(host_path, self._read_link, last=follow)
         if way.is_loop:
             raise HostError(f"{host_path}: too many symbolic links in a row, probably a loop")
         return way.path
 
     def _read_link(self, resolved: str) -> str:
-        return symlinks.read_link(self._prefix + resolved)
+        return read_link(self._prefix + resolved)
 
     def path(self, host_path: str, *, follow: bool = True) -> Path:
         """Where this process finds the host path, links resolved below the root.
@@ -153,3 +211,24 @@ class HostRoot:
             return None
         except (OSError, ValueError) as cause:
             raise HostError(f"cannot read {host_path}: {reason_of(cause)}") from cause
+
+
+_PRODUCT = "/sys/class/dmi/id/product_name"
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+_MOST = 64  # bytes; it is a UUID
+
+
+def machine_type(host: HostRoot) -> str:
+    """The machine's model; empty where nothing tells. Blocks for a moment."""
+    try:
+        return host.read_text(_PRODUCT) or ""
+    except HostError:
+        return ""
+
+
+def boot_id() -> str:
+    """What Linux calls this boot; empty where nothing tells. Blocks for a moment."""
+    try:
+        return (read_plain(_BOOT, limit=_MOST) or b"").decode("ascii", "replace").strip()
+    except HostError:
+        return ""

@@ -17,8 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from ..core.intervals import PRODUCTION
 from ..errors import reason_of
+from ..intervals import PRODUCTION
 
 try:
     import inotify_simple

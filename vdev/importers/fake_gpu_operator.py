@@ -9,9 +9,8 @@ from functools import cache
 from typing import Any
 
 from .. import config
-from ..core.model.device import EMPTY
-from .draft import Draft
-from .wrapped_texts import ImportSource, Wishes, listed, mapping, number
+from ..model.device import EMPTY
+from .draft import Draft, ImportSource, Wishes, listed, mapping, number
 
 _GPU = "nvidia.com/gpu"
 _POOL_LABEL = "run.ai/simulated-gpu-node-pool"

@@ -6,8 +6,8 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from .. import config
-from ..core.model.problem import Problem
 from ..errors import ConfigError, UsageError
+from ..model.problem import Problem
 from . import (
     fake_gpu_operator,
     generic_device_plugin,
@@ -16,8 +16,7 @@ from . import (
     smarter_device_manager,
     sriov_device_plugin,
 )
-from .draft import Draft
-from .wrapped_texts import Arguments, ImportSource, Wishes, listed, mapping, sources
+from .draft import Arguments, Draft, ImportSource, Wishes, listed, mapping, sources
 
 __all__ = ["FORMS", "Form", "Imported", "Wishes", "imported", "recognised"]
 

@@ -13,9 +13,8 @@ from typing import Any
 
 from .. import config
 from ..errors import ConfigError
-from .draft import Block, Draft
+from .draft import Arguments, Block, Draft, ImportSource, Wishes, is_true, listed, mapping, number
 from .go_patterns import NotAPatternError, glob, literal, may_meet
-from .wrapped_texts import Arguments, ImportSource, Wishes, is_true, listed, mapping, number
 
 _DOMAIN = "squat.ai"
 _MICROSHIFT = "device.microshift.io"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 
-from ..core.model.syntax import path_pattern
+from ..model import path_pattern
 
 MAX_PATTERNS = 64
 _MAX_REPEATS = 8

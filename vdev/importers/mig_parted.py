@@ -9,11 +9,10 @@ from functools import cache
 from typing import Any
 
 from .. import config
-from ..core.partitions.geometry import Geometry, LayoutError, repeated
-from ..core.partitions.placement import place
 from ..errors import ConfigError
-from .draft import Draft
-from .wrapped_texts import ImportSource, Wishes, listed, mapping, number
+from ..model.geometry import Geometry, LayoutError, repeated
+from ..planning.partitions import place
+from .draft import Draft, ImportSource, Wishes, listed, mapping, number
 
 _KEY = "mig-configs"
 _MAX_PARTS = 64  # of one profile on a GPU

@@ -9,8 +9,7 @@ from typing import Any
 
 from .. import config
 from ..errors import ConfigError
-from .draft import Block, Draft
-from .wrapped_texts import ImportSource, Wishes, listed, mapping
+from .draft import Block, Draft, ImportSource, Wishes, listed, mapping
 
 _SECTIONS = frozenset({"version", "flags", "sharing", "resources", "imex"})
 _LABEL = "nvidia.com/device-plugin.config"

@@ -7,10 +7,9 @@ digit, '-' or '_'.
 from collections.abc import Sequence
 from typing import Any
 
-from ..core.grouping import grouped
-from .draft import Block, Draft
+from ..model.device import grouped
+from .draft import Block, Draft, ImportSource, Wishes, listed, mapping, number
 from .go_patterns import NotAPatternError, common_name, literal, regex
-from .wrapped_texts import ImportSource, Wishes, listed, mapping, number
 
 _RESOURCE = "smarter-devices/{attributes.below}"
 _KINDS = ["char", "block", "directory"]

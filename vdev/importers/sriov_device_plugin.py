@@ -10,8 +10,7 @@ from typing import Any
 
 from .. import config
 from ..errors import ConfigError
-from .draft import Draft
-from .wrapped_texts import ImportSource, Wishes, is_true, listed, mapping
+from .draft import Draft, ImportSource, Wishes, is_true, listed, mapping
 
 _PREFIX = "intel.com"
 _VFIO, _UIO = ("vfio-pci",), ("uio_pci_generic", "igb_uio")

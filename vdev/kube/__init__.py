@@ -17,12 +17,15 @@ from .answers import (
     Throttled,
     Unconfigured,
     Unreachable,
+    is_known,
+    is_since,
+    metadata_of,
+    version_of,
 )
 from .api import MANAGER, Api
 from .calls import InjectedAnswer
 from .follow import Back, Changed, Listed, Lost, Removed, for_ever
 from .kinds import DEVICE_CLASSES, EVENTS, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, ObjectKind
-from .versions import is_known, is_since, metadata_of, version_of
 
 __all__ = [
     "DEVICE_CLASSES",

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from ..aio.timing import PRODUCTION_TIMING, Timing
+from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..api_server import ApiServerAddress
 from .answers import ApiCall
 from .calls import LIMIT, NO_FAULT, ApiCalls, ApiRequest, FaultHook, checked

@@ -14,10 +14,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from ..aio.backoff import Backoff
-from ..aio.cancellation import Interrupted, Interruption
-from ..aio.clock import Clock
-from ..aio.timing import Timing
+from ..aio.clock import Clock, Timing
+from ..aio.tasks import Backoff, Interrupted, Interruption
 from ..api_server import ApiServerAddress
 from ..errors import ApiServerError
 from ..json_text import parse_json
@@ -25,6 +23,7 @@ from .answers import ApiCall, Denied, FieldConflict, Throttled, TooLong, Unreach
 
 if TYPE_CHECKING:
     from .connection import Connection, HttpAnswer
+
 
 _T = TypeVar("_T")
 LIMIT = 64 * 2**20  # bytes of an answer, of all pages of a list, and of a line of a watch

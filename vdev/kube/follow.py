@@ -14,8 +14,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeAlias
 
-from ..aio.backoff import Backoff
-from ..aio.timing import Timing
+from ..aio.clock import Timing
+from ..aio.tasks import Backoff
 from ..errors import ApiServerError
 from ..json_text import parse_json
 from .answers import ApiCall, Expired, Throttled, Unconfigured, Unreachable, error_in_watch

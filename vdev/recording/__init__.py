@@ -4,8 +4,6 @@ hardware   what is plugged in           anonymous  other names for what nobody s
 document   both to the text of a file
 """
 
-from .anonymous import Mask
-from .document import Recording, recorded
-from .plugged_hardware import HardwarePiece, pieces
+from .document import HardwarePiece, Mask, Recording, pieces, recorded
 
 __all__ = ["HardwarePiece", "Mask", "Recording", "pieces", "recorded"]

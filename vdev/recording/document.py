@@ -4,17 +4,156 @@ Devices that differ in nothing but their id, NUMA node and place are one entry. 
 replicas alone; they become one device that is shared again.
 """
 
+import hashlib
+import posixpath
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+import uuid
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
 from .. import config
+from ..deviceplugin.podresources import KubeletDevice
+from ..discovery.sysfs_source import SysTree
+from ..errors import HostError
+from ..hostfs import HostRoot
 from ..importers.draft import Draft
-from ..plugin.podresources_client import KubeletDevice
-from .anonymous import Mask
-from .plugged_hardware import ADDRESS, HardwarePiece
+
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE)
+_WORD = re.compile(r"[A-Za-z0-9]+")
+
+
+class Mask:
+    """Hides identities; with no salt it hides nothing."""
+
+    def __init__(self, salt: str = "") -> None:
+        self._salt = salt
+
+    @property
+    def hides(self) -> bool:
+        """Whether anything is another name."""
+        return bool(self._salt)
+
+    def identity(self, text: str, keep: str = "") -> str:
+        """Another name for an id, a serial number or a place.
+
+        A beginning `keep` stays, and so does the look of a UUID and of a PCI address.
+        """
+        if not self._salt or not text:
+            return text
+        digest = hashlib.blake2b(text.encode(), key=self._salt.encode()[:64], digest_size=16).digest()
+        if hit := _UUID.search(text):
+            return f"{text[: hit.start()]}{uuid.UUID(bytes=digest, version=5)}{text[hit.end() :]}"
+        if hit := _ADDRESS.search(text):
+            place = f"{0x1000 + digest[0] * 16:04x}:{digest[1]:02x}:{digest[2] % 32:02x}.{digest[3] % 8}"
+            return f"{self._kept(text[: hit.start()])}{place}{self._kept(text[hit.end() :])}"
+        rest = text.removeprefix(keep) if keep else text
+        return f"{keep if rest != text else ''}{digest.hex()[:12]}"
+
+    @staticmethod
+    def _kept(text: str) -> str:
+        """What stands around an address: its signs, and letters, which name a kind."""
+        return _WORD.sub(lambda hit: hit[0] if hit[0].isalpha() else "x", text)
+
+
+_PCI, _USB = "/sys/bus/pci/devices", "/sys/bus/usb/devices"
+_NVIDIA_VENDOR = "/proc/driver/nvidia/gpus"
+_ACCELERATORS = ("0x03", "0x12", "0x0b40")  # display, processing accelerators, co-processors
+_HUB = "09"
+ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+
+
+@dataclass(frozen=True, slots=True)
+class HardwarePiece:
+    """A piece of hardware. `kind` is pci or usb, `place` its address or port; ids are four hexadecimal digits.
+
+    `serial` tells it from others alike: a serial number, or the UUID of a GPU. `model` and `maker` are names, where
+    known. `is_accelerator`: somebody may want it for what it computes.
+    """
+
+    kind: str
+    place: str
+    vendor: str
+    product: str
+    serial: str = ""
+    maker: str = ""
+    model: str = ""
+    driver: str = ""
+    numa: int | None = None
+    is_accelerator: bool = False
+
+    @property
+    def says(self) -> tuple[str, ...]:
+        """What names it among others, in an order of preference."""
+        return tuple(each for each in (self.serial, self.place) if each)
+
+
+def pieces(host: HostRoot) -> list[HardwarePiece]:
+    """All pieces of the host, as far as they can be read. Blocks."""
+    tree = SysTree(host)
+    gpus = dict(_gpus(host))
+    found = []
+    for each in (*_pci(tree), *_usb(tree)):
+        uuid, model = gpus.get(each.place, ("", ""))
+        found.append(replace(each, serial=each.serial or uuid, model=each.model or model))
+    return found
+
+
+def _members(tree: SysTree, listing: str) -> list[tuple[str, str]]:
+    try:
+        return tree.members(listing)
+    except HostError:
+        return []
+
+
+def _pci(tree: SysTree) -> Iterator[HardwarePiece]:
+    for address, directory in _members(tree, _PCI):
+        node = tree.text(directory, "numa_node")
+        yield HardwarePiece(
+            "pci",
+            address,
+            tree.text(directory, "vendor").removeprefix("0x"),
+            tree.text(directory, "device").removeprefix("0x"),
+            driver=tree.text(directory, "driver"),
+            numa=int(node) if node.isdecimal() else None,
+            is_accelerator=tree.text(directory, "class").startswith(_ACCELERATORS),
+        )
+
+
+def _usb(tree: SysTree) -> Iterator[HardwarePiece]:
+    for port, directory in _members(tree, _USB):
+        if ":" in port or tree.text(directory, "bDeviceClass") == _HUB:
+            continue
+        yield HardwarePiece(
+            "usb",
+            port,
+            tree.text(directory, "idVendor").lower(),
+            tree.text(directory, "idProduct").lower(),
+            serial=tree.text(directory, "serial"),
+            maker=tree.text(directory, "manufacturer"),
+            model=tree.text(directory, "product"),
+            driver=tree.text(directory, "driver"),
+        )
+
+
+def _gpus(host: HostRoot) -> Iterator[tuple[str, tuple[str, str]]]:
+    """UUID and model of NVIDIA's GPUs by PCI address, as the driver tells them."""
+    try:
+        names = [name for name, _ in host.entries(_NVIDIA_VENDOR)]
+    except HostError:
+        return
+    for name in names:
+        try:
+            text = host.read_text(posixpath.join(_NVIDIA_VENDOR, name, "information"))
+        except HostError:
+            continue
+        known = {
+            key.strip(): value.strip() for key, _, value in (line.partition(":") for line in (text or "").splitlines())
+        }
+        yield name.lower(), (known.get("GPU UUID", ""), known.get("Model", ""))
+
 
 _ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:-]*[A-Za-z0-9])?")
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")

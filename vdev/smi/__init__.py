@@ -1,7 +1,7 @@
 """The makers' command-line tools for containers: shell scripts, put together from the parts beside this file.
 
 A tool is one POSIX-sh script, mounted where the maker's own would be. It shows what data files say of the container's
-devices; `core.smi` makes these, and says what is in them.
+devices; `telemetry.tool_data` makes these, and says what is in them.
 """
 
 from functools import cache

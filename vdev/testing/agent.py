@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import yaml
 
-from ..control import command_socket
+from ..agent import command_socket
 from ..errors import SocketError, VdevError
 from ..sim.scenarios.plugin_process import PluginPlaces, VdevRun
 from ..sim.scenarios.scenario import ScenarioError

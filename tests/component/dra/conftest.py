@@ -11,12 +11,11 @@ from blockbuster import blockbuster_ctx
 import vdev
 import vdev.sim
 from tests.kit import dra, quick
-from vdev.aio.clock import LeapClock
-from vdev.aio.timing import Timing
-from vdev.core.claims.prepare import Published
-from vdev.core.intervals import Intervals
+from vdev.aio.clock import LeapClock, Timing
+from vdev.dra.claim_files import Places
 from vdev.dra.driver import DraDriver, DriverState
-from vdev.dra.places import Places
+from vdev.dra.preparation import Published
+from vdev.intervals import Intervals
 
 DRIVER = "gpu.acme.dev"
 

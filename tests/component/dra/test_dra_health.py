@@ -6,9 +6,8 @@ import grpc
 import pytest
 
 from tests.kit.dra import NoFaults
-from vdev.core.model.faults.fault_answers import CallFault
-from vdev.core.model.faults.fault_effects import Call, ClaimCall, Code, Fail, FaultyClaims, HealthStreamFault
-from vdev.dra.health_stream import DeviceHealth
+from vdev.dra.servicer import DeviceHealth
+from vdev.faults.effects import Call, CallFault, ClaimCall, Code, Fail, FaultyClaims, HealthStreamFault
 
 
 def healths(*states):

@@ -12,11 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kit import dra
-from vdev.aio.clock import LeapClock
-from vdev.aio.timing import Timing
-from vdev.core.claims.prepare import Published
+from vdev.aio.clock import LeapClock, Timing
+from vdev.dra.claim_files import Places
 from vdev.dra.claims import ClaimRef, Claims
-from vdev.dra.places import Places
+from vdev.dra.preparation import Published
 
 DRIVER = "gpu.acme.dev"
 DEVICES = {f"gpu-{number}": dra.device(f"GPU-{number}", number) for number in range(3)}

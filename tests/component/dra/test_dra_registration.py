@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from vdev.deviceplugin.registration import KubeletSocket
+from vdev.dra.claim_files import Places
 from vdev.dra.driver import DriverState
-from vdev.dra.places import Places
 from vdev.pb import pluginregistration_v1_pb2
-from vdev.plugin.kubelet_socket import KubeletSocket
 
 DRIVER = "gpu.acme.dev"
 OLD, NEW = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.kit import dra
-from vdev.dra.health_stream import DeviceHealth
+from vdev.dra.servicer import DeviceHealth
 
 DRIVER = "gpu.acme.dev"
 

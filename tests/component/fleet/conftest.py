@@ -9,11 +9,10 @@ import pytest
 from tests.kit import quick
 from tests.kit.fleet import CONFIG
 from vdev import cli, config
-from vdev.aio.clock import LeapClock
-from vdev.aio.timing import Timing
-from vdev.core.intervals import Intervals
-from vdev.fleet import AT_ONCE, Fleet, Options
+from vdev.aio.clock import LeapClock, Timing
+from vdev.fleet.controller import AT_ONCE, Fleet, Options
 from vdev.hostfs.watch import Watcher
+from vdev.intervals import Intervals
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from tests.kit.fleet import (
     taints,
 )
 from vdev.aio.clock import LeapClock
-from vdev.fleet.seen.cluster import SeenNode
+from vdev.fleet.cluster import SeenNode
 from vdev.fleet.view import FleetView
 from vdev.kube import Conflict
 from vdev.observe import http

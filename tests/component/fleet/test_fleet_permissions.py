@@ -11,11 +11,10 @@ from tests.kit import quick
 from tests.kit.admission import refusal
 from tests.kit.manifests import DEPLOY, kustomize, rendered
 from vdev import config
-from vdev.aio.clock import LeapClock
-from vdev.aio.timing import Timing
-from vdev.core.intervals import Intervals
-from vdev.fleet import Fleet, Options
+from vdev.aio.clock import LeapClock, Timing
+from vdev.fleet.controller import Fleet, Options
 from vdev.hostfs.watch import Watcher
+from vdev.intervals import Intervals
 
 CONFIG = """
 version: v1

@@ -7,12 +7,11 @@ import itertools
 import pytest
 
 from tests.kit.service_manager import Listener
-from vdev.agent.reports.announcer import Announcer, Outlook
+from vdev.agent.announcer import Announcer, Outlook
 from vdev.agent.steps import Steps
-from vdev.aio.clock import ManualClock
-from vdev.aio.timing import Timing
-from vdev.core.boot import Boot
+from vdev.aio.clock import ManualClock, Timing
 from vdev.observe.service_manager import ServiceManager
+from vdev.planning.in_use import Boot
 
 SERVED = Boot(served=True)
 

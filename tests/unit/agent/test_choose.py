@@ -3,11 +3,10 @@ import asyncio
 import pytest
 import structlog
 
-from vdev.agent.inputs.chosen_files import FileChooser
-from vdev.aio.clock import ManualClock
-from vdev.aio.timing import Timing
-from vdev.core.intervals import PRODUCTION
+from vdev.agent.config_files import FileChooser
+from vdev.aio.clock import ManualClock, Timing
 from vdev.errors import ConfigError
+from vdev.intervals import PRODUCTION
 
 
 class Label:

@@ -9,10 +9,9 @@ import os
 import pytest
 
 from vdev.agent.lock import NodeLock
-from vdev.aio.clock import ManualClock
-from vdev.aio.timing import Timing
-from vdev.core.intervals import Intervals
-from vdev.hostfs.directory_lock import Presence
+from vdev.aio.clock import ManualClock, Timing
+from vdev.hostfs.locks import Presence
+from vdev.intervals import Intervals
 
 INTERVALS = Intervals()
 

@@ -13,9 +13,9 @@ from tests.kit.once import once
 RUN = """
 import asyncio, json, sys
 from pathlib import Path
-from vdev.agent import Agent
+from vdev.agent.agent import Agent
 from vdev.cli import options, parsed
-from vdev.cli.processes import run
+from vdev.cli import run
 from vdev.sim import Kubelet
 
 async def main(root):

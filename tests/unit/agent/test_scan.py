@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from vdev import config, discovery
-from vdev.agent.inputs.discovered import Scan, Scanner
+from vdev.agent.scanner import Scan, Scanner
 from vdev.agent.steps import Steps
-from vdev.aio.clock import ManualClock
-from vdev.aio.timing import Timing
-from vdev.core.spec import EntrySpec, NodeKind, Spec
+from vdev.aio.clock import ManualClock, Timing
 from vdev.hostfs import HostRoot
 from vdev.hostfs.root import inspect
+from vdev.model.entry import EntrySpec, NodeKind
+from vdev.model.spec import Spec
 
 
 def spec(glob: str) -> Spec:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from vdev.agent.inputs.config_files import directories
+from vdev.agent.config_files import directories
 
 
 def test_the_directory_of_a_plain_file(tmp_path: Path) -> None:

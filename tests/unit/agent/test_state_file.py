@@ -7,8 +7,7 @@ import os
 import pytest
 
 from vdev.agent.state_file import Owner, StateFile
-from vdev.aio.clock import LeapClock
-from vdev.aio.timing import Timing
+from vdev.aio.clock import LeapClock, Timing
 
 NOBODY = frozenset[str]()
 

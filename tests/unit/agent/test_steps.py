@@ -7,10 +7,9 @@ import pytest
 import structlog
 
 from vdev.agent.steps import Steps
-from vdev.aio.clock import ManualClock
-from vdev.aio.timing import Timing
-from vdev.core.intervals import PRODUCTION, Intervals
+from vdev.aio.clock import ManualClock, Timing
 from vdev.errors import HostError, InvariantBroken
+from vdev.intervals import PRODUCTION, Intervals
 from vdev.kube import NODES, ApiCall, Throttled
 
 NOW = Intervals(retry_step_first=0.0, retry_step_most=0.0)

@@ -3,7 +3,7 @@
 import asyncio
 
 from vdev.aio.clock import ManualClock
-from vdev.aio.pace import Pace
+from vdev.aio.tasks import Pace
 
 
 async def settled():

@@ -11,7 +11,7 @@ import pytest
 from tests.kit import prepared
 from vdev import __version__, config
 from vdev.cli import COMMANDS, main
-from vdev.core.inventory import imagined_nodes
+from vdev.planning import inventory
 
 GOOD = "version: v1\ndevices:\n- {name: a, resource: example.com/a, virtual: {count: 2}}\n"
 BAD = "devices:\n- {name: a, resource: example, virtual: {cont: 2}}\n"
@@ -195,7 +195,7 @@ UNKNOWN_ID = "GPU-00000000-0000-5000-8000-000000000000"
 def gpu_ids(node: str) -> list[str]:
     """The ids of these devices on a node, as the plugin makes them."""
     spec = config.load_text(GPUS).spec
-    return [slot.id for slot in imagined_nodes.inventory(spec, node).resources["nvidia.com/gpu"].slots]
+    return [slot.id for slot in inventory.inventory(spec, node).resources["nvidia.com/gpu"].slots]
 
 
 @pytest.mark.parametrize("command", ["validate", "config"])

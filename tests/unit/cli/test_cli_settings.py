@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from vdev import cli, config
-from vdev.cli import options
-from vdev.cli.processes import run
+from vdev.cli import options, run
 from vdev.errors import UsageError
 from vdev.settings import Group, Settings
 

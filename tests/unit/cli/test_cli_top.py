@@ -5,9 +5,8 @@ import json
 
 import pytest
 
-from vdev.cli import main
-from vdev.cli.control import top_text
-from vdev.control import command_socket
+from vdev.agent import command_socket
+from vdev.cli import main, top_text
 
 GPU = "nvidia.com/gpu"
 

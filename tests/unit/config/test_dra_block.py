@@ -3,8 +3,8 @@
 import pytest
 
 from vdev import config
-from vdev.core.model.dra import Attribute, AttributeKind, DraPartitions, TaintPolicy
 from vdev.errors import ConfigError
+from vdev.model.dra import Attribute, AttributeKind, DraPartitions, TaintPolicy
 
 ENTRY = "devices:\n- name: a\n  resource: example.com/a\n  virtual: {attributes: {m: x}}\n  "
 CUT = (

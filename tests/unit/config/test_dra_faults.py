@@ -4,8 +4,8 @@ import pytest
 
 from tests.kit.rules import with_rules
 from vdev.config import load_text
-from vdev.core.faults.words import words
-from vdev.core.model.faults.fault_effects import (
+from vdev.errors import ConfigError
+from vdev.faults.effects import (
     Call,
     ClaimCall,
     Code,
@@ -19,7 +19,7 @@ from vdev.core.model.faults.fault_effects import (
     SliceFault,
     Slices,
 )
-from vdev.errors import ConfigError
+from vdev.faults.rules import words
 
 HEAD = """version: v1
 devices:

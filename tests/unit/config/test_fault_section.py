@@ -5,20 +5,9 @@ import re
 import pytest
 
 from vdev.config import load_rules, load_text, render
-from vdev.core.model.faults.fault_effects import (
-    Call,
-    Delay,
-    Flap,
-    Process,
-    Register,
-    Remove,
-    Rpc,
-    SetHealth,
-    Stream,
-    StreamFault,
-)
-from vdev.core.model.faults.fault_rules import Chance, DeviceFilter, DeviceSelection, NodeSelection, When
 from vdev.errors import ConfigError
+from vdev.faults.effects import Call, Delay, Flap, Process, Register, Remove, Rpc, SetHealth, Stream, StreamFault
+from vdev.faults.rules import Chance, DeviceFilter, DeviceSelection, NodeSelection, When
 
 HEAD = """version: v1
 flags: {migStrategy: mixed}

@@ -3,9 +3,9 @@
 import pytest
 
 from vdev import config
-from vdev.core.fleet.made import made_nodes
-from vdev.core.spec import ChosenNodes, Delays
 from vdev.errors import ConfigError
+from vdev.fleet.scope import made_nodes
+from vdev.model.spec import ChosenNodes, Delays
 
 HEAD = (
     "version: v1\ndevices: [{name: a, resource: example.com/a, virtual: {count: 1}}, "

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vdev import config
-from vdev.config.document.loader import decoded, read_text
+from vdev.config.loader import decoded, read_text
 from vdev.errors import ConfigError
 
 CONFIGS = Path(__file__).parents[3] / "configs"

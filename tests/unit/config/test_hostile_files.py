@@ -15,11 +15,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from vdev import config
-from vdev.config.presets.preset_library import load_preset
-from vdev.config.presets.preset_texts import PresetTexts
-from vdev.core.proof import prove
-from vdev.core.spec import Spec
+from vdev.config.presets import PresetTexts, load_preset
 from vdev.errors import ConfigError
+from vdev.model.spec import Spec
+from vdev.planning.proof import prove
 from vdev.preview import preview
 
 EVERYTHING = yaml.safe_load((Path(__file__).parent / "everything.yaml").read_text())

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from vdev import config
-from vdev.core.model.origin import Override
 from vdev.errors import ConfigError
+from vdev.model.problem import Override
 
 GOOD = "version: v1\ndevices:\n  - {name: acme, resource: acme.dev/npu, virtual: {count: 2}}\n"
 OWN = "devices:\n  - {name: lab, resource: lab.dev/npu, virtual: {preset: lab}}\npresetsDir: presets\n"

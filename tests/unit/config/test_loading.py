@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from vdev import config
-from vdev.config.document.loader import decoded, read_text
+from vdev.config.loader import decoded, read_text
 from vdev.errors import ConfigError
 
 MINIMAL = "version: v1\ndevices:\n  - name: a\n    resource: example.com/a\n    virtual: {count: 1}\n"

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from vdev import config
-from vdev.core.model.origin import Override
 from vdev.errors import ConfigError
+from vdev.model.problem import Override
 
 MIXED = """devices:
 - {name: good, resource: a.b/good, virtual: {count: 2}}

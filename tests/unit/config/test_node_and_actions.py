@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from vdev import config
-from vdev.core.model.virtual_node import LikeNode, LineEnd, PlainDirectory, PlainFile, PtyLine
-from vdev.core.spec import ActionKind, VirtualSource
 from vdev.errors import ConfigError
+from vdev.model.entry import ActionKind, VirtualSource
+from vdev.model.virtual_node import LikeNode, LineEnd, PlainDirectory, PlainFile, PtyLine
 
 SCHEMA = jsonschema.Draft202012Validator(
     json.loads((Path(__file__).parents[3] / "configs/vdev.schema.json").read_text())

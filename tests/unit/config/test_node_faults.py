@@ -4,17 +4,9 @@ import pytest
 
 from tests.kit.rules import with_rules
 from vdev.config import load_text
-from vdev.core.faults.words import words
-from vdev.core.model.faults.fault_effects import (
-    ApiFailure,
-    ApiResource,
-    ApiVerb,
-    NodeEvent,
-    SetCondition,
-    SetHealth,
-    Xid,
-)
 from vdev.errors import ConfigError
+from vdev.faults.effects import ApiFailure, ApiResource, ApiVerb, NodeEvent, SetCondition, SetHealth, Xid
+from vdev.faults.rules import words
 
 HEAD = """version: v1
 node: {events: true, conditions: true}

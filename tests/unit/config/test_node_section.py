@@ -4,7 +4,7 @@ import pytest
 
 from tests.kit.refused import refusals
 from vdev import config
-from vdev.core.spec import ConditionSpec, LabelOutput, NodeSpec, TrueWhen
+from vdev.model.entry import ConditionSpec, LabelOutput, NodeSpec, TrueWhen
 
 ENTRY = "devices:\n- name: a\n  resource: example.com/a\n  virtual: {attributes: {m: x}}\n  "
 

@@ -3,9 +3,9 @@
 import pytest
 
 from vdev import config
-from vdev.core.model.origin import Override
-from vdev.core.spec import AllocationPolicy, DeviceIdStrategy, DeviceListStrategy, MigStrategy
 from vdev.errors import ConfigError
+from vdev.model.entry import AllocationPolicy, DeviceIdStrategy, DeviceListStrategy, MigStrategy
+from vdev.model.problem import Override
 from vdev.preview import preview
 
 DEVICES = """

@@ -6,9 +6,10 @@ import pytest
 
 from tests.kit.refused import refusals
 from vdev import config
-from vdev.core.model.origin import Override
-from vdev.core.spec import DeviceListStrategy, Flags, MigStrategy, NamePattern, SharedResource, SharingKind
 from vdev.errors import ConfigError
+from vdev.model.entry import DeviceListStrategy, Flags, MigStrategy
+from vdev.model.problem import Override
+from vdev.model.spec import NamePattern, SharedResource, SharingKind
 
 COMPLETE = """
 version: v1

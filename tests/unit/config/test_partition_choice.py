@@ -6,8 +6,8 @@ import shutil
 import pytest
 
 from vdev import config
-from vdev.core.partitions.choice import NamedLayout
 from vdev.errors import ConfigError
+from vdev.model.geometry import NamedLayout
 
 CONFIG = """\
 version: v1

@@ -3,8 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from vdev.config.schema.devices.partitioning import PartitioningModel
-from vdev.core.partitions.geometry import Geometry, Profile
+from vdev.config.partitions_block import PartitioningModel
+from vdev.model.geometry import Geometry, Profile
 
 NPU = {
     "slices": 4,

@@ -9,15 +9,14 @@ from pathlib import Path as FilePath
 import pytest
 
 import vdev
-from vdev.config.document.loader import read_file
-from vdev.config.presets.preset_file import PresetModel
-from vdev.config.presets.preset_library import UnknownPresetError, load_preset
-from vdev.config.presets.preset_texts import PresetTexts
-from vdev.core.model.device import IdStyle
-from vdev.core.model.problem import did_you_mean
-from vdev.core.partitions.geometry import LayoutError, layout, repeated
-from vdev.core.partitions.placement import place
+from vdev.config.loader import read_file
+from vdev.config.preset_file import PresetModel
+from vdev.config.presets import PresetTexts, UnknownPresetError, load_preset
 from vdev.errors import ConfigError
+from vdev.model.device import IdStyle
+from vdev.model.geometry import LayoutError, layout, repeated
+from vdev.model.problem import did_you_mean
+from vdev.planning.partitions import place
 
 GIB = 2**30
 OURS = PresetTexts().names()

@@ -4,8 +4,8 @@ import pytest
 
 from tests.kit.refused import refusals
 from vdev import config
-from vdev.core.model.faults.fault_effects import CountErrors, Overheat
-from vdev.core.model.telemetry import UNMEASURED, LoadPattern, LoadSpec, Physics, Range, SmiTool, TelemetrySpec
+from vdev.faults.effects import CountErrors, Overheat
+from vdev.model.telemetry import UNMEASURED, LoadPattern, LoadSpec, Physics, Range, SmiTool, TelemetrySpec
 
 ENTRY = "devices:\n- name: a\n  resource: example.com/a\n  virtual: {}\n"
 NVIDIA = "devices:\n- name: a\n  resource: nvidia.com/gpu\n  virtual: {preset: a100-sxm4-40gb}\n"

@@ -3,8 +3,8 @@
 import pytest
 
 from vdev import config
-from vdev.core.spec import UsbSource, VirtualSource
 from vdev.errors import ConfigError
+from vdev.model.entry import UsbSource, VirtualSource
 
 
 def usb(value: str, key: str = "vendor") -> UsbSource:

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from vdev.core import spec
-from vdev.core.inventory.arrange import arrange
-from vdev.core.model.device import Health, IdStyle, RawDevice
-from vdev.core.partitions.geometry import Geometry, Profile
+from vdev.model.device import Health, IdStyle, RawDevice
+from vdev.model.entry import EntrySpec, Flags, VirtualSource
+from vdev.model.geometry import Geometry, Profile
+from vdev.model.spec import SharedResource, SharingKind, SharingSpec, Spec
+from vdev.planning.inventory import arrange
 
 GI = 2**30
 
@@ -33,14 +34,14 @@ class Build:
 
     def entry(self, name="gpu", resource="nvidia.com/gpu", *, count=2, nvidia=True, **changes):
         """An entry of virtual devices."""
-        source = spec.VirtualSource(count=count, memory=40 * GI, id_style=IdStyle.NVIDIA if nvidia else IdStyle.NAME)
+        source = VirtualSource(count=count, memory=40 * GI, id_style=IdStyle.NVIDIA if nvidia else IdStyle.NAME)
         defaults = {
             "where": f"t.yaml:1:1: devices.{name}",
             "visible_devices_env": "NVIDIA_VISIBLE_DEVICES" if nvidia else "",
             "gpu_names": ("NVIDIA A100-SXM4-40GB", "a100") if nvidia else (),
             "geometry": A100,
         }
-        return spec.EntrySpec(name=name, resource=resource, source=source, **{**defaults, **changes})
+        return EntrySpec(name=name, resource=resource, source=source, **{**defaults, **changes})
 
     def raws(self, entry, count=None, **changes):
         """The raw devices of a virtual entry."""
@@ -58,14 +59,12 @@ class Build:
 
     def inventory(self, *entries, found=None, sharing=None, gpus=(), mig=(), **flags):
         """What a node advertises for these entries."""
-        whole = spec.Spec(
-            entries=entries, flags=spec.Flags(**flags), sharing=sharing, gpu_patterns=gpus, mig_patterns=mig
-        )
+        whole = Spec(entries=entries, flags=Flags(**flags), sharing=sharing, gpu_patterns=gpus, mig_patterns=mig)
         return arrange(whole, "node-a", found or {entry.name: self.raws(entry) for entry in entries})
 
-    def sharing(self, *resources, kind=spec.SharingKind.TIME_SLICING, **flags):
+    def sharing(self, *resources, kind=SharingKind.TIME_SLICING, **flags):
         """A sharing block."""
-        return spec.SharingSpec(kind=kind, resources=tuple(spec.SharedResource(**each) for each in resources), **flags)
+        return SharingSpec(kind=kind, resources=tuple(SharedResource(**each) for each in resources), **flags)
 
     def ids(self, stock, name):
         """The ids of a resource."""

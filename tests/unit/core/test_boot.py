@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from vdev.core.boot import Boot, absent, may_start
-from vdev.core.inventory.resources import EMPTY, Inventory, Resource
-from vdev.core.model.device import Device, Health, RawDevice, Slot
+from vdev.model.device import Device, Health, RawDevice, Slot
+from vdev.planning.in_use import Boot, absent, may_start
+from vdev.planning.resources import EMPTY, Inventory, Resource
 
 
 def raw(name, *, healthy=True):

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vdev.core import spec
-from vdev.core.allocation import cdi, edits
-from vdev.core.model.device import DeviceNode, Mount
-from vdev.core.model.syntax import names
+from vdev.model import names
+from vdev.model.device import DeviceNode, Mount
+from vdev.model.entry import DeviceListStrategy
+from vdev.planning import allocation, cdi
 
 
 @pytest.mark.parametrize(
@@ -80,16 +80,16 @@ def test_all_holds_every_device():
 
 def test_a_virtual_device_is_not_empty(build):
     """A CDI device without edits is invalid, so each names itself in a variable."""
-    stock = build.inventory(build.entry(count=1), device_list_strategies=(spec.DeviceListStrategy.CDI_CRI,))
-    (document,) = edits.cdi_documents(stock).values()
+    stock = build.inventory(build.entry(count=1), device_list_strategies=(DeviceListStrategy.CDI_CRI,))
+    (document,) = allocation.cdi_documents(stock).values()
     assert ["NVIDIA_COM_GPU_DEVICE_0=GPU-gggg0"] == document["devices"][0]["containerEdits"]["env"]
 
 
 def test_nvidias_runtime_injects_nothing_beside_cdi(build):
     """As NVIDIA's own specifications have it, once for all devices; those of other makers say nothing of it."""
-    strategies = (spec.DeviceListStrategy.ENVVAR, spec.DeviceListStrategy.CDI_CRI)
+    strategies = (DeviceListStrategy.ENVVAR, DeviceListStrategy.CDI_CRI)
     npu = build.entry("acme", "acme.dev/npu", nvidia=False)
-    documents = edits.cdi_documents(build.inventory(build.entry(), npu, device_list_strategies=strategies))
+    documents = allocation.cdi_documents(build.inventory(build.entry(), npu, device_list_strategies=strategies))
     nvidias, acmes = documents["k8s.device-plugin.nvidia.com/gpu"], documents["k8s.device-plugin.acme.dev/npu"]
     assert {"env": ["NVIDIA_VISIBLE_DEVICES=void"]} == nvidias["containerEdits"]
     assert "containerEdits" not in acmes

@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from vdev import config
-from vdev.core.faults import targets
-from vdev.core.faults.schedule import Dice
-from vdev.core.inventory.arrange import arrange
-from vdev.core.inventory.imagined_nodes import inventory
-from vdev.core.model.device import DeviceNode, RawDevice
-from vdev.core.model.dra import DraSpec
-from vdev.core.spec import GlobPath, GlobSource, Spec
+from vdev.faults import targets
+from vdev.faults.schedule import Dice
+from vdev.model.device import DeviceNode, RawDevice
+from vdev.model.dra import DraSpec
+from vdev.model.entry import GlobPath, GlobSource
+from vdev.model.spec import Spec
+from vdev.planning.inventory import arrange, inventory
 
 DRA = DraSpec(driver="gpu.example.com")
 

@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kit import dra
-from vdev.core import spec
-from vdev.core.claims import prepare as preparing
-from vdev.core.claims import prepared
-from vdev.core.claims.claim import read_claim
-from vdev.core.claims.prepare import Published
-from vdev.core.claims.prepared import PreparedDevice
-from vdev.core.model.device import DeviceNode
-from vdev.core.model.syntax import template
+from vdev.dra import claim as prepared
+from vdev.dra import preparation as preparing
+from vdev.dra.claim import PreparedDevice, read_claim
+from vdev.dra.preparation import Published
 from vdev.errors import AllocationError, ClaimRefused
+from vdev.model import template
+from vdev.model.device import DeviceNode
+from vdev.model.entry import ContainerSpec, NodeTemplate
+from vdev.model.spec import SharingKind
 
 DRIVER = "gpu.nvidia.com"
 UID = "0c3c7f4e-8a1b-4a36-9d52-111111111111"
@@ -26,7 +26,7 @@ KIND = f"k8s.{DRIVER}/claim"
 def prepare(build):
     """Prepare a claim of these results on a node with two GPUs, gpu-0 and gpu-1, cut as `cut` says."""
 
-    def go(*results, config=(), shared=False, entry=None, kind=spec.SharingKind.MPS, replicas=0, uid=UID, **more):
+    def go(*results, config=(), shared=False, entry=None, kind=SharingKind.MPS, replicas=0, uid=UID, **more):
         entry = entry or build.entry()
         sharing = build.sharing({"name": entry.resource, "replicas": replicas}, kind=kind) if replicas else None
         resource = build.inventory(entry, sharing=sharing).resources[entry.resource]
@@ -101,8 +101,8 @@ def test_every_claim_gives_a_valid_specification(uid, requests):
 
 def test_a_device_brings_its_nodes(build, prepare):
     """The nodes are edits of the device, so that a container gets those of the requests that it uses."""
-    node = spec.NodeTemplate(template.parse("/dev/null"), template.parse("/dev/acme{index}"), "rw")
-    entry = build.entry(container=spec.ContainerSpec(nodes=(node,)))
+    node = NodeTemplate(template.parse("/dev/null"), template.parse("/dev/acme{index}"), "rw")
+    entry = build.entry(container=ContainerSpec(nodes=(node,)))
     claim = prepare(("r", "gpu-0"), ("r", "gpu-1"), entry=entry)
     paths = {
         each["name"]: [one["path"] for one in each["containerEdits"].get("deviceNodes", ())]
@@ -113,8 +113,8 @@ def test_a_device_brings_its_nodes(build, prepare):
 
 def test_two_things_at_one_container_path_are_refused(build, prepare):
     """As Allocate refuses it."""
-    node = spec.NodeTemplate(template.parse("/dev/acme{index}"), template.parse("/dev/acme"), "rw")
-    entry = build.entry(container=spec.ContainerSpec(nodes=(node,)))
+    node = NodeTemplate(template.parse("/dev/acme{index}"), template.parse("/dev/acme"), "rw")
+    entry = build.entry(container=ContainerSpec(nodes=(node,)))
     with pytest.raises(AllocationError, match="the container path /dev/acme would be both"):
         prepare(("r", "gpu-0"), ("r", "gpu-1"), entry=entry)
     apart = prepare(("a", "gpu-0"), ("b", "gpu-1"), entry=entry)
@@ -218,7 +218,7 @@ def test_a_client_of_mps_finds_its_directories(prepare, by, uid):
 def test_a_share_of_time_has_no_limit(prepare):
     """Time-slicing limits nothing."""
     share = {"shareID": "s1", "consumedCapacity": {"slots": "1"}}
-    claim = prepare(("r", "gpu-0", share), shared=True, replicas=4, kind=spec.SharingKind.TIME_SLICING)
+    claim = prepare(("r", "gpu-0", share), shared=True, replicas=4, kind=SharingKind.TIME_SLICING)
     assert {"NVIDIA_VISIBLE_DEVICES"} == env(claim, f"{UID}_r").keys()
 
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from vdev.core import spec
-from vdev.core.allocation import request
-from vdev.core.allocation.edits import cdi_documents, container_edits
-from vdev.core.model.device import DeviceNode, Mount
-from vdev.core.model.syntax import template
-from vdev.core.spec import DeviceIdStrategy, DeviceListStrategy, MigStrategy, SharingKind
 from vdev.errors import AllocationError, InvalidRequest, UnhealthyDevice, UnknownDevice
+from vdev.model import template
+from vdev.model.device import DeviceNode, Mount
+from vdev.model.entry import ContainerSpec, DeviceIdStrategy, DeviceListStrategy, MigStrategy, NodeTemplate
+from vdev.model.spec import SharingKind
+from vdev.planning import allocation
+from vdev.planning.allocation import cdi_documents, container_edits
 
 ENVVAR, MOUNTS, ANNOTATIONS, CRI = DeviceListStrategy
 GPU = "nvidia.com/gpu"
@@ -20,7 +20,7 @@ KIND = "k8s.device-plugin.nvidia.com/gpu"
 
 
 def edits(stock, name, *ids):
-    return container_edits(request.allocate(stock.resources[name], ids))
+    return container_edits(allocation.allocate(stock.resources[name], ids))
 
 
 def test_envvar(build):
@@ -120,7 +120,7 @@ def test_other_vendors_have_variables_mounts_and_kinds_of_their_own(build):
 
 def node(path, container=None, permissions="rw"):
     parsed = template.parse
-    return spec.NodeTemplate(parsed(path), parsed(container or path), permissions)
+    return NodeTemplate(parsed(path), parsed(container or path), permissions)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_pass_device_specs_hands_out_the_drivers_nodes_once(build):
 
 def container(**parts):
     parsed = template.parse
-    return spec.ContainerSpec(
+    return ContainerSpec(
         env=tuple((key, parsed(text)) for key, text in parts.get("env", {}).items()),
         annotations=tuple((key, parsed(text)) for key, text in parts.get("annotations", {}).items()),
         nodes=parts.get("nodes", ()),
@@ -314,9 +314,9 @@ def test_what_was_given_before_changes_no_answer(build, strategies, mps):
 
 def test_a_device_that_no_container_can_get_is_told_to_who_asks(build):
     entry = build.entry("npu", "acme.dev/npu", count=1, nvidia=False)
-    block = spec.ContainerSpec(
+    block = ContainerSpec(
         nodes=tuple(
-            spec.NodeTemplate(template.parse(path), template.parse("/dev/one")) for path in ("/dev/null", "/dev/zero")
+            NodeTemplate(template.parse(path), template.parse("/dev/one")) for path in ("/dev/null", "/dev/zero")
         )
     )
     stock = build.inventory(replace(entry, container=block))

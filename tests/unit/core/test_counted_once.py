@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from vdev import config
-from vdev.core.decide import World, decide
-from vdev.core.inventory.imagined_nodes import inventory
-from vdev.core.retention.holders import Holdings
-from vdev.core.slices.devices.recalled import record
+from vdev.dra.published_devices import record
+from vdev.planning.in_use import Holdings
+from vdev.planning.inventory import inventory
+from vdev.planning.plan import World, decide
 
 NODE = "n1"
 FREE = Holdings(holders={}, read_at=0.0)

@@ -1,8 +1,8 @@
 """What must be done to get from one inventory to the next."""
 
 from vdev import config
-from vdev.core.inventory.difference import Added, ChangedResource, RemovedResource, diff
-from vdev.core.inventory.imagined_nodes import inventory
+from vdev.planning.inventory import inventory
+from vdev.planning.resources import Added, ChangedResource, RemovedResource, diff
 
 
 def arranged(*counts):

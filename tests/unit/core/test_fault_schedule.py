@@ -5,9 +5,9 @@ import math
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from vdev.core.faults.schedule import Dice, Firing, hits, on_node, phase, seconds_of, spans, strikes
-from vdev.core.model.faults.fault_effects import Call, Delay, Flap, Process, Remove, Rpc, SetHealth, Stream, StreamFault
-from vdev.core.model.faults.fault_rules import Chance, FaultRuleSpec, NodeSelection, When
+from vdev.faults.effects import Call, Delay, Flap, Process, Remove, Rpc, SetHealth, Stream, StreamFault
+from vdev.faults.rules import Chance, FaultRuleSpec, NodeSelection, When
+from vdev.faults.schedule import Dice, Firing, hits, on_node, phase, seconds_of, spans, strikes
 
 SICK = SetHealth(healthy=False, reason="drill")
 seconds = st.floats(0, 1e5).map(lambda value: round(value, 3))

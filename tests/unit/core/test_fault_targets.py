@@ -4,16 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vdev.core import spec
-from vdev.core.faults import targets
-from vdev.core.faults.schedule import Dice
-from vdev.core.model.device import Health
-from vdev.core.model.faults.fault_effects import SetHealth
-from vdev.core.model.faults.fault_rules import (
-    DeviceFilter,
-    DeviceSelection,
-    FaultRuleSpec,
-)
+from vdev.faults import targets
+from vdev.faults.effects import SetHealth
+from vdev.faults.rules import DeviceFilter, DeviceSelection, FaultRuleSpec
+from vdev.faults.schedule import Dice
+from vdev.model.device import Health
+from vdev.model.entry import MigStrategy
 
 SICK = SetHealth(healthy=False, reason="drill")
 DICE = Dice(7, "node-a")
@@ -41,7 +37,7 @@ def cards(build):
     gpu = build.entry(count=2, partitions={0: ("1g.5gb", "1g.5gb", "2g.10gb")})
     npu = build.entry("npu", "acme.dev/npu", nvidia=False, count=4, geometry=None)
     sharing = build.sharing({"name": "nvidia.com/mig-1g.5gb", "replicas": 2})
-    return build.inventory(gpu, npu, sharing=sharing, mig_strategy=spec.MigStrategy.MIXED)
+    return build.inventory(gpu, npu, sharing=sharing, mig_strategy=MigStrategy.MIXED)
 
 
 def test_a_card_with_all_its_partitions_and_replicas(cards):

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vdev.core.file_choice import Choice, choose
+from vdev.config.file_choice import Choice, choose
 
 FILES = ["..data", "a100.yaml", "default.yaml", "worker-1.yaml", "plain"]
 

@@ -6,8 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from vdev.core.retention import handovers
-from vdev.core.retention.handovers import EMPTY, Before, Handover, Tenant
+from vdev.planning import handovers
+from vdev.planning.handovers import EMPTY, Before, Handover, Tenant
 
 A, B = ("x.dev/a", "a-0"), ("x.dev/a", "a-1")
 ONE, TWO = ("x.dev/a", "a-0::0"), ("x.dev/a", "a-0::1")

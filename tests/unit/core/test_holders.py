@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vdev.core.intervals import Intervals
-from vdev.core.retention.holders import (
+from vdev.intervals import Intervals
+from vdev.planning.in_use import (
     NOTHING,
     HoldersAnswer,
     HoldersReading,

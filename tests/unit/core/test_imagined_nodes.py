@@ -7,8 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from vdev import config, discovery
-from vdev.core.inventory import imagined_nodes
 from vdev.hostfs import HostRoot
+from vdev.planning import inventory
 
 PATTERNS = st.text("abx0-*?[]!", min_size=1, max_size=6)
 
@@ -20,7 +20,7 @@ PATTERNS = st.text("abx0-*?[]!", min_size=1, max_size=6)
 @example(["node", "n*", "x", "o*", "[0-9]"])
 def test_there_is_a_node_for_each_pattern_and_one_that_none_means(patterns: list[str]) -> None:
     """A pattern that can match something has its node; a node that no pattern means is there unless `*` is."""
-    names = imagined_nodes.node_names(patterns)
+    names = inventory.node_names(patterns)
     assert names
     for pattern in patterns:
         plain = not set("[!]") & set(pattern)
@@ -31,7 +31,7 @@ def test_there_is_a_node_for_each_pattern_and_one_that_none_means(patterns: list
 
 def test_the_node_of_a_set_is_one_that_it_means() -> None:
     """Also where the set says what it does not mean."""
-    assert ("node", "gpu-0x", "npu-a") == imagined_nodes.node_names(["gpu-[!a-z]?", "npu-[a-c]"])
+    assert ("node", "gpu-0x", "npu-a") == inventory.node_names(["gpu-[!a-z]?", "npu-[a-c]"])
 
 
 def test_imagined_devices_are_those_of_the_real_node() -> None:
@@ -39,5 +39,5 @@ def test_imagined_devices_are_those_of_the_real_node() -> None:
     text = "devices: [{name: a, resource: nvidia.com/gpu, virtual: {preset: a100-sxm4-40gb, count: 2}}]"
     spec = config.load_text(text).spec
     found = discovery.discover(spec.entries[0], HostRoot(Path("/")), node="gpu-7")
-    resource = imagined_nodes.inventory(spec, "gpu-7").resources["nvidia.com/gpu"]
+    resource = inventory.inventory(spec, "gpu-7").resources["nvidia.com/gpu"]
     assert [device.id for device in found.devices] == [slot.id for slot in resource.slots]

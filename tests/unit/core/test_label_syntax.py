@@ -2,7 +2,7 @@
 
 import pytest
 
-from vdev.core.model.syntax import label_syntax
+from vdev.model import names
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from vdev.core.model.syntax import label_syntax
 )
 def test_keys_that_are_taken(key):
     """With a DNS name before the slash or without, 253 and 63 characters; what other projects own is theirs to give."""
-    assert "" == label_syntax.key_problem(key)
+    assert "" == names.key_problem(key)
 
 
 @pytest.mark.parametrize(
@@ -51,25 +51,25 @@ def test_keys_that_are_taken(key):
 )
 def test_keys_that_are_refused(key, said):
     """By the API server, or because the kubelet, its admission or an administrator owns them."""
-    assert said in label_syntax.key_problem(key)
+    assert said in names.key_problem(key)
 
 
 @pytest.mark.parametrize("value", ["", "a", "A.b_c-9", "x" * 63])
 def test_values_that_are_taken(value):
     """An empty one too."""
-    assert "" == label_syntax.value_problem(value)
+    assert "" == names.value_problem(value)
 
 
 @pytest.mark.parametrize("value", ["a b", "-a", "a-", "a/b", "x" * 64, "ä", "a\n", "{x}"])
 def test_values_that_are_refused(value):
     """A wrong character, a wrong end, or too many."""
-    assert label_syntax.value_problem(value)
+    assert names.value_problem(value)
 
 
 @pytest.mark.parametrize("name", ["GpuHealthy", "acme.dev/GpuHealthy", "AcceleratedHardwareReady", "SysLogsXIDError"])
 def test_types_of_conditions_that_are_taken(name):
     """A qualified name."""
-    assert "" == label_syntax.condition_type_problem(name)
+    assert "" == names.condition_type_problem(name)
 
 
 @pytest.mark.parametrize(
@@ -85,4 +85,4 @@ def test_types_of_conditions_that_are_taken(name):
 )
 def test_types_of_conditions_that_are_refused(name, said):
     """The kubelet's own, and what is no qualified name."""
-    assert said in label_syntax.condition_type_problem(name)
+    assert said in names.condition_type_problem(name)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vdev.core.model.syntax.name_range import NameRangeError, filled, parse_names
+from vdev.model.names import NameRangeError, filled, parse_names
 
 
 @pytest.mark.parametrize(

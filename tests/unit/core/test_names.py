@@ -3,7 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from vdev.core.model.syntax import names
+from vdev.model import names
 
 ENTRY = st.from_regex(names.ENTRY_NAME, fullmatch=True)
 IDENTITY = st.text(alphabet="abcXYZ019._-", min_size=1, max_size=20)

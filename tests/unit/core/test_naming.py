@@ -2,10 +2,10 @@
 
 import pytest
 
-from vdev.core import spec
-from vdev.core.inventory.listed import naming
-from vdev.core.partitions.geometry import Geometry, Profile
-from vdev.core.spec import MigStrategy, NamePattern
+from vdev.model.entry import EntrySpec, GlobSource, MigStrategy
+from vdev.model.geometry import Geometry, Profile
+from vdev.model.spec import NamePattern
+from vdev.planning import naming
 
 MIXED = {0: ("1g.5gb", "1g.5gb", "2g.10gb", "3g.20gb")}
 ALIKE = {0: ("2g.10gb",) * 3, 1: ("2g.10gb",) * 3}
@@ -165,7 +165,7 @@ def test_a_pattern_that_matches_nothing_is_reported(build):
 
 def test_an_entry_without_devices_keeps_its_resource(build):
     """A glob that matches nothing now is advertised with 0, so that a hot-plug can show."""
-    entry = spec.EntrySpec(name="uart", resource="example.com/uart", source=spec.GlobSource(paths=()))
+    entry = EntrySpec(name="uart", resource="example.com/uart", source=GlobSource(paths=()))
     stock = build.inventory(entry, found={"uart": ()})
     assert {"example.com/uart": 0} == counts(stock)
 

@@ -1,11 +1,10 @@
 """Conditions and extended resources of the Node, as they follow from the devices."""
 
-from vdev.core.inventory.resources import EMPTY, with_health
-from vdev.core.model.device import Health
-from vdev.core.node.capacity import SlotCounts, capacity
-from vdev.core.node.conditions import NodeCondition, conditions
-from vdev.core.node.losses import NONE, losses
-from vdev.core.spec import ConditionSpec, TrueWhen
+from vdev.model.device import Health
+from vdev.model.entry import ConditionSpec, TrueWhen
+from vdev.node.conditions import NodeCondition, SlotCounts, capacity, conditions
+from vdev.node.losses import NONE, losses
+from vdev.planning.resources import EMPTY, with_health
 
 GPU = "nvidia.com/gpu"
 WELL = ConditionSpec(type="GpuHealthy")

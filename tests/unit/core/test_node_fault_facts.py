@@ -1,14 +1,12 @@
 """What fault rules say of the node, as facts of the core: Xids, conditions, Events."""
 
-from vdev.core.faults import targets
-from vdev.core.model.faults.fault_answers import XidError
-from vdev.core.model.faults.fault_effects import ApiFailure, ApiResource, ApiVerb, NodeEvent, SetCondition
-from vdev.core.model.faults.xid import APPLICATION_ERRORS, TEXTS, described
-from vdev.core.node.conditions import NodeCondition, conditions
-from vdev.core.node.happenings import EventText, of_situation, of_xids
-from vdev.core.node.losses import NONE
-from vdev.core.node.situation import NOTHING, Situation
-from vdev.core.spec import ConditionSpec
+from vdev.faults import targets
+from vdev.faults.effects import ApiFailure, ApiResource, ApiVerb, NodeEvent, SetCondition, XidError
+from vdev.faults.rules import APPLICATION_ERRORS, TEXTS, described
+from vdev.model.entry import ConditionSpec
+from vdev.node.conditions import NodeCondition, conditions
+from vdev.node.events import NOTHING, EventText, Situation, of_situation, of_xids
+from vdev.node.losses import NONE
 
 GPU = "nvidia.com/gpu"
 FALLEN, FAULT = XidError(79, "fallen"), XidError(31, "program")

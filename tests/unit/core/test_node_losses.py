@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from vdev.core.inventory.resources import EMPTY, with_health
-from vdev.core.model.device import Health
-from vdev.core.node.happenings import EventText, of_layouts, of_losses, of_partitions
-from vdev.core.node.losses import NONE, losses
-from vdev.core.repartition import Progress, RepartitionState
-from vdev.core.spec import ConditionSpec, MigStrategy
+from vdev.model.device import Health
+from vdev.model.entry import ConditionSpec, MigStrategy
+from vdev.node.events import EventText, of_layouts, of_losses, of_partitions
+from vdev.node.losses import NONE, losses
+from vdev.planning.repartition import Progress, RepartitionState
+from vdev.planning.resources import EMPTY, with_health
 
 GPU = "nvidia.com/gpu"
 DEAD = Health(healthy=False, reason="fell off the bus")

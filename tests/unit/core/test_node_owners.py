@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vdev.core.inventory import node_owners
-from vdev.core.model.device import RawDevice
-from vdev.core.spec import EntrySpec, GlobSource
+from vdev.model.device import RawDevice
+from vdev.model.entry import EntrySpec, GlobSource
+from vdev.planning import inventory
 
 NODES = [f"char 188:{number}" for number in range(6)]
 
@@ -30,13 +30,13 @@ def findings(draw):
 def test_no_device_is_there_twice(case):
     """What is left has no twin; what is left out has one that comes first, in its own entry or an earlier one."""
     entries, found = case
-    settled = node_owners.settle(entries, found)
+    settled = inventory.settle(entries, found)
     had = [raw for raws in settled.devices.values() for raw in raws]
-    assert not [(one.id, other.id) for one in had for other in had if one is not other and node_owners.same(one, other)]
+    assert not [(one.id, other.id) for one in had for other in had if one is not other and inventory.same(one, other)]
     place = {entry.name: number for number, entry in enumerate(entries)}
     for raw in (raw for raws in found.values() for raw in raws if raw.id in settled.left_out):
         rank = place[raw.entry], raw.index
-        assert any(node_owners.same(raw, other) and (place[other.entry], other.index) < rank for other in had)
+        assert any(inventory.same(raw, other) and (place[other.entry], other.index) < rank for other in had)
     assert {raw.id for raws in found.values() for raw in raws} == {raw.id for raw in had} | settled.left_out
     assert bool(settled.left_out) == bool(settled.problems)
 
@@ -45,4 +45,4 @@ def test_no_device_is_there_twice(case):
 def test_the_order_of_the_scans_does_not_matter(case):
     """Only that of the entries does."""
     entries, found = case
-    assert node_owners.settle(entries, found) == node_owners.settle(entries, dict(reversed(found.items())))
+    assert inventory.settle(entries, found) == inventory.settle(entries, dict(reversed(found.items())))

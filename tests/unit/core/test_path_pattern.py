@@ -10,10 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from vdev.core import attribute_match
-from vdev.core.inventory.listed import naming
-from vdev.core.model.syntax import path_pattern
-from vdev.core.spec import Condition, Operator
+from vdev.model import path_pattern
+from vdev.model.entry import Condition, Operator
+from vdev.planning import naming
+from vdev.planning import naming as attribute_match
 
 names = st.text("ab01-.]^!", min_size=1, max_size=6)
 components = st.text("ab01*?[]!-.^", min_size=1, max_size=8).filter(lambda text: "**" not in text)

@@ -7,16 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vdev.core.partitions.geometry import (
-    Geometry,
-    LayoutError,
-    Placement,
-    Profile,
-    layout,
-    layouts_of,
-    resource_suffix,
-)
-from vdev.core.partitions.placement import place
+from vdev.model.geometry import Geometry, LayoutError, Placement, Profile, layout, layouts_of, resource_suffix
+from vdev.planning.partitions import place
 
 GIB = 2**30
 

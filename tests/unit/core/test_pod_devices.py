@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vdev import config
-from vdev.core.fleet.pod_devices import Assignment, assign, held, note, read_pod
-from vdev.core.inventory.arrange import arrange
-from vdev.core.model.device import RawDevice
+from vdev.fleet.pod_devices import Assignment, assign, held, note, read_pod
+from vdev.model.device import RawDevice
+from vdev.planning.inventory import arrange
 
 NPU = "acme.dev/npu"
 SPEC = config.load_text(

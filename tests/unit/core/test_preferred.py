@@ -9,15 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vdev import config, discovery
-from vdev.core.allocation.heaviest import heaviest
-from vdev.core.allocation.nearness import Nearness
-from vdev.core.allocation.portions import fewest
-from vdev.core.allocation.preferred import AllocatableSlot, Allocator, allocator_for
-from vdev.core.inventory.arrange import arrange
-from vdev.core.inventory.resources import Resource
-from vdev.core.model.device import Device, RawDevice, Slot
-from vdev.core.spec import AllocationPolicy, EntrySpec, Flags, VirtualSource
 from vdev.hostfs import HostRoot
+from vdev.model.device import Device, RawDevice, Slot
+from vdev.model.entry import AllocationPolicy, EntrySpec, Flags, VirtualSource
+from vdev.planning.heaviest import heaviest
+from vdev.planning.inventory import arrange
+from vdev.planning.preferred import AllocatableSlot, Allocator, Nearness, allocator_for, fewest
+from vdev.planning.resources import Resource
 
 DISTRIBUTED, PACKED = AllocationPolicy
 

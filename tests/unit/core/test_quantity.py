@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vdev.core.model.syntax.quantity import QuantityError, parse_quantity
+from vdev.model.quantity import QuantityError, parse_quantity
 
 
 @pytest.mark.parametrize(

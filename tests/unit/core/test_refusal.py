@@ -6,37 +6,52 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vdev.core import spec
-from vdev.core.allocation import cdi, request
-from vdev.core.allocation.edits import cdi_documents, container_edits
-from vdev.core.inventory.arrange import arrange
-from vdev.core.model.device import DeviceNode, Mount, RawDevice
-from vdev.core.model.syntax.template import parse
 from vdev.errors import UnhealthyDevice
+from vdev.model.device import DeviceNode, Mount, RawDevice
+from vdev.model.entry import (
+    ActionKind,
+    ActionSpec,
+    ContainerSpec,
+    DeviceListStrategy,
+    EntrySpec,
+    Flags,
+    GlobPath,
+    GlobSource,
+    HealthSpec,
+    MountTemplate,
+    NodeTemplate,
+    Probe,
+    UsbSource,
+)
+from vdev.model.spec import Spec
+from vdev.model.template import parse
+from vdev.planning import allocation, cdi
+from vdev.planning.allocation import cdi_documents, container_edits
+from vdev.planning.inventory import arrange
 
 NAME = "acme.dev/dongle"
-CRI = (spec.DeviceListStrategy.ENVVAR, spec.DeviceListStrategy.CDI_CRI)
-USB = spec.UsbSource(vendor="1050", children=("hidraw",))
+CRI = (DeviceListStrategy.ENVVAR, DeviceListStrategy.CDI_CRI)
+USB = UsbSource(vendor="1050", children=("hidraw",))
 
 
 def path(text):
-    return spec.ContainerSpec(mounts=(spec.MountTemplate(parse(text), parse("/data")),))
+    return ContainerSpec(mounts=(MountTemplate(parse(text), parse("/data")),))
 
 
 def inside(text):
-    return spec.ContainerSpec(mounts=(spec.MountTemplate(parse("/opt"), parse(text)),))
+    return ContainerSpec(mounts=(MountTemplate(parse("/opt"), parse(text)),))
 
 
 def node(text):
-    return spec.ContainerSpec(nodes=(spec.NodeTemplate(parse(text), parse("/dev/x")),))
+    return ContainerSpec(nodes=(NodeTemplate(parse(text), parse("/dev/x")),))
 
 
 def variable(text):
-    return spec.ContainerSpec(env=(("X", parse(text)),))
+    return ContainerSpec(env=(("X", parse(text)),))
 
 
 def annotation(text):
-    return spec.ContainerSpec(annotations=(("x", parse(text)),))
+    return ContainerSpec(annotations=(("x", parse(text)),))
 
 
 def raw(number, **changes):
@@ -49,9 +64,9 @@ def raw(number, **changes):
 
 def arranged(raws, source=USB, **changes):
     """The node with these devices."""
-    entry = spec.EntrySpec(name="e", resource=NAME, source=source, where="t.yaml:4:5: devices[0]", **changes)
-    flags = spec.Flags(device_list_strategies=CRI)
-    return arrange(spec.Spec(entries=(entry,), flags=flags), "n", {"e": raws})
+    entry = EntrySpec(name="e", resource=NAME, source=source, where="t.yaml:4:5: devices[0]", **changes)
+    flags = Flags(device_list_strategies=CRI)
+    return arrange(Spec(entries=(entry,), flags=flags), "n", {"e": raws})
 
 
 def reasons(stock):
@@ -90,8 +105,8 @@ def test_a_device_with_such_a_serial_is_unhealthy_alone(make, serial, said):
     assert "t.yaml:4:5: devices[0]" == problem.where
     assert said in problem.message
     with pytest.raises(UnhealthyDevice, match="not handed out"):
-        request.allocate(stock.resources[NAME], ["e-1"])
-    container_edits(request.allocate(stock.resources[NAME], ["e-2"]))
+        allocation.allocate(stock.resources[NAME], ["e-1"])
+    container_edits(allocation.allocate(stock.resources[NAME], ["e-2"]))
     (document,) = cdi_documents(stock).values()
     assert ["e-2", "all"] == [device["name"] for device in document["devices"]]
 
@@ -122,8 +137,8 @@ def test_links_by_id_work():
     """The best names there are go into paths and variables."""
     by_id = "/dev/serial/by-id/usb-FTDI_FT232R_USB_UART_A5069RR4-if00-port0"
     found = raw(1, paths=(by_id,), nodes=(DeviceNode("/dev/ttyUSB0", by_id),), mounts=(Mount(by_id, by_id),))
-    container = spec.ContainerSpec(env=(("PORT", parse("{path}")),), mounts=path("{path}").mounts)
-    source = spec.GlobSource(paths=(spec.GlobPath(path="/dev/serial/by-id/*"),))
+    container = ContainerSpec(env=(("PORT", parse("{path}")),), mounts=path("{path}").mounts)
+    source = GlobSource(paths=(GlobPath(path="/dev/serial/by-id/*"),))
     assert {"e-1": ""} == reasons(arranged([found], source, container=container))
 
 
@@ -131,10 +146,10 @@ def test_links_by_id_work():
     "changes",
     [
         {"source": replace(USB, container_path="/dev/{attributes.serial}")},
-        {"health": spec.HealthSpec(probe=spec.Probe.FILE, path=parse("/run/{attributes.serial}"))},
-        {"health": spec.HealthSpec(probe=spec.Probe.COMMAND, command=(parse("x"), parse("{attributes.serial}\n")))},
-        {"on_release": (spec.ActionSpec(kind=spec.ActionKind.TRUNCATE, path=parse("/a/{attributes.serial}")),)},
-        {"pre_start": (spec.ActionSpec(kind=spec.ActionKind.COMMAND, command=(parse("{attributes.serial}"),)),)},
+        {"health": HealthSpec(probe=Probe.FILE, path=parse("/run/{attributes.serial}"))},
+        {"health": HealthSpec(probe=Probe.COMMAND, command=(parse("x"), parse("{attributes.serial}\n")))},
+        {"on_release": (ActionSpec(kind=ActionKind.TRUNCATE, path=parse("/a/{attributes.serial}")),)},
+        {"pre_start": (ActionSpec(kind=ActionKind.COMMAND, command=(parse("{attributes.serial}"),)),)},
     ],
 )
 @pytest.mark.parametrize("serial", ["../x\n", "-x\n"])
@@ -147,7 +162,7 @@ def test_every_template_counts(changes, serial):
 def test_a_word_that_a_command_would_take_for_an_option():
     """`-rf` as a serial number is refused only where it begins the word."""
     for text, refused in (("{attributes.serial}", True), ("--of={attributes.serial}", False)):
-        action = spec.ActionSpec(kind=spec.ActionKind.COMMAND, command=(parse("wipe"), parse(text)))
+        action = ActionSpec(kind=ActionKind.COMMAND, command=(parse("wipe"), parse(text)))
         stock = arranged([raw(1, attributes={"serial": "-rf"})], on_release=(action,))
         assert refused == bool(reasons(stock)["e-1"])
 
@@ -180,15 +195,15 @@ _TEXTS = st.text(max_size=12) | st.sampled_from(["..", ".", "a,b", "/", "-x", "\
 @given(serial=_TEXTS, other=_TEXTS)
 def test_whatever_it_says_of_itself_stays_in_its_place(serial, other):
     """What is handed out is below the directory that was written, one value per device, and text on the wire."""
-    container = spec.ContainerSpec(
+    container = ContainerSpec(
         env=(("X", parse("{attributes.serial}")),),
-        mounts=(spec.MountTemplate(parse("/srv/{attributes.serial}/{attributes.other}x"), parse("/data")),),
+        mounts=(MountTemplate(parse("/srv/{attributes.serial}/{attributes.other}x"), parse("/data")),),
     )
     found = [raw(1, attributes={"serial": serial, "other": other})]
     stock = arranged(found, container=container)
     if reasons(stock)["e-1"]:
         return
-    edits = container_edits(request.allocate(stock.resources[NAME], ["e-1"]))
+    edits = container_edits(allocation.allocate(stock.resources[NAME], ["e-1"]))
     (mount,) = edits.mounts.values()
     assert ["", "srv", serial, f"{other}x"] == mount.host_path.split("/")
     assert [serial] == edits.env["X"].split(",")

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.unit.core.conftest import Build
-from vdev.core import repartition
-from vdev.core.intervals import PRODUCTION
-from vdev.core.partitions.choice import NamedLayout, PartitionChoice, generated
-from vdev.core.repartition import Progress, RepartitionState, RepartitionView
-from vdev.core.spec import Flags, MigStrategy, Spec
+from vdev.intervals import PRODUCTION
+from vdev.model.entry import Flags, MigStrategy
+from vdev.model.geometry import NamedLayout, PartitionChoice, generated
+from vdev.model.spec import Spec
+from vdev.planning import repartition
+from vdev.planning.repartition import Progress, RepartitionState, RepartitionView
 
 MIG = "nvidia.com/mig.config"
 COUNT = 2

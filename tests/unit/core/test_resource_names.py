@@ -7,9 +7,9 @@ import pytest
 from tests.kit.fakehost import FakeHost
 from tests.kit.refused import refusals
 from vdev import config, discovery
-from vdev.core.inventory.arrange import arrange
-from vdev.core.inventory.resources import Inventory
-from vdev.core.spec import Spec
+from vdev.model.spec import Spec
+from vdev.planning.inventory import arrange
+from vdev.planning.resources import Inventory
 
 
 def spec(text: str) -> Spec:

@@ -5,13 +5,12 @@ from dataclasses import replace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from vdev.core.decide import Plan
-from vdev.core.intervals import Intervals
-from vdev.core.inventory.difference import RemovedResource, diff
-from vdev.core.inventory.resources import EMPTY, Inventory
-from vdev.core.retention.holders import Holdings
-from vdev.core.retention.retain import Dropped, overlaps, retain
-from vdev.core.spec import MigStrategy
+from vdev.intervals import Intervals
+from vdev.model.entry import MigStrategy
+from vdev.planning.in_use import Holdings
+from vdev.planning.plan import Plan
+from vdev.planning.resources import EMPTY, Inventory, RemovedResource, diff
+from vdev.planning.retention import Dropped, overlaps, retain
 
 GPU = "nvidia.com/gpu"
 

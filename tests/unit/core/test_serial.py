@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vdev.core.model.virtual_node import LineEnd
-from vdev.core.serial import MAX_LINE, Dialogue
+from vdev.model.virtual_node import LineEnd
+from vdev.planning.virtual_devices import MAX_LINE, Dialogue
 
 
 @given(st.binary())

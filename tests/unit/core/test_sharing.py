@@ -4,9 +4,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from vdev.core.inventory.resources import with_health
-from vdev.core.model.device import Health, base_id
-from vdev.core.spec import MigStrategy, SharingKind
+from vdev.model.device import Health, base_id
+from vdev.model.entry import MigStrategy
+from vdev.model.spec import SharingKind
+from vdev.planning.resources import with_health
 
 
 def test_all_devices_are_replicated_by_default(build):

@@ -1,8 +1,8 @@
 """Ids of virtual devices."""
 
-from vdev.core.inventory import virtual_devices
-from vdev.core.model.syntax import names
-from vdev.core.spec import EntrySpec, VirtualSource
+from vdev.model import names
+from vdev.model.entry import EntrySpec, VirtualSource
+from vdev.planning import virtual_devices
 
 
 def ids(count: int) -> list[str]:

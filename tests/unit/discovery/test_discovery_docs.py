@@ -7,7 +7,7 @@ import pytest
 
 from tests.kit.fakehost import FakeHost
 from vdev import config, discovery
-from vdev.core.spec import Spec
+from vdev.model.spec import Spec
 
 ROOT = Path(__file__).parents[3]
 PAGES = ("devices-glob", "devices-sysfs", "devices-usb", "devices-virtual", "health", "ownership")

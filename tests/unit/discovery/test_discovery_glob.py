@@ -8,13 +8,13 @@ import pytest
 
 from tests.kit.fakehost import FakeHost
 from vdev import discovery
-from vdev.core.model.device import DeviceNode, Mount
-from vdev.core.model.problem import Severity
-from vdev.core.spec import EntrySpec, GlobPath, GlobSource, GroupBy, NodeKind, PathType
 from vdev.discovery import Found, Numbering
 from vdev.errors import HostError
 from vdev.hostfs import HostRoot
 from vdev.hostfs.root import inspect
+from vdev.model.device import DeviceNode, Mount
+from vdev.model.entry import EntrySpec, GlobPath, GlobSource, GroupBy, NodeKind, PathType
+from vdev.model.problem import Severity
 
 KIT = Path(__file__).parents[2] / "kit"
 

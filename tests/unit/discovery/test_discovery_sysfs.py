@@ -7,10 +7,10 @@ import pytest
 
 from tests.kit.fakehost import FakeHost
 from vdev import discovery
-from vdev.core.model.syntax.template import parse
-from vdev.core.spec import Condition, ContainerSpec, EntrySpec, Operator, SysfsSource
 from vdev.discovery import Found, Numbering
 from vdev.errors import HostError
+from vdev.model.entry import Condition, ContainerSpec, EntrySpec, Operator, SysfsSource
+from vdev.model.template import parse
 
 KIT = Path(__file__).parents[2] / "kit"
 GPU = "pci0000:00/0000:00:01.0/0000:01:00.0"

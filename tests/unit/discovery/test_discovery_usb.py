@@ -7,8 +7,8 @@ import pytest
 
 from tests.kit.fakehost import FakeHost
 from vdev import discovery
-from vdev.core.spec import EntrySpec, GroupBy, Source, UsbGroup, UsbSource
 from vdev.discovery import Found, Numbering
+from vdev.model.entry import EntrySpec, GroupBy, Source, UsbGroup, UsbSource
 
 KIT = Path(__file__).parents[2] / "kit"
 BUS = "pci0000:00/0000:00:14.0/usb1"

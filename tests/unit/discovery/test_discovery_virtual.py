@@ -5,10 +5,10 @@ from pathlib import Path
 
 from tests.kit.fakehost import FakeHost
 from vdev import config, discovery
-from vdev.core.model.device import DeviceNode, IdStyle
-from vdev.core.model.syntax import template
-from vdev.core.spec import EntrySpec, NodeTemplate, VirtualSource
 from vdev.discovery import Found, Numbering
+from vdev.model import template
+from vdev.model.device import DeviceNode, IdStyle
+from vdev.model.entry import EntrySpec, NodeTemplate, VirtualSource
 
 
 def find(tmp_path: Path, source: VirtualSource, node: str = "n") -> Found:

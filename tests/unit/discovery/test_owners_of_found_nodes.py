@@ -6,8 +6,8 @@ import pytest
 
 from tests.kit.fakehost import FakeHost
 from vdev import config, discovery
-from vdev.core.inventory.arrange import arrange
-from vdev.core.inventory.resources import Inventory
+from vdev.planning.inventory import arrange
+from vdev.planning.resources import Inventory
 
 KIT = Path(__file__).parents[2] / "kit"
 

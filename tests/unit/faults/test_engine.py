@@ -7,22 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vdev.aio.clock import ManualClock
-from vdev.core.faults import targets
-from vdev.core.inventory import resources
-from vdev.core.model.device import Device, RawDevice, Slot
-from vdev.core.model.faults.fault_effects import Call, Fail, Flap, PodResources, Process, Remove, Rpc, SetHealth
-from vdev.core.model.faults.fault_rules import (
-    Chance,
-    DeviceFilter,
-    DeviceSelection,
-    FaultRuleSpec,
-    FaultSpec,
-    Start,
-    When,
-)
 from vdev.errors import UsageError
-from vdev.faults import Engine
+from vdev.faults import targets
+from vdev.faults.effects import Call, Fail, Flap, PodResources, Process, Remove, Rpc, SetHealth
+from vdev.faults.engine import Engine
+from vdev.faults.rules import Chance, DeviceFilter, DeviceSelection, FaultRuleSpec, FaultSpec, Start, When
+from vdev.model.device import Device, RawDevice, Slot
 from vdev.observe.metrics import Metrics
+from vdev.planning import resources
 
 NPU = "acme.dev/npu"
 

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from vdev.aio.clock import ManualClock
-from vdev.core.model.faults.fault_rules import FaultSpec
-from vdev.faults import Engine
+from vdev.faults.engine import Engine
 from vdev.faults.rule_store import RuleStore
+from vdev.faults.rules import FaultSpec
 from vdev.observe.metrics import Metrics
 
 

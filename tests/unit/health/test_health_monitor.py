@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from vdev.aio.clock import ManualClock
-from vdev.core.model.device import DeviceNode, Mount, RawDevice
-from vdev.core.model.syntax import template
-from vdev.core.spec import HealthSpec, NodeKind, Probe
-from vdev.health import HealthMonitor, Target
+from vdev.discovery.health_monitor import HealthMonitor, Target
 from vdev.hostfs import HostRoot
 from vdev.hostfs.root import FileInfo
+from vdev.model import template
+from vdev.model.device import DeviceNode, Mount, RawDevice
+from vdev.model.entry import HealthSpec, NodeKind, Probe
 
 TIMEOUT = 20.0
 

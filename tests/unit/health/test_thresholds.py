@@ -5,9 +5,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vdev.core.health.thresholds import Outcome, Track, observe
-from vdev.core.model.device import HEALTHY
-from vdev.core.spec import HealthSpec, Probe
+from vdev.model.device import HEALTHY
+from vdev.model.entry import HealthSpec, Probe
+from vdev.planning.health import Outcome, Track, observe_probe
 
 GOOD = Outcome(ok=True)
 BAD = Outcome(ok=False, reason="broken")
@@ -21,7 +21,7 @@ def run(policy: HealthSpec, results: str, *, gap: float = 5.0, scheduled: bool =
     """The verdict after each result; `+` is a success, `-` a failure."""
     track, verdicts = Track(appeared=0.0), []
     for number, result in enumerate(results):
-        track = observe(track, policy, GOOD if result == "+" else BAD, number * gap, scheduled=scheduled)
+        track = observe_probe(track, policy, GOOD if result == "+" else BAD, number * gap, scheduled=scheduled)
         verdicts.append(track.health.healthy)
     return verdicts
 
@@ -33,9 +33,9 @@ def test_one_failure_is_enough_by_default() -> None:
 
 def test_the_reason_is_the_probes() -> None:
     """The verdict says what the probe said, and newer words replace older ones."""
-    track = observe(Track(appeared=0.0), spec(), BAD, 0.0)
+    track = observe_probe(Track(appeared=0.0), spec(), BAD, 0.0)
     assert "broken" == track.health.reason
-    assert "worse" == observe(track, spec(), Outcome(ok=False, reason="worse"), 5.0).health.reason
+    assert "worse" == observe_probe(track, spec(), Outcome(ok=False, reason="worse"), 5.0).health.reason
 
 
 def test_failures_must_come_in_a_row() -> None:
@@ -68,10 +68,10 @@ def test_a_flapping_device_comes_back_when_it_is_quiet() -> None:
     """After an interval of success the brake is off."""
     track = Track(appeared=0.0)
     for number, result in enumerate([BAD, GOOD, BAD, GOOD]):
-        track = observe(track, spec(), result, number * 0.1)
+        track = observe_probe(track, spec(), result, number * 0.1)
     assert not track.health.healthy
     assert 2 == track.flaps
-    assert observe(track, spec(), GOOD, 0.3 + 5.0).health.healthy
+    assert observe_probe(track, spec(), GOOD, 0.3 + 5.0).health.healthy
 
 
 specs = st.builds(
@@ -93,7 +93,7 @@ def test_the_verdict_obeys_the_rules(policy: HealthSpec, history: list[tuple[boo
     for ok, wait, scheduled in history:
         now += wait
         before = track
-        track = observe(track, policy, GOOD if ok else BAD, now, scheduled=scheduled)
+        track = observe_probe(track, policy, GOOD if ok else BAD, now, scheduled=scheduled)
         if ok or now >= policy.start_grace:
             counted.append(ok)
         assert track.health.healthy == (not track.health.reason)
@@ -110,8 +110,8 @@ def test_lasting_success_always_heals(policy: HealthSpec, history: list[tuple[bo
     track, now = Track(appeared=0.0), 0.0
     for ok, wait, scheduled in history:
         now += wait
-        track = observe(track, policy, GOOD if ok else BAD, now, scheduled=scheduled)
+        track = observe_probe(track, policy, GOOD if ok else BAD, now, scheduled=scheduled)
     for _ in range(policy.healthy_threshold + 2):
         now += policy.interval
-        track = observe(track, policy, GOOD, now)
+        track = observe_probe(track, policy, GOOD, now)
     assert HEALTHY == track.health

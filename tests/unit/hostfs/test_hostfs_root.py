@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from vdev.core.spec import NodeKind
 from vdev.errors import HostError
 from vdev.hostfs import HostRoot
+from vdev.model.entry import NodeKind
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from vdev.hostfs.removal import remove_tree
+from vdev.hostfs.files import remove_tree
 
 
 def test_an_interrupted_removal_is_finished(tmp_path: Path) -> None:

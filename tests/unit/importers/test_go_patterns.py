@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from vdev.core.model.syntax.path_pattern import matches_any, problem
 from vdev.importers.go_patterns import NotAPatternError, glob, may_meet, regex
+from vdev.model.path_pattern import matches_any, problem
 
 NAMES = st.text(alphabet="ab01/", min_size=1, max_size=6).filter(
     lambda text: not text.startswith("/") and not text.endswith("/") and "//" not in text

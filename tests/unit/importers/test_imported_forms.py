@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vdev import config
-from vdev.core.model.telemetry import SmiTool
 from vdev.errors import ConfigError, UsageError
 from vdev.importers import FORMS, Imported, Wishes, imported, recognised
+from vdev.model.telemetry import SmiTool
 from vdev.preview import preview
 
 GENERIC = "devices: [{name: fuse, groups: [{count: 10, paths: [{path: /dev/fuse}]}]}]"

@@ -23,7 +23,7 @@ print(*sorted({{name.partition(".")[0] for name in sys.modules}} & set({library!
     [
         "from vdev import kube; kube.Api(kube.ApiServerAddress(address='https://127.0.0.1:1'))",
         "import vdev.agent",
-        "import vdev.cli.processes.run",
+        "import vdev.cli.run",
     ],
 )
 def test_nothing_is_imported_before_a_request(work):

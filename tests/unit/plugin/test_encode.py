@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vdev.core.inventory import list_size
-from vdev.core.model.device import Device, Health, RawDevice, Slot
+from vdev.deviceplugin.servicer import list_response
+from vdev.model.device import Device, Health, RawDevice, Slot
 from vdev.pb import deviceplugin_v1beta1_pb2 as pb
-from vdev.plugin.encode import list_response
+from vdev.planning import refusal
 
 
 @st.composite
@@ -35,4 +35,4 @@ def message(members):
 def test_lists_have_the_computed_size(members):
     encoded = list_response(members)
     assert message(members) == pb.ListAndWatchResponse.FromString(encoded)
-    assert list_size.list_size(members) == len(encoded)
+    assert refusal.list_size(members) == len(encoded)

@@ -5,8 +5,8 @@ import os
 import socket
 from pathlib import Path
 
-from vdev.plugin.kubelet_socket import KubeletSocket
-from vdev.sockets.files import MAX_SOCKET_PATH
+from vdev.deviceplugin.registration import KubeletSocket
+from vdev.deviceplugin.socket_server import MAX_SOCKET_PATH
 
 
 def test_a_relative_directory_counts_in_full(directory, monkeypatch):

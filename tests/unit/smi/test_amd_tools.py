@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from tests.kit.smi_tools import Container, mi300x
-from vdev.core.exposition.amd import GTT
-from vdev.core.model.device import Device
+from vdev.model.device import Device
+from vdev.telemetry.amd import GTT
 
 NO_PROGRAMS = {"PATH": "/nonexistent"}
 

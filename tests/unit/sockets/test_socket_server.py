@@ -9,9 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from vdev.core.inventory.resources import Resource
-from vdev.plugin.servicer import Servicer
-from vdev.sockets.socket_server import SocketServer
+from vdev.deviceplugin.servicer import Servicer
+from vdev.deviceplugin.socket_server import SocketServer
+from vdev.planning.resources import Resource
 
 
 @pytest.fixture

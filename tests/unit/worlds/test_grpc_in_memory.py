@@ -11,9 +11,9 @@ import pytest
 
 from tests.worlds import grpc_channel
 from tests.worlds.grpc_calls import Network
+from vdev.deviceplugin.socket_server import is_dead
 from vdev.pb import deviceplugin_v1beta1_pb2 as pb
 from vdev.pb import deviceplugin_v1beta1_pb2_grpc as rpc
-from vdev.sockets.files import is_dead
 
 State = grpc.ChannelConnectivity
 Code = grpc.StatusCode

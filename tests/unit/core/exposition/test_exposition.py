@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.kit.measured import measured
-from vdev.core.exposition.page import escaped, page
-from vdev.core.model.faults.fault_effects import CountErrors, Overheat
-from vdev.core.smi import amd as amd_tools
-from vdev.core.telemetry.sensors import User
+from vdev.faults.effects import CountErrors, Overheat
+from vdev.telemetry import tool_data as amd_tools
+from vdev.telemetry.page import escaped, page
+from vdev.telemetry.sensors import User
 
 NVIDIA = """
 flags: {migStrategy: mixed}
@@ -229,7 +229,7 @@ def test_no_two_of_amds_have_one_number():
 
 def test_amds_driver_is_the_one_that_its_tools_name():
     """And that ResourceSlices name."""
-    assert f'driver_version="{amd_tools.DRIVER}"' in shown(AMD)
+    assert f'driver_version="{amd_tools.AMD_DRIVER}"' in shown(AMD)
 
 
 def test_others_have_plain_names():

@@ -3,10 +3,10 @@
 import pytest
 
 from vdev import config
-from vdev.core.inventory.arrange import arrange
-from vdev.core.inventory.virtual_devices import devices
-from vdev.core.labels.node_labels import node_labels
-from vdev.core.labels.values import Machine
+from vdev.node.label_values import Machine
+from vdev.node.labels import node_labels
+from vdev.planning.inventory import arrange
+from vdev.planning.virtual_devices import devices
 
 
 @pytest.fixture

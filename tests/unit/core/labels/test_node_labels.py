@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vdev import config
-from vdev.core.inventory.arrange import arrange
-from vdev.core.inventory.virtual_devices import devices
-from vdev.core.labels.node_labels import node_labels
-from vdev.core.labels.values import Machine
-from vdev.core.model.syntax import label_syntax
+from vdev.model import names
+from vdev.node.label_values import Machine
+from vdev.node.labels import node_labels
+from vdev.planning.inventory import arrange
+from vdev.planning.virtual_devices import devices
 
 ENTRY = "node: {labels: true}\nflags: {migStrategy: mixed}\ndevices:\n- name: a\n  resource: a.b/a\n"
 
@@ -143,8 +143,8 @@ def test_every_label_is_one_that_kubernetes_takes(file, product):
     spec, found = worlds(file)
     result = node_labels(spec, "n", found, arrange(spec, "n", found), Machine(product, 1))
     for key, value in result.values.items():
-        assert "" == label_syntax.key_problem(key)
-        assert "" == label_syntax.value_problem(value)
+        assert "" == names.key_problem(key)
+        assert "" == names.value_problem(value)
     assert not any(each.is_error for each in result.problems)
 
 

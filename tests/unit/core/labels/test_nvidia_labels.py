@@ -2,8 +2,8 @@
 
 import pytest
 
-from vdev.config.presets.preset_texts import PresetTexts
-from vdev.core.labels.values import Machine
+from vdev.config.presets import PresetTexts
+from vdev.node.label_values import Machine
 
 NODE = {
     "nvidia.com/cuda.driver-version.full": "580.95.05",

@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 from vdev import config
-from vdev.core.decide import World, decide
-from vdev.core.faults.targets import Afflictions
-from vdev.core.inventory.arrange import arrange
-from vdev.core.inventory.virtual_devices import devices
-from vdev.core.labels.values import Machine
-from vdev.core.model.device import Health
+from vdev.faults.targets import Afflictions
+from vdev.model.device import Health
+from vdev.node.label_values import Machine
+from vdev.planning.inventory import arrange
+from vdev.planning.plan import World, decide
+from vdev.planning.virtual_devices import devices
 
 TEXT = """
 node: {labels: %s}

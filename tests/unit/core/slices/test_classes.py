@@ -3,7 +3,7 @@
 import json
 
 from vdev import config
-from vdev.core.slices.objects.classes import device_classes
+from vdev.dra.device_classes import device_classes
 
 
 def made(*entries, **how):

@@ -6,12 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vdev.config.presets.preset_library import load_preset
-from vdev.config.presets.preset_texts import PresetTexts
-from vdev.core.partitions.counters import MAX_COUNTERS, Limit, counters, placements
-from vdev.core.partitions.geometry import Geometry, LayoutError, Profile
-from vdev.core.partitions.placement import place
-from vdev.core.slices.devices import nvidia
+from vdev.config.presets import PresetTexts, load_preset
+from vdev.dra import attributes
+from vdev.model.geometry import Geometry, LayoutError, Profile
+from vdev.planning.partitions import MAX_COUNTERS, Limit, counters, place, placements
 
 CUT = [
     name
@@ -72,7 +70,7 @@ def test_the_presets_with_nvidias_own_counters(name, data):
     geometry = load_preset(name).geometry
     every = list(placements(geometry))
     chosen = data.draw(st.lists(st.sampled_from(every), unique_by=str, max_size=8))
-    known = counters(geometry, nvidia.limits(geometry))
+    known = counters(geometry, attributes.limits(geometry))
     assert can_be(geometry, chosen) == fits(known, chosen)
     assert len(known.all) <= MAX_COUNTERS
 
@@ -83,7 +81,7 @@ def test_as_many_of_a_profile_as_the_device_has(name):
     geometry = load_preset(name).geometry
     for profile in geometry.profiles:
         placed = place(geometry, [profile.name] * profile.max)
-        assert fits(counters(geometry, nvidia.limits(geometry)), placed)
+        assert fits(counters(geometry, attributes.limits(geometry)), placed)
 
 
 def test_the_counters_of_an_a100_are_nvidias_alone():
@@ -97,7 +95,7 @@ def test_the_counters_of_an_a100_are_nvidias_alone():
         "multiprocessors": 98,
         "ofa-engines": 1,
         **{f"memory-slice-{number}": 1 for number in range(8)},
-    } == counters(geometry, nvidia.limits(geometry)).all
+    } == counters(geometry, attributes.limits(geometry)).all
 
 
 def test_the_whole_device_leaves_nothing():

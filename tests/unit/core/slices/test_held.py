@@ -8,12 +8,11 @@ from hypothesis import strategies as st
 
 from tests.kit.slice_rules import check_pool
 from vdev import config
-from vdev.core.decide import World, decide
-from vdev.core.faults.targets import Afflictions
-from vdev.core.inventory.imagined_nodes import inventory
-from vdev.core.slices.devices.published import Taint
-from vdev.core.slices.devices.recalled import recalled, record
-from vdev.core.slices.objects import cutting
+from vdev.dra import slices as cutting
+from vdev.dra.published_devices import Taint, recalled, record
+from vdev.faults.targets import Afflictions
+from vdev.planning.inventory import inventory
+from vdev.planning.plan import World, decide
 
 NODE = "n1"
 PARTS = st.sampled_from([[], ["1g.6gb"] * 4, ["1g.6gb", "1g.6gb", "2g.12gb"], ["2g.12gb", "2g.12gb"], ["4g.24gb"]])

@@ -10,18 +10,18 @@ from hypothesis import strategies as st
 
 from tests.kit.slice_rules import check_pool, fits
 from vdev import config
-from vdev.config.presets.preset_texts import PresetTexts
-from vdev.core.decide import World, decide
-from vdev.core.faults.targets import Afflictions
-from vdev.core.inventory.imagined_nodes import inventory
-from vdev.core.model.device import Health
-from vdev.core.model.faults.fault_answers import XidError
-from vdev.core.partitions.geometry import LayoutError
-from vdev.core.partitions.placement import place
-from vdev.core.slices.devices import recalled
-from vdev.core.slices.devices.recalled import record
-from vdev.core.slices.objects import cutting
+from vdev.config.presets import PresetTexts
+from vdev.dra import published_devices
+from vdev.dra import slices as cutting
+from vdev.dra.published_devices import record
 from vdev.errors import ConfigError
+from vdev.faults.effects import XidError
+from vdev.faults.targets import Afflictions
+from vdev.model.device import Health
+from vdev.model.geometry import LayoutError
+from vdev.planning.inventory import inventory
+from vdev.planning.partitions import place
+from vdev.planning.plan import World, decide
 
 NODE = "n1"
 SICK = Health(healthy=False, reason="dead")
@@ -391,7 +391,7 @@ def test_declared_capacity_outlives_its_device():
     """It is written down with the claim that has the device."""
     made = pool(NET)
     (device,) = made.devices
-    again, _ = recalled.recalled(device.name, json.loads(json.dumps(recalled.record(device, (), ()))))
+    again, _ = published_devices.recalled(device.name, json.loads(json.dumps(published_devices.record(device, (), ()))))
     assert device.capacity == again.capacity
 
 

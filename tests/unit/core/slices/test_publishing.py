@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vdev.core.model.faults.fault_effects import SliceFault
-from vdev.core.slices.objects.publishing import changes, content
-from vdev.core.slices.objects.spoilt import spoilt
+from vdev.dra.slices import changes, content, spoilt
+from vdev.faults.effects import SliceFault
 
 NODE, DRIVER = "node-1", "acme.dev"
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vdev.core.model.telemetry import LoadPattern, Range
-from vdev.core.telemetry.load import Load, WishError, levels, wish
+from vdev.model.telemetry import LoadPattern, Range
+from vdev.telemetry.simulation import Load, WishError, levels, wish
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.kit.measured import ids, measured, plan_of
-from vdev.core.model.telemetry import Range
-from vdev.core.telemetry.sensors import LoadSituation, Sensors, User
+from vdev.model.telemetry import Range
+from vdev.telemetry.sensors import LoadSituation, Sensors, User
 
 GPU = "nvidia.com/gpu"
 CONFIG = """

@@ -7,11 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vdev.core.model.faults.fault_effects import CountErrors, Overheat
-from vdev.core.model.telemetry import LoadPattern, Physics, Range
-from vdev.core.telemetry.load import Load
-from vdev.core.telemetry.sensor_readings import Throttle
-from vdev.core.telemetry.simulation import DeviceConditions, Part, SimulatedDevice
+from vdev.faults.effects import CountErrors, Overheat
+from vdev.model.telemetry import LoadPattern, Physics, Range
+from vdev.telemetry.simulation import DeviceConditions, Load, Part, SimulatedDevice, Throttle
 
 MIB = 2**20
 MEMORY = 40 * 1024 * MIB

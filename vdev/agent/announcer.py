@@ -1,0 +1,148 @@
+"""What the service manager is told of the agent: when the kubelet may start, that the loop is alive, how things stand.
+
+Ordered before the kubelet (see deploy/systemd), the agent decides when that starts; `planning.in_use` says when. One
+task does all of it, woken by whatever may have changed something. Without a service manager there is no task.
+"""
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+import structlog
+
+from ..aio.clock import PRODUCTION_TIMING, Timing
+from ..observe.service_manager import ServiceManager
+from ..planning.in_use import Boot, may_start
+from .steps import Steps
+
+log = structlog.get_logger(__name__)
+
+_SIGNS = 3  # of life in the time after which the watchdog takes the process for dead
+_SHOWN = 8  # ids in a line before the rest is counted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """How the agent stands at a moment.
+
+    `stalled` says why nothing moves any more, empty while it does. `summary` is a line for people.
+    """
+
+    boot: Boot
+    stalled: str = ""
+    summary: str = ""
+
+
+class Announcer:
+    """Tells `manager` what `outlook` says; `patience` is how long in seconds the kubelet waits at most.
+
+    `outlook` is asked with whether it matters what is absent, which takes a look at each device.
+    """
+
+    def __init__(
+        self,
+        manager: ServiceManager | None,
+        outlook: Callable[[bool], Outlook],
+        *,
+        patience: float,
+        steps: Steps,
+        timing: Timing = PRODUCTION_TIMING,
+    ) -> None:
+        self._manager = manager
+        self._outlook = outlook
+        self._patience = patience
+        self._steps = steps
+        self._intervals, self._clock = timing
+        self._began = timing.clock.now()
+        self._changed = asyncio.Event()
+        self._is_ready = self._reloading = self._waits = False
+        self._misses = True  # whether something may be absent that was there before
+        self._status = ""
+        self._alive_at = float("-inf")
+
+    @contextlib.asynccontextmanager
+    async def announcing(self) -> AsyncIterator[None]:
+        """Tell the service manager how the agent is while the context lasts."""
+        if self._manager is None:
+            yield
+            return
+        failure: Exception | None = None
+        async with asyncio.TaskGroup() as group:
+            name = "telling the service manager"
+            work = functools.partial(self._run, self._manager)
+            task = group.create_task(self._steps.repeat(name, work), name=name)
+            try:
+                yield
+            except Exception as error:  # the caller's own, which must not come out as a group
+                failure = error
+            finally:
+                task.cancel()
+        if failure is not None:
+            raise failure
+
+    def look(self) -> None:
+        self._changed.set()
+
+    def turned(self, *, reloaded: bool) -> None:
+        """The agent finished a step; `reloaded`: whatever it was told to read is in force by now, or refused."""
+        if self._manager is not None and self._reloading and reloaded:
+            self._reloading = not self._manager.ready()
+        self.look()
+
+    def reload(self) -> None:
+        if self._manager is not None and self._is_ready:
+            self._reloading = True
+            self._manager.reloading()
+
+    def stop(self) -> None:
+        if self._manager is not None:
+            self._manager.stopping()
+
+    async def _run(self, manager: ServiceManager) -> None:
+        """Say what is new, and wait until there may be more to say."""
+        self._changed.clear()
+        outlook, now = self._outlook(self._misses), self._clock.now()
+        self._misses = self._misses and not (self._is_ready and not outlook.boot.absent)
+        self._say(manager, outlook)
+        if not self._is_ready:
+            self._start(manager, outlook.boot, now - self._began)
+        period = manager.watchdog / _SIGNS if manager.watchdog else self._intervals.signs_of_life
+        if manager.watchdog and not outlook.stalled and now - self._alive_at >= period / 2:
+            self._alive_at = now
+            manager.alive()
+        left = self._patience - (now - self._began)
+        if not self._is_ready:
+            period = min(period, left if left > 0 else self._intervals.retry_ready)
+        with contextlib.suppress(TimeoutError):
+            async with self._clock.timeout(period):
+                await self._changed.wait()
+
+    def _start(self, manager: ServiceManager, boot: Boot, waited: float) -> None:
+        if may_start(boot, waited=waited, patience=self._patience):
+            self._is_ready = manager.ready()
+            if not self._is_ready:
+                return
+            self._misses = bool(boot.absent) and not boot.kubelet
+            if self._misses:
+                log.warning("devices that were there before are missing", devices=_shown(boot.absent))
+            elif self._waits:
+                log.info("the kubelet waits no more", seconds=round(waited))
+        elif boot.served and not self._waits:
+            self._waits = True
+            left = self._patience - waited
+            log.info("the kubelet waits for devices", devices=_shown(boot.absent), seconds=round(left))
+            manager.more_time(left + self._intervals.start_margin)
+
+    def _say(self, manager: ServiceManager, outlook: Outlook) -> None:
+        boot = outlook.boot
+        absent = f"not there again: {', '.join(_shown(boot.absent))}" if boot.absent else ""
+        status = "; ".join(filter(None, (absent, boot.waits_for or outlook.summary)))
+        if status != self._status:
+            self._status = status
+            manager.status(status)
+
+
+def _shown(ids: tuple[str, ...]) -> list[str]:
+    return [*ids[:_SHOWN], *([f"and {len(ids) - _SHOWN} more"] if len(ids) > _SHOWN else [])]

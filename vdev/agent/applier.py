@@ -1,0 +1,110 @@
+"""What follows from a plan: an `Output` makes its part of it true, and knows nothing of the others.
+
+A new one is a class with a name and `settle`, in the list that `Agent` makes. When it is called, that a failure is
+tried again, and that it shows in log, status and metrics is the reconciler's business.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from enum import IntEnum
+from pathlib import Path
+
+from ..model.device import Health
+from ..model.problem import Problem
+from ..planning.plan import Plan
+
+NOTHING: Mapping[str, Health] = {}
+
+
+class Stage(IntEnum):
+    """When an output is settled; those of one stage are settled in the order of their list.
+
+    PREPARE is for what must be there before the kubelet is told, because a runtime or the next process will look for
+    it; LIST tells the kubelet; FOLLOW is for everything that only says what is so.
+    """
+
+    PREPARE = 1
+    LIST = 2
+    FOLLOW = 3
+
+
+class Output(ABC):
+    """One thing that is kept as the plan says."""
+
+    name: str
+    """A phrase that goes before "failed" in a problem, such as "writing CDI specifications"."""
+    stage: Stage = Stage.FOLLOW
+
+    @abstractmethod
+    async def settle(self, plan: Plan) -> None:
+        """Make it so; cheap when nothing differs. What it raises is a problem, and it is called again after a pause.
+
+        One of stage LIST awaits nothing, so that no request of the kubelet comes between the decision and the lists.
+        """
+
+    def listed(self, plan: Plan) -> None:
+        """The kubelet is told of this plan: from now on, answers to it name what the plan lists and nothing else.
+
+        What the plan does not need any more may be removed by the `settle` of the next one, which knows of every
+        request that came before. Only outputs of stage PREPARE are told.
+        """
+        del plan
+
+    def unprepared(self, plan: Plan) -> Collection[str]:
+        """The devices of the plan, by raw device id, that need this output and for which it has done nothing yet.
+
+        Asked of one of stage PREPARE whose `settle` fails: these devices are Unhealthy until it succeeds.
+        """
+        del plan
+        return ()
+
+    def recheck(self, changed: frozenset[str] = frozenset()) -> bool:
+        """Let the next `settle` look at what is really there; False when `changed` (names in a directory) says nothing.
+
+        An empty `changed` means that anything may have changed.
+        """
+        del changed
+        return False
+
+    async def stands(self) -> bool:
+        """After a `recheck` that said True: whether what is there is as `settle` left it, so that no turn is due.
+
+        So what an output writes itself makes no turn. Raises nothing; False where only `settle` can tell.
+        """
+        return False
+
+    @property
+    def undeliverable(self) -> Mapping[str, Health]:
+        """The devices, by raw device id, that containers could not be given because of this output, and why."""
+        return NOTHING
+
+    @property
+    def toolless(self) -> frozenset[str]:
+        """The devices, by raw device id, whose containers get no tools of its maker because of this output."""
+        return frozenset()
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What a person should know, besides failures of `settle`."""
+        return ()
+
+    @property
+    def directories(self) -> frozenset[Path]:
+        """The directories whose changes are worth a `recheck`."""
+        return frozenset()
+
+    @property
+    def again_at(self) -> float | None:
+        """The (monotonic) time at which to settle again though nothing happens, or None."""
+        return None
+
+
+class Beside(Output):
+    """A part of another output's work that has a stage, and failures, of its own."""
+
+    def __init__(self, name: str, stage: Stage, work: Callable[[Plan], Awaitable[object]]) -> None:
+        self.name, self.stage = name, stage
+        self._work = work
+
+    async def settle(self, plan: Plan) -> None:
+        await self._work(plan)

@@ -1,0 +1,197 @@
+"""The agent's own unix socket: one JSON request, one JSON answer, for `vdev status` and similar commands.
+
+The socket's mode is 0600: who may open it may do what the commands allow. Every request gets an answer, and neither
+many nor slow clients keep the agent from its work.
+"""
+
+import asyncio
+import errno
+import json
+import os
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from ..errors import HostError, SocketError, UsageError, VdevError, reason_of
+from ..intervals import PRODUCTION, Intervals
+from ..json_text import parse_json
+from ..observe.log import Seldom
+
+log = structlog.get_logger(__name__)
+
+SOCKET = "vdev.sock"
+_UNFINISHED = "vdev.new"  # no longer than that, because the length of socket paths is limited
+_REQUEST = 2**20  # bytes of a request at most; fault rules are the longest
+_REPLY = 2**26  # bytes of a reply at most; a status with 70 000 devices takes about 20 MB
+_CLIENTS = 16  # at one time; more wait for their turn
+
+Handler = Callable[[Mapping[str, Any]], Awaitable[Any]]
+
+
+async def serve(directory: Path, commands: Mapping[str, Handler], intervals: Intervals = PRODUCTION) -> None:
+    """Answer requests `{"do": <command>, …}` until cancelled, on a new socket when something takes away the old one.
+
+    Raises HostError where there can be no socket.
+    """
+    path = directory / SOCKET
+    while True:
+        try:
+            listener, own = await asyncio.to_thread(_bind, path)
+        except OSError as failed:
+            raise HostError(
+                f"no control socket {path}, so `vdev status` will not reach this process: {reason_of(failed)}"
+            ) from failed
+        try:
+            async with asyncio.TaskGroup() as group:
+                taking = group.create_task(_take_clients(listener, commands, intervals), name="control clients")
+                while await asyncio.to_thread(_identity, path) == own:  # a file that goes sends no event here
+                    await asyncio.sleep(intervals.look_at_command_socket)
+                taking.cancel()
+        finally:
+            with listener:  # as long as it is open, its file's inode is no other one's
+                await asyncio.to_thread(_remove, path, own)
+        log.warning("control socket deleted or replaced by something else; making it again", socket=str(path))
+
+
+async def _take_clients(listener: socket.socket, commands: Mapping[str, Handler], intervals: Intervals) -> None:
+    """Serve every client that connects, until cancelled."""
+    loop, clients, trouble = asyncio.get_running_loop(), asyncio.Semaphore(_CLIENTS), Seldom(log)
+    async with asyncio.TaskGroup() as group:
+        while True:
+            await clients.acquire()
+            try:
+                connection, _ = await loop.sock_accept(listener)
+            except OSError as failed:  # a client that is gone again, or no descriptor left
+                clients.release()
+                trouble.warning("client of the control socket not taken", reason=reason_of(failed))
+                await asyncio.sleep(intervals.retry_accept)
+                continue
+            client = group.create_task(_serve(connection, commands, intervals.command), name="control client")
+            client.add_done_callback(lambda _: clients.release())
+
+
+async def _serve(connection: socket.socket, commands: Mapping[str, Handler], patience: float) -> None:
+    """One client: one request, one answer, whatever it sends."""
+    with connection:
+        try:
+            async with asyncio.timeout(patience):
+                reader, writer = await asyncio.open_unix_connection(sock=connection, limit=_REQUEST)
+                writer.transport.set_write_buffer_limits(0)  # drained is sent
+                try:
+                    reply = await asyncio.to_thread(json.dumps, await _answer(reader, commands))
+                    writer.write(reply.encode() + b"\n")
+                    await writer.drain()
+                finally:
+                    writer.transport.abort()  # or the loop takes the next socket of this number for this one
+        except (TimeoutError, OSError) as failed:
+            log.debug("request not answered", reason=str(failed))
+
+
+async def _answer(reader: asyncio.StreamReader, commands: Mapping[str, Handler]) -> dict[str, Any]:
+    try:
+        request = _parse(await reader.readline())
+        return {"ok": True, "result": await _command(request["do"], commands)(request)}
+    except VdevError as refused:
+        return {"ok": False, "error": str(refused)}
+    except ValueError:  # of `readline`
+        return {"ok": False, "error": f"the request is longer than {_REQUEST} bytes"}
+    except OSError:
+        raise
+    except Exception as failed:
+        log.debug("request failed", exc_info=failed)
+        return {"ok": False, "error": f"vdev failed to answer, which is a bug in vdev: {failed!r}"}
+
+
+def _command(name: str, commands: Mapping[str, Handler]) -> Handler:
+    if name not in commands:
+        raise UsageError(f"unknown command {name!r}; this process knows {', '.join(sorted(commands))}")
+    return commands[name]
+
+
+def _parse(line: bytes) -> Mapping[str, Any]:
+    try:
+        request = parse_json(line)
+    except ValueError as wrong:
+        raise UsageError(f"the request is not JSON on one line: {wrong}") from None
+    if not isinstance(request, dict) or not isinstance(request.get("do"), str):
+        raise UsageError('the request is not a JSON object with a command; expected one such as {"do": "status"}')
+    return request
+
+
+_Identity = tuple[int, int]
+
+
+def _identity(path: Path) -> _Identity | None:
+    """Which file is there: no other one can be the same while the socket that made it is open."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _remove(path: Path, own: _Identity | None) -> None:
+    """Remove our socket, but not what something else put there."""
+    if _identity(path) == own:
+        path.unlink(missing_ok=True)
+
+
+def _must_be_ours(directory: Path) -> None:
+    """Raise OSError if another user owns the directory, who could replace the socket in it."""
+    owner = directory.stat().st_uid
+    if owner not in (0, os.geteuid()):
+        why = f"the directory belongs to user {owner}; remove it, or give another --run-dir"
+        raise OSError(errno.EPERM, why)
+
+
+def _bind(path: Path) -> tuple[socket.socket, _Identity | None]:
+    """A listening socket that its owner alone may open, and its file. Raises OSError; blocks.
+
+    It is made under another name and renamed, so that a client that sees the file can connect.
+    """
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    _must_be_ours(path.parent)
+    with socket.socket(socket.AF_UNIX) as probe:
+        if probe.connect_ex(str(path)) == 0:
+            raise OSError(errno.EADDRINUSE, "another process answers there; give each process its own --run-dir")
+    unfinished = path.with_name(_UNFINISHED)
+    unfinished.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX)
+    try:
+        listener.setblocking(False)
+        listener.bind(str(unfinished))
+        unfinished.chmod(0o600)
+        listener.listen(_CLIENTS)
+        own = _identity(unfinished)
+        unfinished.replace(path)  # the socket of a process that is gone may stand there
+    except OSError:
+        listener.close()
+        raise
+    return listener, own
+
+
+async def ask(directory: Path, request: Mapping[str, Any]) -> Any:
+    """Send a request to the agent whose run directory this is; raises SocketError or UsageError."""
+    path = directory / SOCKET
+    try:
+        if os.geteuid():  # root may ask anybody's
+            await asyncio.to_thread(_must_be_ours, directory)
+        async with asyncio.timeout(PRODUCTION.command):
+            reader, writer = await asyncio.open_unix_connection(path, limit=_REPLY)
+            try:
+                writer.write(json.dumps(request).encode() + b"\n")
+                await writer.drain()
+                reply = parse_json(await reader.readline(), longest=_REPLY)
+            finally:
+                writer.transport.abort()
+    except (OSError, TimeoutError, ValueError) as failed:
+        hint = "is --run-dir that of `vdev run`?"
+        if isinstance(failed, OSError) and failed.errno == errno.EACCES:
+            hint = "it answers root and the user of `vdev run` alone"
+        raise SocketError(f"no running vdev answers on {path}: {reason_of(failed) or 'timed out'}; {hint}") from failed
+    if not reply["ok"]:
+        raise UsageError(reply["error"])
+    return reply["result"]

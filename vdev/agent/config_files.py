@@ -1,0 +1,378 @@
+"""The configuration files: read, judged, and what became of each reading.
+
+A configuration is bad when the files prove it wrong; then the last good one stays, and the log, the status and the
+metric say so. At the start, the last good one is that of an earlier process. Reading happens in a thread.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+
+from ..aio.clock import PRODUCTION_TIMING, Clock, Timing
+from ..config import Loaded, Texts, file_choice
+from ..errors import ConfigError
+from ..hostfs import root
+from ..hostfs.files import is_directory
+from ..model.problem import Problem, error
+from ..model.spec import Spec
+from ..observe.metrics import Metrics
+from .node_objects import NodeObject
+
+log = structlog.get_logger(__name__)
+
+
+class NodeLabel:
+    """Of several labels the first that the node has: `key`, and its last known `value`, empty for none.
+
+    `answered`: the value was told, or it is certain that nobody will tell it.
+    """
+
+    def __init__(self, node: NodeObject, *labels: str) -> None:
+        self.value = ""
+        self.key = labels[0]
+        self.trouble = ""
+        self.answered = False
+        self._node = node
+        self._labels = labels
+
+    async def read(self) -> bool:
+        """Ask the API server; True when the value is another one now. What may pass leaves the last known value."""
+        await self._node.read()
+        return self._take()
+
+    def use(self, on_change: Callable[[], object]) -> None:
+        """Follow the label, and call this when it is another one, or known for the first time."""
+
+        def look() -> None:
+            if self._take():
+                on_change()
+
+        self._node.subscribe(look)
+
+    def _take(self) -> bool:
+        given = {key: value for key in self._labels if (value := self._node.labels.get(key))}
+        key, value = next(iter(given.items()), (self._labels[0], ""))
+        trouble = str(self._node.trouble or "")
+        if trouble and trouble != self.trouble:
+            write = log.warning if self._node.has_server else log.info  # nobody meant a label where there is no account
+            write("node label not readable; choosing by the node's name", label=key, reason=trouble)
+        elif self.trouble and not trouble:
+            log.info("node label readable again", label=key, value=value)
+        is_first = not self.answered and not self._node.unanswered
+        changed = is_first or (key, value) != (self.key, self.value)
+        self.key, self.value, self.trouble = key, value, trouble
+        self.answered = self.answered or is_first
+        return changed
+
+
+_ATTEMPTS = 3  # readings before the first choice, where the API server does not answer
+_BEFORE = "it was chosen before this start, and the API server has not told the node's label yet"
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """The file that was chosen from a directory, and the reason in a few words."""
+
+    file: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The files to read, in order, and why those, for each directory among them."""
+
+    files: tuple[Path, ...] = ()
+    why: tuple[Why, ...] = ()
+
+
+async def _none() -> Collection[Path]:
+    return ()
+
+
+class FileChooser:
+    """Chooses again at each reading. `label` is the node's, which is followed once a directory is given.
+
+    `on_change` is called when it is another one. `last` returns the files that an earlier process read: one of them is
+    chosen until the API server tells the label.
+    """
+
+    def __init__(
+        self,
+        given: Sequence[Path],
+        node: str,
+        *,
+        label: NodeLabel | None = None,
+        last: Callable[[], Awaitable[Collection[Path]]] = _none,
+        on_change: Callable[[], object] = lambda: None,
+        timing: Timing = PRODUCTION_TIMING,
+    ) -> None:
+        self.given = tuple(given)
+        self.chosen = Chosen()
+        self._node = node
+        self._label = label
+        self._last = last
+        self._before: Collection[Path] = ()
+        self._on_change = on_change
+        self._intervals, self._clock = timing
+        self._uses_label = False
+
+    async def choose(self) -> Chosen:
+        """The files as they are now. Raises ConfigError where a directory has none for this node."""
+        directories = await asyncio.to_thread(lambda: frozenset(filter(is_directory, self.given)))
+        if directories and self._label is not None and not self._uses_label:
+            self._uses_label = True
+            self._before = await asyncio.to_thread(_in, directories, await self._last())
+            await self._first_reading(self._label)
+            self._label.use(self._on_change)
+        chosen = await asyncio.to_thread(self._choose, directories) if directories else Chosen(self.given)
+        if chosen != self.chosen:
+            for why in chosen.why:
+                log.info("configuration file chosen", file=why.file, by=why.reason)
+        self.chosen = chosen
+        return chosen
+
+    async def _first_reading(self, label: NodeLabel) -> None:
+        """Read the label before the first choice, with some patience: a choice without it would be another one.
+
+        If it is known what was chosen before, an API server that is well has enough time to answer, and no other.
+        """
+        if self._before:
+            with contextlib.suppress(TimeoutError):
+                async with self._clock.timeout(self._intervals.retry_label):
+                    await label.read()
+            return
+        for _ in range(_ATTEMPTS):
+            await label.read()
+            if label.answered:
+                return
+            await self._clock.sleep(self._intervals.retry_label)
+
+    def _choose(self, directories: frozenset[Path]) -> Chosen:
+        files, reasons, problems = [], [], []
+        key, value, trouble = file_choice.LABEL, "", ""
+        if self._label is not None:
+            key, value, trouble = self._label.key, self._label.value, self._label.trouble
+        for path in self.given:
+            if path not in directories:
+                files.append(path)
+                continue
+            names = _names(path)
+            before = [name for name in names if path / name in self._before]
+            if before and self._label is not None and not self._label.answered:
+                files.append(path / before[0])
+                reasons.append(Why(before[0], _BEFORE))
+                continue
+            found = file_choice.choose(names, node=self._node, label=value, key=key)
+            doubt = f" ({trouble})" if trouble else ""
+            if found.name:
+                files.append(path / found.name)
+                reasons.append(Why(found.name, found.why + doubt))
+            else:
+                problems.append(error(str(path), found.why + doubt))
+        if problems:
+            raise ConfigError(tuple(problems))
+        return Chosen(tuple(files), tuple(reasons))
+
+
+def _in(directories: Collection[Path], files: Collection[Path]) -> frozenset[Path]:
+    """Those files that are in one of the directories."""
+    return frozenset(path for path in files if path.parent in directories and path.is_file())
+
+
+def _names(directory: Path) -> list[str]:
+    try:
+        return [path.name for path in directory.iterdir() if path.is_file()]
+    except OSError as failed:
+        raise ConfigError((error(str(directory), f"the directory cannot be read: {failed.strerror}"),)) from failed
+
+
+_REMEMBERED = 20  # readings in the history
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigReading:
+    """What became of one reading, at a time in seconds since the epoch."""
+
+    at: float
+    result: str  # "applied" or "refused"
+    summary: str
+    devices: Mapping[str, int] | None = None  # listed by each resource; None if nothing new was applied
+
+
+@dataclass(slots=True)
+class ReloadStatus:
+    """What a person wants to know of reloads; times are seconds since the epoch, 0 for never.
+
+    `last_was_good`: the last configuration read is the one in force. `kept_at` is when the one in force was kept by an
+    earlier process, while it is that one because the files are bad since the start; else 0.
+    """
+
+    last_was_good: bool = True
+    kept_at: float = 0.0
+    applied_at: float = 0.0
+    failed_at: float = 0.0
+    applied: int = 0
+    failed: int = 0
+    problems: tuple[Problem, ...] = ()  # of the last reading, when it was bad
+    history: deque[ConfigReading] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))  # the newest first
+
+    @property
+    def summary(self) -> str:
+        """What was wrong with the last reading, in a line; empty when it was good."""
+        return _in_a_line(self.problems)
+
+
+class ConfigSource:
+    """The files, and the history of their readings. `load` and `load_again` are those of `Options`."""
+
+    def __init__(
+        self,
+        chooser: FileChooser,
+        load: Callable[..., Loaded],
+        load_again: Callable[[Texts], Loaded],
+        metrics: Metrics,
+        clock: Clock,
+    ) -> None:
+        self.status = ReloadStatus()
+        self.chooser = chooser
+        self.in_force = Chosen()  # the files of the last good reading
+        self.files: set[Path] = set()  # all that the last reading read, presets and layouts as well
+        self.good: Texts | None = None  # of the last good reading; None while none was good as a whole
+        self.left_out: tuple[Problem, ...] = ()  # why only a part of the first reading is in force, while it is
+        self._load = load
+        self._load_again = load_again
+        self._metrics = metrics
+        self._clock = clock
+
+    async def read_first(self) -> Loaded:
+        """All that the files say, or the good part where they allow that themselves. Raises ConfigError."""
+        try:
+            return await self.read()
+        except ConfigError:
+            loaded = await self.read(partial=True)
+            if loaded.errors and loaded.spec.flags.fail_on_init_error:
+                raise
+            return loaded
+
+    async def read_later(self, spec: Spec) -> Loaded:
+        """All that the files say; of files in force in part since the start, that part while they say the same `spec`.
+
+        Raises ConfigError.
+        """
+        try:
+            return await self.read()
+        except ConfigError:
+            if not self.left_out:
+                raise
+            loaded = await self.read(partial=True)
+            if (loaded.spec, loaded.errors) != (spec, self.left_out):
+                raise
+            return loaded
+
+    async def read(self, *, partial: bool = False) -> Loaded:
+        """Read the files. Raises ConfigError; with `partial` wrong entries are dropped and reported instead."""
+        chosen = await self.chooser.choose()
+        try:
+            return await self._read(chosen, partial=partial)
+        except ConfigError:
+            again = await self.chooser.choose()
+            if again == chosen:
+                raise
+        return await self._read(again, partial=partial)  # they were swapped in between
+
+    async def _read(self, chosen: Chosen, *, partial: bool) -> Loaded:
+        try:
+            loaded = await asyncio.to_thread(self._load, chosen.files, partial=partial)
+        except ConfigError as bad:
+            named = (each.place.file for each in bad.problems if isinstance(each, Problem) and each.place)
+            self.files |= {Path(file) for file in named if "/" in file}  # flags and variables have none
+            raise
+        self.files = {*chosen.files, *map(Path, loaded.texts.taken)}
+        return loaded
+
+    async def read_again(self, texts: Texts) -> Loaded:
+        """Load what an earlier process read. Raises ConfigError, in a sentence: its places are not in today's files."""
+        try:
+            return await asyncio.to_thread(self._load_again, texts)
+        except ConfigError as bad:
+            first = _in_a_line(bad.problems)
+            raise ConfigError((error("", f"the last good configuration is refused as well: {first}"),)) from bad
+
+    def applied(self, loaded: Loaded, summary: str, devices: Mapping[str, int] | None = None) -> None:
+        """The last reading is in force now; `summary` says in a few words what it holds, `devices` how many of what."""
+        self._in_force(loaded)
+        self.status.last_was_good, self.status.kept_at = True, 0.0
+        self.status.applied_at, self.status.problems = self._clock.wall(), loaded.errors
+        self.status.applied += 1
+        self.status.history.appendleft(ConfigReading(self.status.applied_at, "applied", summary, devices))
+        self._metrics.reloads.labels("applied").inc()
+        self._metrics.reload_ok.set(not loaded.errors)
+        self._metrics.reload_time.set(self.status.applied_at)
+
+    def _in_force(self, loaded: Loaded) -> None:
+        self.in_force, self.left_out = self.chooser.chosen, loaded.errors
+        if not loaded.errors:
+            self.good = loaded.texts
+
+    def fell_back(self, texts: Texts, kept_at: float, bad: ConfigError) -> None:
+        """The first reading is bad, and what an earlier process kept at `kept_at` is in force."""
+        self.in_force = Chosen(tuple(Path(each.file) for each in texts.files))
+        self.status.applied_at = self.status.kept_at = kept_at
+        self._metrics.reload_time.set(kept_at)
+        self.refused(bad, "configuration refused; the last good one, kept from before the start, is used instead")
+
+    def unchanged(self, loaded: Loaded) -> None:
+        """The last reading says what is in force already."""
+        if self.status.last_was_good and loaded.errors == self.left_out:
+            self._in_force(loaded)
+        elif loaded.errors:
+            log.info("configuration is in force in part again, as it was")
+            self.applied(loaded, "in part again, as it was")
+        else:
+            log.info("configuration is good again, and as it was")
+            self.applied(loaded, "good again, and as it was")
+
+    def broke_off(self) -> None:
+        """Reading failed for a reason that is none of the files'; it is tried again, and says itself what is wrong."""
+        self.status.last_was_good, self.status.failed_at = False, self._clock.wall()
+        self._metrics.reload_ok.set(0)
+
+    def refused(self, bad: ConfigError, event: str = "configuration refused; the last good one stays") -> None:
+        """The last reading is bad; said once per set of problems, since an editor may touch a file often."""
+        problems = tuple(problem for problem in bad.problems if isinstance(problem, Problem))
+        self._metrics.reloads.labels("refused").inc()
+        self._metrics.reload_ok.set(0)
+        is_news = self.status.last_was_good or problems != self.status.problems
+        self.status.last_was_good, self.status.failed_at, self.status.problems = False, self._clock.wall(), problems
+        self.status.failed += 1
+        if is_news:
+            log.error(event, problems=[str(problem) for problem in problems])
+            self.status.history.appendleft(ConfigReading(self.status.failed_at, "refused", self.status.summary))
+
+
+def _in_a_line(problems: tuple[object, ...]) -> str:
+    more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
+    return f"{problems[0]}{more}" if problems else ""
+
+
+def directories(paths: Iterable[Path]) -> frozenset[Path]:
+    """The directories to watch for changes of the files, and of the directories that files are chosen from.
+
+    The directory and not the file: editors rename a new file over it, and a ConfigMap's files are links through
+    `..data`, which is swapped. So the directory of every link on the way counts. What cannot be looked at raises
+    nothing: reading it does. Blocks.
+    """
+    return frozenset(each for path in paths for each in _directories(path))
+
+
+def _directories(path: Path) -> Iterator[Path]:
+    way = root.follow_links(str(path.absolute()), root.read_link)
+    yield from map(Path, way.directories)
+    if not way.is_loop:
+        end = Path(way.path)
+        yield end if is_directory(end) else end.parent

@@ -1,0 +1,270 @@
+"""The services of all resources: started, updated and retired as the inventory changes, each in a task of its own."""
+
+import asyncio
+import functools
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+
+import structlog
+
+from ..aio.clock import Clock, Timing
+from ..deviceplugin.registration import KubeletSocket
+from ..deviceplugin.requests import Requests
+from ..deviceplugin.service import ResourceService, ServiceState
+from ..deviceplugin.servicer import FaultHooks, list_response
+from ..faults.effects import SocketFault, StreamFault
+from ..model.device import Key
+from ..observe.metrics import Metrics
+from ..planning.plan import Plan
+from ..planning.resources import EMPTY, Added, Change, ChangedResource, Inventory, RemovedResource, Resource, diff
+from .applier import Beside, Output, Stage
+from .steps import Steps
+
+log = structlog.get_logger(__name__)
+
+_LISTED = 8  # ids named in a log line before the rest is counted
+
+_Due = tuple[Change, bytes]
+"""A change, and the list to send for it."""
+
+
+class DeviceLists(Output):
+    """The services of one node, from `start` on. Tasks live in the group given; each is named after its resource.
+
+    What goes wrong with one resource is the problem of a step of its own, and the others are served all the same.
+    """
+
+    name = "telling the kubelet"
+    stage = Stage.LIST
+
+    def __init__(
+        self,
+        link: KubeletSocket,
+        requests: Requests,
+        *,
+        on_state: Callable[[str, ServiceState], None],
+        faults: FaultHooks,
+        timing: Timing,
+        steps: Steps,
+    ) -> None:
+        self.services: dict[str, ResourceService] = {}
+        self._group: asyncio.TaskGroup | None = None
+        self._link = link
+        self._requests = requests
+        self._on_state = on_state
+        self._faults = faults
+        self._timing = timing
+        self._intervals, self._clock = timing
+        self._steps = steps
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._settled: dict[str, Resource] = {}  # what the services were told last
+        self._prepared: tuple[Plan | None, Sequence[_Due]] = (None, ())  # what there is to do for a plan
+        self._untold: list[ChangedResource] = []  # what the log has not been told yet
+        self._pressed_at: dict[str, float] = {}
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """The lists, with what is done ahead of them and after them.
+
+        Logged is what changed after the kubelet was told, since a line takes longer than a list.
+        """
+        return (
+            Beside("encoding lists", Stage.PREPARE, self.prepare),
+            self,
+            Beside("logging what changed", Stage.FOLLOW, self.tell),
+        )
+
+    @property
+    def running(self) -> bool:
+        return self._group is not None
+
+    @property
+    def is_listened_to(self) -> bool:
+        return any(service.streams for service in self.services.values())
+
+    def start(self, group: asyncio.TaskGroup) -> None:
+        self._group = group
+
+    async def settle(self, plan: Plan) -> None:
+        """Serve what the plan lists; a resource that did not change is not touched, and one that fails is tried again.
+
+        Lists of `unsettled` resources are sent once more: the kubelet then writes its checkpoint, which tells whether a
+        pod that is not named still has the device.
+        """
+        (prepared, dues), self._prepared = self._prepared, (None, ())
+        for due in dues if prepared is plan else self._compared(plan):
+            self._steps.do(_update(_resource(due[0]).name), functools.partial(self._apply, *due))
+        now = self._clock.now()
+        for name in plan.unsettled & self.services.keys():
+            if now - self._pressed_at.get(name, float("-inf")) >= self._intervals.retire_recheck:
+                self._pressed_at[name] = now
+                self.services[name].list_again()
+
+    async def tell(self, _plan: Plan) -> None:
+        untold, self._untold = self._untold, []
+        for change in untold:
+            _log_change(change)
+
+    async def prepare(self, plan: Plan) -> None:
+        """Compare and encode what `settle` will send, in a thread, so that `settle` has no long work to do."""
+        self._prepared = plan, await asyncio.to_thread(self._compared, plan)
+
+    def _compared(self, plan: Plan) -> Sequence[_Due]:
+        return [
+            (change, b"" if isinstance(change, RemovedResource) else list_response(_resource(change).slots))
+            for change in diff(Inventory(self._settled), plan.served)
+        ]
+
+    def _apply(self, change: Change, encoded: bytes) -> None:
+        resource = _resource(change)
+        assert self._group is not None, "started before anything is settled"
+        match change:
+            case Added():
+                if resource.draining:
+                    log.info("resource kept for pods that may hold its devices", resource=resource.name)
+                else:
+                    log.info("resource added", resource=resource.name, devices=len(resource.slots))
+                service = ResourceService(
+                    resource,
+                    encoded,
+                    self._link,
+                    self._requests,
+                    on_state=self._on_state,
+                    faults=self._faults,
+                    timing=self._timing,
+                )
+                self._start(resource.name, service)
+            case ChangedResource():
+                self._untold.append(change)
+                self.services[resource.name].update(resource, encoded)
+            case RemovedResource():
+                log.info("resource removed", resource=resource.name)
+                service = self.services.pop(resource.name)
+                self._group.create_task(self._retire(service), name=f"retire {resource.name}")
+                del self._settled[resource.name]
+                return
+        self._settled[resource.name] = resource
+
+    async def _retire(self, service: ResourceService) -> None:
+        await self._steps.take(_update(service.name), service.retire)
+
+    def _start(self, name: str, service: ResourceService) -> None:
+        previous = self._tasks.get(name)
+        self.services[name] = service
+
+        async def run() -> None:
+            if previous is not None:
+                await asyncio.wait(
+                    [previous]
+                )  # one service per resource at a time: the last one must be off the kubelet
+            await self._steps.keep(_serve(name), service.run)
+            for step in (_serve(name), _update(name)):
+                self._steps.forget(step)
+
+        assert self._group is not None
+        self._tasks[name] = self._group.create_task(run(), name=f"serve {name}")
+
+    async def strike(self, fault: StreamFault | SocketFault, concerns: Callable[[str], bool]) -> None:
+        """Let a momentary fault happen to these resources."""
+        for name, service in list(self.services.items()):
+            if concerns(name):
+                await service.strike(fault)
+
+    async def stop(self) -> None:
+        for service in self.services.values():
+            service.stop()
+        running = [task for task in self._tasks.values() if not task.done()]
+        if running:
+            await asyncio.wait(running)
+
+
+def _serve(resource: str) -> str:
+    return f"serving {resource}"
+
+
+def _update(resource: str) -> str:
+    return f"telling the kubelet what {resource} has"
+
+
+def _resource(change: Change) -> Resource:
+    return change.new if isinstance(change, ChangedResource) else change.resource
+
+
+def _log_change(change: ChangedResource) -> None:
+    for event, ids in (("devices added", change.added), ("devices removed", change.removed)):
+        if ids:
+            log.info(event, resource=change.new.name, count=len(ids), devices=_short(ids))
+    for slot, health in change.health[:_LISTED]:
+        old = change.old.by_id[slot].health
+        if old.healthy != health.healthy:
+            write = log.info if health.healthy else log.warning
+            write(
+                "device healthy" if health.healthy else "device unhealthy",
+                resource=change.new.name,
+                device=slot,
+                reason=health.reason,
+                **({"injected": True, "rule": rule} if (rule := health.injected or old.injected) else {}),
+            )
+    if len(change.health) > _LISTED:
+        log.info("more devices changed health", resource=change.new.name, count=len(change.health) - _LISTED)
+
+
+def _short(ids: tuple[str, ...]) -> list[str]:
+    return [*ids[:_LISTED], *(["…"] if len(ids) > _LISTED else [])]
+
+
+class Measures(Output):
+    """Counts what changes; `changed_at` has the times of changes, by resource and id, in seconds since the epoch.
+
+    What is so at a moment is measured when somebody looks, by `measure`.
+    """
+
+    name = "measuring"
+
+    def __init__(self, metrics: Metrics, clock: Clock) -> None:
+        self.changed_at: defaultdict[str, dict[str, float]] = defaultdict(dict)
+        self._metrics = metrics
+        self._clock = clock
+        self._plan: Plan | None = None
+
+    async def settle(self, plan: Plan) -> None:
+        before, self._plan = self._plan, plan
+        await asyncio.to_thread(self._stamp, before.inventory if before else EMPTY, plan.inventory)
+
+    def _stamp(self, before: Inventory, after: Inventory) -> None:
+        now = self._clock.wall()
+        for change in diff(before, after):
+            match change:
+                case Added(resource):
+                    self.changed_at[resource.name] = dict.fromkeys(resource.ids, now)
+                case ChangedResource(new=new):
+                    times = self.changed_at[new.name]
+                    times |= dict.fromkeys((*change.added, *(each for each, _ in change.health)), now)
+                    for each in change.removed:
+                        times.pop(each, None)
+                    self._count_health(change)
+                case RemovedResource(resource):
+                    self.changed_at.pop(resource.name, None)
+
+    def _count_health(self, change: ChangedResource) -> None:
+        for each, health in change.health:
+            if change.old.by_id[each].health.healthy != health.healthy:
+                word = "Healthy" if health.healthy else "Unhealthy"
+                self._metrics.health_changes.labels(change.new.name, word).inc()
+                self._metrics.health_changed.labels(change.new.name).set(self._clock.wall())
+
+    def measure(self) -> None:
+        plan = self._plan
+        if plan is None:
+            return
+        named: Mapping[Key, str] = plan.holdings.holders or {}
+        held, retired = Counter(name for name, _ in named), Counter(name for name, _ in plan.retired)
+        listed = plan.inventory.resources
+        both = Counter(name for name, each in plan.retired if name in listed and listed[name].is_drilled(each))
+        for name, resource in listed.items():
+            self._metrics.devices.labels(name, "Healthy").set(resource.healthy)
+            self._metrics.devices.labels(name, "Unhealthy").set(len(resource.slots) - resource.healthy)
+            self._metrics.list_bytes.labels(name).set(resource.list_bytes)
+            self._metrics.retired.labels(name).set(retired[name])
+            self._metrics.drilled.labels(name).set(resource.drilled - both[name])
+            self._metrics.held.labels(name).set(held[name])

@@ -1,0 +1,62 @@
+"""The kernel log, or a file in its stead: a line for each Xid, once for each time that it begins.
+
+A restart of vdev says again what devices have then.
+"""
+
+import asyncio
+import os
+import stat
+from pathlib import Path
+
+import structlog
+
+from ..aio.clock import Clock
+from ..errors import HostError, reason_of
+from ..faults.kernel_lines import KMSG, Occurrence, logged, occurrences, record
+from ..hostfs import HostRoot
+from ..planning.plan import Plan
+from .applier import Output
+
+log = structlog.get_logger(__name__)
+
+
+class KernelLog(Output):
+    """Writes where the configuration says, as `faults.kernelLog`."""
+
+    name = "writing Xids to the kernel log"
+
+    def __init__(self, node: str, host: HostRoot, clock: Clock) -> None:
+        self._node = node
+        self._host = host
+        self._clock = clock
+        self._said: frozenset[Occurrence] = frozenset()
+
+    async def settle(self, plan: Plan) -> None:
+        """Say what is new. Raises HostError where that cannot be written; then it is still to be said."""
+        if not plan.kernel_log:
+            self._said = frozenset()
+            return
+        now = occurrences(plan.xids, plan.devices, plan.base)
+        self._said &= now
+        for each in sorted(now - self._said):
+            await asyncio.to_thread(self._say, plan.kernel_log, each)
+            log.info("Xid written to the kernel log", xid=each.number, device=each.raw, rule=each.rule)
+            self._said |= {each}
+
+    def _say(self, target: str, what: Occurrence) -> None:
+        path = self._host.path(target) if target == KMSG else Path(target)
+        try:
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
+            handle = os.open(path, flags & ~os.O_CREAT if target == KMSG else flags, 0o644)
+            try:
+                is_kernel = target == KMSG or stat.S_ISCHR(os.fstat(handle).st_mode)
+                wall, uptime = self._clock.wall(), self._clock.now()
+                for line in what.lines:
+                    os.write(handle, record(line) if is_kernel else logged(line, self._node, wall, uptime))
+            finally:
+                os.close(handle)
+        except OSError as failed:
+            raise HostError(
+                f"cannot write Xid {what.number} of {what.raw} to {path}: {reason_of(failed)}; "
+                "give vdev the right to, or name another file as faults.kernelLog"
+            ) from failed

@@ -1,1 +1,0 @@
-"""The CDI specification files of this node: ours, and those of others beside them."""

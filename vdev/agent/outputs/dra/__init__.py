@@ -1,1 +1,0 @@
-"""What Dynamic Resource Allocation sees of the node's devices: ResourceSlices, and drivers that prepare claims."""

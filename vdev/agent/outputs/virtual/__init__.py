@@ -1,1 +1,0 @@
-"""What stands on the host for virtual devices: nodes and files, and the serial lines behind them."""

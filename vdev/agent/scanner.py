@@ -1,0 +1,228 @@
+"""What discovery found, per entry: a value, so that a new configuration can be tried before it is adopted."""
+
+import asyncio
+import functools
+import posixpath
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .. import discovery
+from ..aio.clock import Timing
+from ..discovery.health_monitor import HealthMonitor, Target
+from ..errors import HostError
+from ..hostfs import HostRoot
+from ..model.device import Health, RawDevice
+from ..model.entry import EntrySpec, VirtualSource
+from ..model.problem import Problem
+from ..model.spec import Spec
+from ..observe.metrics import Metrics
+from ..planning import health
+from ..planning.resources import Inventory
+from .steps import Steps
+
+_Looked = tuple[discovery.Found, frozenset[Path]]
+
+
+@dataclass(frozen=True)
+class Scan:
+    """The entries of this node, what was found for each, and the directories whose changes can change that.
+
+    While looking for an entry fails, what was found for it before stays.
+    """
+
+    entries: Mapping[str, EntrySpec] = field(default_factory=dict)
+    found: Mapping[str, discovery.Found] = field(default_factory=dict)
+    directories: Mapping[str, frozenset[Path]] = field(default_factory=dict)  # as this process sees them
+
+    @property
+    def size(self) -> int:
+        return sum(len(found.devices) for found in self.found.values())
+
+    @property
+    def devices(self) -> Mapping[str, tuple[RawDevice, ...]]:
+        return {name: found.devices for name, found in self.found.items()}
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        return tuple(problem for found in self.found.values() for problem in found.problems)
+
+    @property
+    def watched(self) -> frozenset[Path]:
+        """The directories of all entries."""
+        return frozenset().union(*self.directories.values())
+
+    def concerned(self, changed: Collection[Path]) -> frozenset[str]:
+        """The entries that changes in these directories concern."""
+        return frozenset(name for name, own in self.directories.items() if not own.isdisjoint(changed))
+
+
+class Scanner:
+    """Runs discovery in threads.
+
+    Each entry is a step of its own: while its scan fails, what was found last stays, and its name is in `failed`.
+    """
+
+    def __init__(self, host: HostRoot, node: str, device_dir: Path, smi_dir: Path, steps: Steps | None = None) -> None:
+        self.failed: frozenset[str] = frozenset()
+        self._host = host
+        self._node = node
+        self._device_dir = str(device_dir)
+        self._smi_dir = str(smi_dir)
+        self._steps = steps or Steps()
+        self._numberings: dict[str, discovery.Numbering] = {}
+
+    async def scan(self, before: Scan, spec: Spec, *, only: Iterable[str] | None = None) -> Scan:
+        """Look for the devices of all entries; with `only`, of those alone, and keep the other results."""
+        entries = {entry.name: entry for entry in spec.on_node(self._node)}
+        due = entries if only is None else {name: entries[name] for name in only if name in entries}
+        fresh = await self._fresh(due)
+        for name in self.failed - entries.keys():
+            self._steps.forget(_step(name))
+        self.failed = frozenset(name for name in entries if self._steps.failed(_step(name)))
+        nothing = discovery.Found()
+        known = {name: (found, before.directories[name]) for name, found in before.found.items()} | fresh
+        looked = {name: known.get(name, (nothing, frozenset[Path]())) for name in entries}
+        return Scan(
+            entries,
+            {name: found for name, (found, _) in looked.items()},
+            {name: directories for name, (_, directories) in looked.items()},
+        )
+
+    async def _fresh(self, entries: Mapping[str, EntrySpec]) -> dict[str, _Looked]:
+        """What is found for each of them, besides those for which looking fails, or failed lately.
+
+        All are looked for in one thread: several would keep each other, and every request, from the interpreter.
+        """
+        asked = [
+            (entry, self._numberings.setdefault(name, discovery.Numbering()))
+            for name, entry in entries.items()
+            if not self._steps.pause(_step(name))
+        ]
+        if not asked:
+            return {}
+        looked = await asyncio.to_thread(self._attempts, asked)
+        for name, attempt in looked.items():
+            self._steps.do(_step(name), functools.partial(_raise, attempt))
+        return {name: each for name, each in looked.items() if not isinstance(each, Exception)}
+
+    def _attempts(self, asked: Sequence[tuple[EntrySpec, discovery.Numbering]]) -> Mapping[str, _Looked | Exception]:
+        attempts: dict[str, _Looked | Exception] = {}
+        for entry, numbering in asked:
+            try:
+                found = discovery.discover(
+                    entry,
+                    self._host,
+                    node=self._node,
+                    numbering=numbering,
+                    device_dir=self._device_dir,
+                    smi_dir=self._smi_dir,
+                )
+                attempts[entry.name] = found, frozenset(_place(self._host, directory) for directory in found.watch)
+            except Exception as failed:
+                attempts[entry.name] = failed
+        return attempts
+
+    def start_over(self) -> None:
+        """Forget all indices: what was found was found for a configuration that is not adopted."""
+        self._numberings.clear()
+
+    def forget(self, scan: Scan, served: Inventory) -> None:
+        """Free the indices of devices that are neither there nor listed to the kubelet any more."""
+        known = set[str]().union(
+            *(found.by_id for found in scan.found.values()), *(each.raws for each in served.resources.values())
+        )
+        for numbering in self._numberings.values():
+            numbering.retain(known)
+
+
+def _raise(attempt: object) -> None:
+    if isinstance(attempt, Exception):
+        raise attempt
+
+
+def _place(host: HostRoot, directory: str) -> Path:
+    """Where this process sees the directory; for one behind a loop of links, the nearest above that can be resolved."""
+    try:
+        return host.path(directory)
+    except HostError:
+        return _place(host, posixpath.dirname(directory))
+
+
+def _step(entry: str) -> str:
+    return f"looking for the devices of {entry!r}"
+
+
+class Verdicts:
+    """The verdicts of one node's devices."""
+
+    def __init__(self, monitor: HealthMonitor, metrics: Metrics, *, timing: Timing) -> None:
+        self.monitor = monitor
+        self._metrics = metrics
+        self._intervals, self._clock = timing
+        self._presence: dict[str, health.FlapHistory] = {}
+        self._resources: dict[str, str] = {}  # of the probed devices
+        self._counted: dict[str, int] = {}  # flaps of the probe that are in the metric already
+
+    def current(self) -> Mapping[str, Health]:
+        """The verdict on every device of which there is one."""
+        probed = {raw: report.health for raw, report in self.monitor.verdicts.items()}
+        return probed | health.verdicts(self._presence, self._clock.now(), self._intervals)
+
+    def again_at(self, begun: float) -> float | None:
+        """The (monotonic) time after `begun` at which a verdict changes by itself, or None."""
+        return health.look_again_at(self._presence, begun, self._intervals)
+
+    def flaps(self, raw: str) -> int:
+        """How often the device turned from good to bad, by its probe, or went away."""
+        report, there = self.monitor.verdicts.get(raw), self._presence.get(raw)
+        return (report.flaps if report else 0) + (there.losses if there else 0)
+
+    def probe(self, scan: Scan, left_out: Collection[str] = ()) -> None:
+        """Probe the devices of this scan but those left out, and no others."""
+        targets = {
+            raw.id: Target(entry.health, raw, entry.resource_of(raw))
+            for name, entry in scan.entries.items()
+            if entry.health is not None
+            for raw in scan.devices[name]
+            if raw.id not in left_out
+        }
+        self._resources = {raw: target.resource for raw, target in targets.items()}
+        self.monitor.update(targets)
+
+    def scanned(self, before: Scan, after: Scan, served: Inventory, left_out: Collection[str] = ()) -> None:
+        """Note what went away or came back between two scans, of entries that the configuration left as they were.
+
+        What was `left_out` is another entry's device, and its loss is counted there.
+        """
+        for name, found in after.found.items():
+            entry, old = after.entries[name], before.found.get(name)
+            if old is None or entry != before.entries.get(name) or isinstance(entry.source, VirtualSource):
+                continue
+            lost, came = old.by_id.keys() - found.by_id.keys(), found.by_id.keys() - old.by_id.keys()
+            self._presence = health.observe_flapping(
+                self._presence, lost=lost, came=came, now=self._clock.now(), intervals=self._intervals
+            )
+            for each in lost.difference(left_out):
+                self._metrics.flaps.labels(entry.resource_of(old.by_id[each])).inc()
+        self._forget(after, served)
+
+    def _forget(self, scan: Scan, served: Inventory) -> None:
+        if not self._presence:
+            return
+        known = (*(found.by_id for found in scan.found.values()), *(each.raws for each in served.resources.values()))
+        self._presence = {raw: each for raw, each in self._presence.items() if any(raw in some for some in known)}
+
+    def reported(self, devices: Collection[str]) -> None:
+        """Count the flaps of the devices whose probe has news."""
+        for raw in devices:
+            report, before = self.monitor.verdicts.get(raw), self._counted.get(raw, 0)
+            if report is not None and report.flaps != before:
+                self._metrics.flaps.labels(self._resources[raw]).inc(max(0, report.flaps - before))
+                self._counted[raw] = report.flaps
+        self._counted = _only(self._counted, self.monitor.verdicts)
+
+
+def _only(counted: dict[str, int], known: Iterable[str]) -> dict[str, int]:
+    """Without those that are not probed any more; a device that comes back starts anew."""
+    return {raw: counted[raw] for raw in known if raw in counted} if counted else counted

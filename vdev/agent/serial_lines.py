@@ -1,0 +1,90 @@
+"""A new pair of pseudo terminals in the host's devpts, so that the host's runtime finds the path of its terminal side.
+
+Blocks, but briefly.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import struct
+import tty
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..aio.clock import Clock
+from ..errors import HostError, reason_of
+from ..hostfs.root import HostRoot
+from ..planning.virtual_devices import Dialogue
+
+# asm-generic/ioctls.h
+_TIOCGPTN, _TIOCSPTLCK, _TIOCGPTPEER = 0x80045430, 0x40045431, 0x5441
+_MULTIPLEXER = "/dev/ptmx"
+
+
+@dataclass(slots=True)
+class Pty:
+    """Both sides. `terminal` is held open, so that the line stays up, and raw, while nobody in a container has it."""
+
+    master: int
+    terminal: int
+    path: str  # the host's own, of the terminal side
+
+    def close(self) -> None:
+        for side in (self.master, self.terminal):
+            with contextlib.suppress(OSError):
+                os.close(side)
+
+
+def open_pty(host: HostRoot) -> Pty:
+    """A raw line without echo, open to every user of the container that gets it. Raises HostError."""
+    flags = os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC
+    try:
+        master = os.open(host.path(_MULTIPLEXER), flags | os.O_NONBLOCK)
+    except OSError as cause:
+        raise HostError(f"cannot make a serial line: cannot open {_MULTIPLEXER}: {reason_of(cause)}") from cause
+    try:
+        fcntl.ioctl(master, _TIOCSPTLCK, struct.pack("i", 0))
+        (number,) = struct.unpack("i", fcntl.ioctl(master, _TIOCGPTN, struct.pack("i", 0)))
+        terminal = fcntl.ioctl(master, _TIOCGPTPEER, flags)
+    except OSError as cause:
+        os.close(master)
+        raise HostError(f"cannot make a serial line: {reason_of(cause)}") from cause
+    tty.setraw(terminal)
+    os.fchmod(terminal, 0o666)
+    return Pty(master, terminal, f"/dev/pts/{number}")
+
+
+_PIECE = 1024  # bytes
+
+
+class Line:
+    """One serial line, answered on the running event loop until it is closed; after each piece comes a `pause`."""
+
+    def __init__(self, pty: Pty, dialogue: Dialogue, *, pause: float, clock: Clock) -> None:
+        self.pty = pty
+        self.dialogue = dialogue
+        self._loop = asyncio.get_running_loop()
+        self._seconds = pause
+        self._clock = clock
+        self._end_pause: Callable[[], object] | None = None
+        self._listen()
+
+    def close(self) -> None:
+        if self._end_pause is not None:
+            self._end_pause()
+        self._loop.remove_reader(self.pty.master)
+        self.pty.close()
+
+    def _listen(self) -> None:
+        self._end_pause = None
+        self._loop.add_reader(self.pty.master, self._answer)
+
+    def _answer(self) -> None:
+        """Answer what came. What a full line does not take is lost, as on a line without flow control."""
+        with contextlib.suppress(OSError):
+            answer = self.dialogue.hear(os.read(self.pty.master, _PIECE))
+            if answer:
+                os.write(self.pty.master, answer)
+        self._loop.remove_reader(self.pty.master)
+        self._end_pause = self._clock.call_later(self._seconds, self._listen)

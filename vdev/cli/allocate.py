@@ -1,0 +1,162 @@
+"""`vdev allocate`: the exact response to an allocation."""
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from .. import preview
+from ..errors import AllocationError, UsageError
+from ..model.entry import DeviceListStrategy
+from ..model.problem import did_you_mean
+from ..planning.resources import Resource
+from ..preview import PreviewedContainer
+from . import common
+
+EXTRA = "ids"
+"""The argument that takes the positional arguments after `--resource`."""
+
+DESCRIPTION = "Show what a container gets if the kubelet allocates these devices to it."
+EPILOG = """examples:
+  vdev allocate vdev.yaml --resource example.com/uart uart-ttyUSB0
+  vdev allocate vdev.yaml --resource nvidia.com/gpu 0 1        devices by index
+  vdev allocate vdev.yaml --resource nvidia.com/gpu --size 2   the devices that the preferred allocation chooses
+  vdev allocate vdev.yaml --resource nvidia.com/gpu 0 --all-strategies   the response under each device-list strategy
+  vdev allocate vdev.yaml --claim claim.yaml                   the devices of a claim (DRA), and what goes with them
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = (
+        "vdev allocate [option ...] (--resource NAME FILE [FILE ...] [ID ...] | --claim CLAIM FILE [FILE ...])"
+    )
+    common.add_node(parser)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument(
+        "--resource", metavar="NAME", help="the extended resource of the devices ID …; vdev plan lists them"
+    )
+    what.add_argument(
+        "--claim",
+        type=Path,
+        metavar="CLAIM",
+        help="a file with ResourceClaims or ResourceClaimTemplates, and with DeviceClasses that the configuration does "
+        "not bring; claims without an allocation get the first devices that fit",
+    )
+    parser.add_argument(
+        "--size", type=int, metavar="N", help="let the preferred allocation choose N devices; instead of IDs"
+    )
+    parser.add_argument(
+        "--all-strategies",
+        action="store_true",
+        help="show the response under every device-list strategy, not only the configured ones",
+    )
+    common.add_flags(parser)
+    common.add_output(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the response; 2 for a wrong configuration or an unknown resource, 1 if the allocation is refused."""
+    if args.claim is not None:
+        return _of_claims(args)
+    files, ids = _split(args.files, args.ids)
+    seen = common.previewed(args, files)
+    if code := common.exit_code(seen.problems):
+        for problem in seen.problems:
+            print(problem, file=sys.stderr)
+        return code
+    resource = seen.inventory.resources.get(args.resource)
+    if resource is None:
+        known = ", ".join(seen.inventory.resources) or "nothing"
+        hint = did_you_mean(args.resource, seen.inventory.resources)
+        for notice in seen.notices:
+            print(notice, file=sys.stderr)
+        raise UsageError(
+            f"node {seen.node} does not advertise {args.resource!r}; it advertises {known}" + f"; {hint}" * bool(hint)
+        )
+    chosen = _chosen(resource, ids, args.size)
+    strategies = DeviceListStrategy if args.all_strategies else [None]
+    try:
+        answers = {each or "": preview.answer(resource, chosen, each) for each in strategies}
+    except AllocationError as refused:
+        print(f"refused: {refused}", file=sys.stderr)
+        return 1
+    documents = {str(strategy): _document(resource.name, chosen, each) for strategy, each in answers.items()}
+    if args.output == "json":
+        print(json.dumps({"strategies": documents} if args.all_strategies else documents[""], indent=2))
+        return 0
+    print(f"{args.resource}: {' '.join(chosen)}")
+    for strategy, document in documents.items():
+        if strategy:
+            print(f"{strategy}:")
+        _print(document)
+    return 0
+
+
+def _of_claims(args: argparse.Namespace) -> int:
+    from . import allocate_claims
+
+    if args.ids or args.size is not None or args.all_strategies:
+        raise UsageError(
+            "ids, --size and --all-strategies go with --resource; the requests of a claim say what it wants"
+        )
+    return allocate_claims.run(args)
+
+
+def _split(arguments: list[Path], ids: list[str]) -> tuple[list[Path], list[str]]:
+    """Files and ids, if the ids were given straight after the files: what is or looks like a file is one."""
+    files = [each for each in arguments if _is_file(each)] or arguments[:1]
+    return files, [*(str(each) for each in arguments if each not in files), *ids]
+
+
+def _is_file(path: Path) -> bool:
+    return os.path.exists(path) or path.suffix in (".yaml", ".yml", ".json")  # pathlib raises for some ids
+
+
+def _chosen(resource: Resource, ids: list[str], size: int | None) -> list[str]:
+    if size is None:
+        return preview.identified(resource, ids)
+    if ids:
+        raise UsageError("give ids or --size, not both")
+    chosen = preview.preferred(resource, size)
+    if not chosen:
+        free = len(preview.healthy(resource))
+        raise UsageError(f"cannot choose {size} devices of {resource.name}: {free} are healthy")
+    return chosen
+
+
+def _document(resource: str, ids: list[str], answer: PreviewedContainer) -> dict[str, Any]:
+    """The answer as `v1beta1.ContainerAllocateResponse` is in JSON, and what is behind its CDI names."""
+    edits = answer.edits
+    return {
+        "resource": resource,
+        "devicesIds": ids,
+        "envs": edits.env,
+        "mounts": [
+            {"containerPath": each.container_path, "hostPath": each.host_path, "readOnly": each.read_only}
+            for each in edits.mounts.values()
+        ],
+        "devices": [
+            {"containerPath": each.container_path, "hostPath": each.host_path, "permissions": each.permissions}
+            for each in edits.nodes.values()
+        ],
+        "annotations": edits.annotations,
+        "cdiDevices": [{"name": each} for each in edits.cdi_devices],
+        "cdi": answer.cdi,
+    }
+
+
+def _print(document: dict[str, Any]) -> None:
+    for key, value in document["envs"].items():
+        print(f"  env         {key}={value}")
+    for each in document["devices"]:
+        print(f"  device      {each['hostPath']} -> {each['containerPath']} ({each['permissions']})")
+    for each in document["mounts"]:
+        print(f"  mount       {each['hostPath']} -> {each['containerPath']} ({'ro' if each['readOnly'] else 'rw'})")
+    for key, value in document["annotations"].items():
+        print(f"  annotation  {key}={value}")
+    for each in document["cdiDevices"]:
+        print(f"  cdi         {each['name']}")
+    for name, edits in document["cdi"].items():
+        common.print_cdi(name, edits)

@@ -1,0 +1,199 @@
+"""`vdev allocate --claim`: which devices a claim gets, and what the driver lets the runtime inject. Nothing is asked.
+
+Claims without an allocation are allocated by the embedded kubelet's scheduler, which takes the first devices that fit.
+"""
+
+import argparse
+import json
+import sys
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from .. import preview
+from ..dra import slices as cutting
+from ..errors import AllocationError, UsageError, reason_of
+from ..sim.objects import yaml_text
+from . import common
+
+Document = dict[str, Any]
+_NAMED = frozenset({"request", "driver", "pool", "device"})
+
+
+@dataclass(slots=True)
+class _Objects:
+    """What the file has: claims in their order, and DeviceClasses by name."""
+
+    claims: list[Document] = field(default_factory=list)
+    classes: dict[str, Document] = field(default_factory=dict)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print it; 2 for a wrong configuration or a wrong file, 1 where a claim gets nothing."""
+    seen = common.previewed(args, args.files)
+    if code := common.exit_code(seen.problems):
+        for problem in seen.problems:
+            print(problem, file=sys.stderr)
+        return code
+    objects = _read(args.claim)
+    try:
+        _allocate(objects, seen)
+        answers = [(claim, preview.claim_answers(seen, claim)) for claim in objects.claims]
+    except AllocationError as refused:
+        print(f"refused: {refused}", file=sys.stderr)
+        return 1
+    if args.output == "json":
+        print(json.dumps({"claims": [_document(*each) for each in answers]}, indent=2))
+        return 0
+    for claim, given in answers:
+        _print(claim, given)
+    return 0
+
+
+# --- the file ---------------------------------------------------------------------------------------------------------
+
+
+def _read(path: Path) -> _Objects:
+    try:
+        documents = yaml_text.documents(path.read_text("utf-8"))
+    except OSError as failed:
+        raise UsageError(f"cannot read {path}: {reason_of(failed)}") from failed
+    except (yaml.YAMLError, UnicodeDecodeError) as wrong:
+        raise UsageError(f"{path} is no YAML: {' '.join(str(wrong).split())}") from wrong
+    found = _Objects()
+    for each in _flat(documents):
+        name = _mapping(each.get("metadata")).get("name") or "claim"
+        match each.get("kind"):
+            case "ResourceClaim" | "ResourceClaimTemplate" as kind:
+                found.claims.append(_claim(each, str(name), path, is_template=kind == "ResourceClaimTemplate"))
+            case "DeviceClass":
+                found.classes[str(name)] = each
+    if not found.claims:
+        raise UsageError(f"{path} has no ResourceClaim and no ResourceClaimTemplate")
+    return found
+
+
+def _flat(documents: Sequence[object]) -> Iterator[Document]:
+    """Objects, and the items of lists as kubectl prints them."""
+    for each in documents:
+        if isinstance(each, dict):
+            items = each.get("items")
+            yield from _flat(items) if isinstance(items, list) else (each,)
+
+
+def _claim(document: Document, name: str, path: Path, *, is_template: bool) -> Document:
+    given = _mapping(document.get("metadata"))
+    namespace = str(given.get("namespace") or "default")
+    uid = str(given.get("uid") or uuid.uuid5(uuid.NAMESPACE_URL, f"{namespace}/{name}"))
+    metadata = {**given, "namespace": namespace, "name": name, "uid": uid}
+    spec = _mapping(document.get("spec"))
+    claim = {"metadata": metadata, "spec": _mapping(spec.get("spec")) if is_template else spec}
+    if status := _mapping(document.get("status")):
+        claim["status"] = status
+    what = f"{path}: {document['kind']} {name}"
+    if _is_allocated(claim):
+        results = _mapping(claim["status"]["allocation"].get("devices")).get("results")
+        if not (isinstance(results, list) and results and all(_mapping(each).keys() >= _NAMED for each in results)):
+            raise UsageError(
+                f"{what} is allocated without devices; expected status.allocation.devices.results, each "
+                "with request, driver, pool and device (resource.k8s.io/v1)"
+            )
+        return claim
+    requests = _mapping(claim["spec"].get("devices")).get("requests")
+    if not (isinstance(requests, list) and requests and all(map(_is_request, requests))):
+        raise UsageError(
+            f"{what} asks for nothing that vdev understands; expected spec.devices.requests, each with a name and "
+            "exactly or firstAvailable, which have a deviceClassName (resource.k8s.io/v1)"
+        )
+    return claim
+
+
+def _is_request(given: object) -> bool:
+    request = _mapping(given)
+    first = request.get("firstAvailable")
+    rows = first if isinstance(first, list) and first else [request.get("exactly")]
+    named = not first or all(_mapping(each).get("name") for each in rows)
+    return bool(request.get("name")) and named and all(_mapping(each).get("deviceClassName") for each in rows)
+
+
+def _mapping(value: object) -> Document:
+    return value if isinstance(value, dict) else {}
+
+
+def _is_allocated(claim: Document) -> bool:
+    return bool(_mapping(_mapping(claim.get("status")).get("allocation")))
+
+
+# --- the allocation ---------------------------------------------------------------------------------------------------
+
+
+def _allocate(objects: _Objects, seen: preview.Preview) -> None:
+    """Allocate the claims that are not yet. Raises AllocationError."""
+    waiting = [claim for claim in objects.claims if not _is_allocated(claim)]
+    if not waiting:
+        return
+    from ..sim.dra.scheduling import cel_selectors, claim_limits, pools, usage  # the embedded kubelet brings gRPC
+    from ..sim.dra.scheduling.allocator import Allocator
+    from ..sim.dra.scheduling.unschedulable import UnschedulableError
+    from ..sim.objects.pod_manifest import ManifestError
+
+    own = {each.expression: each for each in seen.classes}
+
+    def matches(expression: str, driver: str, device: Mapping[str, Any]) -> bool:
+        known = own.get(expression)  # which needs no CEL
+        try:
+            return known.matches(driver, device) if known else cel_selectors.matches(expression, driver, device)
+        except cel_selectors.NotInstalled as missing:
+            raise UsageError(str(missing)) from missing  # the claim may well be good
+
+    slices = [each for pool in seen.pools.values() for each in cutting.objects(pool, seen.node)]
+    offered = pools.gather(slices, seen.node, {})
+    classes = {each.name: each.document for each in seen.classes} | objects.classes
+    used = usage.in_use(objects.claims)
+    scheduler = Allocator(offered, classes, used, matches=matches, admin=lambda _namespace: True)
+    try:
+        for claim in waiting:
+            for field, why in claim_limits.requests("spec", claim["spec"]):
+                raise UsageError(f"an API server would not take the claim {claim['metadata']['name']}: {field}: {why}")
+        allocations = scheduler.allocate(waiting, seen.node)
+    except UnschedulableError as nothing:
+        known = ", ".join(sorted(classes)) or "none"
+        raise AllocationError(f"{nothing}; the DeviceClasses of the configuration and of the file: {known}") from None
+    except (ManifestError, KeyError, TypeError, ValueError, AttributeError) as wrong:
+        raise UsageError(f"an API server would not take these claims or classes: {wrong!r}") from wrong
+    for claim, allocation in zip(waiting, allocations, strict=True):
+        claim["status"] = {"allocation": allocation}
+
+
+# --- what is printed --------------------------------------------------------------------------------------------------
+
+
+def _document(claim: Document, answers: Mapping[str, preview.ClaimAnswer | None]) -> Document:
+    """The allocation, and for each of its drivers the answer of NodePrepareResources and the CDI specification."""
+    return {
+        "namespace": claim["metadata"]["namespace"],
+        "name": claim["metadata"]["name"],
+        "allocation": claim["status"]["allocation"],
+        "drivers": {
+            driver: {"devices": answer.devices, "cdi": answer.specification} if answer else None
+            for driver, answer in answers.items()
+        },
+    }
+
+
+def _print(claim: Document, answers: Mapping[str, preview.ClaimAnswer | None]) -> None:
+    print(f"claim {claim['metadata']['namespace']}/{claim['metadata']['name']}")
+    for driver, answer in answers.items():
+        if answer is None:
+            print(f"  {driver}: another driver prepares its devices")
+            continue
+        for each in answer.devices:
+            print(f"  device      {each['deviceName']} of {driver} for {' '.join(each['requestNames'])}")
+            for name in each["cdiDeviceIds"]:
+                print(f"    cdi       {name}")
+        for name, edits in answer.cdi.items():
+            common.print_cdi(name, edits)

@@ -1,1 +1,0 @@
-"""Commands about objects of the API server."""

@@ -1,0 +1,45 @@
+"""`vdev config`: the effective configuration, and where each value comes from."""
+
+import argparse
+import json
+import sys
+
+from .. import config
+from ..loading import load
+from ..planning.proof import prove
+from . import common, options
+from . import options as config_paths
+
+DESCRIPTION = (
+    "Print the effective configuration, each value with its origin: a flag, an environment variable, a place in a "
+    "file, or the default."
+)
+EPILOG = """examples:
+  vdev config vdev.yaml                          as YAML, with origins as comments
+  vdev config vdev.yaml their-nvidia-config.yaml two files, joined by sections
+  MIG_STRATEGY=mixed vdev config vdev.yaml       flags > environment > file > defaults
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "vdev config [option ...] FILE [FILE ...]"
+    common.add_files(parser)
+    common.add_output(parser)
+    options.add_one(parser, "node_name", "for the node of this name; default: for any node")
+    common.add_flags(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the configuration, and problems on stderr; 2 if no node could serve it. Raises ConfigError."""
+    chosen = options.read(args)
+    files = config_paths.of_node(args.files, chosen.node_name)
+    loaded = load(files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
+    if args.output == "json":
+        values = [{"path": each.path, "value": each.value, "source": each.source} for each in loaded.origins]
+        print(json.dumps({"fingerprint": loaded.fingerprint, "values": values}, indent=2))
+    else:
+        sys.stdout.write(config.render(loaded.origins))
+    problems = (*loaded.problems, *prove(loaded.spec, chosen.named_node))
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return common.exit_code(problems)

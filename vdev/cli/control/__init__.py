@@ -1,1 +1,0 @@
-"""Commands that ask the running plugin something, or tell it what to do."""

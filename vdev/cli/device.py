@@ -1,0 +1,52 @@
+"""`vdev device`: set the health of a device in the running plugin."""
+
+import argparse
+import asyncio
+import json
+
+from .. import config
+from ..agent import command_socket
+from ..errors import UsageError
+from . import common, fault, options
+
+DESCRIPTION = "Set the health of a device in the running plugin."
+EPILOG = """examples:
+  vdev device set acme-0 --health Unhealthy --reason "XID 79" --for 30s
+  vdev device clear acme-0
+  vdev device set a100/2:0 --health Unhealthy    the first partition of the third device of the entry a100
+  vdev device set a100/2 --health Unhealthy --node gpu-17    with vdev fleet
+
+An ID is one that vdev status shows, or as rules call it: <entry>/<index>, which includes replicas and partitions.
+The plugin accepts this only if it runs with --enable-fault-injection.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action")
+    put = actions.add_parser("set", help="set a device's health", description="Set a device's health.")
+    put.add_argument("id", metavar="ID", help="the device: an id, or <entry>/<index>")
+    put.add_argument("--health", choices=("Healthy", "Unhealthy"), required=True, help="what to tell the kubelet")
+    put.add_argument("--reason", default="", metavar="TEXT", help="the reason to show in status and logs")
+    put.add_argument("--for", dest="lasts", metavar="TIME", help="for how long, such as 30s [default: until cleared]")
+    clear = actions.add_parser("clear", help="end what was set", description="Let a device have its own health again.")
+    clear.add_argument("id", metavar="ID", help="the device: an id, or <entry>/<index>")
+    for each in (put, clear):
+        each.add_argument("--node", default="", metavar="NODE", help="the node, for a controller of a fleet")
+        options.add_one(each, "run_dir")
+        common.add_output(each)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Send the request to the running plugin, and print its answer."""
+    match args.action:
+        case "set":
+            seconds = None if args.lasts is None else config.duration(args.lasts, "--for")
+            request = {"do": "device-set", "id": args.id, "health": args.health, "reason": args.reason, "for": seconds}
+            request["node"] = args.node
+        case "clear":
+            request = {"do": "device-clear", "id": args.id, "node": args.node}
+        case _:
+            raise UsageError("no action given; expected set or clear; see vdev device --help")
+    answer = asyncio.run(command_socket.ask(options.read(args).run_dir, request))
+    print(json.dumps(answer, indent=2) if args.output == "json" else fault.done(answer))
+    return 0

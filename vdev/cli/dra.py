@@ -1,0 +1,71 @@
+"""`vdev dra`: what the cluster needs for claims of devices."""
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import yaml
+
+from ..api_server import needed_server
+from ..dra.device_classes import DeviceClass, device_classes
+from ..errors import UsageError
+from ..kube import DEVICE_CLASSES, Api, ApiServerAddress
+from ..loading import load
+from . import common, options
+
+DESCRIPTION = "Print or apply the DeviceClasses that go with the drivers of a configuration."
+EPILOG = """examples:
+  vdev dra classes vdev.yaml
+  vdev dra classes vdev.yaml --extended-resources
+  vdev dra classes vdev.yaml --apply --kubeconfig ~/.kube/config
+
+Claims name a DeviceClass. NVIDIA's and AMD's are called as those of their drivers; all other devices have one for each
+resource: npu.acme.dev for acme.dev/npu. They belong to the cluster, so entries for other nodes count as well.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action")
+    what = "Print the DeviceClasses, as YAML or JSON, or apply them."
+    classes = actions.add_parser("classes", help="print or apply the DeviceClasses", description=what)
+    classes.add_argument("files", nargs="+", type=Path, metavar="FILE", help="configuration files, joined by sections")
+    classes.add_argument(
+        "--extended-resources",
+        action="store_true",
+        help="let each class stand for its entry's resource, so that pods that ask for it need no claim; default: as "
+        "dra.extendedResource of the entry says",
+    )
+    classes.add_argument("--apply", action="store_true", help="apply them to a cluster instead of printing them")
+    options.add_one(classes, "kubeconfig")
+    options.add_one(classes, "context")
+    common.add_output(classes)
+    common.add_flags(classes)
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.action is None:
+        raise UsageError("no action given; expected classes; see vdev dra --help")
+    chosen = options.read(args)
+    loaded = load(args.files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
+    classes, problems = device_classes(loaded.spec, extended=args.extended_resources)
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    if not classes:
+        print("no entry is advertised by dra", file=sys.stderr)
+    if args.apply:
+        asyncio.run(_apply(needed_server(kubeconfig=chosen.kubeconfig, context=chosen.context), classes))
+        print("".join(f"applied DeviceClass {each.name}\n" for each in classes), end="")
+    elif args.output == "json":
+        print(json.dumps([each.document for each in classes], indent=2))
+    elif classes:
+        print(yaml.safe_dump_all([each.document for each in classes], sort_keys=False, width=160), end="")
+    return 0
+
+
+async def _apply(server: ApiServerAddress, classes: Sequence[DeviceClass]) -> None:
+    async with Api(server) as api:
+        for each in classes:
+            await api.apply(DEVICE_CLASSES, each.name, each.document)

@@ -1,0 +1,129 @@
+"""`vdev fault`: list, inject, end and trigger faults in the running plugin."""
+
+import argparse
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from ..agent import command_socket
+from ..errors import UsageError, reason_of
+from . import common, options
+
+DESCRIPTION = "Inject faults into the running plugin."
+EPILOG = """examples:
+  vdev fault list
+  vdev fault add '{name: sick, devices: ["acme/0"], health: Unhealthy, reason: "XID 79", for: 30s}'
+  vdev fault add --file drill.yaml     a file with `rules: [...]`; - reads standard input
+  vdev fault trigger dead-gpu          start a rule's fault now
+  vdev fault clear sick                end it, and undo what it did
+  vdev fault clear --all
+
+The plugin accepts this only if it runs with --enable-fault-injection. Rules have the form of those under `faults` in
+the configuration file; see docs/failure-testing.md.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action")
+    _action(actions, "list", "show every rule and its state")
+    add = _action(actions, "add", "add rules to the present ones")
+    add.add_argument("rule", nargs="?", metavar="YAML", help="one rule, or a mapping with `rules`")
+    add.add_argument("-f", "--file", type=Path, metavar="FILE", help="read the rules from this file; - is stdin")
+    clear = _action(actions, "clear", "end a rule, and undo what it did")
+    clear.add_argument("name", nargs="?", metavar="NAME", help="the rule")
+    clear.add_argument("--all", action="store_true", help="end all of them")
+    trigger = _action(actions, "trigger", "start a rule's fault now")
+    trigger.add_argument("name", metavar="NAME", help="the rule")
+
+
+def _action(actions: Any, name: str, text: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = actions.add_parser(name, help=text, description=text[:1].upper() + text[1:] + ".")
+    options.add_one(parser, "run_dir")
+    common.add_output(parser)
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Send the request to the running plugin, and print its answer."""
+    if args.action is None:
+        raise UsageError("no action given; expected list, add, clear or trigger; see vdev fault --help")
+    answer = asyncio.run(command_socket.ask(options.read(args).run_dir, _request(args)))
+    if args.output == "json":
+        print(json.dumps(answer, indent=2))
+    elif args.action == "list":
+        show(answer)
+    else:
+        print(done(answer))
+    return 0
+
+
+def _request(args: argparse.Namespace) -> dict[str, Any]:
+    match args.action:
+        case "add":
+            return {"do": "fault-add", "rules": _rules(args)}
+        case "clear":
+            if args.all == bool(args.name):
+                raise UsageError("give the name of a fault, or --all")
+            return {"do": "fault-clear", "all": True} if args.all else {"do": "fault-clear", "name": args.name}
+        case "trigger":
+            return {"do": "fault-trigger", "name": args.name}
+        case _:
+            return {"do": "fault-list"}
+
+
+def _rules(args: argparse.Namespace) -> str:
+    if (args.rule is None) == (args.file is None):
+        raise UsageError("give one rule as an argument, or --file FILE")
+    if args.file is None:
+        return str(args.rule)
+    if str(args.file) == "-":
+        return sys.stdin.read()
+    try:
+        return str(args.file.read_text())
+    except OSError as failed:
+        raise UsageError(f"cannot read {args.file}: {reason_of(failed)}") from failed
+    except UnicodeDecodeError as failed:
+        raise UsageError(f"cannot read {args.file}: it is not UTF-8; save it as UTF-8") from failed
+
+
+def done(answer: dict[str, Any]) -> str:
+    (verb, names), *_ = answer.items()
+    listed = names if isinstance(names, list) else [names]
+    return f"{verb}: {', '.join(listed) or 'nothing'}"
+
+
+def _clock(seconds: float) -> str:
+    """A duration for people: `1h02m03s`, `4m05s`, `7.5s`."""
+    whole = int(seconds)
+    if whole >= 3600:
+        return f"{whole // 3600}h{whole % 3600 // 60:02d}m{whole % 60:02d}s"
+    if whole >= 60:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{round(seconds, 1):g}s"
+
+
+def _injected(times: dict[str, int]) -> str:
+    """How many times, in all and for each resource if there are several."""
+    total = str(sum(times.values()))
+    return total if len(times) < 2 else f"{total} ({', '.join(f'{name} {n}' for name, n in times.items())})"
+
+
+def show(faults: dict[str, Any]) -> None:
+    if not faults["rules"]:
+        print("no fault rules" + ("" if faults["enabled"] else "; --enable-fault-injection is off"))
+        return
+    rows = [
+        (
+            each["name"],
+            each["state"],
+            str(len(each["devices"])) if each["kind"] == "device" else "-",
+            "-" if each["changesIn"] is None else _clock(each["changesIn"]),
+            _injected(each["injectedIn"]),
+            each["source"],
+            each["what"],
+        )
+        for each in faults["rules"]
+    ]
+    common.print_table(("NAME", "STATE", "DEVICES", "CHANGES IN", "INJECTED", "FROM", "WHAT"), rows)

@@ -1,1 +1,0 @@
-"""Commands about configuration files and nothing else."""

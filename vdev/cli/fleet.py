@@ -1,0 +1,149 @@
+"""`vdev fleet`: the controller for nodes without a kubelet."""
+
+import argparse
+import asyncio
+import contextlib
+import functools
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .. import config
+from ..api_server import needed_server
+from ..errors import ConfigError, UsageError
+from ..model import names
+from ..model.problem import error
+from ..settings import Settings
+from . import common, options
+
+if TYPE_CHECKING:
+    from ..fleet.controller import Fleet
+
+
+DESCRIPTION = "Make the devices of nodes without a kubelet exist in the API server, such as those of KWOK."
+EPILOG = """examples:
+  vdev fleet vdev.yaml --kubeconfig ~/.kube/config     until Ctrl-C; an edit of the file applies at once
+  vdev fleet vdev.yaml --dry-run                       print every object instead
+  vdev fleet vdev.yaml --selector pool=a100            only nodes with this label
+
+Which nodes there are says the section `fleet` of the file; see docs/fleet.md. What was written stays when the
+controller ends; nodes that it made go when they leave the file.
+"""
+_NAME = "lower-case letters, digits, '-' and '.', with a letter or digit at both ends"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "vdev fleet [option ...] FILE [FILE ...]"
+    common.add_files(parser)
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print every object that would be there, as YAML or JSON"
+    )
+    parser.add_argument(
+        "--selector", "-l", default="", metavar="LABELS", help="only Nodes with these labels, such as pool=a100,zone=b"
+    )
+    parser.add_argument(
+        "--name",
+        default="vdev-fleet",
+        help="of this fleet, where a cluster has several: each leaves the Nodes of the others alone (%(default)s)",
+    )
+    options.add_one(parser, "kubeconfig")
+    options.add_one(parser, "context")
+    options.add_one(parser, "http_address")
+    options.add_one(parser, "http_hosts")
+    options.add_one(parser, "run_dir")
+    options.add_one(parser, "enable_fault_injection")
+    options.add_one(parser, "log_level")
+    options.add_one(parser, "log_format")
+    common.add_output(parser)
+    common.add_flags(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run until stopped by a signal, or print the objects."""
+    if args.dry_run:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # half an answer is no success
+    chosen = options.read(args)
+    load = functools.partial(_load, args.files, chosen)
+    loaded = load()
+    for problem in loaded.problems:
+        print(problem, file=sys.stderr)
+    selector = _selector(args.selector)
+    _check_name(args.name)
+    if args.dry_run:
+        from ..fleet import dry_run
+        from ..fleet.scope import Scope, warnings
+
+        for problem in warnings(loaded.spec):
+            print(problem, file=sys.stderr)
+        print(dry_run.text(loaded, Scope(args.name, selector), as_json=args.output == "json"), end="")
+        return 0
+    server = needed_server(kubeconfig=chosen.kubeconfig, context=chosen.context)
+    from ..fleet.controller import AT_ONCE, Fleet, Options
+    from ..kube import Api
+    from ..observe import log
+
+    log.configure(level=chosen.log_level, form=chosen.log_format)
+
+    made = Options(
+        files=tuple(args.files),
+        load=load,
+        selector=selector,
+        name=args.name,
+        run_dir=chosen.run_dir,
+        fault_injection=chosen.enable_fault_injection,
+    )
+
+    async def main() -> None:
+        async with Api(server, at_once=AT_ONCE) as api:
+            fleet = Fleet(made, loaded, api)
+            stop = asyncio.Event()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                asyncio.get_running_loop().add_signal_handler(number, stop.set)
+            async with contextlib.AsyncExitStack() as stack:
+                for side in _sides(fleet, chosen, loaded.spec.telemetry.address):
+                    await stack.enter_async_context(side)
+                await fleet.run(until=stop.wait)
+
+    asyncio.run(main())
+    return 0
+
+
+def _load(files: Sequence[Path], chosen: Settings) -> config.Loaded:
+    """Read the files. Raises ConfigError also where they say nothing of a fleet: all its Nodes would have to go."""
+    loaded = config.load(files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
+    if not loaded.spec.fleet.given:
+        hint = "give fleet.nodes, see docs/fleet.md; [] for none"
+        raise ConfigError((error(str(files[0]), "there is no section fleet that says which nodes there are", hint),))
+    return loaded
+
+
+def _sides(fleet: "Fleet", chosen: Settings, metrics: str) -> Iterator[contextlib.AbstractAsyncContextManager[object]]:
+    """What is served over HTTP: the fleet itself, and what its devices measure (at the address `metrics`)."""
+    if not (chosen.http_address or metrics):
+        return
+    from ..observe import http  # it brings the web server
+
+    if chosen.http_address:
+        from ..fleet.view import FleetView
+
+        yield http.serving(chosen.http_address, FleetView(fleet), page=http.FLEET_PAGE, hosts=chosen.http_hosts)
+    if metrics:
+        from ..observe.device_metrics import application
+
+        app = application(fleet.telemetry.page, lambda: fleet.telemetry.nodes)
+        yield http.running(http.Side(metrics, app, what="metrics of devices", hosts=chosen.http_hosts))
+
+
+def _check_name(fleet: str) -> None:
+    if names.value_problem(fleet) or names.node_name_problem(fleet):
+        raise UsageError(f"--name: expected at most 63 {_NAME}, such as vdev-fleet, got {fleet!r}")
+
+
+def _selector(text: str) -> dict[str, str]:
+    pairs = [each.partition("=") for each in text.split(",") if each]
+    for key, equals, _ in pairs:
+        if not key or not equals:
+            raise UsageError(f"--selector: expected KEY=VALUE pairs with commas, such as pool=a100, got {text!r}")
+    return {key: value for key, _, value in pairs}

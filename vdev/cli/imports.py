@@ -1,0 +1,129 @@
+"""`vdev import`: another plugin's configuration as vdev's."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from .. import importers
+from ..config import text_of
+from ..errors import UsageError
+from . import common
+
+DESCRIPTION = """Make a vdev configuration of another plugin's.
+
+Known are generic-device-plugin (file, flags, DaemonSet), smarter-device-manager, the SR-IOV network device plugin,
+fake-gpu-operator (topology, Helm values), NVIDIA's mig-parted and NVIDIA's device plugin (the ConfigMap or the Helm
+values of several configurations). ConfigMaps around any of them are taken off. What vdev cannot say becomes a comment
+in the file and a warning on stderr."""
+EPILOG = """examples:
+  vdev import generic-device-plugin.yaml > vdev.yaml
+  vdev import conf.yaml                                   the form is told by the content
+  kubectl -n kube-system get cm sriovdp-config -o yaml | vdev import - > vdev.yaml
+  vdev import --domain example.com --device '{name: fuse, groups: [{paths: [{path: /dev/fuse}]}]}'
+  vdev import topology.yaml --to configs/                 a file for each node pool
+  vdev import mig-parted.yaml --only all-balanced --preset a100-sxm4-40gb --count 8
+  vdev import vdev.yaml --output json                     for programs: files and warnings
+
+Where one source makes several files (node pools, named configurations), --to DIR writes them all and --only NAME
+prints one. A node takes the file that its label vdev.dev/config names. See what comes of it with vdev plan.
+
+Exit code 0 if there is something to import, with warnings too; 1 with --strict and a warning; 2 if the form is not
+known or nothing can be taken over.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "vdev import [option ...] FILE [FILE ...]"
+    parser.add_argument("files", nargs="*", metavar="FILE", help="what to import; - is the standard input")
+    parser.add_argument("--from", dest="form", choices=[*importers.FORMS], metavar="FORM", default="", help=_forms())
+    parser.add_argument(
+        "--to",
+        metavar="PATH",
+        help="write there: a file such as vdev.yaml, or a directory, which is made; several files need a directory",
+    )
+    parser.add_argument("--only", metavar="NAME", help="of several files that come of it, print the one of this name")
+    parser.add_argument(
+        "--device",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="a flag of generic-device-plugin, as that takes it; may be repeated, in place of a file",
+    )
+    parser.add_argument("--domain", default="", help="domain of the resources, where the plugin takes it from a flag")
+    parser.add_argument("--preset", default="", help="the GPUs, where the file does not say it; see vdev presets")
+    parser.add_argument("--count", type=int, default=0, metavar="N", help="how many GPUs, likewise")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 if something could not be taken over")
+    common.add_output(parser)
+
+
+def _forms() -> str:
+    return f"what the file is, one of {', '.join(importers.FORMS)} [default: told by the content]"
+
+
+def run(args: argparse.Namespace) -> int:
+    if bool(args.files) is bool(args.device):
+        both = "give a file or --device, not both" if args.files else "no file to import; see vdev import --help"
+        raise UsageError(both)
+    wishes = importers.Wishes(
+        form=args.form or ("generic-device-plugin" if args.device else ""),
+        domain=args.domain,
+        preset=args.preset,
+        count=args.count,
+        arguments=tuple(word for text in args.device for word in ("--device", text)),
+    )
+    made: list[importers.Imported] = []
+    if args.device:
+        made += importers.imported("", "--device", wishes)
+    for file in args.files:
+        path = Path("/dev/stdin" if file == "-" else file)
+        found = importers.imported(text_of(path), str(path), wishes)
+        if len(args.files) > 1:
+            found = [replace(each, name=(len(found) > 1 and each.name) or path.stem) for each in found]
+        made += found
+    return _deliver(args, made)
+
+
+def _deliver(args: argparse.Namespace, made: Sequence[importers.Imported]) -> int:
+    chosen = [each for each in made if args.only in (None, each.name)]
+    names = [each.name or "vdev" for each in made]
+    if not chosen:
+        raise UsageError(f"--only {args.only}: there is no such file; there are {', '.join(names)}")
+    if args.output == "json":
+        files = [{"name": each.name, "text": each.text, "warnings": list(each.warnings)} for each in chosen]
+        print(json.dumps({"files": files}, indent=2))
+    elif args.to is not None:
+        _write(args.to, chosen)
+    elif len(chosen) > 1:
+        raise UsageError(
+            f"{len(chosen)} files come of it: {', '.join(names)}; --to DIR writes them, --only NAME prints one"
+        )
+    else:
+        sys.stdout.write(chosen[0].text)
+    warnings = [(each.name, text) for each in chosen for text in each.warnings]
+    if args.output != "json":
+        for name, text in dict.fromkeys(warnings):
+            print(f"warning: {name + ': ' if name and len(chosen) > 1 else ''}{text}", file=sys.stderr)
+    return 1 if args.strict and warnings else 0
+
+
+def _write(to: str, made: Sequence[importers.Imported]) -> None:
+    path = Path(to)
+    names = [each.name or "vdev" for each in made]
+    unfit = [name for name in names if "/" in name or name in (".", "..") or not name.isprintable()]
+    if unfit:
+        raise UsageError(f"--to: {unfit[0]!r} cannot be the name of a file")
+    is_directory = to.endswith("/") or path.is_dir() or len(made) > 1 or not (path.suffix or path.exists())
+    places = [path / f"{name}.yaml" for name in names] if is_directory else [path]
+    if len(set(places)) < len(places):
+        raise UsageError("--to: two of the files have one name; import their sources one by one")
+    try:
+        if is_directory:
+            path.mkdir(parents=True, exist_ok=True)
+        for place, each in zip(places, made, strict=True):
+            place.write_text(each.text)
+            print(place)
+    except OSError as failed:
+        raise UsageError(f"--to: {failed.filename or path} cannot be written: {failed.strerror}") from failed

@@ -1,0 +1,76 @@
+"""`vdev node`: what vdev has written on Nodes through the API server."""
+
+import argparse
+import asyncio
+import json
+from dataclasses import asdict
+from typing import Any
+
+from ..api_server import needed_server
+from ..errors import UsageError
+from ..kube import Api
+from ..kube.node_cleaning import Ours, clean, nodes_with_ours, ours_of
+from . import common, options
+
+DESCRIPTION = "Show or take away what vdev has written on a Node: labels, extended resources, conditions."
+EPILOG = """examples:
+  vdev node show --kubeconfig ~/.kube/config --node-name worker-1
+  vdev node clean --kubeconfig ~/.kube/config --node-name worker-1
+  vdev node clean --kubeconfig ~/.kube/config --all --dry-run
+
+What vdev wrote stays when it ends, so that a restart unschedules no pod. Take it away when vdev leaves a node for good,
+and end it first: a running vdev writes it again. What others own is never touched.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action")
+    show = actions.add_parser("show", help="show what is vdev's", description="Show what vdev has written on Nodes.")
+    take = actions.add_parser("clean", help="take it away", description="Take away what vdev has written on Nodes.")
+    for each in (show, take):
+        options.add_one(each, "node_name")
+        each.add_argument("--all", action="store_true", help="all Nodes that have anything of vdev's")
+        options.add_one(each, "kubeconfig")
+        options.add_one(each, "context")
+        common.add_output(each)
+    take.add_argument("--dry-run", action="store_true", help="only show what would be taken away")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Show it, and take it away where that is asked for."""
+    if args.action is None:
+        raise UsageError("no action given; expected show or clean; see vdev node --help")
+    chosen = options.read(args)
+    if args.all and chosen.named_node:
+        raise UsageError("--all and --node-name exclude each other")
+    takes = args.action == "clean" and not args.dry_run
+    server = needed_server(kubeconfig=chosen.kubeconfig, context=chosen.context)
+    found = asyncio.run(_found(Api(server), "" if args.all else chosen.node_name, takes=takes))
+    if args.output == "json":
+        print(json.dumps({"cleaned": takes, "nodes": [_document(each) for each in found]}, indent=2))
+    else:
+        _print(found, takes=takes)
+    return 0
+
+
+async def _found(api: Api, node: str, *, takes: bool) -> tuple[Ours, ...]:
+    async with api:
+        found = (await ours_of(api, node),) if node else await nodes_with_ours(api)
+        if takes:
+            for each in found:
+                await clean(api, each)
+        return found
+
+
+def _document(ours: Ours) -> dict[str, Any]:
+    return asdict(ours)
+
+
+def _print(found: tuple[Ours, ...], *, takes: bool) -> None:
+    for ours in found:
+        print(f"{ours.node}: {'taken away' if takes and ours else 'vdev has written'}" + ("" if ours else " nothing"))
+        for what, names in (("label", ours.labels), ("resource", ours.resources), ("condition", ours.conditions)):
+            for name in names:
+                print(f"  {what} {name}")
+    if not found:
+        print("no Node has anything of vdev's")

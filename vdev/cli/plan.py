@@ -1,0 +1,369 @@
+"""`vdev plan`: what a node would advertise and why, and what a reload would change."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ..dra import slices as cutting
+from ..dra.published_devices import DraDevice, Pools, PublishedPool
+from ..errors import UsageError
+from ..hostfs.files import is_directory
+from ..model.device import Slot, device_document, problem_document
+from ..model.problem import Problem, errors
+from ..model.quantity import written
+from ..node.conditions import condition_document
+from ..planning.resources import Added, Change, ChangedResource, RemovedResource, Resource, diff
+from ..preview import Preview
+from . import common, options
+from . import common as terminal
+
+_FIRST = ("memory", "slots", "shares")  # capacities that a table shows
+_HEAD = ("DEVICE", "TYPE", "CAPACITY", "CONSUMES", "TAINTS")
+
+
+def documents(pools: Pools, node: str) -> list[dict[str, Any]]:
+    return [document for pool in pools.values() for document in cutting.objects(pool, node)]
+
+
+def show(pools: Pools, node: str) -> None:
+    for pool in pools.values():
+        count, slices = len(pool.devices), len(cutting.specifications(pool, node))
+        healthy = sum(device.health.healthy for device in pool.devices)
+        of = f"{common.counted(count, 'device')} for claims in {common.counted(slices, 'ResourceSlice')}"
+        print(f"\n{pool.driver}: {of}, {healthy} healthy")
+        common.print_first(_HEAD, _slice_row, pool.devices)
+
+
+def _slice_row(device: DraDevice) -> tuple[str, ...]:
+    kind = device.attributes.get("type")
+    words = (str(kind.value) if kind else "", device.device.profile)
+    return (
+        device.name,
+        " ".join(filter(None, words)) or "-",
+        _capacity(device) or "-",
+        ", ".join(each.counter_set for each in device.consumes) + _slices(device) if device.consumes else "-",
+        ", ".join(f"{each.key}{'=' if each.value else ''}{each.value}:{each.effect}" for each in device.taints) or "-",
+    )
+
+
+def _capacity(device: DraDevice) -> str:
+    shown = [f"{name} {written(device.capacity[name].value)}" for name in _FIRST if name in device.capacity]
+    more = len(device.capacity) - len(shown)
+    return ", ".join([*shown, *([f"{more} more"] if more else [])])
+
+
+def _slices(device: DraDevice) -> str:
+    covered = device.device.slices
+    if not covered:
+        return " (all)"
+    first, last = covered[0], covered[-1]
+    return f" (slice{'s' * (last > first)} {first}{f'-{last}' * (last > first)})"
+
+
+@dataclass(frozen=True, slots=True)
+class PoolChange:
+    """What becomes of a driver's devices, by name; `before` and `after` are None where it has no pool."""
+
+    driver: str
+    before: PublishedPool | None
+    after: PublishedPool | None
+
+    @property
+    def added(self) -> tuple[str, ...]:
+        return tuple(each.name for each in self._after if each.name not in self._names(self.before))
+
+    @property
+    def removed(self) -> tuple[str, ...]:
+        return tuple(each.name for each in self._devices(self.before) if each.name not in self._names(self.after))
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """Devices of which something else is published."""
+        old = self.before.by_name if self.before else {}
+        return tuple(each.name for each in self._after if each.name in old and _is_other(old[each.name], each))
+
+    @property
+    def _after(self) -> Sequence[DraDevice]:
+        return self._devices(self.after)
+
+    @staticmethod
+    def _devices(pool: PublishedPool | None) -> Sequence[DraDevice]:
+        return pool.devices if pool else ()
+
+    @staticmethod
+    def _names(pool: PublishedPool | None) -> frozenset[str]:
+        return frozenset(pool.by_name) if pool else frozenset()
+
+
+def _is_other(one: DraDevice, other: DraDevice) -> bool:
+    return cutting.device_document(one) != cutting.device_document(other)
+
+
+def changes(before: Pools, after: Pools) -> tuple[PoolChange, ...]:
+    found = (PoolChange(driver, before.get(driver), after.get(driver)) for driver in sorted({*before, *after}))
+    return tuple(
+        each
+        for each in found
+        if each.before is None or each.after is None or each.added or each.removed or each.changed
+    )
+
+
+def change_document(change: PoolChange) -> dict[str, Any]:
+    return {
+        "driver": change.driver,
+        "added": list(change.added),
+        "removed": list(change.removed),
+        "changed": list(change.changed),
+    }
+
+
+def change_lines(change: PoolChange) -> Iterator[str]:
+    if change.after is None:
+        yield f"  - {change.driver}: no ResourceSlices any more; devices that claims have are kept"
+        return
+    count = common.counted(len(change.after.devices), "device")
+    if change.before is None:
+        yield f"  + {change.driver}: new, {count} for claims"
+        return
+    yield f"  ~ {change.driver}: {len(change.before.devices)} -> {count} for claims"
+    for sign, names in (("+", change.added), ("-", change.removed), ("~", change.changed)):
+        yield from common.signed_lines(sign, names)
+
+
+DESCRIPTION = "Show what a node would advertise for a configuration, without a kubelet, changing nothing."
+EPILOG = """examples:
+  vdev plan vdev.yaml                          what this host would advertise
+  vdev plan vdev.yaml --node npu-7             what the node npu-7 would advertise
+  vdev plan configs/ --node npu-7              the same, from a directory from which each node takes a file
+  vdev plan new.yaml --against old.yaml        what replacing old.yaml with new.yaml would change
+  vdev plan vdev.yaml --label nvidia.com/mig.config=all-balanced    the layout that this label chooses
+  vdev plan vdev.yaml --explain                why each candidate device matched or did not
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "vdev plan [option ...] FILE [FILE ...]"
+    common.add_node(parser)
+    parser.add_argument(
+        "--against",
+        nargs="+",
+        metavar="OLD",
+        help="the configuration in force now: show what a change from it to FILE does",
+    )
+    parser.add_argument("--explain", action="store_true", help="show every candidate, and the condition that it failed")
+    parser.add_argument(
+        "--label",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a label of the Node that chooses a layout (partitions.fromLabel); may be repeated",
+    )
+    common.add_flags(parser)
+    common.add_output(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the plan; 2 if the configuration has errors."""
+    labels = dict(map(_label, args.label))
+    new = common.previewed(args, args.files, labels)
+    old = common.previewed(args, args.against, labels) if args.against else None
+    files = [str(each) for each in options.of_node([Path(each) for each in args.files], new.node, labels)]
+    if args.output == "json":
+        print(json.dumps(_document(new, old) | {"files": files}, indent=2))
+    else:
+        chosen = files if any(is_directory(Path(each)) for each in args.files) else []
+        _print(new, old, chosen, explain=args.explain)
+    return common.exit_code(_problems(new, old))
+
+
+def _label(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise UsageError(f"--label: expected KEY=VALUE such as nvidia.com/mig.config=all-balanced, got {text!r}")
+    return key, value
+
+
+def _problems(new: Preview, old: Preview | None) -> tuple[Problem, ...]:
+    """Those of the files with their notices, and the errors of what they are compared with."""
+    return (*new.problems, *new.notices, *(errors(old.problems) if old else ()))
+
+
+def _changes(new: Preview, old: Preview) -> tuple[Change, ...]:
+    """What a reload would change: nothing where a side is refused as a whole."""
+    return () if new.refused or old.refused else tuple(diff(old.inventory, new.inventory))
+
+
+def _label_changes(new: Preview, old: Preview) -> tuple[tuple[str, str | None, str | None], ...]:
+    """Which labels a reload would change: the key, and the values before and after; None where there is none."""
+    if new.refused or old.refused:
+        return ()
+    keys = sorted({*old.labels, *new.labels})
+    changes = ((key, old.labels.get(key), new.labels.get(key)) for key in keys)
+    return tuple(change for change in changes if change[1] != change[2])
+
+
+def _slice_changes(new: Preview, old: Preview) -> tuple[PoolChange, ...]:
+    return () if new.refused or old.refused else changes(old.pools, new.pools)
+
+
+def _document(new: Preview, old: Preview | None) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "node": new.node,
+        "resources": [_resource(resource) for resource in new.inventory.resources.values()],
+        "nodeLabels": dict(new.labels),
+        "nodeStatus": {name: asdict(amount) for name, amount in new.capacity.items()},
+        "conditions": [condition_document(each) for each in new.conditions],
+        "resourceSlices": documents(new.pools, new.node),
+        "problems": [problem_document(problem) for problem in _problems(new, old)],
+        "candidates": {
+            name: [{"path": each.path, "matched": each.matched, "why": list(each.why)} for each in found.candidates]
+            for name, found in new.found.items()
+            if found.candidates
+        },
+    }
+    if old is not None:
+        document["changes"] = [_change(change) for change in _changes(new, old)]
+        document["labelChanges"] = [
+            {"label": key, "old": before, "new": after} for key, before, after in _label_changes(new, old)
+        ]
+        document["sliceChanges"] = [change_document(each) for each in _slice_changes(new, old)]
+    return document
+
+
+def _resource(resource: Resource) -> dict[str, Any]:
+    return {
+        "name": resource.name,
+        "devices": [device_document(slot) for slot in resource.slots],
+        "listBytes": resource.list_bytes,
+    }
+
+
+def _change(change: Change) -> dict[str, Any]:
+    match change:
+        case Added(resource):
+            return {"resource": resource.name, "change": "added", "devices": [slot.id for slot in resource.slots]}
+        case RemovedResource(resource):
+            return {"resource": resource.name, "change": "removed", "devices": [slot.id for slot in resource.slots]}
+        case ChangedResource():
+            return {
+                "resource": change.new.name,
+                "change": "changed",
+                "added": list(change.added),
+                "removed": list(change.removed),
+                "health": {each: "Healthy" if health.healthy else "Unhealthy" for each, health in change.health},
+            }
+
+
+def _print(new: Preview, old: Preview | None, chosen: Sequence[str], *, explain: bool) -> None:
+    """The plan for people. `chosen` are the files where the node chose them from directories."""
+    print(f"node {new.node}" + (f", with {', '.join(chosen)}" if chosen else "") + _in_short(new))
+    for resource in new.inventory.resources.values():
+        _print_resource(new, resource)
+    if new.refused:
+        more = "; above is what has no errors" if new.inventory.resources else ""
+        print(f"\na running vdev would refuse this configuration as a whole{more}")
+    elif not new.inventory.resources and not new.pools:
+        print("  advertises nothing")
+    show(new.pools, new.node)
+    _print_node(new)
+    if explain:
+        for name, found in new.found.items():
+            print(f"\ncandidates of {name}:" + ("" if found.candidates else " none"))
+            for candidate in found.candidates:
+                print(
+                    f"  {'+' if candidate.matched else '-'} {candidate.path}: {'; '.join(candidate.why) or 'matched'}"
+                )
+    if old is not None:
+        _print_changes(old, new)
+    for problem in _problems(new, old):
+        print(problem, file=sys.stderr)
+
+
+def _in_short(new: Preview) -> str:
+    resources = new.inventory.resources.values()
+    devices = sum(len(each.slots) for each in resources)
+    unhealthy = devices - sum(each.healthy for each in resources)
+    parts = [f"{common.counted(len(resources), 'resource')} with {common.counted(devices, 'device')}"] * bool(resources)
+    parts += [f"{unhealthy} unhealthy"] * bool(unhealthy)
+    parts += [common.counted(len(new.pools), "DRA driver")] * bool(new.pools)
+    return f": {', '.join(parts)}" if parts else ""
+
+
+def _print_node(new: Preview) -> None:
+    if new.labels:
+        print("\nlabels of the node")
+        common.print_table(("LABEL", "VALUE"), list(new.labels.items()), indent="  ")
+    if new.capacity:
+        print("\nresources in the node's status, which no device plugin serves")
+        rows = [(name, str(each.capacity), str(each.allocatable)) for name, each in new.capacity.items()]
+        common.print_table(("RESOURCE", "CAPACITY", "ALLOCATABLE"), rows, indent="  ")
+    if new.conditions:
+        print("\nconditions of the node")
+        said = [(each.type, each.word, each.reason, each.message) for each in new.conditions]
+        common.print_table(("TYPE", "STATUS", "REASON", "MESSAGE"), said, indent="  ")
+
+
+def _reason(new: Preview, resource: Resource, slot: Slot) -> str:
+    """Why the resource of a slot is called so; empty where its entry says it."""
+    name, why = new.inventory.reasons.get(slot.device.id, (resource.name, ""))
+    because = f"because {why}" if why else ""
+    if name == resource.name or slot.replica is None:
+        return because
+    return f"by sharing, which renames {name}" + (f", named so {because}" if why else "")
+
+
+def _print_resource(new: Preview, resource: Resource) -> None:
+    count, healthy = common.counted(len(resource.slots), "device"), resource.healthy
+    print(f"\n{resource.name}: {count}, {healthy} healthy, {resource.list_bytes} bytes per list")
+    for reason in sorted({_reason(new, resource, slot) for slot in resource.slots} - {""}):
+        print(f"  named so {reason}")
+    common.print_first(("ID", "INDEX", "HEALTH", "NUMA", "PROFILE", "PATHS"), _row, resource.slots)
+    for slot in [slot for slot in resource.slots[: common.SHOWN] if not slot.health.healthy]:
+        print(terminal.fitted(common.printable(f"  {slot.id} is unhealthy: {slot.health.reason}"), terminal.width()))
+
+
+def _row(slot: Slot) -> tuple[str, ...]:
+    device = slot.device
+    health = "healthy" if slot.health.healthy else "unhealthy"
+    numa = ",".join(map(str, device.raw.topology)) or "-"
+    return (slot.id, device.ordinal, health, numa, device.profile or "-", " ".join(device.raw.paths) or "-")
+
+
+def _print_changes(old: Preview, new: Preview) -> None:
+    changes, labels, slices = _changes(new, old), _label_changes(new, old), _slice_changes(new, old)
+    if new.refused:
+        print("\na reload would change nothing: it would be refused")
+    elif old.refused:
+        print("\nwhat a reload would change is unknown: OLD has errors")
+    else:
+        print("\na reload would change:" if changes or labels or slices else "\na reload would change nothing")
+    for change in changes:
+        match change:
+            case Added(resource):
+                print(f"  + {resource.name}: new, {common.counted(len(resource.slots), 'device')}")
+            case RemovedResource(resource):
+                print(f"  - {resource.name}: removed; devices that pods may hold stay listed as Unhealthy")
+            case ChangedResource():
+                _print_changed(change)
+    for each in slices:
+        print("\n".join(change_lines(each)))
+    for key, before, after in labels:
+        if before is None:
+            print(f"  + label {key}: {after}")
+        else:
+            print(f"  - label {key}" if after is None else f"  ~ label {key}: {before} -> {after}")
+
+
+def _print_changed(change: ChangedResource) -> None:
+    print(f"  ~ {change.new.name}: {len(change.old.slots)} -> {common.counted(len(change.new.slots), 'device')}")
+    for sign, ids in (("+", change.added), ("-", change.removed)):
+        for line in common.signed_lines(sign, ids):
+            print(line)
+    for each, health in change.health[: common.SHOWN]:
+        print(f"      ~ {each}: {'healthy' if health.healthy else f'unhealthy ({health.reason})'}")
+    if not (change.added or change.removed or change.health):
+        print("      the same devices, but containers get something else from them")

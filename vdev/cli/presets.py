@@ -1,0 +1,156 @@
+"""`vdev presets`: the device models and nodes that come with vdev, and what can be made of them."""
+
+import argparse
+import json
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+from .. import config
+from ..model.geometry import Geometry, Profile, most_of
+from ..model.quantity import written
+from ..settings import Group
+from . import common, options
+
+DESCRIPTION = "Show the presets: models of devices and whole nodes of them, for `virtual: {preset: NAME}`."
+EPILOG = """examples:
+  vdev presets                      all of them
+  vdev presets a100-sxm4-40gb       one, with its profiles and layouts
+  vdev presets --output json        for programs
+  vdev presets --presets-dir ./my   with those of your own
+
+A configuration that uses one:
+  devices:
+    - name: a100
+      resource: nvidia.com/gpu
+      virtual: {preset: a100-sxm4-40gb, count: 2}
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", metavar="NAME", help="the preset to show in full; default: a list of all")
+    options.add_all(parser, (Group.PRESETS,))
+    common.add_output(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    dirs = options.read(args).preset_dirs
+    if args.name:
+        _show(config.preset(args.name, dirs), as_json=args.output == "json")
+    else:
+        _show_all([config.preset(each, dirs) for each in config.preset_names(dirs)], as_json=args.output == "json")
+    return 0
+
+
+def _show(preset: config.Preset, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(document(preset), indent=2))
+    else:
+        _print(preset)
+
+
+def _show_all(presets: Sequence[config.Preset], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps([document(each) for each in presets], indent=2))
+        return
+    rows = [(each.name, each.description, each.resource, _memory(each.memory), _count(each)) for each in presets]
+    common.print_table(("NAME", "WHAT IT IS", "RESOURCE", "MEMORY", "DEVICES"), rows)
+    print("\nvdev presets NAME shows one with its attributes, profiles and layouts")
+
+
+def document(preset: config.Preset) -> dict[str, Any]:
+    """A preset as JSON: `memory` in bytes; null for the `count` of a device's model and for what there is not."""
+    geometry = preset.geometry
+    return {
+        "name": preset.name,
+        "description": preset.description,
+        "resource": preset.resource,
+        "count": preset.count or None,
+        "memory": preset.memory or None,
+        "numa": list(preset.numa),
+        "attributes": dict(preset.attributes),
+        "deviceNodes": [each.host_path.source for each in preset.device_nodes],
+        "partitioning": geometry
+        and {
+            "memorySlices": geometry.slices,
+            "computeSlices": geometry.compute,
+            "wholeDevice": geometry.whole_device,
+            "profiles": [_profile_document(geometry, each) for each in geometry.profiles],
+            "layouts": {name: list(parts) for name, parts in geometry.layouts.items()},
+        },
+        "unverified": list(preset.unverified),
+    }
+
+
+def _profile_document(geometry: Geometry, profile: Profile) -> dict[str, Any]:
+    return {
+        "name": profile.name,
+        "id": profile.id,
+        "memory": profile.memory,
+        "memorySlices": profile.slices,
+        "computeSlices": profile.compute,
+        "starts": list(geometry.starts(profile)),
+        "most": most_of(geometry, profile),
+    }
+
+
+def _memory(amount: int) -> str:
+    return written(amount) if amount else "-"
+
+
+def _count(preset: config.Preset) -> str:
+    return f"{preset.count} on a node" if preset.count else "any number"
+
+
+def _print(preset: config.Preset) -> None:
+    print(f"{preset.name}: {preset.description}\n")
+    facts = [
+        ("resource", preset.resource or "none: the entry names it"),
+        ("memory", f"{_memory(preset.memory)} each" if preset.memory else "none: the entry says it"),
+        ("devices", _count(preset)),
+        ("NUMA nodes", ", ".join(map(str, preset.numa))),
+        ("device nodes", ", ".join(each.host_path.source for each in preset.device_nodes)),
+        ("not confirmed", ", ".join(preset.unverified)),
+    ]
+    for name, value in facts:
+        if value:
+            print(f"  {name:<14}{value}")
+    print("\nattributes, for templates as {attributes.NAME}")
+    common.print_table(("NAME", "VALUE"), list(preset.attributes.items()), indent="  ")
+    if preset.geometry:
+        _print_geometry(preset.geometry)
+    print(f"\nin a configuration\n{_example(preset)}")
+
+
+def _example(preset: config.Preset) -> str:
+    count = "" if preset.count else ", count: 2"
+    lines = [
+        "version: v1",
+        "devices:",
+        f"- name: {preset.name.partition('-')[0]}",
+        f"  resource: {preset.resource or 'example.com/device'}",
+        f"  virtual: {{preset: {preset.name}{count}}}",
+    ]
+    if preset.geometry:
+        lines.insert(1, "flags: {migStrategy: mixed}")
+        lines.append(f"  partitions: {{all: all-{preset.geometry.profiles[0].name}}}")
+    return textwrap.indent("\n".join(lines), "  ")
+
+
+def _print_geometry(geometry: Geometry) -> None:
+    compute = f" and {geometry.compute} compute slices" if geometry.compute else ""
+    print(f"\nprofiles, on {geometry.slices} memory slices{compute}")
+    rows = [
+        (each.name, written(each.memory), str(each.slices), str(most_of(geometry, each)), _starts(geometry, each))
+        for each in geometry.profiles
+    ]
+    common.print_table(("PROFILE", "MEMORY", "SLICES", "MOST", "MAY START AT"), rows, indent="  ")
+    print("\nlayouts by name")
+    named = {"all-PROFILE": ("as many of the profile as fit",), **geometry.layouts}
+    common.print_table(
+        ("LAYOUT", "PARTITIONS"), [(name, ", ".join(parts)) for name, parts in named.items()], indent="  "
+    )
+
+
+def _starts(geometry: Geometry, profile: Profile) -> str:
+    return ", ".join(map(str, geometry.starts(profile)))

@@ -1,1 +1,0 @@
-"""Commands that show what a node would advertise and answer, without a kubelet."""

@@ -1,1 +1,0 @@
-"""Commands that serve until they are ended: the plugin, the embedded kubelet, both in a story."""

@@ -1,0 +1,89 @@
+"""`vdev record`: this node's devices as a configuration that plays them elsewhere."""
+
+import argparse
+import asyncio
+import json
+import secrets
+import sys
+from pathlib import Path
+
+from .. import config
+from ..errors import UsageError, VdevError
+from ..hostfs import HostRoot
+from . import common, options
+
+DESCRIPTION = """Record the devices of this node as a vdev configuration that plays them virtually elsewhere.
+
+Asked are the kubelet (PodResources: every device of every plugin that is healthy or held by a pod, with its id and NUMA
+node) and sysfs (PCI addresses, USB identities, vendors and models). Ids, numbers, NUMA nodes and health stay. GPUs
+whose model is a preset become that preset, so that they can be partitioned and measured. Nothing is changed."""
+EPILOG = """examples:
+  vdev record > node.yaml                       on a node, as root
+  vdev record --anonymize > node.yaml           to show to others: serials, UUIDs, addresses and names are hashed
+  vdev record --hardware                        also what no plugin offers, such as USB sticks
+  vdev plan node.yaml                           look at what it plays
+  vdev run node.yaml --kubelet-dir /tmp/vdev-sim    play it, beside vdev sim
+
+A device that is unhealthy and that no pod holds cannot be recorded: the kubelet does not tell of it. Exit code 1 if the
+kubelet does not answer; with --hardware sysfs is enough.
+"""
+
+_WITHIN = 10.0  # seconds for the kubelet's answer
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "vdev record [option ...]"
+    parser.add_argument(
+        "--anonymize", action="store_true", help="hash what tells this node and its devices from others"
+    )
+    parser.add_argument("--salt", default="", help="with --anonymize: makes the same names each time [default: random]")
+    parser.add_argument("--hardware", action="store_true", help="make entries of hardware that no plugin offers, too")
+    parser.add_argument("--domain", default="example.com", help="domain of their resources [default: example.com]")
+    parser.add_argument("--to", type=Path, metavar="FILE", help="write there, not to stdout")
+    options.add_one(parser, "kubelet_dir")
+    options.add_one(parser, "host_root", "where to find the host's /dev and /sys; default: /")
+    options.add_one(parser, "node_name", "the name of this node; default: this host's name")
+    common.add_output(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.salt and not args.anonymize:
+        raise UsageError("--salt is for --anonymize")
+    from ..deviceplugin import podresources  # not needed for --help
+    from ..recording import Mask, Recording, pieces, recorded
+
+    chosen = options.read(args)
+    socket = chosen.pod_resources_socket
+    devices = asyncio.run(podresources.listed(socket, within=_WITHIN))
+    if devices is None and not args.hardware:
+        raise VdevError(
+            f"the kubelet does not answer at {socket}; run this on a node as root, give --kubelet-dir, or record what "
+            "sysfs shows alone with --hardware"
+        )
+    seen = Recording(
+        node=chosen.node_name,
+        devices=devices or (),
+        hardware=pieces(HostRoot(chosen.host_root)),
+        with_hardware=args.hardware,
+        domain=args.domain,
+    )
+    draft = recorded(seen, Mask((args.salt or secrets.token_hex(16)) if args.anonymize else ""))
+    text = draft.text()
+    config.load_text(text, "the recording")  # its players must not meet what vdev refuses
+    if args.output == "json":
+        print(json.dumps({"text": text, "warnings": draft.warnings}, indent=2))
+    elif args.to is None:
+        sys.stdout.write(text)
+    else:
+        _write(args.to, text)
+    if args.output != "json":
+        for warning in dict.fromkeys(draft.warnings):
+            print(f"warning: {warning}", file=sys.stderr)
+    return 0
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text)
+    except OSError as failed:
+        raise UsageError(f"--to: {path} cannot be written: {failed.strerror}") from failed

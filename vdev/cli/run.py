@@ -1,0 +1,133 @@
+"""`vdev run`: the plugin."""
+
+import argparse
+import asyncio
+import contextlib
+import ctypes
+import functools
+import os
+import resource
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+from ..errors import UsageError
+from . import options
+
+if TYPE_CHECKING:
+    from ..agent.options import Options
+    from ..settings import Settings
+
+
+MOST_FILES = 65536
+"""Far more than is ever needed. A container's limit may be a thousand million, which the programs of probes and actions
+inherit; some programs close every number up to their limit, one by one.
+"""
+
+
+def raise_open_files() -> None:
+    """Let the process open as many files as the system allows it, but no more than MOST_FILES."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        with contextlib.suppress(OSError, ValueError):  # not permitted: the old limit stays
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+_ARENA_MAX = -8  # of mallopt(3)
+_LAST_START = 1.0  # seconds that a program may take to be there, and be ended, when the process ends
+
+DESCRIPTION = "Serve the devices of a configuration to the kubelet of this node until SIGTERM."
+EPILOG = """examples:
+  vdev run vdev.yaml                                on a node, as root
+  vdev run vdev.yaml --kubelet-dir /tmp/vdev-sim    with `vdev sim`, as any user
+
+A changed file is applied at once; only what differs changes. A file with errors changes nothing, and at the start the
+last good one is used instead. SIGHUP reads the files again, SIGTERM ends the plugin.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "vdev run [option ...] FILE [FILE ...]"
+    parser.add_argument("files", nargs="*", metavar="FILE", help="configuration files, as --config-file FILE")
+    options.add_all(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run until stopped by a signal."""
+    if args.files:
+        args.config_files = [*(args.config_files or ()), *args.files]
+    chosen = options.read(args)
+    if not chosen.config_files:
+        raise UsageError(
+            "no configuration file: give its path, or set CONFIG_FILE; configs/quickstart.yaml is an example"
+        )
+    raise_open_files()
+    _share_one_heap()
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC's core would log what we report
+    from ..agent.agent import Agent  # not needed for --help, nor to refuse wrong options
+    from ..observe import log
+
+    log.configure(level=chosen.log_level, form=chosen.log_format)
+    made = agent_options(chosen)
+
+    async def main() -> None:
+        _leave(await Agent(made).run())
+
+    asyncio.run(main())
+    raise AssertionError("unreachable: the process has ended")
+
+
+def _share_one_heap() -> None:
+    """Let all threads take memory from one heap, where glibc has several: what one returns another can use."""
+    with contextlib.suppress(AttributeError):  # another library
+        ctypes.CDLL(None).mallopt(_ARENA_MAX, 1)
+
+
+def agent_options(chosen: "Settings") -> "Options":
+    from .. import config, loading  # as above
+    from ..agent.options import Options
+    from ..api_server import find_server
+    from ..hostfs import HostRoot
+    from ..hostfs.root import boot_id
+    from ..observe import service_manager
+
+    load = functools.partial(loading.load, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
+    load_again = functools.partial(config.load_again, overrides=chosen.overrides)
+    return Options(
+        node=chosen.node_name,
+        files=chosen.config_files,
+        load=load,
+        load_again=load_again,
+        plugin_dir=chosen.plugin_dir,
+        kubelet_socket=chosen.registration_socket,
+        pod_resources_socket=chosen.pod_resources_socket,
+        cdi_dir=chosen.cdi_dir,
+        device_dir=chosen.device_dir.absolute(),  # the kubelet is told it
+        smi_dir=chosen.state_dir.absolute() / "smi" / chosen.node_name,  # so is this
+        host=HostRoot(chosen.host_root),
+        run_dir=chosen.run_dir,
+        state_dir=None if chosen.no_state else chosen.state_dir,
+        api_server=find_server(kubeconfig=chosen.kubeconfig, context=chosen.context),
+        features_dir=chosen.features_dir,
+        service_manager=service_manager.from_environment(os.environ),
+        boot_wait=chosen.boot_wait,
+        boot_id=boot_id(),
+        http_address=chosen.http_address,
+        http_hosts=chosen.http_hosts,
+        fault_injection=chosen.enable_fault_injection,
+        fault_dir=chosen.fault_dir,
+    )
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process after the agent has cleaned up.
+
+    The interpreter's own shutdown would remove the signal handlers and wait for threads, one of which may hang in the
+    kernel.
+    """
+    from ..aio.program import wait_for_starts
+
+    wait_for_starts(_LAST_START)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -1,0 +1,193 @@
+"""`vdev sim`: the embedded kubelet alone, for any device plugin or DRA driver to register with, or to be judged by."""
+
+import argparse
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from ..errors import UsageError
+from .run import raise_open_files
+
+DESCRIPTION = (
+    "Run the embedded kubelet. Any device plugin can register with it; it prints what happens, and of the node what "
+    "changed. With --exec it starts a plugin itself, plays scenarios with it, and says what is wrong."
+)
+EPILOG = """examples:
+  vdev sim                                        and in another terminal:
+  vdev run --config-file vdev.yaml --kubelet-dir /tmp/vdev-sim
+
+  vdev sim --kubelet-dir /tmp/node --pods pods/   with pods from a directory of manifests
+  vdev sim --api-server 127.0.0.1:8001            with an API server, for claims (DRA), labels, and kubectl
+
+A file that appears in --pods starts its pods, and removing it ends them. SIGHUP restarts the kubelet, Ctrl-C ends it.
+
+  vdev sim --exec './my-plugin --socket-dir {plugin_dir}'
+  vdev sim --exec './my-plugin --socket-dir {plugin_dir}' --scenario registration --scenario mine.yaml --junit sim.xml
+  vdev sim --exec './my-plugin --socket-dir {plugin_dir} --devices {dir}' \\
+    --hook fail='rm {dir}/0' --hook heal='touch {dir}/0'
+
+The command is started without a shell, for each scenario anew, on a node that nobody has used. In it and in hooks
+{kubelet_dir} is the kubelet's directory, {plugin_dir} where plugins put their sockets, {cdi_dir} where CDI specs
+are found, {dir} an empty directory, {configuration} the file with a scenario's configuration, and {kubeconfig} leads
+to an API server, which is there if one of them names it.
+"""
+_ONLY_WITH_EXEC = {
+    "scenario": "--scenario",
+    "hook": "--hook",
+    "resource": "--resource",
+    "allow": "--allow",
+    "strict": "--strict",
+    "restart": "--restart",
+    "timeout": "--timeout",
+    "junit": "--junit",
+    "logs": "--logs",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--kubelet-dir", type=Path, metavar="DIR", help="its root directory [default: /tmp/vdev-sim]")
+    parser.add_argument(
+        "--pods", type=Path, metavar="DIR", help="directory of manifests (*.yaml) to watch: Pods, objects of DRA"
+    )
+    parser.add_argument("--cdi-dir", type=Path, metavar="DIR", help="where CDI names are looked up")
+    parser.add_argument(
+        "--api-server",
+        type=_address,
+        default="",
+        metavar="HOST:PORT",
+        help="serve an API server on loopback, for the plugin and for kubectl; its kubeconfig is in --kubelet-dir",
+    )
+    parser.add_argument("--node-name", default="sim-node", metavar="NAME", help="name of the node [default: sim-node]")
+    parser.add_argument(
+        "--compat",
+        choices=("1.36", "1.37"),
+        default="1.36",
+        help="how to behave when a plugin registers again: 1.36 has a known bug, 1.37 has it fixed [default: 1.36]",
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of its random choices [default: 0]")
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=("text", "json"),
+        default="text",
+        help="output format; json is one object per line [default: text]",
+    )
+    _add_exec(parser.add_argument_group("scenarios with any plugin"))
+
+
+def _add_exec(group: Any) -> None:
+    group.add_argument("--exec", metavar="COMMAND", help="start this plugin, and play scenarios with it")
+    group.add_argument(
+        "--scenario",
+        action="append",
+        metavar="NAME|FILE",
+        help="what to play: one that comes with vdev, or a file; may be repeated [default: all that the hooks allow]",
+    )
+    group.add_argument("--list-scenarios", action="store_true", help="print the scenarios that come with vdev")
+    group.add_argument(
+        "--hook", action="append", metavar="NAME=COMMAND", help="what the step `hook: NAME` runs; may be repeated"
+    )
+    group.add_argument(
+        "--resource",
+        action="append",
+        metavar="NAME",
+        help="a resource that scenarios are about; may be repeated [default: whatever the plugin registers]",
+    )
+    group.add_argument(
+        "--restart", action="store_true", help="start the plugin again when it ends by itself, as a DaemonSet does"
+    )
+    group.add_argument("--strict", action="store_true", help="let warnings count, and ask DRA drivers everything twice")
+    group.add_argument(
+        "--allow", action="append", metavar="CODE", help="a finding that does not count; may be repeated"
+    )
+    group.add_argument(
+        "--timeout",
+        type=float,
+        metavar="SECONDS",
+        help="how long an expectation, a call, a hook or the plugin's end may take [default: 30]",
+    )
+    group.add_argument("--junit", type=Path, metavar="FILE", help="write the results there, for CI systems")
+    group.add_argument(
+        "--logs", type=Path, metavar="DIR", help="keep the plugin's output there [default: only that of failures]"
+    )
+
+
+def _address(text: str) -> str:
+    """HOST:PORT, or the port alone."""
+    port = text.rpartition(":")[2]
+    if not text:  # argparse converts the default as well
+        return text
+    if not port.isdecimal() or int(port) > 65535:  # the largest port
+        raise argparse.ArgumentTypeError(f"{text!r} is not an address; expected HOST:PORT, such as 127.0.0.1:8001")
+    return text
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run until stopped by a signal, or play scenarios."""
+    if args.list_scenarios:
+        from ..sim import scenario_run  # not needed for --help
+
+        print(scenario_run.describe())
+        return 0
+    raise_open_files()
+    if args.exec is not None:
+        return _play(args)
+    if given := [flag for name, flag in _ONLY_WITH_EXEC.items() if getattr(args, name)]:
+        raise UsageError(f"{given[0]} needs a plugin to play with; give --exec COMMAND")
+    from ..sim import Compat  # not needed for --help
+    from ..sim.app import Output, SimOptions, serve
+
+    directory = {"kubelet_dir": args.kubelet_dir} if args.kubelet_dir else {}
+    options = SimOptions(
+        **directory,
+        pods=args.pods,
+        compat=Compat(args.compat),
+        output=Output(args.output),
+        node_name=args.node_name,
+        seed=args.seed,
+        cdi_dir=args.cdi_dir,
+        api_server=args.api_server,
+    )
+    return asyncio.run(serve(options))
+
+
+def _play(args: argparse.Namespace) -> int:
+    from ..sim import Compat, scenario_run  # not needed for --help
+    from ..sim.lint import unknown_code
+    from ..sim.scenarios.command_node import NodeOptions
+
+    for flag, value in (("--pods", args.pods), ("--cdi-dir", args.cdi_dir), ("--api-server", args.api_server)):
+        if value:
+            raise UsageError(f"{flag} is for the kubelet alone; with --exec the scenarios have pods and directories")
+    if wrong := next(filter(None, map(unknown_code, args.allow or ())), ""):
+        raise UsageError(f"--allow: {wrong}")
+    if args.timeout is not None and not 0 < args.timeout < float("inf"):
+        raise UsageError(f"--timeout: expected seconds above 0, found {args.timeout:g}")
+    node = NodeOptions(
+        command=args.exec,
+        hooks=dict(_hook(text) for text in args.hook or ()),
+        resources=tuple(args.resource or ()),
+        allow=frozenset(args.allow or ()),
+        strict=args.strict,
+        again=args.restart,
+        **({} if args.timeout is None else {"timeout": args.timeout}),
+        kubelet_dir=args.kubelet_dir and args.kubelet_dir.absolute(),
+        node_name=args.node_name,
+        compat=Compat(args.compat),
+        seed=args.seed,
+    )
+    options = scenario_run.RunOptions(
+        node=node,
+        scenarios=tuple(args.scenario or ()),
+        junit=args.junit,
+        logs=args.logs,
+        as_json=args.output == "json",
+    )
+    return asyncio.run(scenario_run.run(options))
+
+
+def _hook(text: str) -> tuple[str, str]:
+    name, equals, command = text.partition("=")
+    if not (name and equals and command.strip()):
+        raise UsageError(f"--hook {text!r}: expected NAME=COMMAND, such as fail='rm {{dir}}/0'")
+    return name, command

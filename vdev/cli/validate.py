@@ -1,0 +1,66 @@
+"""`vdev validate`: every error and warning that follows from the files alone."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..errors import ConfigError
+from ..loading import load
+from ..model.device import problem_document
+from ..model.problem import Problem
+from ..planning.proof import prove
+from ..settings import Settings
+from . import common, options
+from . import options as config_paths
+
+DESCRIPTION = "Check configuration files, joined as vdev run joins them, and show every error with its place."
+EPILOG = """examples:
+  vdev validate vdev.yaml
+  vdev validate vdev.yaml their-nvidia-config.yaml    two files, joined by sections
+  vdev validate vdev.yaml --node-name gpu-7           for one node: ids of NVIDIA presets depend on its name
+  vdev validate configs/                              a directory from which each node takes a file: all of them
+  vdev validate --output json vdev.yaml               for programs
+  kubectl get configmap vdev -o jsonpath='{.data.default\\.yaml}' | vdev validate -
+
+Exit code 0 if the configuration can be served, 2 if it has errors.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "vdev validate [option ...] FILE [FILE ...]"
+    common.add_files(parser)
+    common.add_output(parser)
+    options.add_one(parser, "node_name", "check for the node of this name; default: for any node")
+    common.add_flags(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the problems; 2 if one of them is an error."""
+    chosen = options.read(args)
+    if chosen.named_node:
+        configurations = [tuple(config_paths.of_node(args.files, chosen.named_node))]
+    else:
+        configurations = config_paths.of_every_node(args.files)
+    found = {files: _problems(files, chosen) for files in configurations}
+    problems = tuple(dict.fromkeys(problem for each in found.values() for problem in each))
+    code = common.exit_code(problems)
+    if args.output == "json":
+        print(json.dumps({"valid": not code, "problems": [problem_document(each) for each in problems]}, indent=2))
+        return code
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    for files, its in found.items():
+        if not common.exit_code(its):
+            warnings = f", {common.counted(len(its), 'warning')}" if its else ""
+            print(f"{', '.join(map(str, files))}: valid{warnings}")
+    return code
+
+
+def _problems(files: Sequence[Path], chosen: Settings) -> tuple[Problem, ...]:
+    try:
+        loaded = load(files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
+    except ConfigError as bad:
+        return tuple(problem for problem in bad.problems if isinstance(problem, Problem))
+    return (*loaded.problems, *prove(loaded.spec, chosen.named_node))

@@ -1,1 +1,0 @@
-"""Validated models to the values of `core.spec`."""

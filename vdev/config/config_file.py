@@ -1,0 +1,238 @@
+"""The whole file, and its sections other than `devices` and `faults`: flags, sharing, names by pattern."""
+
+import json
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+
+from ..model.entry import AllocationPolicy, DeviceIdStrategy, DeviceListStrategy, MigStrategy
+from ..model.entry import Flags as ModelFlags
+from .entry import Entry
+from .fault_section import Faults
+from .node_section import Fleet, Node
+from .nvidia_forms import DOMAIN, Gfd, Imex, References, comma_list, prefixed
+from .scalars import (
+    AbsolutePath,
+    Flag,
+    ResourceName,
+    ResourceTemplate,
+    Section,
+    Shorthand,
+    Text,
+    Whole,
+    Word,
+    between,
+    choice,
+    matching,
+    not_empty,
+    refuse,
+)
+from .sources import MAX_COUNT
+from .telemetry_block import Telemetry
+
+# --- flags -----------------------------------------------------------------------------------------------------------
+
+ANNOTATION_PREFIX = "[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[-A-Za-z0-9._]*"
+"""What `cdiAnnotationPrefix` looks like; NVIDIA's plugin takes any text."""
+
+_DEFAULTS = ModelFlags()  # written once, there
+_STRATEGIES_JSON = (("type", "string"), ("pattern", "^[a-z-]+(, *[a-z-]+)*$"))
+
+
+class PluginFlags(Section):
+    """How containers get their devices; the same as the command-line flags."""
+
+    pass_device_specs: Flag = _DEFAULTS.pass_device_specs
+    """Whether the kubelet is told the device nodes as well, which the static CPU manager needs."""
+    device_list_strategy: Annotated[
+        list[Annotated[DeviceListStrategy, choice(DeviceListStrategy)]],
+        Shorthand((list, tuple), _STRATEGIES_JSON, comma_list),
+        Field(json_schema_extra={"minItems": 1}),
+    ] = [*_DEFAULTS.device_list_strategies]
+    """How the list of devices reaches the container's runtime: one or several, as a list or a text with commas."""
+    device_id_strategy: Annotated[
+        Annotated[DeviceIdStrategy, choice(DeviceIdStrategy)], Field(alias="deviceIDStrategy")
+    ] = _DEFAULTS.device_id_strategy
+    """What names a device inside the container: its id or its index."""
+    cdi_annotation_prefix: Annotated[Text, Field(json_schema_extra={"pattern": f"^(?:{ANNOTATION_PREFIX})$"})] = (
+        _DEFAULTS.cdi_annotation_prefix
+    )
+    """Prefix of the annotation's key under cdi-annotations."""
+    shared_devices_allocation_policy: Annotated[AllocationPolicy, choice(AllocationPolicy)] = (
+        _DEFAULTS.shared_devices_allocation_policy
+    )
+    """Whether replicas and partitions are spread over the physical devices, or packed onto few."""
+    nvidia_ctk_path: Annotated[Text | None, Field(alias="nvidiaCTKPath")] = None
+    """NVIDIA's; accepted and not used."""
+    container_driver_root: Text | None = None
+    """NVIDIA's; accepted and not used."""
+
+
+class Flags(Section):
+    """Options of the plugin, with NVIDIA's names. A command-line flag or an environment variable wins over the file."""
+
+    mig_strategy: Annotated[MigStrategy, choice(MigStrategy)] = _DEFAULTS.mig_strategy
+    """How partitions are advertised: not at all, as the device's own resource, or under names of their own."""
+    fail_on_init_error: Flag = _DEFAULTS.fail_on_init_error
+    """Whether an error in the configuration stops the start, rather than the entry alone that has it."""
+    mps_root: Text = _DEFAULTS.mps_root
+    """Directory of the MPS daemon on the host. Default with sharing.mps: /run/nvidia/mps, as NVIDIA's Helm chart."""
+    nvidia_driver_root: AbsolutePath = _DEFAULTS.driver_root
+    """Prefix of the host paths of device nodes and mounts."""
+    nvidia_dev_root: Text = ""
+    """Prefix of the host paths of device nodes. Default: nvidiaDriverRoot."""
+    plugin: PluginFlags = PluginFlags()
+    gfd: Gfd | None = None
+    """NVIDIA's; accepted and not used."""
+    gdrcopy_enabled: Flag = _DEFAULTS.gdrcopy_enabled
+    """Whether containers with NVIDIA devices get NVIDIA_GDRCOPY=enabled, which asks the runtime for GDRCopy."""
+    gds_enabled: Flag = _DEFAULTS.gds_enabled
+    """Whether containers with NVIDIA devices get NVIDIA_GDS=enabled, which asks the runtime for GPUDirect Storage."""
+    mofed_enabled: Flag = _DEFAULTS.mofed_enabled
+    """Whether containers with NVIDIA devices get NVIDIA_MOFED=enabled, which asks the runtime for MOFED."""
+    use_node_feature_api: Annotated[Flag | None, Field(alias="useNodeFeatureAPI")] = None
+    """NVIDIA's; accepted and not used."""
+    device_discovery_strategy: Annotated[Text, matching("auto|nvml|tegra", "auto, nvml or tegra")] | None = None
+    """NVIDIA's; accepted and not used."""
+
+
+# --- sharing ---------------------------------------------------------------------------------------------------------
+
+Prefixed = Annotated[ResourceName, BeforeValidator(prefixed)]
+"""A resource's name; without a domain it is one of nvidia.com."""
+
+
+_HOW_TO_SHARE = "list what is shared: {name: <resource>, replicas: <number>}"
+
+
+class SharedItem(Section):
+    """A resource whose devices are offered several times."""
+
+    name: Annotated[ResourceTemplate, BeforeValidator(prefixed), WithJsonSchema({"type": "string", "minLength": 1})]
+    """The resource; without a domain it is one of nvidia.com. A name with placeholders is written as in the entry."""
+    replicas: Annotated[Whole, between(2, MAX_COUNT)]
+    """How many times each device is offered."""
+    rename: Annotated[Prefixed, WithJsonSchema({"type": "string", "minLength": 1})] | None = None
+    """The resource name of the replicas. Default: name, or name with .shared under renameByDefault."""
+    devices: References = None
+    """Which devices are shared: all, a count, or a list of indices (3), partition indices ("0:1"), ids and names of
+    entries. Default: all."""
+
+    @property
+    def is_nvidias(self) -> bool:
+        """Whether NVIDIA's plugin could have the resource."""
+        return self.name.startswith(f"{DOMAIN}/")
+
+
+class TimeSlicing(Section):
+    """Devices that several containers use in turn."""
+
+    rename_by_default: Flag = False
+    """Whether replicas are offered as <name>.shared."""
+    fail_requests_greater_than_one: Flag = False
+    """Whether a container that asks for more than one replica is refused."""
+    resources: Annotated[list[SharedItem], not_empty("no resources specified", _HOW_TO_SHARE)]
+    """What is shared."""
+
+
+class Mps(TimeSlicing):
+    """Devices that several containers use at once, each with its share of memory and threads."""
+
+    fail_requests_greater_than_one: Flag = True
+    """Whether a container that asks for more than one replica is refused."""
+
+
+class Sharing(Section):
+    """Devices that are offered several times: one of timeSlicing and mps."""
+
+    model_config = {"json_schema_extra": {"not": {"required": ["timeSlicing", "mps"]}}}
+
+    time_slicing: TimeSlicing | None = None
+    """Containers use a device in turn."""
+    mps: Mps | None = None
+    """Containers use a device at once, each with its share."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_empty(cls, data: Any) -> Any:
+        """A block without a value counts as an empty one, so that its missing resources are reported."""
+        return {key: {} if value is None else value for key, value in data.items()} if isinstance(data, dict) else data
+
+
+# --- resources -------------------------------------------------------------------------------------------------------
+
+
+class PatternItem(Section):
+    """A pattern, and the resource under which its matches are advertised."""
+
+    pattern: Word
+    """Pattern for the whole name, where * is any run of characters."""
+    name: Annotated[Prefixed, WithJsonSchema({"type": "string", "minLength": 1})]
+    """The resource; without a domain it is one of nvidia.com."""
+
+
+class Resources(Section):
+    """Names for NVIDIA devices and partitions by pattern; the first match wins."""
+
+    gpus: list[PatternItem] = []
+    """Whole devices, by the model's name."""
+    mig: list[PatternItem] = []
+    """Partitions, by the profile's name."""
+
+
+# --- the file --------------------------------------------------------------------------------------------------------
+
+
+def _version(value: object) -> str:
+    if value in ("v1", ""):
+        return "v1"
+    return refuse(f"unknown version: {value}", "the only version is v1")
+
+
+class ConfigFile(Section):
+    """A vdev configuration, version v1."""
+
+    version: Annotated[str, BeforeValidator(_version), WithJsonSchema({"const": "v1"})] = "v1"
+    """Version of the file format."""
+    flags: Flags = Flags()
+    devices: list[Entry] = []
+    """Which devices there are, on which nodes, as which extended resource."""
+    sharing: Sharing = Sharing()
+    faults: Faults = Faults()
+    resources: Resources = Resources()
+    node: Node = Node()
+    telemetry: Telemetry | None = None
+    """What devices measure, and who is told. Default: nothing is measured."""
+    fleet: Fleet | None = None
+    """Nodes without a kubelet, for `vdev fleet` alone."""
+    imex: Imex | None = None
+    """NVIDIA's; accepted and not used."""
+    presets_dir: Word | None = None
+    """Directory with your own preset files, relative to this file."""
+
+
+# --- its JSON Schema, for editors -------------------------------------------------------------------------------------
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema 2020-12 of the configuration file."""
+    return {**_closed(ConfigFile.model_json_schema()), "$schema": DIALECT, "title": "vdev configuration"}
+
+
+def _closed(schema: Any) -> Any:
+    """Forbid other keys in mappings whose keys follow a pattern; pydantic leaves that open."""
+    match schema:
+        case dict():
+            inner = {key: _closed(value) for key, value in schema.items()}
+            return {"additionalProperties": False, **inner} if "patternProperties" in inner else inner
+        case list():
+            return [_closed(item) for item in schema]
+        case _:
+            return schema
+
+
+def json_schema_text() -> str:
+    """The JSON Schema as text, the same on every run."""
+    return json.dumps(json_schema(), indent=2, sort_keys=True) + "\n"

@@ -1,0 +1,400 @@
+"""One entry by itself, and entries among each other: keys that exclude or need each other, names, paths.
+
+Shapes and single values were judged by the schema; what only a node can tell (a glob without matches, how many
+devices a count meets) is judged by `planning.resources`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from ..model import names, path_pattern
+from ..model.dra import ClaimApi, DraPartitions
+from ..model.entry import PRE_START_LIMIT, GroupBy, MigStrategy, PathType, Probe
+from ..model.problem import KeyPath
+from ..model.virtual_node import LineEnd
+from ..planning.sharing import MPS_CLIENTS
+from . import config_file
+from .entry import Action, ContainerPath, Entry, Health
+from .messages import ProblemReport
+from .nvidia_forms import EXPECTED_DEVICES
+from .sources import VirtualNode
+from .validation import Validated
+
+DANGEROUS = ("/", "/dev", "/dev/mem", "/dev/kmem", "/dev/port")  # each gives a container power over the whole host
+MAX_LINES = 1024  # serial lines of an entry; the kernel has 4096 for the whole machine, see kernel.pty.max
+
+Entries = Sequence[tuple[KeyPath, Entry]]
+
+
+# --- one entry -------------------------------------------------------------------------------------------------------
+
+
+def check_entry(model: Entry, path: KeyPath, report: ProblemReport) -> None:
+    """The keys of one entry among each other."""
+    sources = {"virtual": model.virtual, "glob": model.glob, "sysfs": model.sysfs, "usb": model.usb}
+    report.exactly_one(path, sources, "no device source")
+    _keys_of_sources(model, path, report)
+    _nodes(model, path, report)
+    _globs(model, path, report)
+    if model.sysfs:
+        kinds = {"class": model.sysfs.class_, "bus": model.sysfs.bus}
+        report.exactly_one((*path, "sysfs"), kinds, "nothing says where in sysfs the devices are")
+    _usbs(model, (*path, "usb"), report)
+    if model.health:
+        _health(model.health, model.virtual is not None, (*path, "health"), report)
+    _container(model, path, report)
+    if model.virtual and model.virtual.node:
+        _virtual_node(model.virtual.node, model.virtual.count or 1, (*path, "virtual", "node"), report)
+    _actions(model.on_allocate, (*path, "onAllocate"), report)
+    _actions(model.on_release, (*path, "onRelease"), report)
+    if model.if_release_fails and not model.on_release:
+        report.key_error((*path, "ifReleaseFails"), "ifReleaseFails is for onRelease only")
+    _actions(model.pre_start, (*path, "preStart"), report, limit=PRE_START_LIMIT)
+    _apis(model, path, report)
+
+
+def _keys_of_sources(model: Entry, path: KeyPath, report: ProblemReport) -> None:
+    if model.glob is None and model.exclude:
+        report.key_error((*path, "exclude"), "exclude is for glob only")
+    if model.group_by and not (model.glob or model.usb):
+        report.key_error((*path, "groupBy"), "groupBy is for glob and usb only")
+    if model.group_by is GroupBy.NAME and model.usb:
+        report.error((*path, "groupBy"), "groupBy name is for glob only", "expected position or all")
+    if model.virtual and model.shared:
+        hint = "to offer a virtual device several times, use sharing"
+        report.key_error((*path, "shared"), "shared is for glob, sysfs and usb only", hint)
+
+
+def _nodes(model: Entry, path: KeyPath, report: ProblemReport) -> None:
+    for number, name in enumerate(model.on_nodes):
+        if name != name.lower():
+            message = f"{name!r} matches no node of a cluster, whose names are in lower case"
+            report.warning((*path, "onNodes", number), message, f"write {name.lower()!r}")
+
+
+def _globs(model: Entry, path: KeyPath, report: ProblemReport) -> None:
+    for number, item in enumerate(model.glob or ()):
+        here = (*path, "glob", number)
+        if item.permissions is not None and item.type is PathType.MOUNT:
+            report.key_error((*here, "permissions"), "permissions are for type device only", "use readOnly for a mount")
+        if item.read_only is not None and item.type is PathType.DEVICE:
+            report.key_error((*here, "readOnly"), "readOnly is for type mount only", "use permissions for a device")
+        _dangerous(item.path, model, (*here, "path"), report)
+
+
+def _usbs(model: Entry, path: KeyPath, report: ProblemReport) -> None:
+    several = len(model.usb or ()) > 1
+    for number, stick in enumerate(model.usb or ()):
+        if not any((stick.vendor, stick.product, stick.serial, stick.port, stick.class_)):
+            hint = "give at least one of vendor, product, serial, port and class"
+            report.error((*path, number) if several else path, "every USB device would match", hint)
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part not in ("", ".")]
+
+
+def _dangerous(host_path: str, model: Entry, path: KeyPath, report: ProblemReport) -> None:
+    plain = "/" + "/".join(_parts(host_path))
+    if plain in DANGEROUS and not model.allow_dangerous:
+        message = f"{plain} gives a container power over the whole host"
+        report.error(path, message, "set allowDangerous: true on the entry if that is intended")
+
+
+def _health(model: Health, virtual: bool, path: KeyPath, report: ProblemReport) -> None:
+    given = {"path": model.path is not None, "content": bool(model.content), "command": bool(model.command)}
+    needed = {Probe.FILE: "path", Probe.COMMAND: "command"}.get(model.probe)
+    if needed and not given[needed]:
+        report.error(path, f"probe {model.probe} needs the key {needed}")
+    for key, owner in (("path", Probe.FILE), ("content", Probe.FILE), ("command", Probe.COMMAND)):
+        if given[key] and model.probe is not owner:
+            report.key_error((*path, key), f"{key} is for probe {owner} only, and this is probe {model.probe}")
+    if virtual and model.probe in (Probe.EXISTS, Probe.OPEN):
+        report.error(
+            (*path, "probe"),
+            f"a virtual device has no node of its own to probe with {model.probe}",
+            "use file or command",
+        )
+
+
+def _container(model: Entry, path: KeyPath, report: ProblemReport) -> None:
+    container = (*path, "container")
+    taken: dict[str, KeyPath] = {}
+    members = list(_own_places(model, path))
+    lists: tuple[tuple[str, Sequence[ContainerPath]], ...] = (
+        ("deviceNodes", model.container.device_nodes),
+        ("mounts", model.container.mounts),
+    )
+    for key, items in lists:
+        for number, item in enumerate(items):
+            at = (*container, key, number)
+            shown = "containerPath" if item.container_path else "hostPath"
+            members.append(((*at, shown), item.container_path or item.host_path))
+            _dangerous(item.host_path, model, (*at, "hostPath"), report)
+            if key == "deviceNodes":
+                _is_no_directory(item.host_path, (*at, "hostPath"), report)
+                _is_no_directory(item.container_path or "", (*at, "containerPath"), report)
+    for at, shown in members:
+        parts = _parts(shown)
+        if not parts:
+            report.error(at, f"{shown} is the root of the container, which cannot be replaced")
+        plain = "/".join(parts)
+        if plain in taken:
+            message = f"{shown} is already taken in the container, at {report.document.value_place(taken[plain])}"
+            report.error(at, message, "give each a path of its own")
+        taken.setdefault(plain, at)
+
+
+def _is_no_directory(path: str, at: KeyPath, report: ProblemReport) -> None:
+    """A path of one node; only what is found on the host has a name to put into a directory."""
+    if path.endswith("/") and _parts(path):
+        report.error(at, f"{path!r} ends in '/', and this is the path of one node", "write the node's name after it")
+
+
+def _own_places(model: Entry, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+    """The paths in the container that the entry's own nodes take, where they are known."""
+    for number, glob in enumerate(model.glob or ()):
+        if not glob.container_path.endswith("/") and (glob.container_path or path_pattern.parse(glob.path).is_literal):
+            key = "containerPath" if glob.container_path else "path"
+            yield (*path, "glob", number, key), glob.container_path or glob.path
+    sticks = model.usb or ()
+    for number, stick in enumerate(sticks if len(sticks) > 1 else ()):
+        if stick.container_path and not stick.container_path.endswith("/"):
+            yield (*path, "usb", number, "containerPath"), stick.container_path
+    if model.virtual and model.virtual.node and model.virtual.node.container_path:
+        yield (*path, "virtual", "node", "containerPath"), model.virtual.node.container_path
+
+
+def _virtual_node(model: VirtualNode, count: int, path: KeyPath, report: ProblemReport) -> None:
+    """The keys of a virtual node among each other; `count` is the number of devices."""
+    kinds = {"like": model.like, "pty": model.pty, "file": model.file, "directory": model.directory}
+    kind = report.exactly_one(path, kinds, "nothing says what the node is")
+    if not kind:
+        return
+    if kind != "directory":
+        _is_no_directory(model.container_path or "", (*path, "containerPath"), report)
+    belongs = {"permissions": ("like",), "readOnly": ("file", "directory"), "answers": ("pty",), "otherwise": ("pty",)}
+    for key, owners in belongs.items():
+        if model.by_key[key] not in (None, {}) and kind not in owners:
+            report.key_error((*path, key), f"{key} is for {' and '.join(owners)} only, and this is {kind}")
+    scripted = bool(model.answers) or model.otherwise is not None
+    if model.pty is not None and scripted != (model.pty is LineEnd.SCRIPT):
+        message = "answers are for pty script only" if scripted else "pty script needs answers, or otherwise"
+        report.error((*path, "pty"), message)
+    if model.pty is not None and count > MAX_LINES:
+        report.error((*path, "pty"), f"{count} serial lines", f"an entry may have at most {MAX_LINES}")
+
+
+def _actions(models: Sequence[Action], path: KeyPath, report: ProblemReport, *, limit: float | None = None) -> None:
+    """The keys of each action among each other; `limit` is how long one may take, in seconds."""
+    for number, model in enumerate(models):
+        here = (*path, number)
+        kinds = {"command": model.command or None, "truncate": model.truncate, "chmod": model.chmod}
+        kind = report.exactly_one(here, kinds, "the action does nothing")
+        if not kind:
+            continue
+        for key, value, owner in (("mode", model.mode, "chmod"), ("timeout", model.timeout, "command")):
+            if value is not None and kind != owner:
+                report.key_error((*here, key), f"{key} is for {owner} only, and this is {kind}")
+        if limit is not None and model.timeout is not None and model.timeout > limit:
+            message = f"{model.timeout:g} seconds are too long: the kubelet waits 30 for all actions before a start"
+            report.error((*here, "timeout"), message, f"at most {limit:g}s")
+
+
+def _apis(model: Entry, path: KeyPath, report: ProblemReport) -> None:
+    """How the entry is advertised: keys without effect, and devices that two APIs count."""
+    for number, api in enumerate(model.advertise):
+        if api in model.advertise[:number]:
+            report.error((*path, "advertise", number), f"{api} is listed twice")
+    if ClaimApi.DRA not in model.advertise:
+        if model.dra is not None:
+            hint = "set advertise to [dra], or to [device-plugin, dra]"
+            report.key_error((*path, "dra"), f"{model.name} is not advertised by dra, so dra has no effect", hint)
+        return
+    if "{" in model.resource:
+        hint = "give the entry a resource without placeholders, or advertise it by device-plugin alone"
+        report.error((*path, "resource"), "dra knows no resources with placeholders in their name", hint)
+    if ClaimApi.DEVICE_PLUGIN in model.advertise:
+        message = (
+            f"the devices of {model.name} are counted twice: the device plugin and dra each give them out without "
+            f"knowing of the other; a pod that asks for {model.resource} as an extended resource is served by the "
+            "device plugin, which wins on every node where it has a healthy device"
+        )
+        hint = "advertise them in one way where pods must not share them"
+        report.warning((*path, "advertise"), message, hint)
+    elif model.partitions and model.dra and model.dra.partitions is DraPartitions.DYNAMIC:
+        message = f"the partitions of {model.name} have no effect: dra.partitions is dynamic, so claims cut the devices"
+        report.warning((*path, "partitions"), message, "take them out, or set dra.partitions to static")
+
+
+# --- all entries -----------------------------------------------------------------------------------------------------
+
+
+def check_entries(models: Entries, report: ProblemReport) -> None:
+    """Names that are given twice, and paths that two entries hand out."""
+    first: dict[str, KeyPath] = {}
+    for path, model in models:
+        if model.name in first:
+            other = report.document.value_place((*first[model.name], "name"))
+            hint = "device ids begin with it, so each entry needs its own"
+            report.error((*path, "name"), f"the name {model.name!r} is taken by the entry at {other}", hint)
+        first.setdefault(model.name, path)
+    literal: dict[str, tuple[KeyPath, Entry]] = {}
+    for path, model in models:
+        for number, item in enumerate(model.glob or ()):
+            if not path_pattern.parse(item.path).is_literal:
+                continue
+            before = literal.setdefault(item.path, (path, model))
+            if before[1] is not model and may_meet(before[1], model):
+                at = report.document.value_place((*before[0], "glob"))
+                message = f"{item.path} is handed out by the entry {before[1].name!r} at {at} as well"
+                report.warning((*path, "glob", number, "path"), message, "two pods could get it at the same time")
+
+
+def may_meet(one: Entry, other: Entry) -> bool:
+    """Whether both entries may be on one node; different patterns count as different nodes."""
+    return not one.on_nodes or not other.on_nodes or bool(set(one.on_nodes) & set(other.on_nodes))
+
+
+def check_sharing(
+    validated: Validated, models: Entries, partition_names: frozenset[str], report: ProblemReport
+) -> None:
+    """Its items among each other, and the names that they make."""
+    model = validated.file.sharing
+    if model.time_slicing and model.mps:
+        if report.document.is_for_nvidia(("sharing", "mps")):
+            report.warning(("sharing", "timeSlicing"), "timeSlicing beside mps is ignored, as by NVIDIA's plugin")
+        else:
+            report.one_at_most(("sharing",), ("timeSlicing", "mps"), "remove one of the two blocks")
+    for key, block in (("timeSlicing", model.time_slicing), ("mps", model.mps)):
+        if block is not None:
+            items = list(validated.items(("sharing", key, "resources"), block.resources))
+            for path, item in items:
+                _devices(path, item, report)
+            _overlaps(items, report)
+            _renames(items, block, {model.resource for _, model in models} | partition_names, report)
+    if model.mps:
+        _mps(validated, models, report)
+
+
+def _wrong(
+    item: config_file.SharedItem, path: KeyPath, report: ProblemReport, message: str, hint: str, instead: str
+) -> None:
+    """An error; in a file for NVIDIA's plugin, which knows its own resources alone, a warning if it is about these."""
+    if item.is_nvidias:
+        report.unless_for_nvidia(path, message, hint, instead)
+    else:
+        report.error(path, message, hint)
+
+
+def _devices(path: KeyPath, item: config_file.SharedItem, report: ProblemReport) -> None:
+    """The list of devices names some, each once."""
+    at = (*path, "devices")
+    if item.devices == ():
+        instead = "every device is shared, as by NVIDIA's plugin"
+        _wrong(item, at, report, "the list of devices is empty", EXPECTED_DEVICES, instead)
+    listed = item.devices if isinstance(item.devices, tuple) else ()
+    for index, device in enumerate(listed):
+        if device in listed[:index]:
+            message = f"device {device} is listed twice"
+            _wrong(item, (*at, index), report, message, "list each device once", "it counts once")
+
+
+def _overlaps(items: list[tuple[KeyPath, config_file.SharedItem]], report: ProblemReport) -> None:
+    """Two items for one resource must list different devices. A count means the lowest indices.
+
+    In a file for NVIDIA's plugin they need not: a device has the larger number of replicas.
+    """
+    claims: dict[
+        str, dict[str, KeyPath]
+    ] = {}  # resource -> reference -> who shares it; "all" and "#<count>" stand for many
+    for path, item in items:
+        taken = claims.setdefault(item.name, {})
+        wanted = _claims(item.devices)
+        for claim in wanted:
+            if (other := _holder(claim, taken)) is not None:
+                at = (*path, "devices") if (*path, "devices") in report.document.values else path
+                what = (
+                    "every device" if claim == _ALL else "device 0" if claim.startswith(_COUNT) else f"device {claim}"
+                )
+                message = f"{what} of {item.name} is already shared, at {report.document.value_place(other)}"
+                hint = "items for one resource must list different devices"
+                instead = "it has the larger number of replicas, as with NVIDIA's plugin"
+                _wrong(item, at, report, message, hint, instead)
+                break
+        for claim in wanted:
+            taken.setdefault(claim, path)
+
+
+_ALL, _COUNT = "all", "#"
+
+
+def _claims(devices: int | tuple[str, ...] | None) -> tuple[str, ...]:
+    if devices is None:
+        return (_ALL,)
+    return (f"{_COUNT}{devices}",) if isinstance(devices, int) else devices
+
+
+def _holder(claim: str, taken: Mapping[str, KeyPath]) -> KeyPath | None:
+    """The item that certainly shares the claimed device, or None."""
+    if claim == _ALL or _ALL in taken:
+        return next(iter(taken.values()), None) if claim == _ALL else taken[_ALL]
+    if claim in taken:
+        return taken[claim]
+    count = int(claim.removeprefix(_COUNT)) if claim.startswith(_COUNT) else 0
+    if claim.isdigit() or count:
+        for other, path in taken.items():
+            if other.startswith(_COUNT) and (count or int(claim) < int(other[1:])):
+                return path
+            if count and other.isdigit() and int(other) < count:
+                return path
+    return None
+
+
+def _renames(
+    items: list[tuple[KeyPath, config_file.SharedItem]],
+    block: config_file.TimeSlicing,
+    declared: set[str],
+    report: ProblemReport,
+) -> None:
+    targets: dict[str, tuple[str, KeyPath]] = {}
+    for path, item in items:
+        target = item.rename or (f"{item.name}.shared" if block.rename_by_default else item.name)
+        at = (*path, "rename") if item.rename else (*path, "name")
+        templated = "{" in item.name
+        if templated and item.name not in declared:
+            hint = "write it as the entry does, or name one of the resources that it makes"
+            report.error((*path, "name"), f"no entry has the resource {item.name}", hint)
+        if templated and item.rename:
+            hint = "set renameByDefault, or give the entry another name"
+            report.key_error((*path, "rename"), f"rename would give one name to every resource of {item.name}", hint)
+        made = target != item.name and not item.rename and not templated
+        if made and (problem := names.resource_name_problem(target)):
+            report.error(at, f"renameByDefault makes it {problem}", "give it a rename")
+        if target != item.name and target in declared:
+            report.error(
+                at, f"{item.name} shared as {target} collides with the resource of that name", "choose another name"
+            )
+        source, first = targets.setdefault(target, (item.name, path))
+        if source != item.name:
+            message = f"{item.name} shared as {target} collides with {source}, at {report.document.value_place(first)}"
+            report.error(at, message, "choose another name")
+
+
+def _mps(validated: Validated, models: Entries, report: ProblemReport) -> None:
+    flags, mps = validated.file.flags, validated.file.sharing.mps
+    assert mps is not None
+    if flags.mig_strategy is MigStrategy.MIXED:
+        report.key_error(("sharing", "mps"), "MPS does not work with migStrategy mixed", "use timeSlicing")
+    if not flags.mps_root and "mps_root" in flags.model_fields_set:
+        hint = "set flags.mpsRoot, --mps-root or MPS_ROOT to the directory of the MPS daemon, or leave it out"
+        report.key_error(("sharing", "mps"), "sharing with MPS needs mpsRoot", hint)
+    single = flags.mig_strategy is MigStrategy.SINGLE
+    cut = {model.resource: path for path, model in models if single and model.partitions}
+    for path, item in validated.items(("sharing", "mps", "resources"), mps.resources):
+        if item.replicas > MPS_CLIENTS:
+            message = f"{item.replicas} replicas: MPS serves at most {MPS_CLIENTS} clients of a device"
+            hint, instead = f"expected 2 to {MPS_CLIENTS}, or timeSlicing", "all are offered, as by NVIDIA's plugin"
+            _wrong(item, (*path, "replicas"), report, message, hint, instead)
+        if item.name in cut:
+            at = report.document.key_place((*cut[item.name], "partitions"))
+            report.error((*path, "name"), f"partitions cannot be shared with MPS, and {item.name} has some, at {at}")

@@ -1,0 +1,247 @@
+"""One entry's model to its `EntrySpec`."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from ..errors import ConfigError
+from ..model import names
+from ..model.dra import ClaimApi
+from ..model.entry import (
+    Condition,
+    ConditionSpec,
+    EntrySpec,
+    GlobPath,
+    GlobSource,
+    GroupBy,
+    OnFailure,
+    SysfsSource,
+    UsbGroup,
+    UsbSource,
+    VirtualSource,
+)
+from ..model.entry import VirtualSource as ModelVirtualSource
+from ..model.geometry import NamedLayout, PartitionChoice, generated, nearest
+from ..model.problem import KeyPath
+from . import sources
+from .dra_spec import dra_spec
+from .entry import Entry
+from .layout_files import LayoutFiles
+from .layouts import Subject
+from .messages import ProblemReport
+from .partitions_block import FromLabel
+from .presets import PresetTexts
+from .telemetry_spec import entry_telemetry, smi_tool
+from .templated import Parse, actions, container, health, parser, texts, virtual_node
+from .virtual_block import ResolvedSource, cannot_be_cut, partitions, virtual
+
+_BY_POSITION = GroupBy.POSITION
+_SHOWN = 3  # layouts that a warning names
+
+
+def entry_spec(
+    model: Entry,
+    path: KeyPath,
+    presets: PresetTexts,
+    layouts: LayoutFiles,
+    report: ProblemReport,
+    *,
+    measured: bool = False,
+) -> EntrySpec:
+    """One entry, whose preset is one of `presets`, and whose file of layouts is read from `layouts`.
+
+    `measured`: somebody asks for what devices measure; those that are real have no sensors unless the entry gives them
+    some.
+
+    With errors in the report, the value is of no use.
+    """
+    resolved = _resolved(model, path, presets, report)
+    parse = parser(report, resolved.attributes)
+    source, count = resolved.source, 0
+    if model.virtual and isinstance(source, ModelVirtualSource):
+        count = source.count
+        if model.virtual.node:
+            source = replace(source, node=virtual_node(model.virtual.node, parse, (*path, "virtual", "node")))
+    _container_paths(model, path, parser(report, resolved.attributes | {"base"}))
+    at = (*path, "partitions")
+    choice = _choice(model, resolved, at, layouts, report)
+    if choice:
+        cut = choice.initial
+    else:
+        wanted = {} if resolved.lacks_preset or isinstance(model.partitions, FromLabel) else model.partitions
+        cut = partitions(wanted, resolved.geometry, count, at, report)
+    return EntrySpec(
+        name=model.name,
+        resource=model.resource,
+        template=parse(model.resource, (*path, "resource")) if "{" in model.resource else None,
+        source=source,
+        where=report.where(path),
+        on_nodes=tuple(model.on_nodes),
+        container=container(model.container, parse, (*path, "container")),
+        health=health(model.health, parse, (*path, "health")) if model.health else None,
+        visible_devices_env=model.visible_devices_env or resolved.visible_devices_env,
+        geometry=resolved.geometry,
+        partitions=cut,
+        choice=choice,
+        exclude_topology=model.exclude_topology,
+        shared=model.shared,
+        on_allocate=actions(model.on_allocate, parse, (*path, "onAllocate")),
+        on_release=actions(model.on_release, parse, (*path, "onRelease")),
+        if_release_fails=model.if_release_fails or OnFailure.BLOCK,
+        pre_start=actions(model.pre_start, parse, (*path, "preStart")),
+        labels=texts(model.labels, parse, (*path, "labels")),
+        conditions=tuple(
+            ConditionSpec(
+                type=each.type, true_when=each.true_when, reason=each.reason or "", message=each.message or ""
+            )
+            for each in model.conditions
+        ),
+        listed=ClaimApi.DEVICE_PLUGIN in model.advertise,
+        dra=dra_spec(model, resolved, parse, path, report) if ClaimApi.DRA in model.advertise else None,
+        gpu_names=resolved.gpu_names,
+        telemetry=entry_telemetry(model, resolved) if measured and (model.virtual or model.telemetry) else None,
+        smi=smi_tool(model, resolved, path, report, on=measured),
+    )
+
+
+def _resolved(model: Entry, path: KeyPath, presets: PresetTexts, report: ProblemReport) -> ResolvedSource:
+    if model.virtual:
+        return virtual(model.virtual, (*path, "virtual"), presets, report)
+    if model.glob:
+        return _real(_glob(model))
+    if model.sysfs:
+        return _real(_sysfs(model.sysfs, allow_dangerous=model.allow_dangerous))
+    sticks = tuple(map(_usb, model.usb or [sources.Usb()]))
+    grouped = len(sticks) > 1 or model.group_by is GroupBy.ALL
+    return _real(UsbGroup(sticks=sticks, group_by=model.group_by or _BY_POSITION) if grouped else sticks[0])
+
+
+def _real(source: GlobSource | SysfsSource | UsbSource | UsbGroup) -> ResolvedSource:
+    return ResolvedSource(source, source.attribute_names)
+
+
+def _container_paths(model: Entry, path: KeyPath, parse: Parse) -> None:
+    """Check the placeholders in the paths of real devices' nodes, which discovery renders, with the node as `base`."""
+    items = [((*path, "glob", number), item.container_path) for number, item in enumerate(model.glob or ())]
+    several = len(model.usb or ()) > 1
+    items += [
+        ((*path, "usb", number) if several else (*path, "usb"), stick.container_path)
+        for number, stick in enumerate(model.usb or ())
+    ]
+    if model.sysfs:
+        items.append(((*path, "sysfs"), model.sysfs.container_path))
+    for at, text in items:
+        parse(text, (*at, "containerPath"))
+
+
+def _choice(
+    model: Entry, resolved: ResolvedSource, path: KeyPath, layouts: LayoutFiles, report: ProblemReport
+) -> PartitionChoice | None:
+    """What a label may make of the devices, where one is named and they can be partitioned."""
+    if resolved.lacks_preset or not isinstance(model.partitions, FromLabel):
+        return None
+    if resolved.geometry is None or not isinstance(resolved.source, VirtualSource):
+        cannot_be_cut(path, report)
+        return None
+    pci_id = resolved.source.attributes.get("pciDeviceId", "")
+    subject = Subject(resolved.geometry, resolved.source.count, pci_id)
+    return _partition_choice(model.partitions, subject, path, layouts, report)
+
+
+def _glob(model: Entry) -> GlobSource:
+    return GlobSource(
+        paths=tuple(
+            GlobPath(
+                path=item.path,
+                container_path=item.container_path,
+                permissions=item.permissions or "rw",
+                type=item.type,
+                read_only=bool(item.read_only),
+                optional=item.optional and len(model.glob or ()) > 1,
+                limit=item.limit,
+                kinds=tuple(dict.fromkeys(item.kinds)),
+            )
+            for item in model.glob or ()
+        ),
+        exclude=tuple(model.exclude),
+        group_by=model.group_by or _BY_POSITION,
+        allow_dangerous=model.allow_dangerous,
+    )
+
+
+def _sysfs(model: sources.Sysfs, *, allow_dangerous: bool) -> SysfsSource:
+    return SysfsSource(
+        kind="class" if model.class_ else "bus",
+        subsystem=model.class_ or model.bus or "",
+        match=tuple(
+            Condition(attribute=attribute, operator=test.operator, values=test.values)
+            for attribute, test in model.match.items()
+        ),
+        children=tuple(model.children),
+        container_path=model.container_path,
+        permissions=model.permissions,
+        allow_dangerous=allow_dangerous,
+    )
+
+
+def _usb(model: sources.Usb) -> UsbSource:
+    return UsbSource(
+        vendor=_hex(model.vendor, 4),
+        product=_hex(model.product, 4),
+        serial=model.serial or "",
+        port=model.port or "",
+        device_class=_hex(model.class_, 2),
+        children=tuple(model.children),
+        container_path=model.container_path,
+        permissions=model.permissions,
+        optional=model.optional,
+    )
+
+
+def _hex(digits: str | None, width: int) -> str:
+    """Hexadecimal digits as sysfs writes them: lower case, full width, no prefix."""
+    return digits.lower().removeprefix("0x").zfill(width) if digits else ""
+
+
+def _partition_choice(
+    model: FromLabel, subject: Subject, path: KeyPath, files: LayoutFiles, report: ProblemReport
+) -> PartitionChoice:
+    """The layouts that a label can choose for the devices of `subject`, and the one without it.
+
+    A layout that does not fit the devices stays, and fails when it is chosen: one file is for many models. With errors
+    in the report, the value is of no use.
+    """
+    layouts = generated(subject.geometry, subject.count)
+    if model.file is not None:
+        at = (*path, "file")
+        file = Path(report.document.value_place(at).file).parent / model.file
+        try:
+            layouts = files.layouts(file, subject)
+        except ConfigError as bad:
+            report.errors_elsewhere(at, bad)
+            return PartitionChoice(label=model.from_label, default="", layouts={})
+        _warn_of_misfits(layouts, file, at, report)
+    choice = PartitionChoice(label=model.from_label, default=model.default or "", layouts=layouts)
+    if wrong := names.key_problem(choice.state_label):
+        report.error((*path, "fromLabel"), f"there is no label for what became of it: {wrong}", "use a shorter label")
+    if model.default is not None:
+        _check_default(model.default, layouts, (*path, "default"), report)
+    return choice
+
+
+def _check_default(name: str, layouts: Mapping[str, NamedLayout], path: KeyPath, report: ProblemReport) -> None:
+    if name not in layouts:
+        near = nearest(name, layouts)
+        hint = f"{near} " * bool(near) + "known: " + ", ".join(layouts)
+        report.error(path, f"unknown layout {name!r}", hint)
+    elif refusal := layouts[name].refusal:
+        report.error(path, f"the layout {name!r} does not fit: {refusal}", "choose one that fits these devices")
+
+
+def _warn_of_misfits(layouts: Mapping[str, NamedLayout], file: Path, path: KeyPath, report: ProblemReport) -> None:
+    """One warning for all: a file for many models has dozens."""
+    misfits = [f"{name!r} ({layout.refusal})" for name, layout in layouts.items() if layout.refusal]
+    if misfits:
+        more = f", and {len(misfits) - _SHOWN} more" if len(misfits) > _SHOWN else ""
+        message = f"{len(misfits)} of the {len(layouts)} layouts in {file} do not fit these devices"
+        report.warning(path, f"{message}: {', '.join(misfits[:_SHOWN])}{more}", "a label that names one of them fails")

@@ -1,0 +1,209 @@
+"""What entries say about the node: with the switches of the section `node`, and among each other."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from ..model.dra import ClaimApi
+from ..model.entry import DeviceListStrategy, EntrySpec, MigStrategy, TrueWhen, VirtualSource
+from ..model.geometry import protocol_of
+from ..model.names import visible_devices_env
+from ..model.problem import KeyPath, Problem, Severity
+from . import config_file
+from .config_file import ANNOTATION_PREFIX, ConfigFile
+from .entry_checks import Entries, may_meet
+from .loader import Document
+from .messages import ProblemReport
+from .node_section import Node
+from .parser import problem_at
+from .partitions_block import FromLabel
+from .sources import MAX_COUNT
+from .validation import Validated
+
+
+def check_node(model: Node, entries: Entries, report: ProblemReport) -> None:
+    """Labels and conditions that nothing writes, that contradict each other, or that are not for an entry."""
+    known = ("node",) not in report.broken()
+    for path, entry in entries:
+        if known and entry.labels and model.labels is False:
+            report.warning((*path, "labels"), f"the labels of {entry.name} are not written", "set node.labels to true")
+        if known and entry.conditions and not model.conditions:
+            message = f"the conditions of {entry.name} are not written"
+            report.warning((*path, "conditions"), message, "set node.conditions to true")
+    _conditions(entries, report)
+    _labels(entries, report)
+
+
+def _labels(entries: Entries, report: ProblemReport) -> None:
+    """The label that chooses how devices are cut is not for vdev to write, and what became of it not for an entry."""
+    taken: dict[str, tuple[str, str]] = {}
+    for _, entry in entries:
+        if isinstance(entry.partitions, FromLabel):
+            label, name = entry.partitions.from_label, entry.name
+            taken[protocol_of(label).label] = (
+                f"tells what became of {label}, which chooses how {name} is cut",
+                "leave it out",
+            )
+            taken[label] = (
+                f"chooses how {name} is cut",
+                "leave it to those who cut the node, and see partitions.default",
+            )
+    for path, entry in entries:
+        for label in entry.labels.keys() & taken.keys():
+            what, hint = taken[label]
+            report.error((*path, "labels", label), f"the label {label} {what}", hint)
+
+
+def _conditions(entries: Entries, report: ProblemReport) -> None:
+    """A type is given once in an entry; entries of one node that share it must mean the same by it."""
+    said: dict[str, list[tuple[KeyPath, int, TrueWhen]]] = {}
+    for number, (path, entry) in enumerate(entries):
+        for place, each in enumerate(entry.conditions):
+            at = (*path, "conditions", place)
+            for other, owner, true_when in said.setdefault(each.type, []):
+                first = report.document.value_place(other)
+                if owner == number:
+                    report.error((*at, "type"), f"the condition {each.type} is given twice", f"it is at {first} too")
+                    break
+                if true_when is not each.true_when and may_meet(entries[owner][1], entry):
+                    message = f"the condition {each.type} is True while devices are {true_when} at {first}"
+                    report.error((*at, "trueWhen"), message, "let both mean the same, or give it another type")
+                    break
+            said[each.type].append((at, number, each.true_when))
+
+
+_IGNORES = "NVIDIA's own plugin ignores"
+
+
+def notices(validated: Validated, document: Document) -> tuple[Problem, ...]:
+    """A notice for each key of an NVIDIA file that says something of NVIDIA's resources which only vdev does."""
+
+    def at(path: KeyPath, message: str) -> Problem:
+        return problem_at(document.key_place(path), path, message, severity=Severity.NOTICE)
+
+    sharing = validated.file.sharing
+    found: list[Problem] = []
+    for key, block in (("timeSlicing", sharing.time_slicing), ("mps", sharing.mps)):
+        if block is None:
+            continue
+        for path, item in validated.items(("sharing", key, "resources"), block.resources):
+            if item.is_nvidias:
+                found += (at((*path, each), f"{_IGNORES} {said}") for each, said in _of_item(item, block))
+    for kind, patterns in (("gpus", validated.file.resources.gpus), ("mig", validated.file.resources.mig)):
+        if patterns:
+            found.append(at(("resources", kind), f"{_IGNORES} resources.{kind} and keeps its names"))
+    return tuple(each for each in found if document.is_for_nvidia(each.path))
+
+
+def _of_item(item: config_file.SharedItem, block: config_file.TimeSlicing) -> Iterator[tuple[str, str]]:
+    default = f"{item.name}.shared" if block.rename_by_default else item.name
+    if item.rename and item.rename != default:
+        yield "rename", f"rename: its replicas are {default}"
+    if item.devices is not None:
+        yield "devices", f"devices: it shares every device of {item.name}"
+
+
+MAX_TOTAL = 1_000_000  # devices of a node, over all resources: about a gigabyte of memory
+_LIMIT = f"the kubelet accepts lists of up to 4 MiB, about {MAX_COUNT} devices"
+
+
+def check_sizes(validated: Validated, compiled: Mapping[KeyPath, EntrySpec], report: ProblemReport) -> None:
+    """Numbers of devices that no list can hold, refused before anything creates them.
+
+    The exact limit is in bytes and judged by `planning.resources`. Entries for some nodes only may never be on
+    one node.
+    """
+    counts: dict[str, int] = {}
+    for path, entry in compiled.items():
+        if isinstance(entry.source, VirtualSource) and not entry.on_nodes and entry.listed:
+            before = counts.get(entry.resource, 0)
+            counts[entry.resource] = before + entry.source.count
+            if before <= MAX_COUNT < counts[entry.resource]:
+                report.error((*path, "virtual"), f"{entry.resource} has {counts[entry.resource]} devices", _LIMIT)
+    if (total := sum(counts.values())) > MAX_TOTAL:
+        report.error(("devices",), f"a node would have {total} devices", f"at most {MAX_TOTAL} are allowed")
+    model = validated.file.sharing
+    for key, block in (("timeSlicing", model.time_slicing), ("mps", model.mps)):
+        for path, item in validated.items(("sharing", key, "resources"), block.resources if block else ()):
+            known = counts.get(item.name, 1)
+            shared = min(known, item.devices) if isinstance(item.devices, int) else known
+            shared = len(item.devices) if isinstance(item.devices, tuple) else shared
+            if shared * item.replicas > MAX_COUNT:
+                message = f"{shared} devices of {item.name} shared by {item.replicas} make {shared * item.replicas}"
+                report.error((*path, "replicas"), message, _LIMIT)
+
+
+def check_flags(
+    validated: Validated, models: Entries, compiled: Mapping[KeyPath, EntrySpec], report: ProblemReport
+) -> None:
+    """The flags against each other, and against the entries."""
+    model = validated.file.flags
+    is_none = model.mig_strategy is MigStrategy.NONE and ("flags",) not in report.broken()
+    for path, entry_ in models:
+        if is_none and entry_.partitions and ClaimApi.DEVICE_PLUGIN in entry_.advertise:
+            message = f"the partitions of {entry_.name} are not advertised under migStrategy none"
+            report.warning((*path, "partitions"), message, "set flags.migStrategy to single or mixed")
+    for key, value in (("mpsRoot", model.mps_root), ("nvidiaDevRoot", model.nvidia_dev_root)):
+        if value and not value.startswith("/"):
+            report.error(("flags", key), f"{value!r} is not an absolute path; it must start with '/'")
+    chosen = set(model.plugin.device_list_strategy)
+    if not chosen:
+        hint, instead = "name at least one, or leave the key out", "containers get no list, as from NVIDIA's plugin"
+        report.unless_for_nvidia(("flags", "plugin", "deviceListStrategy"), "the list is empty", hint, instead)
+    prefix = model.plugin.cdi_annotation_prefix
+    if not re.fullmatch(ANNOTATION_PREFIX, prefix):
+        message = f"{prefix!r} is not the beginning of an annotation's key"
+        hint, instead = "expected one such as cdi.k8s.io/", "it is used all the same, as by NVIDIA's plugin"
+        report.unless_for_nvidia(("flags", "plugin", "cdiAnnotationPrefix"), message, hint, instead)
+    if chosen and model.plugin.pass_device_specs and all(each.is_cdi for each in chosen):
+        message = "passDeviceSpecs has no effect where only CDI strategies are on"
+        report.warning(("flags", "plugin", "passDeviceSpecs"), message, "the nodes are in the CDI specification")
+    if {DeviceListStrategy.CDI_ANNOTATIONS, DeviceListStrategy.CDI_CRI} <= chosen:
+        message = "cdi-annotations and cdi-cri together inject every device twice"
+        report.warning(("flags", "plugin", "deviceListStrategy"), message, "one of them is enough")
+    if not all(each.is_cdi for each in chosen):
+        _variables(compiled, report)
+
+
+def _variables(compiled: Mapping[KeyPath, EntrySpec], report: ProblemReport) -> None:
+    """A warning for resources whose device lists would have one variable: a container with both sees one list."""
+    first: dict[str, EntrySpec] = {}
+    for path, entry in compiled.items():
+        if entry.visible_devices_env or entry.template or not entry.listed:
+            continue
+        variable = visible_devices_env(entry.resource)
+        other = first.setdefault(variable, entry)
+        if other.resource != entry.resource:
+            message = (
+                f"{entry.resource} and {other.resource} have the variable {variable}: a container sees one of them"
+            )
+            report.warning((*path, "resource"), message, "set visibleDevicesEnv on one of the entries")
+
+
+def check_emptiness(validated: Validated, report: ProblemReport) -> None:
+    """A warning for a file without devices, which advertises nothing."""
+    if not validated.file.devices and not report.broken():
+        report.warning((), "no devices are declared, so nothing will be advertised", "list them under devices")
+
+
+_UNUSED: Mapping[tuple[str, ...], str] = {
+    ("flags", "useNodeFeatureAPI"): "it is an option of GPU feature discovery",
+    ("flags", "deviceDiscoveryStrategy"): "devices come from the section 'devices'",
+    ("flags", "plugin", "nvidiaCTKPath"): "no CDI hooks are needed",
+    ("flags", "plugin", "containerDriverRoot"): "no driver is looked for",
+    ("flags", "gfd"): "these are options of GPU feature discovery",
+    ("imex",): "virtual devices have no IMEX channels",
+}
+_NO_WISH: tuple[object, ...] = (None, {}, [], "false", "auto", "/usr/bin/nvidia-ctk", "/driver-root")
+
+
+def unused_keys(model: ConfigFile, report: ProblemReport) -> None:
+    """A warning for each NVIDIA key that is given, asks for something, and is not used."""
+    used = {("flags", "gfd", "noTimestamp")} if model.node.labels else set()
+    for path, reason in _UNUSED.items():
+        value: object = report.document.root
+        for step in path:
+            value = value.get(step) if isinstance(value, dict) else None
+        given = {(*path, key): item for key, item in value.items()} if isinstance(value, dict) else {path: value}
+        for each, item in given.items():
+            if item not in _NO_WISH and each not in used:
+                report.warning(each, f"{each[-1]} is accepted and not used: {reason}")

@@ -1,0 +1,235 @@
+"""The devices that a layout is for, as far as a file of layouts asks."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+
+from ..model.geometry import Geometry, LayoutError, NamedLayout, Parts, layout, repeated
+from ..planning.partitions import place
+from .messages import ProblemReport
+from .partitions_block import counts_of
+from .scalars import STRING, Flag, Flaw, Section, Text, Whole, between, described, one_or_many, refuse, refuse_all
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """`count` devices of one model. `pci_id` is its PCI device id as presets write it, or empty."""
+
+    geometry: Geometry
+    count: int
+    pci_id: str = ""
+
+    def refusal(self, wanted: Iterable[Parts]) -> str:
+        """Why a device cannot be cut into one of these, or the empty string."""
+        for parts in dict.fromkeys(wanted):
+            try:
+                place(self.geometry, parts or ())
+            except LayoutError as clash:
+                return str(clash)
+        return ""
+
+
+KEY = "gpu-config-profiles"
+"""The key that tells this form from mig-parted's."""
+
+Index = Annotated[Whole, between(0)]
+
+
+class Mode(Section):
+    """The mode of some GPUs."""
+
+    compute_partition: Text = ""
+    """Compute partitioning: SPX, DPX, QPX or CPX."""
+    memory_partition: Text = ""
+    """Memory partitioning: NPS1, NPS2 or NPS4, the same for the whole profile."""
+    num_gpus_assigned: Annotated[Index, Field(alias="numGPUsAssigned")] = 0
+    """How many GPUs get it."""
+
+    @property
+    def name(self) -> str:
+        """As ROCm's plugin names it, such as cpx_nps1."""
+        return f"{self.compute_partition}_{self.memory_partition}".lower()
+
+
+class Skipped(Section):
+    """GPUs that stay as they are."""
+
+    ids: list[Index] = []
+    """Their indices."""
+
+
+class Profile(Section):
+    """The modes of a node's GPUs."""
+
+    skipped_gpus: Annotated[Skipped, Field(alias="skippedGPUs")] = Skipped()
+    """GPUs that stay as they are."""
+    profiles: list[Mode] = []
+    """Modes, and how many of the other GPUs get each, in order."""
+
+    def layout(self, subject: Subject) -> NamedLayout:
+        """What it makes of these devices, checked in the order in which the tool does it."""
+        skipped = set(self.skipped_gpus.ids)
+        if beyond := [each for each in sorted(skipped) if each >= subject.count]:
+            return _refused(f"it skips GPU {beyond[0]}, and there are {subject.count}")
+        assigned = sum(each.num_gpus_assigned for each in self.profiles)
+        if assigned + len(self.skipped_gpus.ids) != subject.count:
+            skips = f" and skips {len(skipped)}" if skipped else ""
+            return _refused(f"it assigns {assigned} GPUs{skips}, and there are {subject.count}")
+        if len({each.memory_partition for each in self.profiles}) > 1:
+            return _refused("it mixes memory modes, and all GPUs of a node have the same")
+        try:
+            modes = [layout(subject.geometry, each.name) for each in self.profiles]
+        except LayoutError as unknown:
+            return _refused(str(unknown))
+        free = (index for index in range(subject.count) if index not in skipped)
+        parts: dict[int, Parts] = {}
+        for each, mode in zip(self.profiles, modes, strict=True):
+            parts |= dict.fromkeys(islice(free, each.num_gpus_assigned), mode)
+        return NamedLayout(parts, subject.refusal(parts.values()))
+
+
+class Services(Section):
+    """Services of the host."""
+
+    names: list[Text] = []
+    """Their names."""
+
+
+class DeviceConfigFile(Section):
+    """device-config-manager's `config.json`."""
+
+    profiles: Annotated[dict[str, Profile], Field(alias=KEY)]
+    """Profiles by name."""
+    gpu_client_systemd_services: Services = Services()
+    """Services that the tool stops meanwhile; there are none that virtual devices would keep."""
+
+    def check(self, report: ProblemReport) -> None:
+        """Nothing more: it is taken as the tool takes it."""
+
+    def layouts(self, subject: Subject) -> dict[str, NamedLayout]:
+        """What each profile makes of these devices."""
+        return {name: profile.layout(subject) for name, profile in self.profiles.items()}
+
+
+def _refused(why: str) -> NamedLayout:
+    return NamedLayout({}, why)
+
+
+_WORD = r"[a-zA-Z]([a-zA-Z0-9.]*[a-zA-Z0-9])?"
+_PROFILE = re.compile(rf"([0-9]+c\.)?[0-9]+g\.[0-9]+gb([+-]{_WORD}(,{_WORD})*)?")
+_PCI_ID = re.compile(r"(0x[0-9a-f]{1,8}|0b[01]{1,32}|[0-9]{1,10})", re.IGNORECASE)
+
+
+def _kebab(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _version(value: object) -> object:
+    if value != "v1":
+        refuse(f"unknown version, got {described(value)}", "expected v1")
+    return value
+
+
+def _devices(value: object) -> object:
+    if value == "all" or isinstance(value, (list, tuple)):
+        return None if value == "all" else value
+    return refuse(f"expected all, or a list of indices, got {described(value)}")
+
+
+def _mig_devices(value: object) -> object:
+    if not isinstance(value, dict):
+        refuse(f"expected profiles and how many of each, got {described(value)}", "such as {1g.5gb: 7}")
+    hint = "expected a name such as 1g.5gb or 1g.10gb+me"
+    wrong = [name for name in value if not _PROFILE.fullmatch(name)]
+    if wrong:
+        flaws = (Flaw((name, "[key]"), f"{name!r} is no profile as NVIDIA names them", hint) for name in wrong)
+        refuse_all("mig-devices", flaws)
+    return counts_of(value)
+
+
+class GpuConfig(Section):
+    """What some GPUs of a node are to be."""
+
+    model_config = ConfigDict(alias_generator=_kebab)
+
+    devices: Annotated[tuple[Whole, ...] | None, BeforeValidator(_devices)]
+    """Which GPUs: all (kept as None), or a list of indices."""
+    mig_enabled: Flag
+    """Whether MIG is on."""
+    mig_devices: Annotated[dict[str, int], BeforeValidator(_mig_devices)] | None = None
+    """Profiles, and how many of each."""
+    device_filter: Annotated[list[Text], one_or_many(STRING)] = []
+    """PCI device ids of the models that are meant, such as 0x20B010DE."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "GpuConfig":
+        if self.mig_enabled and self.mig_devices is None:
+            refuse("'mig-devices' is missing, and mig-enabled is true", "write mig-devices: {} for a GPU without any")
+        if not self.mig_enabled and self.mig_devices:
+            refuse("mig-devices are given, and mig-enabled is false", "remove one of them")
+        return self
+
+    @property
+    def parts(self) -> Parts:
+        """What each of these GPUs is cut into."""
+        return repeated(self.mig_devices or {}) if self.mig_enabled else None
+
+    def indices(self, subject: Subject) -> Iterable[int]:
+        """Which of these devices are meant."""
+        filters = [each for each in self.device_filter if each]
+        if filters and not (subject.pci_id and any(_matches(each, subject.pci_id) for each in filters)):
+            return ()
+        return [index for index in range(subject.count) if self.devices is None or index in self.devices]
+
+
+class MigPartedFile(Section):
+    """mig-parted's file."""
+
+    model_config = ConfigDict(alias_generator=_kebab)
+
+    version: Annotated[Literal["v1"], BeforeValidator(_version)]
+    """Version of the form: v1."""
+    mig_configs: dict[str, list[GpuConfig]]
+    """Configurations by name."""
+
+    def check(self, report: ProblemReport) -> None:
+        """What must not be empty."""
+        if not self.mig_configs:
+            report.error(("mig-configs",), "there is no configuration", "name at least one")
+        for name, configs in self.mig_configs.items():
+            if not configs:
+                report.error(("mig-configs", name), "the list is empty", "write at least one entry with devices")
+
+    def layouts(self, subject: Subject) -> dict[str, NamedLayout]:
+        """What each configuration makes of these devices."""
+        return {name: _layout(configs, subject) for name, configs in self.mig_configs.items()}
+
+
+def _layout(configs: Iterable[GpuConfig], subject: Subject) -> NamedLayout:
+    parts: dict[int, Parts] = {}
+    for config in configs:
+        for index in config.indices(subject):
+            if index in parts and (parts[index] is None) is not (config.parts is None):
+                return NamedLayout({}, f"device {index} would be both with MIG and without")
+            parts[index] = config.parts
+    return NamedLayout(parts, subject.refusal(parts.values()))
+
+
+def _matches(wanted: str, pci_id: str) -> bool:
+    """Whether a filter, device and vendor and perhaps those of the board, means the model of that id.
+
+    An id that nobody can read matches nothing, as with NVIDIA's tool.
+    """
+    model, _, board = wanted.partition(":")
+    has_model, _, has_board = pci_id.partition(":")
+    return _number(model) == _number(has_model) is not None and (
+        not board or _number(board) == _number(has_board) is not None
+    )
+
+
+def _number(text: str) -> int | None:
+    return int(text, 0) if _PCI_ID.fullmatch(text) else None

@@ -1,0 +1,392 @@
+"""Reads files, decodes them, joins several to one document, and puts overrides over it.
+
+`parser` makes values of the text. JSON is YAML, and is read as such.
+"""
+
+import contextlib
+import errno
+import os
+import re
+import stat
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import yaml
+
+from ..errors import ConfigError, HostError
+from ..model.problem import KeyPath, Override, Place, Problem, Severity, did_you_mean, show
+from .parser import Composer, Expansion, Pairs, Plain, Tree, as_yaml, problem_at, refusal
+
+SECTIONS = frozenset({"version", "flags", "sharing", "resources", "imex"})
+"""The sections that NVIDIA's plugin knows."""
+
+_OURS = ("devices", "faults", "node", "telemetry", "fleet", "presetsDir")
+_KEYS: dict[KeyPath, Collection[str]] = {
+    (): SECTIONS,
+    ("flags",): (
+        *("migStrategy", "failOnInitError", "mpsRoot", "nvidiaDriverRoot", "nvidiaDevRoot", "gdrcopyEnabled"),
+        *("gdsEnabled", "mofedEnabled", "useNodeFeatureAPI", "deviceDiscoveryStrategy", "plugin", "gfd"),
+    ),
+    ("flags", "plugin"): (
+        *("passDeviceSpecs", "deviceListStrategy", "deviceIDStrategy", "cdiAnnotationPrefix", "nvidiaCTKPath"),
+        *("containerDriverRoot", "sharedDevicesAllocationPolicy"),
+    ),
+    ("flags", "gfd"): ("oneshot", "noTimestamp", "sleepInterval", "outputFile", "machineTypeFile"),
+    ("sharing",): ("timeSlicing", "mps"),
+    ("resources",): ("gpus", "mig"),
+    ("imex",): ("channelIDs", "required"),
+}
+_SPELLED = {path: {key.lower(): key for key in keys} for path, keys in _KEYS.items()}
+
+MIG_PARTED = frozenset({"version", "mig-configs"})
+"""What a file of NVIDIA's mig-parted has, which reads it by the same package."""
+
+_TRUE = frozenset(["y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"])
+_FALSE = frozenset(["n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"])
+_WHOLE = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]{1,16})|0[bB]([01]{1,64})|0[oO]?([0-7]{1,22})|(0|[1-9][0-9]{0,19}))")
+_BASES = (16, 2, 8, 10)
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,3})?")
+_LONGEST = 64
+_MOST = 1e21  # from here on JSON writes an exponent, which is no whole number to Go
+
+
+def is_for_nvidia(keys: Collection[str]) -> bool:
+    """Whether a file with these keys at its top is for NVIDIA's plugin: none is a section of vdev's, or nearly one."""
+    known = SECTIONS & {spelled((), key) for key in keys}
+    unknown = [key for key in keys if spelled((), key) not in SECTIONS]
+    if not unknown:
+        return True
+    return bool(known - {"version"}) and not any(did_you_mean(key, _OURS) for key in unknown)
+
+
+def spelled(path: KeyPath, key: str) -> str:
+    """The key of the mapping at that path as NVIDIA's plugin spells it; a key that it does not know stays as it is."""
+    return _SPELLED.get(path, {}).get(key.lower(), key)
+
+
+def number_or_boolean(text: str) -> str | None:
+    """The scalar as JSON has it, or None for a text and for what vdev reads alike."""
+    if text in _TRUE:
+        return "true"
+    if text in _FALSE:
+        return "false"
+    digits = text.replace("_", "")
+    if len(text) > _LONGEST or text[:1] not in "+-.0123456789":
+        return None
+    if found := _WHOLE.fullmatch(digits):
+        value = next(int(part, base) for part, base in zip(found.groups()[1:], _BASES, strict=True) if part)
+        return str(-value if found[1] == "-" else value)
+    if _FLOAT.fullmatch(digits) and (real := float(digits)).is_integer() and abs(real) < _MOST:
+        return str(int(real))
+    return None
+
+
+_NOT_ITS_FAULT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # the same file can be read a moment later
+MAX_BYTES = 8 * 1024 * 1024  # a ConfigMap holds 1 MiB at most
+
+_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # YAML 1.2, 5.1
+_BOMS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\x00\x00": "UTF-32"}
+_DEV_NULL = os.makedev(1, 3)  # NVIDIA's config-manager links to it for "no configuration"
+_PIPED = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")  # what a shell gives for `|` and `<(…)`: the other end is open
+_KINDS = {
+    stat.S_IFDIR: "directory",
+    stat.S_IFIFO: "pipe",
+    stat.S_IFSOCK: "socket",
+    stat.S_IFCHR: "device node",
+    stat.S_IFBLK: "device node",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """The content of a file, with the name under which problems are told."""
+
+    file: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """The configuration files, in order, and what they took of the user's own: presets by name, layouts by path."""
+
+    files: tuple[Text, ...] = ()
+    presets: Mapping[str, Text] = field(default_factory=dict)
+    layouts: Mapping[str, Text] = field(default_factory=dict)
+
+    @property
+    def taken(self) -> frozenset[str]:
+        return frozenset(each.file for each in (*self.presets.values(), *self.layouts.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """The joined content of the files, with the places of its keys and values.
+
+    `problems` holds what is wrong without making the rest unreadable: duplicate keys, sections in two files.
+    """
+
+    root: dict[str, Tree] = field(default_factory=dict)
+    keys: Mapping[KeyPath, Place] = field(default_factory=dict)
+    values: Mapping[KeyPath, Place] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    texts: tuple[Text, ...] = ()
+    for_nvidia: frozenset[str] = frozenset()  # the files that are for NVIDIA's plugin
+
+    def known(self, path: KeyPath) -> KeyPath:
+        """The longest prefix of `path` that is in the files."""
+        while path and path not in self.values:
+            path = path[:-1]
+        return path
+
+    def is_for_nvidia(self, path: KeyPath) -> bool:
+        """Whether the value of `path` is from a file for NVIDIA's plugin, which that plugin would start with."""
+        return self.value_place(path).file in self.for_nvidia
+
+    def located(self, loc: KeyPath) -> tuple[KeyPath, bool]:
+        """The path of pydantic's location, and whether it is that of a key.
+
+        Pydantic marks a key by a last step `[key]`; a file may have a key that is called so.
+        """
+        marked = loc[-1:] == ("[key]",) and loc not in self.values
+        return (loc[:-1], True) if marked else (loc, False)
+
+    def value_place(self, path: KeyPath) -> Place:
+        """The place of the value of `path`, or of the nearest value around it."""
+        return self.values.get(self.known(path)) or Place(self.files[0] if self.files else "")
+
+    def key_place(self, path: KeyPath) -> Place:
+        """The place of the key of `path`, or of its value if it is an item of a list."""
+        return self.keys.get(path) or self.value_place(path)
+
+
+def read_file(path: Path, *, may_be_empty: bool = False) -> Document:
+    """Read one file. Raises ConfigError when it cannot be read at all, with the reason.
+
+    With `may_be_empty` it may say nothing: be empty, hold comments only, or be /dev/null.
+    """
+    return read_text(text_of(path, may_be_null=may_be_empty), str(path), may_be_empty=may_be_empty)
+
+
+def text_of(path: Path, *, may_be_null: bool = False) -> str:
+    """The text of one file, which with `may_be_null` may be /dev/null. Raises ConfigError."""
+    return decoded(_content(path, may_be_null=may_be_null), str(path))
+
+
+def _content(path: Path, *, may_be_null: bool) -> bytes:
+    """What the file holds. Raises ConfigError."""
+    name = str(path)
+    try:
+        state = path.stat()
+        mode = state.st_mode
+        piped = name.startswith(_PIPED)
+        if may_be_null and stat.S_ISCHR(mode) and state.st_rdev == _DEV_NULL:
+            return b""
+        if not stat.S_ISREG(mode) and not piped:
+            raise refusal(Place(name), f"is a {_KINDS.get(stat.S_IFMT(mode), 'special file')}, not a file")
+        # A pipe may take the file's place at any time; nobody must wait for its other end.
+        flags = os.O_RDONLY | os.O_CLOEXEC | (0 if piped else os.O_NONBLOCK)
+        with os.fdopen(os.open(path, flags), "rb") as file:
+            return file.read(MAX_BYTES + 1)
+    except OSError as error:
+        if error.errno in _NOT_ITS_FAULT:
+            raise HostError(f"{name} cannot be read now: {error.strerror}") from error
+        raise refusal(Place(name), f"cannot be read: {error.strerror}") from error
+    except ValueError as error:  # a NUL byte in the name
+        raise refusal(Place(name), f"cannot be read: {error}") from error
+
+
+def decoded(data: bytes, name: str) -> str:
+    """A file's content as text. Raises ConfigError where it is none, or too much."""
+    if len(data) > MAX_BYTES:
+        raise refusal(Place(name), f"is larger than {MAX_BYTES // 1024 // 1024} MiB", "is it the right file?")
+    if encoding := _BOMS.get(data[:2]):
+        raise refusal(Place(name, 1, 1), f"is {encoding} text, not UTF-8", "save it as UTF-8")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode("utf-8-sig", "replace")
+        raise refusal(
+            _place(before, name), f"byte 0x{data[error.start]:02x} is not UTF-8", "save it as UTF-8"
+        ) from error
+
+
+def read_text(
+    text: str,
+    name: str,
+    *,
+    may_be_empty: bool = False,
+    form: str = "a mapping that starts with 'version: v1'",
+) -> Document:
+    """Read a file's text, which is told to have this form where it is no mapping. Raises ConfigError."""
+    with _said(text, name):
+        composer = Composer(as_yaml(text), name)
+        node = composer.document()
+    keys = {str(key.content) for key, _ in node.content.nodes} if node and isinstance(node.content, Pairs) else set()
+    for_nvidia = bool(keys) and is_for_nvidia(keys)
+    if composer.second and not for_nvidia:
+        raise refusal(composer.second, "a second document starts here", "a configuration file holds one document")
+    if node is None or node.content is None:
+        if may_be_empty:
+            return Document(values={(): Place(name, 1, 1)}, files=(name,), texts=(Text(name, ""),))
+        raise refusal(Place(name), "is empty", f"expected {form}")
+    if not isinstance(node.content, Pairs):
+        what = "a list" if isinstance(node.content, list) else f"the string {str(node.content)[:40]!r}"
+        raise refusal(node.place, f"expected a mapping at the top of the file, got {what}", f"write {form}")
+    is_go = for_nvidia or keys <= MIG_PARTED
+    expand = Expansion(number_or_boolean if is_go else lambda _: None, spelled if for_nvidia else None)
+    root = expand.mapping(node.content, ())
+    _refuse_config_map(root, node.place)
+    if composer.second:
+        message = "a second document starts here; it is ignored, as by NVIDIA's plugin"
+        expand.problems.append(problem_at(composer.second, (), message, severity=Severity.WARNING))
+    sharing = root.get("sharing")
+    if for_nvidia and isinstance(sharing, dict) and sharing.get("mps", {}) is None:
+        root["sharing"] = {key: value for key, value in sharing.items() if key != "mps"}  # as if it were not there
+    values = {(): node.place} | expand.values
+    texts, problems = (Text(name, text),), tuple(expand.problems)
+    return Document(root, expand.keys, values, (name,), problems, texts, frozenset([name] if for_nvidia else []))
+
+
+def trees(text: str, name: str) -> tuple[Tree, ...]:
+    """The documents of any YAML, of whatever form: scalars are as written, `Plain` where they are unquoted numbers and
+    booleans. Raises ConfigError where it is no YAML, or too much of it.
+    """
+    with _said(text, name):
+        return tuple(Expansion().value(node, ()) for node in Composer(as_yaml(str(text)), name).documents())
+
+
+@contextlib.contextmanager
+def _said(text: str, name: str) -> Iterator[None]:
+    """Raises ConfigError, with its place, for what is no YAML."""
+    if bad := _UNPRINTABLE.search(text):
+        place = _place(text[: bad.start()], name)
+        message = f"character U+{ord(bad.group()):04X} is not allowed in YAML"
+        raise refusal(place, message, "write it as an escape in double quotes")
+    try:
+        yield
+    except yaml.MarkedYAMLError as error:
+        raise _syntax_error(error, text, name) from error
+    except yaml.YAMLError as error:
+        raise refusal(Place(name), f"is not YAML: {error}") from error
+
+
+def join(documents: Sequence[Document]) -> Document:
+    """Several files as one. Each top-level section may be in one of them only; `version` must be the same in all."""
+    if len(documents) == 1:
+        return documents[0]
+    root: dict[str, Tree] = {}
+    keys: dict[KeyPath, Place] = {}
+    values: dict[KeyPath, Place] = {}
+    problems: list[Problem] = []
+    for document in documents:
+        problems += document.problems
+        for section, value in document.root.items():
+            path = (section,)
+            if section not in root:
+                continue
+            if section == "version":
+                if value != root[section]:
+                    message = f"version {value} differs from {root[section]} at {values[path]}"
+                    problems.append(problem_at(document.values[path], path, message))
+            else:
+                message = f"section {section!r} is in two files; the other is at {keys[path]}"
+                hint = "move its content into one file"
+                problems.append(problem_at(document.keys[path], path, message, hint=hint))
+        new = document.root.keys() - root.keys()
+        root |= {section: value for section, value in document.root.items() if section in new}
+        keys |= {path: place for path, place in document.keys.items() if path[0] in new}
+        values |= {path: place for path, place in document.values.items() if not path or path[0] in new}
+    files = tuple(file for document in documents for file in document.files)
+    texts = tuple(text for document in documents for text in document.texts)
+    for_nvidia = frozenset[str]().union(*(document.for_nvidia for document in documents))
+    values = {(): Place(files[0], 1, 1)} | values
+    return Document(root, keys, values, files, tuple(problems), texts, for_nvidia)
+
+
+def overlaid(document: Document, overrides: Mapping[KeyPath, Override]) -> Document:
+    """The document with values that replace its own; their place is their source."""
+    root, values = document.root, dict(document.values)
+    for path, override in overrides.items():
+        value = override.value
+        root = _put(root, path, _overlay(value))
+        values = {old: place for old, place in values.items() if old[: len(path)] != path}
+        for end in range(1, len(path)):
+            values.setdefault(path[:end], Place(override.source))
+        values[path] = Place(override.source)
+    keys = {path: place for path, place in document.keys.items() if path not in overrides}
+    return replace(document, root=root, keys=keys, values=values)
+
+
+def _overlay(value: str | float | tuple[str, ...]) -> Tree:
+    """A flag's value as a value of YAML; a number in a list may be without quotes."""
+    if isinstance(value, tuple):
+        return [Plain(item) if item.isdecimal() else item for item in value]
+    return value if isinstance(value, str) else Plain(str(value).lower())
+
+
+def _put(tree: Tree, path: KeyPath, value: Tree) -> dict[str, Tree]:
+    """The mapping with the value at the path, in place of whatever was there."""
+    old = tree if isinstance(tree, dict) else {}
+    key = str(path[0])
+    return {**old, key: _put(old.get(key), path[1:], value) if len(path) > 1 else value}
+
+
+# --- errors ----------------------------------------------------------------------------------------------------------
+
+
+def _place(before: str, name: str) -> Place:
+    """The place right after the text `before`."""
+    return Place(name, before.count("\n") + 1, len(before) - before.rfind("\n"))
+
+
+def _syntax_error(error: yaml.MarkedYAMLError, text: str, name: str) -> ConfigError:
+    lines = text.splitlines()
+    mark, hint = _mistake(error, lines)
+    place = Place(name, mark.line + 1, mark.column + 1) if mark else Place(name)
+    if mark and not hint:
+        line = lines[mark.line] if mark.line < len(lines) else ""
+        if "\t" in line[: mark.column + 1]:
+            hint = "YAML is indented with spaces; there is a tab in this line"
+        elif not "".join(text.split("\n")[mark.line :])[mark.column :].strip():
+            hint = _CUT
+        elif error.context == "while scanning an alias":
+            hint = "quote a pattern that begins with '*'"
+        elif "cannot start any token" in str(error.problem):
+            hint = f"quote a text that begins with {line[mark.column]!r}"
+        elif "mapping values" in str(error.problem):
+            hint = "check how far this line is indented, and that there is a space after the ':' in the line above; "
+            hint += "quote a text that has ': ' in it"
+    context = f"{error.context}: " if error.context else ""
+    return refusal(place, f"is not YAML: {context}{error.problem}", hint)
+
+
+_CUT = "the file ends too early; was it written completely?"
+
+
+def _mistake(error: yaml.MarkedYAMLError, lines: Sequence[str]) -> tuple[yaml.Mark | None, str]:
+    """Where the mistake is, perhaps with a hint: what was begun in a line and not ended is noticed in a later one."""
+    begun, noticed, context = error.context_mark, error.problem_mark, str(error.context)
+    if begun is None or noticed is None or begun.line == noticed.line or begun.line >= len(lines):
+        return noticed or begun, ""
+    if context == "while scanning a simple key":
+        return begun, "is there a ':' after the key?"
+    if "quoted scalar" in context and "unexpected" in str(error.problem):
+        return begun, _CUT if noticed.line >= len(lines) else "its closing quote is missing"
+    # A bracket that ends its line is meant to be closed in a later one, which the parser knows better.
+    if "flow" in context and lines[begun.line][begun.column + 1 :].partition(" #")[0].strip():
+        return begun, _CUT if noticed.line >= len(lines) else f"nothing closes it before line {noticed.line + 1}"
+    return noticed, ""
+
+
+def _refuse_config_map(root: dict[str, Tree], place: Place) -> None:
+    if "kind" not in root or "apiVersion" not in root:
+        return
+    kind, data = root["kind"], root.get("data")
+    message = f"this is a Kubernetes object of kind {kind}; the configuration is the text inside it"
+    hint = ""
+    if isinstance(data, dict) and data:
+        keys = " or ".join(show(("data", key)) for key in data)
+        hint = f"extract the value of {keys} into a file of its own, or mount the ConfigMap and give that file"
+    raise refusal(place, message, hint)

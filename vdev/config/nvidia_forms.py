@@ -1,0 +1,123 @@
+"""What an NVIDIA plugin's configuration file needs beside our own forms, so that it loads unchanged.
+
+Owns the keys that mean nothing for devices without NVIDIA's driver (accepted, one warning each), names without a
+domain, comma lists, and the grammar of device references. Facts: NVIDIA/k8s-device-plugin v0.20.0, `api/config/v1`.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from .parser import Plain
+from .scalars import Constraint, Duration, Flag, Flaw, Section, Text, Whole, described, refuse, refuse_all
+
+DOMAIN = "nvidia.com"
+
+# --- names and references --------------------------------------------------------------------------------------------
+
+
+def prefixed(name: object) -> object:
+    """A resource name; without a domain it gets `nvidia.com/`, as in NVIDIA's plugin."""
+    return f"{DOMAIN}/{name}" if type(name) is str and name and "/" not in name else name
+
+
+_REFERENCE = re.compile(r"[0-9]+(:[0-9]+)?|[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9])?")
+_LONGEST = 63  # characters of a device id
+EXPECTED_DEVICES = (
+    "expected all, a count of devices, or a list of indices (3), partition indices ('0:1'), ids and entries"
+)
+
+
+def _references(value: object) -> int | tuple[str, ...] | None:
+    """`devices` of a shared resource: None for all, a count, or references."""
+    if isinstance(value, (list, tuple)):
+        return _listed(value)
+    if type(value) is str:
+        if value == "all":
+            return None
+        return refuse(f"devices set as {value!r}, and the only word allowed is 'all'", EXPECTED_DEVICES)
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = Plain(value)
+    if not isinstance(value, Plain) or not re.fullmatch(r"[-+]?(0|[1-9][0-9]{0,8})", value):
+        refuse(f"{described(value)} does not choose devices", EXPECTED_DEVICES)
+    if int(value) < 1:
+        refuse(f"a count of devices must be at least 1, got {value}", EXPECTED_DEVICES)
+    return int(value)
+
+
+def _listed(items: Sequence[object]) -> tuple[str, ...]:
+    faults = [
+        Flaw((index,), text, EXPECTED_DEVICES, item) for index, item in enumerate(items) if (text := _fault(item))
+    ]
+    return refuse_all("devices", faults) if faults else tuple(str(item) for item in items)
+
+
+def _fault(item: object) -> str:
+    """Why an item of the list refers to no device, or the empty string."""
+    if len(str(item)) > _LONGEST:
+        return f"{described(item)} refers to no device: it is longer than any id or index"
+    whole = isinstance(item, int) and not isinstance(item, bool) and item >= 0
+    if whole or (isinstance(item, Plain) and re.fullmatch(r"0|[1-9][0-9]*", item)):
+        return ""
+    return "" if type(item) is str and _REFERENCE.fullmatch(item) else f"{described(item)} refers to no device"
+
+
+_REFERENCES_JSON = {
+    "anyOf": [
+        {"const": "all"},
+        {"type": "integer", "minimum": 1},
+        {"type": "array", "minItems": 1, "uniqueItems": True, "items": {"type": ["string", "integer"], "minimum": 0}},
+    ]
+}
+References = Annotated[int | tuple[str, ...] | None, BeforeValidator(_references), WithJsonSchema(_REFERENCES_JSON)]
+"""Which devices of a resource are shared."""
+
+
+def comma_list(value: object) -> list[object]:
+    """A list of one, or the items of a text with commas, as NVIDIA's flags and environment give them."""
+    if type(value) is str:
+        return [item.strip() for item in value.split(",")]
+    return [value]
+
+
+# --- keys that mean nothing here -------------------------------------------------------------------------------------
+
+
+def _interval(value: object) -> object:
+    """NVIDIA takes a Go duration, the word infinite, or a number of nanoseconds; a number of ours counts seconds."""
+    if value == "infinite":
+        return "infinite"
+    if isinstance(value, Plain) and value.isdecimal():
+        return int(value) / 1e9
+    return value
+
+
+class Gfd(Section):
+    """GPU feature discovery. Another program's options: accepted, and but for noTimestamp not used."""
+
+    oneshot: Flag | None = None
+    """Not used."""
+    no_timestamp: Flag | None = None
+    """Whether node.labels leave out the label nvidia.com/gfd.timestamp."""
+    sleep_interval: Annotated[Duration | Literal["infinite"], BeforeValidator(_interval)] | None = None
+    """Not used."""
+    output_file: Text | None = None
+    """Not used."""
+    machine_type_file: Text | None = None
+    """Not used."""
+
+
+def _only_channel_0(value: list[int]) -> None:
+    if value not in ([], [0]):
+        refuse(f"channelIDs must be [] or [0], got {value}")
+
+
+class Imex(Section):
+    """NVIDIA's IMEX channels. Virtual devices have none: accepted and not used."""
+
+    channel_ids: Annotated[list[Whole], Constraint(_only_channel_0), Field(alias="channelIDs")] = []
+    """Not used: [] or [0]."""
+    required: Flag = False
+    """Not used."""

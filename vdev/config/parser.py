@@ -1,0 +1,337 @@
+"""YAML's events to a tree of values with positions.
+
+The tree is built from the parser's events rather than by PyYAML's composer: the C composer recurses without a limit,
+and the constructor resolves YAML 1.1's scalars, in which `0451` is 297, `12:34` is 754 and `on` is true. Here a scalar
+keeps the text that was written, and the field that takes it decides (`schema.scalars`).
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import yaml
+
+from ..errors import ConfigError
+from ..model.problem import KeyPath, Place, Problem, Severity, show
+
+_MAX_MESSAGE = 600  # characters; a message may quote a value of any length
+
+
+def problem_at(
+    place: Place, path: KeyPath, message: str, *, hint: str = "", severity: Severity = Severity.ERROR
+) -> Problem:
+    """A problem at a place; its `where` reads `file:line:column: path`."""
+    if len(message) > _MAX_MESSAGE:
+        message = f"{message[: _MAX_MESSAGE // 2]} … {message[-_MAX_MESSAGE // 2 :]}"
+    where = ": ".join(part for part in (str(place), show(path)) if part)
+    return Problem(severity, where, message, hint, place, path)
+
+
+def refusal(place: Place, message: str, hint: str = "", *, path: KeyPath = ()) -> ConfigError:
+    """The exception for what makes a whole file unreadable."""
+    return ConfigError((problem_at(place, path, message, hint=hint),))
+
+
+def in_order(problems: Iterable[Problem], files: Iterable[str]) -> tuple[Problem, ...]:
+    """Each problem once: file by file as given, from top to bottom; then those without a place in a file."""
+    rank = {file: number for number, file in reversed(list(enumerate(files)))}
+
+    def position(problem: Problem) -> tuple[int, int, int]:
+        place = problem.place
+        return (rank.get(place.file, -1), place.line, place.column) if place else (len(rank), 0, 0)
+
+    return tuple(sorted(dict.fromkeys(problems), key=position))
+
+
+MAX_DEPTH = 64  # the schema needs 10
+MAX_VALUES = 100_000  # after aliases are expanded
+MAX_TEXT = 128 * 1024  # characters of one scalar; Linux takes no longer environment variable
+
+_NULL = re.compile(r"~|null|Null|NULL|")
+_NOT_TEXT = re.compile(  # numbers and booleans of YAML 1.2's core schema, which includes JSON's
+    r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+"
+    r"|[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?"
+    r"|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
+    r"|true|True|TRUE|false|False|FALSE"
+)
+_TAG = "tag:yaml.org,2002:"
+
+
+class Plain(str):
+    """An unquoted scalar that YAML reads as a number or a boolean, as it was written."""
+
+    __slots__ = ()
+
+
+Tree = None | str | list["Tree"] | dict[str, "Tree"]
+"""What a file holds: `Plain` for unquoted numbers and booleans, `str` for all other scalars."""
+
+
+# --- events to nodes -------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Pairs:
+    """A mapping's nodes, in order, duplicates included."""
+
+    nodes: list[tuple["YamlNode", "YamlNode"]]
+
+
+@dataclass(slots=True)
+class YamlNode:
+    """A value with its place. An anchored node is shared by its aliases, and `open` while its end is not read."""
+
+    place: Place
+    content: "str | list[YamlNode] | Pairs | None"
+    plain: bool = False
+    open: bool = False
+
+
+_Base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_Base):  # type: ignore[misc, valid-type]  # the C loader exists where libyaml does
+    """A parser that leaves every untagged scalar a text."""
+
+    yaml_implicit_resolvers: dict[str, list[object]] = {}  # PyYAML's own way to say it
+
+
+class Composer:
+    """Builds the nodes of one document, with depth, anchors and tags checked on the way."""
+
+    def __init__(self, text: str, name: str) -> None:
+        self.second: Place | None = None
+        self._events: Iterator[yaml.Event] = iter(yaml.parse(text, Loader=_Loader))
+        self._name = name
+        self._count = 0
+        self._anchors: dict[str, YamlNode] = {}
+
+    def document(self) -> YamlNode | None:
+        """The first document, or None when there is none; `second` says where another one begins, which is not read."""
+        node: YamlNode | None = None
+        for event in self._events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                if node is not None:
+                    self.second = self._place(event)
+                    break
+                node = self._node(next(self._events), 1)
+        return node
+
+    def documents(self) -> Iterator[YamlNode]:
+        for event in self._events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                self._anchors.clear()
+                yield self._node(next(self._events), 1)
+
+    def _place(self, event: yaml.Event) -> Place:
+        mark = event.start_mark
+        assert mark is not None, "the parser marks every event"
+        return Place(self._name, mark.line + 1, mark.column + 1)
+
+    def _node(self, event: yaml.Event, depth: int) -> YamlNode:
+        place = self._place(event)
+        self._count += 1
+        if self._count > MAX_VALUES:
+            raise refusal(place, f"the file holds more than {MAX_VALUES} values")
+        if depth > MAX_DEPTH:
+            raise refusal(place, f"nested more than {MAX_DEPTH} levels deep")
+        if isinstance(event, yaml.AliasEvent):
+            return self._aliased(str(event.anchor), place)
+        node = YamlNode(place, None, open=True)
+        if isinstance(event, yaml.NodeEvent) and event.anchor:
+            self._anchors[event.anchor] = node
+        if isinstance(event, yaml.ScalarEvent):
+            self._scalar(event, node)
+        elif isinstance(event, yaml.SequenceStartEvent):
+            _check_tag(event.tag, "seq", place)
+            node.content = items = []
+            while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
+                items.append(self._node(event, depth + 1))
+        elif isinstance(event, yaml.MappingStartEvent):
+            _check_tag(event.tag, "map", place)
+            node.content = pairs = Pairs([])
+            while not isinstance(event := next(self._events), yaml.MappingEndEvent):
+                key = self._node(event, depth + 1)
+                pairs.nodes.append((key, self._node(next(self._events), depth + 1)))
+        node.open = False
+        return node
+
+    def _aliased(self, anchor: str, place: Place) -> YamlNode:
+        node = self._anchors.get(anchor)
+        if node is None:
+            hint = f"quote a pattern that begins with '*': '*{anchor}'"
+            raise refusal(place, f"alias *{anchor} has no anchor &{anchor} before it", hint)
+        if node.open:
+            raise refusal(place, f"alias *{anchor} is inside its own anchor, so the value would never end")
+        return node
+
+    def _scalar(self, event: yaml.ScalarEvent, node: YamlNode) -> None:
+        if len(event.value) > MAX_TEXT:
+            raise refusal(node.place, f"a string of {len(event.value)} characters; at most {MAX_TEXT} are allowed")
+        tag = (event.tag or "").removeprefix(_TAG)
+        node.plain = not event.style and not tag
+        if tag in ("int", "float", "bool"):
+            node.content = Plain(event.value)
+        elif tag == "null":
+            node.content = None
+        elif tag not in ("", "!", "str"):
+            raise refusal(node.place, f"tag {event.tag!r} is not supported", "write the value without a tag")
+        elif node.plain and _NULL.fullmatch(event.value):
+            node.content = None
+        elif node.plain and _NOT_TEXT.fullmatch(event.value):
+            node.content = Plain(event.value)
+        else:
+            node.content = event.value
+
+
+def _check_tag(tag: str | None, allowed: str, place: Place) -> None:
+    if tag not in (None, "!", _TAG + allowed):
+        raise refusal(place, f"tag {tag!r} is not supported", "write the value without a tag")
+
+
+# --- nodes to the tree -----------------------------------------------------------------------------------------------
+
+
+class Expansion:
+    """Turns nodes into the tree, aliases and merge keys expanded, and notes every place.
+
+    `resolve` may say of an unquoted scalar which number or boolean it is; by default it is what YAML 1.2 says. `spell`
+    is for files of NVIDIA's plugin, and says how it spells a key of the mapping at a path. Of keys that are given twice
+    the last one counts there; elsewhere they are errors.
+    """
+
+    def __init__(
+        self,
+        resolve: Callable[[str], str | None] = lambda _: None,
+        spell: Callable[[KeyPath, str], str] | None = None,
+    ) -> None:
+        self._resolve = resolve
+        self._spell = spell
+        self._count = 0
+        self.keys: dict[KeyPath, Place] = {}
+        self.values: dict[KeyPath, Place] = {}
+        self.problems: list[Problem] = []
+
+    def mapping(self, pairs: Pairs, path: KeyPath) -> dict[str, Tree]:
+        """The mapping's values; its own keys come before merged ones."""
+        own: dict[str, tuple[YamlNode, YamlNode]] = {}
+        merged: list[tuple[YamlNode, Pairs]] = []
+        for key, value in pairs.nodes:
+            if _is_merge(key):
+                for source in _sources(value):
+                    self._count_one(value.place)
+                    merged.append((value, source))
+                continue
+            name = self._name(key, path)
+            if name not in own or self._replaces(key, own[name][0], (*path, name)):
+                own[name] = (key, value)
+        result: dict[str, Tree] = {}
+        for name, (key, value) in own.items():
+            self.keys[*path, name] = key.place
+            result[name] = self.value(value, (*path, name))
+        for node, source in merged:
+            for key, value in source.nodes:
+                if _is_merge(key):
+                    hint = "merge both where they are needed: '<<: [*a, *b]'"
+                    raise refusal(node.place, "a merged mapping must not hold '<<' itself", hint)
+                name = self._name(key, path)
+                if name in result:
+                    self._count_one(node.place)
+                else:
+                    self.keys[*path, name] = key.place
+                    result[name] = self.value(value, (*path, name))
+        return result
+
+    def _name(self, key: YamlNode, path: KeyPath) -> str:
+        """The key of the mapping at that path; in a file of NVIDIA's plugin it may be written in another case."""
+        written = _key(key)
+        name = self._spell(path, written) if self._spell else written
+        if name != written:
+            message = f"key {written!r} counts as {name!r}, as for NVIDIA's plugin"
+            self.problems.append(problem_at(key.place, (*path, name), message, severity=Severity.WARNING))
+        return name
+
+    def _replaces(self, key: YamlNode, first: YamlNode, path: KeyPath) -> bool:
+        """Whether the key counts, and not the first of that name."""
+        self._count_one(key.place)
+        message = f"key {path[-1]!r} is given twice; the first is at {first.place}"
+        if self._spell is None:
+            self.problems.append(problem_at(key.place, path, message, hint="remove one of them"))
+            return False
+        is_last = _key(key) >= _key(first)  # in JSON that Go wrote, keys are in the order of their bytes
+        hint = f"{'this one' if is_last else 'that one'} counts, as for NVIDIA's plugin"
+        self.problems.append(problem_at(key.place, path, message, hint=hint, severity=Severity.WARNING))
+        return is_last
+
+    def _count_one(self, place: Place) -> None:
+        """Count a value, or a pair that was looked at for nothing: each alias of its mapping does so again."""
+        self._count += 1
+        if self._count > MAX_VALUES:
+            raise refusal(place, f"aliases and merge keys expand to more than {MAX_VALUES} values")
+
+    def value(self, node: YamlNode, path: KeyPath) -> Tree:
+        self._count_one(node.place)
+        if len(path) > MAX_DEPTH:
+            raise refusal(node.place, f"nested more than {MAX_DEPTH} levels deep")
+        self.values[path] = node.place
+        match node.content:
+            case list(nodes):
+                return [self.value(item, (*path, index)) for index, item in enumerate(nodes)]
+            case Pairs():
+                return self.mapping(node.content, path)
+            case str(text) if node.plain and (resolved := self._resolve(text)) is not None:
+                return Plain(resolved)
+            case scalar:
+                return scalar
+
+
+def _is_merge(key: YamlNode) -> bool:
+    return key.plain and key.content == "<<"
+
+
+def _key(node: YamlNode) -> str:
+    """A key's text as written, even where YAML would read a number or a boolean."""
+    match node.content:
+        case list() | Pairs():
+            raise refusal(node.place, "a key must be a string, not a list or a mapping")
+        case None:
+            raise refusal(node.place, "a key is missing before ':'", "quote it if it is meant to be 'null' or '~'")
+        case text:
+            return str(text)
+
+
+def _sources(node: YamlNode) -> list[Pairs]:
+    """The mappings that a merge key refers to; of several, the first wins."""
+    match node.content:
+        case Pairs():
+            sources = [node]
+        case list(nodes):
+            sources = nodes
+        case _:
+            sources = []
+    pairs = [source.content for source in sources if isinstance(source.content, Pairs)]
+    if not pairs or len(pairs) != len(sources):
+        raise refusal(node.place, "'<<' merges a mapping or a list of mappings, such as '<<: *defaults'")
+    return pairs
+
+
+_BEYOND = re.compile("([\U00010000-\U0010ffff])")
+_ESCAPE = re.compile(r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|.)", re.DOTALL)
+
+
+def quoted(text: str) -> str:
+    """Any text in quotes, as YAML and in ASCII."""
+    parts = (f"\\U{ord(part):08x}" if _BEYOND.match(part) else json.dumps(part)[1:-1] for part in _BEYOND.split(text))
+    return f'"{"".join(parts)}"'
+
+
+def as_yaml(text: str) -> str:
+    """A file's text; of one that is JSON, with whole characters in the place of halves."""
+    if not text.lstrip().startswith(("{", "[")):
+        return text
+    return _ESCAPE.sub(lambda found: _whole(found[1], found[2]) if found[1] else found[0], text)
+
+
+def _whole(high: str, low: str) -> str:
+    return chr(0x10000 + ((int(high, 16) - 0xD800) << 10) + int(low, 16) - 0xDC00)

@@ -1,0 +1,221 @@
+"""Preset files by name: those of the user's directories first, then ours.
+
+A file is read once and its text remembered, so that all entries of one reading see the same, and so that it can be read
+again when the directories are not there.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from ..errors import ConfigError
+from ..model.device import EMPTY, IdStyle
+from ..model.entry import NodeTemplate
+from ..model.geometry import Geometry
+from ..model.problem import Place, did_you_mean
+from ..model.telemetry import Physics
+from ..model.template import parse
+from .loader import Text, decoded, read_text
+from .messages import ProblemReport, explained
+from .parser import refusal
+from .preset_file import DeviceNodeModel, PresetModel
+from .validation import FAST_LINK, Links, device_links, numa_nodes
+
+_SUFFIXES = (".yaml", ".yml")
+_NONE: Mapping[str, Text] = {}
+
+
+class PresetTexts:
+    """The presets that one reading of the configuration can name. `known` are texts that stand for `dirs`."""
+
+    def __init__(self, dirs: Sequence[Path] = (), *, known: Mapping[str, Text] = _NONE) -> None:
+        self.own = dict(known)  # those of the user's that were asked for, by name
+        self._dirs = tuple(dirs)
+
+    @property
+    def only_ours(self) -> bool:
+        """Whether the user has no presets."""
+        return not self._dirs and not self.own
+
+    def names(self) -> tuple[str, ...]:
+        """All presets that can be named, sorted. Raises ConfigError for a directory that cannot be read."""
+        found = (name for directory in (*self._dirs, _ours()) for name in _files(directory))
+        return tuple(sorted({*self.own, *found}))
+
+    def find(self, name: str) -> Text | None:
+        """The text of the preset, or None where there is none of that name. Raises ConfigError."""
+        if name in self.own:
+            return self.own[name]
+        for directory in self._dirs:
+            if file := _files(directory).get(name):
+                self.own[name] = _read_text(file)
+                return self.own[name]
+        file = _files(_ours()).get(name)
+        return _read_text(file) if file else None
+
+
+def _ours() -> Traversable:
+    return resources.files("vdev").joinpath("presets")
+
+
+def _files(directory: Traversable) -> dict[str, Traversable]:
+    try:
+        entries = sorted(directory.iterdir(), key=lambda entry: entry.name, reverse=True)  # .yaml wins over .yml
+    except OSError as error:
+        message = f"the presets directory cannot be read: {error.strerror}"
+        raise refusal(Place(str(directory)), message) from error
+    return {entry.name.rpartition(".")[0]: entry for entry in entries if entry.name.endswith(_SUFFIXES)}
+
+
+def _read_text(file: Traversable) -> Text:
+    place = Place(str(file))
+    try:
+        if not file.is_file():  # a pipe would keep its reader waiting
+            raise refusal(place, "is not a plain file")
+        data = file.read_bytes()
+    except OSError as error:
+        raise refusal(place, f"cannot be read: {error.strerror}") from error
+    return Text(str(file), decoded(data, str(file)))
+
+
+_MAKER = re.compile(r"(nvidia|amd|intel|google)[-_ ]", re.IGNORECASE)
+
+
+class UnknownPresetError(ConfigError):
+    """No preset has that name. `message` and `hint` say so without a place, which only the caller knows."""
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        self.message = f"unknown preset {name!r}"
+        near = did_you_mean(_MAKER.sub("", name, count=1), known)
+        self.hint = f"{near} vdev presets lists all {len(known)}" if near else "known: " + ", ".join(known)
+        super().__init__(refusal(Place(""), self.message, self.hint).problems)
+
+
+_DRIVERS: Mapping[IdStyle, Mapping[str, str]] = {
+    IdStyle.NVIDIA: {"driverVersion": "580.95.05", "cudaVersion": "13.0"},
+    IdStyle.NAME: {},
+}
+"""Attributes that all presets with such ids have, unless they give others: one driver serves all of NVIDIA's devices.
+
+580 is a branch for data centres with long support, and its driver says CUDA 13.0 (NVIDIA's data center driver release
+notes and CUDA's compatibility table).
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preset:
+    """A preset's values, those of its bases included.
+
+    `count` is 0 for a device model, which fits any number. `numa` is empty, or holds one node for all devices, or one
+    per device. Nobody has confirmed the figures under the keys that are `unverified`.
+    """
+
+    name: str
+    description: str = ""
+    unverified: tuple[str, ...] = ()
+    resource: str = ""
+    id_style: IdStyle = IdStyle.NAME
+    visible_devices_env: str = ""
+    count: int = 0
+    memory: int = 0
+    numa: tuple[int, ...] = ()
+    attributes: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    links: Links = field(default_factory=dict)
+    device_nodes: tuple[NodeTemplate, ...] = ()
+    partition_nodes: tuple[NodeTemplate, ...] = ()
+    geometry: Geometry | None = None
+    physics: Physics = Physics()
+
+
+def load_preset(name: str, texts: PresetTexts | None = None) -> Preset:
+    """The preset of that name, of those that `texts` finds, or of ours.
+
+    Raises ConfigError with every problem of the files that it takes, and UnknownPresetError.
+    """
+    return _packaged(name) if texts is None or texts.only_ours else _load(name, texts)
+
+
+@cache  # our own files do not change
+def _packaged(name: str) -> Preset:
+    return _load(name, PresetTexts())
+
+
+def _load(name: str, texts: PresetTexts) -> Preset:
+    report, model = _read(name, texts)
+    seen, of_base = [name], report
+    while model.base is not None:
+        document = of_base.document
+        place = document.values.get(("base",), Place(document.files[0]))
+        if model.base in seen:
+            chain = " -> ".join((*seen, model.base))
+            raise refusal(place, f"a preset cannot be based on itself: {chain}", path=("base",))
+        seen.append(model.base)
+        try:
+            of_base, base = _read(model.base, texts)
+        except UnknownPresetError as unknown:
+            raise refusal(place, unknown.message, unknown.hint, path=("base",)) from None
+        model = _over(base, model)
+    return _preset(name, model, report)
+
+
+def _read(name: str, texts: PresetTexts) -> tuple[ProblemReport, PresetModel]:
+    found = texts.find(name)
+    if found is None:
+        raise UnknownPresetError(name, texts.names())
+    document = read_text(found.text, found.file)
+    report = ProblemReport(document, [*document.problems])
+    try:
+        model = PresetModel.model_validate(document.root)
+    except ValidationError as error:
+        report.problems += explained(error, document, PresetModel)
+    else:
+        if not report.problems:
+            return report, model
+    raise ConfigError(tuple(report.problems))
+
+
+def _over(base: PresetModel, model: PresetModel) -> PresetModel:
+    """The base with what the preset itself says in place of it; the result's base is the base's own."""
+    own = {name: getattr(model, name) for name in model.model_fields_set - {"base"}}
+    return base.model_copy(update={**own, "attributes": base.attributes | model.attributes})
+
+
+def _preset(name: str, model: PresetModel, report: ProblemReport) -> Preset:
+    count = model.count or 0
+    numa = numa_nodes(model.numa, count, ("numa",), report) if model.numa else ()
+    links = device_links(model.links or [], count, ("links",), report, score=model.link_score or FAST_LINK)
+    if report.problems:
+        raise ConfigError(tuple(report.problems))
+    nodes = _nodes(model.device_nodes)
+    id_style = model.id_style or IdStyle.NAME
+    return Preset(
+        name=name,
+        description=model.description or "",
+        unverified=tuple(model.unverified),
+        resource=model.resource or "",
+        id_style=id_style,
+        visible_devices_env=model.visible_devices_env or "",
+        count=count,
+        memory=model.memory or 0,
+        numa=numa,
+        attributes={**_DRIVERS[id_style], **model.attributes},
+        links=links,
+        device_nodes=nodes,
+        partition_nodes=nodes if model.partition_nodes is None else _nodes(model.partition_nodes),
+        geometry=model.partitioning.to_geometry() if model.partitioning else None,
+        physics=model.physics.over(Physics()) if model.physics else Physics(),
+    )
+
+
+def _nodes(models: Sequence[DeviceNodeModel] | None) -> tuple[NodeTemplate, ...]:
+    return tuple(
+        NodeTemplate(path, path, model.permissions, model.first_index)
+        for model in models or ()
+        for path in [parse(model.path)]
+    )

@@ -1,1 +1,0 @@
-"""Presets: descriptions of real device models, read from files."""

@@ -1,0 +1,505 @@
+"""The types of single values. Each takes a scalar as it was written, and says what it expects instead of another.
+
+YAML's guess about an unquoted scalar (`parser.Plain`) is never followed silently: where a text is expected, an unquoted
+number is an error that says to quote it, and the other way round. Python's own values are accepted as well, so that
+models can be built in code.
+"""
+
+import contextlib
+import functools
+import math
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar, NoReturn, Self, TypeVar
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
+
+from ..model import names, path_pattern, quantity, template
+from ..model.problem import did_you_mean
+from .parser import Plain
+
+PROBLEM = "vdev"
+"""The type of pydantic errors whose text is ours."""
+
+MAX_SHOWN = 60
+"""Characters of a text that an error quotes."""
+
+
+class Section(BaseModel):
+    """A mapping of the file: its keys are known, in camel case.
+
+    A key without a value counts as absent; `messages.empty_values` reports those that need one.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, use_attribute_docstrings=True)
+    may_be_empty: ClassVar[frozenset[str]] = frozenset()  # keys for which nothing is a value
+
+    @property
+    def by_key(self) -> dict[str, Any]:
+        """The values by key, in the schema's order."""
+        return {field.alias or name: getattr(self, name) for name, field in type(self).model_fields.items()}
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The keys with a value other than their default, in the schema's order; false and [] count as absent."""
+        defaults = (field.default for field in type(self).model_fields.values())
+        values = zip(self.by_key.items(), defaults, strict=True)
+        return tuple(key for (key, value), default in values if value is not False and value not in (default, None, []))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_empty(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        known = _keys(cls)
+        return {key: value for key, value in data.items() if value is not None or key not in known}
+
+    def __deepcopy__(self, memo: object = None) -> Self:
+        """Itself, for nothing changes it: pydantic asks for a copy of each default that it cannot hash."""
+        return self
+
+
+@functools.cache
+def _keys(section: type[Section]) -> frozenset[str]:
+    return frozenset(field.alias or name for name, field in section.model_fields.items())
+
+
+def refuse(message: str, hint: str = "") -> NoReturn:
+    """Refuse the value under validation: what is wrong, and what is allowed or to be done."""
+    raise PydanticCustomError(PROBLEM, "{message}", {"message": message, "hint": hint})
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """One of several things wrong with a value: `at` is the place inside it."""
+
+    at: tuple[str | int, ...]
+    message: str
+    hint: str = ""
+    value: object = None
+
+
+def refuse_all(title: str, faults: Iterable[Flaw]) -> NoReturn:
+    """Refuse the value under validation with several errors, each at its own place inside it."""
+    details = [
+        InitErrorDetails(
+            type=PydanticCustomError(PROBLEM, "{message}", {"message": fault.message, "hint": fault.hint}),
+            loc=fault.at,
+            input=fault.value,
+        )
+        for fault in faults
+    ]
+    raise ValidationError.from_exception_data(title, details)
+
+
+def refuse_items(title: str, items: Iterable[object], problem_of: Callable[[object], str]) -> None:
+    """Refuse a list, each item at its place for which `problem_of` returns a text."""
+    flaws = [Flaw((place,), text, value=item) for place, item in enumerate(items) if (text := problem_of(item))]
+    if flaws:
+        refuse_all(title, flaws)
+
+
+def described(value: object) -> str:
+    """A value in an error's words: `the number 0451`, `the string 'x'`, `a list`."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, (list, tuple, dict)):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    if isinstance(value, str) and not isinstance(value, Plain):
+        return f"the string {value[:MAX_SHOWN] + '…' * (len(value) > MAX_SHOWN)!r}"
+    text = str(value)
+    kind = "boolean" if text.lower() in ("true", "false") else "number"
+    return f"the {kind} {text[:MAX_SHOWN]}{'…' * (len(text) > MAX_SHOWN)}"
+
+
+# --- texts -----------------------------------------------------------------------------------------------------------
+
+
+def _text(value: object) -> object:
+    if isinstance(value, Plain) or (isinstance(value, (int, float)) and not isinstance(value, str)):
+        kind = "boolean" if str(value).lower() in ("true", "false") else "number"
+        written = str(value)
+        refuse(f"expected a string, and {written} unquoted is a {kind} in YAML", f'write it in quotes: "{written}"')
+    if not isinstance(value, str):
+        refuse(f"expected a string, got {described(value)}")
+    return _without_nul(value)
+
+
+MAX_NAME = 255  # bytes of a file's name, on every file system of Linux
+
+
+def _without_nul(value: str) -> str:
+    if "\0" in value:
+        refuse("the text has a NUL character (\\0), which neither a path nor an environment variable can hold")
+    return str(value)
+
+
+def _as_written(value: object) -> object:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (str, int, float)):
+        return _without_nul(str(value))
+    return refuse(f"expected a string, a number or a boolean, got {described(value)}")
+
+
+Text = Annotated[str, BeforeValidator(_text)]
+"""A text; one that looks like a number must be quoted."""
+
+AsWritten = Annotated[
+    str,
+    BeforeValidator(_as_written),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "number"}, {"type": "boolean"}]}),
+]
+"""A text, number or boolean, kept as the text that was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A limit on a value of the right type: `check` refuses what is beyond it, and `json` tells editors the same."""
+
+    check: Callable[[Any], None]
+    json: tuple[tuple[str, object], ...] = ()
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        def check(value: object) -> object:
+            self.check(value)
+            return value
+
+        return core_schema.no_info_after_validator_function(check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return handler(schema) | dict(self.json)
+
+
+def without_problem(problem_of: Callable[[str], str | tuple[str, str]], **json: object) -> Constraint:
+    """`problem_of` returns what is wrong with the text, perhaps with a hint; nothing is wrong where that is empty."""
+
+    def check(value: str) -> None:
+        found = problem_of(value)
+        message, hint = (found, "") if isinstance(found, str) else found
+        if message:
+            refuse(message, hint)
+
+    return Constraint(check, tuple(json.items()))
+
+
+def matching(regex: str, expected: str) -> Constraint:
+    """The text matches the whole regular expression; `expected` says it in words."""
+    compiled = re.compile(regex)
+
+    def check(value: str) -> None:
+        if not compiled.fullmatch(value):
+            refuse(f"{value!r} is not allowed", f"expected {expected}")
+
+    return Constraint(check, (("pattern", f"^(?:{regex})$"),))
+
+
+def between(least: int, most: int | None = None) -> Constraint:
+    """The number is within bounds, both included."""
+    expected = f"at least {least}" if most is None else f"{least} to {most}"
+
+    def check(value: int) -> None:
+        if value < least or (most is not None and value > most):
+            refuse(f"{value} is out of range", f"expected {expected}")
+
+    return Constraint(check, (("minimum", least),) if most is None else (("minimum", least), ("maximum", most)))
+
+
+def _template_problem(value: str) -> str:
+    try:
+        template.parse(value)
+    except template.TemplateError as error:
+        return str(error)
+    return ""
+
+
+def _path_problem(value: str) -> str:
+    if not value.startswith("/"):
+        return f"{value!r} is not an absolute path; it must start with '/'"
+    if ".." in value.split("/"):
+        return f"{value!r} contains '..'; write the path without it"
+    if any(ord(each) < ord(" ") or each == "\x7f" for each in value):
+        return f"{value!r} has a line break or another control character"
+    return ""
+
+
+def _file_problem(value: str) -> str:
+    longest = max(value.split("/"), key=lambda name: len(name.encode()))
+    size = len(longest.encode())
+    if size > MAX_NAME:
+        return f"no file can have the name {longest[:20]}…: it has {size} bytes, and {MAX_NAME} are allowed"
+    return _path_problem(value)
+
+
+def _no_wildcard(value: str) -> None:
+    if found := next((each for each in value if each in "*?"), ""):
+        hint = "end a containerPath in '/' to keep the name of each match, or use a placeholder such as {index}"
+        refuse(f"{value!r} has a {found!r}, which would be part of the name here", hint)
+
+
+def _permissions_problem(value: str) -> str:
+    if not value or set(value) - set("rwm") or len(set(value)) != len(value):
+        return f"{value!r} is not a set of permissions; expected one or more of r (read), w (write), m (mknod)"
+    return ""
+
+
+def _empty_problem(value: str) -> str:
+    return "" if value else "must not be empty"
+
+
+Word = Annotated[Text, without_problem(_empty_problem, minLength=1)]
+"""A text that is not empty."""
+
+_RESOURCE = "^[a-z0-9.-]+/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
+ResourceName = Annotated[Text, without_problem(names.resource_name_problem, pattern=_RESOURCE)]
+"""An extended resource as Kubernetes takes it: `<domain>/<name>`."""
+
+
+def _templated_problem(value: str) -> str | tuple[str, str]:
+    """As `resource_name_problem`, for a name whose part after '/' may hold placeholders."""
+    if "{" not in value and "}" not in value:
+        return names.resource_name_problem(value)
+    domain, slash, _ = value.partition("/")
+    try:
+        parsed = template.parse(value)
+    except template.TemplateError as error:
+        return str(error)
+    if not slash or "{" in domain:
+        return f"{value!r} must begin with a domain without placeholders, such as example.com/{{index}}"
+    if unfit := [each for each in parsed.names if each in ("resource", "profile", "memory.mib", "memory.bytes")]:
+        return f"{{{unfit[0]}}} cannot be part of a resource's name", "expected {index}, {id}, {name} or {attributes.X}"
+    return names.resource_name_problem(parsed.render(dict.fromkeys(parsed.names, "x")))
+
+
+ResourceTemplate = Annotated[Text, without_problem(_templated_problem, pattern="^[a-z0-9.-]+/.+$")]
+"""An extended resource, or one per device: the part after '/' may hold placeholders."""
+
+EnvName = Annotated[Text, without_problem(names.env_name_problem, pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
+"""The name of an environment variable."""
+
+TemplateText = Annotated[Text, without_problem(_template_problem)]
+"""A text with placeholders such as {index} or {attributes.model}; {{ and }} are literal braces."""
+
+AbsolutePath = Annotated[Text, without_problem(_path_problem, pattern="^/")]
+"""An absolute path."""
+
+FilePath = Annotated[Text, without_problem(_file_problem, pattern="^/")]
+"""The absolute path of a file."""
+
+PathPattern = Annotated[AbsolutePath, without_problem(path_pattern.problem)]
+"""An absolute path pattern that can match something."""
+
+NodePattern = Annotated[Word, without_problem(path_pattern.problem)]
+"""A pattern for names of nodes."""
+
+AnnotationKey = Annotated[Word, without_problem(names.annotation_key_problem)]
+"""The key of an annotation, as Kubernetes takes it."""
+
+PathTemplate = Annotated[
+    TemplateText, without_problem(_path_problem, pattern="^/"), Constraint(_no_wildcard, (("pattern", "^/[^*?]*$"),))
+]
+"""An absolute path with placeholders."""
+
+Permissions = Annotated[Text, without_problem(_permissions_problem, pattern="^[rwm]{1,3}$")]
+"""What a container may do with a device node: one or more of r (read), w (write) and m (mknod)."""
+
+
+# --- numbers, booleans, times ----------------------------------------------------------------------------------------
+
+_WHOLE = re.compile(r"[-+]?(0|[1-9][0-9]*)")
+_MAX_DIGITS = 18
+_LOOKS_BOOLEAN = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
+
+
+def _whole(value: object) -> object:
+    if isinstance(value, Plain):
+        if _WHOLE.fullmatch(value) and len(value) <= _MAX_DIGITS:
+            return int(value)
+        hint = "write it in decimal, without leading zeros" if value[-1:].isalnum() and "." not in value else ""
+        refuse(f"expected a whole number, got {described(value)}", hint)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    hint = "take the quotes off" if isinstance(value, str) and _WHOLE.fullmatch(value) else ""
+    return refuse(f"expected a whole number, got {described(value)}", hint)
+
+
+def _boolean(value: object) -> object:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, Plain) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    hint = ""
+    if isinstance(value, str) and not isinstance(value, Plain):
+        if value.lower() in ("true", "false"):
+            hint = "take the quotes off"
+        elif meant := _LOOKS_BOOLEAN.get(value.lower()):
+            hint = f"write {meant}"
+    return refuse(f"expected true or false, got {described(value)}", hint)
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
+"""A whole number, in decimal."""
+
+
+Flag = Annotated[bool, BeforeValidator(_boolean)]
+"""true or false."""
+
+_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?")
+_DECIMAL = re.compile(r"\d{1,9}(\.\d{1,9})?")
+
+
+def _duration(value: object) -> object:
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0:
+        return float(value)
+    if isinstance(value, Plain) and _DECIMAL.fullmatch(value):
+        return float(value)
+    if isinstance(value, str) and value and len(value) <= MAX_SHOWN and (parts := _DURATION.fullmatch(value)):
+        hours, minutes, seconds, milliseconds = (float(part or 0) for part in parts.groups())
+        return hours * 3600 + minutes * 60 + seconds + milliseconds / 1000
+    return refuse(f"expected a duration, got {described(value)}", "such as 200ms, 5s, 1m30s, or a number of seconds")
+
+
+Duration = Annotated[
+    float,
+    BeforeValidator(_duration),
+    WithJsonSchema(
+        {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": r"^([0-9.]+(h|ms|m|s))+$"}]}
+    ),
+]
+"""A time, such as 200ms, 5s or 1m30s; a plain number counts seconds."""
+
+
+def index_range(text: str) -> range:
+    """Those of an index or a range, `3` or `0-2`, both ends included; none where it ends before it begins."""
+    low, _, high = text.partition("-")
+    return range(int(low), int(high or low) + 1)
+
+
+def longer_than_nothing(most: float = math.inf, shown: str = "") -> Constraint:
+    """The duration is more than zero, and at most `most` seconds, which `shown` says in words."""
+
+    def check(value: float) -> None:
+        if not 0 < value <= most:
+            refuse(f"{value:g} s is out of range", "expected more than 0" + f", at most {shown}" * bool(shown))
+
+    return Constraint(check)
+
+
+def _quantity(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, (str, int)) or len(str(value)) > MAX_SHOWN:
+        refuse(f"expected an amount of memory, got {described(value)}", "such as 16Gi, or a number of bytes")
+    try:
+        return quantity.parse_quantity(str(value))
+    except quantity.QuantityError as error:
+        refuse(str(error))
+
+
+Memory = Annotated[
+    int,
+    BeforeValidator(_quantity),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 0},
+                {"type": "string", "pattern": r"^\+?[0-9.]+([eE][+-]?[0-9]+|[KMGTPE]i|[kMGTPE])?$"},
+            ]
+        }
+    ),
+]
+"""An amount of memory in bytes, as a Kubernetes quantity: 16Gi, 512Mi, 40G."""
+
+
+def _amount(value: object) -> object:
+    is_scalar = isinstance(value, (str, int)) and not isinstance(value, bool)
+    with contextlib.suppress(quantity.QuantityError):
+        if is_scalar and len(str(value)) <= MAX_SHOWN:
+            return quantity.parse_quantity(str(value))
+    return refuse(f"expected an amount, got {described(value)}", "such as 100, 16Gi or 10G")
+
+
+Amount = Annotated[int, BeforeValidator(_amount), WithJsonSchema({"type": ["integer", "string"]})]
+AMOUNT = (("type", ("integer", "string")),)
+"""A whole amount of anything, as a Kubernetes quantity: 100, 16Gi, 10G."""
+
+
+# --- choices and lists -----------------------------------------------------------------------------------------------
+
+E = TypeVar("E", bound=StrEnum)
+
+
+def one_of(value: object, allowed: Iterable[str]) -> str:
+    """The value, when it is one of the allowed words; else refused with the nearest of them."""
+    words = [str(word) for word in allowed]
+    if isinstance(value, str) and value in words:
+        return str(value)
+    near = did_you_mean(str(value), words) if isinstance(value, str) else ""
+    return refuse(
+        f"{described(value)} is not allowed here",
+        "; ".join(filter(None, ("expected " + " or ".join(filter(None, (", ".join(words[:-1]), words[-1]))), near))),
+    )
+
+
+def choice(enum: type[E]) -> BeforeValidator:
+    """A word of the enum."""
+    return BeforeValidator(lambda value: enum(one_of(value, list(enum))))
+
+
+@dataclass(frozen=True, slots=True)
+class Shorthand:
+    """Accepts another value in place of those of the types `full`: `convert` makes one of it, `json` is its schema."""
+
+    full: tuple[type, ...]
+    json: tuple[tuple[str, Any], ...]
+    convert: Callable[[Any], Any]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        def whole(value: object) -> object:
+            return value if isinstance(value, self.full) else self.convert(value)
+
+        return core_schema.no_info_before_validator_function(whole, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        short = {key: list(value) if isinstance(value, tuple) else value for key, value in self.json}
+        return {"anyOf": [short, handler(schema)]}
+
+
+class ItemInJson:
+    """Tells editors that an item may stand for a list of one."""
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        listed = handler(schema)
+        return {"anyOf": [listed["items"], listed]}
+
+
+def one_or_many(json: tuple[tuple[str, Any], ...]) -> Shorthand:
+    """A single value stands for a list of one."""
+    return Shorthand((list, tuple), json, lambda value: [value])
+
+
+def not_empty(message: str = "the list is empty", hint: str = "name at least one, or leave the key out") -> Constraint:
+    """The list has an item."""
+
+    def check(value: list[object]) -> None:
+        if not value:
+            refuse(message, hint)
+
+    return Constraint(check, (("minItems", 1),))
+
+
+STRING = (("type", "string"),)
+PATH = (("type", "string"), ("pattern", "^/"))
+INTEGER = (("type", "integer"),)

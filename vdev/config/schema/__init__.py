@@ -1,1 +1,0 @@
-"""The schema: which keys there are, what a single value may be, and what each means. One module per section."""

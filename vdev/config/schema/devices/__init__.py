@@ -1,1 +1,0 @@
-"""An item of `devices`, and the blocks in it."""

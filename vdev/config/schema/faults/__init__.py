@@ -1,1 +1,0 @@
-"""The section `faults`, and the effects that concern one door alone."""

@@ -1,1 +1,0 @@
-"""Nodes without a kubelet: which there are, and what their objects say."""

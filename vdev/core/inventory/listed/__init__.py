@@ -1,1 +1,0 @@
-"""Which devices, partitions and replicas are listed, and under which names."""

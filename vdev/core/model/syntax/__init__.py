@@ -1,1 +1,0 @@
-"""What others accept as text: names, labels, quantities, paths with wildcards, templates."""

@@ -1,1 +1,0 @@
-"""The objects of the API server: ResourceSlices made of pools, what must be written of them, and DeviceClasses."""

@@ -1,0 +1,195 @@
+"""Which pods hold which devices, according to the kubelet's PodResources API.
+
+Only `List` is called, after changes and otherwise seldom: the kubelet allows 100 calls a second for all clients
+together. Containers of finished pods are absent; so are ordinary init containers, whose devices an app container reuses
+or frees.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from ..aio.tasks import raise_if_cancelled
+from ..errors import HostError
+from ..hostfs import read_plain
+from ..model.device import Key
+from ..pb import podresources_v1_pb2 as pb
+from ..pb import podresources_v1_pb2_grpc as rpc
+from ..planning.in_use import HoldersAnswer, KubeletCheckpoint, Use
+from .registration import channel_to, kubelet_channel
+from .socket_server import MAX_SOCKET_PATH
+
+
+class RateLimited(Exception):
+    """The kubelet is being asked too often; ask again soon."""
+
+
+class PodResources:
+    """Asks over a connection that stays open for as long as the same socket is there, and answers come.
+
+    Not several questions at the same time.
+    """
+
+    def __init__(self, socket: Path) -> None:
+        self._socket = socket
+        self._channel: grpc.aio.Channel | None = None
+        self._file: object = None  # which one the socket was when that was opened
+        self._stub: rpc.PodResourcesListerAsyncStub | None = None  # of that channel
+
+    async def holders(self, file: object, *, within: float) -> HoldersAnswer | None:
+        """What all active pods hold; None when the API does not answer `within` so many seconds.
+
+        `file` tells which file the socket is now, so that no kubelet is asked whose socket is gone. Raises RateLimited
+        when the kubelet's limit is hit.
+        """
+        if len(str(self._socket).encode()) > MAX_SOCKET_PATH:
+            return None
+        if file != self._file:
+            await self.close()
+        if self._stub is None:
+            self._channel, self._file = channel_to(self._socket), file
+            self._stub = rpc.PodResourcesListerStub(self._channel)
+        try:
+            answer = await self._stub.List(pb.ListPodResourcesRequest(), timeout=within)
+        except grpc.aio.AioRpcError as failed:
+            if failed.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
+                raise RateLimited from failed
+            await self.close()
+            return None
+        finally:
+            raise_if_cancelled()
+        return _understood(answer)
+
+    async def close(self) -> None:
+        """Hang up; the next question connects anew."""
+        channel, self._channel, self._stub = self._channel, None, None
+        if channel is not None:
+            await channel.close()
+
+
+def _understood(answer: pb.ListPodResourcesResponse) -> HoldersAnswer:
+    named: dict[Key, str] = {}
+    containers: dict[Key, str] = {}
+    claimed: list[Use] = []
+    for pod in answer.pod_resources:
+        name = f"{pod.namespace}/{pod.name}"
+        for container in pod.containers:
+            keys = [(devices.resource_name, each) for devices in container.devices for each in devices.device_ids]
+            named.update(dict.fromkeys(keys, name))
+            containers.update(dict.fromkeys(keys, container.name))
+            claimed += _uses(name, container)
+    pods = {f"{pod.namespace}/{pod.name}" for pod in answer.pod_resources}
+    return HoldersAnswer(named, frozenset(pods - set(named.values())), containers, tuple(claimed))
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletDevice:
+    """A device that the kubelet knows of, of whatever plugin."""
+
+    resource: str
+    id: str
+    numa: tuple[int, ...] = ()
+    healthy: bool = True
+
+
+async def listed(socket: Path, *, within: float) -> list[KubeletDevice] | None:
+    """The devices that the kubelet tells of: the healthy ones, and of others those that pods hold.
+
+    None when the API does not answer `within` so many seconds.
+    """
+    if len(str(socket).encode()) > MAX_SOCKET_PATH:
+        return None
+    async with kubelet_channel(socket) as channel:
+        stub = rpc.PodResourcesListerStub(channel)
+        try:
+            offered = await stub.GetAllocatableResources(pb.AllocatableResourcesRequest(), timeout=within)
+            held = await stub.List(pb.ListPodResourcesRequest(), timeout=within)
+        except grpc.aio.AioRpcError:
+            return None
+    numa: dict[Key, set[int]] = {}
+    for each in offered.devices:
+        _note(numa, each)
+    healthy = frozenset(numa)
+    for pod in held.pod_resources:
+        for container in pod.containers:
+            for each in container.devices:
+                _note(numa, each)
+    return [
+        KubeletDevice(resource, device, tuple(sorted(nodes)), (resource, device) in healthy)
+        for (resource, device), nodes in sorted(numa.items())
+    ]
+
+
+def _note(found: dict[Key, set[int]], devices: pb.ContainerDevices) -> None:
+    for each in devices.device_ids:
+        nodes = found.setdefault((devices.resource_name, each), set())
+        nodes.update(node.ID for node in devices.topology.nodes)
+
+
+def _uses(pod: str, container: pb.ContainerResources) -> Iterator[Use]:
+    for claim in container.dynamic_resources:
+        for each in claim.claim_resources:
+            yield Use(pod, container.name, claim.claim_name, each.driver_name, each.pool_name, each.device_name)
+
+
+FILE_NAME = "kubelet_internal_checkpoint"
+MAX_BYTES = 64 * 1024 * 1024  # 110 pods with the largest answers that a plugin may give have a tenth of it
+
+
+class CheckpointReader:
+    """Reads the file in one directory again whenever it was written.
+
+    `trouble` says why it cannot be used as it is now; meanwhile what it said before counts, for that frees nothing.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / FILE_NAME
+        self.trouble = ""
+        self._last: KubeletCheckpoint | None = None
+        self._stamp: tuple[int, ...] | None = None  # of what was read last; None: look again
+
+    def read(self) -> KubeletCheckpoint | None:
+        """What the file says now, or said when it was understood last; None where it is not there. Blocks briefly."""
+        stamp = _stamp(self.path)
+        if self._stamp != stamp:
+            self._stamp = stamp
+            self._read(stamp)
+        return self._last
+
+    def _read(self, stamp: tuple[int, ...]) -> None:
+        self.trouble = ""
+        try:
+            text = read_plain(self.path, limit=MAX_BYTES)
+            entries = None if text is None else json.loads(text)["Data"].get("PodDeviceEntries")
+            self._last = None if text is None else KubeletCheckpoint(_pods(entries), stamp)
+        except HostError as failed:
+            self.trouble, self._stamp = str(failed), None  # it may be readable the next time
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            self.trouble = f"the kubelet's checkpoint {self.path} has an unknown format"
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """Identifies one version of the file; the kubelet renames a new file over the old one."""
+    try:
+        status = os.stat(path)  # twice as fast, and often called
+    except OSError:
+        return ()
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def _pods(entries: Any) -> Mapping[str, frozenset[Key]]:
+    """What each pod (by its UID) has, in all its containers."""
+    pods: dict[str, set[Key]] = {}
+    for entry in entries or ():
+        uid, resource, ids = str(entry["PodUID"]), entry["ResourceName"], entry["DeviceIDs"] or ()
+        lists = ids.values() if isinstance(ids, dict) else [ids]
+        devices = [device for each in lists for device in each or ()]
+        if not all(isinstance(text, str) for text in (resource, *devices)):
+            raise TypeError
+        pods.setdefault(uid, set()).update((resource, device) for device in devices)
+    return {uid: frozenset(keys) for uid, keys in pods.items()}

@@ -1,0 +1,227 @@
+"""Registering a resource with the kubelet: one Register call, and which of its errors are final.
+
+During Register the kubelet dials the plugin back (for up to 10 s) and asks for its options. So the plugin must be
+serving already, and wait longer than that. A refusal is an UNKNOWN error with a text; two of them are final.
+"""
+
+import asyncio
+import os
+import secrets
+import stat
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import grpc
+import structlog
+
+from ..aio.tasks import raise_if_cancelled
+from ..errors import RegistrationRefused, SocketError, SocketUnreachable
+from ..model import names
+from ..pb import deviceplugin_v1beta1_pb2 as pb
+from ..pb import deviceplugin_v1beta1_pb2_grpc as rpc
+from .socket_server import MAX_SOCKET_PATH, check_socket_path, remove_dead
+
+log = structlog.get_logger(__name__)
+
+_OURS = r"vdev-.*\.sock"
+
+_Identity = tuple[int, int, int]
+_Subscribers = Sequence[tuple[asyncio.Event, Callable[[], bool]]]
+
+
+class KubeletSocket:
+    """Where the kubelet is to be found, and a generation that counts its appearances.
+
+    `socket` is None when nothing is to be registered; `directory` holds the plugin's own sockets, and `is_ours` says in
+    a thread whether nobody else has come to serve there (it may have been made again). `look` finds out whether
+    anything changed, and sets the events of those whom it concerns.
+    """
+
+    def __init__(
+        self,
+        socket_path: Path | None,
+        plugin_dir: Path,
+        *,
+        is_ours: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self.socket = socket_path
+        self.directory = plugin_dir
+        self.directories = frozenset({plugin_dir} if socket_path is None else {plugin_dir, socket_path.parent})
+        self.generation = 0
+        self._is_ours = is_ours
+        self._identity: _Identity | None = None
+        self._instance = f"{os.getpid():x}{secrets.token_hex(3)}"
+        self._made = 0
+        self._subscribers: dict[asyncio.Event, Callable[[], bool]] = {}  # in the order in which they came
+        self._looking = asyncio.Lock()  # of two looks at once the older one could end last
+
+    def subscribe(self, event: asyncio.Event, stands: Callable[[], bool]) -> None:
+        """Set the event where the kubelet is another one, and after each look that finds that something fell.
+
+        `stands` tells whether it did not. It is called in a thread.
+        """
+        self._subscribers[event] = stands
+
+    def unsubscribe(self, event: asyncio.Event) -> None:
+        self._subscribers.pop(event, None)
+
+    def new_socket_path(self, resource: str) -> Path:
+        """A path for a resource's socket that nobody had before."""
+        self._made += 1
+        room = MAX_SOCKET_PATH - len(os.fsencode(self.directory.absolute())) - 1
+        return self.directory / names.socket_name(resource, f"{self._instance}{self._made:x}", room=room)
+
+    @property
+    def kubelet_present(self) -> bool:
+        """Whether the kubelet's socket was there at the last look."""
+        return self._identity is not None
+
+    async def look(self) -> Sequence[asyncio.Event]:
+        """Look at the kubelet's socket and at all that is ours; the events of what fell."""
+        async with self._looking:
+            identity, fallen = await asyncio.to_thread(self._see, list(self._subscribers.items()))
+            self._meet(identity)
+            for event in fallen:
+                event.set()
+            return fallen
+
+    async def catch_up(self, stands: Callable[[], bool]) -> bool:
+        """Look at the kubelet's socket and, after it, at one of ours; what `stands` says, which blocks briefly.
+
+        Nothing of ours stands where the directory is another agent's by now.
+        """
+        async with self._looking:
+            seen = await asyncio.to_thread(lambda: (_identity(self.socket), stands() and self._is_ours()))
+            identity, is_there = seen
+            self._meet(identity)
+            return is_there
+
+    def _see(self, subscribers: _Subscribers) -> tuple[_Identity | None, list[asyncio.Event]]:
+        return _identity(self.socket), [event for event, stands in subscribers if not stands()]
+
+    def _meet(self, identity: _Identity | None) -> None:
+        """Tell all subscribers if this is another kubelet's socket."""
+        if identity == self._identity:
+            return
+        appeared = identity is not None
+        if appeared and self.generation:
+            log.info("kubelet socket appeared", socket=str(self.socket))
+        elif not appeared:
+            log.warning("kubelet socket vanished", socket=str(self.socket))
+        self._identity = identity
+        self.generation += appeared
+        for event in self._subscribers:
+            event.set()
+
+    async def remove_leftovers(self) -> None:
+        """Remove sockets with our name pattern on which nobody listens any more; never those of others."""
+        for path in await asyncio.to_thread(remove_dead, self.directory, _OURS):
+            log.info("removed the socket of a process that is gone", socket=str(path))
+
+
+def _identity(path: Path | None) -> _Identity | None:
+    if path is None:
+        return None
+    try:
+        status = os.stat(path)  # twice as fast, and often called
+    except OSError:
+        return None
+    # The inode alone does not suffice, because file systems reuse numbers. A chmod changes only the ctime.
+    return (status.st_dev, status.st_ino, status.st_mtime_ns) if stat.S_ISSOCK(status.st_mode) else None
+
+
+_PARAMETERS = (
+    ("grpc.default_authority", "localhost"),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.max_receive_message_length", -1),
+)
+
+
+@asynccontextmanager
+async def kubelet_channel(socket: Path) -> AsyncIterator[grpc.aio.Channel]:
+    """A channel of its own for each caller: no proxy, no shared connection, answers of any size.
+
+    A cancellation that gRPC lost inside is raised at the end.
+    """
+    async with channel_to(socket) as channel:
+        try:
+            yield channel
+        finally:
+            raise_if_cancelled()
+
+
+def channel_to(socket: Path) -> grpc.aio.Channel:
+    """Such a channel, for who closes it when it is time."""
+    return grpc.aio.insecure_channel(f"unix:{socket}", options=_PARAMETERS)
+
+
+VERSION = "v1beta1"
+TIMEOUT = 15.0  # seconds; the kubelet may take 10 to dial back
+_UNREACHABLE = "failed to dial device plugin"
+_FINAL = ("is invalid", "is not supported")
+
+
+async def register(
+    kubelet_socket: Path,
+    *,
+    endpoint: str,
+    resource: str,
+    options: pb.DevicePluginOptions,
+    served: Callable[[], Awaitable[bool]],
+    version: str = VERSION,
+) -> None:
+    """Register a resource that is being served on `endpoint` (a base name in the kubelet's directory).
+
+    A kubelet that starts removes all sockets, and listens after that. So `served`, which says whether the endpoint's
+    socket is there, is called once this kubelet answers: what it removes is gone by then. Called earlier, the socket
+    could vanish in between, and the kubelet would dial it in vain for ten seconds.
+
+    Raises RegistrationRefused when the kubelet will never take it, SocketUnreachable when it could not dial the
+    endpoint, SocketError when nobody answers or it may work later.
+    """
+    check_socket_path(kubelet_socket)
+    request = pb.RegisterRequest(version=version, endpoint=endpoint, resource_name=resource, options=options)
+    async with kubelet_channel(kubelet_socket) as channel:
+        if not await _connected(channel):
+            raise await _unanswered(kubelet_socket)
+        if not await served():
+            raise SocketError(f"the socket of {resource} was removed before its registration; a new one is made")
+        try:
+            await rpc.RegistrationStub(channel).Register(request, timeout=TIMEOUT)
+        except grpc.aio.AioRpcError as failed:
+            text = failed.details() or failed.code().name
+            if failed.code() is grpc.StatusCode.UNKNOWN and any(mark in text for mark in _FINAL):
+                raise RegistrationRefused(f"the kubelet refuses {resource}: {text}") from failed
+            if failed.code() is grpc.StatusCode.UNAVAILABLE:
+                raise await _unanswered(kubelet_socket) from failed
+            if _UNREACHABLE in text:
+                raise SocketUnreachable(f"the kubelet did not accept {resource}: {text}") from failed
+            raise SocketError(f"the kubelet did not accept {resource}: {text}") from failed
+
+
+async def _connected(channel: grpc.aio.Channel) -> bool:
+    try:
+        async with asyncio.timeout(TIMEOUT):  # noqa: TID251 - a deadline of gRPC, as that of the call itself
+            state = channel.get_state(try_to_connect=True)
+            while state in (grpc.ChannelConnectivity.IDLE, grpc.ChannelConnectivity.CONNECTING):
+                await channel.wait_for_state_change(state)
+                state = channel.get_state(try_to_connect=True)
+    except TimeoutError:
+        return False
+    return state is grpc.ChannelConnectivity.READY
+
+
+async def _unanswered(kubelet_socket: Path) -> SocketError:
+    if await asyncio.to_thread(_forbidden, kubelet_socket):
+        return SocketError(f"no permission to open {kubelet_socket}; run vdev as root, or give it access")
+    return SocketError(f"no kubelet answers on {kubelet_socket}")
+
+
+def _forbidden(path: Path) -> bool:
+    """Whether the socket is there but this process may not open it; for gRPC that looks like no answer."""
+    try:
+        return path.exists() and not os.access(path, os.W_OK)
+    except OSError:
+        return True

@@ -1,0 +1,385 @@
+"""The five RPCs of one resource, and its open ListAndWatch streams.
+
+A servicer answers from the resource as it is now and decides nothing. A new state is a new value of `resource`, which
+is sent to every open stream. Sockets are the business of `sockets.socket_server`, registration that of `service`.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import Any, Protocol, assert_never
+
+import grpc
+import structlog
+
+from ..aio.clock import SYSTEM, Clock
+from ..errors import InjectedError, VdevError
+from ..faults.effects import CallFault, FaultyAnswer, Register, Rpc, Stream, StreamFault
+from ..model.device import Slot
+from ..pb import deviceplugin_v1beta1_pb2 as pb
+from ..planning.allocation import ContainerEdits, allocate, container_edits
+from ..planning.refusal import LIST_LIMIT
+from ..planning.resources import Resource
+from .requests import Requests
+from .socket_server import HeldCalls, RuleHooks
+
+
+def list_response(slots: Iterable[Slot]) -> bytes:
+    """A `ListAndWatchResponse` with these slots, encoded: it is compared with the one before, and sent many times."""
+    response = pb.ListAndWatchResponse()
+    for slot in slots:
+        device = response.devices.add(ID=slot.id, health="Healthy" if slot.health.healthy else "Unhealthy")
+        for node in slot.device.raw.topology:
+            device.topology.nodes.add(ID=node)
+    return response.SerializeToString()
+
+
+def allocate_response(containers: Iterable[ContainerEdits]) -> pb.AllocateResponse:
+    """The answer to an Allocate for these containers."""
+    response = pb.AllocateResponse()
+    for edits in containers:
+        container = response.container_responses.add()
+        for key, value in edits.env.items():
+            container.envs[key] = value
+        for key, value in edits.annotations.items():
+            container.annotations[key] = value
+        for name in edits.cdi_devices:
+            container.cdi_devices.add(name=name)
+        for mount in edits.mounts.values():
+            container.mounts.add(
+                container_path=mount.container_path, host_path=mount.host_path, read_only=mount.read_only
+            )
+        for node in edits.nodes.values():
+            container.devices.add(
+                container_path=node.container_path, host_path=node.host_path, permissions=node.permissions
+            )
+    return response
+
+
+BOGUS = "vdev-bogus"  # the beginning of ids, variables and paths that exist nowhere
+
+
+def answer(wrong: FaultyAnswer, request: object, right: Any) -> Any:
+    """The answer that is sent instead of the right one to Allocate or GetPreferredAllocation."""
+    match request:
+        case pb.AllocateRequest():
+            return _allocate(wrong, request, right)
+        case pb.PreferredAllocationRequest():
+            return _preferred(wrong, request)
+    return right
+
+
+def _allocate(wrong: FaultyAnswer, request: pb.AllocateRequest, right: pb.AllocateResponse) -> pb.AllocateResponse:
+    match wrong:
+        case FaultyAnswer.EMPTY:
+            return pb.AllocateResponse()
+        case FaultyAnswer.BOGUS_IDS:
+            bogus = pb.ContainerAllocateResponse(
+                envs=dict.fromkeys(right.container_responses[0].envs, f"{BOGUS}-0")
+                if request.container_requests
+                else {},
+                devices=[pb.DeviceSpec(container_path=f"/dev/{BOGUS}", host_path=f"/dev/{BOGUS}", permissions="rw")],
+            )
+            return pb.AllocateResponse(container_responses=[bogus for _ in request.container_requests])
+        case FaultyAnswer.OVERSIZED:
+            large = pb.ContainerAllocateResponse(envs={"VDEV_OVERSIZED": "x" * (LIST_LIMIT + 1)})
+            return pb.AllocateResponse(container_responses=[large for _ in request.container_requests])
+        case _:
+            assert_never(wrong)
+
+
+def _preferred(wrong: FaultyAnswer, request: pb.PreferredAllocationRequest) -> pb.PreferredAllocationResponse:
+    match wrong:
+        case FaultyAnswer.EMPTY:
+            return pb.PreferredAllocationResponse()
+        case FaultyAnswer.BOGUS_IDS:
+            sizes = [each.allocation_size for each in request.container_requests]
+            answers = [[f"{BOGUS}-{number}" for number in range(size)] for size in sizes]
+        case FaultyAnswer.OVERSIZED:
+            answers = [["x" * (LIST_LIMIT + 1)] for _ in request.container_requests]
+        case _:
+            assert_never(wrong)
+    return pb.PreferredAllocationResponse(
+        container_responses=[pb.ContainerPreferredAllocationResponse(deviceIDs=ids) for ids in answers]
+    )
+
+
+def device_list(fault: StreamFault, slots: Sequence[Slot], right: bytes) -> bytes:
+    """The list that a stream sends under this fault. Of duplicates there are no more than the kubelet receives."""
+    match fault:
+        case StreamFault.DUPLICATE_IDS:
+            return right + _within(LIST_LIMIT - len(right), slots)
+        case StreamFault.OVERSIZED:
+            piece = _other(f"{BOGUS}-{0:030d}", healthy=False)
+            extra = (_other(f"{BOGUS}-{number:030d}", healthy=False) for number in range(LIST_LIMIT // len(piece) + 1))
+            return right + b"".join(extra)
+        case StreamFault.FLOOD | StreamFault.STALL | StreamFault.CLOSE:
+            return right
+        case _:
+            assert_never(fault)
+
+
+def _within(room: int, slots: Sequence[Slot]) -> bytes:
+    """The slots once more with the opposite health, as many as fit: only `oversized` may exceed the limit."""
+    extra = bytearray()
+    for slot in slots:
+        piece = _other(slot.id, healthy=not slot.health.healthy)
+        if len(extra) + len(piece) > room:
+            break
+        extra += piece
+    return bytes(extra)
+
+
+def _other(each: str, *, healthy: bool) -> bytes:
+    device = pb.Device(ID=each, health="Healthy" if healthy else "Unhealthy")
+    return pb.ListAndWatchResponse(devices=[device]).SerializeToString()
+
+
+log = structlog.get_logger(__name__)
+
+_PRE_START = 28.0  # seconds; the kubelet waits 30
+_SERVICE = "v1beta1.DevicePlugin"
+_Handler = Callable[[Any], Awaitable[Any]]
+"""Answers a request with a message."""
+
+
+class FaultHooks(RuleHooks, Protocol):
+    """Where failures on demand reach the plugin: what is asked before something is done; `faults.engine` answers.
+
+    Who implements it calls `ResourceService.poke` when an answer changes.
+    """
+
+    def on_call(self, rpc: Rpc, resource: str, /) -> CallFault | None:
+        """What happens to this call; asked once per call."""
+
+    def on_register(self, resource: str) -> tuple[str, Register] | None:
+        """What happens to the registration that is due, and by which rule; asked again after `ResourceService.poke`."""
+
+    def on_stream(self, resource: str) -> Stream | None:
+        """What happens to the resource's streams now."""
+
+    def allocated(self, resource: str, ids: Iterable[str]) -> None:
+        """These devices were given to a pod."""
+
+
+def _ids(request: object) -> Sequence[str] | None:
+    """The device ids that a request names; None where it may be about any."""
+    match request:
+        case pb.AllocateRequest():
+            return [each for container in request.container_requests for each in container.devices_ids]
+        case pb.PreferredAllocationRequest():
+            return None
+    return ()
+
+
+def _serialized(message: Any) -> bytes:
+    encoded: bytes = message.SerializeToString()
+    return encoded
+
+
+class Servicer:
+    """Serves one resource; `streams` counts the open ListAndWatch calls.
+
+    `encoded` is the list of the resource's devices as it is sent. `on_stream` is called when a stream begins and when
+    it ends.
+    """
+
+    def __init__(
+        self,
+        resource: Resource,
+        encoded: bytes,
+        requests: Requests,
+        *,
+        on_stream: Callable[[], None],
+        faults: FaultHooks,
+        clock: Clock = SYSTEM,
+    ) -> None:
+        self.resource = resource
+        self.streams = 0
+        self.streams_opened = 0  # since the start
+        self.options_calls = 0  # each registration begins with one
+        self._requests = requests
+        self._on_stream = on_stream
+        self._faults = faults
+        self._clock = clock
+        self._held = HeldCalls(faults, clock)
+        self._list = encoded
+        self._version = 0
+        self._news: dict[asyncio.Event, None] = {}  # of the streams, the oldest first
+        self._cut = 0  # how often streams were closed on purpose
+
+    def update(self, resource: Resource, encoded: bytes) -> None:
+        """Serve this state from now on; every open stream gets the list when it differs from the last one.
+
+        A list that is over the kubelet's limit is never sent: it would end the stream and take the whole resource down.
+        Then the last list stays in force. Lists that are too long from the start never get here; one that grows does,
+        because `Unhealthy` is a longer word than `Healthy`.
+        """
+        self.resource = resource
+        if len(encoded) > LIST_LIMIT:
+            log.error("list not sent; the kubelet could not receive it", resource=resource.name, bytes=len(encoded))
+        elif encoded != self._list:
+            self._list = encoded
+            self._version += 1
+            self._wake_streams()
+
+    def list_again(self) -> None:
+        """Send the list once more to every open stream."""
+        self._version += 1
+        self._wake_streams()
+
+    def poke(self) -> None:
+        """Ask the fault hooks again: their answers for streams and hanging calls may have changed."""
+        self._held.poke()
+        self._wake_streams()
+
+    def close_streams(self) -> None:
+        """End the streams that are open now; the kubelet may open new ones."""
+        self._cut += 1
+        self._wake_streams()
+
+    def close(self) -> None:
+        self._held.close()
+        self._wake_streams()
+
+    def _wake_streams(self) -> None:
+        for event in self._news:
+            event.set()
+
+    def options(self) -> pb.DevicePluginOptions:
+        """The same in the registration and in GetDevicePluginOptions; the kubelet reads only the latter."""
+        return pb.DevicePluginOptions(
+            pre_start_required=self.resource.pre_start_required, get_preferred_allocation_available=True
+        )
+
+    def handlers(self) -> Sequence[grpc.GenericRpcHandler]:
+        methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+            Rpc.OPTIONS.value: self._unary(Rpc.OPTIONS, self._get_options, pb.Empty),
+            Rpc.LIST.value: grpc.unary_stream_rpc_method_handler(self._list_and_watch, pb.Empty.FromString, None),
+            Rpc.PREFERRED.value: self._unary(Rpc.PREFERRED, self._get_preferred, pb.PreferredAllocationRequest),
+            Rpc.ALLOCATE.value: self._unary(Rpc.ALLOCATE, self._allocate, pb.AllocateRequest),
+            Rpc.PRE_START.value: self._unary(Rpc.PRE_START, self._pre_start, pb.PreStartContainerRequest),
+        }
+        return (grpc.method_handlers_generic_handler(_SERVICE, methods),)
+
+    def _unary(self, rpc: Rpc, handler: _Handler, request: Any) -> Any:
+        return grpc.unary_unary_rpc_method_handler(self._guard(rpc, handler), request.FromString, _serialized)
+
+    def _guard(
+        self, rpc: Rpc, handler: _Handler
+    ) -> Callable[[Any, grpc.aio.ServicerContext[Any, Any]], Coroutine[Any, Any, Any]]:
+        """Turn errors, in this one place, into a gRPC status and a sentence that a pod's event can show."""
+        clock, name = self._clock, rpc.value
+
+        async def guarded(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+            begun, code = clock.now(), "OK"
+            fault = self._faults.on_call(rpc, self.resource.name)
+            try:
+                if fault is not None:
+                    return await self._with_fault(fault, request, handler)
+                return await handler(request)
+            except InjectedError as injected:
+                code = injected.code
+                await context.abort(grpc.StatusCode[code], str(injected))
+            except asyncio.CancelledError:
+                code = "CANCELLED"
+                raise
+            except VdevError as refusal:
+                code = refusal.grpc_status
+                log.warning("request refused", rpc=name, resource=self.resource.name, reason=str(refusal))
+                await context.abort(grpc.StatusCode[code], str(refusal))
+            except TimeoutError:
+                code = "DEADLINE_EXCEEDED"
+                log.error("request timed out", rpc=name, resource=self.resource.name)
+                await context.abort(
+                    grpc.StatusCode.DEADLINE_EXCEEDED,
+                    f"vdev did not answer {name} for {self.resource.name} in time",
+                )
+            except Exception as failed:
+                code = "INTERNAL"
+                log.exception("request failed", rpc=name, resource=self.resource.name)
+                await context.abort(
+                    grpc.StatusCode.INTERNAL, f"vdev failed in {name} for {self.resource.name}: {failed}"
+                )
+            finally:
+                self._requests.observe_rpc(name, self.resource.name, code, clock.now() - begun)
+            raise AssertionError("abort raises")
+
+        return guarded
+
+    async def _with_fault(self, fault: CallFault, request: Any, handler: _Handler) -> Any:
+        """Apply a fault to a call. The call is in flight from the beginning, so that its devices are not dropped."""
+        with self._requests.in_request(self.resource.name, _ids(request)):
+            wrong = fault.effect.faulty_answer if await self._held.hold(fault) else None
+            right = await handler(request)
+            return right if wrong is None else answer(wrong, request, right)
+
+    async def _get_options(self, _request: pb.Empty) -> pb.DevicePluginOptions:
+        self.options_calls += 1
+        return self.options()
+
+    async def _list_and_watch(
+        self, _request: pb.Empty, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[bytes]:
+        news = asyncio.Event()
+        self._news[news] = None
+        self.streams += 1
+        self.streams_opened += 1
+        sent = None
+        cut = self._cut
+        fault = self._faults.on_call(Rpc.LIST, self.resource.name)
+        try:
+            self._on_stream()
+            if fault is not None:
+                await self._held.hold(fault)
+            while not self._held.closing and cut == self._cut:
+                fault_now = self._faults.on_stream(self.resource.name)
+                due = (self._version, fault_now)
+                if fault_now is not None and fault_now.fault is StreamFault.FLOOD:
+                    yield self._list
+                    await self._clock.sleep(1.0 / fault_now.rate)
+                    continue
+                if due != sent and (fault_now is None or fault_now.fault is not StreamFault.STALL):
+                    sent = due
+                    right = self._list
+                    slots = self.resource.slots
+                    yield right if fault_now is None else device_list(fault_now.fault, slots, right)
+                    continue  # a newer list may have come while this one was written
+                news.clear()
+                await news.wait()
+        except InjectedError as injected:
+            await context.abort(grpc.StatusCode[injected.code], str(injected))
+        finally:
+            self._news.pop(news, None)
+            self.streams -= 1
+            self._on_stream()
+
+    async def _get_preferred(self, request: pb.PreferredAllocationRequest) -> pb.PreferredAllocationResponse:
+        with self._requests.in_request(self.resource.name, None):
+            async with self._clock.timeout(self._requests.allocate_deadline):
+                answers = [
+                    await self._requests.prefer(
+                        self.resource, each.available_deviceIDs, each.must_include_deviceIDs, each.allocation_size
+                    )
+                    for each in request.container_requests
+                ]
+        containers = [pb.ContainerPreferredAllocationResponse(deviceIDs=ids) for ids in answers]
+        return pb.PreferredAllocationResponse(container_responses=containers)
+
+    async def _allocate(self, request: pb.AllocateRequest) -> pb.AllocateResponse:
+        wanted = [list(each.devices_ids) for each in request.container_requests]
+        resource = self.resource
+        with self._requests.in_request(resource.name, _ids(request)):
+            edits = [container_edits(allocate(resource, ids)) for ids in wanted]
+            for ids in wanted:
+                self._requests.allocated(resource, ids)
+                self._faults.allocated(resource.name, ids)
+            if resource.acts_on_handovers:  # nothing else in here waits, so nothing else needs a deadline
+                async with self._clock.timeout(self._requests.allocate_deadline):
+                    for ids in wanted:
+                        await self._requests.handed_over(resource, ids)
+        return allocate_response(edits)
+
+    async def _pre_start(self, request: pb.PreStartContainerRequest) -> pb.PreStartContainerResponse:
+        async with self._clock.timeout(_PRE_START):
+            await self._requests.pre_start(self.resource, request.devices_ids)
+        return pb.PreStartContainerResponse()

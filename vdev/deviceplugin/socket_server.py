@@ -1,0 +1,239 @@
+"""Files of unix sockets: how long their paths may be, whether anybody listens at one, and which are left over."""
+
+import asyncio
+import contextlib
+import os
+import re
+import resource as limits
+import socket
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
+
+import grpc
+
+from ..aio.clock import PRODUCTION_TIMING, Clock, Timing
+from ..aio.tasks import pause
+from ..errors import InjectedError, SocketError
+from ..faults.effects import CallFault
+from ..hostfs.files import is_directory, listed
+from ..planning.refusal import LIST_LIMIT
+
+MAX_SOCKET_PATH = 107  # bytes: sockaddr_un.sun_path less its terminator
+
+
+def check_socket_path(path: Path) -> None:
+    """Raise SocketError for a path that is too long for a socket; gRPC itself would hide the reason."""
+    length = len(os.fsencode(path))
+    if length > MAX_SOCKET_PATH:
+        raise SocketError(
+            f"a socket path in {path.parent} would have {length} bytes; the system allows {MAX_SOCKET_PATH}: "
+            "use a shorter --kubelet-dir"
+        )
+
+
+def is_dead(path: Path) -> bool:
+    """Whether it is a socket on which nobody listens any more. Blocks briefly."""
+    try:
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            return False
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.settimeout(1.0)
+            probe.connect(str(path))
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def remove_dead(directory: Path, names: str) -> list[Path]:
+    """Remove the sockets of these names (a regular expression) at which nobody listens; which those were. Blocks."""
+    removed = []
+    for path in listed(directory):
+        if re.fullmatch(names, path.name) and is_dead(path):
+            try:
+                path.unlink()
+            except OSError:
+                continue
+            removed.append(path)
+    return removed
+
+
+class RuleHooks(Protocol):
+    """What is asked about a rule that hit a call."""
+
+    def has(self, rule: str) -> bool:
+        """Whether the rule is still there; a call that it delays goes on at once when somebody cleared it."""
+
+    def holds(self, rule: str) -> bool:
+        """Whether a call that this rule hangs must go on hanging."""
+
+
+class HeldCalls:
+    """The calls of one server."""
+
+    def __init__(self, rules: RuleHooks, clock: Clock) -> None:
+        self.closing = False
+        self._rules = rules
+        self._clock = clock
+        self._poked = asyncio.Event()
+
+    def poke(self) -> None:
+        """Ask about the rules again."""
+        self._poked.set()
+        self._poked = asyncio.Event()
+
+    def close(self) -> None:
+        """Hold none any more, until `closing` is taken back."""
+        self.closing = True
+        self._poked.set()
+
+    async def hold(self, fault: CallFault) -> bool:
+        """Wait, hang or fail as the fault says. Whether its rule is still there, which may want a wrong answer.
+
+        Raises InjectedError.
+        """
+        rule, effect = fault.rule, fault.effect
+        if fault.delay:
+            await pause(self._clock, fault.delay, goes_on=lambda: self._delays(rule), news=lambda: self._poked)
+            if not self._rules.has(rule):
+                return False
+        if effect.hang:
+            while self._rules.holds(rule) and not self.closing:
+                await self._poked.wait()
+            raise InjectedError("UNAVAILABLE", f"the call hung until the fault {rule!r} ended")
+        if effect.fail is not None:
+            raise InjectedError(effect.fail.code, effect.fail.message)
+        return True
+
+    def _delays(self, rule: str) -> bool:
+        return self._rules.has(rule) and not self.closing
+
+
+_EXHAUSTED = "Too many open files; each resource needs two, raise ulimit -n"
+_FREE = 128  # file descriptors that are enough for everything else
+_PARAMETERS = (
+    ("grpc.max_receive_message_length", LIST_LIMIT),  # no request is longer than the list of the ids that it names
+    ("grpc.max_send_message_length", -1),  # the limit of a list is checked where the list is made
+    ("grpc.so_reuseport", 0),
+)
+
+
+class Servicer(Protocol):
+    """What is served on a socket."""
+
+    def handlers(self) -> Sequence[grpc.GenericRpcHandler]:
+        """The RPCs of each of its services."""
+
+    def close(self) -> None:
+        """End its streams and what hangs."""
+
+
+_Servicer = TypeVar("_Servicer", bound=Servicer)
+
+
+class SocketServer(Generic[_Servicer]):
+    """Serves what `servicer` answers on the socket at `path`."""
+
+    def __init__(self, servicer: _Servicer, path: Path, timing: Timing = PRODUCTION_TIMING) -> None:
+        self.servicer = servicer
+        self.path = path
+        self._file = str(path)  # which is looked at every few seconds
+        self._intervals, self._clock = timing
+        self._server: grpc.aio.Server | None = None
+        self._inode = 0
+
+    async def start(self) -> None:
+        """Bind the socket and serve; raises SocketError with the reason."""
+        check_socket_path(self.path)
+        if _are_scarce():
+            raise SocketError(f"cannot create a socket in {self.path.parent}: {_EXHAUSTED}")
+        server = grpc.aio.server(options=_PARAMETERS)
+        server.add_generic_rpc_handlers(tuple(self.servicer.handlers()))
+        try:
+            server.add_insecure_port(f"unix:{self.path}")
+            async with self._clock.timeout(self._intervals.server):
+                await server.start()
+            self._inode = await asyncio.to_thread(_closed_to_others, self.path)
+        except (RuntimeError, OSError, TimeoutError) as failed:
+            exhausted = _no_descriptor_left()  # at once: the next line gives some back
+            await server.stop(None)
+            reason = exhausted or await asyncio.to_thread(_why_not_bound, self.path, failed)
+            # The directory and not the path: the next attempt has another path, and the same trouble is told once.
+            raise SocketError(f"cannot create a socket in {self.path.parent}: {reason}") from failed
+        except asyncio.CancelledError:  # nobody else knows of this server, which may serve by now
+            await server.stop(None)
+            raise
+        self._server = server
+
+    async def restore(self) -> None:
+        """Bind the same path again, whose file is gone, for a kubelet that dials it; raises SocketError."""
+        server, self._server = self._server, None
+        if server is not None:
+            await server.stop(None)  # first: it removes what stands at the path, also what others made
+        await self.start()
+
+    async def stop(self) -> None:
+        """End the streams, finish what is in flight, close the socket; safe to call twice."""
+        self.servicer.close()
+        if self._server is not None:
+            server, self._server = self._server, None
+            with contextlib.suppress(TimeoutError):
+                async with self._clock.timeout(self._intervals.server):
+                    await server.stop(grace=self._intervals.last_requests)
+
+    def owns_socket(self) -> bool:
+        """Whether the socket's file is still ours; a kubelet deletes all sockets when it starts. Blocks briefly."""
+        try:
+            return os.lstat(self._file).st_ino == self._inode
+        except OSError:
+            return False
+
+
+def _closed_to_others(path: Path) -> int:
+    """Let its owner, and root, alone connect to a socket; its inode."""
+    path.chmod(0o600)
+    return path.stat().st_ino
+
+
+def _no_descriptor_left() -> str:
+    """Why no file can be opened now, or the empty string; gRPC itself would hide it."""
+    try:
+        os.close(os.dup(2))
+    except OSError:
+        return _EXHAUSTED
+    return ""
+
+
+def _are_scarce() -> bool:
+    """Whether another server would take descriptors that are needed for other things.
+
+    The kubelet connects later, and without descriptors for files no smaller configuration could be read. So servers
+    take at most half of the limit, unless enough are free.
+    """
+    soft, _ = limits.getrlimit(limits.RLIMIT_NOFILE)
+    taken: list[int] = []
+    try:
+        for _ in range(_FREE if soft < 0 else min(_FREE, soft // 2)):
+            taken.append(os.dup(2))  # noqa: PERF401 - what was taken must be known when the next one fails
+    except OSError:
+        return True
+    finally:
+        for each in taken:
+            os.close(each)
+    return False
+
+
+def _why_not_bound(path: Path, failed: Exception) -> str:
+    directory = path.parent
+    if isinstance(failed, PermissionError) or not os.access(directory.parent, os.X_OK):
+        return f"no permission to use {directory}; run vdev as root, or give it access"
+    if not is_directory(directory):
+        return f"{directory} does not exist; is --kubelet-dir right, and mounted?"
+    if not os.access(directory, os.W_OK):
+        if os.geteuid() == 0:
+            return f"{directory} is not writable, not even for root: is it mounted read-only?"
+        return f"{directory} is not writable; run vdev as root, or give it access"
+    return str(failed) or type(failed).__name__

@@ -1,0 +1,468 @@
+"""Devices found by path patterns: `pattern_walk` finds the paths, `path_groups` forms devices of the usable ones."""
+
+import posixpath
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import assert_never
+
+from ..errors import HostError
+from ..hostfs import FileInfo, HostRoot
+from ..model import names, path_pattern
+from ..model.device import HEALTHY, DeviceNode, Health, Mount, RawDevice, facts
+from ..model.entry import EntrySpec, GlobPath, GlobSource, GroupBy, NodeKind, PathType
+from ..model.path_pattern import PathPattern, natural_key
+from .device_nodes import Danger, Numa, container_path, node_key, nodes_below
+from .found import Candidate, Check, Found, Problems, is_usable
+from .virtual_source import Numbering
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A usable match: the path as the pattern found it, what the wildcards stood for, and what stands there."""
+
+    path: str
+    captures: tuple[str, ...]
+    info: FileInfo
+
+    @property
+    def is_link(self) -> bool:
+        return self.path != self.info.path
+
+
+@dataclass(frozen=True, slots=True)
+class MatchGroup:
+    """The members of one device, one place per pattern; None where an optional or a missing member would stand."""
+
+    key: tuple[str, ...]
+    members: tuple[Match | None, ...]
+
+    def missing(self, items: Sequence[GlobPath]) -> list[GlobPath]:
+        """The required patterns without a member."""
+        return [item for item, member in zip(items, self.members, strict=True) if member is None and not item.optional]
+
+    def identity(self, items: Sequence[GlobPath]) -> tuple[GlobPath, Match] | None:
+        """The first required member, which the device is named after; None when every pattern is optional."""
+        for item, member in zip(items, self.members, strict=True):
+            if not item.optional:
+                return None if member is None else (item, member)
+        return None
+
+
+def by_position(items: Sequence[GlobPath], matches: Sequence[Sequence[Match]]) -> list[MatchGroup]:
+    required = [(item, found) for item, found in zip(items, matches, strict=True) if not item.optional]
+    natural = max((len(found) for found in ([each for _, each in required] or matches)), default=0)
+    covered = min((len(found) * item.limit for item, found in required), default=natural)
+    groups = []
+    for place in range(min(natural, covered)):
+        members = tuple(
+            found[place % len(found)] if place < len(found) * item.limit else None
+            for item, found in zip(items, matches, strict=True)
+        )
+        groups.append(MatchGroup((str(place),), members))
+    return groups
+
+
+def by_name(items: Sequence[GlobPath], matches: Sequence[Sequence[Match]]) -> list[MatchGroup]:
+    leading = [found for item, found in zip(items, matches, strict=True) if not item.optional] or list(matches)
+    length = max((len(match.captures) for found in leading for match in found), default=0)
+    keys = {match.captures for found in leading for match in found if len(match.captures) == length}
+    served: dict[tuple[int, str], int] = {}
+    groups = []
+    for key in sorted(keys, key=lambda key: [natural_key(part) for part in key]):
+        members: list[Match | None] = []
+        for place, (item, found) in enumerate(zip(items, matches, strict=True)):
+            fitting = (match for match in found if key[: len(match.captures)] == match.captures)
+            member = next((match for match in fitting if served.get((place, match.path), 0) < item.limit), None)
+            if member is not None:
+                served[place, member.path] = served.get((place, member.path), 0) + 1
+            members.append(member)
+        groups.append(MatchGroup(key, tuple(members)))
+    return groups
+
+
+def together(
+    items: Sequence[GlobPath], matches: Sequence[Sequence[Match]]
+) -> tuple[tuple[GlobPath, ...], list[MatchGroup]]:
+    """One group of all matches, with the pattern of each; none while a required pattern has no match."""
+    if not any(matches) or any(not found and not item.optional for item, found in zip(items, matches, strict=True)):
+        return tuple(items), []
+    pairs = [(item, match) for item, found in zip(items, matches, strict=True) for match in found]
+    return tuple(item for item, _ in pairs), [MatchGroup(("all",), tuple(match for _, match in pairs))]
+
+
+MAX_LOOKS = 200_000  # directory entries that one scan looks at: a second or two; the whole of /dev has some hundreds
+MAX_MATCHES = 50_000  # of one scan; the kubelet's longest list of devices holds hardly more
+_OPENING = 10  # what listing a directory, or looking for one name, costs in entries of a list
+
+
+class _TooMany(Exception):  # ends a walk, and is no error of the program
+    pass
+
+
+@dataclass(slots=True)
+class Walk:
+    """Walks the host; `watched` collects the directories whose entries decided what was found.
+
+    A scan is bounded, so that a pattern for the whole machine delays neither reloads nor the shutdown.
+    """
+
+    host: HostRoot
+    problems: Problems
+    watched: set[str] = field(default_factory=set)
+    looks_left: int = MAX_LOOKS
+    matches_left: int = MAX_MATCHES
+
+    def paths(self, wanted: PathPattern) -> list[str] | None:
+        """The existing paths that match, links at the end not yet followed, in natural order.
+
+        Linked directories are entered where the pattern names them, but not by `**`, which might never end. None, and a
+        problem, for a pattern that asks for too much.
+        """
+        before = set(self.watched)
+        hint = "write more of the path out, with fewer wildcards"
+        try:
+            found = self._walk(wanted)
+        except _TooMany:
+            self.watched = before | {wanted.directory}
+            message = f"is given up: it would have to look at more than {MAX_LOOKS} directory entries"
+            self.problems.error(f"glob {wanted.text}", message, hint)
+            return None
+        self.matches_left -= len(found)
+        if self.matches_left < 0:
+            self.problems.error(f"glob {wanted.text}", f"is given up: more than {MAX_MATCHES} matches", hint)
+            return None
+        return sorted(found, key=path_pattern.natural_key)
+
+    def _walk(self, wanted: PathPattern) -> list[str]:
+        found = [wanted.directory]
+        last = len(wanted.below) - 1
+        for place, component in enumerate(wanted.below):
+            step = (path for directory in found for path in self._step(directory, component, is_last=place == last))
+            found = list(dict.fromkeys(step))
+        return found
+
+    def _look(self, cost: int) -> None:
+        self.looks_left -= cost
+        if self.looks_left < 0:
+            raise _TooMany
+
+    def _step(self, directory: str, component: str, *, is_last: bool) -> Iterator[str]:
+        if component == path_pattern.RECURSIVE:
+            yield from self._below(directory, with_files=is_last)
+        elif path_pattern.has_wildcard(component):
+            names = (name for name, _ in self._entries(directory))
+            yield from (
+                posixpath.join(directory, name) for name in names if path_pattern.component_matches(component, name)
+            )
+        elif not is_last:
+            yield posixpath.join(directory, component)
+        else:
+            self._look(_OPENING)
+            self.watched.add(directory)
+            path = posixpath.join(directory, component)
+            if self.host.is_present(path):
+                yield path
+
+    def _below(self, directory: str, *, with_files: bool) -> Iterator[str]:
+        """All directories from here down, this one included; with files, all that is below and this one not."""
+        pending = [directory]
+        if not with_files:
+            yield directory
+        while pending:
+            here = pending.pop()
+            for name, is_directory in self._entries(here):
+                if name.startswith("."):
+                    continue
+                path = posixpath.join(here, name)
+                if is_directory:
+                    pending.append(path)
+                if is_directory or with_files:
+                    yield path
+
+    def _entries(self, directory: str) -> list[tuple[str, bool]]:
+        self.watched.add(directory)
+        try:
+            entries = list(islice(self.host.entries(directory), self.looks_left + 1))
+        except HostError as broken:
+            self.problems.warn(directory, "is left out", str(broken))
+            entries = []
+        self._look(_OPENING + len(entries))
+        usable = [each for each in entries if is_usable(each[0])]
+        if len(usable) < len(entries):
+            for name, _ in entries:
+                if not is_usable(name):
+                    path = posixpath.join(directory, name)
+                    self.problems.warn(repr(path), "is left out: its name has control characters or is not UTF-8")
+        return usable
+
+
+_NODES = (NodeKind.CHAR, NodeKind.BLOCK)
+_LEADS_NOWHERE = Check("exists", "", ok=False)
+
+
+def discover(entry: EntrySpec, source: GlobSource, host: HostRoot, *, numbering: Numbering) -> Found:
+    problems = Problems(entry)
+    scan = _Scan(source, host, problems)
+    matches = [scan.matches(item) for item in source.paths]
+    items, groups = _groups(source, matches)
+    by_key = source.group_by is GroupBy.ALL or all(each.optional for each in items)
+    builder = _Builder(entry, items, host, by_key=by_key)
+    devices = tuple(builder.devices(groups, numbering))
+    if all(each.optional for each in source.paths) and not any(matches):
+        problems.warn("glob", "matches nothing on this node: none of its optional paths is there")
+    used = {
+        (item.path, match.path)
+        for each in groups
+        for item, match in zip(items, each.members, strict=True)
+        if match is not None
+    }
+    for item, found in zip(source.paths, matches, strict=True):
+        alone = [match.path for match in found if (item.path, match.path) not in used]
+        if alone:
+            problems.warn(
+                f"{len(alone)} of {len(found)} matches of {item.path}",
+                f"are not used, the first is {alone[0]}: no matches of the other patterns belong to them",
+                "with limit, one match can serve several devices",
+            )
+    return Found(
+        devices=devices,
+        problems=problems.all(),
+        candidates=tuple(scan.candidates),
+        watch=frozenset(scan.watched | builder.watched),
+    )
+
+
+def _groups(
+    source: GlobSource, matches: Sequence[Sequence[Match]]
+) -> tuple[tuple[GlobPath, ...], Sequence[MatchGroup]]:
+    """What belongs together, and the pattern of each member."""
+    match source.group_by:
+        case GroupBy.POSITION:
+            return source.paths, by_position(source.paths, matches)
+        case GroupBy.NAME:
+            return source.paths, by_name(source.paths, matches)
+        case GroupBy.ALL:
+            return together(source.paths, matches)
+        case _:
+            assert_never(source.group_by)
+
+
+class _Scan:
+    """Finds what the patterns match and keeps what may be used."""
+
+    def __init__(self, source: GlobSource, host: HostRoot, problems: Problems) -> None:
+        self.watched: set[str] = set()
+        self._looks_left, self._matches_left = MAX_LOOKS, MAX_MATCHES
+        self.candidates: list[Candidate] = []
+        self._source = source
+        self._host = host
+        self._problems = problems
+        self._danger = Danger(host)
+
+    def matches(self, item: GlobPath) -> list[Match]:
+        """The usable matches of one pattern, in natural order."""
+        wanted = path_pattern.parse(item.path)
+        paths = self._walk(wanted)
+        if paths is None:
+            return []
+        if not paths and not item.optional:
+            self._problems.warn(f"glob {item.path}", "matches nothing on this node")
+        found = []
+        verdicts = [(path, self._judge(item, wanted, path)) for path in paths]
+        if verdicts and not item.optional and all(verdict == _LEADS_NOWHERE for _, verdict in verdicts):
+            self._problems.warn(f"glob {item.path}", "matches nothing but links to what is not there")
+        for path, verdict in _without_other_names(verdicts):
+            if isinstance(verdict, Check):
+                self.candidates.append(Candidate(path, (verdict,)))
+                continue
+            self.candidates.append(Candidate(path, (Check(f"matches {item.path}", verdict.info.path, ok=True),)))
+            found.append(verdict)
+            if verdict.is_link:
+                self.watched.add(posixpath.dirname(verdict.info.path))
+        return found
+
+    def _walk(self, wanted: path_pattern.PathPattern) -> list[str] | None:
+        walk = Walk(self._host, self._problems, looks_left=self._looks_left, matches_left=self._matches_left)
+        paths = walk.paths(wanted)
+        self._looks_left, self._matches_left = walk.looks_left, walk.matches_left
+        self.watched |= walk.watched
+        return paths
+
+    def _judge(self, item: GlobPath, wanted: path_pattern.PathPattern, path: str) -> Match | Check:
+        """A usable match, or the condition that it does not meet."""
+        say = self._problems.error if wanted.is_literal else self._problems.warn
+        try:
+            info = self._host.info(path)
+        except HostError as broken:
+            self._problems.warn(path, "is left out", str(broken))
+            return Check("can be looked at", str(broken), ok=False)
+        if info is None:  # a link to nothing, or gone since the directory was read
+            return _LEADS_NOWHERE
+        for excluded in self._source.exclude:
+            if path_pattern.matches_any(path, (excluded,)) or path_pattern.matches_any(info.path, (excluded,)):
+                return Check(f"is not excluded by {excluded}", info.path, ok=False)
+        kinds = item.kinds or (_NODES if item.type is PathType.DEVICE else tuple(NodeKind))
+        if info.kind not in kinds or not _can_be_handed_out(item.type, info):
+            if item.type is PathType.DEVICE and _is_surprising(wanted, info):
+                say(path, f"is not a device node ({_called(info.kind)})", _kind_hint(info.kind))
+            return Check(f"is {' or '.join(kinds)}", info.kind, ok=False)
+        danger = "" if self._source.allow_dangerous else self._danger.of(info)
+        if danger:
+            say(path, f"is not handed out because it {danger}", "allowDangerous: true permits it")
+            return Check("is not dangerous", danger, ok=False)
+        return Match(path, wanted.captures(path) or (), info)
+
+
+def _without_other_names(verdicts: Sequence[tuple[str, Match | Check]]) -> Iterator[tuple[str, Match | Check]]:
+    """Of several names of one node the one that counts, its own before those of links: one node is one device."""
+    names_of: dict[str, str] = {}
+    matches = ((path, verdict) for path, verdict in verdicts if isinstance(verdict, Match))
+    for path, match in sorted(matches, key=lambda each: each[1].is_link):
+        names_of.setdefault(match.info.path, path)
+    for path, verdict in verdicts:
+        if isinstance(verdict, Match) and (name := names_of[verdict.info.path]) != path:
+            yield path, Check("is not another name of a match", name, ok=False)
+        else:
+            yield path, verdict
+
+
+def _can_be_handed_out(kind: PathType, info: FileInfo) -> bool:
+    """A runtime takes nodes and directories of them as devices, and everything as a mount."""
+    return kind is PathType.MOUNT or info.is_device or info.kind is NodeKind.DIRECTORY
+
+
+def _is_surprising(wanted: path_pattern.PathPattern, info: FileInfo) -> bool:
+    """Whether a person should hear of it: `/dev/input/*` is not meant to match the directory `by-id` in it."""
+    return not info.is_device and (wanted.is_literal or info.kind is not NodeKind.DIRECTORY)
+
+
+def _called(kind: NodeKind) -> str:
+    return "plain file" if kind is NodeKind.FILE else kind
+
+
+def _kind_hint(kind: NodeKind) -> str:
+    more = ", or kinds: [directory] for all nodes in it" if kind is NodeKind.DIRECTORY else ""
+    return f"use type: mount{more}"
+
+
+class _Builder:
+    """Makes devices of groups, which are named after their first required member, or with `by_key` after their key."""
+
+    def __init__(self, entry: EntrySpec, items: Sequence[GlobPath], host: HostRoot, *, by_key: bool) -> None:
+        self.watched: set[str] = set()
+        self._entry = entry
+        self._items = items
+        self._by_key = by_key
+        self._host = host
+        self._numa = Numa(host)
+
+    def _numa_of(self, infos: Iterable[FileInfo]) -> tuple[int, ...]:
+        return tuple(sorted({node for info in infos if (node := self._numa.of_node(info)) is not None}))
+
+    def devices(self, groups: Sequence[MatchGroup], numbering: Numbering) -> Iterator[RawDevice]:
+        """One device per group that has the member which names it, in the order of the groups."""
+        named = list(self._named(groups))
+        indices = numbering.assign(device_id for device_id, _ in named)
+        for index, (device_id, each) in zip(indices, named, strict=True):
+            yield self._device(device_id, index, each)
+
+    def _named(self, groups: Sequence[MatchGroup]) -> Iterator[tuple[str, MatchGroup]]:
+        """Ids depend on the naming member alone, so that optional members and other devices may come and go."""
+        uses: dict[str, int] = {}
+        taken: set[str] = set()
+        for each in groups:
+            first = None if self._by_key else each.identity(self._items)
+            if first is None and not self._by_key:
+                continue
+            identity = "-".join(each.key) if first is None else _identity(*first)
+            use = uses[identity] = uses.get(identity, -1) + 1
+            device_id = names.device_id(self._entry.name, f"{identity}.{use}" if use else identity)
+            if device_id in taken:  # a file that is called like the second use of another
+                device_id = names.device_id(self._entry.name, f"{identity}:{use}")
+            taken.add(device_id)
+            yield device_id, each
+
+    def _device(self, device_id: str, index: int, members: MatchGroup) -> RawDevice:
+        pairs = [(item, match) for item, match in zip(self._items, members.members, strict=True) if match is not None]
+        bare = RawDevice(
+            id=device_id,
+            entry=self._entry.name,
+            index=index,
+            numa=self._numa_of(match.info for _, match in pairs),
+            attributes=_attributes(pairs[0][1]),
+            paths=tuple(match.path for _, match in pairs),
+            health=self._health(members),
+        )
+        nodes: list[DeviceNode] = []
+        mounts: list[Mount] = []
+        keys: list[tuple[GlobPath, str]] = []
+        lacking = ""
+        for item, match in pairs:
+            own = {f"attributes.{key}": value for key, value in _attributes(match).items()}
+            values = facts(bare, self._entry.resource_of(bare)) | own | {"path": match.path}
+            inside = container_path(item.container_path, match.path, values)
+            if match.info.is_device:
+                keys.append((item, node_key(match.info)))
+            if item.type is PathType.MOUNT:
+                mounts.append(Mount(match.path, inside, item.read_only))
+            elif match.info.kind is NodeKind.DIRECTORY:
+                self.watched.add(match.info.path)
+                below, reason = self._below(match.info.path)
+                keys += [(item, node_key(info)) for _, info in below]
+                nodes += [
+                    DeviceNode(info.path, inside + path.removeprefix(match.info.path), item.permissions)
+                    for path, info in below
+                ]
+                lacking = lacking or ("" if item.optional else reason)
+            else:
+                nodes.append(DeviceNode(match.info.path, inside, item.permissions))
+        if not (nodes or mounts):  # of optional directories alone
+            lacking = lacking or "none of its directories has a device node"
+        health = Health(healthy=False, reason=lacking) if lacking and bare.health.healthy else bare.health
+        owns, uses = self._claims(keys)
+        return replace(bare, nodes=tuple(nodes), mounts=tuple(mounts), health=health, owns=owns, uses=uses)
+
+    def _claims(self, keys: Sequence[tuple[GlobPath, str]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The nodes that a device is, and others that it has for itself: neither optional ones nor those with a limit.
+
+        It is what matched the first of these patterns. Where every pattern is optional, none of them counts as such.
+        """
+        there = [item for item, _ in keys]
+        needed = [item for item in self._items if not item.optional] or there
+        alone = [item for item in needed if item.limit == 1]
+        owns = tuple(dict.fromkeys(key for item, key in keys if item in alone[:1]))
+        return owns, tuple(dict.fromkeys(key for item, key in keys if item in alone[1:] and key not in owns))
+
+    def _below(self, directory: str) -> tuple[list[tuple[str, FileInfo]], str]:
+        """The device nodes in a directory, and what is wrong when there are none."""
+        try:
+            below = list(nodes_below(self._host, directory))
+        except HostError as broken:
+            return [], str(broken)
+        return below, "" if below else f"{directory} has no device node"
+
+    def _health(self, members: MatchGroup) -> Health:
+        missing = members.missing(self._items)
+        if not missing:
+            return HEALTHY
+        return Health(healthy=False, reason=f"nothing matches {missing[0].path} for {'-'.join(members.key)}")
+
+
+def _identity(item: GlobPath, match: Match) -> str:
+    """What the device is named after: its path below the last directory that the pattern names without wildcards."""
+    directory = path_pattern.parse(item.path).directory
+    return match.path.removeprefix(directory).strip("/") or match.path.strip("/")
+
+
+def _attributes(match: Match) -> dict[str, str]:
+    """Facts for templates.
+
+    The name found, the name of the node behind a link, what the wildcards stood for, and the path below /dev.
+    """
+    return {
+        "base": posixpath.basename(match.path),
+        "target": posixpath.basename(match.info.path),
+        "match": "-".join(match.captures),
+        "below": match.path.removeprefix("/dev/").removeprefix("/"),
+    }

@@ -1,0 +1,177 @@
+"""The health monitor: a task for each probed device, the verdicts on all, and news of changes."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+from ..aio.blocking_calls import BlockingCalls, StillHanging
+from ..aio.clock import SYSTEM, Clock
+from ..hostfs import HostRoot
+from ..model.device import Health, RawDevice
+from ..model.entry import HealthSpec, Probe
+from ..planning.health import Outcome, Track, observe_probe
+from .probes import prober
+
+
+class Target(NamedTuple):
+    spec: HealthSpec
+    device: RawDevice
+    resource: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The verdict on one device.
+
+    `since` is the time of its last change (seconds since 1970); `flaps` counts how often its probe turned from success
+    to failure.
+    """
+
+    health: Health
+    since: float
+    flaps: int = 0
+
+
+@dataclass(slots=True)
+class _Probed:
+    target: Target
+    track: Track
+    number: int
+    task: asyncio.Task[None] | None = None
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    directories: frozenset[Path] = frozenset()
+
+
+class HealthMonitor:
+    """Probes devices for as long as `run` does. All methods belong to the event loop's thread."""
+
+    def __init__(self, host: HostRoot, clock: Clock = SYSTEM) -> None:
+        self._host = host
+        self._clock = clock
+        self._calls = BlockingCalls(clock)
+        self._numbers = itertools.count()
+        self._probed: dict[str, _Probed] = {}
+        self._verdicts: dict[str, Verdict] = {}
+        self._changed: set[str] = set()
+        self._news = asyncio.Event()
+        self._group: asyncio.TaskGroup | None = None
+
+    @property
+    def verdicts(self) -> Mapping[str, Verdict]:
+        """The verdict on every device that was probed at least once, by id."""
+        return self._verdicts
+
+    @property
+    def directories(self) -> frozenset[Path]:
+        """Directories whose changes are worth a `wake`, as this process sees them."""
+        return frozenset(chain.from_iterable(each.directories for each in self._probed.values()))
+
+    @property
+    def contents(self) -> frozenset[Path]:
+        """Those of `directories` where a write into a file matters as well: the files that probes read are there."""
+        files = (each for each in self._probed.values() if each.target.spec.probe is Probe.FILE)
+        return frozenset(chain.from_iterable(each.directories for each in files))
+
+    async def run(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                for key in self._probed:
+                    self._start(key)
+                await asyncio.Event().wait()
+        finally:
+            self._group = None
+            for probed in self._probed.values():
+                probed.task = None
+
+    def update(self, targets: Mapping[str, Target | tuple[HealthSpec, RawDevice]]) -> None:
+        """Probe exactly these devices, by id, from now on.
+
+        What did not change goes on undisturbed; a device whose probe is the same but whose nodes are others keeps its
+        history.
+        """
+        for key in self._probed.keys() - targets.keys():
+            self._stop(key)
+            del self._probed[key]
+            self._verdicts.pop(key, None)
+        for key, given in targets.items():
+            target = Target(*given)
+            old = self._probed.get(key)
+            if old is not None and old.target == target:
+                continue
+            track = Track(appeared=self._clock.now())
+            if old is not None:
+                self._stop(key)
+                track = old.track if old.target.spec == target.spec else track
+            self._probed[key] = _Probed(target, track, next(self._numbers))
+            self._start(key)
+
+    def wake(self, directories: Iterable[Path]) -> None:
+        """Probe at once what the change of these directories may concern."""
+        changed = frozenset(directories)
+        for probed in self._probed.values():
+            if probed.directories & changed:
+                probed.wake.set()
+
+    async def changes(self) -> AsyncIterator[frozenset[str]]:
+        """The ids whose report changed, again and again; for one consumer."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            changed, self._changed = frozenset(self._changed), set()
+            yield changed
+
+    def _start(self, key: str) -> None:
+        if self._group is not None:
+            self._probed[key].task = self._group.create_task(self._follow(key, self._probed[key]), name=f"probe {key}")
+
+    def _stop(self, key: str) -> None:
+        task = self._probed[key].task
+        if task is not None:
+            task.cancel()
+
+    async def _follow(self, key: str, probed: _Probed) -> None:
+        """Probe one device over and over: at its interval, and when woken."""
+        spec = probed.target.spec
+        due = self._clock.now()
+        while True:
+            probed.wake.clear()
+            scheduled = self._clock.now() >= due
+            outcome = await self._probe(key, probed)
+            probed.track = observe_probe(probed.track, spec, outcome, self._clock.now(), scheduled=scheduled)
+            self._report(key, probed.track)
+            if scheduled:
+                due = self._clock.now() + spec.interval
+            await self._clock.wait(probed.wake, max(0.0, due - self._clock.now()))  # news does not put off what is due
+
+    async def _probe(self, key: str, probed: _Probed) -> Outcome:
+        spec, device, resource = probed.target
+        look = prober(spec, device, resource, self._host)
+
+        def call() -> tuple[frozenset[Path], Outcome]:
+            outcome = look.run()
+            return look.directories(), outcome
+
+        try:
+            caller = f"{key} #{probed.number}"  # a device that got other nodes does not wait for the old ones
+            probed.directories, outcome = await self._calls.run(caller, call, within=spec.timeout, abort=look.abort)
+        except TimeoutError:
+            return Outcome(ok=False, reason=f"the probe took longer than {spec.timeout:g} s")
+        except StillHanging:
+            return Outcome(ok=False, reason="the probe hangs")
+        except Exception as error:  # a probe's bug is that device's failure, not everybody's end
+            return Outcome(ok=False, reason=f"the probe failed: {error!r}")
+        return outcome
+
+    def _report(self, key: str, track: Track) -> None:
+        old = self._verdicts.get(key)
+        since = old.since if old and old.health.healthy == track.health.healthy else self._clock.wall()
+        report = Verdict(track.health, since, track.flaps)
+        if report != old:
+            self._verdicts[key] = report
+            self._changed.add(key)
+            self._news.set()

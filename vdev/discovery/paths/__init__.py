@@ -1,1 +1,0 @@
-"""Devices found by path patterns."""

@@ -1,0 +1,331 @@
+"""Devices of a class or bus in sysfs whose attributes meet every condition."""
+
+import posixpath
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from ..errors import HostError
+from ..hostfs import HostRoot
+from ..model import names
+from ..model.device import HEALTHY, DeviceNode, Health, RawDevice, facts
+from ..model.entry import Condition, ContainerSpec, EntrySpec, NodeKind, SysfsSource, UsbSource
+from ..model.path_pattern import natural_key
+from ..planning import naming
+from .device_nodes import Danger, Numa, container_path, looked_at, node_key
+from .found import Candidate, Check, Found, Problems, is_usable
+from .virtual_source import Numbering
+
+_UP = "../"
+_FUNCTION = "virtfn"
+# Buses whose names for devices follow from where they are plugged in, not from the order in which they were found.
+_PLACES = frozenset({"usb", "pci", "platform", "pnp", "i2c", "spi", "vmbus", "ccw"})
+# Where udev puts nodes whose device says no name of its own (`DEVNAME`).
+_DIRECTORIES = {"input": "input/", "drm": "dri/", "sound": "snd/", "vfio": "vfio/", "vfio-dev": "vfio/devices/"}
+
+
+class SysTree:
+    """Reads sysfs below the host root, for one scan."""
+
+    def __init__(self, host: HostRoot) -> None:
+        self._host = host
+
+    def members(self, directory: str) -> list[tuple[str, str]]:
+        """Name and real directory of each device that a class or bus lists, in natural order. Raises HostError."""
+        found = []
+        for name, _ in self._host.entries(directory):
+            if is_usable(name) and (real := self._real(posixpath.join(directory, name))):
+                found.append((name, real))
+        return sorted(found, key=lambda each: natural_key(each[0]))
+
+    def _real(self, path: str) -> str:
+        info = looked_at(self._host, path)
+        return info.path if info is not None and info.kind is NodeKind.DIRECTORY else ""
+
+    def subsystem(self, device: str) -> str:
+        """The class or bus that the device belongs to; empty for a directory that is no device."""
+        return posixpath.basename(self._host.link(f"{device}/subsystem"))
+
+    def attribute(self, device: str, path: str) -> str | None:
+        """The value of an attribute, None when it is not there.
+
+        Each leading `../` climbs to the parent *device*: directories that only group (`video4linux/` above `video0`) do
+        not count. A link's value is its target's name (`driver`, `iommu_group`), a directory's is empty. `virtfn` is
+        the number of a virtual function. Raises
+        HostError when it is there and cannot be read.
+        """
+        while path.startswith(_UP):
+            device, path = self.parent(device), path.removeprefix(_UP)
+        if path == _FUNCTION:
+            return self._function(device)
+        place = self._host.resolve(posixpath.join(device, path), follow=False)
+        if not place.startswith("/sys/"):
+            return None
+        target = self._host.link(place)
+        if target:
+            return posixpath.basename(target)
+        info = looked_at(self._host, place)
+        if info is None:
+            return None
+        return "" if info.kind is NodeKind.DIRECTORY else self._host.read_text(place)
+
+    def _function(self, device: str) -> str | None:
+        """The number of a virtual function: that of the link to it at its physical function."""
+        physical = self._host.resolve(f"{device}/physfn")
+        if not physical.startswith("/sys/") or not self._host.exists(physical):
+            return None
+        links = (name for name, _ in self._host.entries(physical) if name.startswith(_FUNCTION))
+        return next(
+            (name.removeprefix(_FUNCTION) for name in links if self._host.resolve(f"{physical}/{name}") == device), None
+        )
+
+    def text(self, device: str, path: str) -> str:
+        """The value of an attribute; empty when it is absent or cannot be read."""
+        try:
+            return self.attribute(device, path) or ""
+        except HostError:
+            return ""
+
+    def parent(self, device: str) -> str:
+        """The parent device; `/sys/devices` above the topmost."""
+        above = posixpath.dirname(device)
+        grouping = posixpath.basename(above) == self.subsystem(device) and not self._host.exists(f"{above}/uevent")
+        return posixpath.dirname(above) if grouping else above
+
+    def ancestors(self, device: str) -> Iterator[str]:
+        while device.startswith("/sys/devices/"):
+            yield device
+            device = self.parent(device)
+
+    def place(self, device: str) -> str:
+        """The name of the nearest device (itself included) whose bus names it by where it is plugged in; else empty."""
+        for each in self.ancestors(device):
+            if self.subsystem(each) in _PLACES:
+                return posixpath.basename(each)
+        return ""
+
+    def node(self, device: str) -> str:
+        """The host path of the device's node, as the kernel names it; empty for a device without one.
+
+        A USB device has its node by the numbers of bus and device, also where sysfs shows no `dev` and `uevent`.
+        """
+        has_number = bool(self.text(device, "dev"))
+        for line in self.text(device, "uevent").splitlines() if has_number else ():
+            key, _, value = line.partition("=")
+            if key == "DEVNAME":
+                return posixpath.join("/dev", value)
+        bus, number = self.text(device, "busnum"), self.text(device, "devnum")
+        if bus.isdecimal() and number.isdecimal():
+            return f"/dev/bus/usb/{int(bus):03}/{int(number):03}"
+        if not has_number:
+            return ""
+        return f"/dev/{_DIRECTORIES.get(self.subsystem(device), '')}{posixpath.basename(device)}"
+
+    def node_directory(self, subsystem: str) -> str:
+        return f"/dev/{_DIRECTORIES.get(subsystem, '')}".rstrip("/")
+
+    def children(self, device: str, subsystems: Collection[str], *, bus: str = "") -> list[str]:
+        """The devices of these subsystems below the device, in natural order of their directories.
+
+        Other devices of `bus` that hang below (on a hub, behind a bridge) are devices of their own and left out; a USB
+        device's interfaces belong to it.
+        """
+        found = []
+        pending = [device]
+        while pending:
+            here = pending.pop()
+            try:
+                below = [posixpath.join(here, name) for name, is_directory in self._host.entries(here) if is_directory]
+            except HostError:
+                continue
+            for each in below:
+                subsystem = self.subsystem(each)
+                if bus and subsystem == bus and not self._host.exists(f"{each}/bInterfaceNumber"):
+                    continue
+                if subsystem in subsystems:
+                    found.append(each)
+                pending.append(each)
+        return sorted(found, key=natural_key)
+
+
+_GROUP_OWNER = "/dev/vfio/vfio"  # opened together with every VFIO group
+
+
+@dataclass(slots=True)
+class NodeFinder:
+    """Gathers nodes for one scan; `watched` are the directories in which nodes may appear or vanish."""
+
+    entry: EntrySpec
+    source: SysfsSource | UsbSource
+    host: HostRoot
+    tree: SysTree
+    numa: Numa
+    watched: set[str]
+
+    def device(self, device_id: str, index: int, directory: str, attributes: Mapping[str, str], bus: str) -> RawDevice:
+        """The raw device at a sysfs directory.
+
+        It owns its own node; without one, the nodes of its children; without these, its place in sysfs. It is unhealthy
+        while a node that it should have is missing, or when a container would get nothing. With children,
+        `container_path` renames the first child's node, otherwise the device's own; a directory takes all of them.
+        """
+        own = self.tree.node(directory)
+        wanted = [own] if own else []
+        first_child = len(wanted)
+        facts_found = dict(attributes)
+        lacking = ""
+        for subsystem in self.source.children:
+            nodes, names = self._child(directory, subsystem, bus)
+            wanted += nodes
+            if names:
+                facts_found[subsystem] = ",".join(names)
+            else:
+                lacking = lacking or f"no {subsystem} device below {posixpath.basename(directory)}"
+                self.watched.add(self.tree.node_directory(subsystem))
+        lacking = lacking or self._without_use(directory, wanted)
+        numa = self.numa.of_directory(directory)
+        bare = RawDevice(
+            id=device_id,
+            entry=self.entry.name,
+            index=index,
+            numa=() if numa is None else (numa,),
+            attributes=facts_found,
+            paths=tuple(dict.fromkeys(wanted)) or (directory,),
+        )
+        renamed = wanted[first_child] if len(wanted) > first_child else own
+        nodes_found = []
+        keys: dict[str, str] = {}  # by path
+        for path in bare.paths if wanted else ():
+            self.watched.add(posixpath.dirname(path))
+            info = looked_at(self.host, path)
+            if info is None or not info.is_device:
+                lacking = lacking or f"{path} is {'missing' if info is None else 'not a device node'}"
+                continue
+            to = self.source.container_path
+            values = facts(bare, self.entry.resource_of(bare)) | {
+                "path": path,
+                "attributes.base": posixpath.basename(path),
+            }
+            inside = container_path(to, path, values) if path == renamed or to.endswith("/") else path
+            nodes_found.append(DeviceNode(info.path, inside, self.source.permissions))
+            if path != _GROUP_OWNER:
+                keys[path] = node_key(info)
+        health = Health(healthy=False, reason=lacking) if lacking else HEALTHY
+        owns = (keys.pop(own),) if own in keys else tuple(keys.values()) or (directory,)
+        uses = tuple(key for key in keys.values() if key not in owns)
+        return replace(bare, nodes=tuple(nodes_found), health=health, owns=owns, uses=uses)
+
+    def _without_use(self, directory: str, wanted: list[str]) -> str:
+        """Why a container would get nothing of the device; empty when it gets a node, or needs none.
+
+        A network interface needs no node, and neither does an entry that has a `container` block.
+        """
+        name = posixpath.basename(directory)
+        if wanted:
+            return ""
+        if isinstance(self.source, UsbSource):
+            return f"{name} has no device node: sysfs shows neither its name nor its bus and device numbers"
+        is_net = "net" in (self.source.subsystem, *self.source.children)
+        if is_net or self.entry.container != ContainerSpec():
+            return ""
+        return f"{name} has no device node; give children or container, so that a pod gets something"
+
+    def _child(self, directory: str, subsystem: str, bus: str) -> tuple[list[str], list[str]]:
+        """Nodes and names of what a child subsystem has below the device."""
+        if subsystem == "vfio":
+            group = self.tree.text(directory, "iommu_group")
+            return ([f"/dev/vfio/{group}", _GROUP_OWNER], [group]) if group else ([], [])
+        devices = self.tree.children(directory, (subsystem,), bus=bus)
+        nodes = [node for device in devices if (node := self.tree.node(device))]
+        if subsystem == "net":  # an interface has a name and no node
+            return nodes, [posixpath.basename(device) for device in devices]
+        return nodes, [posixpath.basename(node) for node in nodes]
+
+
+_ABSENT = "(absent)"
+
+
+def discover(entry: EntrySpec, source: SysfsSource, host: HostRoot, *, numbering: Numbering) -> Found:
+    problems, tree, danger = Problems(entry), SysTree(host), Danger(host)
+    listing = f"/sys/class/{source.subsystem}" if source.kind == "class" else f"/sys/bus/{source.subsystem}/devices"
+    members = tree.members(listing)
+    identities = _identities(source, tree, members)
+    candidates, matched = [], []
+    for name, directory in members:
+        checks = [_check(tree, directory, condition) for condition in source.match]
+        reason = ""
+        if not source.allow_dangerous and all(check.ok for check in checks) and (node := tree.node(directory)):
+            info = looked_at(host, node)
+            reason = danger.of(info) if info is not None else ""
+        if reason:
+            problems.warn(name, f"is not handed out because it {reason}", "allowDangerous: true permits it")
+            checks.append(Check("is not dangerous", reason, ok=False))
+        candidates.append(Candidate(posixpath.join(listing, name), tuple(checks)))
+        if candidates[-1].matched:
+            matched.append((name, directory))
+    if not host.exists(listing):
+        problems.warn(f"{source.kind} {source.subsystem}", "does not exist on this node")
+    elif not matched:
+        problems.warn(f"{source.kind} {source.subsystem}", "has no device on this node that meets the conditions")
+    finder = NodeFinder(entry, source, host, tree, Numa(host), {listing})
+    ids = [names.device_id(entry.name, identities[name]) for name, _ in matched]
+    devices = tuple(
+        finder.device(device_id, index, directory, _attributes(tree, source, name, directory), _bus(source))
+        for device_id, index, (name, directory) in zip(ids, numbering.assign(ids), matched, strict=True)
+    )
+    if "vfio" in source.children:
+        groups = Counter(device.attributes.get("vfio", "") for device in devices)
+        for group, count in groups.items():
+            if group and count > 1:
+                problems.warn(
+                    f"IOMMU group {group}", f"is shared by {count} devices", "only one pod can open it at a time"
+                )
+    return Found(
+        devices=devices,
+        problems=problems.all(),
+        candidates=tuple(candidates),
+        watch=frozenset(finder.watched),
+    )
+
+
+def _bus(source: SysfsSource) -> str:
+    return source.subsystem if source.kind == "bus" else ""
+
+
+def _check(tree: SysTree, directory: str, condition: Condition) -> Check:
+    try:
+        value = tree.attribute(directory, condition.attribute)
+    except HostError as broken:
+        return Check(naming.wording(condition), f"({broken})", ok=False)
+    return Check(
+        naming.wording(condition),
+        _ABSENT if value is None else value,
+        ok=naming.meets(condition, value),
+    )
+
+
+def _attributes(tree: SysTree, source: SysfsSource, name: str, directory: str) -> dict[str, str]:
+    """Facts for templates: the device's name, its driver, and the attributes that were asked about."""
+    asked = {condition.attribute: tree.text(directory, condition.attribute) for condition in source.match}
+    driver = tree.text(directory, "driver") or tree.text(directory, "device/driver")
+    return {"name": name, "driver": driver, **asked}
+
+
+def _identities(source: SysfsSource, tree: SysTree, members: list[tuple[str, str]]) -> dict[str, str]:
+    """What each member's id is made of: where it is plugged in, and which of the class's devices there it is.
+
+    `video2` may be `video0` after a re-plug; `1-1.4:1.0` is the same port. All members are counted, whatever the
+    conditions, so that an edit of these renames nothing.
+    """
+    if source.kind == "bus":
+        return {name: name.replace(":", "-") for name, _ in members}
+    identities: dict[str, str] = {}
+    used: Counter[str] = Counter()
+    for name, directory in members:
+        place = tree.place(tree.parent(directory)).replace(":", "-")
+        if not place:
+            identities[name] = name
+            continue
+        identities[name] = f"{place}.{used[place]}" if used[place] else place
+        used[place] += 1
+    return identities

@@ -1,0 +1,207 @@
+"""USB devices by vendor, product, serial number, port and class: one device per match, or of several together."""
+
+import posixpath
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+from ..hostfs import HostRoot
+from ..model import names
+from ..model.device import HEALTHY, RawDevice
+from ..model.entry import EntrySpec, GroupBy, UsbGroup, UsbSource
+from .device_nodes import Numa
+from .found import Candidate, Check, Found, Problems
+from .sysfs_source import NodeFinder, SysTree
+from .virtual_source import Numbering
+
+_LISTING = "/sys/bus/usb/devices"
+
+
+@dataclass(frozen=True, slots=True)
+class _Usb:
+    """A USB device's identity. `classes` are those of the device and of its interfaces."""
+
+    port: str
+    directory: str
+    vendor: str
+    product: str
+    serial: str
+    classes: tuple[str, ...]
+
+
+Members = Sequence[tuple[int, _Usb]]
+"""What a device is made of: USB devices, each with the place of its stick in the list."""
+
+
+def discover(entry: EntrySpec, source: UsbSource, host: HostRoot, *, numbering: Numbering) -> Found:
+    """The USB devices that match, named after their serial number, or their port where that is not unique."""
+    problems, tree = Problems(entry), SysTree(host)
+    present = _present(tree)
+    candidates = [Candidate(posixpath.join(_LISTING, device.port), _checks(source, device)) for device in present]
+    matched = [device for device, candidate in zip(present, candidates, strict=True) if candidate.matched]
+    if not matched:
+        problems.warn(f"usb {_wanted(source)}", "matches no device on this node")
+    identities = numbering.tell_apart([(device.serial, device.port) for device in matched])
+    ids = [names.device_id(entry.name, identity) for identity in identities]
+    finder = NodeFinder(entry, source, host, tree, Numa(host), {_LISTING})
+    devices = tuple(
+        finder.device(device_id, index, device.directory, _attributes(tree, device), "usb")
+        for device_id, index, device in zip(ids, numbering.assign(ids), matched, strict=True)
+    )
+    return Found(
+        devices=devices,
+        problems=problems.all(),
+        candidates=tuple(candidates),
+        watch=frozenset(finder.watched),
+    )
+
+
+def discover_groups(entry: EntrySpec, group: UsbGroup, host: HostRoot, *, numbering: Numbering) -> Found:
+    """Devices of several USB devices, named after the first that they need, or else by their number."""
+    problems, tree = Problems(entry), SysTree(host)
+    present = _present(tree)
+    candidates = [_nearest(group, device) for device in present]
+    for stick in group.sticks:
+        if not stick.optional and not any(_meets(stick, device) for device in present):
+            problems.warn(f"usb {_wanted(stick)}", "matches no device on this node")
+    groups = _together(group, present) if group.group_by is GroupBy.ALL else list(_dealt(group, present))
+    ids = [names.device_id(entry.name, identity) for identity in _identities(group, groups, numbering)]
+    finders = [NodeFinder(entry, stick, host, tree, Numa(host), {_LISTING}) for stick in group.sticks]
+
+    def device(device_id: str, index: int, members: Members) -> RawDevice:
+        parts = [
+            finders[place].device(device_id, index, each.directory, _attributes(tree, each), "usb")
+            for place, each in members
+        ]
+        return _joined(parts)
+
+    return Found(
+        devices=tuple(map(device, ids, numbering.assign(ids), groups)),
+        problems=problems.all(),
+        candidates=tuple(candidates),
+        watch=frozenset({_LISTING}.union(*(finder.watched for finder in finders))),
+    )
+
+
+def _dealt(group: UsbGroup, present: Sequence[_Usb]) -> Iterator[Members]:
+    """One device of each stick, again and again, while none that is required is lacking; each is used once."""
+    left = list(present)
+    while True:
+        members: list[tuple[int, _Usb]] = []
+        for place, stick in enumerate(group.sticks):
+            hit = next((each for each in left if _meets(stick, each)), None)
+            if hit is not None:
+                members.append((place, hit))
+                left.remove(hit)
+            elif not stick.optional:
+                return
+        if not members:
+            return
+        yield members
+
+
+def _together(group: UsbGroup, present: Sequence[_Usb]) -> list[Members]:
+    """Everything that matches a stick, as one device; none while one that is required is lacking."""
+    members: dict[str, tuple[int, _Usb]] = {}  # by port
+    for place, stick in enumerate(group.sticks):
+        hits = [each for each in present if _meets(stick, each)]
+        if not hits and not stick.optional:
+            return []
+        for each in hits:
+            members.setdefault(each.port, (place, each))
+    return [tuple(members.values())] if members else []
+
+
+def _identities(group: UsbGroup, groups: Sequence[Members], numbering: Numbering) -> Sequence[str]:
+    """What each device is named after. It stays while optional members come and go."""
+    naming = next((place for place, stick in enumerate(group.sticks) if not stick.optional), None)
+    if group.group_by is GroupBy.ALL:
+        return ["all" for _ in groups]
+    if naming is None:
+        return [str(number) for number, _ in enumerate(groups)]
+    named = [next(each for place, each in members if place == naming) for members in groups]
+    return numbering.tell_apart([(each.serial, each.port) for each in named])
+
+
+def _joined(parts: Sequence[RawDevice]) -> RawDevice:
+    """The parts as one device; it is all of them, and works when all of them do."""
+    owns = tuple(dict.fromkeys(key for part in parts for key in part.owns))
+    return replace(
+        parts[0],
+        nodes=tuple(node for part in parts for node in part.nodes),
+        numa=tuple(sorted({node for part in parts for node in part.numa})),
+        paths=tuple(dict.fromkeys(path for part in parts for path in part.paths)),
+        health=next((part.health for part in parts if not part.health.healthy), HEALTHY),
+        owns=owns,
+        uses=tuple(dict.fromkeys(key for part in parts for key in part.uses if key not in owns)),
+    )
+
+
+def _present(tree: SysTree) -> list[_Usb]:
+    return [_read(tree, name, directory) for name, directory in tree.members(_LISTING) if ":" not in name]
+
+
+def _meets(source: UsbSource, device: _Usb) -> bool:
+    return all(check.ok for check in _checks(source, device))
+
+
+def _nearest(group: UsbGroup, device: _Usb) -> Candidate:
+    """The device with the conditions of the stick that it meets, or meets most of."""
+    tried = [_checks(stick, device) for stick in group.sticks]
+    best = max(tried, key=lambda checks: (all(check.ok for check in checks), sum(check.ok for check in checks)))
+    return Candidate(posixpath.join(_LISTING, device.port), best)
+
+
+def _read(tree: SysTree, port: str, directory: str) -> _Usb:
+    interfaces = tree.children(directory, ("usb",), bus="usb")
+    classes = [tree.text(directory, "bDeviceClass"), *(tree.text(each, "bInterfaceClass") for each in interfaces)]
+    return _Usb(
+        port=port,
+        directory=directory,
+        vendor=tree.text(directory, "idVendor").lower(),
+        product=tree.text(directory, "idProduct").lower(),
+        serial=tree.text(directory, "serial"),
+        classes=tuple(dict.fromkeys(each.lower() for each in classes if each)),
+    )
+
+
+def _checks(source: UsbSource, device: _Usb) -> tuple[Check, ...]:
+    wanted_class = f"{int(source.device_class, 16):02x}" if source.device_class else ""
+    checks = []
+    if source.vendor:
+        checks.append(Check(f"vendor = {source.vendor}", device.vendor, ok=device.vendor == source.vendor))
+    if source.product:
+        checks.append(Check(f"product = {source.product}", device.product, ok=device.product == source.product))
+    if source.serial:
+        checks.append(Check(f"serial = {source.serial}", device.serial, ok=_fits(device.serial, source.serial)))
+    if source.port:
+        checks.append(Check(f"port = {source.port}", device.port, ok=_fits(device.port, source.port)))
+    if wanted_class:
+        checks.append(Check(f"class = {wanted_class}", " ".join(device.classes), ok=wanted_class in device.classes))
+    return tuple(checks)
+
+
+def _fits(value: str, wanted: str) -> bool:
+    return bool(value) and fnmatchcase(value, wanted)
+
+
+def _wanted(source: UsbSource) -> str:
+    given = {
+        "vendor": source.vendor,
+        "product": source.product,
+        "serial": source.serial,
+        "port": source.port,
+        "class": source.device_class,
+    }
+    return " ".join(f"{key} {value}" for key, value in given.items() if value)
+
+
+def _attributes(tree: SysTree, device: _Usb) -> dict[str, str]:
+    return {
+        "vendor": device.vendor,
+        "product": device.product,
+        "serial": device.serial,
+        "port": device.port,
+        "manufacturerName": tree.text(device.directory, "manufacturer"),
+        "productName": tree.text(device.directory, "product"),
+    }

@@ -1,0 +1,482 @@
+"""Attributes: values with their types, the standard ones, and those that the file gives."""
+
+import functools
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from ..model import names
+from ..model.device import Device, bus_id, grouped, root
+from ..model.dra import Attribute, AttributeKind, DeviceCapacity, TaintPolicy
+from ..model.entry import EntrySpec, VirtualSource
+from ..model.geometry import Geometry, Placement, Profile
+from ..model.names import digest, domain_and_name
+from ..model.problem import Problem, error, warning
+from ..model.template import Template
+from ..planning.allocation import placeholders
+from ..planning.partitions import Counters, Limit, counters
+from ..planning.resources import Resource
+from . import published_devices
+from .published_devices import Consumption, CounterSet, DraDevice, PublishedPool
+
+PCI_BUS_ID = "resource.kubernetes.io/pciBusID"
+PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
+NUMA_NODE = "resource.kubernetes.io/numaNode"
+
+_WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})")
+_PCI_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_PCI_ROOT = re.compile(r"pci[0-9a-f]{4}:[0-9a-f]{2}")
+
+Attributes = dict[str, Attribute]
+LeftOut = dict[str, list[tuple[str, str]]]
+"""By attribute of an entry the devices that are without it, and why."""
+
+
+@functools.lru_cache(maxsize=256)
+def string_attribute(text: str) -> Attribute:
+    """A string, cut to the length that a ResourceSlice takes."""
+    return Attribute(AttributeKind.STRING, text.encode()[: names.MAX_STRING].decode(errors="ignore"))
+
+
+@functools.lru_cache(maxsize=256)
+def number_attribute(value: int) -> Attribute:
+    return Attribute(AttributeKind.INT, value)
+
+
+@functools.lru_cache(maxsize=256)
+def version_attribute(text: str, fallback: str) -> Attribute:
+    """A version made of what a maker calls one: `580.95.05` is 580.95.5, and `8.0` is 8.0.0."""
+    parts = text.removeprefix("v").split(".")
+    plain = all(part.isascii() and part.isdigit() for part in parts) and 1 <= len(parts) <= 3
+    said = ".".join(str(int(part)) for part in (*parts, "0", "0")[:3]) if plain else text
+    return Attribute(AttributeKind.VERSION, fallback if names.version_problem(said) else said)
+
+
+def text_attribute(text: str) -> Attribute:
+    """The value of a device's own attribute, which is a text: what looks like a number, or is true or false, is one."""
+    if _WHOLE.fullmatch(text):
+        return number_attribute(int(text))
+    if text in ("true", "false"):
+        return Attribute(AttributeKind.BOOL, text == "true")
+    return string_attribute(text)
+
+
+def standard_attributes(device: Device) -> Iterator[tuple[str, Attribute]]:
+    """Where the device is, as far as that is known."""
+    raw = device.raw
+    address = raw.attributes.get("pciBusID", "").lower()
+    if _PCI_ADDRESS.fullmatch(address):
+        yield PCI_BUS_ID, string_attribute(address)
+    root = raw.attributes.get("pcieRoot", "").lower()
+    if _PCI_ROOT.fullmatch(root):
+        yield PCIE_ROOT, string_attribute(root)
+    if len(raw.numa) == 1:
+        yield NUMA_NODE, number_attribute(raw.numa[0])
+
+
+def given_attributes(
+    entry: EntrySpec, device: Device, driver: str, left_out: LeftOut
+) -> Iterator[tuple[str, Attribute]]:
+    """The attributes that the file gives the device, which win over its own."""
+    shown: Mapping[str, str] | None = None
+    for name, value in entry.dra.attributes if entry.dra else ():
+        key = name.removeprefix(f"{driver}/")
+        if not isinstance(value, Template):
+            yield key, value
+            continue
+        shown = placeholders(entry.resource, device) if shown is None else shown
+        text = value.render(shown)
+        if problem := names.string_problem(text):
+            left_out.setdefault(name, []).append((device.selector or device.id, problem))
+        else:
+            yield key, Attribute(AttributeKind.STRING, text)
+
+
+def problems_of(entry: EntrySpec, left_out: LeftOut) -> Iterator[Problem]:
+    """One for each attribute, however many devices are without it."""
+    for name, devices in left_out.items():
+        first, problem = devices[0]
+        more = f" and {len(devices) - 1} more" if len(devices) > 1 else ""
+        where = f"{entry.where}.dra.attributes.{name}"
+        yield warning(where, f"the attribute {name} of {first}{more} is left out: {problem}")
+
+
+_MAX_NAME = 63
+_DIGEST = 8
+
+
+@dataclass(frozen=True, slots=True)
+class EntryPlace:
+    """Where an entry stands among those of a driver: the number of its first GPU, and how many GPUs there are."""
+
+    first: int
+    gpus: int
+
+
+class Describer:
+    """Describes the devices of one entry, and collects their sets of counters."""
+
+    slots = "slots"
+
+    def __init__(self, entry: EntrySpec, offered: Resource, place: EntryPlace) -> None:
+        self.sets: dict[str, CounterSet] = {}
+        self.entry = entry
+        self.place = place
+        self._offered = offered
+        driver, declared = (entry.dra.driver, entry.dra.capacity) if entry.dra else ("", {})
+        self._given = {name.removeprefix(f"{driver}/"): each for name, each in declared.items()}
+        self.is_dynamic = entry.dra is not None and entry.dra.is_dynamic
+        self.profiles = {profile.name: profile for profile in (entry.geometry.profiles if entry.geometry else ())}
+        self._counters = self.counters() if self.is_dynamic and entry.geometry else None
+
+    def ordered(self, devices: Iterable[Device]) -> Iterable[DraDevice]:
+        """The devices in order of preference: whole ones first, then their partitions, as the entry lists them."""
+        return map(self._device, devices)
+
+    def _device(self, device: Device) -> DraDevice:
+        sharing = self._offered.sharing
+        given = {} if device.is_partition else self._given
+        capacity = {**self.capacity(device), **given}
+        is_shared = any(each.policy for each in given.values())
+        if sharing is not None and device.id in sharing.replicas:
+            capacity, is_shared = published_devices.shared(capacity, device, sharing, self.slots), True
+        elif is_shared:
+            capacity = published_devices.free(capacity)
+        return DraDevice(
+            name=self.name(device),
+            device=device,
+            attributes=self.attributes(device),
+            capacity=capacity,
+            consumes=self._consumes(device),
+            shared=is_shared,
+        )
+
+    def _consumes(self, device: Device) -> tuple[Consumption, ...]:
+        if self._counters is None:
+            return ()
+        name = self.counter_set(device)
+        if name not in self.sets:
+            self.sets[name] = CounterSet(name, self._counters.all)
+        if not device.is_partition:
+            return (Consumption(name, self._counters.all),)
+        placement = Placement(self.profiles[device.profile], device.slices.start, len(device.slices))
+        return (Consumption(name, self._counters.taken_by(placement)),)
+
+    def gpu(self, device: Device) -> int:
+        """The number of the device's GPU among those of its maker."""
+        return self.place.first + device.raw.index
+
+    def counters(self) -> Counters:
+        assert self.entry.geometry is not None
+        return counters(self.entry.geometry)
+
+    def name(self, device: Device) -> str:
+        """The device's name in the pool: a DNS label; a fingerprint keeps ids apart that would be the same label."""
+        return _label(device.id)
+
+    def counter_set(self, device: Device) -> str:
+        """The name of the set of counters of a device that claims may cut."""
+        return _label(f"{device.raw.id}-counter-set")
+
+    def attributes(self, device: Device) -> Attributes:
+        """The device's attributes: what it is, and its own, by names that a ResourceSlice takes."""
+        known = {names.identifier(key): text_attribute(text) for key, text in device.attributes.items()}
+        known.pop("", None)
+        kind = domain_and_name(self.entry.resource)[1]
+        own = {"type": kind}
+        if device.is_partition:
+            own = {"type": f"{kind}-partition", "profile": device.profile, "parent": device.raw.id}
+        own["id"] = device.id
+        said = {**{key: string_attribute(text) for key, text in own.items()}, **dict(standard_attributes(device))}
+        return said | {key: value for key, value in known.items() if key not in said}
+
+    def capacity(self, device: Device) -> dict[str, DeviceCapacity]:
+        return {"memory": DeviceCapacity(device.memory)} if device.memory else {}
+
+
+def _label(text: str) -> str:
+    """A '.' becomes '-' like everything that no label has, but is too common in ids to need a fingerprint."""
+    label = names.dns_label(text)
+    if label == text.replace(".", "-"):
+        return label
+    return f"{label[: _MAX_NAME - _DIGEST - 1].strip('-')}-{digest(text, _DIGEST)}".strip("-")
+
+
+def bent_names(entry: EntrySpec, device: Device) -> Iterator[str]:
+    """What to say of names of the device's own attributes that two share in a ResourceSlice, or that are too long."""
+    first: dict[str, str] = {}
+    for key in device.attributes:
+        name = names.identifier(key)
+        if (other := first.setdefault(name, key)) != key:
+            both = f"the attributes {other} and {key} of {entry.name}"
+            yield f"{both} are both {name} in its ResourceSlices; the last one is published"
+        elif len(key) > names.MAX_IDENTIFIER:
+            longest = f"where a name has at most {names.MAX_IDENTIFIER} characters"
+            yield f"the attribute {key} of {entry.name} is {name} in its ResourceSlices, {longest}"
+
+
+_DRIVER_VERSION = "580.95.5"
+_CUDA_VERSION = "13.0.0"
+_CAPACITIES = {  # by the key of a profile's attributes
+    "multiprocessors": "multiprocessors",
+    "engines.copy": "copyEngines",
+    "engines.decoder": "decoders",
+    "engines.encoder": "encoders",
+    "engines.jpeg": "jpegEngines",
+    "engines.ofa": "ofaEngines",
+}
+_ALWAYS_THERE = {"encoders": 0}
+
+
+class Nvidia(Describer):
+    """Describes the devices of one entry as NVIDIA's driver does."""
+
+    slots = "shares"
+
+    def ordered(self, devices: Iterable[Device]) -> Iterable[DraDevice]:
+        """NVIDIA's driver sorts those of each GPU by name."""
+        return sorted(super().ordered(devices), key=lambda made: (self.gpu(made.device), made.name))
+
+    def counters(self) -> Counters:
+        """Those that the driver has for a GPU, and as many more as its geometry needs."""
+        assert self.entry.geometry is not None
+        return counters(self.entry.geometry, limits(self.entry.geometry))
+
+    def name(self, device: Device) -> str:
+        whole = f"gpu-{self.gpu(device)}"
+        if not device.is_partition or self.entry.geometry is None:
+            return whole
+        profile = re.sub(r"[^a-z0-9-]", "-", device.profile.lower().replace(".", "")).strip("-")
+        return f"{whole}-mig-{profile}-{_id(self.entry.geometry, device.profile)}-{device.slices.start}"
+
+    def counter_set(self, device: Device) -> str:
+        return f"gpu-{self.gpu(device)}-counter-set"
+
+    def attributes(self, device: Device) -> Attributes:
+        """The device's attributes, under the names that they have in the driver's domain."""
+        known, minor = device.raw.attributes, self.gpu(device)
+        model = known.get("model", "")
+        own = {"type": string_attribute("gpu")}
+        if device.is_partition:
+            own = {
+                "type": string_attribute("mig"),
+                "parentUUID": string_attribute(device.raw.id),
+                "profile": string_attribute(device.profile),
+            }
+        if not (self.is_dynamic and device.is_partition):
+            own["uuid"] = string_attribute(device.id)
+        return {
+            **own,
+            "productName": string_attribute(model),
+            "brand": string_attribute(known.get("brand", "Tesla" if model.startswith("Tesla") else "Nvidia")),
+            "architecture": string_attribute(known.get("architecture", "").replace("-", " ").title()),
+            "cudaComputeCapability": version_attribute(known.get("computeCapability", ""), "0.0.0"),
+            "driverVersion": version_attribute(known.get("driverVersion", ""), _DRIVER_VERSION),
+            "cudaDriverVersion": version_attribute(known.get("cudaVersion", ""), _CUDA_VERSION),
+            PCI_BUS_ID: string_attribute(bus_id(device.raw, minor)),
+            PCIE_ROOT: string_attribute(root(minor)),  # each GPU below one of its own
+            **dict(standard_attributes(device)),
+        }
+
+    def capacity(self, device: Device) -> dict[str, DeviceCapacity]:
+        """With the memory slices that a partition covers, where it stays as it is.
+
+        A GPU that claims may cut has as much of everything as its largest partition.
+        """
+        if self.is_dynamic and self.entry.geometry and not device.is_partition:
+            return {limit.name: DeviceCapacity(limit.most) for limit in _maxima(self.entry.geometry)}
+        profile = self.profiles.get(device.profile)
+        if profile is None:
+            return super().capacity(device)
+        amounts = _amounts(profile)
+        if not self.is_dynamic:
+            amounts |= {f"memorySlice{number}": 1 for number in device.slices}
+        return {key: DeviceCapacity(value) for key, value in amounts.items()}
+
+
+def _id(geometry: Geometry, profile: str) -> int:
+    """NVML's number of the profile; for one that has none, numbers that NVML does not use."""
+    found = geometry.profile(profile).id
+    names = [each.name for each in geometry.profiles]
+    return 100 + names.index(profile) if found is None else found
+
+
+def _amounts(profile: Profile) -> dict[str, int]:
+    told = {name: profile.attributes.get(key, "") for key, name in _CAPACITIES.items()}
+    known = {name: int(text) for name, text in told.items() if text.isdecimal()}
+    return {**_ALWAYS_THERE, **known, "memory": profile.memory}
+
+
+def limits(geometry: Geometry) -> list[Limit]:
+    """The counters that the driver has for a GPU, beside those of the memory slices."""
+    return [Limit(_kebab(limit.name), limit.most, limit.takes) for limit in _maxima(geometry)]
+
+
+def _maxima(geometry: Geometry) -> list[Limit]:
+    amounts = {profile.name: _amounts(profile) for profile in geometry.profiles}
+    names = sorted({name for each in amounts.values() for name in each})
+    takes = {name: {profile: each[name] for profile, each in amounts.items() if name in each} for name in names}
+    return [Limit(name, max(each.values()), each) for name, each in takes.items()]
+
+
+def _kebab(text: str) -> str:
+    return re.sub(r"([a-z0-9])([A-Z])", r"\1-\2", text).lower()
+
+
+FIRST_RENDER = 128
+"""The number of the first render node, `/dev/dri/renderD128` (source: the amdgpu driver)."""
+_CARDS = 64  # numbers of cards, in steps of which there is room for GPUs
+_SIMDS = 4  # of a compute unit
+DRIVER_VERSION = "6.14.14"
+"""Of devices whose attribute driverVersion says nothing."""
+
+_FULL = "spx"
+
+
+def card(device: Device, index: int, gpus: int, slices: int) -> int:
+    """The number of the device's card node; `index` is that of its GPU, of `gpus` on the node.
+
+    The nodes of further partitions begin at a round number, so that one GPU more renames no partition.
+    """
+    start = device.slices.start if device.is_partition else 0
+    first = -(-gpus // _CARDS) * _CARDS
+    return index if start == 0 else first + index * (slices - 1) + start - 1
+
+
+class Amd(Describer):
+    """Describes the devices of one entry as AMD's driver does."""
+
+    def _card(self, device: Device) -> int:
+        slices = self.entry.geometry.slices if self.entry.geometry else 1
+        return card(device, self.gpu(device), self.place.gpus, slices)
+
+    def name(self, device: Device) -> str:
+        card = self._card(device)
+        return f"gpu-{card}-{FIRST_RENDER + card}"
+
+    def attributes(self, device: Device) -> Attributes:
+        """The device's attributes, under the names that they have in the driver's domain."""
+        known, index, number_of_card = device.raw.attributes, self.gpu(device), self._card(device)
+        full = not device.is_partition or device.profile.startswith(_FULL)
+        unique = str(int(digest(device.raw.id, 16), 16))  # as the number that the kernel driver gives each GPU
+        found = dict(standard_attributes(device))
+        address = found.pop(PCI_BUS_ID, string_attribute(bus_id(device.raw, index)))
+        return {
+            "type": string_attribute("amdgpu" if full else "amdgpu-partition"),
+            "pciAddr" if full else "parentPciAddr": address,
+            "cardIndex": number_attribute(number_of_card),
+            "renderIndex": number_attribute(FIRST_RENDER + number_of_card),
+            "deviceID" if full else "parentDeviceID": string_attribute(unique),
+            "family": string_attribute(known.get("family", "")),
+            "productName": string_attribute(known.get("product") or known.get("model", "")),
+            "driverVersion": version_attribute(known.get("driverVersion", ""), DRIVER_VERSION),
+            "driverSrcVersion": string_attribute(known.get("driverSrcVersion", "")),
+            "partitionProfile": string_attribute(device.profile),
+            PCIE_ROOT: string_attribute(root(index)),
+            **found,
+        }
+
+    def capacity(self, device: Device) -> dict[str, DeviceCapacity]:
+        """With the compute units, where they are known."""
+        amounts = {"memory": device.memory}
+        units = device.attributes.get("computeUnits", "")
+        if units.isdecimal():
+            amounts |= {"computeUnits": int(units), "simdUnits": int(units) * _SIMDS}
+        return {key: DeviceCapacity(value) for key, value in amounts.items()}
+
+
+def is_amd(entry: EntrySpec) -> bool:
+    """Whether the entry's devices are published as AMD's driver does: those of AMD's presets."""
+    source = entry.source
+    return isinstance(source, VirtualSource) and domain_and_name(source.maker_resource)[0] == "amd.com"
+
+
+def described(driver: str, offered: Resource) -> PublishedPool:
+    """The pool as if every device were well."""
+    problems: list[Problem] = []
+    devices: dict[str, DraDevice] = {}
+    sets: dict[str, CounterSet] = {}
+    places = _places(offered.entries.values())
+    for entry, members in _by_entry(offered):
+        describe = _style(entry)(entry, offered, places[entry.name])
+        left_out: LeftOut = {}
+        if entry.dra and entry.dra.mig_enabled:
+            members = [each for each in members if each.is_partition]  # the GPU itself is not offered
+        for made in describe.ordered(members):
+            if first := devices.get(made.name):
+                both = f"{first.device.id!r} and {made.device.id!r}"
+                message = f"{both} would both be the device {made.name!r} of {driver}; the first one is"
+                problems.append(error(entry.where, message, "give one of the entries another name, or another driver"))
+            else:
+                told = _with_given(made, entry, driver, left_out, problems)
+                devices[made.name] = made if told is made.attributes else replace(made, attributes=told)
+        problems.extend(problems_of(entry, left_out))
+        sets |= describe.sets
+    specs = [entry.dra for entry in offered.entries.values() if entry.dra]
+    fails = any(each.unhealthy is not TaintPolicy.NONE or each.lost is not TaintPolicy.NONE for each in specs)
+    return PublishedPool(
+        driver=driver,
+        devices=tuple(devices.values()),
+        counters=tuple(sets.values()),
+        offered=offered,
+        tight=fails or bool(sets),
+        problems=tuple(dict.fromkeys(problems)),
+    )
+
+
+def _by_entry(offered: Resource) -> Iterator[tuple[EntrySpec, list[Device]]]:
+    members = grouped((slot.device.raw.entry, slot.device) for slot in offered.slots)
+    return ((entry, members.get(name, [])) for name, entry in offered.entries.items())
+
+
+def _places(entries: Iterable[EntrySpec]) -> dict[str, EntryPlace]:
+    """GPUs are numbered over all entries of a maker, in the order of the file."""
+    first: dict[str, int] = {}
+    total: dict[str, int] = {}
+    kinds: dict[str, str] = {}
+    for entry in entries:
+        kind = kinds[entry.name] = _style(entry).__name__
+        first[entry.name] = total.get(kind, 0)
+        total[kind] = first[entry.name] + (entry.source.count if isinstance(entry.source, VirtualSource) else 0)
+    return {name: EntryPlace(number, total[kinds[name]]) for name, number in first.items()}
+
+
+def _style(entry: EntrySpec) -> type[Describer]:
+    if entry.is_nvidia:
+        return Nvidia
+    return Amd if is_amd(entry) else Describer
+
+
+def _with_given(
+    device: DraDevice, entry: EntrySpec, driver: str, left_out: LeftOut, problems: list[Problem]
+) -> Mapping[str, Attribute]:
+    """The attributes with those of the file, as many as a device may have; the device's own make room.
+
+    Only the type stays in any case, since DeviceClasses ask for it.
+    """
+    given = dict(given_attributes(entry, device.device, driver, left_out))
+    own = {key: value for key, value in device.attributes.items() if key not in given}
+    problems.extend(_cut_off(device.device, entry, own.values()))
+    if _style(entry) is Describer:
+        problems.extend(warning(entry.where, each) for each in bent_names(entry, device.device))
+    room = names.MAX_ENTRIES - len(device.capacity)
+    if not given and len(own) <= room:
+        return device.attributes
+    beyond = len(own) + len(given) - room
+    if beyond <= 0:
+        return {**own, **given}
+    message = (
+        f"{beyond} attributes of {entry.name} are left out of its ResourceSlices: a device has at most "
+        f"{names.MAX_ENTRIES} attributes and capacities"
+    )
+    problems.append(warning(entry.where, message))
+    kept = list(dict.fromkeys(("type", *given, *own)))[:room]
+    return {key: value for key, value in {**own, **given}.items() if key in kept}
+
+
+def _cut_off(device: Device, entry: EntrySpec, published: Iterable[Attribute]) -> Iterator[Problem]:
+    """What to say of the device's own texts that are too long for a ResourceSlice."""
+    for key, text in device.attributes.items():
+        if (why := names.string_problem(text)) and string_attribute(text) in published:
+            message = f"the attribute {key} of {entry.name} is cut off in its ResourceSlices: {why}"
+            yield warning(entry.where, message)

@@ -1,0 +1,96 @@
+"""The DeviceClasses that go with the drivers of a file: what claims name to ask for devices.
+
+NVIDIA's and AMD's are those that come with their drivers; all others have one class for the devices of each resource,
+and one for their partitions. They belong to the cluster and not to a node.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..model import names
+from ..model.dra import DraPartitions
+from ..model.entry import EntrySpec
+from ..model.names import domain_and_name
+from ..model.problem import Problem, warning
+from ..model.spec import Spec
+from . import attributes
+from .slices import API_VERSION, Document
+
+_NVIDIA = "gpu."  # what comes before the maker in the name of a GPU driver
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceClass:
+    """A class of a driver's devices: those whose `type` it is, or all. `resource` is the extended resource that it
+    stands for, or empty.
+    """
+
+    name: str
+    driver: str
+    type: str = ""
+    resource: str = ""
+
+    @property
+    def expression(self) -> str:
+        """Which devices it has, in CEL."""
+        own = f"device.driver == '{self.driver}'"
+        return f"{own} && device.attributes['{self.driver}'].type == '{self.type}'" if self.type else own
+
+    def matches(self, driver: str, device: Mapping[str, Any]) -> bool:
+        kind = (device.get("attributes") or {}).get("type") or {}
+        return driver == self.driver and (not self.type or kind.get("string") == self.type)
+
+    @property
+    def document(self) -> Document:
+        spec: Document = {"selectors": [{"cel": {"expression": self.expression}}]}
+        if self.resource:
+            spec["extendedResourceName"] = self.resource
+        return {"apiVersion": API_VERSION, "kind": "DeviceClass", "metadata": {"name": self.name}, "spec": spec}
+
+
+def device_classes(spec: Spec, *, extended: bool = False) -> tuple[tuple[DeviceClass, ...], tuple[Problem, ...]]:
+    """The classes for all entries that are advertised by dra, and what is doubtful about them.
+
+    With `extended`, classes of whole devices stand for the extended resources of their entries, whatever those say.
+    """
+    found: dict[str, DeviceClass] = {}
+    holders: dict[str, str] = {}
+    problems: list[Problem] = []
+    for entry in spec.entries:
+        for each in _of_entry(entry, extended=extended):
+            first = found.setdefault(each.name, each)
+            if first != each:
+                problems.append(_two_resources(entry, first, each))
+            elif each.resource and (holder := holders.setdefault(each.resource, each.name)) != each.name:
+                message = (
+                    f"the DeviceClasses {holder} and {each.name} both stand for {each.resource}; the newer one wins"
+                )
+                hint = "set dra.extendedResource to false on one of the entries"
+                problems.append(warning(entry.where, message, hint))
+    return tuple(found.values()), tuple(dict.fromkeys(problems))
+
+
+def _two_resources(entry: EntrySpec, first: DeviceClass, other: DeviceClass) -> Problem:
+    used, lost = (each.resource or "no extended resource" for each in (first, other))
+    message = f"the DeviceClass {first.name} of several entries stands for {used}, and not for {lost}"
+    return warning(entry.where, message, "let these entries agree, or give one another dra.driver")
+
+
+def _of_entry(entry: EntrySpec, *, extended: bool) -> Iterator[DeviceClass]:
+    if entry.dra is None:
+        return
+    driver = entry.dra.driver
+    resource = entry.resource if extended or entry.dra.extended_resource else ""
+    if entry.is_nvidia:
+        yield DeviceClass(driver, driver, "gpu", resource)
+        yield DeviceClass(f"mig.{driver.removeprefix(_NVIDIA)}", driver, "mig")
+        yield DeviceClass(f"vfio.{driver}", driver, "vfio")
+    elif attributes.is_amd(entry):
+        yield DeviceClass(driver, driver, resource=resource)
+    else:
+        kind = domain_and_name(entry.resource)[1]
+        name = names.dns_label(kind)
+        yield DeviceClass(f"{name}.{driver}", driver, kind, resource)
+        if entry.dra.partitions is DraPartitions.DYNAMIC or entry.possible_profiles:
+            yield DeviceClass(f"{name}-partition.{driver}", driver, f"{kind}-partition")

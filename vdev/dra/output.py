@@ -1,0 +1,317 @@
+"""Dynamic Resource Allocation, put together: a driver for each pool of the plan, and the slices that publish it."""
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from ..agent.applier import Output
+from ..agent.node_objects import NodeSlices
+from ..agent.options import Options
+from ..agent.steps import Steps
+from ..faults.engine import Engine
+from ..model.device import Slot, device_document, grouped
+from ..model.problem import Problem
+from ..node.api_output import NodeAccess
+from ..observe.metrics import Metrics
+from ..planning.plan import Plan
+from . import published_devices
+from .claim import PreparedClaim
+from .claim_files import RECORD, Places, devices_of
+from .preparation import Published
+from .published_devices import DraDevice, Pools, PublishedPool, Record, record
+from .servicer import DeviceHealth
+from .slice_output import ResourceSlices
+
+if TYPE_CHECKING:
+    from .driver import DraDriver, Watch
+
+
+Claimed = Mapping[str, Mapping[str, Record]]
+"""By driver and by the device's name what was written down of it."""
+
+log = structlog.get_logger(__name__)
+
+
+class Dra(Output):
+    """The drivers of one node, from `start` on. `wake` is called when prepared claims, or problems, are others than
+    before; `watch` looks at their sockets.
+
+    Drivers of an earlier process, with devices of prepared claims, are served until the last of these is unprepared,
+    since a pod cannot end before. The API server is asked for nothing before there is a driver.
+    """
+
+    name = "serving DRA"
+
+    def __init__(
+        self,
+        options: Options,
+        access: NodeAccess,
+        steps: Steps,
+        metrics: Metrics,
+        *,
+        wake: Callable[[], None],
+        renew: Callable[[str], None],
+        faults: Engine,
+        watch: "Watch",
+    ) -> None:
+        self._options = options
+        self._api = access.api
+        self._group: asyncio.TaskGroup | None = None
+        self._begun = asyncio.Event()  # there is a driver, or was one
+        self._steps = steps
+        self._metrics = metrics
+        self._wake = wake
+        self._renew = renew
+        self._faults = faults
+        self._watch = watch
+        self._pools: Pools = {}
+        self._recalled: Claimed = {}
+        self._left: frozenset[str] = frozenset()
+        self._drivers: dict[str, DraDriver] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._following = NodeSlices(options.node, access.api, on_change=self._look, timing=options.timing)
+        self.slices = ResourceSlices(access, self._following, faults)
+
+    def _look(self) -> None:
+        self.slices.look()
+
+    def start(self, group: asyncio.TaskGroup) -> None:
+        self._group = group
+
+    async def recall(self) -> None:
+        """Read which devices claims have that an earlier process prepared, by driver, wanted now or not."""
+        self._recalled = await asyncio.to_thread(_left, self._options.plugin_dir.parent)
+        self._left = frozenset(self._recalled)
+
+    async def work(self) -> None:
+        """Write slices when that is due: a step to repeat. Raises ApiServerError."""
+        await self._begun.wait()
+        await self.slices.work()
+
+    async def follow(self) -> None:
+        await self._begun.wait()
+        await self._following.run()
+
+    async def settle(self, plan: Plan) -> None:
+        """Serve the drivers of the plan's pools, and publish these."""
+        if self._group is None:
+            return
+        before, self._pools = self._pools, plan.pools
+        self._left = frozenset(name for name in self._left if not self._is_idle(name))
+        wanted = plan.pools.keys() | self._left
+        for name in self._drivers.keys() - wanted:
+            self._drivers.pop(name).stop()
+            self._metrics.forget(name)
+        for name in wanted - self._drivers.keys():
+            self._start(name)
+        if wanted:
+            self._begun.set()
+        if before != plan.pools:
+            for name, pool in plan.pools.items():
+                self._drivers[name].update([*map(self._health, pool.devices)])
+        if self._begun.is_set():
+            await self.slices.settle(plan)
+
+    def _is_idle(self, name: str) -> bool:
+        driver = self._drivers.get(name)
+        return driver is not None and driver.is_idle
+
+    def _health(self, device: Any) -> DeviceHealth:
+        return DeviceHealth(
+            pool=self._options.node, device=device.name, healthy=device.health.healthy, message=device.health.reason
+        )
+
+    def _start(self, name: str) -> None:
+        from .driver import DraDriver  # with the messages of its services, which no other node needs
+
+        options, previous = self._options, self._tasks.get(name)
+        places = Places(
+            driver=name,
+            kubelet_dir=options.plugin_dir.parent,
+            cdi_dir=options.cdi_dir,
+            pod_uid=os.environ.get("POD_UID", ""),
+        )
+        driver = self._drivers[name] = DraDriver(
+            places,
+            api=self._api,
+            find=lambda pool, device: self._find(name, pool, device),
+            on_change=self._wake,
+            renew=self._renew,
+            observe=self._observe,
+            faults=self._faults,
+            timing=options.timing,
+            watch=self._watch,
+        )
+
+        async def run() -> None:
+            if previous is not None:
+                await asyncio.wait([previous])
+            await self._steps.keep(f"serving the DRA driver {name}", driver.run)
+
+        assert self._group is not None
+        self._tasks[name] = self._group.create_task(run(), name=f"DRA driver {name}")
+
+    def _observe(self, rpc: str, driver: str, code: str, seconds: float) -> None:
+        self._metrics.rpc.labels(rpc, driver, code).observe(seconds)
+
+    def _find(self, driver: str, pool: str, device: str) -> Published | str:
+        """What is published under these names, or why there is none."""
+        published: PublishedPool | None = self._pools.get(driver)
+        if pool != self._options.node or published is None:
+            return f"this node publishes the pool {self._options.node}"
+        found = published.by_name.get(device)
+        if found is None:
+            return "the pool has no such device now"
+        if found.lost:
+            return "it is only kept for the claims that have it, and goes to no other"
+        resource, written = published.resource_of(found), _record(published, found)
+        return Published(device=found.device, resource=resource, shared=found.shared, record=written)
+
+    @property
+    def claimed(self) -> "Claimed":
+        """The devices that prepared claims have, by driver and name; those of the last process until they are read.
+
+        So are those that claims are about to get: code that removes what is free must not remove what is in an answer.
+        """
+        found: dict[str, dict[str, Record]] = {}
+        for name in {*self._drivers, *self._recalled}:
+            driver = self._drivers.get(name)
+            if driver is not None and (driver.prepared or driver.is_idle):
+                self._recalled = {key: each for key, each in self._recalled.items() if key != name}
+            given = {**self._recalled.get(name, {}), **(self._given(driver) if driver else {})}
+            if given:
+                found[name] = given
+        return found
+
+    def _given(self, driver: "DraDriver") -> dict[str, Record]:
+        """What claims have, or are about to get of what is published."""
+        preparing, prepared = driver.preparing, driver.prepared
+        given = {device.device: device.record for claim in prepared.values() for device in claim.devices}
+        if pool := self._pools.get(driver.name):
+            coming = (pool.by_name[name] for name in pool.by_name.keys() & preparing - given.keys())
+            given |= {each.name: _record(pool, each) for each in coming}
+        return given
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        of_drivers = (each for driver in self._drivers.values() for each in driver.problems)
+        return (*of_drivers, *self.slices.problems)
+
+    @property
+    def directories(self) -> frozenset[Path]:
+        return frozenset(path for driver in self._drivers.values() for path in driver.directories)
+
+    def recheck(self, changed: frozenset[str] = frozenset()) -> bool:
+        """Look at sockets and files soon; that is done beside the turns."""
+        del changed
+        for driver in self._drivers.values():
+            driver.recheck()
+        return False
+
+    def poke(self) -> None:
+        for driver in self._drivers.values():
+            driver.poke()
+        self.slices.look()
+
+    async def stop(self, *, hands_over: bool = False) -> None:
+        """Take the slices away, then end the drivers.
+
+        Another agent that waits finds the slices, and goes on with them; should it not, the kubelet takes them away.
+        """
+        if not self._begun.is_set():
+            return
+        if hands_over:
+            log.info("ResourceSlices left to the agent that stands by")
+        else:
+            await self._withdraw()
+        for driver in self._drivers.values():
+            driver.stop()
+        if running := [task for task in self._tasks.values() if not task.done()]:
+            await asyncio.wait(running)
+
+    def measure(self) -> None:
+        """Bring the metrics of published devices and of claims up to date."""
+        for name, driver in self._drivers.items():
+            devices, metrics = self._devices(name), self._metrics
+            bad = [each for each in devices if not each.health.healthy]
+            metrics.devices.labels(name, "Healthy").set(len(devices) - len(bad))
+            metrics.devices.labels(name, "Unhealthy").set(len(bad))
+            metrics.retired.labels(name).set(sum(each.lost for each in bad))
+            metrics.drilled.labels(name).set(sum(each.health.drilled and not each.lost for each in bad))
+            metrics.held.labels(name).set(len(_claims_by_device(driver)))
+            metrics.claims.labels(name).set(len(driver.prepared))
+
+    def _devices(self, driver: str) -> Sequence[DraDevice]:
+        pool = self._pools.get(driver)
+        return pool.devices if pool else ()
+
+    def document(self) -> list[dict[str, Any]]:
+        """The part of the status about it; keys are stable and documented."""
+        return [self._driver_document(name, driver) for name, driver in sorted(self._drivers.items())]
+
+    def _driver_document(self, name: str, driver: "DraDriver") -> dict[str, Any]:
+        devices, claims = self._devices(name), _claims_by_device(driver)
+        return {
+            "name": name,
+            "state": str(driver.state),
+            "devices": len(devices),
+            "unhealthy": sum(not each.health.healthy for each in devices),
+            "slices": self.slices.published.get(name, 0),
+            "healthStreams": driver.health_streams,
+            "claims": [
+                {
+                    "namespace": claim.namespace,
+                    "name": claim.name,
+                    "uid": claim.uid,
+                    "devices": [device.device for device in claim.devices],
+                }
+                for claim in driver.prepared.values()
+            ],
+            "deviceList": [_document(each, claims.get(each.name, ())) for each in devices],
+        }
+
+    async def _withdraw(self) -> None:
+        try:
+            async with self._options.clock.timeout(self._options.intervals.last_requests):
+                await self._steps.take("taking ResourceSlices away", self.slices.withdraw)
+        except TimeoutError:
+            log.warning("the API server takes too long; the kubelet takes the ResourceSlices away in 30 s")
+
+
+def _claims_by_device(driver: "DraDriver") -> Mapping[str, Sequence[PreparedClaim]]:
+    """The prepared claims that have each device, by its published name."""
+    pairs = ((device, claim) for claim in driver.prepared.values() for device in {one.device for one in claim.devices})
+    return grouped(pairs)
+
+
+def _document(device: DraDevice, claims: Sequence[PreparedClaim]) -> dict[str, Any]:
+    """A published device as the status has it, with the prepared claims that have it."""
+    core, health = device.device, device.health
+    return {
+        "name": device.name,
+        **device_document(Slot(core.id, core, None, health)),
+        "entry": device.entry,
+        "selector": core.selector,
+        "reason": health.reason,
+        "injected": health.injected,
+        "taints": [f"{each.key}{f'={each.value}' if each.value else ''}:{each.effect}" for each in device.taints],
+        "claims": [f"{each.namespace}/{each.name}" for each in claims],
+    }
+
+
+def _record(pool: PublishedPool, device: DraDevice) -> Record:
+    """What is written down of a published device with the claim that gets it."""
+    entry = pool.resource_of(device).entries[device.entry]
+    return record(
+        device, pool.counters, published_devices.of_loss(entry.dra, nvidia=entry.is_nvidia) if entry.dra else ()
+    )
+
+
+def _left(kubelet_dir: Path) -> "Claimed":
+    """The devices of prepared claims that the records of all drivers name."""
+    records = kubelet_dir.glob(f"plugins/*/{RECORD}")
+    return {path.parent.name: devices for path in records if (devices := devices_of(path))}

@@ -1,0 +1,221 @@
+"""What a claim gets: the devices that were allocated to it, as they were published, with the edits that Allocate makes.
+
+Everything goes through one CDI specification per claim:
+
+    <uid>-<device>[-<share>]   the nodes and mounts of a device
+    <uid>_<request>            the variables of a request: those that list devices, with all of its devices
+    <uid>                      the same for all requests together, where that is more
+
+A runtime applies one CDI device after the other, and the last one sets a variable. So a variable that lists devices
+cannot be an edit of each device. No label of DNS has a `_`, so that no two names are the same.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..errors import AllocationError, ClaimRefused
+from ..model.device import Device, Mount, grouped
+from ..model.entry import DeviceListStrategy
+from ..model.quantity import QuantityError, parse_quantity
+from ..model.spec import SharingKind
+from ..planning import allocation, cdi
+from ..planning.allocation import Allocation, ContainerEdits, MpsShare
+from ..planning.resources import Resource
+from ..planning.sharing import mps_share
+from .claim import AllocationResult, Claim, PreparedClaim, PreparedDevice
+from .opaque_config import Mps, SharingSettings, check_all, is_foreign, kind_of, settings_of
+
+_ALL = 100  # per cent
+_MIB = 2**20
+_MPS_PIPE, _MPS_SHM = "/tmp/nvidia-mps", "/dev/shm"  # of the container, where NVIDIA's driver has them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """A device as it was published: what it is, and of which resource.
+
+    `shared`: it may be allocated to several claims at once, each with a share of it. `record` is what is written down
+    of it, for the case that it is away when the next process starts.
+    """
+
+    device: Device
+    resource: Resource
+    shared: bool = False
+    record: Mapping[str, Any] = field(default_factory=dict)
+
+
+Find = Callable[[str, str], Published | str]
+"""What is published under the names of a pool and a device; or why there is none, in a sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Member:
+    """A device of the claim."""
+
+    result: AllocationResult
+    device: Device
+    resource: Resource
+    settings: SharingSettings
+    record: Mapping[str, Any]
+
+
+def kind(driver: str) -> str:
+    return f"k8s.{driver}/claim"
+
+
+def file_name(driver: str, uid: str) -> str:
+    """The file of a claim's specification, named as the CDI library names those of one occasion."""
+    return f"k8s.{driver}-claim_{uid}.json"
+
+
+def prepare(claim: Claim, driver: str, find: Find) -> PreparedClaim:
+    """What a claim gets. Raises AllocationError, in a sentence for the pod's event."""
+    foreign = [each for each in claim.configs if is_foreign(each, driver)]
+    claim = replace(claim, configs=tuple(each for each in claim.configs if each not in foreign))
+    check_all(claim)
+    members = [_member(claim, result, find) for result in claim.results]
+    requests = grouped((each.result.main_request, each) for each in members)
+    own_kind = kind(driver)
+    named: dict[str, cdi.CdiDevice] = {}
+    variables = {name: _request_device(f"{claim.uid}_{name}", of) for name, of in requests.items()}
+    devices = []
+    for each in members:
+        result = each.result
+        name = "-".join(filter(None, (claim.uid, result.device, result.share_id)))
+        named[name] = allocation.cdi_device(
+            name, _for_cdi(each.resource), each.resource.entries[each.device.raw.entry], each.device
+        )
+        own = variables[result.main_request]
+        devices.append(
+            PreparedDevice(
+                pool=result.pool,
+                device=result.device,
+                requests=(result.main_request,),
+                cdi=tuple(cdi.qualified(own_kind, part) for part in (name, *([own.name] if _has_edits(own) else []))),
+                share_id=result.share_id,
+                admin=result.admin,
+                id=each.device.id,
+                raw=each.device.raw.id,
+                slices=(each.device.slices.start, each.device.slices.stop),
+                record=each.record,
+                ignored=tuple(kind_of(config) for config in foreign if config.covers(result)),
+            )
+        )
+    together = None if claim.by_request else _together(claim, members, variables.values())
+    extra = [each for each in (*variables.values(), together) if each is not None and _has_edits(each)]
+    return PreparedClaim(
+        uid=claim.uid,
+        namespace=claim.namespace,
+        name=claim.name,
+        devices=tuple(devices),
+        document=cdi.document(own_kind, [*named.values(), *extra], with_all=False),
+        together=cdi.qualified(own_kind, together.name) if together else "",
+    )
+
+
+def _member(claim: Claim, result: AllocationResult, find: Find) -> _Member:
+    found = find(result.pool, result.device)
+    what = f"device {result.device} of pool {result.pool}"
+    if isinstance(found, str):
+        raise ClaimRefused(f"{what} is not to be had: {found}")
+    if found.device.raw.refused:
+        raise ClaimRefused(f"{what} is not to be had: {found.device.raw.refused}")
+    if not result.admin and bool(result.share_id) is not found.shared:
+        was, now = ("as a share", "as a whole") if result.share_id else ("as a whole", "in shares")
+        raise ClaimRefused(
+            f"{what} was allocated {was} and is published {now} by now; delete the pod and its claim, so that new ones "
+            "are allocated"
+        )
+    settings = settings_of(claim, result, found.device)
+    return _Member(result=result, device=found.device, resource=found.resource, settings=settings, record=found.record)
+
+
+def _together(claim: Claim, members: Sequence[_Member], requests: Iterable[cdi.CdiDevice]) -> cdi.CdiDevice | None:
+    """What all requests set together; None where each variable has one value, whichever of them comes last."""
+    variables: dict[str, set[str]] = {}
+    for request in requests:
+        for name, value in request.env.items():
+            variables.setdefault(name, set()).add(value)
+    if all(len(values) == 1 for values in variables.values()):
+        return None
+    try:
+        return _request_device(claim.uid, members)
+    except AllocationError:  # no container can use them together, each of them is fine
+        return None
+
+
+def _has_edits(device: cdi.CdiDevice) -> bool:
+    """Whether it is a valid CDI device: one without edits is none."""
+    return bool(device.env or device.nodes or device.mounts)
+
+
+def _request_device(name: str, members: Sequence[_Member]) -> cdi.CdiDevice:
+    """The variables of these devices together, and the mounts that belong to them all."""
+    whole = ContainerEdits()
+    by_resource = grouped((each.resource.name, each) for each in members)
+    for of in by_resource.values():
+        resource = _for_cdi(of[0].resource)
+        got = allocation.container_edits(
+            Allocation(resource, (), tuple({each.device.id: each.device for each in of}.values()))
+        )
+        for variable, value in got.env.items():
+            before = whole.env.get(variable)
+            whole.env[variable] = value if before in (None, value) else f"{before},{value}"
+    positions = {each: number for number, each in enumerate(dict.fromkeys(each.device.id for each in members))}
+    for of in by_resource.values():
+        shares = [share for each in of if (share := _mps_share(each, positions)) is not None]
+        allocation.mps_limits(whole, shares)
+        if shares:
+            whole.env["CUDA_MPS_PIPE_DIRECTORY"] = _MPS_PIPE
+            whole.mounts |= {path: Mount("", path, tmpfs=True) for path in (_MPS_PIPE, _MPS_SHM)}
+    own = dict(whole.env)
+    for each in members:
+        for variable, value in each.settings.env.items():
+            if variable in own:
+                raise ClaimRefused(f"the configuration sets {variable}, which the driver sets itself; remove it there")
+            whole.env[variable] = value
+    return cdi.CdiDevice(name, mounts=tuple(whole.mounts.values()), env=whole.env)
+
+
+def _for_cdi(resource: Resource) -> Resource:
+    """The resource with everything injected through the claim's specification, whatever the strategies are."""
+    strategies = (DeviceListStrategy.ENVVAR,)
+    flags = replace(resource.flags, device_list_strategies=strategies, pass_device_specs=True)
+    return replace(resource, flags=flags, sharing=None)
+
+
+def _mps_share(member: _Member, positions: dict[str, int]) -> MpsShare | None:
+    """The limits of a device under MPS, by the configuration or else by what the share takes; None without MPS."""
+    position = positions[member.device.id]
+    mps, sharing = member.settings.mps, member.resource.sharing
+    if mps is not None:
+        _check_devices(mps, positions)
+        memory = mps.per_device.get(member.device.id, mps.per_device.get(str(position), mps.memory))
+        return MpsShare(position, memory // _MIB, mps.threads)
+    if not member.result.share_id or sharing is None or sharing.kind is not SharingKind.MPS:
+        return None
+    consumed = {name.rpartition("/")[2]: value for name, value in member.result.consumed.items()}
+    count = _amount(consumed.get("slots", "1"))
+    mib, percent = mps_share(sharing, member.device) if member.device.id in sharing.replicas else (0, 0)
+    if "memory" in consumed:
+        mib, count = _amount(consumed["memory"]) // _MIB, 1
+        percent = max(1, _ALL * mib * _MIB // member.device.memory) if member.device.memory else 0
+    return MpsShare(position, mib * count, min(_ALL, percent * count))
+
+
+def _check_devices(mps: Mps, positions: dict[str, int]) -> None:
+    known = {*positions, *map(str, positions.values())}
+    for name in mps.per_device:
+        if name not in known:
+            raise ClaimRefused(
+                f"the configuration limits the memory of {name!r}, which is neither the id of a device of the request "
+                f"nor its position, 0 to {len(positions) - 1}"
+            )
+
+
+def _amount(text: str) -> int:
+    try:
+        return parse_quantity(text)
+    except QuantityError as wrong:
+        raise ClaimRefused(f"the claim was given a capacity that vdev cannot read: {wrong}") from wrong

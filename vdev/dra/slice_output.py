@@ -1,0 +1,278 @@
+"""The ResourceSlices of this node: published as Kubernetes' own helper does it, and at once again after a wipe.
+
+A kubelet that starts deletes all slices of its node; what is missing then is made again as soon as the watch says so.
+Slices of a driver whose name somebody else uses on this node are left alone, and named.
+"""
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import structlog
+
+from ..faults.engine import Engine
+from ..kube import MANAGER, RESOURCE_SLICES, Api, Conflict, Missing
+from ..model.problem import Problem, error, warning
+from ..node.api_output import ApiOutput, NodeAccess
+from ..planning.plan import Plan
+from . import slices as cutting
+from .published_devices import Pools
+from .slices import Changes, changes, content, spoilt
+
+log = structlog.get_logger(__name__)
+
+Document = Mapping[str, Any]
+_SPLIT = (1, 35)  # from this version on counters have slices of their own
+_GATES = {
+    "taints": "DRADeviceTaints",
+    "consumesCounters": "DRAPartitionableDevices",
+    "sharedCounters": "DRAPartitionableDevices",
+    "allowMultipleAllocations": "DRAConsumableCapacity",
+    "requestPolicy": "DRAConsumableCapacity",
+}
+
+
+class SlicesView(Protocol):
+    """The slices of this node, as the API server has them."""
+
+    async def seen(self) -> Mapping[str, Document]:
+        """All of them by name; waits for the first look. Raises ApiServerError where they cannot be had."""
+
+    def wrote(self, document: Document) -> None:
+        """This is what the server answered to a write."""
+
+    def removed(self, name: str) -> None:
+        """The server said that it is gone."""
+
+
+class ResourceSlices(ApiOutput):
+    """Keeps the slices that a plan's pools come to. `published` counts those that are there, by driver."""
+
+    name = "publishing ResourceSlices"
+
+    def __init__(self, access: NodeAccess, slices: SlicesView, faults: Engine) -> None:
+        super().__init__(access)
+        self._faults = faults
+        self._uid = ""  # of the Node that the slices are of
+        self._wiped: set[str] = set()  # drivers whose slices must be deleted as a fault
+        self.published: dict[str, int] = {}
+        self._slices = slices
+        self._pools: Pools = {}
+        self._split: bool | None = None  # None: not known yet
+        self._taken: dict[str, str] = {}  # by driver: who else publishes under its name
+        self._dropped: dict[str, frozenset[str]] = {}  # by driver: fields that the server does not store
+        self._stored: list[tuple[bytes, bytes]] = []  # digests of what was sent, and of what the server made of it
+        self._written: dict[str, tuple[object, ...]] = {}  # of what it was complete, by driver
+
+    def _see_node(self) -> None:
+        """Of the Node slices only say which one it is."""
+        metadata = (self._view.document or {}).get("metadata") or {}
+        if str(metadata.get("uid") or "") != self._uid:
+            self._stir()
+
+    def look(self) -> None:
+        """Compare again: the slices are others than before."""
+        if self._follows:
+            self._stir()
+
+    def wipe(self, concerns: Callable[[str], bool]) -> None:
+        """Delete the slices of these drivers, as a fault."""
+        self._wiped |= set(filter(concerns, self._pools))
+        self.look()
+
+    async def settle(self, plan: Plan) -> None:
+        if plan.pools != self._pools or not self._follows:  # at first, an earlier process may have left some
+            self._pools = plan.pools
+            self._note()
+
+    async def withdraw(self) -> None:
+        """Take all slices away: this is a clean end. Raises ApiServerError."""
+        for each in (await self._slices.seen()).values() if self._follows else ():
+            if _is_ours(each):
+                await self._delete(self._api, each)
+        self.published.clear()
+
+    async def _write(self, document: Document) -> None:
+        uid = self._uid = str((document.get("metadata") or {}).get("uid") or "")
+        there = (await self._slices.seen()).values()
+        ours = {each["spec"]["driver"] for each in there if _is_ours(each)}
+        for driver in sorted(self._pools.keys() | ours):
+            of_driver = [each for each in there if each["spec"]["driver"] == driver]
+            foreign = next((each for each in of_driver if not _is_ours(each)), None)
+            if foreign is not None and driver in self._pools:
+                self._is_taken(driver, _manager(foreign))
+            else:
+                self._taken.pop(driver, None)
+                await self._publish(driver, uid)
+
+    async def _publish(self, driver: str, uid: str) -> None:
+        def made(spec: Document, number: int) -> Document:
+            return self._made(spec, number, uid)
+
+        there = await self._ours(driver)
+        if driver in self._wiped:
+            await self._carry_out(driver, Changes(delete=tuple(there)))
+            self._wiped.discard(driver)
+            there = ()
+        if not there:
+            self.published.pop(driver, None)
+        wanted = await self._wanted(driver)
+        found = changes(wanted, there, made, same=self._same)
+        fault = self._faults.on_slices(driver, news=bool(found))
+        of = (self._pools.get(driver), self._split, fault)
+        if found and self._written.get(driver) == of:
+            await self._pause(found)
+            there = await self._ours(driver)  # a wipe goes on meanwhile: what is left of it is nothing to update
+            found = changes(wanted, there, made, same=self._same)
+        if fault is not None:
+            found = spoilt(fault, wanted, there, made, same=self._same)
+        await self._carry_out(driver, found)
+        if wanted:
+            self.published[driver] = len(wanted)
+            self._written[driver] = of
+        else:
+            self.published.pop(driver, None)
+
+    async def _ours(self, driver: str) -> Sequence[Document]:
+        """The driver's slices that were published from here."""
+        there = (await self._slices.seen()).values()
+        return [each for each in there if each["spec"]["driver"] == driver and _is_ours(each)]
+
+    async def _pause(self, found: Changes) -> None:
+        """Before something is repaired: of two that change the same slice one must give in, but a wipe is made good."""
+        if found.update and not found.create:
+            await self._pause_before_repair()
+        else:
+            lately = self._clock.now() - self._repaired_at < self._intervals.republish
+            await self._clock.sleep(self._intervals.republish if lately else self._intervals.wipe)
+        self._repaired_at = self._clock.now()
+
+    async def _wanted(self, driver: str) -> Sequence[Document]:
+        pool = self._pools.get(driver)
+        if pool is None:
+            return ()
+        if pool.counters and self._split is None:
+            self._split = await self._api.version() >= _SPLIT
+        return cutting.specifications(pool, self._node, split=self._split is not False)
+
+    def _made(self, spec: Document, number: int, uid: str) -> Document:
+        owner = {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": uid, "controller": True}
+        prefix = cutting.generate_name(spec["driver"], self._node, number)
+        return {"metadata": {"generateName": prefix, "ownerReferences": [owner]}, "spec": spec}
+
+    def _same(self, wanted: Document, there: Document) -> bool:
+        wanted, there = content(wanted), content(there)
+        return wanted == there or (bool(self._stored) and (_digest(wanted), _digest(there)) in self._stored)
+
+    async def _carry_out(self, driver: str, found: Changes) -> None:
+        """Old ones go first, then others change, then new ones come: as Kubernetes' helper does."""
+        if not found:
+            return
+        try:
+            for each in found.delete:
+                await self._delete(self._api, each)
+            for each in found.update:
+                name = str(each["metadata"]["name"])
+                try:
+                    self._wrote(driver, each["spec"], await self._api.update(RESOURCE_SLICES, each))
+                except Missing as gone:
+                    if not gone.served:
+                        raise
+                    self._slices.removed(name)
+                    self._has_news = True  # it is made again at once
+                    return
+            for each in found.create:
+                self._wrote(driver, each["spec"], await self._api.create(RESOURCE_SLICES, each))
+        except (Conflict, Missing) as changed:
+            log.debug("a slice is another one than was seen", driver=driver, reason=str(changed))
+            raise
+        log.log(
+            self._level,
+            "ResourceSlices published",
+            driver=driver,
+            created=len(found.create),
+            updated=len(found.update),
+            deleted=len(found.delete),
+        )
+
+    async def _delete(self, api: Api, document: Document) -> None:
+        metadata = document["metadata"]
+        with contextlib.suppress(Missing, Conflict):  # it is gone, or it was another one of that name
+            await api.delete(RESOURCE_SLICES, str(metadata["name"]), uid=str(metadata.get("uid") or ""))
+        self._slices.removed(str(metadata["name"]))
+
+    def _wrote(self, driver: str, sent: Document, stored: Document) -> None:
+        self._slices.wrote(stored)
+        before, after = content(sent), content(stored["spec"])
+        if before != after and (pair := (_digest(before), _digest(after))) not in self._stored:
+            self._stored = [*self._stored[-63:], pair]
+        missing = frozenset[str]() if before == after else _keys(before) - _keys(after)
+        if missing != self._dropped.get(driver, frozenset()) and missing:
+            log.warning("the API server drops fields of ResourceSlices", driver=driver, fields=sorted(missing))
+        if missing:
+            self._dropped[driver] = missing
+        else:
+            self._dropped.pop(driver, None)
+
+    def _is_taken(self, driver: str, manager: str) -> None:
+        if self._taken.get(driver) != manager:
+            log.error("another driver publishes ResourceSlices of this name", driver=driver, manager=manager)
+        self._taken[driver] = manager
+        self.published.pop(driver, None)
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """Names that others use, and what the server does not store."""
+        taken = (
+            error(
+                f"dra driver {driver}",
+                f"{manager} publishes ResourceSlices of this name on this node, so that none are published from here",
+                "remove the other driver from the node, or give the entry another dra.driver",
+            )
+            for driver, manager in self._taken.items()
+        )
+        dropped = (
+            warning(
+                f"dra driver {driver}",
+                f"the API server does not store {', '.join(sorted(fields))}",
+                f"turn on the feature gate {_gates(fields)}, or do without",
+            )
+            for driver, fields in self._dropped.items()
+        )
+        pools = (each for pool in self._pools.values() for each in pool.problems)
+        return (*taken, *dropped, *pools)
+
+
+def _digest(content: Document) -> bytes:
+    return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).digest()
+
+
+def _is_ours(document: Document) -> bool:
+    """Whether it was published from here, also where somebody else wrote to it since."""
+    return MANAGER in _writers(document)
+
+
+def _writers(document: Document) -> Sequence[str]:
+    """Whose the fields of the specification are: the server names the oldest first, of one second by their names."""
+    entries = document["metadata"].get("managedFields") or ()
+    return [str(each.get("manager")) for each in entries if "f:spec" in (each.get("fieldsV1") or {})]
+
+
+def _manager(document: Document) -> str:
+    return next(iter(_writers(document)), "somebody")
+
+
+def _keys(value: object) -> frozenset[str]:
+    """The keys of a document that feature gates are about, at any depth."""
+    if isinstance(value, Mapping):
+        inner = frozenset(key for key in value if key in _GATES)
+        return inner.union(*(_keys(each) for each in value.values()))
+    if isinstance(value, list | tuple):
+        return frozenset[str]().union(*map(_keys, value))
+    return frozenset()
+
+
+def _gates(fields: Iterable[str]) -> str:
+    return " and ".join(sorted({_GATES[field] for field in fields}))

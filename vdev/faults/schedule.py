@@ -1,0 +1,176 @@
+"""When a rule is in force: a pure function of the rule, the seed, the node and the time.
+
+    FaultRuleSpec + Dice + Firing ─► spans() ─► phase(): in force or not, and until when
+                                   └─► strikes(): whether a momentary event lies between two times
+
+No clock and no state: the same arguments give the same answer on every run. Randomness is a hash of seed, node and the
+rule's name. Times are seconds of any steady clock; a span holds its start and not its end.
+"""
+
+import hashlib
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from ..model.device import EMPTY, Key
+from .effects import Delay, Flap
+from .rules import ALWAYS, Chance, FaultRuleSpec, NodeSelection, Start
+
+NO_LABELS = EMPTY
+_SKIPPED = 256  # repetitions that a rule of small probability passes over before it looks again
+_COUNTED_BY_TRIGGER = (Start.ALLOCATE, Start.FILE)
+_SCALE = float(2**53)  # the integers that a float holds exactly
+
+
+@dataclass(frozen=True, slots=True)
+class Dice:
+    """Chance that can be repeated: equal questions get equal answers."""
+
+    seed: int
+    node: str
+
+    def roll(self, *question: object) -> float:
+        """A number from 0 up to, but without, 1."""
+        text = "\0".join(map(str, (self.seed, self.node, *question)))
+        digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+        return (int.from_bytes(digest, "big") >> 11) / _SCALE
+
+    def shift(self, width: float, *question: object) -> float:
+        """A number between minus and plus `width`."""
+        return width * (2 * self.roll(*question) - 1) if width else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """One start of a rule's time: `keys` restricts it to some slots, `once` makes it one span that begins at once, and
+    `until` ends it.
+    """
+
+    at: float
+    keys: frozenset[Key] | None = None
+    once: bool = False
+    until: float = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The repetition of that number, from `start` up to `end`; `real` is false for one that chance passed over."""
+
+    number: int
+    start: float
+    end: float
+    real: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Whether a rule is in force, and the time until which that cannot change (None: it never changes)."""
+
+    active: bool
+    changes_at: float | None
+
+
+def on_node(nodes: NodeSelection, rule: str, dice: Dice, labels: Mapping[str, str] = NO_LABELS) -> bool:
+    """Whether a rule is for this node, which has these labels."""
+    named = not nodes.globs or any(fnmatchcase(dice.node, pattern) for pattern in nodes.globs)
+    labelled = all(labels.get(key) == value for key, value in nodes.labels)
+    return named and labelled and (nodes.share >= ALWAYS or dice.roll(rule, "node") < nodes.share)
+
+
+def spans(rule: FaultRuleSpec, dice: Dice, firing: Firing, after: float) -> Iterator[Span]:
+    """The spans that are not over at `after`, in order and without overlap; those of momentary events are empty."""
+    for outer in _outer(rule, dice, firing, after):
+        if isinstance(rule.effect, Flap) and outer.real:
+            yield from _falls(rule, rule.effect, dice, outer, after)
+        else:
+            yield outer
+
+
+def phase(rule: FaultRuleSpec, dice: Dice, firing: Firing, now: float) -> Phase:
+    """The rule's state at `now`, which holds until `changes_at`."""
+    for span in spans(rule, dice, firing, now):
+        if span.start > now:
+            return Phase(active=False, changes_at=span.start)
+        if span.real and span.end > now:
+            return Phase(active=True, changes_at=None if span.end == math.inf else span.end)
+    return Phase(active=False, changes_at=None)
+
+
+def strikes(rule: FaultRuleSpec, dice: Dice, firing: Firing, since: float, now: float) -> bool:
+    """Whether a momentary event of the rule lies after `since` and not after `now`."""
+    begun = itertools.takewhile(lambda span: span.start <= now, spans(rule, dice, firing, since))
+    return any(span.real and span.start > since for span in begun)
+
+
+def hits(chance: Chance, dice: Dice, rule: str, number: int, *what: object) -> bool:
+    """Whether the call, allocation or repetition of that number (from 1) is one that the rule hits."""
+    if chance.nth and number not in chance.nth:
+        return False
+    if number % chance.every_nth:
+        return False
+    return chance.probability >= ALWAYS or dice.roll(rule, "hit", number, *what) < chance.probability
+
+
+def seconds_of(delay: Delay, dice: Dice, rule: str, number: int, *what: object) -> float:
+    """How long the call of that number waits.
+
+    Log-logistic, as the latencies of busy drivers are: half below the median, a long tail, cut off at `most`.
+    """
+    if delay.median >= delay.most:
+        return delay.most
+    lot = dice.roll(rule, "delay", number, *what)
+    return min(delay.most, delay.median * math.sqrt(lot / (1.0 - lot)))
+
+
+def earliest(moments: Iterable[float | None]) -> float | None:
+    """The first of some moments, None for none."""
+    return min((each for each in moments if each is not None), default=None)
+
+
+def _outer(rule: FaultRuleSpec, dice: Dice, firing: Firing, after: float) -> Iterator[Span]:
+    when = rule.when
+    period = 0.0 if firing.once or when.every is None else when.every
+    times = 1 if not period else when.times
+    at = 0.0 if firing.once else when.at
+    width = 0.0 if firing.once or isinstance(rule.effect, Flap) else when.jitter * (period or at)
+    number = max(0, math.floor((after - firing.at - at) / period) - 2) if period and after > firing.at else 0
+    chance_is_elsewhere = rule.counts_calls or when.start in _COUNTED_BY_TRIGGER or firing.once
+    skipped = 0
+    while times is None or number < times:
+        start = firing.at + max(0.0, at + number * period + dice.shift(width, rule.name, number))
+        if start >= firing.until:
+            return
+        real = chance_is_elsewhere or hits(rule.chance, dice, rule.name, number + 1)
+        skipped = 0 if real else skipped + 1
+        if real or skipped % _SKIPPED == 0:
+            yield from _not_over(_span(rule, number, start, firing.until, real=real), after)
+        number += 1
+
+
+def _span(rule: FaultRuleSpec, number: int, start: float, until: float, *, real: bool) -> Span:
+    if rule.momentary or not real:
+        return Span(number, start, start, real)
+    lasts = math.inf if rule.when.lasts is None else rule.when.lasts
+    return Span(number, start, min(start + lasts, until))
+
+
+def _not_over(span: Span, after: float) -> Iterator[Span]:
+    if span.end > after or span.start > after:
+        yield span
+
+
+def _falls(rule: FaultRuleSpec, flap: Flap, dice: Dice, outer: Span, after: float) -> Iterator[Span]:
+    """The times within `outer` at which a flapping device is down, or a mark that there is none."""
+    period = flap.up + flap.down
+    number = max(0, math.floor((after - outer.start) / period) - 2) if after > outer.start else 0
+    if outer.end - outer.start <= flap.up * (1 + rule.when.jitter):
+        yield from _not_over(Span(outer.number, outer.start, outer.start, real=False), after)
+    while True:
+        moved = dice.shift(rule.when.jitter * flap.up, rule.name, "flap", outer.number, number)
+        start = outer.start + number * period + flap.up + moved
+        if start >= outer.end:
+            return
+        yield from _not_over(Span(number, start, min(start + flap.down, outer.end)), after)
+        number += 1

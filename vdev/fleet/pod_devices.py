@@ -1,0 +1,214 @@
+"""Which devices the pods of a node have: as a kubelet there would give them out.
+
+    Pods bound to the node, in the order in which they came ─┐
+    what is listed, with health ─────────────────────────────┴─► Assignment: devices by pod, and whom a kubelet refuses
+
+Container by container, init containers first. What an init container had, a later one may have again; a sidecar keeps
+its own. Preferred allocation chooses among what is free (sources: Kubernetes 1.36, pkg/kubelet/cm/devicemanager).
+What a pod was given it keeps, and it is written on the pod, so that the next controller knows it.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from ..json_text import parse_json
+from ..model.device import Key
+from ..model.quantity import amount_of
+from ..planning.preferred import allocator_for
+from ..planning.resources import Inventory, Resource
+
+Document = Mapping[str, Any]
+Devices = Mapping[str, Mapping[str, tuple[str, ...]]]
+"""Ids by container and resource."""
+
+NOTE = "vdev.dev/devices"
+"""The annotation of a pod with its devices."""
+
+
+class Role(Enum):
+    """What a container is in its pod: the kubelet treats what they held differently."""
+
+    INIT = "init"
+    SIDECAR = "sidecar"
+    MAIN = "main"
+
+
+@dataclass(frozen=True, slots=True)
+class PodContainer:
+    """A container, and how many of each resource it asks for."""
+
+    name: str
+    role: Role
+    wants: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """A pod on a node that is not over. `noted` is what its annotation says that it has of what it asks for."""
+
+    uid: str
+    namespace: str
+    name: str
+    created: str
+    containers: tuple[PodContainer, ...]
+    noted: Devices | None
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """The order in which pods come."""
+        return self.created, self.namespace, self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Who has what, by the pods' uids; `rejected` are those that a kubelet would not admit, and why."""
+
+    devices: Mapping[str, Devices] = field(default_factory=dict)
+    rejected: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_pod(document: Document) -> Pod | None:
+    """The pod of an object; None for one that is over, or that asks for no extended resource."""
+    metadata, spec = document.get("metadata") or {}, document.get("spec") or {}
+    if (document.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+        return None
+    containers = [_container(each, Role.INIT) for each in spec.get("initContainers") or ()]
+    containers += [_container(each, Role.MAIN) for each in spec.get("containers") or ()]
+    if not any(each.wants for each in containers):
+        return None
+    return Pod(
+        uid=str(metadata.get("uid") or ""),
+        namespace=str(metadata.get("namespace") or ""),
+        name=str(metadata.get("name") or ""),
+        created=str(metadata.get("creationTimestamp") or ""),
+        containers=tuple(containers),
+        noted=_noted((metadata.get("annotations") or {}).get(NOTE), containers),
+    )
+
+
+def assign(inventory: Inventory, pods: Iterable[Pod], before: Assignment) -> Assignment:
+    """Give new pods their devices. Those that have some keep them, as long as these are listed."""
+    there = sorted(pods, key=lambda pod: pod.place)
+    devices: dict[str, Devices] = {}
+    taken: set[Key] = set()
+    for pod in there:
+        known = before.devices.get(pod.uid) or pod.noted
+        if known is not None and _may_keep(pod, known, inventory, taken):
+            devices[pod.uid] = known
+            taken |= held(known)
+    rejected = {pod.uid: before.rejected[pod.uid] for pod in there if pod.uid in before.rejected}
+    for pod in there:
+        if pod.uid not in devices and pod.uid not in rejected:
+            given, why = _admit(pod, inventory, taken)
+            if why:
+                rejected[pod.uid] = why
+            else:
+                devices[pod.uid] = given
+                taken |= held(given)
+    return Assignment(devices, rejected)
+
+
+def held(devices: Devices) -> frozenset[Key]:
+    """The devices, each with its resource."""
+    return frozenset((name, each) for wanted in devices.values() for name, ids in wanted.items() for each in ids)
+
+
+def by_resource(devices: Devices) -> Mapping[str, tuple[str, ...]]:
+    """The ids by resource, whichever container has them."""
+    found: dict[str, dict[str, None]] = {}
+    for of in devices.values():
+        for name, ids in of.items():
+            found.setdefault(name, {}).update(dict.fromkeys(ids))
+    return {name: tuple(ids) for name, ids in found.items()}
+
+
+def note(devices: Devices) -> str:
+    """The text of the annotation."""
+    return json.dumps(
+        {name: {key: list(ids) for key, ids in of.items()} for name, of in devices.items()}, sort_keys=True
+    )
+
+
+def _container(container: Document, role: Role) -> PodContainer:
+    if role is Role.INIT and container.get("restartPolicy") == "Always":
+        role = Role.SIDECAR
+    return PodContainer(str(container.get("name")), role, _wants(container))
+
+
+def _wants(container: Document) -> Mapping[str, int]:
+    """Its extended resources: names with a domain that is not Kubernetes' own, in whole numbers."""
+    limits = (container.get("resources") or {}).get("limits") or {}
+    amounts = {name: amount_of(amount) for name, amount in limits.items() if _is_extended(name)}
+    return {name: int(amount) for name, amount in amounts.items() if amount and amount > 0 and amount.denominator == 1}
+
+
+def _is_extended(name: str) -> bool:
+    domain, slash, _ = name.partition("/")
+    return bool(slash) and not domain.endswith("kubernetes.io")
+
+
+def _noted(text: object, containers: Iterable[PodContainer]) -> Devices | None:
+    """What the annotation says, of what the containers ask for and in these amounts; None for nonsense.
+
+    Anybody who may make pods can write it.
+    """
+    noted: dict[str, dict[str, tuple[str, ...]]] = {}
+    try:
+        said = parse_json(str(text)) if text else {}
+        for container in containers:
+            for name, number in container.wants.items():
+                ids = said.get(container.name, {}).get(name, ())
+                if not isinstance(ids, list) or not all(isinstance(each, str) for each in ids):
+                    continue
+                if len(set(ids)) == len(ids) == number:
+                    noted.setdefault(container.name, {})[name] = tuple(ids)
+    except (ValueError, AttributeError, TypeError):
+        return None
+    return noted or None
+
+
+def _may_keep(pod: Pod, known: Devices, inventory: Inventory, taken: set[Key]) -> bool:
+    """Whether what is known of its devices is what it asks for, is listed, and nobody else has it."""
+    for container in pod.containers:
+        of = known.get(container.name) or {}
+        for name, number in container.wants.items():
+            resource = inventory.resources.get(name)
+            if resource is not None and (len(set(of.get(name, ()))) != number or not set(of[name]) <= resource.ids):
+                return False
+    return not held(known) & taken
+
+
+def _admit(pod: Pod, inventory: Inventory, taken: set[Key]) -> tuple[Devices, str]:
+    """What its containers get, or why a kubelet refuses it."""
+    given: dict[str, dict[str, tuple[str, ...]]] = {}
+    mine: set[Key] = set()
+    reusable: dict[str, list[str]] = {}
+    for container in pod.containers:
+        for name, number in container.wants.items():
+            resource = inventory.resources.get(name)
+            if resource is None:
+                continue  # somebody else's
+            if not resource.healthy:
+                return {}, f"no healthy devices present; cannot allocate unhealthy devices {name}"
+            again = reusable.get(name, [])[:number]
+            free = _free(resource, taken | mine)
+            needed = number - len(again)
+            if needed > len(free):
+                why = f"requested number of devices unavailable for {name}. Requested: {needed}, Available: {len(free)}"
+                return {}, why
+            ids = tuple(allocator_for(resource).prefer((*again, *free), again, number)) if needed else tuple(again)
+            given.setdefault(container.name, {})[name] = ids
+            mine |= {(name, each) for each in ids}
+            pool = reusable.setdefault(name, [])
+            if container.role is Role.INIT:
+                pool += [each for each in ids if each not in pool]
+            else:
+                reusable[name] = [each for each in pool if each not in ids]
+    return given, ""
+
+
+def _free(resource: Resource, taken: set[Key]) -> list[str]:
+    return [slot.id for slot in resource.slots if slot.health.healthy and (resource.name, slot.id) not in taken]

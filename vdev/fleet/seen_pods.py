@@ -1,0 +1,224 @@
+"""The pods of the fleet's nodes: which there are, and what is written on them of their devices.
+
+The annotation `vdev.dev/devices` tells who has what, also the next controller. Where a pod's status has its containers,
+as KWOK's stages write them, `allocatedResourcesStatus` tells the health of each device as a kubelet would.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any
+
+import structlog
+
+from ..aio.clock import Clock
+from ..kube import EVENTS, PODS, Api, Conflict, Missing
+from ..model.problem import Problem
+from ..model.telemetry import Range
+from ..planning.resources import Inventory
+from ..telemetry.pod_wishes import name_of, said_by
+from .pod_devices import NOTE, Assignment, Devices, Pod, Role, note, read_pod
+from .scope import MAKER
+
+log = structlog.get_logger(__name__)
+
+Document = Mapping[str, Any]
+NO_WISHES: Mapping[str, Any] = MappingProxyType({})
+_REASON = "UnexpectedAdmissionError"
+_STATUSES = "allocatedResourcesStatus"
+
+
+@dataclass(frozen=True, slots=True)
+class SeenPod:
+    """A pod, and what is written on it: its annotation, and the statuses of its containers at that version."""
+
+    pod: Pod
+    text: str
+    version: str
+    statuses: tuple[Document, ...]
+
+
+class SeenPods:
+    """The pods of one node that ask for extended resources, by uid; and what pods say of their load, by name."""
+
+    __slots__ = ("_says", "by_uid", "on_change", "wishes")
+
+    def __init__(self, on_change: Callable[[], None]) -> None:
+        self.by_uid: dict[str, SeenPod] = {}
+        self.wishes: Mapping[str, Range] = NO_WISHES
+        self.on_change = on_change
+        self._says: Mapping[str, tuple[str, Range | Problem]] = NO_WISHES  # by uid: its name, and what it says
+
+    def see(self, document: Document) -> None:
+        uid = str((document.get("metadata") or {}).get("uid") or "")
+        seen, said = _seen(document), said_by(document)
+        is_other = self._note_wish(uid, (name_of(document), said) if said is not None else None)
+        if seen is None:
+            is_other = self.by_uid.pop(uid, None) is not None or is_other
+        elif self.by_uid.get(uid) != seen:
+            self.by_uid[uid] = seen
+            is_other = True
+        if is_other:
+            self.on_change()
+
+    def see_gone(self, uid: str) -> None:
+        had_said = self._note_wish(uid, None)
+        if self.by_uid.pop(uid, None) is not None or had_said:
+            self.on_change()
+
+    def keep_only(self, uids: set[str]) -> None:
+        for uid in (self.by_uid.keys() | self._says.keys()) - uids:
+            self.see_gone(uid)
+
+    def _note_wish(self, uid: str, said: tuple[str, Range | Problem] | None) -> bool:
+        """What a pod says now; whether that is something else than before."""
+        if self._says.get(uid) == said:
+            return False
+        if said is not None and isinstance(said[1], Problem):
+            log.warning("a pod says no load", reason=str(said[1]))
+        rest = {other: each for other, each in self._says.items() if other != uid}
+        self._says = rest if said is None else {**rest, uid: said}
+        self.wishes = {name: each for name, each in self._says.values() if isinstance(each, Range)}
+        return True
+
+
+class PodNotes:
+    """Writes on the pods of one node what they have."""
+
+    name = "noting who holds what"
+
+    def __init__(self, api: Api, clock: Clock, pods: SeenPods, node: str) -> None:
+        self._api = api
+        self._clock = clock
+        self._pods = pods
+        self._node = node
+        self._assigned = Assignment()
+        self._health: Mapping[tuple[str, str], bool] = {}
+        self._rejects = False
+        self._said: dict[str, bool] = {}  # refused pods of which it was said, and whether they were to fail then
+
+    def settle(self, assigned: Assignment, inventory: Inventory, *, rejects: bool) -> None:
+        """From now on this is who has what; `rejects`: pods that a kubelet would refuse shall fail."""
+        self._assigned, self._rejects = assigned, rejects
+        self._health = {
+            (name, slot.id): slot.health.healthy
+            for name, resource in inventory.resources.items()
+            for slot in resource.slots
+        }
+
+    @property
+    def has_news(self) -> bool:
+        """Whether something may have to be written."""
+        return any(True for _ in self._due()) or any(map(self._is_untold, self._assigned.rejected))
+
+    async def catch_up(self) -> None:
+        """Write what differs. Raises ApiServerError."""
+        for seen, devices in list(self._due()):
+            try:
+                await self._write(seen, devices)
+            except Missing:
+                self._pods.by_uid.pop(seen.pod.uid, None)  # the watch has not told yet
+        for uid, why in self._assigned.rejected.items():
+            seen_pod = self._pods.by_uid.get(uid)
+            if self._is_untold(uid) and seen_pod is not None:
+                await self._refuse(seen_pod.pod, why)
+            self._said[uid] = self._rejects
+        self._said = {uid: failed for uid, failed in self._said.items() if uid in self._assigned.rejected}
+
+    def _is_untold(self, uid: str) -> bool:
+        """Whether it is to be said of a refused pod, or to be done, that a kubelet refuses it."""
+        return uid not in self._said or (self._rejects and not self._said[uid])
+
+    def _due(self) -> Iterator[tuple[SeenPod, Devices]]:
+        for uid, devices in self._assigned.devices.items():
+            seen = self._pods.by_uid.get(uid)
+            if seen is not None and any(devices.values()) and (seen.text != note(devices) or self._told(seen, devices)):
+                yield seen, devices
+
+    def _told(self, seen: SeenPod, devices: Devices) -> tuple[Document, ...] | None:
+        """The statuses of the containers as they shall be; None where they are so, or are not there."""
+        shall = tuple(self._status(each, devices, seen.pod) for each in seen.statuses)
+        return None if shall == seen.statuses else shall
+
+    def _status(self, status: Document, devices: Devices, pod: Pod) -> Document:
+        """Only containers have it, neither init containers nor sidecars (source: kubelet, status_manager)."""
+        name = str(status.get("name"))
+        is_main = any(each.name == name and each.role is Role.MAIN for each in pod.containers)
+        of = devices.get(name) if is_main else None
+        if not of:
+            return status
+        told = [
+            {
+                "name": resource,
+                "resources": [
+                    {
+                        "resourceID": each,
+                        "health": "Healthy" if self._health.get((resource, each), True) else "Unhealthy",
+                    }
+                    for each in ids
+                ],
+            }
+            for resource, ids in sorted(of.items())
+        ]
+        return {**status, _STATUSES: told}
+
+    async def _write(self, seen: SeenPod, devices: Devices) -> None:
+        pod = seen.pod
+        if seen.text != note(devices):
+            change = {"metadata": {"uid": pod.uid, "annotations": {NOTE: note(devices)}}}
+            self._pods.see(await self._api.patch(PODS, pod.name, change, namespace=pod.namespace))
+            seen = self._pods.by_uid.get(pod.uid, seen)
+        statuses = self._told(seen, devices)
+        if statuses is not None:
+            whole: Document = {
+                "metadata": {"uid": pod.uid, "resourceVersion": seen.version},
+                "status": {"containerStatuses": statuses},
+            }
+            answer = await self._api.patch(PODS, pod.name, whole, namespace=pod.namespace, subresource="status")
+            self._pods.see(answer)
+
+    async def _refuse(self, pod: Pod, why: str) -> None:
+        """Say it as a kubelet does, and let the pod fail where that is wanted."""
+        said = f"Allocate failed due to {why}, which is unexpected"
+        log.warning("a kubelet would refuse this pod", node=self._node, pod=f"{pod.namespace}/{pod.name}", reason=why)
+        now = datetime.fromtimestamp(self._clock.wall(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        event = {
+            "metadata": {"name": f"{pod.name[:200].rstrip('-.')}.{pod.uid[:8]}.refused", "namespace": pod.namespace},
+            "involvedObject": {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "namespace": pod.namespace,
+                "name": pod.name,
+                "uid": pod.uid,
+            },
+            "type": "Warning",
+            "reason": _REASON,
+            "message": said,
+            "source": {"component": MAKER, "host": self._node},
+            "reportingComponent": MAKER,
+            "reportingInstance": self._node,
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        try:
+            await self._api.create(EVENTS, event, namespace=pod.namespace)
+        except Conflict as known:
+            if not known.exists:
+                raise
+        if self._rejects:
+            status = {"phase": "Failed", "reason": _REASON, "message": f"Pod was rejected: {said}"}
+            change = {"metadata": {"uid": pod.uid}, "status": status}
+            answer = await self._api.patch(PODS, pod.name, change, namespace=pod.namespace, subresource="status")
+            self._pods.see(answer)
+
+
+def _seen(document: Document) -> SeenPod | None:
+    pod = read_pod(document)
+    if pod is None:
+        return None
+    metadata, status = document["metadata"], document.get("status") or {}
+    text = str((metadata.get("annotations") or {}).get(NOTE) or "")
+    statuses = tuple(status.get("containerStatuses") or ())
+    return SeenPod(pod, text, str(metadata.get("resourceVersion") or "") if statuses else "", statuses)

@@ -1,0 +1,177 @@
+"""Locks on a directory, which leave no file behind and end with their process: one's own, and those of who waits."""
+
+import errno
+import fcntl
+import os
+import stat
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+
+from ..errors import HostError, reason_of
+from .root import HostRoot
+
+log = structlog.get_logger(__name__)
+
+_NOT_NOW = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EMFILE, errno.ENFILE, errno.ENOMEM})  # but perhaps later
+
+
+class DirectoryLock:
+    """`take` gets the lock or keeps it, `release` gives it up, `close` gives it up for good. Blocks, but briefly.
+
+    The lock is on the directory itself, not on its path: a directory that is removed and made again has no lock. So
+    `take` must be called again now and then.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._held: int | None = None
+        self._closed = False
+        self._one_at_a_time = threading.Lock()
+
+    def take(self, leave: Callable[[os.stat_result], bool] = lambda _: False) -> bool:
+        """Whether the lock is ours now. Where the system cannot lock, it is until `close`.
+
+        What `leave` is true for is left alone. It is asked about the very directory that would be locked: between a
+        look at the path and the lock there may come to be another.
+
+        Raises OSError when there is no directory, or the system has too little of something; what was locked stays so.
+        """
+        with self._one_at_a_time:
+            return not self._closed and self._take(leave)
+
+    def _take(self, leave: Callable[[os.stat_result], bool]) -> bool:
+        if self._stands():
+            return True
+        try:
+            handle = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError as failed:
+            if failed.errno in _NOT_NOW:
+                raise
+            log.debug("directory not locked", directory=str(self._directory), reason=reason_of(failed))
+            return True
+        if leave(os.fstat(handle)):
+            os.close(handle)
+            return False
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            return False
+        except OSError as failed:
+            os.close(handle)
+            log.debug("directory not locked", directory=str(self._directory), reason=reason_of(failed))
+            return True
+        self.release()
+        self._held = handle
+        if self._closed:  # meanwhile
+            self.release()
+        return not self._closed
+
+    def _stands(self) -> bool:
+        """Whether the path leads to what is locked: while that is open, no other directory has its number."""
+        held = self._held
+        if held is None:
+            return False
+        try:
+            return os.path.samestat(os.stat(self._directory), os.fstat(held))
+        except OSError:
+            return False
+
+    def close(self) -> None:
+        """Let others have it for good: a `take` that is under way in another thread gets nothing."""
+        self._closed = True
+        self.release()
+
+    def release(self) -> None:
+        held, self._held = self._held, None
+        if held is not None:
+            os.close(held)
+
+
+class Presence:
+    """Lets other processes see that this one is there, by a shared lock on a directory. Blocks, but briefly."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._held: int | None = None
+
+    @property
+    def is_seen(self) -> bool:
+        return self._held is not None
+
+    def begin(self) -> None:
+        """Be there. No effect where there is no such directory, or the system cannot lock."""
+        if self._held is not None:
+            return
+        try:
+            handle = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:
+            return
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            os.close(handle)
+        else:
+            self._held = handle
+
+    def end(self) -> None:
+        """Be there no more; safe to call twice."""
+        held, self._held = self._held, None
+        if held is not None:
+            os.close(held)
+
+
+def is_somebody_present(directory: Path) -> bool:
+    """Whether another process is there. Blocks, but briefly."""
+    try:
+        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return False
+
+
+_STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def truncate(host: HostRoot, host_path: str) -> None:
+    _amend(host, host_path, "empty", (stat.S_ISREG,), lambda own: os.truncate(own, 0))
+
+
+def chmod(host: HostRoot, host_path: str, mode: int) -> None:
+    kinds = (stat.S_ISREG, stat.S_ISCHR, stat.S_ISBLK)
+    _amend(host, host_path, "set the mode of", kinds, lambda own: os.chmod(own, mode))
+
+
+def _amend(
+    host: HostRoot, host_path: str, what: str, kinds: tuple[Callable[[int], bool], ...], act: Callable[[str], None]
+) -> None:
+    if ".." in host_path.split("/"):
+        raise HostError(f"refused to {what} {host_path}: it contains '..'")
+    handles: list[int] = []
+    try:
+        handles.append(os.open(host.root, _STEP & ~os.O_NOFOLLOW))
+        *above, last = [part for part in host.resolve(host_path).split("/") if part] or ["."]
+        for part in above:
+            handles.append(os.open(part, _STEP, dir_fd=handles[-1]))
+        handles.append(os.open(last, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handles[-1]))
+        found = os.fstat(handles[-1]).st_mode
+        if not any(is_kind(found) for is_kind in kinds):
+            wanted = "a plain file" if len(kinds) == 1 else "a plain file or a device node"
+            raise HostError(f"refused to {what} {host_path}: it is not {wanted}")
+        act(f"/proc/self/fd/{handles[-1]}")
+    except OSError as cause:
+        raise HostError(f"cannot {what} {host_path}: {reason_of(cause)}") from cause
+    finally:
+        for handle in handles:
+            os.close(handle)

@@ -1,0 +1,1 @@
+"""The values that everything works with: devices, names, quantities, the specification that a file becomes. Pure."""

@@ -1,0 +1,264 @@
+"""The values that devices are made of, from what discovery finds to what the kubelet counts.
+
+RawDevice   one physical or virtual device, as a discovery source found it
+Device      a whole raw device, or one partition of it: what a container is given
+Slot        what the kubelet counts: a device, or one replica of a shared device
+"""
+
+import re
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from .problem import Problem, show
+
+EMPTY: Mapping[str, str] = MappingProxyType({})
+
+Key = tuple[str, str]
+"""A slot on the node: its resource's name and its id."""
+
+
+class IdStyle(StrEnum):
+    """How ids of virtual devices look: `<name>-<index>`, or the UUIDs that NVIDIA's driver gives."""
+
+    NAME = "name"
+    NVIDIA = "nvidia"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceNode:
+    """A device node handed to a container.
+
+    `host_path` is the path on the host as the runtime sees it. `permissions` is a non-empty combination of `r`, `w`,
+    `m`. `type` ("c" or "b"), `major` and `minor` are set for a node that need not exist on the host (CDI only).
+    """
+
+    host_path: str
+    container_path: str
+    permissions: str = "rw"
+    type: str = ""
+    major: int = 0
+    minor: int = 0
+
+
+_NO_NODES: Mapping[int, tuple[DeviceNode, ...]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A path of the host shown at a path of the container; with `tmpfs` an empty tmpfs instead, which only CDI has."""
+
+    host_path: str
+    container_path: str
+    read_only: bool = False
+    tmpfs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Whether a device works; when not, `reason` says why in a few words.
+
+    `injected` names the fault rule that caused it and is empty for what is real, so that nobody takes a drill for an
+    outage.
+    """
+
+    healthy: bool = True
+    reason: str = ""
+    injected: str = ""
+
+    @property
+    def drilled(self) -> bool:
+        """Whether it does not work because a fault rule says so."""
+        return bool(self.injected) and not self.healthy
+
+
+HEALTHY = Health()
+GONE = Health(healthy=False, reason="gone")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawDevice:
+    """One device of an entry, as its discovery source found it.
+
+    `id` is stable: it depends on the entry's name and on the device's own identity (path, serial, port, index), never
+    on list order or time. `index` counts within the entry. `memory` is in bytes, 0 when unknown. `numa` holds the NUMA
+    nodes it belongs to, empty when unknown; with `numa_hidden` the kubelet is not told. `health` is what discovery
+    itself can tell (a required member is missing, say); probes add to it later. `paths` are the host paths that tell a
+    person what it is; `driver_nodes` are the nodes that the real device of a preset has, handed out only under
+    `passDeviceSpecs` and where they exist; `partition_nodes` are those of each of its partitions,
+    `instance_nodes` those of one of them, by the number of the GPU instance.
+
+    `owns` names the host's nodes that it is, by kind and numbers; `uses` names others that it hands out and that
+    another device may be. Neither has nodes that serve many devices. See `node_owners`. `refused` says why nothing of
+    it may reach a container, see `refusal`; it is unhealthy then. `tools` is where the node has its maker's tools for
+    containers and what they show, see `smi_places`; empty: there are none.
+    """
+
+    id: str
+    entry: str
+    index: int
+    nodes: tuple[DeviceNode, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    numa: tuple[int, ...] = ()
+    memory: int = 0
+    attributes: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    paths: tuple[str, ...] = ()
+    driver_nodes: tuple[DeviceNode, ...] = ()
+    partition_nodes: tuple[DeviceNode, ...] = ()
+    instance_nodes: Mapping[int, tuple[DeviceNode, ...]] = field(default_factory=lambda: _NO_NODES)
+    health: Health = HEALTHY
+    numa_hidden: bool = False
+    owns: tuple[str, ...] = ()
+    uses: tuple[str, ...] = ()
+    refused: str = ""
+    tools: str = ""
+
+    @property
+    def topology(self) -> tuple[int, ...]:
+        """The NUMA nodes that the kubelet is told."""
+        return () if self.numa_hidden else self.numa
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """A whole raw device or one partition of it: the unit that a container is given.
+
+    `ordinal` is NVIDIA's device index: `"2"` for the third device of its resource, `"2:0"` for its first partition.
+    `slices` is the range of memory slices that a partition occupies, empty for a whole device.
+    """
+
+    id: str
+    raw: RawDevice
+    ordinal: str
+    profile: str = ""
+    slices: range = range(0)
+    memory: int = 0
+    attributes: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    health: Health = HEALTHY
+
+    @property
+    def is_partition(self) -> bool:
+        """Whether it is a part of a raw device."""
+        return bool(self.profile)
+
+    @property
+    def selector(self) -> str:
+        """How rules and commands name it: `a100/2` for the third of the entry, `a100/2:0` for its first partition.
+
+        Empty for what no entry of the configuration has.
+        """
+        part = f":{self.part}" if self.is_partition else ""
+        return f"{self.raw.entry}/{self.raw.index}{part}" if self.raw.entry else ""
+
+    @property
+    def part(self) -> int:
+        """The number of a partition on its device, 0 for a whole one and for a partition that fills its device."""
+        return self.sort_key[-1] if ":" in self.ordinal else 0
+
+    @property
+    def sort_key(self) -> tuple[int, ...]:
+        """Numeric order of the ordinals."""
+        return tuple(int(part) for part in self.ordinal.split(":"))
+
+
+REPLICA_MARK = "::"
+UNKNOWN_ENTRY = ""  # the entry of a device that pods hold and the configuration does not know
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """What the kubelet counts: a device, or replica number `replica` of a shared device.
+
+    `health` is the device's own, or the reason why this slot alone is withheld (it was removed while a pod may hold
+    it, or it overlaps something that a pod still holds).
+    """
+
+    id: str
+    device: Device
+    replica: int | None = None
+    health: Health = HEALTHY
+
+
+def replica_id(device_id: str, number: int) -> str:
+    """The id of a replica, in NVIDIA's form `<id>::<n>`."""
+    return f"{device_id}{REPLICA_MARK}{number}"
+
+
+def base_id(slot_id: str) -> str:
+    """The device's id without the replica's number."""
+    return slot_id.partition(REPLICA_MARK)[0]
+
+
+def facts(device: RawDevice, resource: str) -> dict[str, str]:
+    """What `{placeholders}` stand for in the paths and commands that concern a raw device as a whole."""
+    return {
+        "id": device.id,
+        "index": str(device.index),
+        "name": device.entry,
+        "resource": resource,
+        "numa": ",".join(str(node) for node in device.numa),
+        "memory.mib": str(device.memory // 2**20),
+        "memory.bytes": str(device.memory),
+        "path": device.paths[0] if device.paths else "",
+        **{f"attributes.{key}": value for key, value in device.attributes.items()},
+    }
+
+
+_BUSES = 16  # of a domain that have a device
+_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+
+
+def bus_id(raw: RawDevice, number: int) -> str:
+    """The address of the maker's n-th device on the node, such as `0000:31:00.0`, or what its attributes say."""
+    given = raw.attributes.get("pciBusID", "").lower()
+    domain, slot = divmod(number, _BUSES)
+    return given if _ADDRESS.fullmatch(given) else f"{domain:04x}:{slot * 16 + 1:02x}:00.0"
+
+
+def root(number: int) -> str:
+    """The root that the maker's n-th device is below, as Kubernetes names it: `pci0000:30`."""
+    domain, slot = divmod(number, _BUSES)
+    return f"pci{domain:04x}:{slot * 16:02x}"
+
+
+def problem_document(problem: Problem) -> dict[str, str | int | None]:
+    """A problem as JSON; `file`, `line`, `column` and `path` are null for one without a place in a file."""
+    place = problem.place
+    return {
+        "severity": problem.severity.value,
+        "where": problem.where,
+        "file": place.file if place else None,
+        "line": (place.line or None) if place else None,
+        "column": (place.column or None) if place else None,
+        "path": show(problem.path) if place else None,
+        "message": problem.message,
+        "hint": problem.hint,
+    }
+
+
+def device_document(slot: Slot) -> dict[str, Any]:
+    """A slot as JSON; `replicaOf` and `profile` are null where they do not apply."""
+    device = slot.device
+    return {
+        "id": slot.id,
+        "health": "Healthy" if slot.health.healthy else "Unhealthy",
+        "index": device.ordinal,
+        "numa": list(device.raw.topology),
+        "paths": list(device.raw.paths),
+        "replicaOf": None if slot.replica is None else base_id(slot.id),
+        "profile": device.profile or None,
+    }
+
+
+_Key = TypeVar("_Key", bound=Hashable)
+_Value = TypeVar("_Value")
+
+
+def grouped(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, list[_Value]]:
+    """The values of each key, both in the order in which they come."""
+    groups: dict[_Key, list[_Value]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
+    return groups

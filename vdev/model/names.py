@@ -1,0 +1,368 @@
+"""Names that others check: resource names (the kubelet), environment variables, ids, CDI names and socket names.
+
+Sources: the kubelet's IsExtendedResourceName (a label key of the form `requests.<name>`), the CDI specification's name
+rules, and what containerd does with one-letter names (it panics).
+"""
+
+import functools
+import hashlib
+import itertools
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+MAX_ID = 63  # the kubelet's contract for a device id, replica suffix included
+REPLICA_ROOM = 9  # of these, for the replica suffix
+NAME_PART = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_NOT_IN_ID = re.compile(r"[^A-Za-z0-9._-]+")
+_ENV = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ENV_RULE = "use letters, digits and '_', and do not begin with a digit"
+_MAX_DOMAIN = 244  # 253 less the "requests." that the kubelet puts in front
+_MAX_NAME = 63
+_MAX_PREFIX = 253  # of an annotation's key
+_NVIDIA_ID = re.compile(r"(GPU|MIG)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+ENTRY_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+
+
+def resource_name_problem(name: str) -> str:
+    """Why the kubelet refuses `name` as an extended resource, or the empty string when it takes it."""
+    domain, slash, part = name.partition("/")
+    if not slash:
+        return f"{name!r} has no domain: a resource is named <domain>/<name>, such as example.com/{name or 'device'}"
+    if "kubernetes.io/" in name:
+        return f"{name!r} is in the domain kubernetes.io, which Kubernetes keeps for itself"
+    if name.startswith("requests."):
+        return f"{name!r} begins with 'requests.', which Kubernetes keeps for quotas"
+    if "/" in part:
+        return f"{name!r} has more than one '/'"
+    if not DNS_NAME.fullmatch(domain):
+        return f"the domain {domain!r} of {name!r} is not a DNS name in lower case"
+    if len(domain) > _MAX_DOMAIN:
+        return f"the domain of {name!r} has {len(domain)} characters; at most {_MAX_DOMAIN} are allowed"
+    if not 1 <= len(part) <= _MAX_NAME:
+        return f"the part of {name!r} after '/' has {len(part)} characters; 1 to {_MAX_NAME} are allowed"
+    if not NAME_PART.fullmatch(part):
+        return f"{part!r} of {name!r} may hold letters, digits, '-', '_' and '.', with a letter or digit at both ends"
+    return ""
+
+
+def env_name_problem(name: str) -> str:
+    """Why `name` is not a valid environment variable, or the empty string."""
+    return "" if _ENV.fullmatch(name) else f"{name!r} is not a valid environment variable: {_ENV_RULE}"
+
+
+def annotation_key_problem(key: str) -> str:
+    """Why Kubernetes refuses `key` for an annotation, or the empty string: a qualified name, compared in lower case."""
+    prefix, slash, name = key.rpartition("/")
+    if slash and (not DNS_NAME.fullmatch(prefix.lower()) or len(prefix) > _MAX_PREFIX):
+        wrong = f"{prefix!r} before '/' is not a DNS name of at most {_MAX_PREFIX} characters"
+    elif len(name) > _MAX_NAME or not NAME_PART.fullmatch(name):
+        what = f"at most {_MAX_NAME} letters, digits, '-', '_' and '.', with a letter or digit at both ends"
+        wrong = f"{name!r} must be {what}"
+    else:
+        return ""
+    return f"{key!r} is not a valid annotation key: {wrong}"
+
+
+@lru_cache(maxsize=256)
+def visible_devices_env(resource: str) -> str:
+    """The device-list variable of a resource: `acme.dev/npu` gives `ACME_DEV_NPU_VISIBLE_DEVICES`."""
+    return re.sub(r"[^A-Za-z0-9]", "_", resource).upper() + "_VISIBLE_DEVICES"
+
+
+def digest(text: str, length: int = 8) -> str:
+    """A short, stable, lower-case hexadecimal fingerprint of `text`."""
+    return hashlib.sha256(text.encode()).hexdigest()[:length]
+
+
+def device_id(entry: str, identity: str, *, room: int = REPLICA_ROOM, fingerprint: int = 8) -> str:
+    """A stable id made of the entry's name and the device's own identity (a path, serial, port or index).
+
+    `<entry>-<identity>`; `<entry>_<identity>` where the identity has a '-' of its own. An entry's name has no '_', so
+    that no two pairs share an id: entry `a` with `b-c` and entry `a-b` with `c` are `a_b-c` and `a-b-c`. Only
+    characters that are fine in ids, CDI names and file names remain; where that, or the length limit, would lose
+    something, a fingerprint of the whole keeps ids apart. `room` is what the replica suffix may need; of tens of
+    thousands of ids, two may share a fingerprint of 8 characters.
+    """
+    plain = f"{entry}{'_' if '-' in identity else '-'}{identity}"
+    clean = _NOT_IN_ID.sub("-", plain).strip("-._") or "device"
+    limit = MAX_ID - room
+    if clean == plain and len(clean) <= limit:
+        return clean
+    return f"{clean[: limit - 1 - fingerprint].strip('-._')}-{digest(plain, fingerprint)}"
+
+
+def is_nvidia_id(text: str) -> bool:
+    """Whether the id looks as NVIDIA's driver gives them, for a device or a partition: no two nodes share one."""
+    return _NVIDIA_ID.fullmatch(text) is not None
+
+
+def socket_name(resource: str, instance: str, *, room: int = 60) -> str:
+    """The base name of a resource's socket: of its own per process (`instance`) and per resource, in `room` characters.
+
+    `vdev-<part of the name>-<hash of resource>-<instance>.sock`; the hash keeps apart what the shortened name does not.
+    The kubelet's directory leaves about 75 of the 107 bytes that a socket path may have; in a longer directory the
+    readable part shrinks, and then goes.
+    """
+    rest = f"-{digest(resource)}-{instance}.sock"
+    part = _NOT_IN_ID.sub("-", resource.rpartition("/")[2])[: max(0, min(20, room - len(rest) - 5))].strip("-.")
+    return f"vdev-{part}{rest}" if part else f"vdev{rest}"
+
+
+def domain_and_name(resource: str) -> tuple[str, str]:
+    """`acme.dev/npu` gives (`acme.dev`, `npu`)."""
+    domain, _, name = resource.partition("/")
+    return domain, name
+
+
+MAX_VALUE = 63
+_MAX_TYPE = 316
+_REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
+_VALUE_RULE = "letters, digits, '-', '_' and '.', with a letter or digit at both ends"
+
+_OTHERS = ("kubelet.kubernetes.io", "node.kubernetes.io", "node-restriction.kubernetes.io", "node-role.kubernetes.io")
+_OWNED = frozenset(
+    {"kubernetes.io", "k8s.io", "beta.kubernetes.io", "topology.kubernetes.io", "failure-domain.beta.kubernetes.io"}
+)
+_FEATURES = "feature.node.kubernetes.io"  # Node Feature Discovery's, which is no part of Kubernetes itself
+
+KUBELET_CONDITIONS = frozenset({"Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"})
+"""The conditions of a node that the kubelet, or a cloud's controller, writes."""
+
+
+@functools.lru_cache(maxsize=1024)
+def key_problem(key: str) -> str:
+    """Why Kubernetes refuses `key` for a label, or why it belongs to somebody else; the empty string for a good one."""
+    if wrong := _qualified_name_problem(key):
+        return f"{key!r} is not a valid label key: {wrong}"
+    prefix = key.rpartition("/")[0]
+    if not _is_in(prefix, _FEATURES) and (prefix in _OWNED or any(_is_in(prefix, domain) for domain in _OTHERS)):
+        return f"the label {key!r} belongs to Kubernetes: only the kubelet or an administrator sets those of {prefix}"
+    return ""
+
+
+def value_problem(value: str) -> str:
+    """Why Kubernetes refuses `value` for a label, or the empty string; an empty value is fine."""
+    if len(value) > MAX_VALUE:
+        return f"{value!r} has {len(value)} characters; at most {MAX_VALUE} are allowed"
+    if value and not NAME_PART.fullmatch(value):
+        return f"{value!r} is not a valid label value: it may hold {_VALUE_RULE}"
+    return ""
+
+
+def literals_problem(literals: tuple[str, ...]) -> str:
+    """Why no value with these literal parts, and something between them, can be a label's, or the empty string."""
+    if len(literals) == 1:
+        return value_problem(literals[0])
+    text = "".join(literals)
+    if len(text) > MAX_VALUE:
+        return f"its literal part has {len(text)} characters; a label's value has at most {MAX_VALUE}"
+    if (
+        not re.fullmatch(r"[-A-Za-z0-9_.]*", text)
+        or literals[0][:1] in tuple("-_.")
+        or literals[-1][-1:] in tuple("-_.")
+    ):
+        return f"no label has such a value: it may hold {_VALUE_RULE}"
+    return ""
+
+
+def plain_key_problem(key: str) -> str:
+    """Why Kubernetes refuses `key` for a label or an annotation, or the empty string; no matter whose it is."""
+    wrong = _qualified_name_problem(key)
+    return f"{key!r} is not a valid key: {wrong}" if wrong else ""
+
+
+def node_name_problem(name: str) -> str:
+    """Why Kubernetes refuses `name` for a Node, or the empty string."""
+    if len(name) > _MAX_PREFIX:
+        return f"{name[:20]!r}… has {len(name)} characters; a node's name has at most {_MAX_PREFIX}"
+    if not DNS_NAME.fullmatch(name) or any(len(part) > _MAX_NAME for part in name.split(".")):
+        rule = "lower-case letters, digits, '-' and '.', with a letter or digit at both ends"
+        return f"{name!r} is no name of a node: {rule}"
+    return ""
+
+
+def taint_key_problem(key: str) -> str:
+    """Why Kubernetes refuses `key` for a device's taint, or the empty string."""
+    wrong = _qualified_name_problem(key)
+    return f"{key!r} is not a valid key of a taint: {wrong}" if wrong else ""
+
+
+def condition_type_problem(name: str) -> str:
+    """Why `name` cannot be the type of a condition of ours, or the empty string."""
+    if name in KUBELET_CONDITIONS:
+        return f"the condition {name} belongs to the kubelet, which would write over it"
+    if len(name) > _MAX_TYPE:
+        return f"{name[:20]!r}… has {len(name)} characters; at most {_MAX_TYPE} are allowed"
+    if wrong := _qualified_name_problem(name):
+        return f"{name!r} is not a valid type of a condition: {wrong}"
+    return ""
+
+
+def condition_reason_problem(reason: str) -> str:
+    """Why Kubernetes refuses `reason` for a condition, or the empty string."""
+    if not _REASON.fullmatch(reason):
+        rule = "letters, digits, '_', ',' and ':', with a letter first and none of ',' and ':' last"
+        return f"{reason!r} is not a valid reason: it is one word of {rule}, such as GpuLost"
+    return ""
+
+
+def _qualified_name_problem(text: str) -> str:
+    """`[<DNS name>/]<name>`."""
+    prefix, slash, name = text.rpartition("/")
+    if slash and (not DNS_NAME.fullmatch(prefix) or len(prefix) > _MAX_PREFIX):
+        return f"{prefix!r} before '/' is not a DNS name in lower case of at most {_MAX_PREFIX} characters"
+    if not NAME_PART.fullmatch(name) or len(name) > _MAX_NAME:
+        return f"{name!r} must be 1 to {_MAX_NAME} {_VALUE_RULE}"
+    return ""
+
+
+def _is_in(prefix: str, domain: str) -> bool:
+    return prefix == domain or prefix.endswith(f".{domain}")
+
+
+MAX_DRIVER = 63
+MAX_STRING = 64
+MAX_IDENTIFIER = 32
+MAX_ENTRIES = 32
+"""Attributes and capacities of a device together."""
+
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MAX_DEVICE = 63
+_NUMBER = r"(0|[1-9][0-9]*)"
+_PRE_RELEASE = r"(0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*)"
+_VERSION = re.compile(
+    rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(-{_PRE_RELEASE}(\.{_PRE_RELEASE})*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?"
+)
+
+
+def driver_problem(name: str) -> str:
+    """Why `name` cannot be that of a driver, or the empty string."""
+    if len(name) > MAX_DRIVER:
+        return f"{name[:20]!r}… has {len(name)} characters; the name of a driver has at most {MAX_DRIVER}"
+    if not DNS_NAME.fullmatch(name):
+        return f"{name!r} is not the name of a driver, which is a DNS name in lower case, such as gpu.example.com"
+    return ""
+
+
+def attribute_problem(name: str) -> str:
+    """Why `name` cannot be that of an attribute, or the empty string: an identifier, perhaps with a domain in front."""
+    domain, slash, rest = name.rpartition("/")
+    if slash and (not DNS_NAME.fullmatch(domain) or len(domain) > MAX_DRIVER):
+        wrong = f"{domain!r} before '/' is not a DNS name in lower case of at most {MAX_DRIVER} characters"
+    elif not _IDENTIFIER.fullmatch(rest):
+        wrong = f"{rest!r} may hold letters, digits and '_', and does not begin with a digit"
+    elif len(rest) > MAX_IDENTIFIER:
+        wrong = f"{rest!r} has {len(rest)} characters; at most {MAX_IDENTIFIER} are allowed"
+    else:
+        return ""
+    return f"{name!r} is not the name of an attribute: {wrong}"
+
+
+def string_problem(text: str) -> str:
+    """Why `text` cannot be the value of an attribute, or the empty string."""
+    size = len(text.encode())
+    if size > MAX_STRING:
+        return f"{text[:20]!r}… has {size} bytes; a string in a ResourceSlice has at most {MAX_STRING}"
+    return ""
+
+
+def version_problem(text: str) -> str:
+    """Why `text` cannot be a version, or the empty string: three numbers, as Semantic Versioning 2.0.0 has them."""
+    if len(text) > MAX_STRING:
+        return f"{text[:20]!r}… has {len(text)} characters; a version has at most {MAX_STRING}"
+    if not _VERSION.fullmatch(text):
+        return f"{text!r} is not a version: it is three numbers without leading zeros, such as 580.95.5"
+    return ""
+
+
+def qualified(name: str, driver: str) -> str:
+    """An attribute's name with its domain, which is the driver's where it has none of its own."""
+    return name if "/" in name else f"{driver}/{name}"
+
+
+def identifier(text: str) -> str:
+    """The name of an attribute made of any text, or the empty string where nothing is left of it."""
+    name = re.sub(r"[^A-Za-z0-9_]+", "_", text).strip("_")[:MAX_IDENTIFIER].strip("_")
+    return f"_{name}"[:MAX_IDENTIFIER] if name[:1].isdigit() else name
+
+
+def dns_label(text: str) -> str:
+    """A DNS label made of any text, or the empty string where nothing is left of it; different texts may share one."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:_MAX_DEVICE].strip("-")
+
+
+_RANGE = re.compile(r"\{(\d{1,9})\.\.(\d{1,9})\}")
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+_BRACES = re.compile(r"[{}]")
+
+
+class NameRangeError(ValueError):
+    """A text that is no range of names; says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """The numbers of one range, with at least so many digits."""
+
+    first: int
+    last: int
+    width: int
+
+    def __len__(self) -> int:
+        return self.last - self.first + 1
+
+    def __iter__(self) -> Iterator[str]:
+        return (str(number).zfill(self.width) for number in range(self.first, self.last + 1))
+
+
+@dataclass(frozen=True, slots=True)
+class NameRange:
+    """The names: `literals` and, between them, `ranges`."""
+
+    source: str
+    literals: tuple[str, ...]
+    ranges: tuple[Numbers, ...]
+
+    def __len__(self) -> int:
+        return math.prod(map(len, self.ranges))
+
+    def __iter__(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Every name, with the number of each range in it."""
+        for numbers in itertools.product(*self.ranges):
+            pairs = zip(self.literals, (*numbers, ""), strict=True)
+            yield "".join(itertools.chain.from_iterable(pairs)), numbers
+
+
+def filled(text: str, name: str, numbers: Sequence[str]) -> str:
+    """The text with `{name}` and the numbers of the name, `{1}` for its first range, in it.
+
+    Raises NameRangeError for a number that the name has not.
+    """
+
+    def value(found: re.Match[str]) -> str:
+        if found[1] == "name":
+            return name
+        if not found[1].isdecimal() or not 0 < int(found[1]) <= len(numbers):
+            known = ", ".join(["{name}", *(f"{{{place}}}" for place in range(1, len(numbers) + 1))])
+            raise NameRangeError(f"{text!r} names {found[0]}; there are {known}")
+        return numbers[int(found[1]) - 1]
+
+    return _PLACEHOLDER.sub(value, text)
+
+
+def parse_names(source: str) -> NameRange:
+    """The names that a text stands for. Raises NameRangeError."""
+    pieces = _RANGE.split(source)
+    literals, ends = tuple(pieces[::3]), list(zip(pieces[1::3], pieces[2::3], strict=True))
+    if any(_BRACES.search(each) for each in literals):
+        raise NameRangeError(f"{source!r} has braces that are no range; a range is written as in gpu-{{0..99}}")
+    ranges = []
+    for first, last in ends:
+        if int(first) > int(last):
+            raise NameRangeError(f"the range {{{first}..{last}}} ends before it begins")
+        ranges.append(Numbers(int(first), int(last), len(first) if first.startswith("0") else 1))
+    return NameRange(source, literals, tuple(ranges))

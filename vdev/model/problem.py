@@ -1,0 +1,128 @@
+"""Places in the configuration's files: where a text stands, and which value it belongs to."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+KeyPath = tuple[str | int, ...]
+"""The way from the top of a file to a value: keys and list indices."""
+
+_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """A position in a file. Lines and columns count from 1; both are 0 when the whole file is meant."""
+
+    file: str
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        """`file:line:column`, or the file alone."""
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+
+
+def show(path: KeyPath) -> str:
+    """A path as people write it: `devices[0].glob[1].permissions`, `devices[0].partitions["1-2"]`."""
+    text = ""
+    for step in path:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        elif _PLAIN_KEY.fullmatch(step):
+            text += f".{step}" if text else step
+        else:
+            text += f'["{step}"]'
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """A value that stands over what the file says.
+
+    `value` is the text as given, a number, a boolean, or a list of texts; `source` names it: `flag --mig-strategy`,
+    `env MIG_STRATEGY`.
+    """
+
+    value: str | int | bool | tuple[str, ...]
+    source: str
+
+
+class Severity(StrEnum):
+    """How bad it is: an error stops what it concerns, a warning stops nothing, and with a notice nothing is wrong."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTICE = "notice"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One finding: `where` is `file:line:col: path`, or the entry's name for what only the node can tell.
+
+    `place` and `path` are known of a problem in a file's text: its position, and the value that it concerns.
+    """
+
+    severity: Severity
+    where: str
+    message: str
+    hint: str = ""
+    place: Place | None = None
+    path: KeyPath = ()
+
+    @property
+    def is_error(self) -> bool:
+        """Whether it stops what it concerns."""
+        return self.severity is Severity.ERROR
+
+    def __str__(self) -> str:
+        """`where: message; hint`, with the severity named when it is not an error."""
+        kind = "" if self.is_error else f"{self.severity}: "
+        where = f"{self.where}: " if self.where else ""
+        return f"{where}{kind}{self.message}" + (f"; {self.hint}" if self.hint else "")
+
+
+def error(where: str, message: str, hint: str = "") -> Problem:
+    """Something that stops what it concerns."""
+    return Problem(Severity.ERROR, where, message, hint)
+
+
+def warning(where: str, message: str, hint: str = "") -> Problem:
+    """Something worth knowing that stops nothing."""
+    return Problem(Severity.WARNING, where, message, hint)
+
+
+def errors(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Those that are errors."""
+    return tuple(problem for problem in problems if problem.is_error)
+
+
+_FAMILY = 8  # words that are offered at most
+
+
+def did_you_mean(word: str, allowed: Iterable[str]) -> str:
+    """`did you mean 'x'?` for the nearest allowed word, or the empty string when none is near.
+
+    A word that is one of them but for its case, or the first part of several, such as the name of a family of devices,
+    gets all of these.
+    """
+    known = list(allowed)
+    lower = word.lower()
+    family = sorted(each for each in known if lower == each.lower() or _is_first_part(lower, each.lower()))
+    if family and len(family) <= _FAMILY:
+        return f"did you mean {'one of ' if len(family) > 1 else ''}{', '.join(map(repr, family))}?"
+    import difflib  # errors alone need it
+
+    spelled = {each.lower(): each for each in known}
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6) or [
+        spelled[each] for each in difflib.get_close_matches(word.lower(), spelled, n=1, cutoff=0.6)
+    ]
+    return f"did you mean {near[0]!r}?" if near else ""
+
+
+def _is_first_part(word: str, whole: str) -> bool:
+    """Whether it is the beginning, up to where a word or a number ends: not a piece of it."""
+    last, following = word[-1:], whole[len(word) : len(word) + 1]
+    cut = (last.isalpha() and following.isalpha()) or (last.isdigit() and following.isdigit())
+    return bool(last and following) and not cut and whole.startswith(word)

@@ -1,0 +1,82 @@
+"""`{placeholders}` in what a container gets, checked when the configuration is read and rendered per device.
+
+Known: {id} {index} {name} {resource} {numa} {profile} {memory.mib} {memory.bytes} {path} {attributes.X}. `{{` and `}}`
+are literal braces.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .problem import did_you_mean
+
+PLACEHOLDERS = ("id", "index", "name", "resource", "numa", "profile", "memory.mib", "memory.bytes", "path")
+_ATTRIBUTE = "attributes."
+_TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+
+
+class TemplateError(ValueError):
+    """A template that cannot be rendered: an unknown placeholder or a stray brace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A parsed template: literal text and placeholder names in turn, literal first."""
+
+    source: str
+    literals: tuple[str, ...]
+    names: tuple[str, ...]
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether it renders to the same text for every device."""
+        return not self.names
+
+    def render(self, values: Mapping[str, str]) -> str:
+        """The text for one device; an attribute that this device lacks renders as nothing."""
+        if not self.names:
+            return self.literals[0]
+        parts = [self.literals[0]]
+        for name, literal in zip(self.names, self.literals[1:], strict=True):
+            parts += (values.get(name, ""), literal)
+        return "".join(parts)
+
+
+def parse(source: str, *, attributes: frozenset[str] | None = None) -> Template:
+    """Parse a template, with the attributes that the entry's devices have (None: not known before discovery).
+
+    Raises TemplateError with what is wrong and what is allowed.
+    """
+    literals, names = [""], []
+    end = 0
+    for token in _TOKEN.finditer(source):
+        literals[-1] += source[end : token.start()]
+        end = token.end()
+        if token.group() in ("{{", "}}"):
+            literals[-1] += token.group()[0]
+        elif token.group(1) is None:
+            raise TemplateError(
+                f"stray {token.group()!r} in {source!r}; write {token.group() * 2!r} for the character itself"
+            )
+        else:
+            names.append(_known(token.group(1), attributes))
+            literals.append("")
+    literals[-1] += source[end:]
+    return Template(source, tuple(literals), tuple(names))
+
+
+def _known(name: str, attributes: frozenset[str] | None) -> str:
+    if name in PLACEHOLDERS:
+        return name
+    if name.startswith(_ATTRIBUTE) and len(name) > len(_ATTRIBUTE):
+        attribute = name.removeprefix(_ATTRIBUTE)
+        if attributes is None or attribute in attributes:
+            return name
+        hint = did_you_mean(attribute, attributes)
+        known = ", ".join(sorted(attributes)) or "none"
+        raise TemplateError(
+            f"unknown attribute {attribute!r}; the device's attributes: {known}" + (f"; {hint}" if hint else "")
+        )
+    hint = did_you_mean(name, PLACEHOLDERS)
+    allowed = ", ".join(f"{{{each}}}" for each in (*PLACEHOLDERS, "attributes.<name>"))
+    raise TemplateError(f"unknown placeholder {{{name}}}; allowed: {allowed}" + (f"; {hint}" if hint else ""))

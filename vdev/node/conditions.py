@@ -1,0 +1,82 @@
+"""Conditions of the Node, of the types that entries name: they follow the health of the entries' devices.
+
+While a fault rule says otherwise of a type, that counts; a type that no entry names is there while a rule names it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from ..faults.effects import SetCondition
+from ..model.device import grouped
+from ..model.entry import ConditionSpec, EntrySpec, TrueWhen
+from ..planning.resources import Inventory
+from .events import MESSAGE, named, shortened
+from .losses import Losses
+
+_FINE = "AllDevicesHealthy"
+_LOST = "DeviceUnhealthy"
+_NO_RULES: Mapping[str, SetCondition] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCondition:
+    """One condition, without its times. `reason` is a CamelCase word, `message` a sentence."""
+
+    type: str
+    status: bool
+    reason: str
+    message: str
+
+    @property
+    def word(self) -> str:
+        return "True" if self.status else "False"
+
+
+def condition_document(condition: NodeCondition) -> dict[str, str]:
+    """The condition as the Node has it, without its times."""
+    return {
+        "type": condition.type,
+        "status": condition.word,
+        "reason": condition.reason,
+        "message": condition.message,
+    }
+
+
+def conditions(
+    entries: Iterable[EntrySpec], lost: Losses, rules: Mapping[str, SetCondition] = _NO_RULES
+) -> tuple[NodeCondition, ...]:
+    """One per type, in the order of the file. Several entries may name a type: it is about the devices of all.
+
+    `rules` are what fault rules say now, by type.
+    """
+    of_type = grouped((each.type, (entry, each)) for entry in entries for each in entry.conditions)
+    found = {name: _condition(name, members, lost) for name, members in of_type.items()}
+    found |= {name: NodeCondition(name, each.status, each.reason, each.message) for name, each in rules.items()}
+    return tuple(found.values())
+
+
+def _condition(name: str, members: list[tuple[EntrySpec, ConditionSpec]], lost: Losses) -> NodeCondition:
+    true_when = members[0][1].true_when
+    for entry, spec in members:
+        mine = {key[1]: loss for key, loss in lost.items() if loss.spec.name == entry.name}
+        if mine:
+            first = next(iter(mine.values()))
+            message = spec.message or f"{entry.name}: {named(mine)}: {first.health.reason}"
+            return NodeCondition(name, true_when is TrueWhen.UNHEALTHY, spec.reason or _LOST, shortened(message))
+    which = ", ".join(entry.name for entry, _ in members)
+    message = shortened(f"all devices of {which} are healthy", MESSAGE)
+    return NodeCondition(name, true_when is TrueWhen.HEALTHY, _FINE, message)
+
+
+@dataclass(frozen=True, slots=True)
+class SlotCounts:
+    """How many slots a resource has, and how many of them are healthy."""
+
+    capacity: int
+    allocatable: int
+
+
+def capacity(inventory: Inventory) -> Mapping[str, SlotCounts]:
+    """What the kubelet would count of these lists, by resource."""
+    return {name: SlotCounts(len(each.slots), each.healthy) for name, each in inventory.resources.items()}

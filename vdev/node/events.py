@@ -1,0 +1,195 @@
+"""What happened to the node's devices between two plans, in the words of Events."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+
+from ..faults.effects import NodeEvent, XidError
+from ..faults.rules import APPLICATION_ERRORS, described
+from ..model.device import Key, grouped
+from ..planning.repartition import Progress, Progresses, RepartitionState
+from ..planning.resources import Inventory
+from .losses import Loss, Losses
+
+MESSAGE = 1024
+"""Characters of an Event's message, the shortest of the API's limits (k8s.io/api core/v1, `Event.message`)."""
+_NAMED = 8  # ids before the rest is counted
+
+
+def named(ids: Collection[str]) -> str:
+    """The ids, of many the first ones and how many more there are."""
+    shown = ", ".join(islice(ids, _NAMED))
+    return shown + (f" and {len(ids) - _NAMED} more" if len(ids) > _NAMED else "")
+
+
+def shortened(text: str, limit: int = MESSAGE) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """At one moment. `applied` and `refused` count readings of the configuration, `reading` says what the last came to.
+
+    `unregistered` has the resources that the kubelet should know for some time and does not, and why; `drills` the
+    fault rules in force, and what each does; `announced` counts how often rules said what they have to say.
+    """
+
+    applied: int = 0
+    refused: int = 0
+    reading: str = ""
+    unregistered: Mapping[str, str] = field(default_factory=dict)
+    drills: Mapping[str, str] = field(default_factory=dict)
+    announced: Mapping[NodeEvent, int] = field(default_factory=dict)
+
+
+NOTHING = Situation()
+
+
+@dataclass(frozen=True, slots=True)
+class EventText:
+    """What an Event says: `reason` is a CamelCase word, `message` a sentence; `warning` is the Event's type."""
+
+    reason: str
+    message: str
+    warning: bool = False
+
+
+def of_losses(before: Losses, now: Losses, devices: Inventory) -> tuple[EventText, ...]:
+    """Which devices were lost and which are back; those that the configuration gave up meanwhile are neither."""
+    if before is now:
+        return ()
+    back: dict[str, list[str]] = {}
+    for name, device in before.keys() - now.keys():
+        resource = devices.everything.get(name)
+        if resource is not None and device in resource.by_device:
+            back.setdefault(name, []).append(device)
+    return (*_lost(before, now), *(_happening("DeviceHealthy", name, back[name], "healthy again") for name in back))
+
+
+def _lost(before: Losses, now: Losses) -> Iterator[EventText]:
+    groups = grouped(
+        ((name, loss.gone, loss.health), device)
+        for (name, device), loss in now.items()
+        if not _same(before.get((name, device)), loss)
+    )
+    for (name, gone, health), ids in groups.items():
+        if gone:
+            yield _happening("DeviceLost", name, ids, "gone", warning=True)
+        else:
+            drill = f" (fault rule {health.injected!r})" if health.injected else ""
+            yield _happening("DeviceUnhealthy", name, ids, f"unhealthy: {health.reason}{drill}", warning=True)
+
+
+def _same(before: Loss | None, now: Loss) -> bool:
+    return before is not None and before.gone == now.gone and before.health.injected == now.health.injected
+
+
+def _happening(reason: str, resource: str, ids: Iterable[str], what: str, *, warning: bool = False) -> EventText:
+    listed = sorted(ids)
+    verb = "is" if len(listed) == 1 else "are"
+    return EventText(reason, shortened(f"{resource}: {named(listed)} {verb} {what}"), warning=warning)
+
+
+Xids = Mapping[Key, tuple[XidError, ...]]
+
+
+def of_xids(before: Xids, now: Xids) -> tuple[EventText, ...]:
+    """Which devices have an Xid that they did not have."""
+    if before is now:
+        return ()
+    groups = grouped(
+        ((name, each), device)
+        for (name, device), errors in now.items()
+        for each in errors
+        if each not in before.get((name, device), ())
+    )
+    return tuple(_of_xid(name, error, ids) for (name, error), ids in groups.items())
+
+
+def _of_xid(resource: str, error: XidError, ids: list[str]) -> EventText:
+    """As EKS's node monitoring agent calls it, the one known writer of such Events (its pkg/reasons/reasons.go)."""
+    reason = f"NvidiaXID{error.number}{'Warning' if error.number in APPLICATION_ERRORS else 'Error'}"
+    message = f"{resource}: {named(sorted(ids))}: {described(error.number)} (fault rule {error.rule!r})"
+    return EventText(reason, shortened(message), warning=True)
+
+
+def of_partitions(before: Inventory, now: Inventory) -> tuple[EventText, ...]:
+    if before is now:
+        return ()
+    old, new = _cuts(before), _cuts(now)
+    changed = sorted(key for key in old.keys() & new.keys() if old[key] != new[key])
+    return tuple(
+        EventText("Repartitioned", shortened(f"device {key[1]}: {_cut(old[key])} -> {_cut(new[key])}"))
+        for key in changed
+    )
+
+
+def _cuts(inventory: Inventory) -> Mapping[Key, Counter[str]]:
+    """The profiles that each device is cut into, by entry and raw device; of a whole one, a single empty profile."""
+    cuts: dict[Key, Counter[str]] = {}
+    for resource in inventory.resources.values():
+        for device in resource.by_device.values():
+            cuts.setdefault((device.raw.entry, device.raw.id), Counter())[device.profile] += 1
+    return cuts
+
+
+def _cut(profiles: Counter[str]) -> str:
+    if not any(profiles):
+        return "whole"
+    return ", ".join(f"{number}x {profile}" for profile, number in sorted(profiles.items()) if profile)
+
+
+def of_layouts(before: Progresses, now: Progresses) -> tuple[EventText, ...]:
+    """Which layouts that a label of the node chose were refused, and why."""
+    if before is now:
+        return ()
+    failed = {name: each for name, each in now.items() if each.state is RepartitionState.FAILED}
+    return tuple(
+        _said("RepartitionFailed", f"{_layout(each)} is refused: {each.sentence}", warning=True)
+        for name, each in failed.items()
+        if (last := before.get(name)) is None
+        or (last.state, last.value, last.sentence) != (each.state, each.value, each.sentence)
+    )
+
+
+def _layout(progress: Progress) -> str:
+    label = progress.label
+    return f"the layout for a node without the label {label}" if progress.value is None else f"{label}={progress.value}"
+
+
+def of_situation(before: Situation, now: Situation) -> tuple[EventText, ...]:
+    """What became of the configuration, of registrations and of drills, and what rules said."""
+    found: list[EventText] = []
+    if now.applied > before.applied:
+        found.append(_said("ConfigurationApplied", f"configuration applied: {now.reading}"))
+    if now.refused > before.refused:
+        found.append(
+            _said(
+                "ConfigurationRefused", f"configuration refused, the last good one stays: {now.reading}", warning=True
+            )
+        )
+    found += [
+        _said("ResourceNotRegistered", f"{name} is not registered with the kubelet: {why}", warning=True)
+        for name, why in now.unregistered.items()
+        if name not in before.unregistered
+    ]
+    found += [
+        _said("ResourceRegistered", f"{name} is registered with the kubelet")
+        for name in before.unregistered
+        if name not in now.unregistered
+    ]
+    found += [
+        _said("DrillStarted", f"fault rule {name!r} begins, a drill and no outage: {what}", warning=True)
+        for name, what in now.drills.items()
+        if name not in before.drills
+    ]
+    found += [_said("DrillEnded", f"fault rule {name!r} is over") for name in before.drills if name not in now.drills]
+    for event, times in now.announced.items():
+        new = times - before.announced.get(event, 0)
+        found += [_said(event.reason, event.message, warning=event.warning)] * new
+    return tuple(found)
+
+
+def _said(reason: str, message: str, *, warning: bool = False) -> EventText:
+    return EventText(reason, shortened(message), warning=warning)

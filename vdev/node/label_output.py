@@ -1,0 +1,171 @@
+"""The labels of the Node object, by a server-side apply that takes nothing from anybody else.
+
+A label that another field manager keeps at another value stays as it is; the others are written all the same. When the
+agent ends they stay, since a restart must not make pods unschedulable.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from ..agent.applier import Output
+from ..errors import HostError
+from ..hostfs.files import read_plain, write_atomic
+from ..kube import Conflict
+from ..kube.ownership import owned
+from ..model.entry import LabelOutput
+from ..model.problem import Problem, warning
+from ..planning.plan import Plan
+from ..planning.repartition import RepartitionState
+from .api_output import ApiOutput, NodeAccess
+
+log = structlog.get_logger(__name__)
+
+_FIELD = ".metadata.labels."
+
+
+class NodeLabels(ApiOutput):
+    """Keeps the labels that a plan has. `written` are those that the API server has from here."""
+
+    name = "noting the node's labels"
+
+    def __init__(self, access: NodeAccess) -> None:
+        super().__init__(access)
+        self.written: Mapping[str, str] = {}
+        self.kept_by: Mapping[str, str] = {}  # by label that somebody else keeps at another value: who
+        self._wanted: Mapping[str, str] | None = None  # None: never asked for
+
+    async def settle(self, plan: Plan) -> None:
+        """Note the plan's labels, at first also that there are none: an earlier process may have left some."""
+        wanted = plan.labels
+        choices = plan.choices.values()
+        follows = bool(choices) and all(each.state is not RepartitionState.UNSEEN for each in choices)
+        is_asked = plan.node.labels is LabelOutput.NODE or follows or self._takes_back
+        first = self._wanted is None and is_asked
+        if first or wanted != (self._wanted or {}):
+            self._wanted = wanted
+            self._note()
+
+    def _is_undone(self, document: Mapping[str, Any]) -> bool:
+        free = self._free(document)
+        return self.written == free and not _has(document, free)
+
+    async def _write(self, document: Mapping[str, Any]) -> None:
+        wanted, free = self._wanted or {}, self._free(document)
+        if _has(document, free):
+            self.written = free  # perhaps since the agent before this one
+            self.kept_by = {label: who for label, who in self.kept_by.items() if label in wanted and label not in free}
+            return
+        await self._apply_free(document, wanted)
+
+    def _free(self, document: Mapping[str, Any]) -> Mapping[str, str]:
+        """The wanted labels that nobody else is known to keep at another value."""
+        mine, labels = _mine(document), _labels(document)
+        wanted = self._wanted or {}
+        free = {label: value for label, value in wanted.items() if not self._is_anothers(label, value, mine, labels)}
+        return wanted if free == wanted else free
+
+    def _is_anothers(self, label: str, value: str, mine: frozenset[str], labels: Mapping[str, str]) -> bool:
+        """Whether somebody else is known to keep it at another value, and still does."""
+        return label in self.kept_by and label not in mine and labels.get(label, value) != value
+
+    async def _apply_free(self, document: Mapping[str, Any], wanted: Mapping[str, str]) -> None:
+        """Apply all labels that nobody else keeps."""
+        asked = dict(wanted)
+        kept_by: dict[str, str] = {}
+        while True:
+            try:
+                await self._apply(document, {"metadata": {"labels": asked} if asked else {}})
+                break
+            except Conflict as conflict:
+                others = {each.field.removeprefix(_FIELD): each.manager for each in conflict.causes}
+                if not others.keys() & asked.keys():
+                    raise
+                kept_by |= others
+                asked = {label: value for label, value in asked.items() if label not in others}
+        log.log(self._level, "node labels written", labels=len(asked))
+        for label, manager in kept_by.items():
+            if self.kept_by.get(label) != manager:
+                log.warning("node label belongs to somebody else", label=label, manager=manager)
+        self.kept_by, self.written = kept_by, asked
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """The labels that somebody else keeps at another value."""
+        return tuple(
+            warning(
+                f"node {self._node}",
+                f"the label {label} belongs to {manager}, which keeps it at another value",
+                "stop the other program from writing it, or leave the label out of the configuration",
+            )
+            for label, manager in self.kept_by.items()
+        )
+
+    def document(self) -> dict[str, Any]:
+        """For the status: what is wanted, what is there from here, and what somebody else keeps."""
+        return {"wanted": dict(self._wanted or {}), "written": dict(self.written), "keptBy": dict(self.kept_by)}
+
+
+def _mine(document: Mapping[str, Any]) -> frozenset[str]:
+    return owned(document, "metadata", "labels")
+
+
+def _labels(document: Mapping[str, Any]) -> Mapping[str, str]:
+    return (document.get("metadata") or {}).get("labels") or {}
+
+
+def _has(document: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
+    """Whether the Node has these labels, and no others from here."""
+    return _mine(document) == wanted.keys() and wanted.items() <= _labels(document).items()
+
+
+FILE = "vdev"
+_MOST = 2**20  # bytes that are read of what is there
+
+
+class FeaturesFile(Output):
+    """Keeps `<directory>/vdev`; it is removed when labels no longer go there, and stays when the agent ends."""
+
+    name = "writing the features file"
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / FILE
+        self._wanted: Mapping[str, str] | None = None  # None: nothing was ever wanted
+        self._is_checked = False
+
+    async def settle(self, plan: Plan) -> None:
+        """Write the labels where they are others, or something took the file. Raises HostError."""
+        wanted = plan.features
+        if wanted is None and self._wanted is None:
+            return
+        if self._is_checked and wanted == self._wanted:
+            return
+        await asyncio.to_thread(self._write, wanted)
+        self._wanted, self._is_checked = wanted, True
+
+    def _write(self, wanted: Mapping[str, str] | None) -> None:
+        if wanted is None:
+            with contextlib.suppress(FileNotFoundError):
+                self.path.unlink()
+            return
+        text = "".join(f"{label}={value}\n" for label, value in sorted(wanted.items())).encode()
+        with contextlib.suppress(HostError):
+            if read_plain(self.path, limit=_MOST) == text:
+                return
+        write_atomic(self.path, text)
+        log.info("features file written", file=str(self.path), labels=len(wanted))
+
+    def recheck(self, changed: frozenset[str] = frozenset()) -> bool:
+        """Compare with the disk at the next `settle`; only the file itself says anything."""
+        if self._wanted is None or (changed and FILE not in changed):
+            return False
+        self._is_checked = False
+        return True
+
+    @property
+    def directories(self) -> frozenset[Path]:
+        return frozenset() if self._wanted is None else frozenset({self.path.parent})

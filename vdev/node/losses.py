@@ -1,0 +1,64 @@
+"""Devices that the configuration promises and that cannot be used: they are broken, or gone.
+
+    losses(devices before, devices now, losses before, entries) -> losses now
+
+Conditions follow from them, and Events from what they become. A device that the configuration has given up, by an edit
+or by cutting it anew, is no loss.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ..model.device import GONE, Health, Key
+from ..model.entry import EntrySpec
+from ..planning.resources import Inventory, Resource
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Why a device cannot be used. `spec` is its entry; `gone`: it is not only broken but not there."""
+
+    spec: EntrySpec
+    health: Health
+    gone: bool = False
+
+
+Losses = Mapping[Key, Loss]
+"""By resource and device (without a replica's number)."""
+
+NONE: Losses = {}
+
+
+def losses(before: Inventory, now: Inventory, known: Losses, entries: Iterable[EntrySpec]) -> Losses:
+    """What is lost now. `known` is what was lost `before`."""
+    old, new = before.each_once, now.each_once
+    specs = {entry.name: entry.without_node for entry in entries}  # as resources have them
+    lost: dict[Key, Loss] = {}
+    for name in sorted({*old, *new, *(name for name, _ in known)}):
+        lost |= _of_resource(name, old.get(name), new.get(name), known, specs)
+    return lost
+
+
+def _promised(spec: EntrySpec | None, specs: Mapping[str, EntrySpec]) -> bool:
+    """Whether the configuration still says of this entry what it said."""
+    return spec is not None and specs.get(spec.name) == spec
+
+
+def _of_resource(
+    name: str, before: Resource | None, now: Resource | None, known: Losses, specs: Mapping[str, EntrySpec]
+) -> dict[Key, Loss]:
+    there: Mapping[str, object] = now.by_device if now else {}
+    lost = {
+        key: loss
+        for key, loss in known.items()
+        if key[0] == name and loss.gone and key[1] not in there and _promised(loss.spec, specs)
+    }
+    for device in before.by_device.values() if before else ():
+        spec = before.entries.get(device.raw.entry) if before else None
+        if device.id not in there and spec is not None and _promised(spec, specs):
+            why = known.get((name, device.id))
+            lost[name, device.id] = Loss(spec, why.health if why and why.gone else GONE, gone=True)
+    for slot in now.slots if now else ():
+        if not slot.health.healthy and slot.device.raw.entry in specs:
+            lost.setdefault((name, slot.device.id), Loss(specs[slot.device.raw.entry], slot.health))
+    return lost

@@ -1,0 +1,281 @@
+"""NVIDIA's labels, rule for rule as GPU Feature Discovery makes them (k8s-device-plugin 0.20.0, internal/lm).
+
+It labels models and profiles, not resources: `nvidia.com/gpu.*` whatever the devices are advertised as, and looks for
+sharing under the name that they would have without it. Of several models on a node the last one's labels remain.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from ..model.entry import MigStrategy, VirtualSource
+from ..model.geometry import Profile
+from ..model.problem import Problem, warning
+from ..model.spec import SharedResource, SharingKind, Spec
+from ..planning.naming import name_of_partition, name_of_whole
+from .label_values import Hardware, Machine
+
+_GPU = "nvidia.com/gpu"
+_MIB = 2**20
+_UNKNOWN_MACHINE = "unknown"
+_NOT_ALLOWED = re.compile(r"[^A-Za-z0-9\-_. ]")
+_MODES = {"0300": "graphics", "0302": "compute"}  # by PCI class: VGA controller, 3D controller
+_COMPUTE = "0302"  # what GPUs of data centres are
+_MIG_ATTRIBUTES = (
+    "multiprocessors",
+    "slices.gi",
+    "slices.ci",
+    "engines.copy",
+    "engines.decoder",
+    "engines.encoder",
+    "engines.jpeg",
+    "engines.ofa",
+)
+_NO_ENCODER = {"engines.encoder": "0"}  # no GPU that can be partitioned had one before profiles began to say so
+_FAMILIES = {
+    "1": "tesla",
+    "2": "fermi",
+    "3": "kepler",
+    "5": "maxwell",
+    "6": "pascal",
+    "9": "hopper",
+    "10": "blackwell",
+    "12": "blackwell",
+    "13": "rubin",
+}
+_TURING, _ADA = 5, 9  # minor numbers from which on 7.x and 8.x are the later family
+
+
+def nvidia_labels(spec: Spec, gpus: Sequence[Hardware], machine: Machine) -> tuple[dict[str, str], list[Problem]]:
+    """The labels of a node with these NVIDIA devices, and what is doubtful about them. Call it where an entry has some,
+    even if none is there now.
+    """
+    problems: list[Problem] = []
+    values = {"nvidia.com/vgpu.present": "false"}
+    if machine.started_at is not None and spec.node.timestamp:
+        values["nvidia.com/gfd.timestamp"] = str(machine.started_at)
+    if not gpus:
+        return values, problems
+    known = gpus[0].attributes
+    values |= {
+        "nvidia.com/gpu.machine": sanitised(known.get("machine", "") or machine.product.strip() or _UNKNOWN_MACHINE),
+        "nvidia.com/mig.capable": _boolean(any(each.entry.geometry is not None for each in gpus)),
+        "nvidia.com/mps.capable": _boolean(_serves_mps(spec, gpus)),
+        "nvidia.com/gpu.mode": _mode(gpus),
+        **_versions(gpus[0], problems),
+        **_clique(gpus),
+        **_whole(spec, gpus, problems),
+    }
+    match spec.flags.mig_strategy:
+        case MigStrategy.SINGLE:
+            values |= {"nvidia.com/mig.strategy": "single", **_single(spec, gpus)}
+        case MigStrategy.MIXED:
+            values |= {"nvidia.com/mig.strategy": "mixed", **_partitions(spec, gpus, _mixed_name)}
+        case MigStrategy.NONE:
+            pass
+    return values, problems
+
+
+def sanitised(text: str) -> str:
+    """The text without characters that no label has, its words joined by dashes."""
+    return "-".join(_NOT_ALLOWED.sub("", text).split())
+
+
+def rule_for(spec: Spec, gpu: Hardware, profile: Profile | None = None) -> SharedResource | None:
+    """The first item of the sharing block about whole devices like this one, or about its partitions of a profile."""
+    named = name_of_whole(spec, gpu.entry) if profile is None else name_of_partition(spec, gpu.entry, profile.name)
+    if spec.sharing is None or isinstance(named, Problem):
+        return None
+    return next((rule for rule in spec.sharing.resources if rule.name == named[0]), None)
+
+
+def _boolean(value: bool) -> str:
+    return str(value).lower()
+
+
+def _serves_mps(spec: Spec, gpus: Iterable[Hardware]) -> bool:
+    wanted = spec.sharing is not None and spec.sharing.kind is SharingKind.MPS
+    return wanted and all(gpu.parts is None for gpu in gpus)
+
+
+def _mode(gpus: Iterable[Hardware]) -> str:
+    classes = {gpu.pci("pciClass") if "pciClass" in gpu.attributes else _COMPUTE for gpu in gpus}
+    return _MODES.get(classes.pop(), "unknown") if len(classes) == 1 else "unknown"
+
+
+def _versions(gpu: Hardware, problems: list[Problem]) -> dict[str, str]:
+    """The labels of the driver's version and of CUDA's: two numbers, or up to three; each by an old name and a new."""
+    values: dict[str, str] = {}
+    for key, kind, names, example in (
+        ("driverVersion", "driver", ("major", "minor", "revision"), "580.95.05"),
+        ("cudaVersion", "runtime", ("major", "minor"), "13.0"),
+    ):
+        text = gpu.attributes.get(key, "")
+        parts = text.split(".")
+        if 2 <= len(parts) <= len(names) and all(part.isdecimal() for part in parts):  # major and minor
+            for name, part in zip(names, (*parts, ""), strict=False):
+                values[f"nvidia.com/cuda.{kind}.{name.replace('revision', 'rev')}"] = part
+                values[f"nvidia.com/cuda.{kind}-version.{name}"] = part
+            values[f"nvidia.com/cuda.{kind}-version.full"] = text
+        elif text:
+            message = f"the {key} {text!r} is no version, so the node has no labels of it"
+            hint = f'write such as "{example}" under virtual.attributes'
+            problems.append(warning(gpu.entry.where, message, hint))
+    return values
+
+
+def _clique(gpus: Iterable[Hardware]) -> dict[str, str]:
+    """The NVLink domain, where all GPUs that are in one agree about it."""
+    cluster = {gpu.attributes["fabricClusterUuid"] for gpu in gpus if gpu.attributes.get("fabricClusterUuid")}
+    clique = {gpu.attributes.get("fabricCliqueId", "0") for gpu in gpus if gpu.attributes.get("fabricClusterUuid")}
+    if len(cluster) != 1 or len(clique) != 1:
+        return {}
+    return {"nvidia.com/gpu.clique": f"{cluster.pop()}.{clique.pop()}"}
+
+
+# --- whole devices ---------------------------------------------------------------------------------------------------
+
+
+def model(gpu: Hardware) -> str:
+    source = gpu.entry.source
+    preset = source.preset if isinstance(source, VirtualSource) else ""
+    return gpu.attributes.get("model") or gpu.attributes.get("product") or preset
+
+
+def _whole(spec: Spec, gpus: Sequence[Hardware], problems: list[Problem]) -> dict[str, str]:
+    """Labels of the devices by model, those with MIG on included; such a model alone is labelled without sharing."""
+    count = Counter(map(model, gpus))
+    example: dict[bool, dict[str, Hardware]] = {True: {}, False: {}}
+    for gpu in gpus:
+        example[gpu.parts is not None][model(gpu)] = gpu
+    values: dict[str, str] = {}
+    for cut in (True, False):
+        for name, gpu in example[cut].items():
+            values |= _base(_GPU, count[name], (name,), spec, None if cut else rule_for(spec, gpu))
+            values |= {f"{_GPU}.replicas": "0"} if cut else {}
+            values |= {f"{_GPU}.memory": str(gpu.raw.memory // _MIB)} if gpu.raw.memory >= _MIB else {}
+            values |= _architecture(gpu.attributes.get("computeCapability", ""))
+    if len(count) > 1:
+        last = list(example[False] or example[True])[-1]
+        message = f"GPUs of several models are on this node: {', '.join(count)}; the labels tell of {last!r}"
+        problems.append(
+            warning(gpus[-1].entry.where, message, "a node has one set of labels for all; give it one model")
+        )
+    return values
+
+
+def _base(resource: str, count: int, parts: tuple[str, ...], spec: Spec, rule: SharedResource | None) -> dict[str, str]:
+    renamed = rule is not None and bool(rule.rename or (spec.sharing and spec.sharing.rename_by_default))
+    names = [*map(sanitised, filter(None, parts)), *(["SHARED"] if rule and not renamed else [])]
+    return {
+        f"{resource}.product": "-".join(names),
+        f"{resource}.count": str(count),
+        f"{resource}.replicas": str(rule.replicas if rule else 1),
+        f"{resource}.sharing-strategy": str(spec.sharing.kind) if rule and spec.sharing else "none",
+    }
+
+
+def _architecture(capability: str) -> dict[str, str]:
+    major, _, minor = capability.removeprefix("v").partition(".")
+    minor = minor or "0"
+    if not (major.isdecimal() and minor.isdecimal()):
+        return {}
+    return {
+        f"{_GPU}.family": _family(major, int(minor)),
+        f"{_GPU}.compute.major": major,
+        f"{_GPU}.compute.minor": minor,
+    }
+
+
+def _family(major: str, minor: int) -> str:
+    if major == "7":
+        return "turing" if minor >= _TURING else "volta"
+    if major == "8":
+        return "ada-lovelace" if minor >= _ADA else "ampere"
+    return _FAMILIES.get(major, "undefined")
+
+
+# --- partitions ------------------------------------------------------------------------------------------------------
+
+
+def _single(spec: Spec, gpus: Sequence[Hardware]) -> Mapping[str, str]:
+    """Labels of partitions in place of those of whole devices, or labels that say that this cannot be."""
+    cut = [gpu for gpu in gpus if gpu.parts is not None]
+    if not cut:
+        return {}
+    profiles = {profile.name for gpu in cut for profile in gpu.parts or ()}
+    if len(cut) != len(gpus) or not all(gpu.parts for gpu in cut) or len(profiles) != 1:
+        return {
+            f"{_GPU}.product": "-".join([*filter(None, [sanitised(model(cut[0]))]), "MIG", "INVALID"]),
+            f"{_GPU}.count": "0",
+            f"{_GPU}.replicas": "0",
+            f"{_GPU}.sharing-strategy": "",
+            f"{_GPU}.memory": "0",
+        }
+    return _partitions(spec, cut, lambda _profile: _GPU)
+
+
+def _mixed_name(profile: Profile) -> str:
+    return f"nvidia.com/mig-{_plain(profile)}"
+
+
+def _partitions(spec: Spec, gpus: Iterable[Hardware], resource_of: Callable[[Profile], str]) -> dict[str, str]:
+    parts = [(gpu, profile) for gpu in gpus for profile in gpu.parts or ()]
+    count = Counter(profile.name for _, profile in parts)
+    first = {profile.name: (gpu, profile) for gpu, profile in reversed(parts)}
+    values: dict[str, str] = {}
+    for name in count:
+        gpu, profile = first[name]
+        resource = resource_of(profile)
+        values |= _base(resource, count[name], (model(gpu), "MIG", _plain(profile)), spec, rule_for(spec, gpu, profile))
+        values[f"{resource}.memory"] = str(profile.memory // _MIB)
+        told = {**_NO_ENCODER, **profile.attributes}
+        values |= {f"{resource}.{key}": told[key] for key in _MIG_ATTRIBUTES if key in told}
+    return values
+
+
+def _plain(profile: Profile) -> str:
+    """The profile's name as resources and labels have it."""
+    return profile.name.replace("+", ".")
+
+
+DOMAIN = "google.com"  # of the resource of its chips
+_LABEL = "cloud.google.com/gke"
+_SHARING = {SharingKind.TIME_SLICING: "time-sharing", SharingKind.MPS: "mps"}
+
+
+def gpu_labels(spec: Spec, gpus: Sequence[Hardware]) -> dict[str, str]:
+    """The labels of a pool with these NVIDIA devices: none unless all have the same attribute gkeAccelerator.
+
+    No preset has it. An entry gives it to ask for these labels.
+    """
+    accelerator = _one(gpu.attributes.get("gkeAccelerator", "") for gpu in gpus)
+    if not accelerator:
+        return {}
+    values = {f"{_LABEL}-accelerator": accelerator}
+    size = _one(profile.name for gpu in gpus for profile in gpu.parts or ())
+    if size and all(gpu.parts for gpu in gpus):
+        values[f"{_LABEL}-gpu-partition-size"] = size
+    rules = [rule_for(spec, gpu, profile) for gpu in gpus for profile in _offered(gpu)]
+    rule = rules[0] if rules else None
+    if rule and spec.sharing and all(each == rule for each in rules) and all(_offered(gpu) for gpu in gpus):
+        values[f"{_LABEL}-gpu-sharing-strategy"] = _SHARING[spec.sharing.kind]
+        values[f"{_LABEL}-max-shared-clients-per-gpu"] = str(rule.replicas)
+    return values
+
+
+def _offered(gpu: Hardware) -> Sequence[Profile | None]:
+    """What pods can get of it: its partitions, or itself."""
+    return (None,) if gpu.parts is None else gpu.parts
+
+
+def tpu_labels(chips: Sequence[Hardware]) -> dict[str, str]:
+    keys = {"accelerator": f"{_LABEL}-tpu-accelerator", "topology": f"{_LABEL}-tpu-topology"}
+    told = {label: _one(chip.attributes.get(key, "") for chip in chips) for key, label in keys.items()}
+    return {label: value for label, value in told.items() if value}
+
+
+def _one(texts: Iterable[str]) -> str:
+    """The text, where all are the same; else the empty one."""
+    every = set(texts)
+    return every.pop() if len(every) == 1 else ""

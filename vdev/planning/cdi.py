@@ -1,0 +1,213 @@
+"""CDI specifications as data: kinds, names, per-device edits, and the lowest version that the content needs.
+
+Sources: the CDI specification 0.3.0 to 1.0.0, and what containerd does (one-letter classes kill it, a device named in
+two files is unresolvable, a version too low for the content makes the file ignored, a device without edits is
+invalid).
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeGuard
+
+from ..model.device import EMPTY, DeviceNode, Mount
+from ..model.names import digest, domain_and_name
+
+VENDOR_PREFIX = "k8s.device-plugin."
+ALL = "all"
+Document = dict[str, Any]
+"""A specification, as JSON."""
+_NOT_IN_CLASS = re.compile(r"[^A-Za-z0-9_.-]")
+_KIND = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,300}[A-Za-z0-9]/[A-Za-z][A-Za-z0-9_.-]{0,250}[A-Za-z0-9]")
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]{0,250}[A-Za-z0-9])?")
+_VERSION = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){1,2}")
+_MAX_FILE = 200  # characters of a kind in its file's name; a file that is being written has a longer one
+_V030, _V040, _V050, _V060 = "0.3.0", "0.4.0", "0.5.0", "0.6.0"
+
+
+@dataclass(frozen=True, slots=True)
+class CdiDevice:
+    """One device of a kind: its name and what a container gets with it."""
+
+    name: str
+    nodes: tuple[DeviceNode, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+def kind(resource: str) -> str:
+    """The CDI kind of a declared resource: `acme.dev/npu` gives `k8s.device-plugin.acme.dev/npu`.
+
+    The class of a name that CDI would not take (one letter, a leading digit) gets a harmless frame, so that no
+    resource name can make a file that is ignored or that kills the runtime. The frame ends in a fingerprint, for
+    another resource may be called like the frame alone, and no two may share a kind.
+    """
+    domain, name = domain_and_name(resource)
+    name = _NOT_IN_CLASS.sub("-", name)
+    if len(name) == 1 or not name[:1].isalpha():
+        name = f"device-{name}-{digest(resource)}"
+    return f"{VENDOR_PREFIX}{domain}/{name}"
+
+
+def qualified(cdi_kind: str, name: str) -> str:
+    return f"{cdi_kind}={name}"
+
+
+def file_name(cdi_kind: str) -> str:
+    """The one file of a kind; the prefix marks it as ours.
+
+    A fingerprint follows where the name would be too long for a file, or could be another kind's: the `-` between
+    domain and class may be any `-` where the domain has one of its own.
+    """
+    plain = cdi_kind.replace("/", "-")
+    domain = cdi_kind.partition("/")[0].removeprefix(VENDOR_PREFIX)
+    if "-" in domain or len(plain) > _MAX_FILE:
+        plain = f"{plain[:_MAX_FILE]}-{digest(cdi_kind)}"
+    return f"vdev-{plain}.json"
+
+
+def document(
+    cdi_kind: str, devices: Iterable[CdiDevice], *, env: Mapping[str, str] = EMPTY, with_all: bool = True
+) -> Document:
+    """The specification of a kind, with a device `all` that holds everything; `env` comes with each of its devices."""
+    members = sorted(devices, key=lambda device: device.name)
+    if members and with_all:
+        members.append(_all(members))
+    return {
+        "cdiVersion": _version(cdi_kind, members),
+        "kind": cdi_kind,
+        "devices": [{"name": device.name, "containerEdits": _edits(device)} for device in members],
+        **({"containerEdits": {"env": _variables(env)}} if env else {}),
+    }
+
+
+def edits_of(whole: Document, device: Mapping[str, Any]) -> dict[str, Any]:
+    """What a container gets with a device of a specification: its own edits, and those that come with each device."""
+    own: dict[str, Any] = device["containerEdits"]
+    common = whole.get("containerEdits", {}).get("env", [])
+    return {**own, "env": [*own.get("env", []), *common]} if common else own
+
+
+def with_leftovers(
+    wanted: Mapping[str, Document],
+    present: Iterable[Document],
+    needed: Callable[[tuple[str, str], Mapping[str, Any]], bool],
+) -> dict[str, Document]:
+    """`wanted`, with devices of `present` that it lacks and that are `needed` (by kind and name, and the device).
+
+    A container that restarts is given the same CDI names again, so a device that a pod still holds must stay
+    resolvable when the configuration lost it. The device `all` of a kind stands for what is wanted of it.
+    """
+    merged = dict(wanted)
+    for old in present:
+        kind = old["kind"]
+        names = {device["name"] for device in merged[kind]["devices"]} if kind in merged else set()
+        kept = [each for each in old["devices"] if each["name"] not in names and needed((kind, each["name"]), each)]
+        if kept:
+            base = merged.get(kind, {**old, "devices": []})
+            version = max(base["cdiVersion"], old["cdiVersion"], key=lambda text: [int(n) for n in text.split(".")])
+            merged[kind] = {**base, "cdiVersion": version, "devices": [*base["devices"], *kept]}
+    return merged
+
+
+def is_document(value: object) -> TypeGuard[Document]:
+    """Whether a parsed file is a specification as `document` makes it, down to the last value."""
+    match value:
+        case {"cdiVersion": str(version), "kind": str(kind), "devices": [_, *_] as devices, **more}:
+            fits = _VERSION.fullmatch(version) and _KIND.fullmatch(kind) and _is_common(more)
+            return bool(fits) and all(map(_is_device, devices))
+    return False
+
+
+def _is_common(value: object) -> bool:
+    """Whether it is what comes with each device: nothing, or variables."""
+    match value:
+        case {"containerEdits": {"env": [_, *_] as env, **others}, **more}:
+            return not others and not more and _is_texts(env)
+    return not value
+
+
+_EDIT_KEYS = {"env", "deviceNodes", "mounts"}
+
+
+def _is_device(value: object) -> bool:
+    match value:
+        case {"name": str(name), "containerEdits": {**edits}, **more} if edits and not more:
+            fits = _NAME.fullmatch(name) and edits.keys() <= _EDIT_KEYS and _is_texts(edits.get("env", []))
+            return bool(fits) and all(map(_is_edit, edits.values()))
+    return False
+
+
+def _is_edit(value: object) -> bool:
+    """Whether it is a list of texts, or of mappings to texts, numbers and lists of texts."""
+    if not isinstance(value, list):
+        return False
+    return all(isinstance(each, str) for each in value) or all(
+        isinstance(each, Mapping) and all(isinstance(part, (str, int)) or _is_texts(part) for part in each.values())
+        for each in value
+    )
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+
+
+def device_id(device: Mapping[str, Any]) -> str:
+    """The id of a device of a document of ours: the value of its variable. Its name may be an index."""
+    variables: list[str] = device["containerEdits"].get("env", [])
+    return variables[0].partition("=")[2] if variables else str(device["name"])
+
+
+def _all(devices: Iterable[CdiDevice]) -> CdiDevice:
+    nodes: dict[str, DeviceNode] = {}
+    mounts: dict[str, Mount] = {}
+    env: dict[str, str] = {}
+    for device in devices:
+        nodes |= {node.container_path: node for node in device.nodes}
+        mounts |= {mount.container_path: mount for mount in device.mounts}
+        env |= device.env
+    return CdiDevice(ALL, tuple(nodes.values()), tuple(mounts.values()), env)
+
+
+def _edits(device: CdiDevice) -> dict[str, Any]:
+    edits: dict[str, Any] = {}
+    if device.env:
+        edits["env"] = _variables(device.env)
+    if device.nodes:
+        edits["deviceNodes"] = [_node(node) for node in device.nodes]
+    if device.mounts:
+        edits["mounts"] = [_mount(mount) for mount in device.mounts]
+    return edits
+
+
+def _variables(env: Mapping[str, str]) -> list[str]:
+    return [f"{key}={value}" for key, value in sorted(env.items())]
+
+
+def _node(node: DeviceNode) -> dict[str, Any]:
+    fields: dict[str, Any] = {"path": node.container_path, "permissions": node.permissions}
+    if node.type:
+        return fields | {"type": node.type, "major": node.major, "minor": node.minor}
+    return fields if node.host_path == node.container_path else fields | {"hostPath": node.host_path}
+
+
+def _mount(mount: Mount) -> dict[str, Any]:
+    if mount.tmpfs:  # its source means nothing, and CDI wants an absolute path
+        path, options = mount.container_path, ["nosuid", "nodev", "rw"]
+        return {"hostPath": path, "containerPath": path, "type": "tmpfs", "options": options}
+    # No nodev: serial lines are mounted, and nobody could open them. What may be opened is up to the device cgroup.
+    options = ["rbind", "nosuid", "ro" if mount.read_only else "rw"]
+    return {"hostPath": mount.host_path, "containerPath": mount.container_path, "options": options}
+
+
+def _version(cdi_kind: str, devices: Iterable[CdiDevice]) -> str:
+    """The lowest version that the content needs; runtimes ignore a file that claims less."""
+    if "." in cdi_kind.partition("/")[2]:
+        return _V060  # dots in the class
+    for device in devices:
+        if not device.name[0].isalpha() or any(
+            not node.type and node.host_path != node.container_path for node in device.nodes
+        ):
+            return _V050  # names that start with a digit, hostPath
+    is_typed = any(mount.tmpfs for device in devices for mount in device.mounts)
+    return _V040 if is_typed else _V030

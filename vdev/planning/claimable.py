@@ -1,0 +1,111 @@
+"""What Dynamic Resource Allocation offers: devices by the driver that publishes them, cut as claims may have them.
+
+These are resources in all but their name, which is the driver's and has no '/': verdicts and faults reach them as they
+reach those that the device plugin lists. MIG strategies and patterns for names do not matter here.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from ..model.device import Device, RawDevice, Slot
+from ..model.entry import EntrySpec
+from ..model.problem import Problem, warning
+from ..model.spec import SharedResource, Spec
+from . import naming, sharing
+from .partitions import placements
+from .resources import Resource
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Resources by driver, and what went wrong."""
+
+    resources: Mapping[str, Resource]
+    problems: tuple[Problem, ...] = ()
+
+
+def offer(spec: Spec, entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice]]) -> Offer:
+    """What claims can get of these entries, with the devices found for each. A driver may have none at the moment."""
+    by_driver: dict[str, list[_Part]] = {}
+    ordinals: dict[str, int] = {}  # the next free one of each resource
+    for entry in entries:
+        raws, first = found.get(entry.name, ()), ordinals.get(entry.resource, 0)
+        ordinals[entry.resource] = first + max((raw.index + 1 for raw in raws), default=0)
+        if entry.dra:
+            by_driver.setdefault(entry.dra.driver, []).append(_part(spec, entry, raws, first))
+    return Offer(
+        {driver: _resource(spec, driver, parts) for driver, parts in by_driver.items()},
+        tuple(problem for parts in by_driver.values() for part in parts for problem in part.problems),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What one entry contributes; `replicas` are those of its shared devices, by id."""
+
+    entry: EntrySpec
+    slots: tuple[Slot, ...]
+    replicas: Mapping[str, int]
+    problems: tuple[Problem, ...]
+
+
+def _part(spec: Spec, entry: EntrySpec, raws: Sequence[RawDevice], first: int) -> _Part:
+    problems: list[Problem] = []
+    devices = tuple(chain.from_iterable(_devices(problems, entry, raw, first + raw.index) for raw in raws))
+    replicas = _replicas(problems, spec, entry, devices)
+    slots = tuple(Slot(device.id, device, None, device.health) for device in devices)
+    return _Part(entry, slots, replicas, tuple(dict.fromkeys(problems)))
+
+
+def _devices(problems: list[Problem], entry: EntrySpec, raw: RawDevice, ordinal: int) -> Iterator[Device]:
+    if entry.dra and entry.dra.mig_enabled is False:
+        yield naming.whole_device(raw, ordinal)
+        return
+    if entry.dra and entry.dra.is_dynamic and entry.geometry:
+        yield naming.whole_device(raw, ordinal)
+        for number, placement in enumerate(placements(entry.geometry)):
+            yield naming.partition(entry, raw, f"{ordinal}:{number}", placement)
+        return
+    wanted = entry.parts(raw.index)
+    if wanted is None:
+        yield naming.whole_device(raw, ordinal)
+    else:
+        yield from naming.listed_partitions(problems, entry, raw, ordinal, wanted)
+
+
+def _replicas(problems: list[Problem], spec: Spec, entry: EntrySpec, devices: Sequence[Device]) -> dict[str, int]:
+    """How often each device may be given out at the same time, where the section `sharing` names its resource."""
+    if spec.sharing is None or not devices:
+        return {}
+    by_name: dict[str, list[Device]] = {}
+    for device in devices:
+        told = naming.name_of(spec, entry, device)
+        if not isinstance(told, Problem):
+            by_name.setdefault(told[0], []).append(device)
+    found: dict[str, int] = {}
+    for name, members in by_name.items():
+        rules = [rule for rule in spec.sharing.resources if rule.name == name]
+        if rules and entry.dra and entry.dra.is_dynamic:
+            problems.append(_not_shared(entry, name, rules[0]))
+        elif rules:
+            entries = frozenset(each.name for each in spec.entries)
+            chosen = sharing.chosen(problems, name, members, rules, entries)
+            found |= {each: rule.replicas for each, rule in chosen.items() if rule.replicas > 1}
+    return found
+
+
+def _not_shared(entry: EntrySpec, name: str, rule: SharedResource) -> Problem:
+    message = f"claims do not share {name} of {entry.name}, whose partitions are dynamic"
+    return warning(rule.where, message, "set dra.partitions to static where claims are to share devices")
+
+
+def _resource(spec: Spec, driver: str, parts: Sequence[_Part]) -> Resource:
+    replicas = {each: number for part in parts for each, number in part.replicas.items()}
+    return Resource(
+        name=driver,
+        slots=tuple(chain.from_iterable(part.slots for part in parts)),
+        entries={part.entry.name: part.entry for part in parts},
+        sharing=sharing.sharing_of(spec.sharing, replicas),
+        flags=spec.flags,
+    )

@@ -1,0 +1,375 @@
+"""Which devices a container should get, out of those that the kubelet offers: GetPreferredAllocation's decision.
+
+Two roads, chosen by what the resource is, not by what is offered:
+
+    whole devices                        those that are nearest to each other (`nearness`)
+    several slots per physical device    replicas, partitions: spread over the devices, or packed onto few (`portions`);
+                                         of devices that are as good as each other, those that are nearest
+
+An answer has exactly `size` ids and holds all that must be included; where that cannot be, it is empty and the kubelet
+chooses alone. It depends on the sets given, never on their order. What the devices alone decide is prepared once, in
+`Allocator`.
+
+Compared with NVIDIA's plugin: replicas are counted alike (gone = total - available; fewest or most first, then least
+picked in this call). Partitions count for their physical device, so that `packed` means something for MIG: the fewest
+devices, and of these the nearest, as ROCm's plugin chooses them. With links, the best set for this request wins, where
+NVIDIA cuts everything that is free into sets of this size; the leftovers decide between equals.
+"""
+
+import heapq
+from collections import Counter, defaultdict
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ..model.entry import AllocationPolicy, VirtualSource
+from .heaviest import Weights, heaviest
+from .resources import Resource
+
+_MAX_MATRIX = 1024  # devices whose pairs are weighed one by one; the links of more do not count
+
+
+class Nearness:
+    """The links and NUMA nodes of some devices. Immutable after it is made."""
+
+    def __init__(
+        self, ids: Sequence[str], numa: Sequence[tuple[int, ...]], links: Mapping[tuple[str, str], int]
+    ) -> None:
+        """`links` scores pairs of ids, in either order; pairs that are absent, or of others, score 0."""
+        number = {each: position for position, each in enumerate(ids)}
+        scores = {
+            (number[one], number[other]): score
+            for (one, other), score in links.items()
+            if score > 0 and one in number and other in number and one != other
+        }
+        self._weights: Weights | None = None
+        self._groups = _numbered(numa)
+        if scores and len(ids) <= _MAX_MATRIX:
+            self._weights = _weights(numa, scores)
+
+    @cached_property
+    def most(self) -> int:
+        """The nearness of the nearest pair."""
+        return max(map(max, self._weights)) if self._weights else 1
+
+    @cached_property
+    def differs(self) -> bool:
+        """Whether some pairs are nearer than others."""
+        if self._weights is None:
+            return len(set(self._groups)) > 1
+        return len({each for number, row in enumerate(self._weights) for each in row[:number]}) > 1
+
+    def of(self, one: int, other: int) -> int:
+        """How near two devices are; larger is nearer."""
+        if self._weights is not None:
+            return self._weights[one][other]
+        return int(self._groups[one] == self._groups[other])
+
+    def nearest(self, free: Sequence[int], near: Collection[int], needed: int) -> list[int]:
+        """The `needed` devices of `free` that are nearest to each other and to those in `near`; ascending.
+
+        With links it is the set with the best links, else devices from as few NUMA nodes as possible. `free` is
+        ascending and has none of `near`.
+        """
+        if self._weights is None:
+            return sorted(_from_fewest(self._groups, free, near, needed))
+        kept = set(near)
+        chosen = heaviest(self._weights, free, sorted(kept), needed + len(kept))
+        return [each for each in chosen if each not in kept]
+
+
+def _from_fewest(group_of: Sequence[int], free: Sequence[int], near: Collection[int], needed: int) -> list[int]:
+    """From as few groups as possible: first those in use, then the largest, last the smallest that holds the rest."""
+    groups: dict[int, list[int]] = defaultdict(list)
+    for each in free:
+        groups[group_of[each]].append(each)
+    chosen: list[int] = []
+    in_use = {group_of[each] for each in near} & groups.keys()
+    for group in sorted(in_use, key=lambda group: (-len(groups[group]), groups[group][0])):
+        chosen += groups.pop(group)[: needed - len(chosen)]
+    while len(chosen) < needed:
+        short = needed - len(chosen)
+        if fitting := [group for group, members in groups.items() if len(members) >= short]:
+            best = min(fitting, key=lambda group: (len(groups[group]), groups[group][0]))
+        else:
+            best = min(groups, key=lambda group: (-len(groups[group]), groups[group][0]))
+        chosen += groups.pop(best)[:short]
+    return chosen
+
+
+def _numbered(keys: Sequence[Hashable]) -> list[int]:
+    """Equal keys get equal numbers, counted from 0 in order of appearance."""
+    known: dict[Hashable, int] = {}
+    return [known.setdefault(key, len(known)) for key in keys]
+
+
+def _weights(numa: Sequence[tuple[int, ...]], scores: Mapping[tuple[int, int], int]) -> Weights:
+    """Pair weights: the links' score decides, and among equal scores the number of pairs on one NUMA node."""
+    scale = len(numa) ** 2  # more than all NUMA pairs together
+    weights = [
+        [int(row != column and not set(one).isdisjoint(other)) for column, other in enumerate(numa)]
+        for row, one in enumerate(numa)
+    ]
+    best: dict[tuple[int, int], int] = {}
+    for (one, other), score in scores.items():
+        pair = (min(one, other), max(one, other))
+        best[pair] = max(score, best.get(pair, 0))
+    for (low, high), score in best.items():
+        weights[low][high] += score * scale
+        weights[high][low] += score * scale
+    return tuple(map(tuple, weights))
+
+
+_MAX_COMPARED = (
+    128  # devices that are compared with each other where sets are grown; beyond, they count as equally near
+)
+_SEEDS = 16  # devices that sets are grown from
+
+
+def spread(
+    nearness: Nearness, room: Mapping[int, int], gone: Mapping[int, int], held: Mapping[int, int], needed: int
+) -> dict[int, int]:
+    """One slot at a time from the device with the fewest slots gone, and of these from the one picked least."""
+    counts: dict[int, int] = {}
+    ranks: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for device in sorted(room):
+        ranks[gone[device], 0].append(device)
+    while needed:
+        rank = min(ranks)
+        devices = sorted(ranks.pop(rank))
+        if len(devices) > needed:
+            devices = nearness.nearest(devices, (held.keys() | counts.keys()) - set(devices), needed)
+        needed -= len(devices)
+        for device in devices:
+            counts[device] = counts.get(device, 0) + 1
+            if counts[device] < room[device]:
+                ranks[rank[0] + 1, rank[1] + 1].append(device)
+    return counts
+
+
+def filled(
+    nearness: Nearness, room: Mapping[int, int], gone: Mapping[int, int], held: Mapping[int, int], needed: int
+) -> dict[int, int]:
+    """One device after the other, most slots gone first; of those with equally many, as few as possible."""
+    counts: dict[int, int] = {}
+    used = dict(held)
+    for most in sorted({gone[device] for device in room}, reverse=True):
+        equals = {device: free for device, free in room.items() if gone[device] == most}
+        taken = fewest(nearness, equals, gone, used, min(needed, sum(equals.values())))
+        needed -= sum(taken.values())
+        for device, count in taken.items():
+            counts[device] = count
+            used[device] = used.get(device, 0) + count
+        if not needed:
+            break
+    return counts
+
+
+def fewest(
+    nearness: Nearness, room: Mapping[int, int], gone: Mapping[int, int], held: Mapping[int, int], needed: int
+) -> dict[int, int]:
+    """From the devices in use already, then from as few others as possible.
+
+    Of all sets of so few devices, the one whose slots are nearest to each other is best: sets are grown from several
+    devices, and the best is taken. Of equal sets, the one with most slots gone wins.
+    """
+    begun = _Grown(nearness, room, held)
+    for device in sorted(held.keys() & room.keys(), key=lambda each: (-room[each], each)):
+        if needed:
+            needed -= begun.take(device, needed)
+    if not needed or not begun.compares:
+        return _grow(begun, gone, needed).counts
+    least, count = begun.bounds(needed)
+    seeds = [device for device, free in begun.left.items() if free >= least] if count > 1 else []
+    seeds = seeds[:: -(-len(seeds) // _SEEDS) or 1]
+    tried = [_grow(begun.copy(), gone, needed), *(_grow(begun.copy(), gone, needed, seed) for seed in seeds)]
+    return max(tried, key=lambda each: (each.weight(), sum(gone[device] for device in each.counts))).counts
+
+
+def _grow(grown: "_Grown", gone: Mapping[int, int], needed: int, seed: int | None = None) -> "_Grown":
+    """Add the nearest of the devices with which the set stays as small as possible, of equally near ones the largest.
+
+    The last one is that with most slots gone, of these the tightest.
+    """
+    if seed is not None:
+        needed -= grown.take(seed, needed)
+    if not grown.compares:  # the nearest are all, and so the largest are taken until the last one
+        for device in sorted(grown.left, key=lambda each: (-grown.left[each], each)):
+            if grown.left[device] >= needed:
+                break
+            needed -= grown.take(device, needed)
+    while needed:
+        least, count = grown.bounds(needed)
+        devices = [device for device, room in grown.left.items() if room >= least]
+        if count == 1:
+            device = max(devices, key=lambda each: (grown.pull[each], gone[each], -grown.left[each], -each))
+        else:
+            device = max(devices, key=lambda each: (grown.pull[each], grown.left[each], -each))
+        needed -= grown.take(device, needed)
+    return grown
+
+
+class _Grown:
+    """A set of devices that grows: what each gives, the room of those that are left, and how near these are to it."""
+
+    def __init__(self, nearness: Nearness, room: Mapping[int, int], held: Mapping[int, int]) -> None:
+        self.compares = nearness.differs and len(room) <= _MAX_COMPARED
+        self.left = dict(sorted(room.items()))
+        self.counts: dict[int, int] = {}
+        self._nearness = nearness
+        self._all = dict(held)
+        self.pull: dict[int, int] = dict.fromkeys(room, 0)
+        for device, count in held.items():
+            self._attract(device, count)
+
+    def copy(self) -> "_Grown":
+        """A copy that grows on its own."""
+        twin = object.__new__(_Grown)
+        twin.compares, twin._nearness = self.compares, self._nearness
+        twin.left, twin.counts, twin._all = dict(self.left), dict(self.counts), dict(self._all)
+        twin.pull = dict(self.pull)
+        return twin
+
+    def take(self, device: int, needed: int) -> int:
+        """Add a device with all of its room, or what is needed of it; how much that is."""
+        count = min(self.left.pop(device), needed)
+        self.counts[device] = count
+        self._all[device] = self._all.get(device, 0) + count
+        self._attract(device, count)
+        return count
+
+    def bounds(self, needed: int) -> tuple[int, int]:
+        """The least room of a next device with which the set stays as small as possible, and how many are to come."""
+        for count, room in enumerate(sorted(self.left.values(), reverse=True), 1):
+            if room >= needed:
+                return needed, count
+            needed -= room
+        raise AssertionError("less room than is needed")
+
+    def _attract(self, device: int, count: int) -> None:
+        if self.compares:
+            for each in self.left:
+                self.pull[each] += count * self._nearness.of(device, each)
+
+    def weight(self) -> int:
+        """How near all its slots are to each other; those of one device are nearer than any others."""
+        if not self.compares:
+            return 0
+        members = list(self._all.items())
+        total = sum(count * (count - 1) // 2 for _, count in members) * (self._nearness.most + 1)
+        for place, (one, count) in enumerate(members):
+            total += sum(count * number * self._nearness.of(one, other) for other, number in members[:place])
+        return total
+
+
+@dataclass(frozen=True, slots=True)
+class AllocatableSlot:
+    """A slot that can be chosen.
+
+    `parent` is the physical device's id. `unit` is the device within it that this is a replica of (a partition's id);
+    "" means that the slot is a unit of its own. `numa` holds its NUMA nodes, empty when unknown. `index` orders slots.
+    """
+
+    id: str
+    parent: str
+    numa: tuple[int, ...] = ()
+    index: int = 0
+    unit: str = ""
+
+
+def allocator_for(resource: Resource) -> "Allocator":
+    """The allocator of a resource of the inventory, with its links and policy."""
+    candidates, devices = [], {}
+    for index, slot in enumerate(resource.slots):
+        raw = slot.device.raw
+        candidates.append(AllocatableSlot(slot.id, raw.id, raw.numa, index, slot.device.id))
+        devices[raw.entry, raw.index] = raw.id
+    links: dict[tuple[str, str], int] = {}
+    for name, entry in resource.entries.items():
+        if isinstance(entry.source, VirtualSource):
+            for (one, other), score in entry.source.links.items():
+                if (name, one) in devices and (name, other) in devices:
+                    links[devices[name, one], devices[name, other]] = score
+    return Allocator(candidates, links=links, policy=resource.flags.shared_devices_allocation_policy)
+
+
+class Allocator:
+    """The preferences of one resource. Immutable after it is made; `prefer` keeps no state."""
+
+    def __init__(
+        self,
+        candidates: Sequence[AllocatableSlot],
+        *,
+        links: Mapping[tuple[str, str], int] | None = None,
+        policy: AllocationPolicy = AllocationPolicy.DISTRIBUTED,
+    ) -> None:
+        """`links` scores pairs of parents (NVIDIA's scale: 100 per NVLink), in either order; absent pairs score 0."""
+        self._candidates = sorted(candidates, key=lambda each: (each.index, each.id))
+        self._number = {each.id: number for number, each in enumerate(self._candidates)}
+        self._policy = policy
+        first_of = {each.parent: each for each in reversed(self._candidates)}
+        numbers = {
+            parent: number for number, parent in enumerate(dict.fromkeys(each.parent for each in self._candidates))
+        }
+        self._parents = [numbers[each.parent] for each in self._candidates]
+        self._slots = Counter(self._parents)
+        self._units = Counter(each.unit or each.id for each in self._candidates)
+        self._several = len(numbers) < len(self._candidates)
+        self._replicated = len(self._units) < len(self._candidates)
+        self._nearness = Nearness(list(numbers), [first_of[parent].numa for parent in numbers], links or {})
+
+    def prefer(self, available: Sequence[str], must_include: Sequence[str], size: int) -> list[str]:
+        """The preferred ids: exactly `size`, with all of `must_include`; or none where that cannot be.
+
+        Ids that the resource does not have are passed over.
+        """
+        number = self._number
+        usable = {number[each] for each in available if each in number}
+        must = sorted({number.get(each, -1) for each in must_include})
+        if not 0 < size <= len(usable) or len(must) > size or not usable.issuperset(must):
+            return []
+        free = sorted(usable.difference(must))
+        if len(must) == size or len(usable) == size:
+            chosen = must if len(must) == size else sorted(usable)
+        elif not self._several:
+            chosen = sorted([*must, *self._nearness.nearest(free, must, size - len(must))])
+        else:
+            chosen = [*must, *self._over_parents(free, must, size - len(must))]
+        return [self._candidates[each].id for each in chosen]
+
+    def _over_parents(self, free: Sequence[int], must: Sequence[int], needed: int) -> list[int]:
+        """So many slots of each parent as the policy says, and of its units likewise."""
+        slots: dict[int, list[int]] = defaultdict(list)
+        for each in free:
+            slots[self._parents[each]].append(each)
+        room = {parent: len(members) for parent, members in slots.items()}
+        gone = {parent: self._slots[parent] - count for parent, count in room.items()}
+        held = Counter(self._parents[each] for each in must)
+        if self._policy is AllocationPolicy.DISTRIBUTED:
+            counts = spread(self._nearness, room, gone, held, needed)
+        elif self._replicated:
+            counts = filled(self._nearness, room, gone, held, needed)
+        else:
+            counts = fewest(self._nearness, room, gone, held, needed)
+        return [each for parent, count in counts.items() for each in self._of_one(slots[parent], count)]
+
+    def _of_one(self, free: Sequence[int], needed: int) -> list[int]:
+        """Slot by slot from the unit with the fewest (distributed) or most (packed) slots gone."""
+        if not self._replicated:
+            return list(free[:needed])
+        units: dict[str, list[int]] = defaultdict(list)
+        for each in reversed(free):  # so that the lowest index is at the end, where pop is cheap
+            candidate = self._candidates[each]
+            units[candidate.unit or candidate.id].append(each)
+        sign = 1 if self._policy is AllocationPolicy.DISTRIBUTED else -1
+        pools = [(sign * (self._units[unit] - len(slots)), 0, slots[-1], slots) for unit, slots in units.items()]
+        heapq.heapify(pools)
+        chosen: list[int] = []
+        while len(chosen) < needed:
+            gone, picked, _, slots = pools[0]
+            chosen.append(slots.pop())
+            if slots:
+                heapq.heapreplace(pools, (gone + sign, picked + 1, slots[-1], slots))
+            else:
+                heapq.heappop(pools)
+        return chosen

@@ -1,0 +1,67 @@
+"""Problems that the configuration has on any node, found by deciding for nodes that could exist."""
+
+from dataclasses import replace
+
+from ..model.entry import LabelOutput, VirtualSource
+from ..model.names import is_nvidia_id
+from ..model.problem import Problem, warning
+from ..model.spec import Spec
+from . import inventory
+from .plan import World, decide
+
+
+def prove(spec: Spec, node: str = "") -> tuple[Problem, ...]:
+    """What is wrong on the node of that name; without a name, errors that some node must have, and warnings that every
+    node has.
+
+    A resource with real devices is left out, because nobody knows how many there are. Without a name, so is what
+    depends on the name.
+    """
+    known = _virtual_alone(spec)
+    if node:
+        return _on_node(known, node)
+    known, unknown = _nameless(known)
+    trials = [
+        _on_node(known, each)
+        for each in inventory.node_names(pattern for entry in spec.entries for pattern in entry.on_nodes)
+    ]
+    everywhere = set.intersection(*map(set, trials))
+    proven = (each for problems in trials for each in problems if each.is_error or each in everywhere)
+    return tuple(dict.fromkeys((*unknown, *proven)))
+
+
+def _on_node(spec: Spec, node: str) -> tuple[Problem, ...]:
+    """Those of the devices, and of what is told of them elsewhere: labels and ResourceSlices."""
+    base = inventory.inventory(spec, node)
+    if spec.node.labels is LabelOutput.OFF and not base.claimable:
+        return base.problems
+    return (*base.problems, *decide(World(spec=spec, node=node, base=base)).problems)
+
+
+def _virtual_alone(spec: Spec) -> Spec:
+    """The resources of which every device is known."""
+    real = {entry.resource for entry in spec.entries if not isinstance(entry.source, VirtualSource)}
+    entries = tuple(entry for entry in spec.entries if entry.resource not in real)
+    sharing = spec.sharing and replace(
+        spec.sharing, resources=tuple(rule for rule in spec.sharing.resources if rule.name not in real)
+    )
+    return replace(spec, entries=entries, sharing=sharing)
+
+
+def _nameless(spec: Spec) -> tuple[Spec, tuple[Problem, ...]]:
+    """The configuration without the ids that depend on the node's name, and what cannot be known of them."""
+    if spec.sharing is None or not any(entry.is_nvidia for entry in spec.entries):
+        return spec, ()
+    rules, problems = [], []
+    for rule in spec.sharing.resources:
+        listed = rule.devices if isinstance(rule.devices, tuple) else ()
+        ids = [reference for reference in listed if is_nvidia_id(reference)]
+        if ids:
+            more = f" and {len(ids) - 1} more" if len(ids) > 1 else ""
+            message = f"whether {rule.name} has the device {ids[0]}{more} cannot be known here: such an id depends on"
+            hint = "give the name with --node-name or NODE_NAME, or list devices by index"
+            problems.append(warning(rule.where, f"{message} the node's name", hint))
+        rest = tuple(reference for reference in listed if reference not in ids)
+        if rest or not ids:
+            rules.append(replace(rule, devices=rest) if ids else rule)
+    return replace(spec, sharing=replace(spec.sharing, resources=tuple(rules))), tuple(problems)

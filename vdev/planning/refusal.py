@@ -1,0 +1,243 @@
+"""Devices whose own facts would turn a template into something unintended: they are listed but not handed out.
+
+A serial number or a product's name is text that the maker of the device has chosen. In a path, `../../etc` climbs out
+of the directory, a '/' leads into another one, and an empty text names the directory itself. In a variable, a comma
+makes two devices of one, and a line break makes two lines. What people wrote into the configuration is trusted more:
+only what no path and no variable can hold is refused.
+"""
+
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import lru_cache
+
+from ..model import template
+from ..model.device import DeviceNode, Health, Mount, RawDevice, Slot, facts
+from ..model.entry import EntrySpec, SysfsSource, UsbGroup, UsbSource, VirtualSource
+from ..model.problem import Problem, warning
+from ..model.template import Template
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")  # with line breaks and overrides
+_NOT_TEXT = re.compile(r"[\x00\ud800-\udfff]")  # neither a variable nor a message to the kubelet can hold these
+_ATTRIBUTE = "attributes."
+_MAX_SHOWN = 60  # characters of a value
+
+
+class _Use(StrEnum):
+    """What a rendered text is for."""
+
+    PATH = "a path"
+    VARIABLE = "a variable"
+    ANNOTATION = "an annotation"
+    WORD = "a command"
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A template of an entry: where it stands, what it is for. With `in_directory` a final '/' asks for a base name."""
+
+    where: str
+    use: _Use
+    template: Template
+    in_directory: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refusals:
+    """All devices by entry, the refused ones Unhealthy; the ids of the refused ones, and what to report."""
+
+    devices: Mapping[str, Sequence[RawDevice]]
+    refused: frozenset[str] = frozenset()
+    problems: tuple[Problem, ...] = ()
+
+
+def settle(entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice]]) -> Refusals:
+    """Check every device that was found, by entry."""
+    devices, refused, problems = dict(found), set[str](), []
+    for entry in entries:
+        raws = found.get(entry.name, ())
+        judged, why = _judge(entry, raws)
+        if why:
+            devices[entry.name] = judged
+            refused |= why.keys()
+            problems.append(_problem(entry, why))
+    return Refusals(devices, frozenset(refused), tuple(problems))
+
+
+def _judge(entry: EntrySpec, raws: Sequence[RawDevice]) -> tuple[Sequence[RawDevice], Mapping[str, str]]:
+    """The devices, and why some are refused, by id."""
+    places = tuple(place for place in _places(entry) if not place.template.is_constant)
+    if raws and isinstance(entry.source, VirtualSource):  # they differ in number alone
+        reason = _why(entry, places, raws[0])
+        why = dict.fromkeys((raw.id for raw in raws), reason) if reason else {}
+    else:
+        why = {raw.id: reason for raw in raws if (reason := _why(entry, places, raw))}
+    return tuple(_refused(raw, why.get(raw.id, "")) for raw in raws) if why else raws, why
+
+
+def _refused(raw: RawDevice, why: str) -> RawDevice:
+    return replace(raw, refused=why, health=Health(healthy=False, reason=f"not handed out: {why}")) if why else raw
+
+
+def _problem(entry: EntrySpec, why: Mapping[str, str]) -> Problem:
+    first, reason = next(iter(why.items()))
+    more = f" (and {len(why) - 1} more like it)" if len(why) > 1 else ""
+    return warning(entry.where or entry.name, f"{first} is not handed out{more}: {reason}")
+
+
+# --- what an entry renders --------------------------------------------------------------------------------------------
+
+
+def _places(entry: EntrySpec) -> Iterator[_Place]:
+    """Every template of the entry whose text goes to a container, to a command or names a file."""
+    container = entry.container
+    yield from (_Place(f"container.env {name}", _Use.VARIABLE, each) for name, each in container.env)
+    yield from (_Place(f"container.annotations {name}", _Use.ANNOTATION, each) for name, each in container.annotations)
+    for key, items in (("deviceNodes", container.nodes), ("mounts", container.mounts)):
+        for item in items:
+            yield _Place(f"container.{key} hostPath", _Use.PATH, item.host_path)
+            yield _Place(f"container.{key} containerPath", _Use.PATH, item.container_path)
+    yield from _inside(entry)
+    if entry.health is not None:
+        if entry.health.path is not None:
+            yield _Place("health.path", _Use.PATH, entry.health.path)
+        yield from (_Place("health.command", _Use.WORD, word) for word in entry.health.command)
+    for key, actions in (
+        ("preStart", entry.pre_start),
+        ("onAllocate", entry.on_allocate),
+        ("onRelease", entry.on_release),
+    ):
+        for action in actions:
+            if action.path is not None:
+                yield _Place(f"{key} {action.kind}", _Use.PATH, action.path)
+            yield from (_Place(f"{key} command", _Use.WORD, word) for word in action.command)
+
+
+def _inside(entry: EntrySpec) -> Iterator[_Place]:
+    """The container paths of the source's own nodes. Those of a glob are made of the names of real files."""
+    match entry.source:
+        case SysfsSource(container_path=path) | UsbSource(container_path=path):
+            yield _Place("containerPath", _Use.PATH, template.parse(path), in_directory=True)
+        case UsbGroup(sticks=sticks):
+            for stick in sticks:
+                yield _Place("containerPath", _Use.PATH, template.parse(stick.container_path), in_directory=True)
+        case VirtualSource(node=node) if node is not None:
+            yield _Place("node.containerPath", _Use.PATH, node.container_path)
+
+
+# --- checking one device ----------------------------------------------------------------------------------------------
+
+
+def _why(entry: EntrySpec, places: Sequence[_Place], raw: RawDevice) -> str:
+    """Why the device must not be handed out, or the empty string."""
+    base = {"attributes.base": posixpath.basename(raw.paths[0]) if raw.paths else ""}
+    values = {**base, **facts(raw, entry.resource_of(raw))} if places else {}
+    for place in places:
+        for name in place.template.names:
+            value = values.get(name, "")
+            wrong = _value_problem(entry, place, name, value)
+            if wrong:
+                return f"{name} is {_shown(value)} in {place.where} {place.template.source!r}, and {wrong}"
+        if place.use is _Use.PATH:
+            path = place.template.render(_known(entry, place.template, values))
+            wrong = _path_problem(path) or ("" if place.in_directory else _emptied(place.template.source, path))
+            if wrong:
+                return f"{place.where} {place.template.source!r} would be {_shown(path)}, which {wrong}"
+    edits: tuple[DeviceNode | Mount, ...] = (*raw.nodes, *raw.mounts)
+    for edit in edits:
+        for path in (edit.host_path, edit.container_path):
+            wrong = _path_problem(path)
+            if wrong:
+                return f"it has the path {_shown(path)}, which {wrong}"
+    return ""
+
+
+def _value_problem(entry: EntrySpec, place: _Place, name: str, value: str) -> str:
+    """What goes wrong when a fact is put into the template, or the empty string."""
+    foreign = not isinstance(entry.source, VirtualSource) and (name == "path" or name.startswith(_ATTRIBUTE))
+    if (_CONTROL if foreign or place.use is _Use.PATH else _NOT_TEXT).search(value):
+        return f"{place.use} must not have control characters"
+    if not foreign:
+        return ""
+    attribute = name.removeprefix(_ATTRIBUTE)
+    match place.use:
+        case _Use.VARIABLE if "," in value and not _is_list(entry, attribute):
+            return "its comma would be read as two values: a variable lists several devices with commas between them"
+        case _Use.PATH if _is_chosen(entry, name) and ("/" in value or value in (".", "..")):
+            return "it would lead to another directory"
+        case _Use.WORD if value.startswith("-") and not place.template.literals[0] and place.template.names[0] == name:
+            return "the command would take it for an option"
+    return ""
+
+
+def _is_list(entry: EntrySpec, attribute: str) -> bool:
+    """Whether discovery joined the names of several children in it."""
+    if isinstance(entry.source, UsbGroup):
+        return any(attribute in stick.children for stick in entry.source.sticks)
+    return isinstance(entry.source, (SysfsSource, UsbSource)) and attribute in entry.source.children
+
+
+def _is_chosen(entry: EntrySpec, name: str) -> bool:
+    """Whether the maker of the device chose the text; what a path pattern found is part of a real path."""
+    return isinstance(entry.source, (SysfsSource, UsbSource, UsbGroup)) and name != "path"
+
+
+def _known(entry: EntrySpec, text: Template, values: Mapping[str, str]) -> dict[str, str]:
+    """The values for a path; some text stands for what only a partition has."""
+    partial = {"profile"} if isinstance(entry.source, VirtualSource) else set[str]()
+    unknown = {name for name in text.names if name in partial or (partial and name not in values)}
+    return {**values, **dict.fromkeys(unknown, "x")}
+
+
+@lru_cache(maxsize=2**16)
+def _path_problem(path: str) -> str:
+    if not path.startswith("/"):
+        return "is not absolute"
+    if ".." in path.split("/"):
+        return "contains '..'"
+    return "has control characters" if _CONTROL.search(path) else ""
+
+
+def _emptied(source: str, path: str) -> str:
+    """What is wrong where an empty placeholder removed a whole component, so that the path names its directory."""
+    lost = path.count("//") > source.count("//") or path.endswith("/") > source.endswith("/")
+    return "lacks a part, because its placeholder has no value" if lost else ""
+
+
+def _shown(value: str) -> str:
+    return repr(value if len(value) <= _MAX_SHOWN else f"{value[:_MAX_SHOWN]}…")
+
+
+LIST_LIMIT = 4 * 1024 * 1024  # bytes; a message of exactly this size still passes
+_HEALTHY, _UNHEALTHY = len("Healthy"), len("Unhealthy")
+
+
+def varint_size(value: int) -> int:
+    """Bytes of an unsigned varint."""
+    return max(1, (value.bit_length() + 6) // 7)
+
+
+def _field(length: int) -> int:
+    return 1 + varint_size(length) + length
+
+
+def numa_size(numa: tuple[int, ...]) -> int:
+    """Bytes of the topology field; node 0 is the default value and takes an empty message."""
+    if not numa:
+        return 0
+    nodes = sum(_field(1 + varint_size(node) if node else 0) for node in numa)
+    return _field(nodes)
+
+
+def slot_size(slot: Slot, *, healthy: bool | None = None) -> int:
+    """Bytes that one slot adds to a list, with its own health or a given one."""
+    works = slot.health.healthy if healthy is None else healthy
+    health = _HEALTHY if works else _UNHEALTHY
+    return _field(_field(len(slot.id.encode())) + _field(health) + numa_size(slot.device.raw.topology))
+
+
+def list_size(slots: Iterable[Slot], *, healthy: bool | None = None) -> int:
+    """Bytes of the whole list."""
+    return sum(slot_size(slot, healthy=healthy) for slot in slots)

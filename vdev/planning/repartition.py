@@ -1,0 +1,405 @@
+"""What becomes of a layout that a label of the node chooses: pure functions of what is seen.
+
+    the label's value ─┬─ unknown name, or a layout that does not fit ─────────────► failed    ┐ the layout in force
+                       ├─ would take away what a pod may hold ─────────────────────► failed    ┘ stays, until the value
+                       ├─ in force already ────────────────────────────────────────► success     is another one
+                       └─ else ► pending ─ written, or nobody writes it; still free ► in force ► success
+
+That is the protocol of NVIDIA's mig-manager, but for one thing: devices that a pod holds are never cut. All entries
+that one label speaks of change together or not at all. A new value triggers, and so does another meaning of it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import lru_cache
+
+from ..intervals import PRODUCTION, Intervals
+from ..model.device import Device, Key, grouped
+from ..model.dra import DraPartitions
+from ..model.entry import EntrySpec, MigStrategy
+from ..model.geometry import Geometry, LayoutError, NamedLayout, PartitionChoice, Parts
+from ..model.spec import Spec
+from .partitions import place
+from .resources import Inventory
+
+Part = tuple[str, int]
+"""A partition of a device, as profile and first slice; a whole device has the profile ""."""
+
+_WHOLE: Part = ("", 0)
+
+
+class RepartitionState(Enum):
+    """How far it is. UNSEEN: the label's value is not known, or was not acted on."""
+
+    UNSEEN = "unseen"
+    PENDING = "pending"
+    SUCCESS = "success"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What became of one label's value; None is a node without the label.
+
+    `parts` is what is in force, by entry and device index. `sentence` says why it failed, or what is waited for.
+    `asked` is what the value meant to each entry (None: that is forgotten). `since` is when it became pending,
+    and `again_at` when to look again though nothing happens; both are monotonic. `doubted` is what some pod may hold,
+    for all that is known, so that the kubelet is waited for.
+    """
+
+    label: str
+    value: str | None = None
+    state: RepartitionState = RepartitionState.UNSEEN
+    sentence: str = ""
+    parts: Mapping[str, Mapping[int, Parts]] = field(default_factory=dict)
+    asked: tuple[NamedLayout | None, ...] | None = None
+    since: float = 0.0
+    again_at: float | None = None
+    doubted: frozenset[Key] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedDevice:
+    """A device or partition that a claim has, of this driver; the pod is empty where it is not known."""
+
+    driver: str
+    device: Device
+    pod: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepartitionView:
+    """What is known at one moment.
+
+    `labels` are those of the Node; None: not known. `hardware` has the id of each device, by entry and index. `listed`
+    is what the kubelet was told last, `held` what pods may hold of it, and by `namespace/name` which pod, where that is
+    known; `complete`: nobody else holds anything. `read_at` is when the kubelet was asked for that. `claimed` is what
+    claims have, for certain.
+    """
+
+    labels: Mapping[str, str] | None = None
+    hardware: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    listed: Inventory = field(default_factory=lambda: Inventory({}))
+    held: Mapping[Key, str] = field(default_factory=dict)
+    complete: bool = True
+    read_at: float = float("inf")
+    claimed: Sequence[ClaimedDevice] = ()
+    now: float = 0.0
+    intervals: Intervals = PRODUCTION
+
+
+Progresses = Mapping[str, Progress]
+"""How far each label is."""
+
+
+def look(before: Progresses, entries: Iterable[EntrySpec], strategy: MigStrategy, seen: RepartitionView) -> Progresses:
+    """How far each label of these entries is, with what was known `before`."""
+    groups = grouped((entry.choice.label, entry) for entry in entries if entry.choice)
+    return {
+        label: _Look(before.get(label) or Progress(label=label), group, seen, strategy).result()
+        for label, group in groups.items()
+    }
+
+
+def in_force(spec: Spec, progresses: Progresses) -> Spec:
+    """The specification with the devices cut as is in force."""
+    parts = {name: each for progress in progresses.values() for name, each in progress.parts.items()}
+    if not any(entry.choice and entry.name in parts for entry in spec.entries):
+        return spec
+    return replace(spec, entries=tuple(_with(entry, parts.get(entry.name, {})) for entry in spec.entries))
+
+
+def refused(before: Progresses, found: Progresses, why: str) -> Progresses:
+    """What is found, where it turned out that no node can be like that: what is in force stays."""
+    result = dict(found)
+    for label, progress in found.items():
+        was = before.get(label) or Progress(label=label)
+        if was.parts != progress.parts:
+            result[label] = replace(
+                progress,
+                state=RepartitionState.FAILED,
+                sentence=why,
+                parts=was.parts,
+                again_at=None,
+                doubted=frozenset(),
+            )
+    return result
+
+
+def chosen(spec: Spec, node: str, labels: Mapping[str, str]) -> tuple[Spec, Progresses]:
+    """What these labels would make of the node of that name, which has nothing yet, and what would become of each."""
+    entries = spec.on_node(node)
+    hardware = {entry.name: {index: f"{entry.name}/{index}" for index in _indices(entry)} for entry in entries}
+    found = look({}, entries, spec.flags.mig_strategy, RepartitionView(labels=labels, hardware=hardware))
+    return in_force(spec, found), found
+
+
+def state_labels(progresses: Progresses, entries: Iterable[EntrySpec]) -> dict[str, str]:
+    """The labels that tell what became of the chosen layouts; none where nothing is chosen."""
+    protocols = {entry.choice.label: entry.choice.protocol for entry in entries if entry.choice}
+    words = {
+        label: {
+            RepartitionState.PENDING: it.pending,
+            RepartitionState.SUCCESS: it.success,
+            RepartitionState.FAILED: it.failed,
+        }
+        for label, it in protocols.items()
+    }
+    told = {
+        protocols[label].label: words[label].get(progress.state, "")
+        for label, progress in progresses.items()
+        if label in protocols and progress.value is not None
+    }
+    return {label: word for label, word in told.items() if word}
+
+
+# --- one label --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """Something that would be taken away of a pod, in a sentence; the pod's name is empty where it is not known."""
+
+    key: Key
+    pod: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """One label at one moment."""
+
+    before: Progress
+    entries: Sequence[EntrySpec]
+    seen: RepartitionView
+    strategy: MigStrategy
+
+    def result(self) -> Progress:
+        if self.seen.labels is None:
+            return self._unseen()
+        value = self.seen.labels.get(self.before.label)
+        asked = tuple(_meaning(entry, value) for entry in self.entries)
+        if asked == self.before.asked and value == self.before.value and self._is_over:
+            return self.before
+        parts = {entry.name: dict(self._in_force(entry)) for entry in self.entries}
+        now = replace(
+            self.before, value=value, asked=asked, parts=parts, sentence="", again_at=None, doubted=frozenset()
+        )
+        return self._same(self._judged(now, asked))
+
+    def _unseen(self) -> Progress:
+        """Nobody tells the label: what an earlier process had in force stays, else the entry says how it is cut."""
+        if self.before.state is RepartitionState.UNSEEN:
+            return self.before
+        return self._same(
+            replace(self.before, parts={entry.name: dict(self._in_force(entry)) for entry in self.entries})
+        )
+
+    @property
+    def _is_restart(self) -> bool:
+        return self.before.state is not RepartitionState.UNSEEN and self.before.asked is None
+
+    @property
+    def _is_over(self) -> bool:
+        return self.before.state in (RepartitionState.SUCCESS, RepartitionState.FAILED)
+
+    def _judged(self, now: Progress, asked: tuple[NamedLayout | None, ...]) -> Progress:
+        if wrong := self._misfit(now.value, asked):
+            return self._stays(now, RepartitionState.FAILED, wrong)
+        target = self._filled(now.parts)
+        for entry, layout in zip(self.entries, asked, strict=True):
+            target[entry.name].update(layout.parts if layout else {})
+        changed = list(self._changed(target))
+        if not changed:
+            return replace(now, state=RepartitionState.SUCCESS, parts=target)
+        was = self.before
+        if self._is_restart and was.state is RepartitionState.FAILED and was.value == now.value:
+            return self._stays(
+                now, RepartitionState.FAILED, was.sentence
+            )  # so before a restart: only a new value triggers
+        return self._ready(now, target, list(self._held(changed, target)))
+
+    def _ready(self, now: Progress, target: Mapping[str, Mapping[int, Parts]], held: Sequence[_Held]) -> Progress:
+        """Put it in force once `pending` was seen, and it is known for certain that no pod has what goes away."""
+        was, protocol, clock = self.before, _choice(self.entries[0]).protocol, self.seen.now
+        intervals = self.seen.intervals
+        is_new = was.state is not RepartitionState.PENDING or (was.value, was.asked) != (now.value, now.asked)
+        since = clock if is_new else was.since
+        told = not is_new and (self.seen.labels or {}).get(protocol.label) == protocol.pending
+        unwritten = (
+            bool(protocol.pending)
+            and now.value is not None
+            and not told
+            and clock < since + intervals.repartition_pending
+        )
+        named = [each for each in held if each.pod] if self.seen.read_at >= since else []
+        if named or (held and clock >= since + intervals.repartition_holder):
+            return self._stays(now, RepartitionState.FAILED, (named or held)[0].sentence)
+        if self.seen.complete and not unwritten and not held:
+            return replace(now, state=RepartitionState.SUCCESS, parts=target)
+        asks = held or not self.seen.complete
+        what = "the kubelet to say which pods hold which devices" if asks else f"{protocol.label} to be written"
+        again_at = since + intervals.repartition_pending
+        if asks:
+            again_at = max(
+                since + intervals.repartition_ask, since if is_new else clock + intervals.repartition_recheck
+            )
+        later = replace(now, since=since, again_at=again_at, doubted=frozenset(each.key for each in held))
+        return self._stays(later, RepartitionState.PENDING, f"waiting for {what}")
+
+    def _stays(self, now: Progress, state: RepartitionState, why: str) -> Progress:
+        """What is in force stays."""
+        return replace(now, state=state, sentence=why, parts=self._filled(now.parts))
+
+    def _filled(self, parts: Mapping[str, Mapping[int, Parts]]) -> dict[str, dict[int, Parts]]:
+        """With what devices have without the label, for those of which it is not known what they have."""
+        return {
+            entry.name: {index: entry.partitions.get(index) for index in self._hardware(entry)} | {**parts[entry.name]}
+            for entry in self.entries
+        }
+
+    def _misfit(self, value: str | None, asked: tuple[NamedLayout | None, ...]) -> str:
+        if value is not None and not any(asked):
+            known = dict.fromkeys(name for entry in self.entries for name in _choice(entry).layouts)
+            return f"there is no layout {value!r}; known: {', '.join(known)}"
+        for entry, layout in zip(self.entries, asked, strict=True):
+            if layout and layout.refusal:
+                return f"the layout {value!r} does not fit the devices of {entry.name}: {layout.refusal}"
+        return ""
+
+    def _in_force(self, entry: EntrySpec) -> Iterator[tuple[int, Parts]]:
+        """What each device is cut into: as far as known, as the list of devices tells, or as the entry says."""
+        known = self.before.parts.get(entry.name, {})
+        cuts = self._cuts(entry)
+        listed = _listed_parts(self.seen) if cuts and not known else {}
+        for index, hardware in self._hardware(entry).items():
+            if index in known and _fits(entry.geometry, known[index]):
+                yield index, known[index]
+            elif found := listed.get(hardware):
+                yield index, _recognised(entry, index, found)
+            elif not known and self._is_restart and cuts:
+                yield index, ()  # nothing was listed of it
+
+    def _cuts(self, entry: EntrySpec) -> bool:
+        """Whether layouts change what the entry offers: strategies are for device plugins alone."""
+        claimed = entry.dra is not None and entry.dra.partitions is DraPartitions.STATIC
+        return self.strategy is not MigStrategy.NONE or claimed
+
+    def _hardware(self, entry: EntrySpec) -> Mapping[int, str]:
+        return self.seen.hardware.get(entry.name, {})
+
+    def _changed(self, target: Mapping[str, Mapping[int, Parts]]) -> Iterator[tuple[EntrySpec, int]]:
+        """The devices that are cut otherwise; nothing is taken away of one that was not there."""
+        for entry in self.entries:
+            current = dict(self._in_force(entry))
+            for index in current.keys() & target[entry.name].keys() if self._cuts(entry) else ():
+                if _cut(entry.geometry, current[index]) != _cut(entry.geometry, target[entry.name][index]):
+                    yield entry, index
+
+    def _held(
+        self, changed: Iterable[tuple[EntrySpec, int]], target: Mapping[str, Mapping[int, Parts]]
+    ) -> Iterator[_Held]:
+        """What would be taken away of pods."""
+        held = _held_parts(self.seen)
+        for entry, index in changed:
+            stays = _cut(entry.geometry, target[entry.name][index])
+            for part, key, pod in held.get(self._hardware(entry).get(index, ""), ()):
+                if part not in stays:
+                    what = f"{part[0]} at slice {part[1]} of device {index}" if part[0] else f"device {index}"
+                    who = f"pod {pod}" if pod else "a pod"
+                    yield _Held(key, pod, f"{who} holds {what} of {entry.name}, which is not cut while a pod has it")
+
+    def _same(self, found: Progress) -> Progress:
+        return self.before if found == self.before else found
+
+
+def _choice(entry: EntrySpec) -> PartitionChoice:
+    assert entry.choice is not None, "only entries with a choice are grouped"
+    return entry.choice
+
+
+def _indices(entry: EntrySpec) -> Iterable[int]:
+    return sorted({index for each in entry.choice.layouts.values() for index in each.parts}) if entry.choice else ()
+
+
+def _meaning(entry: EntrySpec, value: str | None) -> NamedLayout | None:
+    """What the value means to an entry; None: nothing."""
+    choice = _choice(entry)
+    if value is not None:
+        return choice.layouts.get(value)
+    return choice.layouts.get(choice.default) or NamedLayout(dict.fromkeys(_indices(entry)))
+
+
+def _with(entry: EntrySpec, known: Mapping[int, Parts]) -> EntrySpec:
+    """The entry cut as is in force; what its devices could not be cut into any more is as without the label."""
+    if entry.choice is None:
+        return entry
+    in_force = {index: parts for index, parts in known.items() if _fits(entry.geometry, parts)}
+    merged: dict[int, Parts] = {**entry.partitions, **in_force}
+    return replace(entry, partitions={index: parts for index, parts in merged.items() if parts is not None})
+
+
+# --- parts of devices -------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1024)
+def _cut(geometry: Geometry | None, parts: Parts) -> frozenset[Part]:
+    """The partitions that a device then has; a device that the hardware keeps in a mode is never without."""
+    assert geometry is not None, "an entry with a choice has one"
+    wanted = (geometry.first_mode,) if parts is None and geometry.first_mode else parts
+    if wanted is None:
+        return frozenset([_WHOLE])
+    return frozenset((each.profile.name, each.start) for each in place(geometry, wanted))
+
+
+def _fits(geometry: Geometry | None, parts: Parts) -> bool:
+    try:
+        _cut(geometry, parts)
+    except LayoutError:
+        return False
+    return True
+
+
+def _part(device: Device) -> Part:
+    return (device.profile, device.slices.start) if device.profile else _WHOLE
+
+
+def _listed_parts(seen: RepartitionView) -> dict[str, set[Part]]:
+    """What is listed of each hardware device, or what claims have of it."""
+    found: dict[str, set[Part]] = {}
+    for resource in seen.listed.resources.values():
+        for slot in resource.slots:
+            found.setdefault(slot.device.raw.id, set()).add(_part(slot.device))
+    for each in seen.claimed:
+        found.setdefault(each.device.raw.id, set()).add(_part(each.device))
+    return found
+
+
+def _held_parts(seen: RepartitionView) -> dict[str, list[tuple[Part, Key, str]]]:
+    """What is held of each hardware device, with the pod's name or the empty string."""
+    found: dict[str, list[tuple[Part, Key, str]]] = {}
+    for key, pod in sorted(seen.held.items()):
+        resource = seen.listed.resources.get(key[0])
+        if resource and key[1] in resource.by_id:
+            device = resource.by_id[key[1]].device
+            found.setdefault(device.raw.id, []).append((_part(device), key, pod))
+    for each in seen.claimed:
+        key = (each.driver, each.device.id)
+        found.setdefault(each.device.raw.id, []).append((_part(each.device), key, each.pod))
+    return found
+
+
+def _recognised(entry: EntrySpec, index: int, listed: set[Part]) -> Parts:
+    """The layout of which this is what is listed. Some may be there for a pod alone, so the one that explains most."""
+    assert entry.geometry is not None
+    layouts = [layout for layout in _choice(entry).layouts.values() if not layout.refusal]
+    named = [layout.parts[index] for layout in layouts if index in layout.parts]
+    fitting = [parts for parts in (*named, None) if _cut(entry.geometry, parts) <= listed]
+    best = max(fitting, key=lambda parts: len(_cut(entry.geometry, parts)), default=None)
+    if fitting and _cut(entry.geometry, best) == listed:
+        return best
+    pinned = tuple(f"{profile}@{start}" for profile, start in sorted(listed - {_WHOLE}, key=lambda part: part[1]))
+    if _fits(entry.geometry, pinned):
+        return pinned
+    return best if fitting else entry.partitions.get(index)  # some of it overlaps

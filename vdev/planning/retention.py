@@ -1,0 +1,327 @@
+"""A device id that a pod may hold is never dropped: what vanished stays in the list, Unhealthy, until that is safe.
+
+Dropping an id while an Allocate for it is in flight crashes a 1.36 kubelet, and a dropped id shows as Healthy in the
+pod's status forever. So what the fresh inventory no longer has is *retired*: listed as Unhealthy until no Allocate
+names it, it has been listed so for a while, and the kubelet's PodResources answer, read after that while, says that no
+pod has it (or, without that answer, for ten minutes).
+
+And what overlaps a retired device that a pod may still hold (a new partition over an old one, or the same node under
+another name) is Unhealthy until then.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from ..intervals import PRODUCTION, Intervals
+from ..model.device import Device, Health, Key, Slot, grouped
+from . import in_use
+from .in_use import Holdings
+from .inventory import same
+from .resources import Inventory, Resource
+
+
+@dataclass(frozen=True, slots=True)
+class Retired:
+    """A slot that is listed only because a pod may hold it.
+
+    `since` is when it was first listed as Unhealthy; `cause` says what became of it.
+    """
+
+    resource: Resource
+    slot: Slot
+    since: float
+    cause: str = "removed"
+
+
+class Dropped(NamedTuple):
+    """That an id left the list of a resource, at a (monotonic) time."""
+
+    resource: str
+    at: float
+
+
+NOTHING_DROPPED: Mapping[str, Dropped] = {}
+
+
+def dropped(before: Inventory, after: Inventory, now: float) -> Mapping[str, Dropped]:
+    """The ids that are in a list before, and not after."""
+    found: dict[str, Dropped] = {}
+    for name, resource in before.resources.items():
+        kept = after.resources[name].ids if name in after.resources else ()
+        found |= dict.fromkeys(resource.ids - kept, Dropped(name, now))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Retained:
+    """The inventory to serve, what of it is retired, and the time at which to look again (None: nothing is waiting).
+
+    `elsewhere` is what pods may hold of a resource that had the id before the one that lists it now.
+    """
+
+    inventory: Inventory
+    retired: Mapping[Key, Retired]
+    again_at: float | None
+    elsewhere: frozenset[Key] = frozenset()
+
+
+def retain(
+    served: Inventory,
+    fresh: Inventory,
+    retired: Mapping[Key, Retired],
+    holdings: Holdings,
+    now: float,
+    *,
+    lately: Mapping[str, Dropped] = NOTHING_DROPPED,
+    intervals: Intervals = PRODUCTION,
+) -> Retained:
+    """What to serve instead of `fresh`, given what is served now and which of that pods may hold.
+
+    `lately` are ids that left a list not long ago: another resource lists them when the kubelet had time to see that.
+    """
+    lately = {each: it for each, it in lately.items() if now - it.at < intervals.retire_handover}
+    orphaned = _orphans(served, fresh, holdings, now)
+    unlistable = _of_others(orphaned, served, lately, holdings)
+    waiting = _waiting(served, fresh, retired, now) | {
+        key: each for key, each in orphaned.items() if key not in unlistable
+    }
+    kept = {
+        key: _explained(key, each, holdings)
+        for key, each in waiting.items()
+        if not _may_go(key, each, holdings, now, intervals)
+    }
+    listable = _withhold(served, fresh, kept, lately)
+    inventory = _block(listable, kept | unlistable, holdings)
+    inventory = _list_retired(inventory, kept)
+    wait = intervals.retire_settle if holdings.holders is not None else intervals.retire_blind
+    again = [_look_again(each.since, now, wait, intervals) for each in kept.values()]
+    if unlistable:
+        again.append(now + intervals.retire_recheck)
+    if _is_listed_soon(listable, fresh, kept):
+        again.append(min((it.at for it in lately.values()), default=now) + intervals.retire_handover)
+    again_at = min(again, default=None)
+    return Retained(inventory, kept, again_at, frozenset(unlistable))
+
+
+def _waiting(served: Inventory, fresh: Inventory, retired: Mapping[Key, Retired], now: float) -> dict[Key, Retired]:
+    waiting: dict[Key, Retired] = {}
+    for name, resource in served.resources.items():
+        new = fresh.resources.get(name)
+        for slot in resource.slots:
+            if new is None or slot.id not in new.ids:
+                key = (name, slot.id)
+                waiting[key] = retired.get(key) or Retired(resource, slot, now)
+    return waiting
+
+
+def _of_others(
+    orphaned: Mapping[Key, Retired], served: Inventory, lately: Mapping[str, Dropped], holdings: Holdings
+) -> dict[Key, Retired]:
+    """What of these has an id that another resource lists, or did lately; it can be waited for, and not be listed.
+
+    An old checkpoint names a holder under the resource that had the id before. Where several are named and none lists
+    it, one does: the one whose pod is known.
+    """
+    if not orphaned:
+        return {}
+    listed = {each: it.resource for each, it in lately.items()}
+    wanted = {each for _, each in orphaned}
+    for name, resource in served.resources.items():
+        listed |= dict.fromkeys(wanted & resource.ids, name)
+    named = holdings.holders or {}
+    for name, each in sorted(orphaned, key=lambda key: (key not in named, key)):
+        listed.setdefault(each, name)
+    return {key: each for key, each in orphaned.items() if listed[key[1]] != key[0]}
+
+
+def _may_go(key: Key, each: Retired, holdings: Holdings, now: float, intervals: Intervals) -> bool:
+    if key in holdings.in_flight:
+        return False
+    blind = now - max(each.since, holdings.blind_since) >= intervals.retire_blind
+    if holdings.holders is None:
+        return blind
+    if holdings.silent and blind:  # the kubelet serves, and tells nothing any more
+        return not holdings.may_hold(key)
+    return holdings.read_at - each.since >= intervals.retire_settle and not holdings.may_hold(key)
+
+
+def _look_again(since: float, now: float, wait: float, intervals: Intervals) -> float:
+    due = since + wait
+    if due > now:
+        return due
+    # The longer it is held, the less often it is looked at: a training job may hold it for days.
+    return now + min(intervals.retire_recheck_most, max(intervals.retire_recheck, (now - since) / 10))
+
+
+def _withhold(
+    served: Inventory, fresh: Inventory, kept: Mapping[Key, Retired], lately: Mapping[str, Dropped]
+) -> Inventory:
+    """`fresh` without ids that another resource lists, or did lately: the kubelet looks health up by the bare id.
+
+    A device that moves to another resource is thus first dropped there, when that is safe, and then listed here.
+    """
+    moved: dict[str, Resource] = {}
+    listed: dict[str, str] = {}
+    for name, resource in fresh.resources.items():
+        before = served.resources.get(name)
+        if before is not None and before.ids >= resource.ids:
+            continue  # nothing new in it
+        if not listed:
+            listed = {each: key for key, other in served.resources.items() for each in other.ids}
+            listed |= {each: key for key, each in kept} | {each: it.resource for each, it in lately.items()}
+        slots = tuple(slot for slot in resource.slots if listed.get(slot.id, name) == name)
+        if len(slots) != len(resource.slots):
+            moved[name] = replace(resource, slots=slots)
+    return replace(fresh, resources={**fresh.resources, **moved}) if moved else fresh
+
+
+def _is_listed_soon(listable: Inventory, fresh: Inventory, kept: Mapping[Key, Retired]) -> bool:
+    """Whether time alone ends that an id is withheld: not where a pod may hold it under the resource of before."""
+    if listable is fresh:
+        return False
+    waiting = {each for _, each in kept}
+    return any(not resource.ids - listable.resources[name].ids <= waiting for name, resource in fresh.resources.items())
+
+
+def _block(fresh: Inventory, kept: Mapping[Key, Retired], holdings: Holdings) -> Inventory:
+    """`fresh` with what overlaps a possibly held retired slot turned Unhealthy."""
+    held = grouped(
+        (thing, (key, each.slot)) for key, each in kept.items() if holdings.may_hold(key) for thing in things(each.slot)
+    )
+    if not held:
+        return fresh
+    resources = {
+        name: replace(
+            resource,
+            slots=tuple(
+                slot if held.keys().isdisjoint(things(slot)) else _blocked(slot, held, holdings)
+                for slot in resource.slots
+            ),
+        )
+        for name, resource in fresh.resources.items()
+    }
+    return replace(fresh, resources=resources)
+
+
+def things(slot: Slot) -> tuple[str, ...]:
+    """What a slot may share with another one: the raw device, and the host's nodes."""
+    raw = slot.device.raw
+    return (raw.id, *raw.owns, *raw.uses)
+
+
+def _blocked(slot: Slot, held: Mapping[str, Iterable[tuple[Key, Slot]]], holdings: Holdings) -> Slot:
+    for key, other in (each for thing in things(slot) for each in held.get(thing, ())):
+        if overlaps(slot, other):
+            reason = f"overlaps {other.id}, which {holdings.by_whom(key)} still holds"
+            return replace(slot, health=Health(healthy=False, reason=reason))
+    return slot
+
+
+def overlaps(one: Slot, other: Slot) -> bool:
+    """Whether two slots stand for the same hardware and cannot both be handed out; replicas of one device can."""
+    if one.device.raw.id != other.device.raw.id:
+        return same(one.device.raw, other.device.raw)
+    if one.device.id == other.device.id:
+        return one.replica is None or other.replica is None
+    a, b = one.device.slices, other.device.slices
+    return not a or not b or max(a.start, b.start) < min(a.stop, b.stop)
+
+
+def _list_retired(inventory: Inventory, kept: Mapping[Key, Retired]) -> Inventory:
+    if not kept:
+        return inventory
+    by_resource = grouped((name, each) for (name, _), each in kept.items())
+    resources = dict(inventory.resources)
+    for name, members in by_resource.items():
+        base = resources.get(name) or replace(members[0].resource, slots=(), draining=True)
+        sources = {id(each.resource): each.resource for each in members}
+        entries = {key: entry for source in sources.values() for key, entry in source.entries.items()}
+        slots = (*base.slots, *(each.slot for each in members))
+        resources[name] = replace(base, slots=slots, entries={**entries, **base.entries})
+    return replace(inventory, resources=resources)
+
+
+def _explained(key: Key, each: Retired, holdings: Holdings) -> Retired:
+    """The retired slot with the reason of the moment."""
+    held = holdings.may_hold(key)
+    why = f"{holdings.by_whom(key)} may still hold it" if held else "waiting until no pod can hold it"
+    reason = f"{each.cause}; {why}"
+    return replace(each, slot=replace(each.slot, health=Health(healthy=False, reason=reason)))
+
+
+def _orphans(served: Inventory, fresh: Inventory, holdings: Holdings, now: float) -> dict[Key, Retired]:
+    """What pods hold of ours and neither list has: left by an earlier process, and no record of it was found.
+
+    Where nobody ever said who holds what, this counts no longer than what was retired waits: the kubelet's checkpoint
+    goes on naming what ended pods had, which would come back as soon as it is gone.
+    """
+    if holdings.holders is None and holdings.complete:
+        return {}
+    unknown = [
+        (name, each)
+        for name, each in holdings.all()
+        if name not in served.resources or each not in served.resources[name].ids
+    ]
+    found = in_use.orphans(unknown, fresh) if unknown else {}
+    return {
+        key: Retired(fresh.resources.get(key[0]) or Resource(key[0], ()), slot, now, "not in the configuration")
+        for key, slot in found.items()
+    }
+
+
+def without_retired(devices: Inventory, retired: Mapping[Key, Retired], claimed: Collection[Key]) -> Inventory:
+    """`devices` whose offers to claims are without what pods may still have of the device plugin, which retired it.
+
+    What is `claimed` (driver and id) stays: it was given out both ways.
+    """
+    if not (retired and devices.claimable):
+        return devices
+    by_thing = _by_thing(each.slot for each in retired.values())
+    claimable = {
+        driver: replace(
+            offered,
+            slots=tuple(
+                slot for slot in offered.slots if (driver, slot.id) in claimed or _overlapping(slot, by_thing) is None
+            ),
+        )
+        for driver, offered in devices.claimable.items()
+    }
+    return replace(devices, claimable=claimable)
+
+
+def without_claimed(devices: Inventory, claimed: Mapping[Key, Device]) -> Inventory:
+    """`devices` with everything Unhealthy that the device plugin would list of what claims have (driver and id).
+
+    What is offered to claims as well is left as it is: the file says that it is given out both ways.
+    """
+    offers = devices.claimable
+    alone = {
+        key: device for key, device in claimed.items() if key[0] not in offers or key[1] not in offers[key[0]].by_id
+    }
+    if not alone:
+        return devices
+    by_thing = _by_thing(Slot(device.id, device, None, device.health) for device in alone.values())
+    resources = {name: _blocked_twice(resource, by_thing) for name, resource in devices.resources.items()}
+    return replace(devices, resources=resources)
+
+
+def _blocked_twice(resource: Resource, by_thing: Mapping[str, list[Slot]]) -> Resource:
+    slots = []
+    for slot in resource.slots:
+        other = _overlapping(slot, by_thing)
+        if other is None:
+            slots.append(slot)
+        else:
+            what = "a claim still has it" if other.id == slot.id else f"a claim still has {other.id}, which overlaps it"
+            slots.append(replace(slot, health=Health(healthy=False, reason=what)))
+    return replace(resource, slots=tuple(slots))
+
+
+def _by_thing(slots: Iterable[Slot]) -> Mapping[str, list[Slot]]:
+    return grouped((thing, slot) for slot in slots for thing in things(slot))
+
+
+def _overlapping(slot: Slot, by_thing: Mapping[str, list[Slot]]) -> Slot | None:
+    others = (each for thing in things(slot) for each in by_thing.get(thing, ()))
+    return next((each for each in others if overlaps(slot, each)), None)

@@ -1,0 +1,208 @@
+"""Replicas of shared devices: which devices are shared, under which name, and what one replica's share is.
+
+NVIDIA's form and ids (`<id>::<n>`), with what it parses but disables: `devices`, `rename`, several entries for one
+name.
+"""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..model.device import Device, Slot, replica_id
+from ..model.problem import Problem, did_you_mean, error, warning
+from ..model.spec import SharedResource, SharingKind, SharingSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """How one advertised resource is shared; `replicas` maps a shared device's id to its number of replicas."""
+
+    kind: SharingKind
+    fail_requests_greater_than_one: bool
+    replicas: Mapping[str, int]
+
+
+def sharing_of(spec: SharingSpec | None, replicas: Mapping[str, int] | None) -> Sharing | None:
+    """How a resource with these numbers of replicas is shared; None where it has none."""
+    return Sharing(spec.kind, spec.fail_requests_greater_than_one, replicas) if spec and replicas else None
+
+
+@dataclass(slots=True)
+class Shared:
+    """Slots by resource name after sharing, numbers of replicas by name and device, and what went wrong."""
+
+    slots: dict[str, list[Slot]] = field(default_factory=dict)
+    sharing: dict[str, dict[str, int]] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the names in a sharing block may refer to beside the resources that are there.
+
+    `entries` are all of the configuration; `written` maps a resource to what the configuration wrote for it, where that
+    has placeholders; the resources `elsewhere` are none of this node's, such as those of entries for other nodes, and
+    no mistake either.
+    """
+
+    entries: frozenset[str] = frozenset()
+    written: Mapping[str, Collection[str]] = field(default_factory=dict)
+    elsewhere: frozenset[str] = frozenset()
+
+
+NOTHING_ELSE = Known()
+
+
+def share(devices: Mapping[str, Sequence[Device]], spec: SharingSpec | None, known: Known = NOTHING_ELSE) -> Shared:
+    """Slots for all devices: one each, or `replicas` for those that an entry of the sharing block selects."""
+    result = Shared()
+    rules = spec.resources if spec else ()
+    for each in rules:
+        if each.name not in devices and each.name not in known.elsewhere:
+            text = f"sharing names {each.name!r}, which no entry has"
+            result.problems.append(warning(each.where, text, did_you_mean(each.name, devices)))
+    for resource, members in devices.items():
+        own = tuple(rule for rule in rules if rule.name in (resource, *known.written.get(resource, ())))
+        if spec is None or not own:
+            result.slots.setdefault(resource, []).extend(Slot(each.id, each, None, each.health) for each in members)
+        else:
+            if not members:
+                result.slots.setdefault(resource, [])
+            collides = frozenset(_target(spec, rule, resource) for rule in own) & devices.keys() - {resource}
+            shared = chosen(result.problems, resource, members, own, known.entries)
+            _replicate(result, resource, members, spec, shared, collides)
+    result.problems = list(dict.fromkeys(result.problems))
+    return result
+
+
+def _replicate(
+    result: Shared,
+    resource: str,
+    members: Sequence[Device],
+    spec: SharingSpec,
+    shared: Mapping[str, SharedResource],
+    collides: frozenset[str],
+) -> None:
+    """Slots for the devices of one resource, of which those in `shared` have replicas."""
+    for device in members:
+        rule = shared.get(device.id)
+        if rule is None:
+            result.slots.setdefault(resource, []).append(Slot(device.id, device, None, device.health))
+            continue
+        most = mps_clients(device) if spec.kind is SharingKind.MPS else rule.replicas
+        if rule.replicas > most and not (rule.for_nvidia and most == MPS_CLIENTS):  # which the file's warning says
+            result.problems.append(_too_many_clients(resource, device, rule, most))
+            if not rule.for_nvidia:
+                continue
+        target = _target(spec, rule, resource)
+        if target in collides:
+            message = f"renaming {resource!r} to {target!r} collides with a resource of that name"
+            result.problems.append(error(rule.where, message))
+            continue
+        result.slots.setdefault(target, []).extend(
+            Slot(replica_id(device.id, n), device, n, device.health) for n in range(rule.replicas)
+        )
+        result.sharing.setdefault(target, {})[device.id] = rule.replicas
+
+
+def _target(spec: SharingSpec, rule: SharedResource, resource: str) -> str:
+    if rule.rename:
+        return rule.rename
+    return f"{resource}.shared" if spec.rename_by_default else resource
+
+
+def chosen(
+    problems: list[Problem],
+    resource: str,
+    members: Sequence[Device],
+    rules: Sequence[SharedResource],
+    entries: frozenset[str] = NOTHING_ELSE.entries,
+) -> dict[str, SharedResource]:
+    """The rule that shares each device; a device that two rules claim is an error and stays with the first.
+
+    For NVIDIA's plugin it is none, and the rule with more replicas counts. Rules may name `entries`, which need not
+    have a device here.
+    """
+    rule_of: dict[str, SharedResource] = {}
+    for rule in rules:
+        for device in _selected(problems, members, rule, entries):
+            if device.id in rule_of and rule.for_nvidia:
+                rule_of[device.id] = max(rule_of[device.id], rule, key=lambda each: each.replicas)
+            elif device.id in rule_of:
+                message = f"device {device.ordinal} of {resource!r} is already shared by {rule_of[device.id].where}"
+                problems.append(error(rule.where, message))
+            else:
+                rule_of[device.id] = rule
+    return rule_of
+
+
+def _selected(
+    problems: list[Problem], members: Sequence[Device], rule: SharedResource, entries: frozenset[str]
+) -> list[Device]:
+    ordered = sorted(members, key=lambda device: device.sort_key)
+    unfit: list[Problem] = []
+    match rule.devices:
+        case None:
+            picked = ordered
+        case int(count):
+            if count > len(ordered):
+                message = f"{count} devices of {rule.name!r} are to be shared, but this node has {len(ordered)}"
+                unfit.append(error(rule.where, message))
+            picked = ordered[:count]
+        case references:
+            named = {each for each in references if each in entries and not each.isdecimal()}  # a number is an index
+            whole = [device for device in ordered if device.raw.entry in named]
+            others = tuple(each for each in references if each not in named)
+            picked = [*{each.id: each for each in (*whole, *_referenced(unfit, ordered, rule, others))}.values()]
+    if unfit and rule.for_nvidia:
+        instead = "every device is shared, as by NVIDIA's plugin"
+        problems += (warning(each.where, each.message, instead) for each in unfit)
+        return ordered
+    problems += unfit
+    return picked
+
+
+def _referenced(
+    problems: list[Problem], ordered: list[Device], rule: SharedResource, references: tuple[str, ...]
+) -> list[Device]:
+    names = {device.ordinal: device for device in ordered} | {device.id: device for device in ordered}
+    picked: dict[str, Device] = {}
+    for reference in references:
+        device = names.get(reference)
+        if device is None:
+            known = ", ".join(device.ordinal for device in ordered[:16]) or "none"
+            kind = "index" if reference.replace(":", "").isdigit() else "id"
+            message = f"{rule.name!r} has no device with {kind} {reference!r} on this node"
+            problems.append(error(rule.where, message, f"its indices: {known}"))
+        else:
+            picked[device.id] = device
+    return list(picked.values())
+
+
+MPS_CLIENTS = 48
+_OLD_MPS_CLIENTS = 16
+_NEWER = (7, 5)  # compute capability; NVIDIA's daemon compares with this, though Volta, 7.0, could serve 48 as well
+_CAPABILITY = re.compile(r"v?([0-9]{1,3})(?:\.([0-9]{1,3}))?")
+
+
+def mps_clients(device: Device) -> int:
+    """How many clients NVIDIA's MPS daemon lets a device have; a device that says no compute capability is new."""
+    capability = _CAPABILITY.fullmatch(device.attributes.get("computeCapability", ""))
+    if capability is None or (int(capability[1]), int(capability[2] or 0)) >= _NEWER:
+        return MPS_CLIENTS
+    return _OLD_MPS_CLIENTS
+
+
+def _too_many_clients(resource: str, device: Device, rule: SharedResource, most: int) -> Problem:
+    capability = device.attributes.get("computeCapability", "")
+    why = f" of compute capability {capability}" if most < MPS_CLIENTS else ""
+    message = f"{rule.replicas} replicas of {resource!r}: MPS serves at most {most} clients of a device{why}"
+    if rule.for_nvidia:
+        return warning(rule.where, message, "all are offered, as by NVIDIA's plugin")
+    return error(rule.where, message, f"replicas: {most} or fewer, or timeSlicing")
+
+
+def mps_share(sharing: Sharing, device: Device) -> tuple[int, int]:
+    """What one MPS replica of the device gets: memory in MiB, and per cent of the threads."""
+    replicas = sharing.replicas[device.id]
+    return device.memory // replicas // 2**20, 100 // replicas
