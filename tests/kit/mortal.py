@@ -142,9 +142,8 @@ def _main(descriptor, _program):
     from vdev.intervals import Intervals
 
     inotify_simple.INotify().close()  # the first one looks for libc
-    vdev.agent.options.Options = functools.partial(
-        vdev.agent.options.Options, intervals=Intervals(**quick.INTERVALS | _INTERVALS)
-    )
+    options = vdev.agent.options
+    options.Options = functools.partial(options.Options, intervals=Intervals(**quick.INTERVALS | _INTERVALS))
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # their killer sees that they end
     server = socket.socket(fileno=int(descriptor))
