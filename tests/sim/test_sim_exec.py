@@ -371,9 +371,9 @@ async def test_a_dra_driver_that_publishes_nothing(led, outcome, tmp_path):
     places = "--kubelet-dir {kubelet_dir} --cdi-dir {cdi_dir} --run-dir {dir} --no-state"
     command = f"{sys.executable} -m vdev run --config-file {config} --node-name sim-node {places}"
     unused = "env UNUSED={kubeconfig} " if led else ""
-    code, text = await played("dra-registration", command=f"{unused}{command}", timeout=6 if led else 30)
+    code, text = await played("dra-registration", command=f"{unused}{command}", timeout=12 if led else 30)
     assert outcome == code, text
-    assert led == ("still not true after 6 s: acme.dev has published no ResourceSlice for the node" in text), text
+    assert led == ("still not true after 12 s: acme.dev has published no ResourceSlice for the node" in text), text
     assert led != ("  ! no ResourceSlice was looked at: the driver was given no API server" in text), text
 
 
