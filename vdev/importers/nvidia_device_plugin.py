@@ -97,6 +97,8 @@ def _flags(flags: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
     flags = dict(flags)
     for key, (*section, flag) in _HELM_FLAGS.items():
         value = values.get(key)
+        # The chart makes a variable of it, so that quotes make no difference.
+        value = {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value
         if value is not None and section:
             flags["plugin"] = {**mapping(flags.get("plugin")), flag: value}
         elif value is not None:

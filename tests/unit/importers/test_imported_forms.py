@@ -436,6 +436,30 @@ def test_a_helm_value_that_no_flag_can_have() -> None:
     assert "some" in said
 
 
+def test_helm_values_in_quotes() -> None:
+    """The chart makes variables of them, whose text is the same. What no flag can have goes alone, and is named."""
+    one = "{version: v1, flags: {plugin: {passDeviceSpecs: some, deviceIDStrategy: index}}}"
+    values = f'config: {{map: {{a: {one}}}}}\nmigStrategy: mixed\nfailOnInitError: "true"'
+    (made,) = files(values, preset="t4", count=1)
+
+    flags = {"migStrategy": "mixed", "failOnInitError": True, "plugin": {"deviceIDStrategy": "index"}}
+    assert flags == yaml.safe_load(made.text)["flags"]
+    (warning,) = made.warnings
+    assert warning.startswith("flags.plugin.passDeviceSpecs: ")
+    assert f"# not taken over: {warning[:40]}" in made.text
+
+
+def test_a_value_of_sharing_that_is_refused() -> None:
+    """It goes alone as well."""
+    sharing = "{failRequestsGreaterThanOne: some, resources: [{name: nvidia.com/gpu, replicas: 4}]}"
+    (made,) = files(config_map(a=f"version: v1\nsharing: {{timeSlicing: {sharing}}}"), preset="t4", count=1)
+
+    assert {"resources": [{"name": "nvidia.com/gpu", "replicas": 4}]} == yaml.safe_load(made.text)["sharing"][
+        "timeSlicing"
+    ]
+    assert "sharing.timeSlicing.failRequestsGreaterThanOne: " in made.warnings[0]
+
+
 # --- any text ---------------------------------------------------------------------------------------------------------
 
 KEYS = st.sampled_from(
