@@ -436,6 +436,26 @@ def test_a_helm_value_that_no_flag_can_have() -> None:
     assert "some" in said
 
 
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("devices: [{name: a, odd: 1, groups: [{paths: [{path: /dev/a}]}]}]", "devices[0].odd"),
+        ("devices: [{name: a, groups: [{odd: 1, paths: [{path: /dev/a}]}]}]", "devices[0].groups[0].odd"),
+        ("devices: [{name: a, groups: [{paths: [{path: /dev/a, odd: 1}]}]}]", "devices[0].groups[0].paths[0].odd"),
+        ("- {devicematch: ^a$, nummaxdevices: 1, odd: 1}", "[0].odd"),
+        ("resourceList: [{resourceName: a, odd: 1, selectors: {vendors: ['8086']}}]", "resourceList[0].odd"),
+        ("resourceList: [{resourceName: a, selectors: {odd: 1}}]", "resourceList[0].selectors[0].odd"),
+        ("mig-configs: {a: [{devices: all, mig-enabled: false, odd: 1}]}", "mig-configs.a[0].odd"),
+    ],
+)
+def test_a_key_that_no_form_has_is_named(text: str, named: str) -> None:
+    """As a warning and as a comment."""
+    (made,) = files(text)
+    said = f"{named} has no counterpart here"
+    assert said in made.warnings
+    assert f"# not taken over: {said}" in made.text
+
+
 def test_helm_values_in_quotes() -> None:
     """The chart makes variables of them, whose text is the same. What no flag can have goes alone, and is named."""
     one = "{version: v1, flags: {plugin: {passDeviceSpecs: some, deviceIDStrategy: index}}}"
