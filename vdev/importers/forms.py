@@ -127,8 +127,7 @@ def _taken_out(draft: Draft, problem: Problem) -> bool:
         case ("devices", int(place), *_):
             draft.dismiss(place, why)
         case ("sharing", str(), "resources", int(place), *_):
-            block = draft.shared.pop(place)
-            draft.lost(f"sharing of {block.body.get('name')}", why)
+            draft.lost(f"sharing of {draft.shared.pop(place).get('name')}", why)
         case ("flags", *keys) if _without(draft.flags, keys):
             draft.lost(show(problem.path), why)
         case ("sharing", str(), *keys) if _without(draft.sharing, keys):
