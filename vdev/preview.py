@@ -19,7 +19,7 @@ from .loading import load
 from .model import telemetry
 from .model.device import EMPTY as NOTHING
 from .model.entry import DeviceListStrategy
-from .model.problem import Override, Problem, Severity, did_you_mean, errors, warning
+from .model.problem import Override, Problem, did_you_mean, errors, notice, warning
 from .model.spec import Spec
 from .node.conditions import NodeCondition, SlotCounts
 from .node.label_values import Machine
@@ -120,7 +120,7 @@ def _of_other_nodes(spec: Spec, node: str) -> Iterator[Problem]:
     if not spec.on_node(node):
         for entry in spec.entries:
             message = f"entry {entry.name} is for nodes {', '.join(entry.on_nodes)}, this is {node}"
-            yield Problem(Severity.NOTICE, entry.where, message, "--node NAME plans for another")
+            yield notice(entry.where, message, "--node NAME plans for another")
 
 
 def _problems(bad: ConfigError) -> tuple[Problem, ...]:

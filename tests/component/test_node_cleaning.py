@@ -97,3 +97,11 @@ async def test_without_a_server(capsys, monkeypatch):
     monkeypatch.delenv("KUBECONFIG", raising=False)
     assert 2 == await command("show", "--node-name", "n")
     assert f"vdev: {kube.NO_SERVER}\n" == capsys.readouterr().err
+
+
+async def test_a_kubeconfig_that_cannot_be_used(directory, capsys):
+    """Is wrong usage, as one that is not there."""
+    file = directory / "kubeconfig"
+    file.write_text("no: kubeconfig\n")
+    assert 2 == await command("show", "--kubeconfig", file, "--node-name", "n")
+    assert f"vdev: {file} cannot be used" in capsys.readouterr().err

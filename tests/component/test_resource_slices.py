@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from vdev.agent import status
+from vdev.cli import status_text
 
 CONFIG = """
 version: v1
@@ -179,6 +180,16 @@ async def test_it_is_not_ready_while_slices_are_not_published(start_agent, accou
     for each in api_server.all("resourceslices"):
         await api_server.remove("resourceslices", each["metadata"]["name"])
     await api_server.until(lambda: missing == status.not_ready(agent.agent))
+
+
+async def test_without_an_api_server(start_agent, api_server):
+    """The status says in both places why nothing is published."""
+    agent = await start_agent(CONFIG, wait=False)
+    await api_server.until(lambda: agent.agent.reconciler.published and agent.agent.dra.document())
+    (reason,) = status.not_ready(agent.agent)
+    assert reason == "the ResourceSlices of acme.dev are not published: no API server is known"
+    (driver,) = (line for line in status_text.lines(status.status(agent.agent)) if line.startswith("DRA driver "))
+    assert driver.endswith(" in no slice: NOT PUBLISHED (no API server is known)")
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,9 @@ def not_ready(agent: Running) -> list[str]:
     missing = [f"{each.name}: {each.trouble or _why(each)}" for each in services if not each.ready]
     if agent.reconciler.spec.node.status and not agent.node_api.document()["status"]["written"]:
         missing.append("the Node's status does not have the resources yet")
-    why = f": {trouble}" if (trouble := agent.node_api.document()["problem"]) else ""
+    node_api = agent.node_api.document()
+    trouble = node_api["problem"] if node_api["apiServer"] else "no API server is known"
+    why = f": {trouble}" if trouble else ""
     missing += [
         f"the ResourceSlices of {driver} are not published{why}"
         for driver in sorted(agent.reconciler.base.claimable.keys() - agent.dra.slices.published.keys())

@@ -19,7 +19,7 @@ def lines(status: dict[str, Any]) -> Iterator[str]:
     yield f"the kubelet's socket {status['kubelet']['socket']}" + " (not there)" * missing
     yield from _holders(status["podResources"], status["record"])
     yield from _node(status["nodeApi"])
-    yield from _drivers(status["dra"])
+    yield from _drivers(status["dra"], status["nodeApi"]["apiServer"])
     yield from _config(status["config"])
     for problem in status["problems"]:
         hint = f"; {problem['hint']}" if problem["hint"] else ""
@@ -97,10 +97,11 @@ def _node(node: dict[str, Any]) -> Iterator[str]:
         yield painted(f"  {node['problem']}", Colour.BAD)
 
 
-def _drivers(drivers: list[dict[str, Any]]) -> Iterator[str]:
+def _drivers(drivers: list[dict[str, Any]], server: str) -> Iterator[str]:
     for each in drivers:
         slices, claims = each["slices"], each["claims"]
-        published = common.counted(slices, "ResourceSlice") if slices else "no slice: NOT PUBLISHED"
+        why = "" if server else " (no API server is known)"
+        published = common.counted(slices, "ResourceSlice") if slices else f"no slice: NOT PUBLISHED{why}"
         devices = common.counted(each["devices"], "device")
         tainted = [device for device in each["deviceList"] if device["taints"] or device["health"] != "Healthy"]
         unhealthy = painted(f", {each['unhealthy']} unhealthy", Colour.BAD) if each["unhealthy"] else ""

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from ..errors import ConfigError
-from ..model.problem import KeyPath, Problem, Severity, show
+from ..model.problem import KeyPath, Problem, Severity, Where, show
 from .config_file import ConfigFile
 from .loader import Document
 from .parser import Tree, problem_at
@@ -249,9 +249,9 @@ class ProblemReport:
         if len(given) > 1:
             self.key_error((*path, given[1]), f"{given[0]} and {given[1]} exclude each other", hint)
 
-    def where(self, path: KeyPath) -> str:
-        """`file:line:column: path`, for problems that are found later."""
-        return f"{self.document.value_place(path)}: {show(path)}"
+    def where(self, path: KeyPath) -> Where:
+        """The place of a value, for problems that are found later."""
+        return Where.of(self.document.value_place(path), path)
 
     def broken(self) -> frozenset[KeyPath]:
         """The paths of the items and sections that have errors."""

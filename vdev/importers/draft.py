@@ -2,10 +2,13 @@
 
 import json
 import re
+import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
+
+import yaml
 
 from .. import config
 from ..errors import ConfigError
@@ -18,7 +21,7 @@ _NOT_ENTRY = re.compile(r"[^a-z0-9.-]+")
 
 @dataclass(slots=True)
 class Block:
-    """An item of a list of the file, with the comments above it."""
+    """An item of `devices`, with the comments above it."""
 
     body: dict[str, Any]
     comments: list[str] = field(default_factory=list)
@@ -35,7 +38,7 @@ class Draft:
     devices: list[Block] = field(default_factory=list)
     sharing: dict[str, Any] = field(default_factory=dict)  # all of timeSlicing or mps but the items
     kind: str = "timeSlicing"
-    shared: list[Block] = field(default_factory=list)
+    shared: list[dict[str, Any]] = field(default_factory=list)
     faults: dict[str, Any] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
@@ -48,7 +51,7 @@ class Draft:
     def share(self, resource: str, replicas: int, entries: Sequence[str] = ()) -> None:
         """Offer the devices of a resource several times, or those of some entries."""
         body: dict[str, Any] = {"name": resource, "replicas": replicas}
-        self.shared.append(Block(body | ({"devices": list(entries)} if entries else {})))
+        self.shared.append(body | ({"devices": list(entries)} if entries else {}))
 
     def lost(self, where: str, what: str, block: Block | None = None) -> None:
         """Something that the source says and this file does not: a warning, and a comment where it would stand."""
@@ -87,31 +90,30 @@ class Draft:
             yield from _comment(remark)
         yield "version: v1"
         if self.flags:
-            yield from _pairs({"flags": self.flags}, "")
+            yield from _yaml({"flags": self.flags})
         if self.devices:
             yield "devices:"
-            yield from _blocks(self.devices, "  ")
+            for block in self.devices:
+                for comment in block.comments:
+                    yield from _comment(comment, "  ")
+                yield from _yaml([block.body], "  ")
         if self.shared:
-            yield "sharing:"
-            yield f"  {self.kind}:"
-            yield from _pairs(self.sharing, "    ")
-            yield "    resources:"
-            yield from _blocks(self.shared, "      ")
+            yield from _yaml({"sharing": {self.kind: {**self.sharing, "resources": self.shared}}})
         if self.faults:
-            yield from _pairs({"faults": self.faults}, "")
+            yield from _yaml({"faults": self.faults})
 
     def dismiss(self, place: int, why: str) -> None:
         """Take an item of `devices` out, as a comment, and with it what is said of it alone."""
         block = self.devices.pop(place)
         name = block.body.get("name")
         self.lost(f"devices {name!r}", why)
-        self.remarks += _item(block.body, "")
+        self.remarks += _yaml([block.body])
         for shared in list(self.shared):
-            kept = [each for each in shared.body.get("devices", ()) if each != name]
-            if shared.body.get("devices") and not kept:
+            kept = [each for each in shared.get("devices", ()) if each != name]
+            if shared.get("devices") and not kept:
                 self.shared.remove(shared)
             elif kept:
-                shared.body["devices"] = kept
+                shared["devices"] = kept
 
 
 def _says(value: object) -> bool:
@@ -121,54 +123,31 @@ def _says(value: object) -> bool:
 # --- YAML ------------------------------------------------------------------------------------------------------------
 
 
-def scalar(value: object) -> str:
-    """A text, number or boolean as YAML that nobody reads as something else."""
-    if isinstance(value, config.Plain):
-        return str(value)
-    if isinstance(value, str):
-        is_plain = _PLAIN.fullmatch(value) and value.lower() not in _WORDS
-        return value if is_plain else config.quoted(value)
-    return json.dumps(value)
+class _Dumper(yaml.SafeDumper):
+    """Indents lists, and writes texts so that nobody reads something else: quoted, unless they are plain words."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+    def text(self, text: str) -> yaml.ScalarNode:
+        is_plain = _PLAIN.fullmatch(text) and text.lower() not in _WORDS
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style=None if is_plain else '"')
+
+    def number(self, written: str) -> yaml.ScalarNode:
+        tag = self.resolve(yaml.ScalarNode, written, (True, False))  # type: ignore[no-untyped-call]
+        return self.represent_scalar(tag, written)
 
 
-def _flow(value: object) -> str:
-    match value:
-        case dict():
-            return "{" + ", ".join(f"{scalar(key)}: {_flow(each)}" for key, each in value.items()) + "}"
-        case list() | tuple():
-            return "[" + ", ".join(map(_flow, value)) + "]"
-    return scalar(value)
+_Dumper.add_representer(str, _Dumper.text)
+_Dumper.add_representer(config.Plain, _Dumper.number)
 
 
-def _pairs(values: Mapping[str, Any], indent: str) -> Iterator[str]:
-    for key, value in values.items():
-        short = f"{indent}{scalar(key)}: {_flow(value)}"
-        has_lists = isinstance(value, (list, tuple)) and any(isinstance(each, dict) for each in value)
-        if not isinstance(value, (dict, list, tuple)) or not value or (len(short) <= _WIDTH and not has_lists):
-            yield short
-        elif isinstance(value, dict):
-            yield f"{indent}{scalar(key)}:"
-            yield from _pairs(value, indent + "  ")
-        else:
-            yield f"{indent}{scalar(key)}:"
-            for each in value:
-                yield from _item(each, indent + "  ")
-
-
-def _item(value: object, indent: str) -> Iterator[str]:
-    short = f"{indent}- {_flow(value)}"
-    if not isinstance(value, dict) or not value or len(short) <= _WIDTH:
-        yield short
-        return
-    for number, line in enumerate(_pairs(value, indent + "  ")):
-        yield line if number else f"{indent}- {line.removeprefix(indent + '  ')}"
-
-
-def _blocks(blocks: Sequence[Block], indent: str) -> Iterator[str]:
-    for block in blocks:
-        for comment in block.comments:
-            yield from _comment(comment, indent)
-        yield from _item(block.body, indent)
+def _yaml(value: object, indent: str = "") -> Iterator[str]:
+    text = yaml.dump(value, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=_WIDTH)
+    yield from textwrap.indent(text, indent).splitlines()
 
 
 def _comment(text: str, indent: str = "") -> Iterator[str]:

@@ -1,13 +1,13 @@
 """The forms that are known, told by what a text holds, and the way from one to vdev's files."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, NoReturn
 
 from .. import config
 from ..errors import ConfigError, UsageError
-from ..model.problem import Problem
+from ..model.problem import Problem, show
 from . import (
     fake_gpu_operator,
     generic_device_plugin,
@@ -116,29 +116,30 @@ def _checked(draft: Draft) -> Imported:
 
 
 def _mended(draft: Draft, bad: ConfigError) -> bool:
-    """Take out what is refused; whether there was something to take out."""
-    problems = [each for each in bad.problems if isinstance(each, Problem) and each.is_error and each.path]
-    for section, place, problem in _refused(problems):
-        if section == "devices" and place < len(draft.devices):
-            draft.dismiss(place, _why(problem))
-            return True
-        if section == "sharing" and place < len(draft.shared):
-            block = draft.shared.pop(place)
-            draft.lost(f"sharing of {block.body.get('name')}", _why(problem))
-            return True
-    if draft.flags:
-        draft.lost("flags", _why(problems[0]) if problems else "they are refused")
-        draft.flags = {}
-        return True
-    return False
+    """Take out what is refused, for which the draft says why; whether something could be taken out."""
+    problems = [each for each in bad.problems if isinstance(each, Problem) and each.is_error]
+    return any(_taken_out(draft, each) for each in problems)
 
 
-def _refused(problems: Sequence[Problem]) -> Iterator[tuple[str, int, Problem]]:
-    for problem in problems:
-        numbers = [step for step in problem.path if isinstance(step, int)]
-        if numbers:
-            yield str(problem.path[0]), numbers[0], problem
+def _taken_out(draft: Draft, problem: Problem) -> bool:
+    why = problem.message + (f"; {problem.hint}" if problem.hint else "")
+    match problem.path:
+        case ("devices", int(place), *_):
+            draft.dismiss(place, why)
+        case ("sharing", str(), "resources", int(place), *_):
+            draft.lost(f"sharing of {draft.shared.pop(place).get('name')}", why)
+        case ("flags", *keys) if _without(draft.flags, keys):
+            draft.lost(show(problem.path), why)
+        case ("sharing", str(), *keys) if _without(draft.sharing, keys):
+            draft.lost(show(problem.path), why)
+        case _:
+            return False
+    return True
 
 
-def _why(problem: Problem) -> str:
-    return problem.message + (f"; {problem.hint}" if problem.hint else "")
+def _without(values: dict[str, Any], path: Sequence[str | int]) -> bool:
+    """Remove the key of that path; whether it was there."""
+    keys = [step for step in path if isinstance(step, str)]
+    for key in keys[:-1]:
+        values = mapping(values.get(key))
+    return bool(keys) and values.pop(keys[-1], None) is not None

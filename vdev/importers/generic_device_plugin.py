@@ -18,6 +18,13 @@ from .go_patterns import NotAPatternError, glob, literal, may_meet
 
 _DOMAIN = "squat.ai"
 _MICROSHIFT = "device.microshift.io"
+# What is read of each; anything else is named.
+_FILE_KEYS = ("domain", "device", "devices", "listen", "log-level", "plugin-directory")
+_MICROSHIFT_KEYS = ("status", "domain", "devices")
+_DEVICE_KEYS = ("name", "groups")
+_GROUP_KEYS = ("count", "paths", "usb", "usbs")
+_PATH_KEYS = ("path", "type", "mountPath", "readOnly", "permissions", "limit", "optional")
+_USB_KEYS = ("vendor", "product", "serial")
 _DANGEROUS = ("/dev/mem", "/dev/kmem", "/dev/port")
 _OCTAL = re.compile(r"0[0-7]+")
 _EXPONENT = re.compile(r"[0-9]+[eE][0-9]")
@@ -62,12 +69,14 @@ def _given(source: ImportSource, draft: Draft) -> _Given:
         return _arguments(content, draft)
     if isinstance(content.get("genericDevicePlugin"), dict):
         block = content["genericDevicePlugin"]
+        draft.unread("genericDevicePlugin", block, _MICROSHIFT_KEYS)
         if _text(block.get("status")) == "Disabled":
             draft.told("genericDevicePlugin.status", "MicroShift has it Disabled, so that it offers none of these")
         found = [(f"devices[{n}]", each) for n, each in enumerate(listed(block.get("devices")))]
         return _Given(_text(block.get("domain")) or _MICROSHIFT, found)
     if "groups" in content and "devices" not in content:
         return _Given(_DOMAIN, [("", content)])
+    draft.unread("", content, _FILE_KEYS)
     key = "device" if isinstance(content.get("device"), list) else "devices"
     found = [(f"{key}[{n}]", each) for n, each in enumerate(listed(content.get(key)))]
     return _Given(_text(content.get("domain")) or _DOMAIN, found, is_file=True)
@@ -96,6 +105,7 @@ def _arguments(given: Arguments, draft: Draft) -> _Given:
 
 
 def _device(draft: Draft, device: Any, where: str, domain: str, *, is_file: bool) -> None:
+    draft.unread(where, mapping(device), _DEVICE_KEYS)
     name = _text(mapping(device).get("name")).strip()
     groups = listed(mapping(device).get("groups"))
     if not name:
@@ -133,6 +143,7 @@ def _source(body: dict[str, Any]) -> str:
 
 
 def _group(draft: Draft, group: dict[str, Any], where: str, *, is_file: bool) -> Block | None:
+    draft.unread(where, group, _GROUP_KEYS)
     # MicroShift's configurations have an item without values where nothing is meant.
     sticks = [*listed(group.get("usb")), *(each for each in listed(group.get("usbs")) if any(mapping(each).values()))]
     paths = listed(group.get("paths"))
@@ -167,6 +178,7 @@ def _group(draft: Draft, group: dict[str, Any], where: str, *, is_file: bool) ->
 
 
 def _path(draft: Draft, block: Block, path: dict[str, Any], where: str) -> dict[str, Any] | None:
+    draft.unread(where, path, _PATH_KEYS)
     written = _text(path.get("path")).strip()
     try:
         pattern = glob(written)
@@ -211,6 +223,7 @@ def _warn_of_pairs(draft: Draft, block: Block, items: Sequence[dict[str, Any]], 
 
 
 def _stick(draft: Draft, block: Block, stick: dict[str, Any], where: str, *, is_file: bool) -> dict[str, Any] | None:
+    draft.unread(where, stick, _USB_KEYS)
     item: dict[str, Any] = {}
     for key in ("vendor", "product"):
         value = stick.get(key)

@@ -2,19 +2,21 @@
 
 A path pattern of Go is nearly one of ours. A regular expression becomes patterns to match and patterns to leave out:
 `^video[0-9]*$` is `video*` without `video*[!0-9]*`. Whether the result is exact is told with it.
+
+Of regular expressions, those are known that people write for device nodes: characters, sets, alternatives, and the
+signs *, + and ?. Others are refused with a reason.
 """
 
-import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from itertools import product
+from itertools import islice, product
+from typing import TypeVar
 
 from ..model import path_pattern
 
-MAX_PATTERNS = 64
-_MAX_REPEATS = 8
+_MAX_PATTERNS = 64
+_MAX_LENGTH = 200
 
 
 class NotAPatternError(ValueError):
@@ -62,60 +64,30 @@ def literal(text: str) -> str:
 
 # --- do two patterns meet? -------------------------------------------------------------------------------------------
 
-_TOKEN = re.compile(r"\*|\?|\[!?[^\]]+\]|.", re.DOTALL)
-_MAX_MEETING = 400  # characters of patterns that are compared
-
 
 def may_meet(one: str, other: str) -> bool:
-    """Whether some path may be matched by both of two of our patterns, or lie in a directory that one of them names."""
-    if max(len(one), len(other)) > _MAX_MEETING:
-        return True
-    one, other = one.rstrip("/"), other.rstrip("/")
-    return _meet(one, other) or _meet(f"{one}/**", other) or _meet(one, f"{other}/**")
+    """Whether some path may be matched by both of two of our patterns, or lie in a directory that one of them names.
+
+    A yes too many costs little: the devices may be shared, and a comment says so.
+    """
+    return all(map(_names_may_meet, one.strip("/").split("/"), other.strip("/").split("/")))
 
 
-def _meet(one: str, other: str) -> bool:
-    a, b = (
-        [None if each == "*" else each for each in _TOKEN.findall(text.replace("**", "*"))] for text in (one, other)
-    )
-    deep = "**" in one + other
-
-    @cache
-    def at(i: int, j: int) -> bool:
-        if i == len(a) or j == len(b):
-            return all(each is None for each in (*a[i:], *b[j:]))
-        if a[i] is None or b[j] is None:
-            here, there = (a[i], b[j]) if a[i] is None else (b[j], a[i])
-            rest = at(i + (a[i] is None), j + (a[i] is not None))
-            eats = there is None or there != "/" or deep
-            return rest or (eats and at(i + (a[i] is not None), j + (a[i] is None))) if here is None else False
-        return _share(str(a[i]), str(b[j])) and at(i + 1, j + 1)
-
-    return at(0, 0)
+def _names_may_meet(one: str, other: str) -> bool:
+    """As `may_meet`, for one name of a path. Of two patterns only what stands before a wildcard is compared."""
+    if _fixed(one) == one:
+        return path_pattern.component_matches(other, one)
+    if _fixed(other) == other:
+        return path_pattern.component_matches(one, other)
+    return _fixed(one).startswith(_fixed(other)) or _fixed(other).startswith(_fixed(one))
 
 
-def _share(one: str, other: str) -> bool:
-    if len(one) == 1 and len(other) == 1:
-        return one == other or "?" in (one, other)
-    return True  # a set: it may
+def _fixed(pattern: str) -> str:
+    """What stands before the first wildcard."""
+    return re.split(r"[*?\[]", pattern, maxsplit=1)[0]
 
 
 # --- regular expressions ---------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Atom:
-    """Characters of one set, so many times. `one` is the pattern of one of them, `none` of one that is no such."""
-
-    one: str
-    none: str
-    least: int = 1
-    most: int | None = 1
-    crosses: bool = False  # it may stand for a '/'
-
-
-_Sequence = tuple[_Atom, ...]
-_LITERAL = re.compile(r"[^*?\[\]]|\[[^\]]\]")  # a pattern of one written character
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,219 +98,130 @@ class Matching:
     exact: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Atom:
+    """A character of a set, or any number of them. `one` is the pattern of one, `other` of one that is not in the set.
+
+    `other` is empty if no pattern says it.
+    """
+
+    one: str
+    other: str
+    is_dot: bool = False  # any character, a '/' too
+    many: bool = False
+
+
+_Atoms = Sequence[_Atom]
+_Each = TypeVar("_Each")
+_ATOM = re.compile(
+    r"""(?: \\(?P<escaped>[^A-Za-z0-9]) | \\(?P<class>[dw]) | \[(?P<set>[^][\\/^][^][\\/]*)\] | (?P<dot>\.)
+          | (?P<plain>[^][\\.^$*+?{}()|]) )
+        (?P<sign>[*+?]?)""",
+    re.VERBOSE | re.DOTALL,
+)
+_CLASSES = {"d": "0-9", "w": "0-9A-Za-z_"}
+_GROUP = re.compile(r"\((?:\?:)?([^()]*)\)([*+?{]?)")  # one that has no other in it
+_UNCLEAR = re.compile(r"\\[()|]|\[[^]]*[()|]")
+
+
 def regex(text: str, directory: str) -> Matching:
     """The paths below a directory, relative to it, in which the expression is found. Raises NotAPatternError."""
+    if len(text) > _MAX_LENGTH:
+        raise NotAPatternError("it is too long")
+    if _UNCLEAR.search(text):
+        raise NotAPatternError("it has a '(', ')' or '|' that stands for itself")
     patterns: list[tuple[str, tuple[str, ...]]] = []
     exact = True
-    for starts, ends, atoms in _Parser(text).alternatives():
-        for fixed in _fixed(atoms):
-            made, left_out, is_exact = _globs(fixed, starts=starts, ends=ends)
-            exclude = tuple(dict.fromkeys(f"{directory}/{each}" for each in left_out))
+    for alternative in _few(_alternatives(text)):
+        starts, ends = alternative.startswith("^"), alternative.endswith("$") and not alternative.endswith("\\$")
+        for atoms in _few(_sequences(alternative[starts : len(alternative) - ends])):
+            made, left_out, is_exact = _globs(atoms, starts=starts, ends=ends)
+            exclude = tuple(f"{directory}/{each}" for each in left_out)
             patterns += ((f"{directory}/{each}", exclude) for each in made)
             exact = exact and is_exact
-            if len(patterns) > MAX_PATTERNS:
-                raise NotAPatternError("it has too many alternatives")
-    return Matching(tuple(dict.fromkeys(patterns)), exact)
+    return Matching(tuple(_few(dict.fromkeys(patterns))), exact)
 
 
-def _fixed(atoms: _Sequence) -> Iterator[_Sequence]:
-    """The sequences in which every atom stands once, or any number of times."""
-    choices: list[list[_Sequence]] = []
-    for atom in atoms:
-        once = replace(atom, least=1, most=1)
-        if atom.most is None:
-            choices.append([(*[once] * atom.least, replace(atom, least=0, most=None))])
-        elif atom.most > _MAX_REPEATS:
-            raise NotAPatternError(f"it repeats something up to {atom.most} times")
-        else:
-            choices.append([(once,) * times for times in range(atom.least, atom.most + 1)])
-    if math.prod(map(len, choices)) > MAX_PATTERNS:
+def _few(found: Iterable[_Each]) -> list[_Each]:
+    few = list(islice(found, _MAX_PATTERNS + 1))
+    if len(few) > _MAX_PATTERNS:
         raise NotAPatternError("it has too many alternatives")
+    return few
+
+
+def _alternatives(text: str) -> Iterator[str]:
+    """The expressions without groups that together say the same: `^tty(USB|ACM)$` is `^ttyUSB$` or `^ttyACM$`."""
+    group = _GROUP.search(text)
+    if group is None:
+        yield from text.split("|")
+        return
+    if group[2] not in ("", "?"):
+        raise NotAPatternError("it repeats a group")
+    for each in (*group[1].split("|"), *([""] if group[2] else [])):
+        yield from _alternatives(text[: group.start()] + each + text[group.end() :])
+
+
+def _sequences(text: str) -> Iterator[_Atoms]:
+    """What an expression without groups stands for; an atom that may be missing makes two of it."""
+    choices: list[list[_Atoms]] = []
+    place = 0
+    while place < len(text):
+        hit = _ATOM.match(text, place)
+        if hit is None:
+            raise NotAPatternError(f"{text[place:]!r} is too intricate")
+        place = hit.end()
+        atom = _atom(hit)
+        many = replace(atom, many=True)
+        signs: dict[str, list[_Atoms]] = {"": [[atom]], "?": [[], [atom]], "*": [[many]], "+": [[atom, many]]}
+        choices.append(signs[hit["sign"]])
     for parts in product(*choices):
-        yield tuple(atom for part in parts for atom in part)
+        yield [atom for part in parts for atom in part]
 
 
-def _globs(atoms: _Sequence, *, starts: bool, ends: bool) -> tuple[list[str], list[str], bool]:
-    """Patterns of one sequence, patterns to leave out, and whether that is exact."""
-    while atoms and not ends and atoms[-1].most is None:
+def _atom(hit: re.Match[str]) -> _Atom:
+    if hit["dot"]:
+        return _Atom("?", "", is_dot=True)
+    if character := hit["plain"] or hit["escaped"]:
+        return _Atom(literal(character), "" if character in "]!-^/" else f"[!{character}]")
+    body = _CLASSES[hit["class"]] if hit["class"] else hit["set"]
+    if body.startswith("!"):  # as the first one it would negate the set
+        body = body[1:] + "!"
+    return _Atom(f"[{body}]", f"[!{body}]")
+
+
+def _globs(atoms: _Atoms, *, starts: bool, ends: bool) -> tuple[list[str], list[str], bool]:
+    """Patterns of a sequence, patterns to leave out, and whether that is exact.
+
+    `starts` and `ends` say whether it is bound to the start and the end of the path.
+    """
+    while atoms and not ends and atoms[-1].many:
         atoms = atoms[:-1]  # of what may follow anyway
-    while atoms and not starts and atoms[0].most is None:
+    while atoms and not starts and atoms[0].many:
         atoms = atoms[1:]
-    last = len(atoms) - 1
-    parts = ["*" if atom.most is None else atom.one for atom in atoms]
-    free = [place for place, atom in enumerate(atoms) if atom.most is None]
-    limited = [place for place in free if not atoms[place].crosses]
-    exclude = ["".join((*parts[:place], f"*{atoms[place].none}*", *parts[place + 1 :])) for place in limited]
-    exact = all(not atom.crosses or place == last for place, atom in enumerate(atoms))
-    exact = exact and all(atoms[place].none for place in limited) and (not limited or (starts and ends))
-    exact = exact and (len(free) == 1 or all(_is_delimited(atoms, place) for place in limited))
-    if not (atoms or starts or ends):
+    if not atoms:
+        if starts and ends:
+            raise NotAPatternError("only an empty path is like it")
         return ["**"], [], True
-    head = "" if starts else "**/*"
-    tails = [""] if ends else ["*", "*/**"]
-    if ends and atoms and atoms[-1].crosses and atoms[-1].most is None:
-        tails = ["", "/**"]
-    patterns = [_tidy(f"{head}{''.join(parts)}{tail}") for tail in tails]
-    return patterns, [_tidy(each) for each in exclude] if exact else [], exact
 
+    parts = ["*" if atom.many else atom.one for atom in atoms]
+    body = re.sub(r"\*\*+", "*", "".join(parts))
+    head, tails = ("" if starts else "**/*"), ([""] if ends else ["*", "*/**"])
+    takes_the_rest = atoms[-1].is_dot and atoms[-1].many  # `.*$`
+    if takes_the_rest:
+        atoms, tails = atoms[:-1], ["", "/**"]
+    patterns = [f"{head}{body}{tail}" for tail in tails]
 
-def _is_delimited(atoms: _Sequence, place: int) -> bool:
-    """Whether it is certain where a free atom ends: at the end, or at a character that comes but once from there on."""
-    if place + 1 == len(atoms):
-        return True
-    after, rest = atoms[place + 1], atoms[place + 2 :]
-    is_one = after.most == 1 and _LITERAL.fullmatch(after.one) is not None
-    return is_one and not any(_may_be(after.one.strip("[]"), atom) for atom in (atoms[place], *rest))
-
-
-def _may_be(character: str, atom: _Atom) -> bool:
-    if _LITERAL.fullmatch(atom.one):
-        return atom.one.strip("[]") == character
-    return path_pattern.component_matches(atom.one, character)
-
-
-def _tidy(pattern: str) -> str:
-    return re.sub(r"\*\*+(?!/)", "*", pattern) if not pattern.endswith("/**") else _tidy(pattern[:-3]) + "/**"
-
-
-class _Parser:
-    """The part of Go's expressions that patterns can say: characters, sets, groups, alternatives, repetitions."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._place = 0
-
-    def alternatives(self) -> list[tuple[bool, bool, _Sequence]]:
-        """What the whole expression may be: whether it is bound to the start and to the end, and its atoms."""
-        if len(self._text) > 200:
-            raise NotAPatternError("it is too long")
-        found = []
-        for branch in self._top():
-            starts, ends = branch.startswith("^"), _is_anchored_end(branch)
-            inner = _Parser(branch[starts : len(branch) - ends])
-            sequences = inner._branches()
-            if inner._place < len(inner._text):
-                raise NotAPatternError(f"it has a {inner._text[inner._place]!r} that closes nothing")
-            found += [(starts, ends, sequence) for sequence in sequences]
-        return found
-
-    def _top(self) -> Iterator[str]:
-        """The alternatives that stand in no group."""
-        depth, start, place, text = 0, 0, 0, self._text
-        while place < len(text):
-            if text[place] == "\\":
-                place += 1
-            elif text[place] == "[":
-                place = max(text.find("]", place + 2), place)
-            elif text[place] in "()":
-                depth += 1 if text[place] == "(" else -1
-            elif text[place] == "|" and depth == 0:
-                yield text[start:place]
-                start = place + 1
-            place += 1
-        yield text[start:]
-
-    def _branches(self) -> list[_Sequence]:
-        found: list[_Sequence] = []
-        current: list[_Sequence] = [()]
-        while self._place < len(self._text) and self._text[self._place] != ")":
-            if self._text[self._place] == "|":
-                self._place += 1
-                found += current
-                current = [()]
-                continue
-            pieces = self._piece()
-            current = [(*before, *piece) for before in current for piece in pieces]
-            if len(current) + len(found) > MAX_PATTERNS:
-                raise NotAPatternError("it has too many alternatives")
-        return found + current
-
-    def _piece(self) -> list[_Sequence]:
-        character = self._text[self._place]
-        self._place += 1
-        if character == "(":
-            inner = self._group()
-            least, most = self._repeats()
-            if (least, most) == (1, 1):
-                return inner
-            if (least, most) == (0, 1):
-                return [(), *inner]
-            if len(inner) != 1 or len(inner[0]) != 1 or (inner[0][0].least, inner[0][0].most) != (1, 1):
-                raise NotAPatternError("it repeats a group")
-            atom = inner[0][0]
-        else:
-            atom = self._atom(character)
-            least, most = self._repeats()
-        return [(replace(atom, least=least, most=most),)]
-
-    def _group(self) -> list[_Sequence]:
-        if self._text[self._place : self._place + 1] == "?":
-            if self._text[self._place : self._place + 2] != "?:":
-                raise NotAPatternError("it has a group with options")
-            self._place += 2
-        inner = self._branches()
-        if self._text[self._place : self._place + 1] != ")":
-            raise NotAPatternError("a group is never closed")
-        self._place += 1
-        return inner
-
-    def _atom(self, character: str) -> _Atom:
-        if character == ".":
-            return _Atom("?", "", crosses=True)
-        if character == "[":
-            return self._set()
-        if character == "\\":
-            escaped = self._text[self._place : self._place + 1]
-            self._place += 1
-            if escaped == "d":
-                return _Atom("[0-9]", "[!0-9]")
-            if escaped == "w":
-                return _Atom("[0-9A-Za-z_]", "[!0-9A-Za-z_]")
-            if not escaped or escaped.isalnum():
-                raise NotAPatternError(f"it has a \\{escaped}")
-            character = escaped
-        elif character in "^$*+?{":
-            raise NotAPatternError(f"it has a {character!r} in its middle")
-        return _Atom(literal(character), f"[!{character}]" if character not in "]!-^" else "")
-
-    def _set(self) -> _Atom:
-        end = self._text.find("]", self._place + 1 + self._text.startswith("^", self._place))
-        body = self._text[self._place : end]
-        if end < 0 or "[" in body or "\\" in body or "/" in body or body in ("", "^"):
-            raise NotAPatternError("it has a set that is too intricate")
-        self._place = end + 1
-        if body.startswith("^"):
-            return _Atom(f"[!{body[1:]}]", f"[{body[1:]}]", crosses=True)
-        if body.startswith("!"):
-            body = body[1:] + "!"
-        return _Atom(f"[{body}]", f"[!{body}]")
-
-    def _repeats(self) -> tuple[int, int | None]:
-        sign = self._text[self._place : self._place + 1]
-        counts: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
-        if sign in counts:
-            self._place += 1
-            found = counts[sign]
-        elif sign == "{" and (hit := re.compile(r"\{(\d{1,3})(,(\d{1,3})?)?\}").match(self._text, self._place)):
-            self._place = hit.end()
-            least = int(hit[1])
-            found = (least, least if hit[2] is None else (int(hit[3]) if hit[3] else None))
-        else:
-            return 1, 1
-        if self._text[self._place : self._place + 1] == "?":
-            self._place += 1  # as little as it can: of no matter here
-        if self._text[self._place : self._place + 1] in ("*", "+"):
-            raise NotAPatternError("it repeats a repetition")
-        if found[1] is not None and found[1] < found[0]:
-            raise NotAPatternError("a repetition ends before it begins")
-        if found[0] > _MAX_REPEATS:
-            raise NotAPatternError(f"it repeats something {found[0]} times")
-        return found
-
-
-def _is_anchored_end(branch: str) -> bool:
-    backslashes = len(branch) - 1 - len(branch[:-1].rstrip("\\"))
-    return branch.endswith("$") and backslashes % 2 == 0
+    many = [place for place, atom in enumerate(atoms) if atom.many]
+    if any(atom.is_dot for atom in atoms):
+        return patterns, [], False
+    if not many:
+        return patterns, [], True
+    # A star of ours takes any characters. With one of them it is known between what they stand, so that a path with a
+    # character that the set does not have can be left out.
+    place = many[0]
+    if len(many) > 1 or takes_the_rest or not (starts and ends and atoms[place].other):
+        return patterns, [], False
+    return patterns, ["".join((*parts[:place], f"*{atoms[place].other}*", *parts[place + 1 :]))], True
 
 
 def common_name(pattern: str) -> str:

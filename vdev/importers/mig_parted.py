@@ -60,6 +60,7 @@ def _draft(name: str, items: list[Any], wishes: Wishes, usual: str) -> Draft:
 
 
 def _apply(draft: Draft, item: dict[str, Any], where: str, preset: str, cuts: list[Cut]) -> None:
+    draft.unread(where, item, ("devices", "device-filter", "mig-enabled", "mig-devices"))
     if not _is_meant(item, preset):
         draft.told(f"{where}.device-filter", f"does not mean {preset}, so that this item changes nothing")
         return

@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import config
 from ..errors import ConfigError
-from .draft import Block, Draft, ImportSource, Wishes, listed, mapping
+from .draft import Draft, ImportSource, Wishes, listed, mapping
 
 _SECTIONS = frozenset({"version", "flags", "sharing", "resources", "imex"})
 _LABEL = "nvidia.com/device-plugin.config"
@@ -97,6 +97,8 @@ def _flags(flags: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
     flags = dict(flags)
     for key, (*section, flag) in _HELM_FLAGS.items():
         value = values.get(key)
+        # The chart makes a variable of it, so that quotes make no difference.
+        value = {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value
         if value is not None and section:
             flags["plugin"] = {**mapping(flags.get("plugin")), flag: value}
         elif value is not None:
@@ -116,7 +118,7 @@ def _sharing(draft: Draft, sharing: dict[str, Any]) -> None:
         for key, value in _ignored(mapping(item)):
             draft.lost(f"{where}.{key}", f"{value!r} is ignored by NVIDIA's plugin; vdev would follow it")
         body = {key: value for key, value in mapping(item).items() if key not in ("rename", "devices")}
-        draft.shared.append(Block(_plain(body)))
+        draft.shared.append(_plain(body))
 
 
 def _ignored(item: dict[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -39,6 +39,7 @@ def _draft(source: ImportSource) -> Draft:
 
 
 def _desired(draft: Draft, item: dict[str, Any], where: str) -> None:
+    draft.unread(where, item, ("devicematch", "nummaxdevices"))
     expression = item.get("devicematch")
     if not isinstance(expression, str):
         draft.lost(where, "has no devicematch")

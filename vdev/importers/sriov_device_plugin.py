@@ -16,6 +16,14 @@ _PREFIX = "intel.com"
 _VFIO, _UIO = ("vfio-pci",), ("uio_pci_generic", "igb_uio")
 _CLASSES = {"netDevice": "0x02*", "accelerator": "0x12*"}
 _LINKS = {"ether": "0x0200*", "infiniband": "0x0207*"}
+# What is read of each; anything else is named.
+_POOL_KEYS = ("resourceName", "resourcePrefix", "deviceType", "excludeTopology", "selectors", "additionalInfo")
+_UNKNOWN_TO_SYSFS = ("ddpProfiles", "pKeys", "vdpaType", "auxTypes")
+_SELECTOR_KEYS = (
+    *("vendors", "devices", "drivers", "pciAddresses", "acpiIndexes", "pfNames", "rootDevices", "linkTypes"),
+    *("isRdma", "needVhostNet"),
+    *_UNKNOWN_TO_SYSFS,
+)
 _MAX_FUNCTIONS = 1024
 _RANGE = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?")
 
@@ -35,6 +43,7 @@ def drafts(found: Sequence[ImportSource], wishes: Wishes) -> list[Draft]:
 
 def _draft(source: ImportSource, wishes: Wishes) -> Draft:
     draft = Draft("Made by vdev import of a configuration of the SR-IOV network device plugin.", source.key)
+    draft.unread("", source.content, ("resourceList",))
     for place, pool in enumerate(source.content["resourceList"]):
         _pool(draft, mapping(pool), f"resourceList[{place}]", wishes.domain or _PREFIX)
     if draft.devices:
@@ -45,6 +54,7 @@ def _draft(source: ImportSource, wishes: Wishes) -> Draft:
 
 
 def _pool(draft: Draft, pool: dict[str, Any], where: str, prefix: str) -> None:
+    draft.unread(where, pool, _POOL_KEYS)
     name, domain = str(pool.get("resourceName")), str(pool.get("resourcePrefix") or prefix)
     kind = str(pool.get("deviceType") or "netDevice")
     if kind not in _CLASSES:
@@ -60,6 +70,7 @@ def _pool(draft: Draft, pool: dict[str, Any], where: str, prefix: str) -> None:
         )
     for number, selector in enumerate(_selectors(draft, pool.get("selectors"), where)):
         at = f"{where}.selectors[{number}]"
+        draft.unread(at, selector, _SELECTOR_KEYS)
         if (why := _cannot(selector)) is not None:
             draft.lost(f"{at}.{why}", f"the devices of {domain}/{name} that it selects cannot be told apart by sysfs")
             continue
@@ -82,7 +93,7 @@ def _selectors(draft: Draft, given: Any, where: str) -> list[dict[str, Any]]:
 
 def _cannot(selector: dict[str, Any]) -> str | None:
     """The condition that sysfs does not tell of."""
-    return next((key for key in ("ddpProfiles", "pKeys", "vdpaType", "auxTypes") if selector.get(key)), None)
+    return next((key for key in _UNKNOWN_TO_SYSFS if selector.get(key)), None)
 
 
 def _texts(value: Any) -> list[str]:

@@ -59,6 +59,8 @@ class ApiCall:
 class Unconfigured(ApiServerError):
     """It is not known which API server to ask, or as whom."""
 
+    exit_code = 2
+
 
 class Unreachable(ApiServerError):
     """Nobody answers, or somebody who cannot now; the request may have been carried out all the same."""

@@ -37,6 +37,19 @@ def show(path: KeyPath) -> str:
     return text
 
 
+class Where(str):
+    """`file:line:column: path` of a value. A problem that is found later knows by it where it belongs."""
+
+    place: Place
+    path: KeyPath
+
+    @classmethod
+    def of(cls, place: Place, path: KeyPath) -> "Where":
+        where = cls(f"{place}: {show(path)}")
+        where.place, where.path = place, path
+        return where
+
+
 @dataclass(frozen=True, slots=True)
 class Override:
     """A value that stands over what the file says.
@@ -85,12 +98,23 @@ class Problem:
 
 def error(where: str, message: str, hint: str = "") -> Problem:
     """Something that stops what it concerns."""
-    return Problem(Severity.ERROR, where, message, hint)
+    return _problem(Severity.ERROR, where, message, hint)
 
 
 def warning(where: str, message: str, hint: str = "") -> Problem:
     """Something worth knowing that stops nothing."""
-    return Problem(Severity.WARNING, where, message, hint)
+    return _problem(Severity.WARNING, where, message, hint)
+
+
+def notice(where: str, message: str, hint: str = "") -> Problem:
+    """Something worth knowing, with which nothing is wrong."""
+    return _problem(Severity.NOTICE, where, message, hint)
+
+
+def _problem(severity: Severity, where: str, message: str, hint: str) -> Problem:
+    if isinstance(where, Where):
+        return Problem(severity, where, message, hint, where.place, where.path)
+    return Problem(severity, where, message, hint)
 
 
 def errors(problems: Iterable[Problem]) -> tuple[Problem, ...]:

@@ -521,6 +521,10 @@ def test_a_plan_for_a_node_that_no_entry_is_for_says_so(tmp_path, capsys):
             ("3:5: devices[1]", "tty is for nodes edge-*, lab"),
         )
     ] == capsys.readouterr().err.splitlines()
+    assert 0 == main(["plan", str(file), "--node", "vm", "--output", "json"])
+    of_h100, of_tty = json.loads(capsys.readouterr().out)["problems"]
+    assert (str(file), 2, 5, "devices[0]") == tuple(of_h100[key] for key in ("file", "line", "column", "path"))
+    assert (3, 5, "devices[1]") == tuple(of_tty[key] for key in ("line", "column", "path"))
     assert 0 == main(["plan", str(file), "--node", "lab"])
     assert not capsys.readouterr().err
     assert 2 == main(["allocate", str(file), "--node", "vm", "--resource", "nvidia.com/gpu"])

@@ -184,7 +184,7 @@ def test_an_id_that_is_a_number_in_its_file_too() -> None:
     """What it looked for is what is written: there is nothing to say."""
     (made,) = files("devices: [{name: ok, groups: [{usb: [{vendor: 0x1209, product: 7}]}]}]")
     assert [] == [each for each in made.warnings if "without quotes" in each]
-    assert '{vendor: "1209", product: "0007"}' in made.text
+    assert {"vendor": "1209", "product": "0007"} == yaml.safe_load(made.text)["devices"][0]["usb"]
 
 
 @pytest.mark.parametrize(
@@ -434,6 +434,50 @@ def test_a_helm_value_that_no_flag_can_have() -> None:
     said = warnings(f"config: {{map: {{a: {NVIDIA!r}}}}}\nmigStrategy: some", preset="t4")
     assert "flags" in said
     assert "some" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("devices: [{name: a, odd: 1, groups: [{paths: [{path: /dev/a}]}]}]", "devices[0].odd"),
+        ("devices: [{name: a, groups: [{odd: 1, paths: [{path: /dev/a}]}]}]", "devices[0].groups[0].odd"),
+        ("devices: [{name: a, groups: [{paths: [{path: /dev/a, odd: 1}]}]}]", "devices[0].groups[0].paths[0].odd"),
+        ("- {devicematch: ^a$, nummaxdevices: 1, odd: 1}", "[0].odd"),
+        ("resourceList: [{resourceName: a, odd: 1, selectors: {vendors: ['8086']}}]", "resourceList[0].odd"),
+        ("resourceList: [{resourceName: a, selectors: {odd: 1}}]", "resourceList[0].selectors[0].odd"),
+        ("mig-configs: {a: [{devices: all, mig-enabled: false, odd: 1}]}", "mig-configs.a[0].odd"),
+    ],
+)
+def test_a_key_that_no_form_has_is_named(text: str, named: str) -> None:
+    """As a warning and as a comment."""
+    (made,) = files(text)
+    said = f"{named} has no counterpart here"
+    assert said in made.warnings
+    assert f"# not taken over: {said}" in made.text
+
+
+def test_helm_values_in_quotes() -> None:
+    """The chart makes variables of them, whose text is the same. What no flag can have goes alone, and is named."""
+    one = "{version: v1, flags: {plugin: {passDeviceSpecs: some, deviceIDStrategy: index}}}"
+    values = f'config: {{map: {{a: {one}}}}}\nmigStrategy: mixed\nfailOnInitError: "true"'
+    (made,) = files(values, preset="t4", count=1)
+
+    flags = {"migStrategy": "mixed", "failOnInitError": True, "plugin": {"deviceIDStrategy": "index"}}
+    assert flags == yaml.safe_load(made.text)["flags"]
+    (warning,) = made.warnings
+    assert warning.startswith("flags.plugin.passDeviceSpecs: ")
+    assert f"# not taken over: {warning[:40]}" in made.text
+
+
+def test_a_value_of_sharing_that_is_refused() -> None:
+    """It goes alone as well."""
+    sharing = "{failRequestsGreaterThanOne: some, resources: [{name: nvidia.com/gpu, replicas: 4}]}"
+    (made,) = files(config_map(a=f"version: v1\nsharing: {{timeSlicing: {sharing}}}"), preset="t4", count=1)
+
+    assert {"resources": [{"name": "nvidia.com/gpu", "replicas": 4}]} == yaml.safe_load(made.text)["sharing"][
+        "timeSlicing"
+    ]
+    assert "sharing.timeSlicing.failRequestsGreaterThanOne: " in made.warnings[0]
 
 
 # --- any text ---------------------------------------------------------------------------------------------------------
