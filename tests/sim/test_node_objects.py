@@ -95,6 +95,7 @@ async def test_the_node_is_an_object(node, plugins):
     assert "3" == capacity(node)["other.dev/x"]
     conditions = {each["type"]: each["status"] for each in node.all("Node")["sim-node"]["status"]["conditions"]}
     assert {"Ready": "True", "Theirs": "True"} == conditions
+    assert "v1.36.0+vdev" == node.all("Node")["sim-node"]["status"]["nodeInfo"]["kubeletVersion"]
     await node.kubelet.stop()
     await node.until(lambda: "Unknown" == condition(node, "Ready"), "the end of the kubelet")
     await node.kubelet.start()

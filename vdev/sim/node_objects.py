@@ -77,7 +77,11 @@ class NodeObjects:
             return
         shown, old = self._kubelet.node(), self._objects.get(_NODE, "", name)
         before = old.get("status") or {}
-        status = {**before, "conditions": _with_ready(before.get("conditions") or [], is_so=self._kubelet.alive)}
+        status = {
+            **before,
+            "conditions": _with_ready(before.get("conditions") or [], is_so=self._kubelet.alive),
+            "nodeInfo": {**(before.get("nodeInfo") or {}), "kubeletVersion": self._kubelet.version},
+        }
         for field, numbers in (("capacity", shown.capacity), ("allocatable", shown.allocatable)):
             status[field] = {**(before.get(field) or {}), **{name: str(count) for name, count in numbers.items()}}
         self._write_status(_NODE, old, status)

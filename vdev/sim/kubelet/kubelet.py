@@ -74,6 +74,7 @@ class Kubelet(KubeletView):
         strict: bool = False,
     ) -> None:
         self.node_name = node_name
+        self.version = f"v{Compat(compat).value}.0+vdev"  # as the Node shows it
         self.journal = Journal()
         self._temporary = root is None
         self._root = None if root is None else Path(root).absolute()

@@ -59,7 +59,7 @@ class Scheduling:
     async def look_again(self) -> None:
         """Report what was wrong with pools at the last of these looks, and still is."""
         try:
-            found = await self._cluster.look()
+            found = await self._cluster.incomplete()
         except ApiObjectError:
             return
         self._journal.find(each for each in found if each in self._seen)

@@ -6,7 +6,6 @@ Both undo that when a pod has ended or is gone.
 
 import asyncio
 import functools
-import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -19,7 +18,7 @@ from ..api_objects import CLAIM, CLASS, NAMESPACE, SLICE, TEMPLATE, ApiObjects, 
 from . import cel_selectors, slice_lint
 from .allocator import Allocator
 from .claim_limits import ADMIN_ACCESS
-from .pools import Pool, gather
+from .pools import gather
 from .unschedulable import NowhereError, UnschedulableError
 from .usage import in_use
 
@@ -50,10 +49,7 @@ class Cluster:
         self._node = node
         self._journal = journal
         self._lock = asyncio.Lock()  # a pod is released after what is made for it, never in between
-        self._slices: list[Document] = []  # as last seen: an object that is the same was not changed
-        self._pools: list[Pool] = []
-        self._mistakes: list[Finding] = []
-        self._lasting: list[Finding] = []
+        self._slices: dict[int, Document] = {}  # as last seen, by identity: a slice that changes is a new object
 
     async def claims(self, pod: PodSpec) -> dict[str, str]:
         """A pod's claims by the name in the pod; those of templates are made. Raises UnschedulableError."""
@@ -124,14 +120,14 @@ class Cluster:
         hidden = [_hidden(pod, asked)] if asked else []
         if not claims and not hidden:
             return None
-        await self._see_slices()
+        pools = gather(await self._objects.list(SLICE), self._node, {"kubernetes.io/hostname": self._node})
         used = in_use(await self._objects.list(CLAIM))
         admins = {
             each["metadata"]["name"]
             for each in await self._objects.list(NAMESPACE)
             if (each["metadata"].get("labels") or {}).get(ADMIN_ACCESS) == "true"
         }
-        allocator = Allocator(self._pools, classes, used, matches=cel_selectors.matches, admin=admins.__contains__)
+        allocator = Allocator(pools, classes, used, matches=cel_selectors.matches, admin=admins.__contains__)
         allocations = await asyncio.to_thread(allocator.allocate, [*claims, *hidden], self._node)
         for claim, allocation in zip(claims, allocations, strict=False):
             meta = claim["metadata"]
@@ -188,20 +184,20 @@ class Cluster:
                     continue
                 self._journal.note(ClaimChanged(f"{meta['namespace']}/{meta['name']}", "released"))
 
-    async def look(self) -> list[Finding]:
-        """Report mistakes in slices; returns what is one only if it stays so."""
-        await self._see_slices()
-        self._journal.find(self._mistakes)
-        return self._lasting
+    async def look(self) -> None:
+        """Report mistakes in the pools of which a slice is new, changed or gone since the last look.
 
-    async def _see_slices(self) -> None:
-        """Put the slices together and judge them, where they are others than the last time."""
-        slices = await self._objects.list(SLICE)
-        if len(slices) != len(self._slices) or any(map(operator.is_not, slices, self._slices)):
-            self._pools = gather(slices, self._node, {"kubernetes.io/hostname": self._node})
-            self._mistakes = list(slice_lint.slices(slices))
-            self._lasting = list(slice_lint.lasting(slices))
-            self._slices = slices
+        Of thousands of nodes each has a pool, and each look is due to a change of one of them.
+        """
+        slices = {id(each): each for each in await self._objects.list(SLICE)}
+        before, self._slices = self._slices, slices
+        changed = [slices.get(key) or before[key] for key in slices.keys() ^ before.keys()]
+        pools = set(map(slice_lint.pool_of, changed))
+        self._journal.find(slice_lint.slices(each for each in slices.values() if slice_lint.pool_of(each) in pools))
+
+    async def incomplete(self) -> list[Finding]:
+        """What is wrong with pools now, and a mistake only if it stays so."""
+        return list(slice_lint.lasting(await self._objects.list(SLICE)))
 
 
 def _for(claim: Document, pod: PodSpec) -> str:

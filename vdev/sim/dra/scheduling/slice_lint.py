@@ -22,6 +22,12 @@ _NODES_OF_DEVICES = ("nodeName", "nodeSelector", "allNodes")
 _NODES = (*_NODES_OF_DEVICES, "perDeviceNodeSelection")
 
 
+def pool_of(slice_: Document) -> tuple[str, str]:
+    """Driver and pool."""
+    spec = slice_["spec"]
+    return str(spec["driver"]), str(spec["pool"]["name"])
+
+
 def slices(found: Iterable[Document]) -> Iterator[Finding]:
     """Of all slices of the cluster: each for itself, and the pools that they make up."""
     pools: dict[tuple[str, str], list[Document]] = defaultdict(list)
@@ -29,7 +35,7 @@ def slices(found: Iterable[Document]) -> Iterator[Finding]:
         spec = each["spec"]
         name = f"slice {each['metadata'].get('name', '')}"
         yield from _slice(str(spec.get("driver", "")), spec, name)
-        pools[spec["driver"], spec["pool"]["name"]].append(each)
+        pools[pool_of(each)].append(each)
     for (driver, name), members in sorted(pools.items()):
         yield from _pool(driver, name, members)
 
@@ -288,7 +294,7 @@ def lasting(found: Iterable[Document]) -> Iterator[Finding]:
     """Of what is a mistake only if it stays: pools with slices of an older generation, too few slices, or too many."""
     pools: dict[tuple[str, str], list[Document]] = defaultdict(list)
     for each in found:
-        pools[each["spec"]["driver"], each["spec"]["pool"]["name"]].append(each["spec"]["pool"])
+        pools[pool_of(each)].append(each["spec"]["pool"])
     for (driver, name), members in sorted(pools.items()):
         newest = max(int(pool.get("generation", 0)) for pool in members)
         current = [pool for pool in members if int(pool.get("generation", 0)) == newest]
