@@ -11,8 +11,9 @@ from ..aio.clock import Clock, Timing
 from ..deviceplugin.registration import KubeletSocket
 from ..deviceplugin.requests import Requests
 from ..deviceplugin.service import ResourceService, ServiceState
-from ..deviceplugin.servicer import FaultHooks, list_response
+from ..deviceplugin.servicer import list_response
 from ..faults.effects import SocketFault, StreamFault
+from ..faults.engine import Engine
 from ..model.device import Key
 from ..observe.metrics import Metrics
 from ..planning.plan import Plan
@@ -43,7 +44,7 @@ class DeviceLists(Output):
         requests: Requests,
         *,
         on_state: Callable[[str, ServiceState], None],
-        faults: FaultHooks,
+        faults: Engine,
         timing: Timing,
         steps: Steps,
     ) -> None:

@@ -23,11 +23,12 @@ from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..aio.tasks import Backoff, Interrupted, Interruption, raise_if_cancelled
 from ..errors import RegistrationRefused, SocketError, SocketUnreachable
 from ..faults.effects import Register, SocketFault, StreamFault
+from ..faults.engine import Engine
 from ..planning.resources import Resource
 from . import registration
 from .registration import KubeletSocket
 from .requests import Requests
-from .servicer import FaultHooks, Servicer
+from .servicer import Servicer
 from .socket_server import SocketServer
 
 log = structlog.get_logger(__name__)
@@ -78,7 +79,7 @@ class ResourceService:
         requests: Requests,
         *,
         on_state: Callable[[str, ServiceState], None],
-        faults: FaultHooks,
+        faults: Engine,
         timing: Timing = PRODUCTION_TIMING,
     ) -> None:
         self.resource = resource

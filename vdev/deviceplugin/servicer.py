@@ -1,26 +1,27 @@
 """The five RPCs of one resource, and its open ListAndWatch streams.
 
 A servicer answers from the resource as it is now and decides nothing. A new state is a new value of `resource`, which
-is sent to every open stream. Sockets are the business of `sockets.socket_server`, registration that of `service`.
+is sent to every open stream. Sockets are the business of `socket_server`, registration that of `service`.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
-from typing import Any, Protocol, assert_never
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Any, assert_never
 
 import grpc
 import structlog
 
 from ..aio.clock import SYSTEM, Clock
-from ..errors import InjectedError, VdevError
-from ..faults.effects import CallFault, FaultyAnswer, Register, Rpc, Stream, StreamFault
+from ..errors import InjectedError
+from ..faults.effects import FaultyAnswer, Rpc, StreamFault
+from ..faults.engine import Engine
 from ..model.device import Slot
 from ..pb import deviceplugin_v1beta1_pb2 as pb
 from ..planning.allocation import ContainerEdits, allocate, container_edits
 from ..planning.refusal import LIST_LIMIT
 from ..planning.resources import Resource
 from .requests import Requests
-from .socket_server import HeldCalls, RuleHooks
+from .rpc import Context, RpcCalls
 
 
 def list_response(slots: Iterable[Slot]) -> bytes:
@@ -58,17 +59,10 @@ def allocate_response(containers: Iterable[ContainerEdits]) -> pb.AllocateRespon
 BOGUS = "vdev-bogus"  # the beginning of ids, variables and paths that exist nowhere
 
 
-def answer(wrong: FaultyAnswer, request: object, right: Any) -> Any:
-    """The answer that is sent instead of the right one to Allocate or GetPreferredAllocation."""
-    match request:
-        case pb.AllocateRequest():
-            return _allocate(wrong, request, right)
-        case pb.PreferredAllocationRequest():
-            return _preferred(wrong, request)
-    return right
-
-
-def _allocate(wrong: FaultyAnswer, request: pb.AllocateRequest, right: pb.AllocateResponse) -> pb.AllocateResponse:
+def faulty_allocate(
+    wrong: FaultyAnswer, request: pb.AllocateRequest, right: pb.AllocateResponse
+) -> pb.AllocateResponse:
+    """The answer that is sent instead of the right one."""
     match wrong:
         case FaultyAnswer.EMPTY:
             return pb.AllocateResponse()
@@ -87,7 +81,8 @@ def _allocate(wrong: FaultyAnswer, request: pb.AllocateRequest, right: pb.Alloca
             assert_never(wrong)
 
 
-def _preferred(wrong: FaultyAnswer, request: pb.PreferredAllocationRequest) -> pb.PreferredAllocationResponse:
+def faulty_preferred(wrong: FaultyAnswer, request: pb.PreferredAllocationRequest) -> pb.PreferredAllocationResponse:
+    """The answer that is sent instead of the right one."""
     match wrong:
         case FaultyAnswer.EMPTY:
             return pb.PreferredAllocationResponse()
@@ -138,42 +133,6 @@ log = structlog.get_logger(__name__)
 
 _PRE_START = 28.0  # seconds; the kubelet waits 30
 _SERVICE = "v1beta1.DevicePlugin"
-_Handler = Callable[[Any], Awaitable[Any]]
-"""Answers a request with a message."""
-
-
-class FaultHooks(RuleHooks, Protocol):
-    """Where failures on demand reach the plugin: what is asked before something is done; `faults.engine` answers.
-
-    Who implements it calls `ResourceService.poke` when an answer changes.
-    """
-
-    def on_call(self, rpc: Rpc, resource: str, /) -> CallFault | None:
-        """What happens to this call; asked once per call."""
-
-    def on_register(self, resource: str) -> tuple[str, Register] | None:
-        """What happens to the registration that is due, and by which rule; asked again after `ResourceService.poke`."""
-
-    def on_stream(self, resource: str) -> Stream | None:
-        """What happens to the resource's streams now."""
-
-    def allocated(self, resource: str, ids: Iterable[str]) -> None:
-        """These devices were given to a pod."""
-
-
-def _ids(request: object) -> Sequence[str] | None:
-    """The device ids that a request names; None where it may be about any."""
-    match request:
-        case pb.AllocateRequest():
-            return [each for container in request.container_requests for each in container.devices_ids]
-        case pb.PreferredAllocationRequest():
-            return None
-    return ()
-
-
-def _serialized(message: Any) -> bytes:
-    encoded: bytes = message.SerializeToString()
-    return encoded
 
 
 class Servicer:
@@ -190,7 +149,7 @@ class Servicer:
         requests: Requests,
         *,
         on_stream: Callable[[], None],
-        faults: FaultHooks,
+        faults: Engine,
         clock: Clock = SYSTEM,
     ) -> None:
         self.resource = resource
@@ -201,7 +160,7 @@ class Servicer:
         self._on_stream = on_stream
         self._faults = faults
         self._clock = clock
-        self._held = HeldCalls(faults, clock)
+        self._calls = RpcCalls(resource.name, kind="resource", faults=faults, observe=requests.observe_rpc, clock=clock)
         self._list = encoded
         self._version = 0
         self._news: dict[asyncio.Event, None] = {}  # of the streams, the oldest first
@@ -229,7 +188,7 @@ class Servicer:
 
     def poke(self) -> None:
         """Ask the fault hooks again: their answers for streams and hanging calls may have changed."""
-        self._held.poke()
+        self._calls.poke()
         self._wake_streams()
 
     def close_streams(self) -> None:
@@ -238,7 +197,7 @@ class Servicer:
         self._wake_streams()
 
     def close(self) -> None:
-        self._held.close()
+        self._calls.close()
         self._wake_streams()
 
     def _wake_streams(self) -> None:
@@ -253,85 +212,32 @@ class Servicer:
 
     def handlers(self) -> Sequence[grpc.GenericRpcHandler]:
         methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
-            Rpc.OPTIONS.value: self._unary(Rpc.OPTIONS, self._get_options, pb.Empty),
+            Rpc.OPTIONS.value: _unary(self._get_options, pb.Empty, pb.DevicePluginOptions),
             Rpc.LIST.value: grpc.unary_stream_rpc_method_handler(self._list_and_watch, pb.Empty.FromString, None),
-            Rpc.PREFERRED.value: self._unary(Rpc.PREFERRED, self._get_preferred, pb.PreferredAllocationRequest),
-            Rpc.ALLOCATE.value: self._unary(Rpc.ALLOCATE, self._allocate, pb.AllocateRequest),
-            Rpc.PRE_START.value: self._unary(Rpc.PRE_START, self._pre_start, pb.PreStartContainerRequest),
+            Rpc.PREFERRED.value: _unary(
+                self._get_preferred, pb.PreferredAllocationRequest, pb.PreferredAllocationResponse
+            ),
+            Rpc.ALLOCATE.value: _unary(self._allocate, pb.AllocateRequest, pb.AllocateResponse),
+            Rpc.PRE_START.value: _unary(self._pre_start, pb.PreStartContainerRequest, pb.PreStartContainerResponse),
         }
         return (grpc.method_handlers_generic_handler(_SERVICE, methods),)
 
-    def _unary(self, rpc: Rpc, handler: _Handler, request: Any) -> Any:
-        return grpc.unary_unary_rpc_method_handler(self._guard(rpc, handler), request.FromString, _serialized)
+    async def _get_options(self, _request: pb.Empty, context: Context) -> pb.DevicePluginOptions:
+        async with self._calls.answering(Rpc.OPTIONS, context):
+            self.options_calls += 1
+            return self.options()
 
-    def _guard(
-        self, rpc: Rpc, handler: _Handler
-    ) -> Callable[[Any, grpc.aio.ServicerContext[Any, Any]], Coroutine[Any, Any, Any]]:
-        """Turn errors, in this one place, into a gRPC status and a sentence that a pod's event can show."""
-        clock, name = self._clock, rpc.value
-
-        async def guarded(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
-            begun, code = clock.now(), "OK"
-            fault = self._faults.on_call(rpc, self.resource.name)
-            try:
-                if fault is not None:
-                    return await self._with_fault(fault, request, handler)
-                return await handler(request)
-            except InjectedError as injected:
-                code = injected.code
-                await context.abort(grpc.StatusCode[code], str(injected))
-            except asyncio.CancelledError:
-                code = "CANCELLED"
-                raise
-            except VdevError as refusal:
-                code = refusal.grpc_status
-                log.warning("request refused", rpc=name, resource=self.resource.name, reason=str(refusal))
-                await context.abort(grpc.StatusCode[code], str(refusal))
-            except TimeoutError:
-                code = "DEADLINE_EXCEEDED"
-                log.error("request timed out", rpc=name, resource=self.resource.name)
-                await context.abort(
-                    grpc.StatusCode.DEADLINE_EXCEEDED,
-                    f"vdev did not answer {name} for {self.resource.name} in time",
-                )
-            except Exception as failed:
-                code = "INTERNAL"
-                log.exception("request failed", rpc=name, resource=self.resource.name)
-                await context.abort(
-                    grpc.StatusCode.INTERNAL, f"vdev failed in {name} for {self.resource.name}: {failed}"
-                )
-            finally:
-                self._requests.observe_rpc(name, self.resource.name, code, clock.now() - begun)
-            raise AssertionError("abort raises")
-
-        return guarded
-
-    async def _with_fault(self, fault: CallFault, request: Any, handler: _Handler) -> Any:
-        """Apply a fault to a call. The call is in flight from the beginning, so that its devices are not dropped."""
-        with self._requests.in_request(self.resource.name, _ids(request)):
-            wrong = fault.effect.faulty_answer if await self._held.hold(fault) else None
-            right = await handler(request)
-            return right if wrong is None else answer(wrong, request, right)
-
-    async def _get_options(self, _request: pb.Empty) -> pb.DevicePluginOptions:
-        self.options_calls += 1
-        return self.options()
-
-    async def _list_and_watch(
-        self, _request: pb.Empty, context: grpc.aio.ServicerContext[Any, Any]
-    ) -> AsyncIterator[bytes]:
+    async def _list_and_watch(self, _request: pb.Empty, context: Context) -> AsyncIterator[bytes]:
         news = asyncio.Event()
         self._news[news] = None
         self.streams += 1
         self.streams_opened += 1
         sent = None
         cut = self._cut
-        fault = self._faults.on_call(Rpc.LIST, self.resource.name)
         try:
             self._on_stream()
-            if fault is not None:
-                await self._held.hold(fault)
-            while not self._held.closing and cut == self._cut:
+            await self._calls.inject(Rpc.LIST)
+            while not self._calls.closing and cut == self._cut:
                 fault_now = self._faults.on_stream(self.resource.name)
                 due = (self._version, fault_now)
                 if fault_now is not None and fault_now.fault is StreamFault.FLOOD:
@@ -353,33 +259,47 @@ class Servicer:
             self.streams -= 1
             self._on_stream()
 
-    async def _get_preferred(self, request: pb.PreferredAllocationRequest) -> pb.PreferredAllocationResponse:
+    async def _get_preferred(
+        self, request: pb.PreferredAllocationRequest, context: Context
+    ) -> pb.PreferredAllocationResponse:
+        deadline = self._requests.allocate_deadline
         with self._requests.in_request(self.resource.name, None):
-            async with self._clock.timeout(self._requests.allocate_deadline):
+            async with self._calls.answering(Rpc.PREFERRED, context, deadline=deadline) as effect:
                 answers = [
                     await self._requests.prefer(
                         self.resource, each.available_deviceIDs, each.must_include_deviceIDs, each.allocation_size
                     )
                     for each in request.container_requests
                 ]
-        containers = [pb.ContainerPreferredAllocationResponse(deviceIDs=ids) for ids in answers]
-        return pb.PreferredAllocationResponse(container_responses=containers)
+                if effect.faulty_answer:
+                    return faulty_preferred(effect.faulty_answer, request)
+                containers = [pb.ContainerPreferredAllocationResponse(deviceIDs=ids) for ids in answers]
+                return pb.PreferredAllocationResponse(container_responses=containers)
 
-    async def _allocate(self, request: pb.AllocateRequest) -> pb.AllocateResponse:
+    async def _allocate(self, request: pb.AllocateRequest, context: Context) -> pb.AllocateResponse:
         wanted = [list(each.devices_ids) for each in request.container_requests]
-        resource = self.resource
-        with self._requests.in_request(resource.name, _ids(request)):
-            edits = [container_edits(allocate(resource, ids)) for ids in wanted]
-            for ids in wanted:
-                self._requests.allocated(resource, ids)
-                self._faults.allocated(resource.name, ids)
-            if resource.acts_on_handovers:  # nothing else in here waits, so nothing else needs a deadline
-                async with self._clock.timeout(self._requests.allocate_deadline):
+        deadline = self._requests.allocate_deadline
+        # In flight before a fault may delay the call, so that none of its devices is dropped meanwhile.
+        with self._requests.in_request(self.resource.name, [each for ids in wanted for each in ids]):
+            async with self._calls.answering(Rpc.ALLOCATE, context, deadline=deadline) as effect:
+                resource = self.resource
+                edits = [container_edits(allocate(resource, ids)) for ids in wanted]
+                for ids in wanted:
+                    self._requests.allocated(resource, ids)
+                    self._faults.allocated(resource.name, ids)
+                if resource.acts_on_handovers:
                     for ids in wanted:
                         await self._requests.handed_over(resource, ids)
-        return allocate_response(edits)
+                right = allocate_response(edits)
+                if effect.faulty_answer:
+                    return faulty_allocate(effect.faulty_answer, request, right)
+                return right
 
-    async def _pre_start(self, request: pb.PreStartContainerRequest) -> pb.PreStartContainerResponse:
-        async with self._clock.timeout(_PRE_START):
+    async def _pre_start(self, request: pb.PreStartContainerRequest, context: Context) -> pb.PreStartContainerResponse:
+        async with self._calls.answering(Rpc.PRE_START, context, deadline=_PRE_START):
             await self._requests.pre_start(self.resource, request.devices_ids)
-        return pb.PreStartContainerResponse()
+            return pb.PreStartContainerResponse()
+
+
+def _unary(handler: Callable[[Any, Context], object], request: Any, response: Any) -> Any:
+    return grpc.unary_unary_rpc_method_handler(handler, request.FromString, response.SerializeToString)

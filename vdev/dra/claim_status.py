@@ -8,44 +8,24 @@ import asyncio
 import datetime as dt
 import functools
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
 from ..aio.clock import Timing
 from ..aio.tasks import Backoff
 from ..errors import ApiServerError
-from ..kube import RESOURCE_CLAIMS, Missing, ObjectKind
+from ..kube import RESOURCE_CLAIMS, Api, Missing
 from ..kube.answers import Denied, Invalid
 from .claim import PreparedClaim
 from .claim_files import Prepared
-from .servicer import DeviceHealth, Health
+from .health import DeviceHealth, Health
 
 log = structlog.get_logger(__name__)
 
 _LONGEST_MANAGER = 128
 _LONGEST_MESSAGE = 1024
 Document = Mapping[str, Any]
-
-
-class Api(Protocol):
-    """What is asked of the API server."""
-
-    async def get(self, kind: ObjectKind, name: str, *, namespace: str = "") -> Document:
-        """An object. Raises ApiServerError."""
-
-    async def apply(
-        self,
-        kind: ObjectKind,
-        name: str,
-        document: Document,
-        *,
-        force: bool = False,
-        manager: str = "",
-        namespace: str = "",
-        subresource: str = "",
-    ) -> Document:
-        """The object after a server-side apply. Raises ApiServerError."""
 
 
 class ClaimStatus:

@@ -12,7 +12,7 @@ import asyncio
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import structlog
 
@@ -21,7 +21,7 @@ from ..errors import AllocationError, ApiServerError, HostError, reason_of
 from ..hostfs import remove_unfinished
 from ..hostfs.files import is_directory
 from ..hostfs.locks import DirectoryLock
-from ..kube import NO_SERVER, RESOURCE_CLAIMS, Missing, ObjectKind, Unconfigured
+from ..kube import NO_SERVER, RESOURCE_CLAIMS, Api, Missing, Unconfigured
 from ..kube.answers import Denied
 from .claim import Claim, PreparedClaim, read_claim
 from .claim_files import Checkpoint, ClaimFiles, Places, Prepared
@@ -42,13 +42,6 @@ class ClaimRef:
     namespace: str
     uid: str
     name: str
-
-
-class Api(Protocol):
-    """What is asked of the API server."""
-
-    async def get(self, kind: ObjectKind, name: str, *, namespace: str = "") -> Mapping[str, object]:
-        """An object. Raises ApiServerError."""
 
 
 class Claims:

@@ -14,25 +14,29 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import grpc
 import structlog
 
 from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..aio.tasks import Interrupted, Interruption
+from ..deviceplugin.registration import KubeletSocket
+from ..deviceplugin.rpc import ObserveRpc
 from ..deviceplugin.socket_server import SocketServer, is_dead
 from ..errors import HostError, SocketError
+from ..faults.engine import Engine
 from ..hostfs.files import exists, is_directory
+from ..kube import Api
 from ..model.problem import Problem, error, warning
 from ..pb import pluginregistration_v1_pb2 as pb
-from . import claim_status, claims
 from .claim import PreparedClaim
 from .claim_files import Places, Prepared
 from .claim_status import ClaimStatus
 from .claims import Claims
+from .health import Health
 from .preparation import Find
-from .servicer import SERVICES, DraServicer, FaultHooks, Health, ObserveRpc
+from .servicer import SERVICES, DraServicer
 
 log = structlog.get_logger(__name__)
 
@@ -104,23 +108,6 @@ class DriverState(StrEnum):
     STOPPED = "stopped"
 
 
-class Api(claims.Api, claim_status.Api, Protocol):
-    """What is asked of the API server; `kube.Api` can do it."""
-
-
-class Watch(Protocol):
-    """Who looks now and then at everybody's sockets, in one thread."""
-
-    def subscribe(self, event: asyncio.Event, stands: Callable[[], bool]) -> None:
-        """Set the event where `stands`, called in a thread, says that something fell."""
-
-    def unsubscribe(self, event: asyncio.Event) -> None: ...
-
-
-def _unobserved(_rpc: str, _driver: str, _code: str, _seconds: float) -> None:
-    """Nobody counts."""
-
-
 class DraDriver:
     """One driver: `run()` until `stop()`; everything else at any time in between.
 
@@ -136,10 +123,10 @@ class DraDriver:
         find: Find,
         on_change: Callable[[], None] = lambda: None,
         renew: Callable[[str], None] = lambda _raw: None,
-        observe: ObserveRpc = _unobserved,
-        faults: FaultHooks,
+        observe: ObserveRpc,
+        faults: Engine,
         timing: Timing = PRODUCTION_TIMING,
-        watch: Watch | None = None,
+        watch: KubeletSocket | None = None,
     ) -> None:
         self.places = places
         self._watch = watch

@@ -12,6 +12,7 @@ from ..agent.applier import Output
 from ..agent.node_objects import NodeSlices
 from ..agent.options import Options
 from ..agent.steps import Steps
+from ..deviceplugin.registration import KubeletSocket
 from ..faults.engine import Engine
 from ..model.device import Slot, device_document, grouped
 from ..model.problem import Problem
@@ -21,13 +22,13 @@ from ..planning.plan import Plan
 from . import published_devices
 from .claim import PreparedClaim
 from .claim_files import RECORD, Places, devices_of
+from .health import DeviceHealth
 from .preparation import Published
 from .published_devices import DraDevice, Pools, PublishedPool, Record, record
-from .servicer import DeviceHealth
 from .slice_output import ResourceSlices
 
 if TYPE_CHECKING:
-    from .driver import DraDriver, Watch
+    from .driver import DraDriver
 
 
 Claimed = Mapping[str, Mapping[str, Record]]
@@ -56,7 +57,7 @@ class Dra(Output):
         wake: Callable[[], None],
         renew: Callable[[str], None],
         faults: Engine,
-        watch: "Watch",
+        watch: KubeletSocket,
     ) -> None:
         self._options = options
         self._api = access.api

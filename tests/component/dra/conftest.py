@@ -88,6 +88,7 @@ async def start_driver(kubelet, cdi_dir, published, request):
                 api=api,
                 find=find,
                 faults=faults or dra.NoFaults(),
+                observe=lambda *_call: None,
                 watch=watch,
                 on_change=lambda: running.told.append(driver.state),
                 timing=Timing(

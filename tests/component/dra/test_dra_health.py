@@ -6,7 +6,7 @@ import grpc
 import pytest
 
 from tests.kit.dra import NoFaults
-from vdev.dra.servicer import DeviceHealth
+from vdev.dra.health import DeviceHealth
 from vdev.faults.effects import Call, CallFault, ClaimCall, Code, Fail, FaultyClaims, HealthStreamFault
 
 

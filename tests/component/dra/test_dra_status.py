@@ -3,7 +3,7 @@
 import pytest
 
 from tests.kit import dra
-from vdev.dra.servicer import DeviceHealth
+from vdev.dra.health import DeviceHealth
 
 DRIVER = "gpu.acme.dev"
 

@@ -31,7 +31,7 @@ async def test_a_start_that_is_interrupted_leaves_no_server(directory, monkeypat
         await asyncio.Event().wait()
 
     monkeypatch.setattr(asyncio, "to_thread", look_at_the_socket)
-    requests = SimpleNamespace(allocate_deadline=1.0)
+    requests = SimpleNamespace(observe_rpc=None)
     servicer = Servicer(Resource("acme.dev/npu", ()), b"", requests, on_stream=lambda: None, faults=SimpleNamespace())
     server = SocketServer(servicer, path)
     start = asyncio.create_task(server.start())

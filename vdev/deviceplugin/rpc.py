@@ -1,0 +1,110 @@
+"""What surrounds every RPC handler of a device plugin and of a DRA driver.
+
+A handler does its work inside `async with calls.answering(rpc, context) as effect`. From the outside to the inside:
+
+    metric      how long the call took, and with which status it ended
+    errors      an exception becomes a gRPC status with a sentence that a pod's event can show
+    faults      a fault rule delays, hangs or fails the call; what it does to the answer is done by the handler
+    deadline    counted from the moment when an injected delay is over
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import grpc
+import structlog
+
+from ..aio.clock import Clock
+from ..aio.tasks import pause
+from ..errors import InjectedError, VdevError
+from ..faults.effects import Call, ClaimCall, Rpc
+from ..faults.engine import Engine
+
+log = structlog.get_logger(__name__)
+
+Context = grpc.aio.ServicerContext[Any, Any]
+ObserveRpc = Callable[[str, str, str, float], None]
+"""Is told each call: its name, the resource or driver, the status code and the seconds that it took."""
+_NO_EFFECT = Call(frozenset())
+
+
+class RpcCalls:
+    """The kubelet's calls about one resource or DRA driver; `kind` says which of the two it is, for the log.
+
+    `poke` is to be called when answers of the fault rules change.
+    """
+
+    def __init__(self, name: str, *, kind: str, faults: Engine, observe: ObserveRpc, clock: Clock) -> None:
+        self.closing = False
+        self._name = name
+        self._logged = {kind: name}
+        self._faults = faults
+        self._observe = observe
+        self._clock = clock
+        self._poked = asyncio.Event()
+
+    def poke(self) -> None:
+        """Ask the fault rules again about calls that they delay or hang."""
+        self._poked.set()
+        self._poked = asyncio.Event()
+
+    def open(self) -> None:
+        self.closing = False
+
+    def close(self) -> None:
+        """Let no call hang any more, until `open`."""
+        self.closing = True
+        self.poke()
+
+    @contextlib.asynccontextmanager
+    async def answering(
+        self, rpc: Rpc | ClaimCall, context: Context, *, deadline: float | None = None
+    ) -> AsyncIterator[Call]:
+        """Surround the work of a handler; yields what a fault rule does to its answer."""
+        name, begun, code, why = rpc.value, self._clock.now(), "OK", ""
+        try:
+            effect = await self.inject(rpc)
+            async with self._clock.timeout(deadline):
+                yield effect
+        except asyncio.CancelledError:
+            code = "CANCELLED"
+            raise
+        except InjectedError as injected:
+            code, why = injected.code, str(injected)
+        except VdevError as refusal:
+            code, why = refusal.grpc_status, str(refusal)
+            log.warning("request refused", rpc=name, **self._logged, reason=why)
+        except TimeoutError:
+            code, why = "DEADLINE_EXCEEDED", f"vdev did not answer {name} for {self._name} in time"
+            log.error("request timed out", rpc=name, **self._logged)
+        except Exception as failed:
+            code, why = "INTERNAL", f"vdev failed in {name} for {self._name}: {failed}"
+            log.exception("request failed", rpc=name, **self._logged)
+        finally:
+            self._observe(name, self._name, code, self._clock.now() - begun)
+        if code != "OK":
+            await context.abort(grpc.StatusCode[code], why)  # which raises
+
+    async def inject(self, rpc: Rpc | ClaimCall) -> Call:
+        """Wait, hang or fail as a fault rule says; what the rule does to the answer. Raises InjectedError."""
+        fault = self._faults.on_call(rpc, self._name)
+        if fault is None:
+            return _NO_EFFECT
+        rule, effect = fault.rule, fault.effect
+        if fault.delay:
+            # A call goes on at once, and is answered as it should be, when somebody clears the rule that delays it.
+            await pause(self._clock, fault.delay, goes_on=lambda: self._delays(rule), news=lambda: self._poked)
+            if not self._faults.has(rule):
+                return _NO_EFFECT
+        if effect.hang:
+            while self._faults.holds(rule) and not self.closing:
+                await self._poked.wait()
+            raise InjectedError("UNAVAILABLE", f"the call hung until the fault {rule!r} ended")
+        if effect.fail is not None:
+            raise InjectedError(effect.fail.code, effect.fail.message)
+        return effect
+
+    def _delays(self, rule: str) -> bool:
+        return self._faults.has(rule) and not self.closing
