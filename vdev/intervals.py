@@ -31,10 +31,8 @@ class Intervals:
     repeat_health: float = 10.0  # to a kubelet, of a DRA driver's devices; they read Unknown after three times as much
 
     # Before another attempt.
-    retry_virtual_node: float = 5.0  # what could not be made in the device directory
-    retry_cdi: float = 5.0  # a CDI file that could not be written
-    retry_cdi_most: float = 30.0  # one that something else keeps deleting or changing
-    retry_tools: float = 5.0  # what containers' tools need, and could not be written
+    retry_host_files: float = 5.0  # what containers need on the host, and could not be made
+    retry_host_files_most: float = 30.0  # a CDI file that something else keeps deleting or changing
     retry_label: float = 1.0  # at the start, where the API server does not answer
     api_pause_first: float = 1.0  # what the API server did not answer; doubles with each failure
     api_pause_most: float = 60.0

@@ -203,7 +203,7 @@ async def test_what_is_deleted_or_spoilt_is_written_again(kubelet, start_agent, 
 
 async def test_a_quarrel_over_a_file_is_not_fought_without_end(kubelet, start_agent, shows):
     """The one that deletes it again and again wins for a while: then its devices are Unhealthy, and say so."""
-    agent = await start_agent(TWO, retry_cdi=3600.0, retry_cdi_most=3600.0)
+    agent = await start_agent(TWO, retry_host_files=3600.0, retry_host_files_most=3600.0)
     path = agent.cdi_dir / FILE
     deleted = 0
     while not any(reasons(agent).values()):
@@ -219,7 +219,7 @@ async def test_a_quarrel_over_a_file_is_not_fought_without_end(kubelet, start_ag
 
 async def test_after_the_quarrel_the_file_is_written(kubelet, start_agent, shows):
     """The pauses end."""
-    agent = await start_agent(TWO, retry_cdi=0.05, retry_cdi_most=0.1)
+    agent = await start_agent(TWO, retry_host_files=0.05, retry_host_files_most=0.1)
     path = agent.cdi_dir / FILE
     for _ in range(6):
         await kubelet.wait_until(path.exists, what="the file")

@@ -4,13 +4,11 @@ What cannot be written leaves the other files alone and is reported with the rea
 changes is written again at once; when that happens again and again, with growing pauses.
 """
 
-import asyncio
 import contextlib
-import functools
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +23,7 @@ from ..model.device import Health
 from ..planning import allocation, cdi
 from ..planning.plan import Plan
 from ..planning.resources import Inventory
-from .applier import Output, Stage
+from .host_files import HostFiles
 
 log = structlog.get_logger(__name__)
 
@@ -84,8 +82,8 @@ class OwnFiles:
                 self._texts[name] = text
         return present
 
-    def settle(self, texts: Mapping[str, bytes], now: float, *, look: bool) -> None:
-        """Write what differs and remove what is not wanted. With `look`, compare with the disk instead of memory."""
+    def settle(self, texts: Mapping[str, bytes], now: float) -> None:
+        """Write what differs from what is on disk, and remove what is not wanted."""
         self.failed = {}
         self.trouble = tuple(filter(None, [self._remove(name) for name in self._texts.keys() - texts.keys()]))
         self._repairs = {name: each for name, each in self._repairs.items() if name in texts}
@@ -97,10 +95,10 @@ class OwnFiles:
                 reason = f"cannot make the CDI directory {self.directory}: {cause.strerror}"
                 self.failed = dict.fromkeys(texts, reason)
             else:
-                reasons = {name: self._put(name, text, now, look=look) for name, text in texts.items()}
+                reasons = {name: self._put(name, text, now) for name, text in texts.items()}
                 self.failed = {name: reason for name, reason in reasons.items() if reason}
         paused = [each.next_at for name, each in self._repairs.items() if name in self.failed and each.next_at > now]
-        retried = [now + self._intervals.retry_cdi] if self.trouble or len(self.failed) > len(paused) else []
+        retried = [now + self._intervals.retry_host_files] if self.trouble or len(self.failed) > len(paused) else []
         self.again_at = min((*paused, *retried), default=None)
 
     def standing(self, name: str) -> cdi.Document | None:
@@ -121,11 +119,11 @@ class OwnFiles:
         del self._texts[name]
         return ""
 
-    def _put(self, name: str, text: bytes, now: float, *, look: bool) -> str:
+    def _put(self, name: str, text: bytes, now: float) -> str:
         """Why the file is not on disk, or the empty string."""
         path = self.directory / name
         if self._texts.get(name) == text:
-            if not look or _holds(path, text):
+            if _holds(path, text):
                 return ""
             del self._texts[name]
             self._repairs[name] = self._one_more(self._repairs.get(name), now)
@@ -143,7 +141,7 @@ class OwnFiles:
         return ""
 
     def _one_more(self, before: _Repairs | None, now: float) -> _Repairs:
-        first, most = self._intervals.retry_cdi, self._intervals.retry_cdi_most
+        first, most = self._intervals.retry_host_files, self._intervals.retry_host_files_most
         count = 1 if before is None or now - before.at > 2 * most else before.count + 1
         pause = min(most, first * 2 ** min(count - _FREE_REPAIRS - 1, 20)) if count > _FREE_REPAIRS else 0.0
         return _Repairs(count, now, now + pause)
@@ -190,19 +188,11 @@ def _parsed(text: bytes) -> object:
 
 _Name = tuple[str, str]  # kind, device name
 _Device = Mapping[str, Any]  # of a document
+_Wanted = tuple[object, ...]  # what the file says of a device, and the fault that spoils the file
 _MOST_SAID = 3  # troubles in one text
 
 
-@dataclass(slots=True)
-class _Outcome:
-    """What one look at the directory found: why devices cannot be resolved, what to say, when to look again."""
-
-    devices: Mapping[_Name, str] = field(default_factory=dict)
-    troubles: tuple[str, ...] = ()
-    again: tuple[float | None, ...] = ()
-
-
-class CdiFiles(Output):
+class CdiFiles(HostFiles[_Name, _Wanted]):
     """One directory's files of ours, and what they say.
 
     `undeliverable` holds the devices that a runtime cannot resolve: they must not be advertised as Healthy. `trouble`
@@ -210,108 +200,68 @@ class CdiFiles(Output):
     """
 
     name = "writing CDI specifications"
-    stage = Stage.PREPARE
 
     def __init__(self, directory: Path, timing: Timing) -> None:
+        super().__init__({directory}, timing)
         self.directory = directory
         self.trouble = ""
-        self._intervals, self._clock = timing
         self._own = OwnFiles(directory, timing.intervals)
-        self._present: list[cdi.Document] | None = None
-        self._left: Mapping[_Name, _Device] = {}  # what is in the files and the plan does not need
-        self._unnamed: frozenset[_Name] = frozenset()  # what no answer has any more
-        self._plan: Plan | None = None
-        self._failed: Mapping[str, Health] = {}
-        self._again_at: float | None = None
-        self._look = True  # whether to compare with the disk
+        self._present: list[cdi.Document] | None = None  # what the files say; None: they could not be read yet
+        self._devices: Mapping[_Name, _Device] = {}  # of these
+        self._undeliverable: Mapping[str, Health] = {}
 
     @property
     def undeliverable(self) -> Mapping[str, Health]:
         """The devices, by raw device id, that a runtime cannot resolve, and why."""
-        return self._failed
-
-    @property
-    def directories(self) -> frozenset[Path]:
-        return frozenset({self.directory}) if self._present else frozenset()
-
-    @property
-    def again_at(self) -> float | None:
-        """When to look again at what could not be written, or at what pods may still need."""
-        return self._again_at
+        return self._undeliverable
 
     def recheck(self, changed: frozenset[str] = frozenset()) -> bool:
         """Compare with the disk at the next `settle`; our own unfinished files say nothing."""
-        if changed and all(map(is_unfinished, changed)):
-            return False
-        self._look = True
-        return True
-
-    async def settle(self, plan: Plan) -> None:
-        """Make the files say what the plan and pods need. What cannot be written is told by `undeliverable`."""
-        now = self._clock.now()
-        due = self._again_at is not None and now >= self._again_at
-        if not (self._look or due or self._differs(plan)):
-            return
-        look, self._look = self._look, False
-        outcome = _Outcome()
-        try:
-            if self._present != [] or plan.specifications:
-                outcome = await asyncio.to_thread(self._work, plan, now, look=look)
-        except BaseException:
-            self._look = True
-            raise
-        self._plan = plan
-        self._failed = _failed(plan.inventory, outcome)
-        self._again_at = min((each for each in outcome.again if each is not None), default=None)
-        self._say(outcome.troubles)
+        return not (changed and all(map(is_unfinished, changed))) and super().recheck(changed)
 
     def unprepared(self, plan: Plan) -> frozenset[str]:
         """What the plan needs, and no `settle` that succeeded has written so."""
-        wanted = _named(plan.specifications)
-        there = _named({document["kind"]: document for document in self._present or ()})
+        wanted = self.wanted(plan)
         names = allocation.cdi_names(plan.inventory)
-        return frozenset(raw for kind, name, raw in names if there.get((kind, name)) != wanted.get((kind, name)))
+        return frozenset(raw for kind, name, raw in names if self._wanted.get((kind, name)) != wanted.get((kind, name)))
 
-    def listed(self, plan: Plan) -> None:
-        """Names that this plan does not need may go."""
-        before, self._unnamed = self._unnamed, frozenset(self._left)
-        if before != self._unnamed and self._is_any_unneeded(plan):
-            self._again_at = self._clock.now()
+    def wanted(self, plan: Plan) -> Mapping[_Name, _Wanted]:
+        wanted: dict[_Name, _Wanted] = {}
+        for kind, document in plan.specifications.items():
+            of_all = (document["cdiVersion"], document.get("containerEdits"), plan.cdi_faults.get(cdi.file_name(kind)))
+            wanted |= {(kind, device["name"]): (device, *of_all) for device in document["devices"]}
+        return wanted
 
-    def _differs(self, plan: Plan) -> bool:
-        before = self._plan
-        return (
-            before is None
-            or plan.specifications != before.specifications
-            or plan.cdi_faults != before.cdi_faults
-            or self._is_any_unneeded(plan)
-        )
-
-    def _is_any_unneeded(self, plan: Plan) -> bool:
-        return not all(self._is_needed(plan, name, device) for name, device in self._left.items())
-
-    def _is_needed(self, plan: Plan, name: _Name, device: _Device) -> bool:
-        """Whether what the plan does not need may be in an answer, or a pod may hold it."""
-        return name not in self._unnamed or (device["name"] != cdi.ALL and not plan.is_free(cdi.device_id(device)))
-
-    def _work(self, plan: Plan, now: float, *, look: bool) -> _Outcome:
-        wanted = plan.specifications
+    def present(self, wanted: Mapping[_Name, _Wanted]) -> Collection[_Name]:
+        del wanted
         if self._present is None:
             try:
                 self._present = self._own.read()
             except OSError as cause:
-                reason = f"cannot read the CDI directory {self.directory}: {cause.strerror}"
-                devices = dict.fromkeys(_named(wanted), reason)
-                return _Outcome(devices, troubles=(reason,) * bool(wanted), again=(now + self._intervals.retry_cdi,))
-        documents = cdi.with_leftovers(wanted, self._present, functools.partial(self._is_needed, plan))
+                raise HostError(f"cannot read the CDI directory {self.directory}: {cause.strerror}") from cause
+        self._devices = {(each["kind"], device["name"]): device for each in self._present for device in each["devices"]}
+        return self._devices.keys()
+
+    def held(self, left: Collection[_Name], plan: Plan) -> Collection[_Name]:
+        ids = {name: cdi.device_id(self._devices[name]) for name in left if name[1] != cdi.ALL}
+        return [name for name, device in ids.items() if not plan.is_free(device)]
+
+    def make(
+        self, plan: Plan, wanted: Mapping[_Name, _Wanted], kept: frozenset[_Name], gone: frozenset[_Name]
+    ) -> Mapping[_Name, str]:
+        del wanted, gone
+        documents = cdi.with_leftovers(plan.specifications, self._present or (), kept)
         texts = {cdi.file_name(kind): _text(document) for kind, document in documents.items()}
-        self._own.settle(_spoilt(texts, plan.cdi_faults), now, look=look)
+        self._own.settle(_spoilt(texts, plan.cdi_faults), self._clock.now())
         self._present = list(documents.values())
-        needed = _named(wanted)
-        self._left = {name: device for name, device in _named(documents).items() if name not in needed}
-        again = now + self._intervals.retire_settle if self._left and not plan.holdings.complete else None
-        troubles = dict.fromkeys((*self._own.failed.values(), *self._own.trouble))
-        return _Outcome(self._missing(documents), tuple(troubles), (self._own.again_at, again))
+        return self._missing(documents)
+
+    def retry_at(self, now: float) -> float | None:
+        return now + self._intervals.retry_host_files if self._present is None else self._own.again_at
+
+    async def made(self, plan: Plan) -> None:
+        self._undeliverable = _undeliverable(plan.inventory, self.failed)
+        self._say(tuple(dict.fromkeys((*self.failed.values(), *self._own.failed.values(), *self._own.trouble))))
 
     def _missing(self, documents: Mapping[str, cdi.Document]) -> dict[_Name, str]:
         """The devices of files that could not be written, but for those that the old file has as they shall be."""
@@ -332,19 +282,15 @@ class CdiFiles(Output):
         self.trouble = trouble
 
 
-def _failed(inventory: Inventory, outcome: _Outcome) -> dict[str, Health]:
-    if not outcome.devices:
+def _undeliverable(inventory: Inventory, failed: Mapping[_Name, str]) -> dict[str, Health]:
+    if not failed:
         return {}
-    failed: dict[str, Health] = {}
+    found: dict[str, Health] = {}
     for kind, name, raw in allocation.cdi_names(inventory):
-        reason = outcome.devices.get((kind, name))
-        if reason and raw not in failed:
-            failed[raw] = Health(healthy=False, reason=f"no container could be given it by its CDI name: {reason}")
-    return failed
-
-
-def _named(documents: Mapping[str, cdi.Document]) -> dict[_Name, _Device]:
-    return {(kind, device["name"]): device for kind, document in documents.items() for device in document["devices"]}
+        reason = failed.get((kind, name))
+        if reason and raw not in found:
+            found[raw] = Health(healthy=False, reason=f"no container could be given it by its CDI name: {reason}")
+    return found
 
 
 def _edits(document: cdi.Document | None) -> dict[str, Mapping[str, Any]]:

@@ -1,8 +1,8 @@
-"""Whose the stand-ins in the device directory are, and which slots each of them is for.
+"""The stand-ins of virtual devices in the device directory: device nodes, files, directories and serial lines.
 
 One agent at a time makes stand-ins in a directory (a lock), and only for one owner (a record in the directory), so that
-nobody removes what another agent made. The record tells a later process which pods may still hold what it finds.
-Blocks.
+nobody removes what another agent made. The record tells a later process which slots (ids in a list, or devices that
+claims can have) each stand-in is for, and so which pods may still hold what it finds.
 """
 
 import asyncio
@@ -11,9 +11,8 @@ import itertools
 import json
 import os
 import stat
-import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import assert_never
 
@@ -34,7 +33,7 @@ from ..planning.in_use import Holdings
 from ..planning.plan import Plan
 from ..planning.resources import Inventory, Resource
 from ..planning.virtual_devices import Dialogue
-from .applier import Output, Stage
+from .host_files import HostFiles
 from .serial_lines import Line, Pty, open_pty
 
 log = structlog.get_logger(__name__)
@@ -52,17 +51,21 @@ class VirtualNodeRecord:
     """The right of `owner` (node and plugin directory) to make stand-ins in a directory."""
 
     def __init__(self, directory: Path, owner: str) -> None:
-        self.slots: Slots | None = None  # as recorded; None before the first `take`
+        self.slots: Slots | None = None  # None before the first `take`
         self._directory = directory
         self._owner = owner
         self._lock = DirectoryLock(directory)
+        self._is_written = True
         self._told = ""
 
     def take(self) -> bool:
-        """Get the directory, or keep it; False when there is none. Raises HostError when it is another agent's."""
+        """Get the directory, or keep it; False when there is none.
+
+        Raises HostError when it is another agent's, and OSError when it cannot be locked.
+        """
         try:
             ours = self._lock.take()
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return False
         if not ours:
             raise HostError(
@@ -80,7 +83,8 @@ class VirtualNodeRecord:
         return True
 
     def release(self) -> None:
-        """Let another process have the directory."""
+        """Let another process have the directory, and ask whose it is before it is taken again."""
+        self.slots = None
         self._lock.release()
 
     def close(self) -> None:
@@ -89,7 +93,7 @@ class VirtualNodeRecord:
 
     def write(self, slots: Slots) -> None:
         """Record these stand-ins. What cannot be written is logged: a later process then knows less, and keeps more."""
-        if slots == self.slots and (not slots or exists(self._directory / FILE)):
+        if slots == self.slots and self._is_written and (not slots or exists(self._directory / FILE)):
             return
         document = {"version": _VERSION, "owner": self._owner, "slots": {key: sorted(slots[key]) for key in slots}}
         trouble = ""
@@ -100,8 +104,7 @@ class VirtualNodeRecord:
                 (self._directory / FILE).unlink(missing_ok=True)
         except (HostError, OSError) as failed:
             trouble = str(failed)
-        else:
-            self.slots = slots
+        self.slots, self._is_written = slots, not trouble
         if trouble and trouble != self._told:
             log.warning("record of virtual nodes not written", reason=trouble)
         self._told = trouble
@@ -208,114 +211,88 @@ _UNFINISHED = (f".{standin.PREFIX}", f".{FILE}")
 _CLOSED = "closed"  # what the links of ended lines lead to; never made
 
 
-@dataclass(slots=True)
-class _Outcome:
-    lines: dict[str, Pty] = field(default_factory=dict)  # opened now, by device
-    failed: dict[str, str] = field(default_factory=dict)
-
-
-class VirtualNodes(Output):
-    """The stand-ins of one agent. `undeliverable` holds the devices whose stand-in is missing."""
+class VirtualNodes(HostFiles[str, WantedStandIn]):
+    """The stand-ins of one agent, by raw device id. `undeliverable` holds the devices whose stand-in is missing."""
 
     name = "making virtual nodes"
-    stage = Stage.PREPARE
 
     def __init__(self, directory: Path, host: HostRoot, *, owner: str, timing: Timing) -> None:
+        super().__init__({directory}, timing)
         self.directory = directory
-        self._failed: Mapping[str, Health] = {}
-        self._again_at: float | None = None
+        self._undeliverable: Mapping[str, Health] = {}
         self._host = host
-        self._intervals, self._clock = timing
         self._record = VirtualNodeRecord(directory, owner)
-        self._made: frozenset[str] = frozenset()  # what this process cares for, by raw device id
-        self._left: frozenset[str] = frozenset()  # leftovers of earlier processes, by raw device id
-        self._wanted: Mapping[str, WantedStandIn] = {}
-        self._kept: frozenset[str] = frozenset()  # of these, what the plan does not need, by raw device id
-        self._unnamed: frozenset[str] = frozenset()  # what no answer has any more, by raw device id
+        self._standing: Mapping[str, WantedStandIn] = {}  # what is wanted, and what is kept of this process
+        self._opened: dict[str, Pty] = {}  # new lines, which nobody answers yet
         self._lines: dict[str, Line] = {}
-        self._checked = False  # whether the host has what was wanted last
-        self._writing = threading.Lock()
-
-    @property
-    def directories(self) -> frozenset[Path]:
-        """The directory whose changes are worth a `recheck`, while there is anything in it."""
-        return frozenset({self.directory}) if self._wanted else frozenset()
 
     @property
     def undeliverable(self) -> Mapping[str, Health]:
         """The devices, by raw device id, whose stand-in is missing, and why."""
-        return self._failed
-
-    @property
-    def again_at(self) -> float | None:
-        """When to try again what could not be made, or to look whether leftovers are free."""
-        return self._again_at
-
-    def recheck(self, changed: frozenset[str] = frozenset()) -> bool:
-        """Look at what is on the host at the next `settle`, though nothing is wanted differently."""
-        del changed
-        self._checked = False
-        return True
-
-    async def settle(self, plan: Plan) -> None:
-        """Make what the plan needs and the host lacks, remove what nobody needs; report, never raise."""
-        now = self._clock.now()
-        due = self._again_at is not None and now >= self._again_at
-        due = due or self._is_any_unneeded(plan)
-        wanted = wanted_stand_ins(plan)
-        kept = {
-            device: each
-            for device, each in self._wanted.items()
-            if device not in wanted and self._is_needed(plan, device)
-        }
-        wanted |= kept
-        self._kept = frozenset(kept)
-        unsure = self._left or (kept and not plan.holdings.complete)
-        if not due and self._checked and wanted == self._wanted:
-            self._again_at = self._again_at or (now + self._intervals.retire_settle if unsure else None)
-            return
-        lines = {key: each.pty.path for key, each in self._lines.items()}
-        outcome = await asyncio.to_thread(self._work, wanted, lines, plan)
-        self._checked, self._wanted = True, wanted
-        await self._connect(outcome.lines)
-        self._say({device: why for device, why in outcome.failed.items() if device not in kept})
-        retry_at = now + self._intervals.retry_virtual_node if outcome.failed else None
-        free_at = now + self._intervals.retire_settle if self._left or unsure else None
-        self._again_at = min((each for each in (retry_at, free_at) if each is not None), default=None)
+        return self._undeliverable
 
     def unprepared(self, plan: Plan) -> frozenset[str]:
         """What the plan needs, and no `settle` that succeeded has made."""
-        wanted = wanted_stand_ins(plan).items()
+        wanted = self.wanted(plan).items()
         return frozenset(
             device
             for device, each in wanted
             if device not in self._wanted or each.standin != self._wanted[device].standin
         )
 
-    def listed(self, plan: Plan) -> None:
-        """What this plan does not need may go."""
-        before, self._unnamed = self._unnamed, self._kept
-        if before != self._unnamed and self._is_any_unneeded(plan):
-            self._again_at = self._clock.now()
+    def wanted(self, plan: Plan) -> Mapping[str, WantedStandIn]:
+        return wanted_stand_ins(plan)
 
-    def _is_any_unneeded(self, plan: Plan) -> bool:
-        return not all(self._is_needed(plan, device) for device in self._kept)
+    def present(self, wanted: Mapping[str, WantedStandIn]) -> Collection[str]:
+        """What is in the directory, where that is this agent's or nobody's."""
+        try:
+            if wanted:
+                self.directory.mkdir(parents=True, exist_ok=True)
+            return names(self.directory) if self._record.take() else ()
+        except OSError as failed:
+            raise HostError(f"cannot make {failed.filename or self.directory}: {failed.strerror}") from failed
 
-    def _is_needed(self, plan: Plan, device: str) -> bool:
-        """Whether what the plan does not need may be in an answer, or a pod may hold it, itself or by a claim."""
-        pods, slots = plan.holdings, self._wanted[device].slots
-        held = any(map(pods.may_hold, slots)) or not slots.isdisjoint(plan.claimed)
-        return held or device not in self._unnamed or not pods.complete
+    def held(self, left: Collection[str], plan: Plan) -> Collection[str]:
+        return [device for device in left if self._record.may_hold(device, plan.holdings, plan.claimed)]
+
+    def make(
+        self, plan: Plan, wanted: Mapping[str, WantedStandIn], kept: frozenset[str], gone: frozenset[str]
+    ) -> Mapping[str, str]:
+        del plan
+        if self._record.slots is None:  # there is no directory, and none is needed
+            return {}
+        self._remove(gone)
+        slots = {device: each for device, each in self._record.slots.items() if device in kept}
+        self._record.write({**slots, **{device: each.slots for device, each in wanted.items()}})
+        if not wanted and not kept:
+            self._record.release()
+        before = self._standing
+        self._standing = {**{device: each for device, each in before.items() if device in kept}, **wanted}
+        failed = {}
+        for device, each in self._standing.items():
+            changed = device in before and before[device].standin != each.standin
+            try:
+                self._make(device, each, changed=changed)
+            except HostError as why:
+                failed[device] = str(why)
+            except OSError as why:
+                failed[device] = f"cannot make {why.filename or self._path(device)}: {why.strerror}"
+        return failed
+
+    async def made(self, plan: Plan) -> None:
+        del plan
+        await self._connect()
+        self._say({device: why for device, why in self.failed.items() if device in self._wanted})
 
     def renew(self, device: str) -> None:
         """Make a writable file or directory anew, without what pods wrote into it; blocks. Raises HostError."""
         with self._writing:
-            each, path = self._wanted.get(device), self._path(device)
+            each, path = self._standing.get(device), self._path(device)
             if each is None or not each.entry.is_writable:
                 return
             try:
                 _clear(path)
-                self._make(path, each, None, changed=False)
+                self._make(device, each, changed=False)
             except OSError as failed:
                 raise HostError(f"cannot make {failed.filename or path}: {failed.strerror}") from failed
 
@@ -335,7 +312,8 @@ class VirtualNodes(Output):
 
     # --- lines and words, on the loop ---------------------------------------------------------------------------------
 
-    async def _connect(self, opened: Mapping[str, Pty]) -> None:
+    async def _connect(self) -> None:
+        opened, self._opened = self._opened, {}
         for device, pty in opened.items():
             if device in self._lines:
                 self._lines.pop(device).close()
@@ -348,85 +326,39 @@ class VirtualNodes(Output):
         for device in over:
             self._lines.pop(device).close()
         for device, connected in self._lines.items():
-            each = self._wanted[device]
+            each = self._standing[device]
             if isinstance(each.standin, PtyLine):
                 connected.dialogue = _dialogue(each.standin, each.values, connected.dialogue.unfinished)
 
     def _is_line(self, device: str) -> bool:
-        return device in self._wanted and isinstance(self._wanted[device].standin, PtyLine)
+        return device in self._standing and isinstance(self._standing[device].standin, PtyLine)
 
     def _say(self, failed: Mapping[str, str]) -> None:
         reasons = set(failed.values())
-        for reason in sorted(reasons - {health.reason for health in self._failed.values()}):
+        for reason in sorted(reasons - {health.reason for health in self._undeliverable.values()}):
             devices = sorted(device for device, why in failed.items() if why == reason)
             log.error("stand-in not made", reason=reason, device=devices[0], devices=len(devices))
-        self._failed = {device: Health(healthy=False, reason=reason) for device, reason in failed.items()}
+        self._undeliverable = {device: Health(healthy=False, reason=reason) for device, reason in failed.items()}
 
     # --- files, in a thread -------------------------------------------------------------------------------------------
 
     def _path(self, device: str) -> Path:
         return Path(standin.host_path(str(self.directory), device))
 
-    def _work(self, wanted: Mapping[str, WantedStandIn], lines: Mapping[str, str], plan: Plan) -> _Outcome:
-        with self._writing:
-            return self._make_all(wanted, lines, plan)
-
-    def _make_all(self, wanted: Mapping[str, WantedStandIn], lines: Mapping[str, str], plan: Plan) -> _Outcome:
-        outcome = _Outcome()
-        try:
-            if not self._take(needed=bool(wanted)):
-                return outcome
-        except HostError as failed:
-            outcome.failed = dict.fromkeys(wanted, str(failed))
-            return outcome
-        self._clear(wanted, plan.holdings, plan.claimed)
-        left = {device: slots for device, slots in (self._record.slots or {}).items() if device in self._left}
-        self._record.write({**left, **{device: each.slots for device, each in wanted.items()}})
-        self._made = frozenset(wanted)
-        if not wanted and not self._left:
-            self._record.release()
-        for device, each in wanted.items():
-            before = self._wanted.get(device)
-            changed = before is not None and before.standin != each.standin
-            try:
-                pty = self._make(self._path(device), each, lines.get(device), changed=changed)
-            except HostError as failed:
-                outcome.failed[device] = str(failed)
-            except OSError as failed:
-                outcome.failed[device] = f"cannot make {failed.filename or self._path(device)}: {failed.strerror}"
-            else:
-                if pty is not None:
-                    outcome.lines[device] = pty
-        return outcome
-
-    def _take(self, *, needed: bool) -> bool:
-        """Whether there is a directory for this agent alone; one that is needed is made. Raises HostError."""
-        try:
-            if needed:
-                self.directory.mkdir(parents=True, exist_ok=True)
-            return self._record.take()
-        except OSError as failed:
-            raise HostError(f"cannot make {failed.filename or self.directory}: {failed.strerror}") from failed
-
-    def _clear(self, wanted: Mapping[str, WantedStandIn], holdings: Holdings, claimed: Collection[Key]) -> None:
-        """Remove what nobody needs; what this process did not make stays while a pod may hold it, or a claim has it."""
-        found = names(self.directory)
-        others = {device for device in found if device not in wanted and device not in self._made}
-        held = {device for device in others if self._record.may_hold(device, holdings, claimed)}
-        free = others - held if holdings.complete else set()
-        for device in sorted(free):
-            log.info("virtual node of an earlier process removed", path=str(found[device]))
-        self._left = frozenset(others - free)
-        for device in found.keys() - wanted.keys() - self._left:
+    def _remove(self, devices: Collection[str]) -> None:
+        """Remove these, and what processes that were killed have not finished."""
+        for device in sorted(devices):
             with contextlib.suppress(OSError):  # a directory that cannot be written
-                _clear(found[device])
+                _clear(self._path(device))
+                log.info("virtual node removed", path=str(self._path(device)))
         for path in listed(self.directory):
             if path.name.startswith(_UNFINISHED) and path.suffix == ".tmp":
                 with contextlib.suppress(OSError):
                     _clear(path)
 
-    def _make(self, path: Path, each: WantedStandIn, line: str | None, *, changed: bool) -> Pty | None:
-        """Make one where it is not as it should be; the new line of a serial one."""
+    def _make(self, device: str, each: WantedStandIn, *, changed: bool) -> None:
+        """Make one where it is not as it should be."""
+        path = self._path(device)
         match each.standin:
             case LikeNode(like=like):
                 _make_node(path, like)
@@ -443,19 +375,18 @@ class VirtualNodes(Output):
                     for name, text in texts.items() if changed else ():
                         write_atomic(path / name, text, mode=0o666)
             case PtyLine():
-                if line is not None:
-                    _link(path, line)
-                    return None
+                if device in self._lines:
+                    _link(path, self._lines[device].pty.path)
+                    return
                 pty = open_pty(self._host)
                 try:
                     _link(path, pty.path)
                 except OSError:
                     pty.close()
                     raise
-                return pty
+                self._opened[device] = pty
             case _:
                 assert_never(each.standin)
-        return None
 
 
 def _dialogue(line: PtyLine, values: Mapping[str, str], unfinished: bytes) -> Dialogue:

@@ -6,7 +6,7 @@ invalid).
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
@@ -91,9 +91,9 @@ def edits_of(whole: Document, device: Mapping[str, Any]) -> dict[str, Any]:
 def with_leftovers(
     wanted: Mapping[str, Document],
     present: Iterable[Document],
-    needed: Callable[[tuple[str, str], Mapping[str, Any]], bool],
+    kept: Collection[tuple[str, str]],
 ) -> dict[str, Document]:
-    """`wanted`, with devices of `present` that it lacks and that are `needed` (by kind and name, and the device).
+    """`wanted`, with the devices of `present` that are `kept`, by kind and name.
 
     A container that restarts is given the same CDI names again, so a device that a pod still holds must stay
     resolvable when the configuration lost it. The device `all` of a kind stands for what is wanted of it.
@@ -102,11 +102,11 @@ def with_leftovers(
     for old in present:
         kind = old["kind"]
         names = {device["name"] for device in merged[kind]["devices"]} if kind in merged else set()
-        kept = [each for each in old["devices"] if each["name"] not in names and needed((kind, each["name"]), each)]
-        if kept:
+        left = [each for each in old["devices"] if each["name"] not in names and (kind, each["name"]) in kept]
+        if left:
             base = merged.get(kind, {**old, "devices": []})
             version = max(base["cdiVersion"], old["cdiVersion"], key=lambda text: [int(n) for n in text.split(".")])
-            merged[kind] = {**base, "cdiVersion": version, "devices": [*base["devices"], *kept]}
+            merged[kind] = {**base, "cdiVersion": version, "devices": [*base["devices"], *left]}
     return merged
 
 

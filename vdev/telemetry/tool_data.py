@@ -391,6 +391,8 @@ def equipped(plan: Plan) -> dict[str, Equipped]:
         for device in resource.by_device.values():
             if device.raw.tools:
                 found.setdefault(device.id, (resource.entries[device.raw.entry], device))
+    if not found:
+        return {}
     tools = {device.raw.id: entry.smi or SmiTool.NVIDIA for entry, device in found.values()}
     links = _links(found.values())
     minors, counts = numbers(plan.base), Counter(tools.values())

@@ -97,7 +97,7 @@ def test_nvidias_runtime_injects_nothing_beside_cdi(build):
     assert ["NVIDIA_COM_GPU_DEVICE_0=GPU-gggg0", "NVIDIA_VISIBLE_DEVICES=void"] == cdi.edits_of(
         nvidias, nvidias["devices"][0]
     )["env"]
-    left = cdi.with_leftovers({}, [nvidias], lambda _name, device: cdi.device_id(device) == "GPU-gggg1")
+    left = cdi.with_leftovers({}, [nvidias], {(nvidias["kind"], "GPU-gggg1")})
     assert nvidias["containerEdits"] == left[nvidias["kind"]]["containerEdits"]
     assert ["GPU-gggg1"] == [device["name"] for device in left[nvidias["kind"]]["devices"]]
 
@@ -142,7 +142,7 @@ def test_what_passes_for_a_document_can_be_worked_with(version, kind, devices):
     """A file that bears our prefix may hold anything; what is taken over from it is sound down to the last value."""
     document = {"cdiVersion": version, "kind": kind, "devices": devices}
     if cdi.is_document(document):
-        merged = cdi.with_leftovers({}, [document, document], lambda _kind, _name: True)
+        merged = cdi.with_leftovers({}, [document, document], {(kind, each["name"]) for each in devices})
         assert {"v.x/gpu"} == set(merged)
         assert all(isinstance(cdi.device_id(each), str) for each in document["devices"])
 
