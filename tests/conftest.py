@@ -22,7 +22,7 @@ from tests.kit import browser, mortal, once, play, prepared, prepared_plugin, pr
 # a run takes a few, for there are many runs, and `make properties` of each night takes thousands.
 hypothesis.settings.register_profile(
     "vdev",
-    max_examples=int(os.environ.get("VDEV_EXAMPLES", "20")),
+    max_examples=int(os.environ.get("VDEV_EXAMPLES", "10")),
     deadline=None,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
     derandomize=False,

@@ -7,7 +7,6 @@ import pytest
 from vdev.aio.clock import ManualClock
 from vdev.faults.effects import Register, SetHealth
 from vdev.faults.engine import Engine
-from vdev.faults.rule_store import RuleStore
 from vdev.faults.rules import Chance, DeviceSelection, FaultRuleSpec, FaultSpec, NodeSelection, When
 from vdev.model.device import Device, RawDevice, Slot
 from vdev.observe.metrics import Metrics
@@ -49,22 +48,6 @@ def test_another_seed_restarts_what_draws_lots(rule, expected):
     before = engine.runs["x"]
     engine.load("configuration", FaultSpec(seed=2, rules=(rule,)))
     assert expected == (engine.runs["x"] is before)
-
-
-def test_a_live_text_keeps_the_lots_of_those_before():
-    """Its seed, its own or the configuration's, is that of its own rules alone."""
-    engine = Engine("node-a", ManualClock(100.0), Metrics(), on_change=lambda: None)
-    texts = {"first": lots(7, "x"), "later": lots(5, "y"), "again": lots(8, "x")}
-    store = RuleStore(engine, lambda text, _name: texts[text])
-    store.add("first")
-    before = engine.runs["x"]
-    store.add("later")
-    assert engine.runs["x"] is before
-    assert (7, 5) == (engine.runs["x"].dice.seed, engine.runs["y"].dice.seed)
-    store.clear("y")
-    assert engine.runs["x"] is before
-    store.add("again")
-    assert 8 == engine.runs["x"].dice.seed
 
 
 def test_the_metric_names_the_resources_hit():

@@ -29,30 +29,6 @@ devices:
 """
 
 
-PARTITIONED = """
-version: v1
-flags: {{migStrategy: mixed}}
-telemetry: {{address: "127.0.0.1:0"}}
-devices:
-  - name: a100
-    resource: nvidia.com/gpu
-    virtual: {{preset: a100-sxm4-40gb, count: 300}}
-    partitions: {{"0-299": {layout}}}
-  - {{name: few, resource: acme.dev/few, virtual: {{count: {few}}}}}
-"""
-SOME = "version: v1\ndevices:\n" + "".join(
-    f"""  - name: d{n}
-    resource: acme.dev/d{n}
-    virtual: {{{{count: 33, memory: {{memory}}Gi, numa: 0}}}}
-    container:
-      env: {{{{{", ".join(f'ACME_{each}: "{{{{memory.mib}}}} of {{{{id}}}}"' for each in range(100))}}}}}
-"""
-    for n in range(6)
-)
-
-LAYOUTS = ("[1g.5gb, 1g.5gb, 1g.5gb, 1g.5gb, 1g.5gb, 1g.5gb, 1g.5gb]", "[2g.10gb, 2g.10gb, 3g.20gb]")
-
-
 @pytest.fixture
 async def start_busy(start_agent, directory):
     """Start an agent with many devices that serves without a kubelet; gives it, and a way to edit its file.
@@ -115,34 +91,6 @@ async def test_an_edit(busy, monkeypatch):
     await judged(monkeypatch, lambda: edit(count=next(counts)))
     await judged(monkeypatch, lambda: edit(memory=next(memories)))
     await judged(monkeypatch, edit)
-
-
-async def test_what_containers_get(start_busy, monkeypatch):
-    """It is worked out ahead for resources of a few devices each, once all have their lists."""
-    _, edit = await start_busy(SOME, memory=1)
-    memories = itertools.count(2)
-    await judged(monkeypatch, lambda: edit(memory=next(memories)))
-
-
-@pytest.mark.long
-async def test_other_partitions(start_busy, monkeypatch):
-    """All devices are cut otherwise; what they measure is told."""
-    _, edit = await start_busy(PARTITIONED, layout=LAYOUTS[0])
-    layouts = itertools.cycle([LAYOUTS[1], LAYOUTS[0]])
-    await judged(monkeypatch, lambda: edit(layout=next(layouts)))
-
-
-async def test_a_device_fails(busy, directory, monkeypatch):
-    """One of many, and comes back."""
-    running, _ = busy
-    works = directory / "works"
-
-    async def flip():
-        before = running.agent.reconciler.served
-        works.unlink() if works.exists() else works.touch()
-        await until(lambda: running.agent.reconciler.served is not before)
-
-    await judged(monkeypatch, flip)
 
 
 async def test_the_status(busy, directory, monkeypatch):

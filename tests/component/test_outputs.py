@@ -1,17 +1,12 @@
 """What follows from a plan is an output: the example of the docs is one, and what goes wrong in it is its own."""
 
-import asyncio
 import json
 import re
-import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from vdev.agent.applier import Output, Stage
-from vdev.planning.plan import decide
-from vdev.sim import manifest
 
 NPU = "acme.dev/npu"
 CONFIG = f"devices: [{{name: acme, resource: {NPU}, virtual: {{count: 2}}}}]\n"
@@ -95,97 +90,3 @@ def test_the_docs_name_modules_that_exist():
     named = set(re.findall(r"`((?:[a-z_]+/)+(?:[a-z_]+\.py)?)`", DOCS.read_text()))
     assert {"planning/plan.py", "agent/device_lists.py"} <= named
     assert [] == sorted(each for each in named if not (package / each).exists())
-
-
-class Watchful(Output):
-    """Has a directory, and says whether what is there stands; counts how often it is asked and settled."""
-
-    name = "being watchful"
-
-    def __init__(self, path):
-        self.path = path
-        self.is_fine = True
-        self.asked = self.settled = 0
-
-    @property
-    def directories(self):
-        """The one that it was given."""
-        return frozenset({self.path})
-
-    def recheck(self, changed=frozenset()):
-        """Everything but the start of the watch says something."""
-        return bool(changed)
-
-    async def stands(self):
-        """As it is told."""
-        self.asked += 1
-        return self.is_fine
-
-    async def settle(self, plan):
-        """Once more."""
-        self.settled += 1
-
-
-async def test_what_stands_is_no_turn(kubelet, start_agent, shows, directory):
-    """An output that wrote something itself is asked whether that is all; only what is otherwise is settled."""
-    path = directory / "kept"
-    path.mkdir()
-    output = Watchful(path)
-    agent = await start_agent(CONFIG, outputs=[output])
-    await shows(NPU, 2, 2)
-    events, due = agent.agent.events, agent.agent.due
-    events._due = None  # to mark anything due there is a failure now
-    (path / "one").mkdir()
-    await kubelet.wait_until(lambda: output.asked == 1, what="the question")
-    events._due = due
-    output.is_fine = False
-    before = output.settled
-    (path / "one").rmdir()
-    await kubelet.wait_until(lambda: output.asked == 2 and output.settled > before, what="a turn")
-    failed = [each["step"] for each in agent.logs if each["event"].startswith("step failed")]
-    assert "watching files" not in failed
-
-
-async def test_the_same_answer_of_the_kubelet_is_no_turn(kubelet, start_agent, shows, directory):
-    """Who holds what is asked now and then; only where that, or what waits for it, became another, is it settled."""
-    output = Watchful(directory)
-    agent = await start_agent(CONFIG, outputs=[output], look_at_holders=0.05, look_at_devices=3600.0)
-    await shows(NPU, 2, 2)
-    pod = await kubelet.run_pod(manifest("holder", {NPU: 1}))
-    holders = agent.agent.holders
-
-    async def readings(count):
-        for _ in range(count):
-            before = holders.knowledge.answered_at
-            await kubelet.wait_until(lambda at=before: holders.knowledge.answered_at > at, what="a reading")
-
-    await kubelet.wait_until(lambda: holders.holders, what="the holder")
-    await readings(5)  # one of them was asked for by the Allocate
-    settled = output.settled
-    await readings(5)
-    assert output.settled == settled
-    await kubelet.delete_pod(pod.name)
-    await kubelet.wait_until(lambda: output.settled > settled, what="a turn")
-
-
-async def test_an_answer_while_the_last_one_is_decided_upon(kubelet, start_agent, shows, monkeypatch):
-    """It counts where it says something else than that, though it be what the plan in force was made with."""
-    agent = await start_agent(CONFIG.replace("count: 2", "count: 2500"), look_at_holders=0.05)
-    await shows(NPU, 2500, 2500)
-    reconciler, begun, goes_on = agent.agent.reconciler, threading.Event(), threading.Event()
-    nothing = reconciler.holders.snapshot(())
-
-    def slowly(world, intervals):
-        if world.holdings.holders:  # not a turn that had observed before this test said so
-            begun.set()
-            assert goes_on.wait(30)
-        return decide(world, intervals)
-
-    monkeypatch.setattr("vdev.agent.reconcile.decide", slowly)
-    monkeypatch.setattr(reconciler, "_holdings", lambda: replace(nothing, holders=frozenset({(NPU, "npu-0")})))
-    assert reconciler.needs_answer
-    agent.agent.due.mark()
-    assert await asyncio.to_thread(begun.wait, 30)
-    monkeypatch.setattr(reconciler, "_holdings", lambda: nothing)
-    assert reconciler.needs_answer
-    goes_on.set()

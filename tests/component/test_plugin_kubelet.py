@@ -3,8 +3,6 @@
 import asyncio
 import shutil
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -262,47 +260,3 @@ async def test_an_end_that_meets_a_failing_registration_is_an_end(kubelet, start
     async with asyncio.timeout(20):
         await asyncio.wait([agent.task])
     assert agent.task.cancelled()
-
-
-def test_an_agent_keeps_the_thread_of_grpc():
-    """Questions without a server would end it, with the last channel that goes, and wait for that in the event loop.
-
-    In a process of its own: that of the tests keeps the thread anyway.
-    """
-    done = subprocess.run([sys.executable, "-c", ASKING], capture_output=True, text=True, timeout=60)
-    assert 0 == done.returncode, done.stderr
-    assert "kept" in done.stdout.split()
-
-
-ASKING = """
-import asyncio, gc, tempfile, threading
-from pathlib import Path
-from vdev.agent.agent import Agent
-from vdev.cli import options, parsed
-from vdev.cli import run
-from vdev.sim import Kubelet
-
-def threads():
-    return {each for each in threading.enumerate() if "_poll_wrapper" in each.name}
-
-async def main(root):
-    (root / "vdev.yaml").write_text("devices: []")
-    flags = ["--config-file", f"{root}/vdev.yaml", "--kubelet-dir", f"{root}/k", "--cdi-dir", f"{root}/cdi"]
-    flags += ["--run-dir", f"{root}/run", "--state-dir", f"{root}/state", "--host-root", f"{root}"]
-    agent = Agent(run.agent_options(options.read(parsed(["run", *flags]), {})))
-    async with Kubelet(root / "k") as kubelet:
-        task = asyncio.create_task(agent.run())
-        await kubelet.wait_until(lambda: agent.turns > 0)
-        await kubelet.stop()
-        gc.collect()
-        before = threads()
-        for _ in range(5):
-            await agent.events.read_holders()
-            gc.collect()
-        print("kept" if before and before == threads() else "ended")
-        agent.stop()
-        await task
-
-with tempfile.TemporaryDirectory(prefix="vd-") as root:
-    asyncio.run(main(Path(root)))
-"""

@@ -374,17 +374,3 @@ async def test_what_is_kept_is_written_again_when_something_takes_it(
         each for each in agent.logs if each["event"] == "deleted or changed by something else; writing it again"
     ]
     assert str(path) in {each["file"] for each in warnings}
-
-
-async def test_what_was_written_wakes_nobody_for_ever(kubelet, start_agent, shows, directory):
-    """The state directory is watched, and what vdev writes there is no reason to write again."""
-    agent = await start_agent(config())
-    await shows(NPU, 2, 2)
-    (path,) = (directory / "state").glob("listed-*.json")
-    inode = path.stat().st_ino
-    for _ in range(20):  # each is a turn of its own
-        turned = agent.agent.turns
-        agent.agent.due.mark()
-        await kubelet.wait_until(lambda: agent.agent.turns > turned)
-    assert inode == path.stat().st_ino
-    assert [] == [each for each in agent.logs if "writing it again" in each["event"]]

@@ -14,7 +14,7 @@ import pytest
 from tests.kit.process import send_signal
 
 _TERM = 1 << (signal.SIGTERM - 1)
-_MOMENTS = 8
+_MOMENTS = 4
 _LONGEST = 1.0  # seconds; a start takes about as long
 
 
@@ -82,9 +82,7 @@ sys.meta_path.insert(0, Meddler())
     ("command", "module"),
     [
         ("run", "vdev.settings"),
-        ("run", "vdev.cli"),
         ("run", "vdev.agent.agent"),
-        ("fleet", "vdev.cli"),
         ("fleet", "vdev.fleet.controller"),
     ],
 )

@@ -62,16 +62,6 @@ async def test_who_comes_too_late_ends_with_words(kubelet, start_agent):
     assert any("another vdev serves it" in each["event"] for each in agent.logs)
 
 
-def test_a_lock_that_was_given_up_for_good_is_not_taken_again(tmp_path):
-    """An agent that ends may still be taking it in a thread, and nobody would give that one back."""
-    ours, other = DirectoryLock(tmp_path), DirectoryLock(tmp_path)
-    assert ours.take()
-    ours.close()
-    assert not ours.take()
-    assert other.take()
-    other.close()
-
-
 def test_a_lock_is_kept_over_a_gap(tmp_path):
     """While there is no directory nobody else can have it, and what is made again is taken anew."""
     directory = tmp_path / "d"

@@ -4,18 +4,16 @@ import asyncio
 import os
 import shutil
 import signal
-import time
 
 import pytest
 
 from tests.component.test_sole_agent import is_locked
 from tests.kit.process import Process, ask, send_signal
-from tests.kit.process import ready as answers_ready
 from vdev import cli
 from vdev.agent import command_socket, status
 from vdev.agent.http_view import HttpView
 from vdev.errors import ConfigError
-from vdev.sim import Kubelet, manifest
+from vdev.sim import manifest
 
 NPU, OTHER = "acme.dev/npu", "acme.dev/other"
 BAD = "version: v1\ndevices: [{name: acme, resource: acme.dev/npu, virtuell: {}}]\n"
@@ -42,11 +40,6 @@ async def stand_by(kubelet, start_agent):
 def stands_by(agent):
     """Whether it says so, and is ready all the same."""
     return bool(status.stand_by(agent.agent)) and status.ready(agent.agent)
-
-
-def events(process):
-    """What its log tells, without the details."""
-    return {each["event"] for each in process.log()}
 
 
 def registrations(agent):
@@ -224,30 +217,3 @@ async def test_serial_lines_end_with_the_agent(kubelet, start_agent, stand_by, d
         assert link.exists()
     finally:
         os.close(line)
-
-
-@pytest.mark.long
-async def test_what_an_upgrade_costs(directory):
-    """Two processes, as in two pods of a node: the time without devices is printed, for docs/deployment.md."""
-    text = config(8)
-    async with Kubelet(directory / "kubelet", rate_limit=False) as kubelet:
-
-        def allocatable():
-            return kubelet.node().allocatable.get(NPU)
-
-        for name in ("old", "new"):
-            (directory / name).mkdir()
-        state = ("--state-dir", directory / "state", "--device-dir", directory / "devices")
-        async with Process(directory / "old", kubelet, text, flags=state) as old:
-            await kubelet.wait_until(lambda: allocatable() == 8, what="the first agent")
-            async with Process(directory / "new", kubelet, text, flags=state) as new:
-                await kubelet.wait_until(lambda: "waiting" in events(new), what="the stand-by")
-                await answers_ready(new.address)
-                ended = asyncio.create_task(old.end())
-                await kubelet.wait_until(lambda: allocatable() == 0, what="the end of the old one")
-                since = time.perf_counter()
-                await kubelet.wait_until(lambda: allocatable() == 8, what="the take-over")
-                took = (time.perf_counter() - since) * 1000
-                print(f"without devices for {took:.0f} ms")  # noqa: T201 - a measurement, which -s shows
-                assert 0 == await ended
-                assert [] == kubelet.errors

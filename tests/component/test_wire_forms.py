@@ -37,6 +37,13 @@ STRATEGIES = [
     ("cdi-annotations", "cdi-cri"),
     ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri"),
 ]
+MIG = ["none", "single", "mixed"]
+COMBINATIONS = [
+    (strategies, shared, MIG[(number + shared) % 3])
+    for number, strategies in enumerate(STRATEGIES)
+    for shared in (False, True)
+]
+"""Each strategy with sharing and without, each of these with every way of MIG; tests/unit has all of all."""
 CONFIG = """
 version: v1
 flags:
@@ -73,9 +80,7 @@ def nvidia_host(directory):
     return HostRoot(directory / "host")
 
 
-@pytest.mark.parametrize("mig", ["none", "single", "mixed"])
-@pytest.mark.parametrize("shared", [False, True], ids=["own", "shared"])
-@pytest.mark.parametrize("strategies", STRATEGIES, ids="+".join)
+@pytest.mark.parametrize(("strategies", "shared", "mig"), COMBINATIONS)
 async def test_every_combination(kubelet, start_agent, nvidia_host, strategies, shared, mig):
     """A pod with both devices, under each id strategy and with and without device specs, one edit after the other."""
     name = "nvidia.com/mig-3g.20gb" if mig == "mixed" else "nvidia.com/gpu"

@@ -115,24 +115,6 @@ def test_a_broken_invariant_passes(broken):
     assert () == steps.problems
 
 
-async def test_cancellation_passes():
-    """A step that is cancelled has not failed."""
-    steps, begun = Steps(), asyncio.Event()
-
-    async def work():
-        begun.set()
-        await asyncio.Event().wait()
-
-    for way in (steps.take, steps.repeat, steps.keep):
-        begun.clear()
-        task = asyncio.create_task(way("waiting", work))
-        await begun.wait()
-        task.cancel()
-        await asyncio.wait([task])
-        assert task.cancelled()
-    assert () == steps.problems
-
-
 async def test_what_goes_on_begins_anew():
     """Work that is kept going begins again after each failure, until it ends by itself; repeated work never ends."""
     steps, runs = Steps(timing=Timing(NOW)), []

@@ -181,7 +181,8 @@ def test_a_hostile_value_anywhere_is_answered(tmp_path_factory, changes) -> None
     survives(json.dumps(tree), tmp_path_factory.getbasetemp() / "hostile.yaml")
 
 
-@pytest.mark.parametrize("place", MAPPINGS, ids=str)
+@HARD
+@given(st.sampled_from(MAPPINGS))
 def test_a_key_that_is_called_as_pydantics_mark_is_shown_at_its_place(place: Steps) -> None:
     """Pydantic ends the location of a wrong key in `[key]`; a file may have such a key in every mapping."""
     tree = json.loads(json.dumps(EVERYTHING))
