@@ -19,14 +19,14 @@ from pydantic import TypeAdapter, ValidationError
 from ..errors import ConfigError, UsageError
 from ..faults.rules import FaultSpec
 from ..model.problem import Override
+from ..model.scalars import Duration, Plain
 from ..model.spec import Spec
 from .config_file import json_schema, json_schema_text
 from .loader import Document, Text, Texts, join, read_file, read_text, text_of, trees
 from .origins import render
-from .parser import Plain, quoted
+from .parser import quoted
 from .pipeline import Loaded, built, built_rules
 from .presets import Preset, PresetTexts, load_preset
-from .scalars import Duration
 
 __all__ = [
     "Loaded",

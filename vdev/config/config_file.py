@@ -7,11 +7,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from ..model.entry import AllocationPolicy, DeviceIdStrategy, DeviceListStrategy, MigStrategy
 from ..model.entry import Flags as ModelFlags
-from .entry import Entry
-from .fault_section import Faults
-from .node_section import Fleet, Node
-from .nvidia_forms import DOMAIN, Gfd, Imex, References, comma_list, prefixed
-from .scalars import (
+from ..model.scalars import (
     AbsolutePath,
     Flag,
     ResourceName,
@@ -27,6 +23,10 @@ from .scalars import (
     not_empty,
     refuse,
 )
+from .entry import Entry
+from .fault_section import Faults
+from .node_section import Fleet, Node
+from .nvidia_forms import DOMAIN, Gfd, Imex, References, comma_list, prefixed
 from .sources import MAX_COUNT
 from .telemetry_block import Telemetry
 

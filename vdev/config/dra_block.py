@@ -8,12 +8,12 @@ from pydantic import PlainValidator, WithJsonSchema, model_validator
 
 from ..model import names, template
 from ..model.dra import ClaimApi, DraPartitions, TaintPolicy
-from .parser import Plain
-from .scalars import (
+from ..model.scalars import (
     AMOUNT,
     STRING,
     Amount,
     Flag,
+    Plain,
     Section,
     Shorthand,
     Text,

@@ -5,10 +5,7 @@ from typing import Annotated
 from ..model.dra import ClaimApi
 from ..model.entry import GroupBy, OnFailure, Probe
 from ..model.names import ENTRY_NAME
-from .dra_block import Advertise, Dra
-from .node_section import Condition, LabelKey, LabelValue
-from .partitions_block import Partitions
-from .scalars import (
+from ..model.scalars import (
     PATH,
     STRING,
     AnnotationKey,
@@ -30,6 +27,9 @@ from .scalars import (
     one_or_many,
     without_problem,
 )
+from .dra_block import Advertise, Dra
+from .node_section import Condition, LabelKey, LabelValue
+from .partitions_block import Partitions
 from .sources import Count, Glob, Sysfs, Usbs, Virtual
 from .telemetry_block import EntryTelemetry
 

@@ -11,11 +11,11 @@ from ..model.device import base_id
 from ..model.entry import EntrySpec, VirtualSource
 from ..model.names import is_nvidia_id
 from ..model.problem import KeyPath, did_you_mean
+from ..model.scalars import Section
 from ..model.spec import Spec
 from . import fault_section as schema
 from .fault_section import ApiFaults
 from .messages import ProblemReport
-from .scalars import Section
 from .whole_spec import partition_names
 
 MAX_JITTER = 0.5  # more would let one repetition overtake the next

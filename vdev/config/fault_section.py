@@ -10,17 +10,17 @@ from ..faults.effects import ApiResource, ApiVerb, ClaimCall, Code, Rpc
 from ..faults.kernel_lines import KMSG
 from ..faults.rules import MOST as MOST_XID
 from ..model import names
-from ..node.events import MESSAGE
-from .node_section import ConditionType
-from .parser import Plain
-from .scalars import (
+from ..model.scalars import (
     INTEGER,
     STRING,
     AsWritten,
+    ConditionType,
     Constraint,
     Duration,
     FilePath,
     Flag,
+    Number,
+    Plain,
     Section,
     Shorthand,
     Text,
@@ -38,7 +38,7 @@ from .scalars import (
     refuse_items,
     without_problem,
 )
-from .telemetry_block import Number
+from ..node.events import MESSAGE
 
 _CALLS: dict[str, Rpc | ClaimCall] = {each.value: each for each in (*Rpc, *ClaimCall)}
 

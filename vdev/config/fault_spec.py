@@ -18,11 +18,11 @@ from ..faults.rules import (
     described,
 )
 from ..model.problem import KeyPath
+from ..model.scalars import Section, index_range
 from . import fault_section as schema
 from .fault_section import ApiFaults, EventType
 from .loader import Document
 from .parser import Tree
-from .scalars import Section, index_range
 
 _TEXT = "drill"  # the rule that injects it is said beside it
 

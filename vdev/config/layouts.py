@@ -9,10 +9,22 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from ..model.geometry import Geometry, LayoutError, NamedLayout, Parts, layout, repeated
+from ..model.scalars import (
+    STRING,
+    Flag,
+    Flaw,
+    Section,
+    Text,
+    Whole,
+    between,
+    described,
+    one_or_many,
+    refuse,
+    refuse_all,
+)
 from ..planning.partitions import place
 from .messages import ProblemReport
 from .partitions_block import counts_of
-from .scalars import STRING, Flag, Flaw, Section, Text, Whole, between, described, one_or_many, refuse, refuse_all
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,8 @@ import yaml
 
 from ..errors import ConfigError, HostError
 from ..model.problem import KeyPath, Override, Place, Problem, Severity, did_you_mean, show
-from .parser import Composer, Expansion, Pairs, Plain, Tree, as_yaml, problem_at, refusal
+from ..model.scalars import Plain
+from .parser import Composer, Expansion, Pairs, Tree, as_yaml, problem_at, refusal
 
 SECTIONS = frozenset({"version", "flags", "sharing", "resources", "imex"})
 """The sections that NVIDIA's plugin knows."""

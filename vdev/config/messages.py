@@ -10,10 +10,10 @@ from pydantic_core import ErrorDetails
 
 from ..errors import ConfigError
 from ..model.problem import KeyPath, Problem, Severity, Where, show
+from ..model.scalars import PROBLEM, Section, described
 from .config_file import ConfigFile
 from .loader import Document
 from .parser import Tree, problem_at
-from .scalars import PROBLEM, Section, described
 
 MAX_PROBLEMS = 1000
 _ALIKE = 0.8  # how like a key of another section must be to be suggested; 1 is the same

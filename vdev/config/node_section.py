@@ -7,11 +7,12 @@ from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 from ..model import names, template
 from ..model.entry import TrueWhen
 from ..model.names import NameRangeError, parse_names
-from .parser import Plain
-from .scalars import (
+from ..model.scalars import (
     AsWritten,
+    ConditionType,
     Duration,
     Flag,
+    Plain,
     Section,
     TemplateText,
     Text,
@@ -136,9 +137,6 @@ LabelKey = Annotated[Word, without_problem(names.key_problem)]
 
 LabelValue = Annotated[TemplateText, without_problem(_literals_problem)]
 """The value of a label, with placeholders."""
-
-ConditionType = Annotated[Word, without_problem(names.condition_type_problem)]
-"""The type of a condition, as Kubernetes takes it."""
 
 
 class Condition(Section):

@@ -10,10 +10,10 @@ from enum import Enum
 from typing import Any
 
 from ..model.problem import KeyPath, Override, show
+from ..model.scalars import Plain, Section
 from ..model.telemetry import Range
 from .loader import Document
-from .parser import Plain, quoted
-from .scalars import Section
+from .parser import quoted
 from .sources import Test
 from .validation import Validated
 

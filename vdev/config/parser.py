@@ -2,7 +2,7 @@
 
 The tree is built from the parser's events rather than by PyYAML's composer: the C composer recurses without a limit,
 and the constructor resolves YAML 1.1's scalars, in which `0451` is 297, `12:34` is 754 and `on` is true. Here a scalar
-keeps the text that was written, and the field that takes it decides (`schema.scalars`).
+keeps the text that was written, and the field that takes it decides (`model.scalars`).
 """
 
 import json
@@ -14,6 +14,7 @@ import yaml
 
 from ..errors import ConfigError
 from ..model.problem import KeyPath, Place, Problem, Severity, show
+from ..model.scalars import Plain
 
 _MAX_MESSAGE = 600  # characters; a message may quote a value of any length
 
@@ -56,12 +57,6 @@ _NOT_TEXT = re.compile(  # numbers and booleans of YAML 1.2's core schema, which
     r"|true|True|TRUE|false|False|FALSE"
 )
 _TAG = "tag:yaml.org,2002:"
-
-
-class Plain(str):
-    """An unquoted scalar that YAML reads as a number or a boolean, as it was written."""
-
-    __slots__ = ()
 
 
 Tree = None | str | list["Tree"] | dict[str, "Tree"]

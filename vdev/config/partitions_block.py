@@ -19,14 +19,12 @@ from pydantic import (
 
 from ..model import geometry, names
 from ..model.geometry import repeated
-from ..planning import partitions
-from .node_section import LabelKey
-from .parser import Plain
-from .scalars import (
+from ..model.scalars import (
     AsWritten,
     Flag,
     Flaw,
     Memory,
+    Plain,
     Section,
     Text,
     Whole,
@@ -38,6 +36,8 @@ from .scalars import (
     refuse_all,
     refuse_items,
 )
+from ..planning import partitions
+from .node_section import LabelKey
 
 MAX_PARTS = 256  # of one profile on a device: as many as it may have slices
 

@@ -3,8 +3,7 @@
 from typing import Annotated
 
 from ..model.device import IdStyle
-from .partitions_block import PartitioningModel
-from .scalars import (
+from ..model.scalars import (
     AsWritten,
     EnvName,
     Memory,
@@ -18,6 +17,7 @@ from .scalars import (
     between,
     choice,
 )
+from .partitions_block import PartitioningModel
 from .sources import Count, Index
 from .telemetry_block import PhysicsModel
 

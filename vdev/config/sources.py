@@ -15,11 +15,7 @@ from pydantic import (
 
 from ..model import path_pattern
 from ..model.entry import NodeKind, Operator, PathType
-from ..model.virtual_node import Like, LineEnd
-from ..planning import naming
-from .parser import Plain
-from .partitions_block import PartitioningModel
-from .scalars import (
+from ..model.scalars import (
     INTEGER,
     PATH,
     STRING,
@@ -31,6 +27,7 @@ from .scalars import (
     PathPattern,
     PathTemplate,
     Permissions,
+    Plain,
     Section,
     Shorthand,
     TemplateText,
@@ -47,6 +44,9 @@ from .scalars import (
     refuse,
     without_problem,
 )
+from ..model.virtual_node import Like, LineEnd
+from ..planning import naming
+from .partitions_block import PartitioningModel
 from .telemetry_block import PhysicsModel
 
 MAX_COUNT = 200_000  # the kubelet takes no list over 4 MiB, which is about as many devices with the shortest ids

@@ -5,15 +5,15 @@ A preset says under `physics` what a model of device is like.
 
 import re
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
-from ..model.telemetry import LoadPattern, Physics, Range
-from .scalars import (
+from ..model.scalars import (
     AsWritten,
     Duration,
     Flag,
+    Number,
     Section,
     Text,
     Whole,
@@ -24,6 +24,7 @@ from .scalars import (
     matching,
     refuse,
 )
+from ..model.telemetry import LoadPattern, Physics, Range
 
 _HUNDRED = 100
 _PERCENT = re.compile(r"\d{1,3}(\.\d{1,6})?%?")
@@ -107,19 +108,6 @@ class Telemetry(Section):
 # --- presets ----------------------------------------------------------------------------------------------------------
 
 _SECTION_DEFAULTS = Physics()
-
-
-def _number(value: object) -> Any:
-    try:
-        number = float(str(value))
-    except ValueError:
-        number = -1.0
-    if isinstance(value, bool) or not 0 <= number < 1e15:  # also no infinity
-        refuse(f"expected a number from 0 on, got {described(value)}")
-    return number
-
-
-Number = Annotated[float, BeforeValidator(_number), WithJsonSchema({"type": "number", "minimum": 0})]
 
 
 class PhysicsModel(Section):

@@ -12,12 +12,12 @@ from ..model.device import IdStyle
 from ..model.entry import Source, VirtualSource
 from ..model.geometry import Geometry, LayoutError, layout
 from ..model.problem import KeyPath
+from ..model.scalars import index_range
 from ..model.telemetry import Physics
 from ..planning.partitions import place
 from . import sources
 from .messages import ProblemReport
 from .presets import Preset, PresetTexts, UnknownPresetError, load_preset
-from .scalars import index_range
 from .validation import Links, device_links, numa_nodes
 
 _REST = ("*", "all")  # the keys for all devices that no other key names

@@ -1,6 +1,8 @@
-"""The types of single values. Each takes a scalar as it was written, and says what it expects instead of another.
+"""What the sections of the file are made of: `Section`, and the types of single values.
 
-YAML's guess about an unquoted scalar (`parser.Plain`) is never followed silently: where a text is expected, an unquoted
+Each type takes a scalar as it was written, and says what it expects instead of another.
+
+YAML's guess about an unquoted scalar (`Plain`) is never followed silently: where a text is expected, an unquoted
 number is an error that says to quote it, and the other way round. Python's own values are accepted as well, so that
 models can be built in code.
 """
@@ -28,15 +30,20 @@ from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
-from ..model import names, path_pattern, quantity, template
-from ..model.problem import did_you_mean
-from .parser import Plain
+from . import names, path_pattern, quantity, template
+from .problem import did_you_mean
 
 PROBLEM = "vdev"
 """The type of pydantic errors whose text is ours."""
 
 MAX_SHOWN = 60
 """Characters of a text that an error quotes."""
+
+
+class Plain(str):
+    """An unquoted scalar that YAML reads as a number or a boolean, as it was written."""
+
+    __slots__ = ()
 
 
 class Section(BaseModel):
@@ -55,10 +62,14 @@ class Section(BaseModel):
 
     @property
     def given(self) -> tuple[str, ...]:
-        """The keys with a value other than their default, in the schema's order; false and [] count as absent."""
+        """The keys with a value other than their default, in the schema's order; false and an empty list count as
+        absent.
+        """
         defaults = (field.default for field in type(self).model_fields.values())
         values = zip(self.by_key.items(), defaults, strict=True)
-        return tuple(key for (key, value), default in values if value is not False and value not in (default, None, []))
+        return tuple(
+            key for (key, value), default in values if value is not False and value not in (default, None, [], ())
+        )
 
     @model_validator(mode="before")
     @classmethod
@@ -309,6 +320,9 @@ NodePattern = Annotated[Word, without_problem(path_pattern.problem)]
 AnnotationKey = Annotated[Word, without_problem(names.annotation_key_problem)]
 """The key of an annotation, as Kubernetes takes it."""
 
+ConditionType = Annotated[Word, without_problem(names.condition_type_problem)]
+"""The type of a condition of the Node, as Kubernetes takes it."""
+
 PathTemplate = Annotated[
     TemplateText, without_problem(_path_problem, pattern="^/"), Constraint(_no_wildcard, (("pattern", "^/[^*?]*$"),))
 ]
@@ -357,6 +371,22 @@ Whole = Annotated[int, BeforeValidator(_whole)]
 
 Flag = Annotated[bool, BeforeValidator(_boolean)]
 """true or false."""
+
+_MOST_NUMBER = 1e15
+
+
+def _number(value: object) -> Any:
+    try:
+        number = float(str(value))
+    except ValueError:
+        number = -1.0
+    if isinstance(value, bool) or not 0 <= number < _MOST_NUMBER:  # also no infinity
+        refuse(f"expected a number from 0 on, got {described(value)}")
+    return number
+
+
+Number = Annotated[float, BeforeValidator(_number), WithJsonSchema({"type": "number", "minimum": 0})]
+"""A number from 0 on."""
 
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?")
 _DECIMAL = re.compile(r"\d{1,9}(\.\d{1,9})?")
