@@ -142,14 +142,15 @@ def update(
     doubted: set[Key] = set()
     for key in (before.unnamed.keys() | on_disk) - named.keys():
         each = _unnamed(before, key, allocated.get(key), at)
-        if reading.checkpoint is None:
+        if before.is_young(at):
+            held = True
+        elif reading.checkpoint is None:
             held = at - each.since < intervals.kubelet_grace
         else:
-            on_time = at - each.since < _time_limit(each, without, intervals)
-            held = key in on_disk and (key in beside or on_time)
-        if held or before.is_young(at):
+            held = key in on_disk and (key in beside or at - each.since < _time_limit(each, without, intervals))
+        if held:
             doubted.add(key)
-        if key in doubted or key in on_disk:  # also after its time has run out, which must not begin anew
+        if held or key in on_disk:  # also after its time has run out, which must not begin anew
             unnamed[key] = each
     known_before = {key: pod for key, pod in before.holders.items() if key in doubted and before.is_young(at)}
     return replace(
