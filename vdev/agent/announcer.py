@@ -1,26 +1,62 @@
 """What the service manager is told of the agent: when the kubelet may start, that the loop is alive, how things stand.
 
-Ordered before the kubelet (see deploy/systemd), the agent decides when that starts; `planning.in_use` says when. One
+Ordered before the kubelet (see deploy/systemd), the agent decides when that starts. One
 task does all of it, woken by whatever may have changed something. Without a service manager there is no task.
 """
 
 import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from dataclasses import dataclass
 
 import structlog
 
 from ..aio.clock import PRODUCTION_TIMING, Timing
+from ..model.device import RawDevice
 from ..observe.service_manager import ServiceManager
-from ..planning.in_use import Boot, may_start
+from ..planning.resources import Inventory
 from .steps import Steps
 
 log = structlog.get_logger(__name__)
 
 _SIGNS = 3  # of life in the time after which the watchdog takes the process for dead
 _SHOWN = 8  # ids in a line before the rest is counted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Boot:
+    """What is known at a moment of the start.
+
+    `served`: the devices are listed to all who ask. `kubelet`: one has started and listens. `absent`: ids of hardware
+    that was listed before and is not there, or not well. `waits_for`: what keeps this process from serving at all, in
+    words.
+    """
+
+    served: bool
+    kubelet: bool = False
+    absent: tuple[str, ...] = ()
+    waits_for: str = ""
+
+
+def absent(listed: Inventory, found: Iterable[RawDevice], ailing: Collection[str] = ()) -> tuple[str, ...]:
+    """The ids of hardware that an earlier process listed and that cannot be handed out now, in order.
+
+    Hardware is compared and not what was made of it: a new layout, sharing or name is no reason to wait. `ailing` are
+    ids of devices that are there and do not work.
+    """
+    well = {raw.id for raw in found if raw.health.healthy}.difference(ailing)
+    return tuple(sorted(listed.raws - well))
+
+
+def may_start(boot: Boot, *, waited: float, patience: float) -> bool:
+    """Whether the kubelet need not wait any longer; `waited` and `patience` are seconds since this process started.
+
+    It never waits where it must come first, as when its own directory is to be made, nor where it runs already.
+    """
+    if boot.waits_for:
+        return True
+    return boot.served and (boot.kubelet or not boot.absent or waited >= patience)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

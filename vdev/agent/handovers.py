@@ -1,6 +1,8 @@
-"""Doing one action: in a thread of its own, within its time, and what went wrong in a sentence.
+"""What is done when a device changes hands: the actions, the record of who holds what, and who waits for what.
 
-A program runs where vdev runs, in its container and as its user; files are the host's, below the host root.
+`planning.handovers` decides what is owed; here it is done, one action after the other for each device. An action runs
+in a thread of its own, within its time. A program runs where vdev runs, in its container and as its user; files are
+the host's, below the host root.
 """
 
 import asyncio
@@ -13,13 +15,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol, assert_never
+from typing import Any, assert_never
 
 import structlog
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from ..aio.blocking_calls import BlockingCalls
-from ..aio.clock import Clock, Timing
+from ..aio.clock import Timing
 from ..aio.program import Program
 from ..errors import ActionFailed, HostError
 from ..hostfs import HostRoot, locks
@@ -37,42 +39,6 @@ from ..planning.resources import Inventory, Resource
 from ..planning.retention import overlaps
 from .applier import Output, Stage
 from .state_file import Owner, RecordError, StateFile, StateKeeper
-
-
-class ActionRunner:
-    """Does actions for devices, each of which is told by its raw id and the values of its placeholders.
-
-    `renew` makes what stands in for a device anew; it blocks, and raises HostError.
-    """
-
-    def __init__(self, host: HostRoot, clock: Clock, renew: Callable[[str], None]) -> None:
-        self._host = host
-        self._renew = renew
-        self._calls = BlockingCalls(clock)
-        self._numbers = itertools.count()
-
-    async def do(self, action: ActionSpec, device: str, values: Mapping[str, str], *, within: float) -> str:
-        """Why it failed, or the empty string; `within` are the seconds that are left for it."""
-        limit = min(action.timeout, within)
-        path = action.path.render(values) if action.path is not None else ""
-        call: Callable[[], str]
-        abort: Callable[[], None] = _nothing
-        match action.kind:
-            case ActionKind.COMMAND:
-                program = Program([word.render(values) for word in action.command])
-                call, abort = program.run, program.abort
-            case ActionKind.TRUNCATE:
-                call = functools.partial(_changed, functools.partial(locks.truncate, self._host, path))
-            case ActionKind.CHMOD:
-                call = functools.partial(_changed, functools.partial(locks.chmod, self._host, path, action.mode))
-            case ActionKind.RENEW:
-                call = functools.partial(_changed, functools.partial(self._renew, device))
-            case _:
-                assert_never(action.kind)
-        try:
-            return await self._calls.run(f"action {next(self._numbers)}", call, within=limit, abort=abort)
-        except TimeoutError:
-            return f"{named(action)} took longer than {limit:g} s"
 
 
 def named(action: ActionSpec) -> str:
@@ -128,24 +94,21 @@ class ActionWork:
     actions: tuple[ActionSpec, ...]
 
 
-class Retry(Protocol):
-    """What happens to work that failed."""
-
-    def failed(self, reason: str) -> None:
-        """An attempt failed; after a pause there may be another one."""
-
-    def next(self) -> ActionWork | None:
-        """The work to try again, or None to give it up; that may have changed meanwhile."""
+TryAgain = Callable[[str], ActionWork | None]
+"""Told why work failed, it returns what to try after a pause, or None to give it up."""
 
 
 class DeviceActions:
-    """Does work for devices, and remembers what failed."""
+    """Does work for devices, and remembers what failed. `renew` makes what stands in for a device anew; it blocks."""
 
     def __init__(self, host: HostRoot, metrics: Metrics, timing: Timing, renew: Callable[[str], None]) -> None:
         self.done = 0
         self.failed = 0
         self.failures: deque[Failure] = deque(maxlen=_REMEMBERED)  # the newest first
-        self._runner = ActionRunner(host, timing.clock, renew)
+        self._host = host
+        self._renew = renew
+        self._calls = BlockingCalls(timing.clock)
+        self._numbers = itertools.count()
         self._metrics = metrics
         self._clock = timing.clock
         self._first, self._most = timing.intervals.retry_step_first, timing.intervals.retry_step_most
@@ -168,15 +131,15 @@ class DeviceActions:
             self._group = None
             self._last.clear()
 
-    def queue(self, work: ActionWork, after: Callable[[], Awaitable[None]], retry: Retry | None = None) -> None:
-        """Do it after what is still being done to the same device, and then `after`; without `retry` try once."""
+    def queue(self, work: ActionWork, after: Callable[[], Awaitable[None]], try_again: TryAgain) -> None:
+        """Do it after what is still being done to the same device, and then `after`."""
         assert self._group is not None
         previous = self._last.get(work.device.id)
 
         async def turn() -> None:
             if previous is not None:
                 await asyncio.wait([previous])
-            await self._all(work, retry)
+            await self._all(work, try_again)
             await after()
             if self._last.get(work.device.id) is asyncio.current_task():
                 del self._last[work.device.id]
@@ -184,29 +147,24 @@ class DeviceActions:
         name = f"{work.occasion} {work.device.id}"
         self._last[work.device.id] = self._group.create_task(turn(), name=name)
 
-    async def _all(self, work: ActionWork, retry: Retry | None) -> None:
-        left, pause = list(work.actions), self._first
+    async def _all(self, work: ActionWork, try_again: TryAgain) -> None:
+        left, pause = work.actions, self._first
         while True:
-            reasons = [(action, await self.one(work, action, within=action.timeout)) for action in left]
-            left = [action for action, reason in reasons if reason]
-            if not left or retry is None:
+            failed = [(each, why) for each in left if (why := await self.one(work, each, within=each.timeout))]
+            if not failed or try_again(failed[0][1]) is None:
                 return
-            if retry.next() is None:
-                return
-            retry.failed(next(reason for _, reason in reasons if reason))
             await self._clock.sleep(pause)
             pause = min(self._most, pause * 2)
-            again = retry.next()
+            again = try_again(failed[0][1])  # the file may say something else by now
             if again is None:
                 return
-            if again.actions != work.actions:
-                left = list(again.actions)
+            left = tuple(each for each, _ in failed) if again.actions == work.actions else again.actions
             work = again
 
     async def one(self, work: ActionWork, action: ActionSpec, *, within: float) -> str:
         """Do one action now; why it failed, or the empty string."""
         try:
-            reason = await self._runner.do(action, work.device.raw.id, work.values, within=within)
+            reason = await self._do(action, work.device.raw.id, work.values, within=within)
         except Exception as failed:  # an action's bug is that action's failure, not everybody's end
             reason = f"{named(action)} failed: {failed!r}"
         result = "failed" if reason else "done"
@@ -222,6 +180,29 @@ class DeviceActions:
             log.info("action done", action=named(action), **where)
         return reason
 
+    async def _do(self, action: ActionSpec, device: str, values: Mapping[str, str], *, within: float) -> str:
+        """Why it failed, or the empty string; `within` are the seconds that are left for it."""
+        limit = min(action.timeout, within)
+        path = action.path.render(values) if action.path is not None else ""
+        call: Callable[[], str]
+        abort: Callable[[], None] = _nothing
+        match action.kind:
+            case ActionKind.COMMAND:
+                program = Program([word.render(values) for word in action.command])
+                call, abort = program.run, program.abort
+            case ActionKind.TRUNCATE:
+                call = functools.partial(_changed, functools.partial(locks.truncate, self._host, path))
+            case ActionKind.CHMOD:
+                call = functools.partial(_changed, functools.partial(locks.chmod, self._host, path, action.mode))
+            case ActionKind.RENEW:
+                call = functools.partial(_changed, functools.partial(self._renew, device))
+            case _:
+                assert_never(action.kind)
+        try:
+            return await self._calls.run(f"action {next(self._numbers)}", call, within=limit, abort=abort)
+        except TimeoutError:
+            return f"{named(action)} took longer than {limit:g} s"
+
     def status(self) -> dict[str, Any]:
         return {
             "done": self.done,
@@ -232,9 +213,17 @@ class DeviceActions:
 
 _VERSION = 1
 _MISSED = "as long as that is so, a release may be missed when vdev restarts"
-_TENANTS: TypeAdapter[list[tuple[str, str, int, str]]] = TypeAdapter(list[tuple[str, str, int, str]])
-_GRANTED: TypeAdapter[list[tuple[str, str]]] = TypeAdapter(list[tuple[str, str]])
-_LAST: TypeAdapter[int] = TypeAdapter(int)
+_Row = tuple[str, str, int, str]  # resource, slot or device, holder, pod
+
+
+class _Form(BaseModel):
+    """The ledger as it is written."""
+
+    tenants: list[_Row]
+    granted: list[tuple[str, str]]
+    owed: list[_Row]
+    arriving: list[_Row]
+    last: int
 
 
 class HandoverRecord(StateKeeper):
@@ -298,19 +287,15 @@ def _fields(ledger: Ledger) -> Mapping[str, str]:
 
 def _ledger(found: Mapping[str, Any]) -> Ledger:
     try:
-        tenants = _TENANTS.validate_python(found.get("tenants"))
-        granted = _GRANTED.validate_python(found.get("granted"))
-        owed = _TENANTS.validate_python(found.get("owed"))
-        arriving = _TENANTS.validate_python(found.get("arriving"))
-        last = _LAST.validate_python(found.get("last"))
+        form = _Form.model_validate(found)
     except ValidationError as wrong:
         raise RecordError("the file is damaged") from wrong
     return Ledger(
-        tenants={(resource, slot): Tenant(holder, pod) for resource, slot, holder, pod in tenants},
-        granted=frozenset(granted),
-        owed=tuple(Handover(*each) for each in owed),
-        arriving=tuple(Handover(*each) for each in arriving),
-        last=last,
+        tenants={(resource, slot): Tenant(holder, pod) for resource, slot, holder, pod in form.tenants},
+        granted=frozenset(form.granted),
+        owed=tuple(Handover(*each) for each in form.owed),
+        arriving=tuple(Handover(*each) for each in form.arriving),
+        last=form.last,
     )
 
 
@@ -443,23 +428,21 @@ class HandoverActions(Output):
 
         work = self._work(occasion, handover.pod, resource, device, entry)
         self._begun[handover] = work
-        self.actions.queue(work, after, _Release(self, handover) if occasion is Occasion.RELEASE else None)
+        is_release = occasion is Occasion.RELEASE
+        self.actions.queue(work, after, functools.partial(self._release_again, handover) if is_release else _never)
 
-    def release_failed(self, release: Handover, reason: str) -> None:
-        """Where it blocks, the device is Unhealthy from now on."""
-        if self.work_again(release) is not None:
+    def _release_again(self, release: Handover, reason: str) -> ActionWork | None:
+        """A release failed. Where that blocks, the device is Unhealthy, and it is tried again as the file says now."""
+        work = self._begun.get(release)
+        if (found := self._find(release.unit)) is not None:
+            resource, device, entry = found
+            if entry.if_release_fails is OnFailure.CONTINUE:
+                return None
+            work = self._work(Occasion.RELEASE, release.pod, resource, device, entry)
+        if work is not None and self._failing.get(release) != reason:
             self._failing[release] = reason
             self._wake()
-
-    def work_again(self, release: Handover) -> ActionWork | None:
-        """What is to be tried again, as the configuration says it now."""
-        found = self._find(release.unit)
-        if found is None:
-            return self._begun.get(release)
-        resource, device, entry = found
-        if entry.if_release_fails is OnFailure.CONTINUE:
-            return None
-        return self._work(Occasion.RELEASE, release.pod, resource, device, entry)
+        return work
 
     def _work(self, occasion: Occasion, pod: str, resource: Resource, device: Device, entry: EntrySpec) -> ActionWork:
         actions = {
@@ -561,18 +544,8 @@ def concerns(spec: Spec) -> bool:
     return any(entry.acts_on_handovers for entry in spec.entries)
 
 
-@dataclass(frozen=True, slots=True)
-class _Release:
-    """A release that is tried again where it fails."""
-
-    actions: HandoverActions
-    handover: Handover
-
-    def failed(self, reason: str) -> None:
-        self.actions.release_failed(self.handover, reason)
-
-    def next(self) -> ActionWork | None:
-        return self.actions.work_again(self.handover)
+def _never(_reason: str) -> None:
+    """An onAllocate that failed is not tried again."""
 
 
 def _acts(resource: Resource | None, slot_id: str) -> bool:

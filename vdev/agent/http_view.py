@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..deviceplugin.service import ServiceState
 from ..observe.metrics import Metrics
-from ..planning.in_use import Boot, absent
 from ..telemetry.output import Telemetry
-from .announcer import Outlook
+from .announcer import Boot, Outlook, absent
 from .status import Running, not_ready, stand_by, status
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ What its answers, its silence and its checkpoint mean is decided in `planning.in
 
 import asyncio
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,7 +63,6 @@ class PodHolders:
         self._kubelet = podresources.PodResources(socket)
         self._turn = asyncio.Lock()  # readings are taken in one after the other, as they were asked for
         self._blind_since = float("inf")
-        self._pressed: dict[Key, float] = {}
         self._told: tuple[bool | None, str] = (None, "")
 
     @property
@@ -93,8 +92,7 @@ class PodHolders:
                 await self._clock.sleep(self._intervals.retry_rate_limited)
                 continue
             before, allocated = self.knowledge, self._requests.allocated_at
-            self.knowledge = in_use.learn(before, reading, allocated, self._pressed, self._intervals)
-            self._pressed = {key: at for key, at in self._pressed.items() if self._is_still_doubt(key, at)}
+            self.knowledge = in_use.update(before, reading, allocated, self._intervals)
             if reading.answer is not None:
                 self._blind_since = float("inf")
             elif self._listens():
@@ -103,11 +101,6 @@ class PodHolders:
             return (before.holders, before.doubted) != (self.knowledge.holders, self.knowledge.doubted)
         log.warning("pod resources not read; the kubelet's rate limit is exhausted", socket=str(self._socket))
         return False
-
-    def _is_still_doubt(self, key: Key, pressed_at: float) -> bool:
-        """Whether the doubt for which the kubelet is pressed is the one of now: what time has settled stays settled."""
-        doubt = self.knowledge.missing.get(key)
-        return doubt is not None and doubt.since <= pressed_at
 
     async def _ask(self) -> HoldersReading:
         """One question. An answer counts only if the socket is the same before and after: one kubelet gave it."""
@@ -143,15 +136,6 @@ class PodHolders:
         """Forget Allocates of which the last answer told what became."""
         settled = in_use.settled(self.knowledge, self._requests.allocated_at, self._intervals)
         self._requests.forget(settled)
-
-    def press(self, keys: Iterable[Key]) -> None:
-        """Something waits for these, and the kubelet is being made to write its checkpoint.
-
-        That settles what is doubted because the checkpoint has it: it may be from a pod that has ended. A kubelet that
-        listens to no list cannot be made to do anything.
-        """
-        waiting = self.knowledge.doubted & set(keys) if self.readable and self._listens() else frozenset()
-        self._pressed |= {key: self._pressed.get(key, self._clock.now()) for key in waiting}
 
     def _tell(self, reading: HoldersReading) -> None:
         known, trouble = self.readable, self._checkpoint.trouble

@@ -289,7 +289,6 @@ class Reconciler:
         if plan.retired.keys() - self.retired.keys():
             ask_holders()
         self.retired = plan.retired
-        self.holders.press(plan.awaited)
         if gone := dropped(before, plan.inventory, self._clock.now()):
             self._dropped = {**self._lately_dropped(), **gone}
             await self._steps.take("forgetting devices", self._forget)

@@ -158,15 +158,15 @@ class CheckpointReader:
         stamp = _stamp(self.path)
         if self._stamp != stamp:
             self._stamp = stamp
-            self._read(stamp)
+            self._read()
         return self._last
 
-    def _read(self, stamp: tuple[int, ...]) -> None:
+    def _read(self) -> None:
         self.trouble = ""
         try:
             text = read_plain(self.path, limit=MAX_BYTES)
             entries = None if text is None else json.loads(text)["Data"].get("PodDeviceEntries")
-            self._last = None if text is None else KubeletCheckpoint(_pods(entries), stamp)
+            self._last = None if text is None else KubeletCheckpoint(_pods(entries))
         except HostError as failed:
             self.trouble, self._stamp = str(failed), None  # it may be readable the next time
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):

@@ -9,15 +9,18 @@ And what overlaps a retired device that a pod may still hold (a new partition ov
 another name) is Unhealthy until then.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ..intervals import PRODUCTION, Intervals
-from ..model.device import Device, Health, Key, Slot, grouped
-from . import in_use
+from ..model.device import UNKNOWN_ENTRY, Device, Health, Key, RawDevice, Slot, base_id, grouped
+from ..model.entry import EntrySpec
+from ..model.names import domain_and_name
 from .in_use import Holdings
 from .inventory import same
+from .naming import partition_id
+from .partitions import placements
 from .resources import Inventory, Resource
 
 
@@ -141,9 +144,9 @@ def _may_go(key: Key, each: Retired, holdings: Holdings, now: float, intervals: 
     blind = now - max(each.since, holdings.blind_since) >= intervals.retire_blind
     if holdings.holders is None:
         return blind
-    if holdings.silent and blind:  # the kubelet serves, and tells nothing any more
-        return not holdings.may_hold(key)
-    return holdings.read_at - each.since >= intervals.retire_settle and not holdings.may_hold(key)
+    settled = holdings.read_at - each.since >= intervals.retire_settle
+    # Where the kubelet serves and tells nothing any more, its last answer may be from before the device was retired.
+    return (settled or (holdings.silent and blind)) and not holdings.may_hold(key)
 
 
 def _look_again(since: float, now: float, wait: float, intervals: Intervals) -> float:
@@ -263,11 +266,70 @@ def _orphans(served: Inventory, fresh: Inventory, holdings: Holdings, now: float
         for name, each in holdings.all()
         if name not in served.resources or each not in served.resources[name].ids
     ]
-    found = in_use.orphans(unknown, fresh) if unknown else {}
+    found = recognized(unknown, fresh) if unknown else {}
     return {
         key: Retired(fresh.resources.get(key[0]) or Resource(key[0], ()), slot, now, "not in the configuration")
         for key, slot in found.items()
     }
+
+
+def recognized(held: Collection[Key], fresh: Inventory) -> Mapping[Key, Slot]:
+    """A slot for each held device that `fresh` lacks and that this node's configuration is about.
+
+    That is every one of a resource that there is; and of another resource in the same domain, what can only be a device
+    of ours. What is not recognized overlaps nothing, but it can be listed.
+    """
+    domains = {domain_and_name(name)[0] for name in fresh.resources}
+    ours = [(name, each) for name, each in held if domain_and_name(name)[0] in domains]
+    ours = [key for key in ours if key[0] not in fresh.resources or key[1] not in fresh.resources[key[0]].ids]
+    if not ours:
+        return {}
+    hardware = _hardware(fresh, {base_id(each) for _, each in ours})
+    found: dict[Key, Slot] = {}
+    for name, each in ours:
+        device = hardware.get(base_id(each))
+        if device is None and name in fresh.resources:
+            raw = RawDevice(id=base_id(each), entry=UNKNOWN_ENTRY, index=-1)
+            device = Device(id=raw.id, raw=raw, ordinal="-1")
+        if device is not None:
+            found[name, each] = Slot(each, device, _replica(each))
+    return found
+
+
+def _hardware(fresh: Inventory, wanted: Collection[str]) -> Mapping[str, Device]:
+    """The devices of these ids, among all that the node's hardware could be cut into."""
+    found: dict[str, Device] = {}
+    for raw, candidates in _candidates(fresh):
+        for device_id, profile, slices in candidates:
+            if device_id in wanted:
+                stranger = replace(raw, entry=UNKNOWN_ENTRY)
+                found[device_id] = Device(id=device_id, raw=stranger, ordinal="-1", profile=profile, slices=slices)
+        if len(found) == len(wanted):
+            break
+    return found
+
+
+def _candidates(fresh: Inventory) -> Iterator[tuple[RawDevice, Iterator[tuple[str, str, range]]]]:
+    seen: set[str] = set()
+    for resource in fresh.resources.values():
+        for slot in resource.slots:
+            raw = slot.device.raw
+            if raw.id not in seen and raw.entry in resource.entries:
+                seen.add(raw.id)
+                entry = resource.entries[raw.entry]
+                yield raw, _parts(entry, raw)
+
+
+def _parts(entry: EntrySpec, raw: RawDevice) -> Iterator[tuple[str, str, range]]:
+    """Id, profile and slices of the whole device and of each partition that it could be cut into."""
+    yield raw.id, "", range(0)
+    for placement in placements(entry.geometry) if entry.geometry else ():
+        yield partition_id(entry, raw, placement), placement.profile.name, placement.slices
+
+
+def _replica(slot_id: str) -> int | None:
+    number = slot_id.removeprefix(base_id(slot_id)).lstrip(":")
+    return int(number) if number.isascii() and number.isdigit() else None
 
 
 def without_retired(devices: Inventory, retired: Mapping[Key, Retired], claimed: Collection[Key]) -> Inventory:

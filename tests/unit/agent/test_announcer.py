@@ -7,11 +7,10 @@ import itertools
 import pytest
 
 from tests.kit.service_manager import Listener
-from vdev.agent.announcer import Announcer, Outlook
+from vdev.agent.announcer import Announcer, Boot, Outlook
 from vdev.agent.steps import Steps
 from vdev.aio.clock import ManualClock, Timing
 from vdev.observe.service_manager import ServiceManager
-from vdev.planning.in_use import Boot
 
 SERVED = Boot(served=True)
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from vdev.agent.announcer import Boot, absent, may_start
 from vdev.model.device import Device, Health, RawDevice, Slot
-from vdev.planning.in_use import Boot, absent, may_start
 from vdev.planning.resources import EMPTY, Inventory, Resource
 
 

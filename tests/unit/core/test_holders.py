@@ -14,8 +14,8 @@ from vdev.planning.in_use import (
     Holdings,
     Knowledge,
     KubeletCheckpoint,
-    learn,
     settled,
+    update,
 )
 
 A, B = ("acme.dev/npu", "acme-0"), ("acme.dev/npu", "acme-1")
@@ -23,21 +23,21 @@ PATIENCE = Intervals(kubelet_grace=10.0, unnamed_allocate=5.0, retire_blind=600.
 OLD, NEW = "the first kubelet", "the second kubelet"
 
 
-def reading(at, answer=None, on_disk=None, *, written=0, kubelet=OLD, without=("kube-system/proxy",)):
+def reading(at, answer=None, on_disk=None, *, kubelet=OLD, without=("kube-system/proxy",)):
     """An answer that names these devices, each with a pod of its own; a checkpoint that has those, likewise."""
     named = None
     if answer is not None:
         named = HoldersAnswer({key: f"default/pod-{key[1]}" for key in answer}, frozenset(without))
     checkpoint = None
     if on_disk is not None:
-        checkpoint = KubeletCheckpoint({f"uid-{key[1]}": frozenset({key}) for key in on_disk}, (written,))
+        checkpoint = KubeletCheckpoint({f"uid-{key[1]}": frozenset({key}) for key in on_disk})
     return HoldersReading(at, named, checkpoint, kubelet)
 
 
-def after(*readings, allocated=None, pressed=None) -> Knowledge:
+def after(*readings) -> Knowledge:
     known = NOTHING
     for each in readings:
-        known = learn(known, each, allocated or {}, pressed or {}, PATIENCE)
+        known = update(known, each, {}, PATIENCE)
     return known
 
 
@@ -72,7 +72,7 @@ def test_a_young_kubelets_empty_answer_is_doubted(gap):
     """It answers with no pods for about a second after its start; what was held is held until the grace is over."""
     silence = [reading(1)] if gap else []
     before = [reading(0, [A], [A]), *silence]
-    assert may_hold(after(*before, reading(2, [], [A], written=1, kubelet=NEW)), A)
+    assert may_hold(after(*before, reading(2, [], [A], kubelet=NEW)), A)
     assert may_hold(after(*before, reading(2, [], kubelet=NEW), reading(11, [], kubelet=NEW)), A)
     assert not may_hold(after(*before, reading(2, [], kubelet=NEW), reading(12, [], kubelet=NEW)), A)
 
@@ -89,59 +89,54 @@ def test_the_first_answer_of_all_is_checked_against_the_checkpoint():
     assert not may_hold(after(reading(0, [], [])), A)
 
 
-def test_a_stale_checkpoint_is_believed_to_be_stale_when_it_was_pressed_for():
-    """A kubelet that was asked to write it again and did not is believed after the grace."""
-    readings = [reading(at, [], [A]) for at in (0, 1, 11)]
-    assert may_hold(after(*readings, pressed={A: 2}), A)
-    assert not may_hold(after(*readings, reading(12, [], [A]), pressed={A: 2}), A)
-
-
-def test_a_checkpoint_written_after_a_full_answer_is_exact():
+def test_what_only_the_checkpoint_names_is_held_as_long_as_it_does():
     """A List makes the kubelet forget pods that ended: what it writes then is held, and what it leaves out is not."""
-    full = [reading(0, [], [A, B]), reading(6, [], [A, B])]
-    known = after(*full, reading(7, [], [A], written=1), pressed={A: 0, B: 0})
+    known = after(reading(0, [], [A, B]), reading(6, [], [A, B]), reading(11, [], [A]))
     assert may_hold(known, A)
     assert not may_hold(known, B)
     for at in (20, 40, 500):
-        known = learn(known, reading(at, [], [A], written=1), {}, {A: 0}, PATIENCE)
+        known = update(known, reading(at, [], [A]), {}, PATIENCE)
     assert may_hold(known, A)
-    assert not may_hold(learn(known, reading(501, [], [], written=2), {}, {A: 0}, PATIENCE), A)
+    assert not may_hold(update(known, reading(501, [], []), {}, PATIENCE), A)
 
 
-def test_a_young_kubelets_checkpoint_proves_nothing():
-    """Until its sources are ready it forgets nobody, so what it writes then may be of pods that ended."""
-    young = [reading(at, [], [A], written=at) for at in (0, 1, 2)]
-    assert not any(doubt.confirmed for doubt in after(*young).missing.values())
+def test_time_runs_out_for_what_only_the_checkpoint_names():
+    """It goes on naming the pod that was admitted last, also when that has ended; the time does not begin anew."""
+    known = after(reading(0, [], [A]), reading(599, [], [A]))
+    assert may_hold(known, A)
+    for at in (600, 601, 700):
+        known = update(known, reading(at, [], [A]), {}, PATIENCE)
+        assert not may_hold(known, A)
 
 
 def test_a_kubelet_that_learns_of_its_pods_late_releases_nothing():
     """It cannot reach its API server: it answers with no pods at all, for longer than any grace."""
     known = after(reading(0, [A], [A]))
-    for number, at in enumerate(range(2, 30, 4)):  # each time it is made to write its checkpoint
-        late = reading(at, [], [A], written=number, kubelet=NEW, without=())
-        known = learn(known, late, {}, {A: 2.0})
+    for at in range(2, 30, 4):  # each time it is made to write its checkpoint
+        late = reading(at, [], [A], kubelet=NEW, without=())
+        known = update(known, late, {})
         assert may_hold(known, A)
-    named = learn(known, reading(31, [A], [A], written=99, kubelet=NEW), {}, {A: 2.0})
+    named = update(known, reading(31, [A], [A], kubelet=NEW), {})
     assert may_hold(named, A)
-    assert not may_hold(learn(named, reading(32, [], [A], written=99, kubelet=NEW), {}, {A: 2.0}), A)
-    assert not may_hold(learn(known, reading(32, [], [A], written=99, kubelet=NEW, without=()), {}, {A: 2.0}), A)
+    assert not may_hold(update(named, reading(32, [], [A], kubelet=NEW), {}), A)
+    assert not may_hold(update(known, reading(32, [], [A], kubelet=NEW, without=()), {}), A)
 
 
 def test_what_an_earlier_kubelet_asked_for_is_no_proof_about_the_next_ones_pods():
     """Allocated, and before anybody could be asked for whom, the kubelet restarts and learns of its pods late."""
     known = after(reading(0, [], []))
     for at in range(2, 30):
-        late = reading(at, [], [A], written=at, kubelet=NEW, without=())
-        known = learn(known, late, {A: 1.0} if at < 8 else {}, {A: 2.0}, PATIENCE)
+        late = reading(at, [], [A], kubelet=NEW, without=())
+        known = update(known, late, {A: 1.0} if at < 8 else {}, PATIENCE)
         assert may_hold(known, A)
-    assert not may_hold(learn(known, reading(31, [], [], written=31, kubelet=NEW, without=()), {}, {}, PATIENCE), A)
+    assert not may_hold(update(known, reading(31, [], [], kubelet=NEW, without=()), {}, PATIENCE), A)
 
 
 def test_a_kubelet_that_knows_some_pods_and_writes_the_device_down_is_believed_that():
     """Pods that it has from files are there at once; those of its API server may come minutes later."""
     known = after(reading(0, [A], [A]))
-    for number, at in enumerate(range(2, 600, 4)):
-        known = learn(known, reading(at, [], [A], written=number, kubelet=NEW), {}, {A: 2.0})
+    for at in range(2, 600, 4):
+        known = update(known, reading(at, [], [A], kubelet=NEW), {})
         assert may_hold(known, A)
 
 
@@ -149,45 +144,45 @@ def test_an_init_containers_device_is_held():
     """No answer ever names it; the checkpoint has it, also when the device was named with another pod before."""
     known = after(reading(0, [A], [A]), reading(20, [], [A]), reading(21, [], []))
     with_init = ("kube-system/proxy", "default/init")
-    known = learn(known, reading(31, [], [A], written=1, without=with_init), {A: 30}, {}, PATIENCE)
+    known = update(known, reading(31, [], [A], without=with_init), {A: 30}, PATIENCE)
     assert may_hold(known, A)
-    known = learn(known, reading(60, [], [A], written=1, without=with_init), {}, {A: 32}, PATIENCE)
+    known = update(known, reading(60, [], [A], without=with_init), {}, PATIENCE)
     assert may_hold(known, A)
 
 
 def test_a_device_is_free_when_no_pod_is_left_that_could_have_it():
     """The checkpoint keeps the pod that was admitted last until another one is; pods from before have nothing of it."""
     known = after(reading(0, [], []), reading(199, [], []))
-    known = learn(known, reading(201, [], [A], written=1, without=("kube-system/proxy", "default/init")), {A: 200}, {})
-    gone = reading(202, [], [A], written=2)
-    assert may_hold(learn(known, gone, {}, {}), A)
-    assert not may_hold(learn(learn(known, gone, {}, {}), reading(206, [], [A], written=3), {}, {}), A)
+    known = update(known, reading(201, [], [A], without=("kube-system/proxy", "default/init")), {A: 200})
+    gone = reading(202, [], [A])
+    assert may_hold(update(known, gone, {}), A)
+    assert not may_hold(update(update(known, gone, {}), reading(206, [], [A]), {}), A)
 
 
 def test_a_pod_may_be_known_for_long_before_it_has_its_device():
     """What it wants of another plugin is allocated first, and that plugin takes its time."""
     there = ("kube-system/proxy", "default/init")
     known = after(*(reading(at, [], [], without=there) for at in (0, 30, 59)))
-    known = learn(known, reading(61, [], [A], written=1, without=there), {A: 60}, {}, PATIENCE)
-    assert may_hold(learn(known, reading(70, [], [A], written=1, without=there), {A: 60}, {}, PATIENCE), A)
+    known = update(known, reading(61, [], [A], without=there), {A: 60}, PATIENCE)
+    assert may_hold(update(known, reading(70, [], [A], without=there), {A: 60}, PATIENCE), A)
 
 
 def test_a_pod_that_is_named_with_another_device_has_its_other_devices_too():
     """An init container's device, and an app container's that is named."""
-    both = KubeletCheckpoint({"uid": frozenset({A, B})}, (1,))
+    both = KubeletCheckpoint({"uid": frozenset({A, B})})
     known = after(HoldersReading(0, HoldersAnswer({B: "default/both"}), both, OLD))
     for at in (10, 100, 1000):
-        known = learn(known, HoldersReading(at, HoldersAnswer({B: "default/both"}), both, OLD), {}, {A: 0.0})
+        known = update(known, HoldersReading(at, HoldersAnswer({B: "default/both"}), both, OLD), {})
     assert may_hold(known, A)
-    assert not may_hold(learn(known, HoldersReading(1001, HoldersAnswer({}), both, OLD), {}, {A: 0.0}), A)
+    assert not may_hold(update(known, HoldersReading(1001, HoldersAnswer({}), both, OLD), {}), A)
 
 
 def test_an_allocate_is_settled_by_its_pod_or_by_time():
     """A pod is named some time after its Allocate; one that was refused never is."""
     allocated = {A: 30.0, B: 30.0}
-    known = learn(after(reading(0, [])), reading(31, [A]), allocated, {}, PATIENCE)
+    known = update(after(reading(0, [])), reading(31, [A]), allocated, PATIENCE)
     assert frozenset({A}) == settled(known, allocated, PATIENCE)
-    known = learn(known, reading(35, [A]), allocated, {}, PATIENCE)
+    known = update(known, reading(35, [A]), allocated, PATIENCE)
     assert frozenset({A, B}) == settled(known, allocated, PATIENCE)
 
 
@@ -196,9 +191,9 @@ def test_silence_and_youth_settle_no_allocate():
     allocated = {A: 1.0}
     silent = after(reading(0, []), reading(100))
     assert frozenset() == settled(silent, allocated, PATIENCE)
-    young = learn(silent, reading(107, [], kubelet=NEW), allocated, {}, PATIENCE)
+    young = update(silent, reading(107, [], kubelet=NEW), allocated, PATIENCE)
     assert frozenset() == settled(young, allocated, PATIENCE)
-    assert frozenset({A}) == settled(learn(young, reading(117, [], kubelet=NEW), allocated, {}, PATIENCE), allocated)
+    assert frozenset({A}) == settled(update(young, reading(117, [], kubelet=NEW), allocated, PATIENCE), allocated)
 
 
 def test_a_pod_keeps_its_name_while_it_is_doubted():
@@ -237,9 +232,9 @@ def test_a_held_device_may_be_held_whatever_the_kubelet_says(pods, kubelets, gap
         answer = HoldersAnswer({}) if mode == "empty" and young else HoldersAnswer(app, frozenset(init))
         stale = held | (stale if young or mode == "silent" else frozenset())
         pods = {"app": frozenset(apps), "stale": stale - held} | {key[1]: frozenset({key}) for key in inits}
-        checkpoint = KubeletCheckpoint(pods, (int(now * 1e6),))
+        checkpoint = KubeletCheckpoint(pods)
         told = HoldersReading(now, None if mode == "silent" else answer, checkpoint, kubelet)
-        known = learn(known, told, allocated, {}, PATIENCE)
+        known = update(known, told, allocated, PATIENCE)
         for key in settled(known, allocated, replace(PATIENCE, unnamed_allocate=0.0)):
             del allocated[key]
         holders = known.holders if known.heard else None
