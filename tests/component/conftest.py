@@ -18,6 +18,7 @@ import yaml
 from blockbuster import blockbuster_ctx
 
 import vdev
+import vdev.aio.clock  # calls the embedded kubelet back
 import vdev.sim
 from tests.kit import quick
 from tests.kit.api_server import ApiServer
@@ -150,7 +151,10 @@ async def start_agent(kubelet, directory, config_dir, _inotify):
             await running.settled(kubelet)
         return running
 
-    with structlog.testing.capture_logs() as logs, blockbuster_ctx([vdev], excluded_modules=[vdev.sim]) as blocking:
+    with (
+        structlog.testing.capture_logs() as logs,
+        blockbuster_ctx([vdev], excluded_modules=[vdev.sim, vdev.aio.clock]) as blocking,
+    ):
         # The end of the last agent, when no kubelet is left, is that of gRPC's thread, which is waited for.
         blocking.functions["threading.Lock.acquire"].can_block_in("vdev/agent/agent.py", "_live")
         for each in blocking.functions.values():  # what gRPC does in a thread of its own is done in the loop there
@@ -219,7 +223,7 @@ def account(api_server, directory):
 async def start_api(account):
     """Make clients of it, with short pauses and a clock that can be put forward."""
     async with contextlib.AsyncExitStack() as stack:
-        stack.enter_context(blockbuster_ctx([vdev], excluded_modules=[vdev.sim]))
+        stack.enter_context(blockbuster_ctx([vdev], excluded_modules=[vdev.sim, vdev.aio.clock]))
 
         async def start(*, server=account, clock=None, **options):
             intervals = Intervals(**quick.INTERVALS | {key: options.pop(key) for key in INTERVALS & options.keys()})

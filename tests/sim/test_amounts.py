@@ -68,9 +68,6 @@ def test_quantities_are_written_in_one_way(written, back):
         ("1n", "0.000000001"),
         ("0.1n", "0.000000001"),
         ("-1e-99", "-0.000000001"),
-        ("1e999999999", "9223372036854775807"),
-        ("-1e999999999", "-9223372036854775807"),
-        ("0e999999999", "0"),
     ],
 )
 def test_what_quantities_amount_to(written, amount):

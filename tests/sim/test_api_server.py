@@ -195,20 +195,7 @@ def asked(**more):
         ({"name": "r", "exactly": {"deviceClassName": "c", "count": -1}}, "greater than zero"),
         ({"name": "r", "exactly": {"deviceClassName": "c", "cuont": 1}}, "cuont: unknown field"),
         ({"name": "r", "firstAvailable": [{"name": "x"}]}, "deviceClassName: Required value"),
-        (
-            asked(selectors=[{"cel": {"expression": "true"}}] * 33),
-            "selectors: Too many: 33: must have at most 32 items",
-        ),
-        (
-            asked(selectors=[{"cel": {"expression": "true" + " " * 10_240}}]),
-            "selectors[0].cel.expression: Too long: may not be more than 10240 bytes",
-        ),
         (asked(selectors=[{"cel": {}}]), "selectors[0].cel.expression: Required value"),
-        (asked(tolerations=[{"operator": "In", "key": "a"}]), 'operator: Unsupported value: "In"'),
-        (asked(tolerations=[{"operator": "Exists", "value": "x"}]), "must be empty for operator"),
-        (asked(tolerations=[{"operator": "Exists", "effect": "Never"}]), 'effect: Unsupported value: "Never"'),
-        (asked(tolerations=[{"value": "x"}]), "must be `Exists` when `key` is empty"),
-        (asked(tolerations=[{"operator": "Exists"}] * 17), "tolerations: Too many: 17: must have at most 16 items"),
     ],
 )
 async def test_a_claim_is_refused(ask, request_, why):
@@ -219,44 +206,24 @@ async def test_a_claim_is_refused(ask, request_, why):
 
 
 OPAQUE = {"opaque": {"driver": "acme.dev", "parameters": {"kind": "X"}}}
-LARGE = {"opaque": {"driver": "acme.dev", "parameters": {"kind": "X" * 10_240}}}
-TOO_LONG = "config[0].opaque.parameters: Too long: may not be more than 10240 bytes"
 
 
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ({"constraints": [{"matchAttribute": "acme.dev/a"}] * 33}, "constraints: Too many: 33: must have at most 32"),
-        ({"config": [OPAQUE] * 33}, "config: Too many: 33: must have at most 32 items"),
-        ({"config": [LARGE]}, TOO_LONG),
         ({"config": [OPAQUE | {"requests": ["x"]}]}, "config[0].requests[0]: Invalid value"),
         ({"config": [{"requests": ["r"]}]}, "config[0].opaque: Required value"),
         ({"config": [{"opaque": {"driver": "acme.dev", "parameters": 1}}]}, "must be a valid JSON object"),
         ({"constraints": [{"matchAttribute": "acme.dev/a", "requests": ["x"]}]}, "must be the name of a request"),
-        ({"constraints": [{"matchAttribute": "acme.dev/a", "requests": ["r", "r"]}]}, "Duplicate value"),
         ({"constraints": [{"matchAttribute": "model"}]}, "must include the domain"),
         ({"constraints": [{"requests": ["r"]}]}, "exactly one of `matchAttribute` or `distinctAttribute`"),
     ],
 )
-async def test_a_claim_with_too_much_besides_its_requests_is_refused(ask, more, why):
-    """The limits of the API; what is within them is taken."""
+async def test_a_claim_with_mistakes_besides_its_requests_is_refused(ask, more, why):
+    """What is right is taken."""
     devices = {"requests": [asked()], "constraints": [{"matchAttribute": "acme.dev/a"}] * 32, "config": [OPAQUE] * 32}
     assert 201 == (await ask("POST", CLAIMS, of("ResourceClaim", "c", {"devices": devices})))[0]
     status, answer = await ask("POST", CLAIMS, of("ResourceClaim", "d", {"devices": devices | more}))
-    assert (422, True) == (status, why in answer["message"]), answer["message"]
-
-
-@pytest.mark.parametrize(
-    ("spec", "why"),
-    [
-        ({"selectors": [{"cel": {"expression": "true"}}] * 33}, "selectors: Too many: 33: must have at most 32 items"),
-        ({"config": [OPAQUE] * 33}, "config: Too many: 33: must have at most 32 items"),
-        ({"config": [LARGE]}, TOO_LONG),
-    ],
-)
-async def test_a_class_is_refused(ask, spec, why):
-    """By the same limits."""
-    status, answer = await ask("POST", CLASSES, of("DeviceClass", "c", spec))
     assert (422, True) == (status, why in answer["message"]), answer["message"]
 
 
@@ -443,17 +410,13 @@ async def test_a_label_selector_that_is_none(ask, selector):
 
 
 async def test_a_claim_has_one_allocation(ask):
-    """Another one only after it was taken back; and pods only while it has one."""
+    """Another one only after it was taken back."""
     assert 201 == (await ask("POST", CLAIMS, of("ResourceClaim", "c", {"devices": {"requests": [asked()]}})))[0]
     pod = {"resource": "pods", "name": "p", "uid": "1"}
     results = [{"request": "r", "driver": "acme.dev", "pool": "n1", "device": name} for name in "ab"]
     path = f"{CLAIMS}/c/status"
-    status, answer = await ask("PATCH", path, {"status": {"reservedFor": [pod]}}, MERGE)
-    assert (422, True) == (status, "status.reservedFor" in answer["message"])
     allocation = {"devices": {"results": results[:1]}}
     assert 200 == (await ask("PATCH", path, {"status": {"allocation": allocation, "reservedFor": [pod]}}, MERGE))[0]
-    status, answer = await ask("PATCH", path, {"status": {"reservedFor": [pod, pod]}}, MERGE)
-    assert (422, True) == (status, "Duplicate value" in answer["message"])
     other = {"devices": {"results": results[1:]}}
     status, answer = await ask("PATCH", path, {"status": {"allocation": other}}, MERGE)
     assert (422, True) == (status, "status.allocation: Invalid value: field is immutable" in answer["message"])

@@ -73,17 +73,17 @@ async def test_a_pod_waits_for_a_device(kubelet, driver):
     await kubelet.run_pod(pod("one", templates=["gpu"]))
     waiting = await kubelet.run_pod(pod("two", claims=["later"]))
     assert (Phase.PENDING, "Unschedulable") == (waiting.phase, waiting.reason)
-    assert "0/1 nodes are available: 1 cannot allocate all claims." == waiting.message
+    assert "0/1 nodes are available: cannot allocate all claims." == waiting.message
     await kubelet.delete_pod("one")
     await kubelet.wait_until(lambda: kubelet.pod("two").phase is Phase.RUNNING)
 
 
 async def test_a_claim_that_cannot_be_allocated_anywhere_says_so_in_the_pod(kubelet, driver):
-    """With the reason and the words of the scheduler; it waits for another claim or class."""
+    """It waits for another claim or class."""
     await add(kubelet, claim("many", exactly(count=33)), claim("other", exactly("gone")))
-    text = "claim default/many: number of requested devices 33 exceeds the claim limit of 32"
+    text = "0/1 nodes are available: claim default/many asks for 33 devices, at most 32 are allowed."
     many = await kubelet.run_pod(pod("one", claims=["many"]))
-    said = {"reason": "SchedulerError", "message": f'running "DynamicResources" filter plugin: {text}'}
+    said = {"reason": "Unschedulable", "message": text}
     assert [{"type": "PodScheduled", "status": "False", **said}] == pod_status(many)["conditions"]
     other = await kubelet.run_pod(pod("two", claims=["other"]))
     said = {

@@ -57,14 +57,14 @@ def test_it_selects(expression):
 @pytest.mark.parametrize(
     ("expression", "text"),
     [
-        ("device.attributes['other.dev'].x == 1", "CEL runtime error: no such key: x$"),
+        ("device.attributes['other.dev'].x == 1", 'CEL runtime error: .*Key not found in map : "?x'),
         ("device.attributes['gpu.nvidia.com'].type", "CEL runtime error: expected a boolean"),
-        ("device.attributes['gpu.nvidia.com'].type > 5", "CEL runtime error: no such overload$"),
+        ("device.attributes['gpu.nvidia.com'].type > 5", "CEL runtime error: .*No matching overload"),
         (
             "device.attributes['gpu.nvidia.com'].?none.value() == 1",
-            "CEL runtime error: optional.none.. dereference$",
+            "CEL runtime error: .*optional.none.. dereference$",
         ),
-        ("1 / (device.driver == '' ? 1 : 0) == 1", "CEL runtime error: division by zero$"),
+        ("1 / (device.driver == '' ? 1 : 0) == 1", "CEL runtime error: .*divide by zero$"),
         ("semver('01.0.0').major() == 1", "CEL runtime error: .*not a version"),
         ("device.foo == 1", "CEL compile error: .*undefined field 'foo'"),
         ("device.driver + 1 == 2", "CEL compile error: .*no matching overload"),

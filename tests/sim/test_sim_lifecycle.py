@@ -11,7 +11,7 @@ import pytest
 from vdev.errors import SocketError
 from vdev.pb import podresources_v1_pb2 as resources
 from vdev.pb import podresources_v1_pb2_grpc as resources_grpc
-from vdev.sim import Kubelet, KubeletPanic, ManualClock, Phase, Timings, manifest
+from vdev.sim import Kubelet, KubeletPanic, Phase, Timings, manifest
 
 NPU = "acme.dev/npu"
 
@@ -499,17 +499,6 @@ async def test_real_time(short_dir, plugin_class):
         plugin = await (await plugin_class(kubelet, NPU, ["d1"]).serve()).register()
         await kubelet.wait_until(lambda: kubelet.node().capacity == {NPU: 1})
         await plugin.stop()
-
-
-def test_clock_runs_what_is_due():
-    """A manual clock runs each due action at its own moment, in order, and not after it was ended."""
-    clock, seen = ManualClock(), []
-    end = clock.every(10, lambda: seen.append(("ten", clock.now())))
-    clock.every(4, lambda: seen.append(("four", clock.now())))
-    clock.advance(10)
-    end()
-    clock.advance(10)
-    assert [("four", 4), ("four", 8), ("ten", 10), ("four", 12), ("four", 16), ("four", 20)] == seen
 
 
 async def test_who_is_cancelled_at_the_start_leaves_no_server(directory, monkeypatch):

@@ -10,7 +10,8 @@ import pytest
 from vdev.pb import deviceplugin_v1beta1_pb2 as api
 from vdev.pb import podresources_v1_pb2 as v1
 from vdev.pb import podresources_v1_pb2_grpc as v1_grpc
-from vdev.sim import Kubelet, LeapClock, Phase, Timings, manifest
+from vdev.sim import Kubelet, LeapClock, ManualClock, Phase, Timings, manifest
+from vdev.sim.kubelet_life import Ticker
 
 NPU = "acme.dev/npu"
 SOURCES = 3600.0  # seconds: nothing comes by itself
@@ -216,22 +217,6 @@ async def test_two_pods_on_one_piece_of_hardware(short_dir, plugin_class):
             await plugin.stop()
 
 
-async def test_clock_that_runs_and_leaps():
-    """What is due comes by itself, or at once when the clock is put forward; what was prevented does not."""
-    clock, seen, soon = LeapClock(), [], asyncio.Event()
-    clock.after(3600, lambda: seen.append("hour"))
-    clock.after(1800, lambda: seen.append("never"))()
-    end = clock.every(1000, lambda: seen.append("often"))
-    clock.after(0.01, soon.set)
-    await soon.wait()
-    assert [] == seen
-    clock.advance(3601)
-    end()
-    assert ["often", "often", "often", "hour"] == seen
-    clock.advance(3600)
-    assert 4 == len(seen)
-
-
 async def test_a_finished_init_container_uses_nothing(kubelet, plugins, shows):
     """Its device may leave the list, and counts for nobody, though the kubelet gives it to no other pod."""
     plugin = await plugins(NPU, ["d1", "d2"])
@@ -248,3 +233,12 @@ async def test_a_finished_init_container_uses_nothing(kubelet, plugins, shows):
     await plugin.stop()
     await shows(kubelet, NPU, 1, 0)
     assert {} == kubelet.listed()
+
+
+def test_a_ticker_ticks_until_it_is_stopped():
+    clock, seen = ManualClock(), []
+    ticker = Ticker(clock, 10, lambda: seen.append(clock.now()))
+    clock.advance(35)
+    ticker.stop()
+    clock.advance(10)
+    assert [10, 20, 30] == seen

@@ -21,7 +21,6 @@ from tests.worlds.virtual_time import PROCESS, WorldLoop
 from vdev.aio import blocking_calls
 from vdev.deviceplugin import registration
 from vdev.hostfs import watch
-from vdev.sim import kubelet_clock
 
 
 @contextlib.contextmanager
@@ -39,7 +38,6 @@ def installed(dice: random.Random, loop: WorldLoop) -> Iterator[None]:
             (watch, "inotify_simple", SimpleNamespace(INotify=_INotify)),
             (watch, "Uevents", no_uevents),
             (blocking_calls, "threading", SimpleNamespace(Thread=_Thread)),
-            (kubelet_clock, "time", SimpleNamespace(monotonic=loop.time)),
             (registration, "secrets", names),
             (registration, "os", SimpleNamespace(**{**vars(os), "getpid": lambda: 1})),
             (secrets, "choice", random.choice),

@@ -28,7 +28,7 @@ from tests.worlds.grpc_calls import Answering, Network
 from tests.worlds.invariants import Broken, Excuses, Grants
 from tests.worlds.node_model import NodeModel
 from tests.worlds.stand_ins import installed
-from tests.worlds.virtual_time import START, StandsStillError, WorldLoop
+from tests.worlds.virtual_time import START, StandsStillError, WorldClock, WorldLoop
 from tests.worlds.world_cluster import NODE, WorldCluster
 from vdev.intervals import PRODUCTION
 from vdev.sim import Finding, Kubelet, KubeletPanic
@@ -154,6 +154,7 @@ class World:
         self.model.build()
         self.kubelet = Kubelet(
             self.root / "kubelet",
+            clock=WorldClock(self.loop),
             seed=self.seed,
             node_name=NODE,
             overlaps=self.model.overlaps,

@@ -136,9 +136,8 @@ def _allocate(objects: _Objects, seen: preview.Preview) -> None:
     waiting = [claim for claim in objects.claims if not _is_allocated(claim)]
     if not waiting:
         return
-    from ..sim.dra.scheduling import cel_selectors, claim_limits, pools, usage  # the embedded kubelet brings gRPC
-    from ..sim.dra.scheduling.allocator import Allocator
-    from ..sim.dra.scheduling.unschedulable import UnschedulableError
+    from ..sim.dra.scheduling import cel_selectors, claim_limits, pools  # the embedded kubelet brings gRPC
+    from ..sim.dra.scheduling.allocator import Allocator, UnschedulableError
     from ..sim.objects.pod_manifest import ManifestError
 
     own = {each.expression: each for each in seen.classes}
@@ -153,7 +152,7 @@ def _allocate(objects: _Objects, seen: preview.Preview) -> None:
     slices = [each for pool in seen.pools.values() for each in cutting.objects(pool, seen.node)]
     offered = pools.gather(slices, seen.node, {})
     classes = {each.name: each.document for each in seen.classes} | objects.classes
-    used = usage.in_use(objects.claims)
+    used = pools.in_use(objects.claims)
     scheduler = Allocator(offered, classes, used, matches=matches, admin=lambda _namespace: True)
     try:
         for claim in waiting:

@@ -4,12 +4,13 @@ It behaves like Kubernetes 1.36, is never more lenient, and reports mistakes tha
 It shares no decisions with the plugin, so that they cannot share a mistake. Start with `Kubelet`.
 """
 
+from ..aio.clock import Clock, LeapClock, ManualClock, SystemClock
 from .device_manager.registration_server import Compat
 from .dra.api_objects import ApiObjectError, ApiObjects, MemoryObjects
 from .dra.drivers.driver_registry import DriverStatus
 from .journal import Entry, Event
 from .kubelet.kubelet import Kubelet, KubeletPanic
-from .kubelet_clock import Clock, LeapClock, ManualClock, SystemClock, Timings
+from .kubelet_life import Timings
 from .lint import Finding, Severity
 from .objects.container_edits import DeviceNode, Edits, Mount
 from .objects.node_devices import Capacity

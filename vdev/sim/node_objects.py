@@ -222,7 +222,7 @@ def pod_status(pod: PodStatus) -> dict[str, Any]:
     """The status of a Pod object."""
     status: dict[str, Any] = {"phase": pod.phase.value}
     scheduled = {"type": "PodScheduled", "status": "True" if pod.bound else "False"}
-    if pod.reason in ("Unschedulable", "SchedulerError"):
+    if pod.reason == "Unschedulable":
         status["conditions"] = [{**scheduled, "reason": pod.reason, "message": pod.message}]
     else:
         status["conditions"] = [scheduled]

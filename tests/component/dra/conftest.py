@@ -9,6 +9,7 @@ import structlog
 from blockbuster import blockbuster_ctx
 
 import vdev
+import vdev.aio.clock  # calls the embedded kubelet back
 import vdev.sim
 from tests.kit import dra, quick
 from vdev.aio.clock import LeapClock, Timing
@@ -72,7 +73,7 @@ async def start_driver(kubelet, cdi_dir, published, request):
     """Start a driver; `wait` until it serves. `api` is the tests' API server unless another one, or None, is given."""
     async with contextlib.AsyncExitStack() as stack:
         logs = stack.enter_context(structlog.testing.capture_logs())
-        stack.enter_context(blockbuster_ctx([vdev], excluded_modules=[vdev.sim]))
+        stack.enter_context(blockbuster_ctx([vdev], excluded_modules=[vdev.sim, vdev.aio.clock]))
 
         def find(pool, device):
             return (

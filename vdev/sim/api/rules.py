@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..dra.scheduling import claim_limits, claim_status_limits, slice_lint
-from ..objects import formats, node_selectors
+from ..dra.scheduling import claim_limits, slice_lint
+from ..objects import formats
 from . import pod_defaults
 from .kinds import ApiKind, Document
 
@@ -13,6 +13,8 @@ _FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 _LARGEST_ANNOTATIONS = 256 * 1024  # bytes, keys and values together
 _SPLIT_COUNTERS = (1, 35)  # since when counters have slices of their own
 _GATES = (1, 36)  # since when fields of partitions, taints and shares are on by default
+_AMONG, _THERE, _COMPARED = ("In", "NotIn"), ("Exists", "DoesNotExist"), ("Gt", "Lt")  # operators
+_FIELD = "metadata.name"  # the only one by which nodes can be selected
 _GATED = (
     *("taints", "consumesCounters", "allowMultipleAllocations"),
     *("bindsToNode", "bindingConditions", "bindingFailureConditions"),
@@ -100,7 +102,7 @@ def causes(kind: ApiKind, new: Document, *, release: Release) -> Iterator[tuple[
             yield from _slice(new, release)
         case "ResourceClaim":
             yield from claim_limits.requests("spec", new.get("spec"))
-            yield from claim_status_limits.status(new.get("status") or {}, new.get("spec") or {})
+            yield from claim_limits.status(new.get("status") or {})
         case "ResourceClaimTemplate":
             yield from _template(new.get("spec") or {})
         case "DeviceClass":
@@ -176,7 +178,47 @@ def _of_nodes(at: str, place: Document) -> Iterator[tuple[str, str]]:
     if node := place.get("nodeName"):
         yield from ((f"{at}.nodeName", text) for text in formats.subdomain(node))
     if (selector := place.get("nodeSelector")) is not None:
-        yield from node_selectors.causes(f"{at}.nodeSelector", selector)
+        yield from _node_selector(f"{at}.nodeSelector", selector)
+
+
+def _node_selector(at: str, selector: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    terms = selector.get("nodeSelectorTerms") or ()
+    if not terms:
+        yield f"{at}.nodeSelectorTerms", "Required value: must have at least one node selector term"
+    for index, each in enumerate(terms):
+        yield from _node_term(f"{at}.nodeSelectorTerms[{index}]", each)
+
+
+def _node_term(at: str, written: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for index, each in enumerate(written.get("matchExpressions") or ()):
+        yield from _expression(f"{at}.matchExpressions[{index}]", each)
+    for index, each in enumerate(written.get("matchFields") or ()):
+        yield from _field(f"{at}.matchFields[{index}]", each)
+
+
+def _expression(at: str, requirement: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    operator, values = requirement.get("operator", ""), requirement.get("values") or ()
+    if operator in _AMONG and not values:
+        yield f"{at}.values", "Required value: must be specified when `operator` is 'In' or 'NotIn'"
+    elif operator in _THERE and values:
+        yield f"{at}.values", "Forbidden: may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+    elif operator in _COMPARED and len(values) != 1:
+        yield f"{at}.values", "Required value: must be specified single value when `operator` is 'Lt' or 'Gt'"
+    elif operator not in (*_AMONG, *_THERE, *_COMPARED):
+        yield f"{at}.operator", formats.wrong(operator, "not a valid selector operator")
+    yield from ((f"{at}.key", text) for text in formats.qualified_name(str(requirement.get("key", ""))))
+    for index, each in enumerate(values):
+        yield from ((f"{at}.values[{index}]", text) for text in formats.label_value(each))
+
+
+def _field(at: str, requirement: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    operator, values = requirement.get("operator", ""), requirement.get("values") or ()
+    if operator not in _AMONG:
+        yield f"{at}.operator", formats.wrong(operator, "not a valid selector operator")
+    elif len(values) != 1:
+        yield f"{at}.values", "Required value: must be only one value when `operator` is 'In' or 'NotIn' for node field"
+    if (key := requirement.get("key", "")) != _FIELD:
+        yield f"{at}.key", formats.wrong(key, "not a valid field selector key")
 
 
 def _class(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

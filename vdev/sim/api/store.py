@@ -8,12 +8,10 @@ import bisect
 import secrets
 import uuid
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ..dra.scheduling import claim_limits
-from ..dra.scheduling.claim_limits import ADMIN_ACCESS
 from ..objects.amounts import as_given_back
 from ..objects.plain_objects import copied
 from ..objects.plain_objects import now as _now
@@ -270,7 +268,7 @@ class Objects:
         changed = bool(kind.kind == "ResourceClaim" and before and after and before != after)
         fixed = [("status.allocation", "Invalid value: field is immutable")] * changed
         wrong = [*fixed, *rules.causes(kind, stored, release=self.release), *self._more(stored)]
-        if wrong := wrong or ([] if old else [*self._of_its_namespace(kind, key[0], stored)]):
+        if wrong:
             raise invalid(kind, metadata["name"], wrong)
         metadata["resourceVersion"] = str(self.version + 1)
         self._found[kind][key] = stored
@@ -279,12 +277,6 @@ class Objects:
         if metadata.get("deletionTimestamp") and not metadata.get("finalizers") and not kind.graceful:
             return self._remove(kind, *key)
         return stored
-
-    def _of_its_namespace(self, kind: ApiKind, namespace: str, new: Document) -> Iterator[tuple[str, str]]:
-        """What is wrong with a new object in this namespace."""
-        at = {"ResourceClaim": "spec", "ResourceClaimTemplate": "spec.spec"}.get(kind.kind)
-        if at and (self.get(_NAMESPACE, "", namespace)["metadata"].get("labels") or {}).get(ADMIN_ACCESS) != "true":
-            yield from claim_limits.with_admin_access(at, value_at(new, at) or {})
 
     def _happened(self, kind: ApiKind, old: Stored | None, new: Stored | None) -> None:
         self.version += 1

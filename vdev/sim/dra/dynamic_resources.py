@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..kubelet_life import Life
+from ..kubelet_life import Life, Ticker
 from ..lint import Finding, Severity
 from ..objects.container_edits import Edits
 from ..objects.pods import ContainerClaim
@@ -79,8 +79,8 @@ class DynamicResources:
             self._journal.find([Finding("checkpoint-unreadable", Severity.WARNING, "", problem)])
         self._manager.restore(claims)
         self._life.spawn(self.drivers.wipe("", "it starts"), "wipe slices")
-        self._ends.append(self._life.clock.every(RECONCILE_SECONDS, self._reconcile))
-        self._ends.append(self._life.clock.every(LOOK_SECONDS, self._look))
+        self._ends.append(Ticker(self._life.clock, RECONCILE_SECONDS, self._reconcile).stop)
+        self._ends.append(Ticker(self._life.clock, LOOK_SECONDS, self._look).stop)
 
     async def close(self) -> None:
         """End at once."""

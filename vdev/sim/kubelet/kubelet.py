@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
 
+from ...aio.clock import SYSTEM, Clock
 from ...errors import UsageError, VdevError
 from ..device_manager.device_table import DeviceVanishedError
 from ..device_manager.registration_server import Compat
@@ -21,7 +22,7 @@ from ..dra.api_objects import ApiObjects, MemoryObjects
 from ..dra.dynamic_resources import DraSettings
 from ..dra.scheduling.control_plane import Cluster
 from ..journal import Journal, Lifecycle, PodDeleted
-from ..kubelet_clock import Clock, SystemClock, Timings
+from ..kubelet_life import Ticker, Timings
 from ..lint import Finding, Overlaps, Severity
 from ..objects import pod_manifest
 from ..objects.pods import Phase, PodSpec, PodStatus
@@ -78,7 +79,7 @@ class Kubelet(KubeletView):
         self.journal = Journal()
         self._temporary = root is None
         self._root = None if root is None else Path(root).absolute()
-        self._clock: Clock = clock or SystemClock()
+        self._clock: Clock = clock or SYSTEM
         self._dice = random.Random(seed)  # a choice that tests can repeat, no secret
         self.objects: ApiObjects = objects or MemoryObjects()
         dra = DraSettings(self.objects, node_name, None if cdi_dir is None else Path(cdi_dir), strict)
@@ -158,7 +159,7 @@ class Kubelet(KubeletView):
         if process.fresh:  # A node without a checkpoint counts as new: what it showed of extended resources is void.
             self._node.reset()
         self.journal.note(Lifecycle("started", str(process.paths.registration_socket)))
-        self._ends.append(self._clock.every(self._settings.timings.tick, self._tick))
+        self._ends.append(Ticker(self._clock, self._settings.timings.tick, self._tick).stop)
         self.tick()
         self._ends.append(self.objects.listen(self._scheduling.wake))
         self._scheduler = asyncio.create_task(self._schedule(), name="the scheduler")

@@ -14,6 +14,7 @@ from typing import Any
 
 import grpc.aio
 
+from ...aio.clock import Clock
 from ...errors import SocketError
 from ...pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
 from ..device_manager import device_checkpoint
@@ -23,8 +24,7 @@ from ..device_manager.registration_server import Compat, Registry
 from ..device_manager.watched_plugins import WatchedPlugins
 from ..dra.dynamic_resources import DraSettings, DynamicResources
 from ..journal import Journal
-from ..kubelet_clock import Clock, Timings
-from ..kubelet_life import Life
+from ..kubelet_life import Life, Timings
 from ..lint import Finding, Overlaps, Severity
 from . import kubelet_directory
 from .kubelet_directory import KubeletPaths
@@ -110,7 +110,7 @@ class KubeletProcess:
         """Let time pass by the kubelet's clock; returns early if the process ends."""
         over = asyncio.Event()
         self._pauses[over] = None
-        prevent = self.clock.after(seconds, over.set)
+        prevent = self.clock.call_later(seconds, over.set)
         try:
             if self.alive:
                 await over.wait()
@@ -159,7 +159,7 @@ class KubeletProcess:
             if self.alive:
                 self.spawn(work(), name)
 
-        self.clock.after(seconds, due)
+        self.clock.call_later(seconds, due)
 
     def __post_init__(self) -> None:
         life = Life(self.clock, self.settings.timings, self.journal, self.spawn)

@@ -23,7 +23,7 @@ from ...pb import pluginregistration_v1_pb2 as api
 from ...pb import pluginregistration_v1_pb2_grpc as api_grpc
 from ..go_errors import RegistrationError, go_text
 from ..journal import DriverRefused
-from ..kubelet_life import Life
+from ..kubelet_life import Life, Ticker
 from ..lint import SUN_PATH_LIMIT
 
 PERIOD_SECONDS = 1.0
@@ -66,18 +66,17 @@ class PluginWatcher:
         self._pauses: dict[str, tuple[float, float]] = {}  # by path, no matter who is there: how long, until when
         self._look = asyncio.Event()
         self._seen = _Seen(self._directory)
-        self._stop_ticking: Callable[[], None] | None = None
 
     async def run(self) -> None:
         """Look until cancelled."""
-        self._stop_ticking = self._life.clock.every(PERIOD_SECONDS, self._tick)
+        ticker = Ticker(self._life.clock, PERIOD_SECONDS, self._tick)
         try:
             while True:
                 await self._reconcile()
                 await self._look.wait()
                 self._look.clear()
         finally:
-            self._stop_ticking()
+            ticker.stop()
 
     def _tick(self) -> None:
         """Look again unless all that is there is registered: to see that takes less than to ask a thread."""

@@ -14,8 +14,8 @@ from types import MappingProxyType
 from ..dra.api_objects import ApiObjectError
 from ..dra.claim_manager import ClaimsError, PodClaims
 from ..dra.dynamic_resources import DynamicResources
+from ..dra.scheduling.allocator import UnschedulableError
 from ..dra.scheduling.control_plane import Bound, Cluster
-from ..dra.scheduling.unschedulable import UnschedulableError
 from ..journal import Event, Journal, PodDeleted
 from ..lint import Finding
 from ..objects.pods import Kind, PodSpec
@@ -93,7 +93,7 @@ class Scheduling:
     def _refused(self, pod: PodRecord, error: UnschedulableError) -> None:
         if pod.message != error.message:
             self._journal.events.append(Event(pod.spec.key, "FailedScheduling", error.message))
-        pod.reason, pod.message = error.reason, error.message
+        pod.reason, pod.message = "Unschedulable", error.message
         pod.tell(self._journal)
 
     def _give(self, pod: PodRecord, bound: Bound) -> None:

@@ -10,13 +10,12 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-_FORM = re.compile(
-    r"(?P<sign>[+-]?)(?P<number>[0-9]+\.?[0-9]*|\.[0-9]+)(?P<suffix>[numkMGTPE]?|[KMGTPE]i|[eE][+-]?[0-9]+)"
-)
+from ...model.quantity import amount_of
+
+_EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)$")
 _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _DECIMAL = {-9: "n", -6: "u", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
 _BINARY_FROM = 1024  # below it amounts are written as decimal ones
-_POWERS = {suffix: power for power, suffix in _DECIMAL.items()}
 _MOST_EXPONENT = 30  # beyond which nobody counts anything
 _LONGEST = 64  # characters
 _FINEST = 10**9  # parts of one
@@ -54,16 +53,15 @@ def canonical(quantity: Any) -> Any:
     The largest suffix that leaves the number whole, of the same kind as it was written with: `1024` stays, `1024Ki` is
     `1Mi`, and half a byte of anything is written in thousandths.
     """
-    if (form := _form(quantity)) is None:
+    if (amount := _amount(quantity)) is None:
         return quantity
-    suffix, amount = form["suffix"], _amount(form)
-    if suffix in _BINARY[1:]:
-        return _binary(int(amount)) if amount.denominator == 1 and abs(amount) >= _BINARY_FROM else _decimal(amount)
-    if suffix in _POWERS:
-        return _decimal(amount)
-    if abs(int(suffix[1:])) > _MOST_EXPONENT:
-        return quantity
-    return _decimal(amount, lambda power: f"e{power}" if power else "")
+    if form := _EXPONENT.search(str(quantity)):
+        if abs(int(form[1])) > _MOST_EXPONENT:
+            return quantity
+        return _decimal(amount, lambda power: f"e{power}" if power else "")
+    if str(quantity).endswith("i") and amount.denominator == 1 and abs(amount) >= _BINARY_FROM:
+        return _binary(int(amount))
+    return _decimal(amount)
 
 
 def exact(quantity: Any) -> Decimal | None:
@@ -71,35 +69,16 @@ def exact(quantity: Any) -> Decimal | None:
 
     None for what is no quantity.
     """
-    return _exact(quantity) if isinstance(quantity, str) else _counted(quantity)
-
-
-@functools.lru_cache(maxsize=1024)
-def _exact(quantity: str) -> Decimal | None:
-    return _counted(quantity)
-
-
-def _counted(quantity: Any) -> Decimal | None:
-    if (form := _form(quantity)) is None:
+    if (amount := _amount(quantity)) is None:
         return None
-    amount = _amount(form)
     parts = min(-(-abs(amount) * _FINEST // 1), _MOST * _FINEST)
     return Decimal(parts if amount >= 0 else -parts) / _FINEST
 
 
-def _form(quantity: Any) -> re.Match[str] | None:
+def _amount(quantity: Any) -> Fraction | None:
     if isinstance(quantity, bool) or not isinstance(quantity, str | int | float) or len(str(quantity)) > _LONGEST:
         return None
-    return _FORM.fullmatch(str(quantity))
-
-
-def _amount(form: re.Match[str]) -> Fraction:
-    suffix, number = form["suffix"], Fraction(form["number"].rstrip(".")) * (-1 if form["sign"] == "-" else 1)
-    if suffix in _BINARY[1:]:
-        return number * (1 << 10 * _BINARY.index(suffix))
-    power = _POWERS[suffix] if suffix in _POWERS else int(suffix[1:])
-    scale: Fraction = Fraction(10) ** max(-2 * _LONGEST, min(2 * _LONGEST, power))
-    return number * scale
+    return amount_of(quantity)
 
 
 def _binary(amount: int) -> str:

@@ -16,7 +16,7 @@ from ..api.server_objects import ServerObjects
 from ..device_manager import device_checkpoint
 from ..device_manager.registration_server import Compat
 from ..kubelet import kubelet_directory
-from ..kubelet_clock import Timings
+from ..kubelet_life import Timings
 from ..lint import Finding, Severity
 from ..node_objects import NodeObjects
 from . import program

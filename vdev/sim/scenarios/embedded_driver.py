@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, assert_never
 
+from ...aio.clock import LeapClock
 from ..device_manager.registration_server import Compat
 from ..dra.api_objects import CLAIM, SLICE, ApiObjects, MemoryObjects
 from ..journal import DriverRegistered, Entry, Lifecycle, Registered, RegistrationFailed, RegistrationWaits
 from ..kubelet import kubelet_directory
 from ..kubelet.kubelet import Kubelet
-from ..kubelet_clock import LeapClock, Timings
+from ..kubelet_life import Timings
 from ..lint import Severity
 from ..objects.node_devices import Capacity
 from ..objects.pods import PodStatus

@@ -50,7 +50,7 @@ class DriverRegistry:
         self._news = news
         self._clients: dict[str, list[DriverClient]] = {}
         self._tasks: dict[DriverClient, list[asyncio.Task[None]]] = {}
-        self._wipes: dict[str, Callable[[], None]] = {}
+        self._wipes: dict[str, Callable[[], object]] = {}
 
     # --- registration -----------------------------------------------------------------------------------------------
 
@@ -143,7 +143,7 @@ class DriverRegistry:
             self._wipes.pop(driver, None)
             self._life.spawn(self.wipe(driver, "its last connection went 30 s ago"), f"wipe slices of {driver}")
 
-        self._wipes[driver] = self._life.clock.after(WIPE_SECONDS, due)
+        self._wipes[driver] = self._life.clock.call_later(WIPE_SECONDS, due)
 
     async def wipe(self, driver: str, why: str) -> None:
         """Delete the slices of the node, of one driver or (empty) of all; tries again until it works."""
@@ -152,7 +152,7 @@ class DriverRegistry:
             try:
                 count = await self._wipe(driver)
             except ApiObjectError:
-                await self._life.pause(pause)
+                await self._life.clock.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
                 continue
             if count:
@@ -184,7 +184,7 @@ class DriverRegistry:
                 self._journal.find(answer_lint.health_ended(client.driver, str(error)))
             finally:  # of a driver that unregisters as well
                 self._health.clear(client.driver)
-            await self._life.pause(HEALTH_PAUSE_SECONDS)
+            await self._life.clock.sleep(HEALTH_PAUSE_SECONDS)
 
 
 def _go_list(names: list[str]) -> str:

@@ -1,8 +1,7 @@
 """Which devices claims get: first fit in the order of the slices, going back where that leads nowhere. Pure.
 
-As the allocator of Kubernetes 1.36 does it, with what it overlooks: a pod that waits there waits here. (Source:
-dynamic-resource-allocation/structured/internal/incubating.) Selectors come in as a function, since they need a library
-that may not be there.
+The order is that of the allocator of Kubernetes 1.36. Selectors come in as a function, since they need a library that
+may not be there.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,20 +11,23 @@ from typing import Any
 from ...objects.pod_manifest import quantity
 from .allocations import Grant, Wanted, allocation
 from .cel_selectors import SelectorError
-from .pools import DeviceId, Document, Offer, Pool
-from .unschedulable import NowhereError, SchedulerError, UnschedulableError
-from .usage import Counters, InUse, consumed
+from .pools import Counter, DeviceId, Document, InUse, Offer, Pool, consumed, consumption
 
-MOST_RESULTS = 32
+MOST_RESULTS = 32  # of a claim
 Matches = Callable[[str, str, Document], bool]  # expression, driver, device
 
 
-class _TooManyError(Exception):
-    """The claim would have more devices than one may have: other devices are no help, fewer may be."""
+class UnschedulableError(Exception):
+    """A pod gets no devices on this node, and why."""
+
+    @property
+    def message(self) -> str:
+        """What the condition of the pod and its Event say."""
+        return f"0/1 nodes are available: {self}."
 
 
 class Allocator:
-    """Allocates claims on one node. `classes` are DeviceClasses by name, `admin` the namespaces that may look."""
+    """Allocates claims on one node. `classes` are DeviceClasses by name, `admin` the namespaces with admin access."""
 
     def __init__(
         self,
@@ -45,10 +47,9 @@ class Allocator:
         self._rows: list[list[Wanted]] = []  # alternatives of each request
         self._every: dict[tuple[int, str], list[Offer]] = {}  # for requests of all devices
         self._selected: dict[tuple[int, str, DeviceId], bool] = {}
-        self._sound = [each for each in pools if not each.problem and not each.incomplete]
-        self._offers = [offer for pool in self._sound for offer in pool.offers]
-        self._pool_of = {(pool.driver, pool.name): pool for pool in self._sound}
-        self._counters = Counters(used)
+        self._sound = {(each.driver, each.name): each for each in pools if not each.problem and not each.incomplete}
+        self._offers = [offer for pool in self._sound.values() for offer in pool.offers]
+        self._left: dict[tuple[str, str], dict[Counter, Decimal]] = {}  # of pools: what allocated claims leave
         self._grants: list[Grant] = []
         self._chosen: list[Wanted] = []
 
@@ -56,13 +57,17 @@ class Allocator:
         """What each claim is given, as its status says it; all or none. Raises UnschedulableError."""
         self._claims = claims
         for number, claim in enumerate(claims):
-            self._rows += self._read(number, claim)
-        for number, claim in enumerate(claims):
-            self._check(number, claim)
+            rows = self._read(number, claim)
+            self._rows += rows
+            if (least := sum(map(self._least, rows))) > MOST_RESULTS:
+                raise UnschedulableError(
+                    f"claim {_key(claim)} asks for {least} devices, at most {MOST_RESULTS} are allowed"
+                )
         if not self._enter(0):
-            if any(pool.problem for pool in self._pools):
-                raise UnschedulableError("invalid resource pools were encountered")
-            raise UnschedulableError("cannot allocate all claims")
+            wrong = "".join(
+                f"; pool {each.name} of {each.driver}: {each.problem}" for each in self._pools if each.problem
+            )
+            raise UnschedulableError(f"cannot allocate all claims{wrong}")
         return [
             allocation(
                 claim,
@@ -76,7 +81,7 @@ class Allocator:
     # --- what is asked for ------------------------------------------------------------------------------------------
 
     def _read(self, number: int, claim: Document) -> list[list[Wanted]]:
-        """The alternatives of each request. Raises NowhereError for classes that are not there."""
+        """The alternatives of each request. Raises UnschedulableError for classes that are not there."""
         rows = []
         for request in (claim["spec"].get("devices") or {}).get("requests") or []:
             alternatives = request.get("firstAvailable")
@@ -90,134 +95,108 @@ class Allocator:
     def _class(self, name: str, request: Document, claim: Document) -> Document:
         found = self._classes.get(request["deviceClassName"])
         if found is None:
-            raise NowhereError(f"request {name}: device class {request['deviceClassName']} does not exist")
-        namespace = claim["metadata"].get("namespace", "default")
-        if request.get("adminAccess") and not self._admin(namespace):
+            raise UnschedulableError(f"request {name}: device class {request['deviceClassName']} does not exist")
+        if request.get("adminAccess") and not self._admin(claim["metadata"].get("namespace", "default")):
             raise UnschedulableError(
                 f"claim {_key(claim)}, request {name}: admin access to devices requires the "
                 "`resource.kubernetes.io/admin-access: true` label on the containing namespace"
             )
         return found
 
-    def _check(self, number: int, claim: Document) -> None:
-        """Find all devices where all are asked for, and count. Raises SchedulerError."""
-        rows = [row for row in self._rows if row[0].claim == number]
-        least = sum(min(self._number(wanted) for wanted in row) for row in rows)
-        if least > MOST_RESULTS:
-            raise SchedulerError(
-                f"claim {_key(claim)}: number of requested devices {least} exceeds the claim limit of {MOST_RESULTS}"
-            )
+    def _least(self, row: list[Wanted]) -> int:
+        """The number of devices that a request takes at least."""
+        return min(map(self._number, row))
 
     def _number(self, wanted: Wanted) -> int:
         if not wanted.is_all:
             return int(wanted.document.get("count", 1))
-        for pool in self._pools:
-            if pool.incomplete or pool.problem:
-                why = "currently being updated" if pool.incomplete else "currently invalid"
-                text = f"asks for all devices, but resource pool {pool.driver}/{pool.name} is {why}"
-                raise SchedulerError(f"claim {_key(self._claims[wanted.claim])}, request {wanted.own}: {text}")
-        every = [each for each in self._offers if self._selects(wanted, each) and self._fits(wanted, each) is not None]
-        self._every[wanted.claim, wanted.name] = every
-        return len(every)
+        key = wanted.claim, wanted.name
+        if key not in self._every:
+            if unsound := [each for each in self._pools if each.incomplete or each.problem]:
+                why = unsound[0].problem or "slices are missing, or there are too many"
+                text = f"asks for all devices, but pool {unsound[0].name} of {unsound[0].driver} is not usable: {why}"
+                raise UnschedulableError(f"claim {_key(self._claims[wanted.claim])}, request {wanted.own} {text}")
+            self._every[key] = [
+                each for each in self._offers if self._selects(wanted, each) and self._fits(wanted, each) is not None
+            ]
+        return len(self._every[key])
 
     # --- the search -------------------------------------------------------------------------------------------------
 
     def _enter(self, row: int) -> bool:
-        """Go on with a request. That a claim has too many devices is no matter of those before it."""
+        """Go on with a request: its first alternative with which everything after it works out, too."""
         if row == len(self._rows):
             return True
-        if row and self._rows[row][0].claim == self._rows[row - 1][0].claim:
-            return self._alternatives(row)
-        try:
-            return self._alternatives(row)
-        except _TooManyError:
-            return False
-
-    def _alternatives(self, row: int) -> bool:
-        too_many = 0
         for wanted in self._rows[row]:
+            # An alternative with too many devices is passed over at once: to try each choice of them takes forever.
+            if self._number_with(wanted, row) > MOST_RESULTS:
+                continue
             self._chosen.append(wanted)
-            try:
-                if self._devices(wanted, row, 0, 0):
-                    return True
-            except _TooManyError:
-                too_many += 1
+            if self._devices(wanted, row, 0, 0):
+                return True
             self._chosen.pop()
-        if too_many == len(self._rows[row]):
-            raise _TooManyError
         return False
+
+    def _number_with(self, wanted: Wanted, row: int) -> int:
+        """How many devices the claim has at least, if this alternative is chosen."""
+        before = sum(self._number(each) for each in self._chosen if each.claim == wanted.claim)
+        after = sum(self._least(each) for each in self._rows[row + 1 :] if each[0].claim == wanted.claim)
+        return before + self._number(wanted) + after
 
     def _devices(self, wanted: Wanted, row: int, number: int, start: int) -> bool:
         """Choose one device after the other; `number` are chosen, the next is not before `start`."""
-        every = self._every.get((wanted.claim, wanted.name), [])
-        count = len(every) if wanted.is_all else int(wanted.document.get("count", 1))
+        count = self._number(wanted)
         if not count:
             return False
         if number == count:
             return self._enter(row + 1)
-        if sum(each.wanted.claim == wanted.claim for each in self._grants) + count - number > MOST_RESULTS:
-            raise _TooManyError
-        candidates = [every[number]] if wanted.is_all else self._offers[start:]
+        candidates = [self._every[wanted.claim, wanted.name][number]] if wanted.is_all else self._offers[start:]
         for index, offer in enumerate(candidates, start + 1):
-            if (grant := self._take(wanted, offer)) is None:
+            if (grant := self._grant(wanted, offer)) is None:
                 continue
-            done = False
-            try:
-                done = self._devices(wanted, row, number + 1, index)
-            finally:
-                if not done:
-                    self._give_back(grant)
-            if done:
+            self._grants.append(grant)
+            if self._devices(wanted, row, number + 1, index):
                 return True
+            self._grants.pop()
         return False
 
-    def _take(self, wanted: Wanted, offer: Offer) -> Grant | None:
-        """Take a device if it fits; None if not.
-
-        Counters come before taints and constraints, and what was counted for a device that these refuse stays counted.
-        """
-        if self._is_held(wanted, offer) or not self._selects(wanted, offer):
+    def _grant(self, wanted: Wanted, offer: Offer) -> Grant | None:
+        """The device for the request, if it can have it."""
+        if self._is_held(wanted, offer) or not self._selects(wanted, offer) or not _tolerated(wanted, offer):
             return None
         taken = self._fits(wanted, offer)
-        if taken is None or not self._counted(offer) or not _tolerated(wanted, offer):
+        if taken is None or not self._counted(wanted, offer):
             return None
         grant = Grant(wanted, offer, taken if offer.shared else {})
-        if not self._agrees(grant):
-            if wanted.is_all:
-                raise SchedulerError(
-                    f"claim {_key(self._claims[wanted.claim])}, request {wanted.own}: cannot add device "
-                    f"{'/'.join(offer.id)} because a claim constraint would not be satisfied"
-                )
-            return None
-        self._grants.append(grant)
-        return grant
-
-    def _give_back(self, grant: Grant) -> None:
-        self._grants.remove(grant)
-        if not grant.offer.shared and grant.offer.document.get("consumesCounters"):
-            self._counters.give_back(grant.offer)
+        return grant if self._agrees(grant) else None
 
     def _is_held(self, wanted: Wanted, offer: Offer) -> bool:
-        """Whether somebody has the device whole. Who only looks may look at each once in a claim."""
+        """Whether somebody has the device whole. With admin access a claim may have each once."""
+        whole = [each for each in self._grants if each.offer is offer and not offer.shared]
         if wanted.is_admin:
-            return any(each.offer is offer and each.wanted.claim == wanted.claim for each in self._whole())
-        return offer.id in self._used.devices or any(each.offer is offer for each in self._whole())
+            return any(each.wanted.claim == wanted.claim for each in whole)
+        return offer.id in self._used.devices or bool(whole)
 
-    def _whole(self) -> list[Grant]:
-        return [each for each in self._grants if not each.offer.shared]
-
-    def _counted(self, offer: Offer) -> bool:
-        """Whether there are counters for it, which are consumed then; the first share has done so for all."""
-        if not offer.document.get("consumesCounters"):
+    def _counted(self, wanted: Wanted, offer: Offer) -> bool:
+        """Whether the counters of its pool suffice. All shares of a device consume them once."""
+        needed = consumption(offer.document)
+        granted = {each.offer.id: each.offer for each in self._grants if not each.wanted.is_admin}
+        if not needed or wanted.is_admin or offer.id in granted or offer.id in self._used.shared:
             return True
-        is_shared = offer.id in self._used.shared or any(each.offer is offer for each in self._grants)
-        return (offer.shared and is_shared) or self._counters.consume(self._pool_of[offer.driver, offer.pool], offer)
+        key = offer.driver, offer.pool
+        if key not in self._left:
+            self._left[key] = self._sound[key].counters_left(self._used)
+        left = dict(self._left[key])
+        for each in (each for each in granted.values() if (each.driver, each.pool) == key):
+            for which, amount in consumption(each.document).items():
+                left[which] -= amount
+        return all(amount <= left[which] for which, amount in needed.items())
 
     def _fits(self, wanted: Wanted, offer: Offer) -> dict[str, str] | None:
-        """What is taken of its capacity; None if there is not so much left, also for who only looks."""
+        """What is taken of its capacity; None if there is not so much left."""
         taken = consumed(offer.capacity, wanted.document)
-        if taken is None:
-            return None
+        if taken is None or wanted.is_admin:
+            return taken
         given = [each.taken for each in self._grants if each.offer is offer]
         for name, amount in taken.items():
             before = self._used.capacity.get((offer.id, name), Decimal(0))
@@ -233,7 +212,7 @@ class Allocator:
         return self._selected[key]
 
     def _evaluate(self, wanted: Wanted, offer: Offer) -> bool:
-        """Raises SchedulerError."""
+        """Raises UnschedulableError where a selector fails: the scheduler tries no other device then."""
         rows = [(f"class {wanted.device_class['metadata']['name']}", (wanted.device_class.get("spec") or {}))]
         rows.append((f"claim {_key(self._claims[wanted.claim])}", wanted.document))
         for where, document in rows:
@@ -242,7 +221,7 @@ class Allocator:
                     if not self._matches(selector["cel"]["expression"], offer.driver, offer.document):
                         return False
                 except SelectorError as error:
-                    raise SchedulerError(f"{where}: selector #{number}: {error}") from error
+                    raise UnschedulableError(f"{where}: selector #{number}: {error}") from error
         return True
 
     def _agrees(self, grant: Grant) -> bool:

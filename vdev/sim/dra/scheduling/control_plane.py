@@ -16,11 +16,9 @@ from ...lint import Finding
 from ...objects.pods import ExtendedClaim, Kind, PodSpec
 from ..api_objects import CLAIM, CLASS, NAMESPACE, SLICE, TEMPLATE, ApiObjects, Document
 from . import cel_selectors, slice_lint
-from .allocator import Allocator
+from .allocator import Allocator, UnschedulableError
 from .claim_limits import ADMIN_ACCESS
-from .pools import gather
-from .unschedulable import NowhereError, UnschedulableError
-from .usage import in_use
+from .pools import gather, in_use
 
 _Asked: TypeAlias = tuple[str, str, str, str, int]  # container, resource, request, class, count
 _IMPLICIT = "deviceclass.resource.kubernetes.io/"
@@ -89,7 +87,7 @@ class Cluster:
         return {resource for _, resource, *_ in self._extended(pod, await self._classes(), allocatable)}
 
     async def schedule(self, pod: PodSpec, allocatable: Mapping[str, Decimal]) -> Bound:
-        """Give the pod its claims, allocated and reserved. Raises UnschedulableError with the scheduler's text."""
+        """Give the pod its claims, allocated and reserved. Raises UnschedulableError."""
         async with self._lock:
             names = await self._claims(pod)
             classes = await self._classes()
@@ -107,10 +105,10 @@ class Cluster:
         if claim is None:
             raise UnschedulableError(f'resourceclaim.resource.k8s.io "{name}" not found')
         if claim["metadata"].get("deletionTimestamp"):
-            raise NowhereError(f'resourceclaim "{name}" is being deleted')
+            raise UnschedulableError(f'resourceclaim "{name}" is being deleted')
         users = (claim.get("status") or {}).get("reservedFor") or []
         if len(users) >= _MOST_USERS and all(each["uid"] != pod.uid for each in users):
-            raise NowhereError(f"resourceclaim {name} in use")
+            raise UnschedulableError(f"resourceclaim {name} in use")
         return claim
 
     async def _allocate(

@@ -1,10 +1,15 @@
-"""Pools of devices as the allocator sees them: slices of the newest generation, put together and judged. Pure."""
+"""Pools of devices as the allocator sees them, and what is taken of their devices. Pure.
+
+A pool is made of the slices of its newest generation. Of a shared device a request takes as much as it asks for,
+rounded by the device's request policy.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
+from decimal import ROUND_CEILING, Decimal
 from typing import Any, TypeAlias
 
+from ...objects.amounts import canonical
 from ...objects.pod_manifest import quantity
 
 Document: TypeAlias = Mapping[str, Any]
@@ -46,6 +51,37 @@ class Offer:
 
 
 @dataclass(slots=True)
+class InUse:
+    """What is allocated: whole devices, capacity of shared ones, and of which there are shares, however small."""
+
+    devices: set[DeviceId] = field(default_factory=set)
+    shared: set[DeviceId] = field(default_factory=set)
+    capacity: dict[tuple[DeviceId, str], Decimal] = field(default_factory=dict)
+
+    def has(self, offer: Offer) -> bool:
+        """Whether somebody has the device, or a share of it."""
+        return offer.id in self.devices or offer.id in self.shared
+
+
+def in_use(claims: Iterable[Document]) -> InUse:
+    """What the allocations of claims take."""
+    used = InUse()
+    for claim in claims:
+        devices = ((claim.get("status") or {}).get("allocation") or {}).get("devices") or {}
+        for result in devices.get("results") or []:
+            id_ = result["driver"], result["pool"], result["device"]
+            if result.get("adminAccess"):
+                continue
+            if not result.get("shareID"):
+                used.devices.add(id_)
+                continue
+            used.shared.add(id_)
+            for name, value in (result.get("consumedCapacity") or {}).items():
+                used.capacity[id_, name] = used.capacity.get((id_, name), Decimal(0)) + quantity(value, name)
+    return used
+
+
+@dataclass(slots=True)
 class Pool:
     """One pool at its newest generation. `problem` says why nothing is allocated from it, empty if all is well.
 
@@ -68,12 +104,17 @@ class Pool:
         """Whether slices are missing, or there are too many."""
         return len(self.slices) != self.expected
 
+    def counters_left(self, used: InUse) -> dict[Counter, Decimal]:
+        """What devices in use leave of the counters, wherever these devices are."""
+        left = dict(self.counters)
+        for offer in filter(used.has, self.everywhere):
+            for which, amount in consumption(offer.document).items():
+                left[which] -= amount
+        return left
+
 
 def gather(slices: Iterable[Document], node: str, labels: Mapping[str, str]) -> list[Pool]:
-    """The pools that a node can use, in the order in which the allocator tries them.
-
-    One with counters is among them on every node: the scheduler looks at these wherever their devices are.
-    """
+    """The pools that a node can use, in the order in which the allocator tries them."""
     pools: dict[tuple[str, str], Pool] = {}
     for each in sorted(slices, key=lambda document: str(document["metadata"].get("name", ""))):
         spec = each["spec"]
@@ -93,7 +134,7 @@ def gather(slices: Iterable[Document], node: str, labels: Mapping[str, str]) -> 
 def _concerns(spec: Document, node: str, labels: Mapping[str, str]) -> bool:
     if spec.get("perDeviceNodeSelection"):
         return any(_reaches(device, node, labels) for device in spec.get("devices") or [])
-    return bool(spec.get("sharedCounters")) or _reaches(spec, node, labels)
+    return _reaches(spec, node, labels)
 
 
 def _reaches(spec: Document, node: str, labels: Mapping[str, str]) -> bool:
@@ -167,3 +208,48 @@ def consumption(device: Document) -> Mapping[Counter, Decimal]:
         for use in device.get("consumesCounters") or []
         for name, value in (use.get("counters") or {}).items()
     }
+
+
+def consumed(capacities: Mapping[str, Document], request: Document) -> dict[str, str] | None:
+    """What is taken of each capacity of a device, as Kubernetes writes it; None if the request does not fit a policy.
+
+    A capacity that is not requested is taken by its default, without a policy as a whole. Requests name it as the
+    device does.
+    """
+    requested: Mapping[str, str] = (request.get("capacity") or {}).get("requests") or {}
+    if not requested.keys() <= capacities.keys():
+        return None
+    taken = {}
+    for name, capacity in capacities.items():
+        amount = _rounded(capacity, requested.get(name))
+        if amount is None or quantity(amount, name) > quantity(capacity["value"], name):
+            return None
+        taken[name] = amount
+    return taken
+
+
+def _rounded(capacity: Document, wanted: str | None) -> str | None:
+    policy = capacity.get("requestPolicy") or {}
+    if wanted is None:
+        return _written(policy["default"] if "default" in policy else capacity["value"])
+    amount = quantity(wanted, "capacity")
+    if values := policy.get("validValues"):
+        return next((_written(value) for value in values if quantity(value, "validValues") >= amount), None)
+    if span := policy.get("validRange"):
+        return _in_range(span, wanted, amount)
+    return _written(wanted)
+
+
+def _in_range(span: Document, wanted: str, amount: Decimal) -> str | None:
+    least = quantity(span["min"], "min")
+    if amount < least:
+        wanted, amount = span["min"], least
+    elif "step" in span:
+        step = quantity(span["step"], "step")
+        amount = least + ((amount - least) / step).to_integral_value(ROUND_CEILING) * step
+        wanted = f"{amount / 1024:f}Ki"  # with a binary suffix, whatever it was asked for with
+    return None if "max" in span and amount > quantity(span["max"], "max") else _written(wanted)
+
+
+def _written(amount: str) -> str:
+    return str(canonical(amount))
