@@ -9,7 +9,6 @@ from typing import Any
 
 from ..agent import command_socket
 from . import common, options, status_text
-from . import common as terminal
 
 DESCRIPTION = "Show the resources, devices, health, holders and last reload of the running plugin."
 EPILOG = """examples:
@@ -36,9 +35,9 @@ def run(args: argparse.Namespace) -> int:
     if args.watch is not None:
         every = common.seconds(args.watch, "--watch")
         asyncio.run(
-            terminal.stream(lambda: _document(run_dir), every)
+            common.stream(lambda: _document(run_dir), every)
             if args.output == "json"
-            else terminal.watch(lambda: _frame(run_dir), every)
+            else common.watch(lambda: _frame(run_dir), every)
         )
     status = asyncio.run(command_socket.ask(run_dir, {"do": "status"}))
     print(json.dumps(status, indent=2) if args.output == "json" else "\n".join(status_text.lines(status)))

@@ -11,7 +11,6 @@ from typing import Any
 from ..agent import command_socket
 from ..errors import UsageError, VdevError
 from . import common, options, top_text
-from . import common as terminal
 
 DESCRIPTION = "Show who holds the devices of the running plugin, their load, memory, temperature, power and faults."
 EPILOG = """examples:
@@ -57,10 +56,10 @@ def run(args: argparse.Namespace) -> int:
     async def frame() -> Sequence[str]:
         now = await _told(run_dir, args.names)
         if args.rows is None:
-            return top_text.fitting(now, args.sort, terminal.height())
+            return top_text.fitting(now, args.sort, common.height())
         return list(top_text.lines(now, args.sort, rows))
 
-    asyncio.run(terminal.watch(frame, every))
+    asyncio.run(common.watch(frame, every))
     return 0
 
 
