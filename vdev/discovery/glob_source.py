@@ -13,8 +13,7 @@ from ..model.device import HEALTHY, DeviceNode, Health, Mount, RawDevice, facts
 from ..model.entry import EntrySpec, GlobPath, GlobSource, GroupBy, NodeKind, PathType
 from ..model.path_pattern import PathPattern, natural_key
 from .device_nodes import Danger, Numa, container_path, node_key, nodes_below
-from .found import Candidate, Check, Found, Problems, is_usable
-from .virtual_source import Numbering
+from .found import Candidate, Check, Found, Numbering, Problems, is_usable
 
 
 @dataclass(frozen=True, slots=True)
