@@ -10,7 +10,7 @@ from tests.kit.dra_node import dra_kubelet, runs, until_published
 from tests.kit.dra_objects import claim, device_class, exactly, pod, template
 from tests.kit.pod_lister import pod_lister
 from vdev.agent import http_view, status
-from vdev.cli import status_text
+from vdev.cli.status import lines as status_lines
 from vdev.sim import Phase
 
 pytest.importorskip("cel_expr_python", reason="cel-expr-python, which evaluates selectors, is not installed")
@@ -75,7 +75,7 @@ async def test_a_claim_of_a_template(kubelet, start, api_server):
     assert "npu-0" == edits.envs["ACME_DEV_NPU_VISIBLE_DEVICES"]
     assert ["/dev/acme0"] == [each.container_path for each in edits.devices]
     await api_server.until(lambda: 1 == sum(len(each["claims"]) for each in agent.agent.dra.document()))
-    shown = "\n".join(status_text.lines(status.status(agent.agent)))
+    shown = "\n".join(status_lines(status.status(agent.agent)))
     assert "no devices of the device plugin; claims get those of the DRA drivers below" in shown
     assert "DRA driver acme.dev: registered, 2 devices in 1 ResourceSlice\n  claim default/one-npu-" in shown
     assert ": npu-0\n" in shown
@@ -371,7 +371,7 @@ async def test_the_health_of_devices_of_claims_is_told_on_the_node(kubelet, star
     (driver,) = status.status(agent.agent)["dra"]
     assert (4, 3) == (driver["devices"], driver["unhealthy"])
     assert [[], [], [], ["default/one"]] == [each["claims"] for each in driver["deviceList"]]
-    lines = [*status_text.lines(status.status(agent.agent))]
+    lines = [*status_lines(status.status(agent.agent))]
     assert "DRA driver acme.dev: registered, 4 devices in 1 ResourceSlice, 3 unhealthy" in lines
     (sick,) = (line for line in lines if line.startswith("  npu-1 Unhealthy: "))
     assert sick.endswith("; taint acme.dev/unhealthy:NoSchedule")

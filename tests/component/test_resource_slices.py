@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from vdev.agent import status
-from vdev.cli import status_text
+from vdev.cli.status import lines as status_lines
 
 CONFIG = """
 version: v1
@@ -188,7 +188,7 @@ async def test_without_an_api_server(start_agent, api_server):
     await api_server.until(lambda: agent.agent.reconciler.published and agent.agent.dra.document())
     (reason,) = status.not_ready(agent.agent)
     assert reason == "the ResourceSlices of acme.dev are not published: no API server is known"
-    (driver,) = (line for line in status_text.lines(status.status(agent.agent)) if line.startswith("DRA driver "))
+    (driver,) = (line for line in status_lines(status.status(agent.agent)) if line.startswith("DRA driver "))
     assert driver.endswith(" in no slice: NOT PUBLISHED (no API server is known)")
 
 

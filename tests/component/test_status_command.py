@@ -11,7 +11,8 @@ import sys
 import pytest
 
 from vdev import cli, config, discovery
-from vdev.cli import common, status_text
+from vdev.cli import common
+from vdev.cli.status import lines as status_lines
 from vdev.errors import HostError
 from vdev.hostfs import HostRoot
 from vdev.model.device import HEALTHY, Device, RawDevice
@@ -274,12 +275,12 @@ async def test_many_resources_with_no_problem_are_in_short(vdev, monkeypatch):
     status = json.loads("\n".join(text))
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "80")
-    lines = list(status_text.lines(status | {"resources": many(64)}))
+    lines = list(status_lines(status | {"resources": many(64)}))
     assert 48 >= len(lines)
     assert 80 >= max(map(len, lines[10:]))
     sick = many(64)
     sick[7]["allocatable"], sick[7]["devices"] = 0, [sick[7]["devices"][0] | {"health": "Unhealthy", "reason": "hot"}]
-    shown = "\n".join(status_text.lines(status | {"resources": sick}))
+    shown = "\n".join(status_lines(status | {"resources": sick}))
     assert "vendor.example.com/device-07: 0/1 allocatable" in shown
     assert "    hot" in shown
 

@@ -11,13 +11,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
+from .. import loading
 from ..errors import UsageError, VdevError
 from ..model.device import EMPTY as NOTHING
 from ..model.problem import Problem
 from ..preview import Preview, preview
 from ..settings import Group
 from . import options
-from . import options as config_paths
 
 _CODE = re.compile(r"(\x1b\[[0-9;]*m)")
 
@@ -117,7 +117,7 @@ def add_output(parser: argparse.ArgumentParser) -> None:
 
 
 def add_files(parser: argparse.ArgumentParser) -> None:
-    """The configuration files, for `config_paths`."""
+    """The configuration files, for `loading.files_of_node`."""
     parser.add_argument(
         "files",
         nargs="+",
@@ -143,7 +143,7 @@ def previewed(args: argparse.Namespace, files: Iterable[str | Path], labels: Map
     """The preview of the node that the arguments and the environment name, with these files and labels of the Node."""
     chosen = options.read(args)
     return preview(
-        config_paths.of_node([Path(each) for each in files], chosen.node_name, labels),
+        loading.files_of_node([Path(each) for each in files], chosen.node_name, labels),
         node=chosen.node_name,
         host_root=chosen.host_root,
         overrides=chosen.overrides,

@@ -4,11 +4,9 @@ import argparse
 import json
 import sys
 
-from .. import config
-from ..loading import load
+from .. import config, loading
 from ..planning.proof import prove
 from . import common, options
-from . import options as config_paths
 
 DESCRIPTION = (
     "Print the effective configuration, each value with its origin: a flag, an environment variable, a place in a "
@@ -32,8 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the configuration, and problems on stderr; 2 if no node could serve it. Raises ConfigError."""
     chosen = options.read(args)
-    files = config_paths.of_node(args.files, chosen.node_name)
-    loaded = load(files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
+    files = loading.files_of_node(args.files, chosen.node_name)
+    loaded = loading.load(files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
     if args.output == "json":
         values = [{"path": each.path, "value": each.value, "source": each.source} for each in loaded.origins]
         print(json.dumps({"fingerprint": loaded.fingerprint, "values": values}, indent=2))

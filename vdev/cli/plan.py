@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from .. import loading
 from ..dra import slices as cutting
-from ..dra.published_devices import DraDevice, Pools, PublishedPool
+from ..dra.published_devices import DraDevice, Pools
 from ..errors import UsageError
 from ..hostfs.files import is_directory
 from ..model.device import Slot, device_document, problem_document
@@ -18,8 +19,7 @@ from ..model.quantity import written
 from ..node.conditions import condition_document
 from ..planning.resources import Added, Change, ChangedResource, RemovedResource, Resource, diff
 from ..preview import Preview
-from . import common, options
-from . import common as terminal
+from . import common
 
 _FIRST = ("memory", "slots", "shares")  # capacities that a table shows
 _HEAD = ("DEVICE", "TYPE", "CAPACITY", "CONSUMES", "TAINTS")
@@ -66,70 +66,49 @@ def _slices(device: DraDevice) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PoolChange:
-    """What becomes of a driver's devices, by name; `before` and `after` are None where it has no pool."""
+    """What becomes of a driver's devices, by name; the numbers of them are None where it has no pool."""
 
     driver: str
-    before: PublishedPool | None
-    after: PublishedPool | None
+    before: int | None
+    after: int | None
+    added: list[str]
+    removed: list[str]
+    changed: list[str]  # of which something else is published
 
-    @property
-    def added(self) -> tuple[str, ...]:
-        return tuple(each.name for each in self._after if each.name not in self._names(self.before))
 
-    @property
-    def removed(self) -> tuple[str, ...]:
-        return tuple(each.name for each in self._devices(self.before) if each.name not in self._names(self.after))
-
-    @property
-    def changed(self) -> tuple[str, ...]:
-        """Devices of which something else is published."""
-        old = self.before.by_name if self.before else {}
-        return tuple(each.name for each in self._after if each.name in old and _is_other(old[each.name], each))
-
-    @property
-    def _after(self) -> Sequence[DraDevice]:
-        return self._devices(self.after)
-
-    @staticmethod
-    def _devices(pool: PublishedPool | None) -> Sequence[DraDevice]:
-        return pool.devices if pool else ()
-
-    @staticmethod
-    def _names(pool: PublishedPool | None) -> frozenset[str]:
-        return frozenset(pool.by_name) if pool else frozenset()
+def pool_changes(before: Pools, after: Pools) -> Iterator[PoolChange]:
+    for driver in sorted({*before, *after}):
+        old = before[driver].by_name if driver in before else {}
+        new = after[driver].by_name if driver in after else {}
+        change = PoolChange(
+            driver,
+            len(old) if driver in before else None,
+            len(new) if driver in after else None,
+            added=[name for name in new if name not in old],
+            removed=[name for name in old if name not in new],
+            changed=[name for name in new if name in old and _is_other(old[name], new[name])],
+        )
+        if None in (change.before, change.after) or change.added or change.removed or change.changed:
+            yield change
 
 
 def _is_other(one: DraDevice, other: DraDevice) -> bool:
     return cutting.device_document(one) != cutting.device_document(other)
 
 
-def changes(before: Pools, after: Pools) -> tuple[PoolChange, ...]:
-    found = (PoolChange(driver, before.get(driver), after.get(driver)) for driver in sorted({*before, *after}))
-    return tuple(
-        each
-        for each in found
-        if each.before is None or each.after is None or each.added or each.removed or each.changed
-    )
+def _pool_change_document(change: PoolChange) -> dict[str, Any]:
+    return {key: getattr(change, key) for key in ("driver", "added", "removed", "changed")}
 
 
-def change_document(change: PoolChange) -> dict[str, Any]:
-    return {
-        "driver": change.driver,
-        "added": list(change.added),
-        "removed": list(change.removed),
-        "changed": list(change.changed),
-    }
-
-
-def change_lines(change: PoolChange) -> Iterator[str]:
+def _pool_change_lines(change: PoolChange) -> Iterator[str]:
     if change.after is None:
         yield f"  - {change.driver}: no ResourceSlices any more; devices that claims have are kept"
         return
-    count = common.counted(len(change.after.devices), "device")
+    count = common.counted(change.after, "device")
     if change.before is None:
         yield f"  + {change.driver}: new, {count} for claims"
         return
-    yield f"  ~ {change.driver}: {len(change.before.devices)} -> {count} for claims"
+    yield f"  ~ {change.driver}: {change.before} -> {count} for claims"
     for sign, names in (("+", change.added), ("-", change.removed), ("~", change.changed)):
         yield from common.signed_lines(sign, names)
 
@@ -171,7 +150,7 @@ def run(args: argparse.Namespace) -> int:
     labels = dict(map(_label, args.label))
     new = common.previewed(args, args.files, labels)
     old = common.previewed(args, args.against, labels) if args.against else None
-    files = [str(each) for each in options.of_node([Path(each) for each in args.files], new.node, labels)]
+    files = [str(each) for each in loading.files_of_node([Path(each) for each in args.files], new.node, labels)]
     if args.output == "json":
         print(json.dumps(_document(new, old) | {"files": files}, indent=2))
     else:
@@ -207,7 +186,7 @@ def _label_changes(new: Preview, old: Preview) -> tuple[tuple[str, str | None, s
 
 
 def _slice_changes(new: Preview, old: Preview) -> tuple[PoolChange, ...]:
-    return () if new.refused or old.refused else changes(old.pools, new.pools)
+    return () if new.refused or old.refused else tuple(pool_changes(old.pools, new.pools))
 
 
 def _document(new: Preview, old: Preview | None) -> dict[str, Any]:
@@ -230,7 +209,7 @@ def _document(new: Preview, old: Preview | None) -> dict[str, Any]:
         document["labelChanges"] = [
             {"label": key, "old": before, "new": after} for key, before, after in _label_changes(new, old)
         ]
-        document["sliceChanges"] = [change_document(each) for each in _slice_changes(new, old)]
+        document["sliceChanges"] = [_pool_change_document(each) for each in _slice_changes(new, old)]
     return document
 
 
@@ -323,7 +302,7 @@ def _print_resource(new: Preview, resource: Resource) -> None:
         print(f"  named so {reason}")
     common.print_first(("ID", "INDEX", "HEALTH", "NUMA", "PROFILE", "PATHS"), _row, resource.slots)
     for slot in [slot for slot in resource.slots[: common.SHOWN] if not slot.health.healthy]:
-        print(terminal.fitted(common.printable(f"  {slot.id} is unhealthy: {slot.health.reason}"), terminal.width()))
+        print(common.fitted(common.printable(f"  {slot.id} is unhealthy: {slot.health.reason}"), common.width()))
 
 
 def _row(slot: Slot) -> tuple[str, ...]:
@@ -350,7 +329,7 @@ def _print_changes(old: Preview, new: Preview) -> None:
             case ChangedResource():
                 _print_changed(change)
     for each in slices:
-        print("\n".join(change_lines(each)))
+        print("\n".join(_pool_change_lines(each)))
     for key, before, after in labels:
         if before is None:
             print(f"  + label {key}: {after}")

@@ -1,15 +1,16 @@
-"""`vdev status`: what the running plugin serves."""
+"""`vdev status`: what the running plugin serves, and what is wrong with it, which comes first."""
 
 import argparse
 import asyncio
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..agent import command_socket
-from . import common, options, status_text
-from . import common as terminal
+from . import common, options
+from .common import Colour, fitted, painted, width
 
 DESCRIPTION = "Show the resources, devices, health, holders and last reload of the running plugin."
 EPILOG = """examples:
@@ -36,19 +37,256 @@ def run(args: argparse.Namespace) -> int:
     if args.watch is not None:
         every = common.seconds(args.watch, "--watch")
         asyncio.run(
-            terminal.stream(lambda: _document(run_dir), every)
+            common.stream(lambda: _document(run_dir), every)
             if args.output == "json"
-            else terminal.watch(lambda: _frame(run_dir), every)
+            else common.watch(lambda: _frame(run_dir), every)
         )
     status = asyncio.run(command_socket.ask(run_dir, {"do": "status"}))
-    print(json.dumps(status, indent=2) if args.output == "json" else "\n".join(status_text.lines(status)))
+    print(json.dumps(status, indent=2) if args.output == "json" else "\n".join(lines(status)))
     return 0 if status["ready"] else 1
 
 
 async def _frame(run_dir: Path) -> Sequence[str]:
     status: dict[str, Any] = await command_socket.ask(run_dir, {"do": "status"})
-    return list(status_text.lines(status))
+    return list(lines(status))
 
 
 async def _document(run_dir: Path) -> str:
     return json.dumps(await command_socket.ask(run_dir, {"do": "status"}))
+
+
+# --- the text ---------------------------------------------------------------------------------------------------------
+
+_IN_FULL = 8  # resources, up to which each is shown with all its devices
+
+
+def lines(status: dict[str, Any]) -> Iterator[str]:
+    """The lines, of the document that `vdev status --output json` prints."""
+    yield from _state(status)
+    if not status["standBy"]:
+        yield from _devices_in_short(status["resources"], status["dra"])
+    missing = not status["kubelet"]["present"] and not status["standBy"]  # a stand-by does not look for it
+    yield f"the kubelet's socket {status['kubelet']['socket']}" + " (not there)" * missing
+    yield from _holders(status["podResources"], status["record"])
+    yield from _node(status["nodeApi"])
+    yield from _drivers(status["dra"], status["nodeApi"]["apiServer"])
+    yield from _config(status["config"])
+    for problem in status["problems"]:
+        hint = f"; {problem['hint']}" if problem["hint"] else ""
+        colour = Colour.BAD if problem["severity"] == "error" else Colour.DOUBT
+        yield painted(f"  {problem['severity']}: {problem['where']}: {problem['message']}{hint}", colour)
+    yield from _actions(status["actions"])
+    yield from _drill(status["faults"])
+    resources = sorted(status["resources"], key=_is_well)
+    if len(resources) <= _IN_FULL:
+        for resource in resources:
+            yield from _resource(resource)
+        return
+    for resource in resources:
+        if not _is_well(resource):
+            yield from _resource(resource)
+    if well := [each for each in resources if _is_well(each)]:
+        yield from _well(well)
+
+
+def _state(status: dict[str, Any]) -> Iterator[str]:
+    well = "stand-by" if status["standBy"] else "ready"
+    state = painted(well, Colour.GOOD) if status["ready"] else painted("NOT READY", Colour.BAD)
+    yield f"node {status['node']}, vdev {status['version']}, {state}"
+    if status["standBy"]:
+        yield f"  {status['standBy']}"
+    for reason in status["notReady"]:
+        yield painted(f"  {reason}", Colour.BAD)
+
+
+def _devices_in_short(resources: list[dict[str, Any]], drivers: list[dict[str, Any]]) -> Iterator[str]:
+    devices = [device for resource in resources for device in resource["devices"]]
+    if not devices and any(each["devices"] for each in drivers):
+        yield "no devices of the device plugin; claims get those of the DRA drivers below"
+        return
+    if not devices:
+        yield "no devices; vdev plan FILE --explain says why none is found"
+        return
+    bad = sum(each["health"] != "Healthy" for each in devices)
+    held = sum(bool(each["holder"]) for each in devices)
+    unhealthy = painted(f"{bad} unhealthy", Colour.BAD) if bad else "all healthy"
+    offered = f"{common.counted(len(resources), 'resource')}, {common.counted(len(devices), 'device')}"
+    yield f"{offered}: {unhealthy}, {held} held by pods"
+
+
+def _holders(source: dict[str, Any], record: dict[str, Any]) -> Iterator[str]:
+    """How the plugin knows which pod holds which device."""
+    doubted = f"; {common.counted(source['doubted'], 'device')} may be held by pods that are not listed there"
+    since = f"holders known from {source['knownFrom']}, since {_ago(source['knownFromSince'])}"
+    yield since + doubted * bool(source["doubted"])
+    if source["checkpointProblem"]:
+        yield f"  not used: {source['checkpointProblem']}"
+    yield f"record {record['file'] or 'off'}" + f": {record['problem']}" * bool(record["problem"])
+
+
+def _node(node: dict[str, Any]) -> Iterator[str]:
+    labels, status, features = node["labels"], node["status"], node["features"]["file"]
+    if features:
+        yield f"labels in {features}"
+    if labels["wanted"] or labels["written"]:
+        kept = f", {len(labels['keptBy'])} kept by others" if labels["keptBy"] else ""
+        yield f"labels of the Node: {len(labels['written'])} of {len(labels['wanted'])} written{kept}"
+    if status["capacity"] or status["conditions"]:
+        written = "written" if status["written"] else "NOT WRITTEN yet"
+        parts = ((len(status["capacity"]), "resource"), (len(status["conditions"]), "condition"))
+        what = ", ".join(common.counted(number, each) for number, each in parts if number)
+        yield f"status of the Node: {what}, {written}"
+    if status["capacity"] and status["kubeletDecidesAllocatable"]:
+        yield "  the kubelet computes what is allocatable; unhealthy devices stay in it"
+    for each in status["conditions"]:
+        yield f"  {each['type']} {each['status']}: {each['message']}"
+    events = node["events"]
+    if events["written"] or events["dropped"]:
+        yield f"events: {events['written']} written" + (f", {events['dropped']} lost" if events["dropped"] else "")
+    if node["problem"]:
+        yield painted(f"  {node['problem']}", Colour.BAD)
+
+
+def _drivers(drivers: list[dict[str, Any]], server: str) -> Iterator[str]:
+    for each in drivers:
+        slices, claims = each["slices"], each["claims"]
+        why = "" if server else " (no API server is known)"
+        published = common.counted(slices, "ResourceSlice") if slices else f"no slice: NOT PUBLISHED{why}"
+        devices = common.counted(each["devices"], "device")
+        tainted = [device for device in each["deviceList"] if device["taints"] or device["health"] != "Healthy"]
+        unhealthy = painted(f", {each['unhealthy']} unhealthy", Colour.BAD) if each["unhealthy"] else ""
+        yield f"DRA driver {each['name']}: {each['state']}, {devices} in {published}{unhealthy}"
+        for device in tainted[: common.SHOWN]:
+            yield painted(f"  {_published(device)}", Colour.DOUBT if device["health"] == "Healthy" else Colour.BAD)
+        if len(tainted) > common.SHOWN:
+            yield f"  … and {len(tainted) - common.SHOWN} more; --output json lists all"
+        for claim in claims[: common.SHOWN]:
+            yield f"  claim {claim['namespace']}/{claim['name']}: {', '.join(claim['devices'])}"
+        if len(claims) > common.SHOWN:
+            yield f"  … and {len(claims) - common.SHOWN} more claims; --output json lists all"
+
+
+def _published(device: dict[str, Any]) -> str:
+    """A published device that is not well, or that has taints."""
+    injected = [f"injected by {device['injected']}"] if device["injected"] else []
+    taints = [f"taint {', '.join(device['taints'])}"] if device["taints"] else []
+    why = "; ".join([*filter(None, [device["reason"]]), *injected, *taints])
+    return common.printable(f"{device['name']} {device['health']}: {why}")
+
+
+def _config(config: dict[str, Any]) -> Iterator[str]:
+    files = ", ".join(config["files"])
+    applied = f"configuration {files}: applied {_ago(config['appliedAt'])}"
+    if config["lastReloadSuccessful"]:
+        yield applied
+    else:
+        refused = f"a later one was REFUSED {_ago(config['failedAt'])}, this one stays in force"
+        yield f"{applied}; {painted(refused, Colour.BAD)}"
+        yield f"  vdev validate {files} shows what is wrong with it"
+    if config["keptAt"]:
+        yield f"  it is not what the files say: they are bad since the start, and it was kept in {config['keptFile']}"
+    if config["choice"]:
+        yield f"  chosen: {config['choice']}"
+
+
+def _actions(actions: dict[str, Any]) -> Iterator[str]:
+    """What was to be done when devices changed hands, and failed; nothing where nothing did."""
+    if not actions["failed"]:
+        return
+    counts = f"actions: {actions['failed']} failed, {actions['done']} done"
+    yield f"{painted(counts, Colour.BAD)}; mend the commands and files that the configuration has for them"
+    last: dict[tuple[str, str, str], dict[str, Any]] = {}  # one line for what is tried again and again
+    for each in actions["failures"]:
+        last.setdefault((each["occasion"], each["resource"], each["device"]), each)
+    to_do = {(each["resource"], each["device"]) for each in actions["releasesToDo"] if each["reason"]}
+    for occasion, resource, device in list(last)[:_ACTIONS]:
+        each = last[occasion, resource, device]
+        pod = f", pod {each['pod']}" if each["pod"] else ""
+        again = occasion == "onRelease" and (resource, device) in to_do
+        hint = "; it is tried again, and until then no pod starts with it" if again else ""
+        why = common.printable(each["reason"])
+        yield f"  {occasion} of {device} ({resource}){pod}, {_ago(each['at'])}: {why}{hint}"
+    if len(last) > _ACTIONS:
+        yield f"  … and others; --output json lists the last {len(actions['failures'])} failures"
+
+
+def _drill(faults: dict[str, Any]) -> Iterator[str]:
+    if faults["active"]:
+        names = ", ".join(each["name"] for each in faults["rules"] if each["state"] == "active")
+        active = f"DRILL: {common.counted(faults['active'], 'injected fault')} active ({names})"
+        yield painted(f"{active}; see vdev fault list, and vdev fault clear NAME to end one", Colour.DOUBT)
+
+
+def _is_well(resource: dict[str, Any]) -> bool:
+    every = resource["allocatable"] == resource["capacity"]
+    return every and resource["state"] == "registered" and not resource["problem"] and not resource["draining"]
+
+
+def _well(resources: list[dict[str, Any]]) -> Iterator[str]:
+    """Many resources with no problem: a few words for each, as many in a line as fit."""
+    yield ""
+    yield painted(f"{common.counted(len(resources), 'resource')} registered, all devices healthy", Colour.BOLD)
+    texts = [_in_short(each) for each in resources]
+    widest = max(map(len, texts))
+    per_line = max(1, ((width() or _USUAL) - 2) // (widest + 2))
+    for start in range(0, len(texts), per_line):
+        yield "  " + "  ".join(text.ljust(widest) for text in texts[start : start + per_line]).rstrip()
+    yield "--output json lists all devices"
+
+
+def _in_short(resource: dict[str, Any]) -> str:
+    held = sum(bool(device["holder"]) for device in resource["devices"])
+    return f"{resource['name']}: {resource['capacity']}" + (f" ({held} held)" if held else "")
+
+
+def _resource(resource: dict[str, Any]) -> Iterator[str]:
+    trouble = f" ({resource['problem']})" if resource["problem"] else ""
+    drain = ", draining" if resource["draining"] else ""
+    yield ""
+    yield painted(
+        f"{resource['name']}: {resource['allocatable']}/{resource['capacity']} allocatable, "
+        f"{resource['state']}{trouble}{drain}",
+        Colour.BOLD,
+    )
+    devices = sorted(resource["devices"], key=lambda each: each["health"] == "Healthy")[: common.SHOWN]
+    if devices:
+        head, *rows = common.table_lines(_HEAD, [_row(each) for each in devices], indent="  ")
+        yield painted(head, Colour.FAINT)
+        for device, row in zip(devices, rows, strict=True):
+            colours = [Colour.BAD] if device["health"] != "Healthy" else []
+            yield painted(row, *colours)
+            if why := _why(device):
+                yield painted(fitted(f"    {why}", width()), *colours)
+    if len(resource["devices"]) > common.SHOWN:
+        yield f"  … and {len(resource['devices']) - common.SHOWN} more; --output json lists all"
+
+
+_ACTIONS = 3  # failed ones that are shown
+_USUAL = 100  # columns, if the output is no terminal
+_HEAD = ("ID", "DEVICE", "PROFILE", "HEALTH", "HELD BY", "CHANGED")
+
+
+def _row(device: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        device["id"],
+        device["selector"] or "-",
+        device["profile"] or "-",
+        device["health"],
+        device["holder"] or "-",
+        _ago(device["changedAt"]),
+    )
+
+
+def _why(device: dict[str, Any]) -> str:
+    injected = f"injected by {device['injected']}" if device["injected"] else ""
+    return common.printable("; ".join(filter(None, (device["reason"], injected))))
+
+
+def _ago(moment: float | None) -> str:
+    if moment is None:
+        return "never"
+    seconds = max(0, int(time.time() - moment))
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size} {unit} ago"
+    return f"{seconds} s ago"

@@ -3,15 +3,18 @@
 import argparse
 import asyncio
 import json
+import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..agent import command_socket
 from ..errors import UsageError, VdevError
-from . import common, options, top_text
-from . import common as terminal
+from . import common, options
+from .common import Colour, painted
+
+SORTS = ("load", "memory", "temperature", "power", "name")
 
 DESCRIPTION = "Show who holds the devices of the running plugin, their load, memory, temperature, power and faults."
 EPILOG = """examples:
@@ -32,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--once", action="store_true", help="show it once")
     parser.add_argument("--every", default="2", metavar="SECONDS", help="time from view to view [default: 2]")
     parser.add_argument(
-        "--sort", choices=top_text.SORTS, default="load", help="what the order goes by, after faults [default: load]"
+        "--sort", choices=SORTS, default="load", help="what the order goes by, after faults [default: load]"
     )
     parser.add_argument(
         "--rows", type=int, metavar="N", help="show so many devices at most; 0: all [default: as many as fit, or 40]"
@@ -51,16 +54,16 @@ def run(args: argparse.Namespace) -> int:
         return 0
     rows = common.SHOWN if args.rows is None else args.rows or None
     if args.once or not sys.stdout.isatty():
-        print("\n".join(top_text.lines(told, args.sort, rows)))
+        print("\n".join(lines(told, args.sort, rows)))
         return 0
 
     async def frame() -> Sequence[str]:
         now = await _told(run_dir, args.names)
         if args.rows is None:
-            return top_text.fitting(now, args.sort, terminal.height())
-        return list(top_text.lines(now, args.sort, rows))
+            return fitting(now, args.sort, common.height())
+        return list(lines(now, args.sort, rows))
 
-    asyncio.run(terminal.watch(frame, every))
+    asyncio.run(common.watch(frame, every))
     return 0
 
 
@@ -69,8 +72,157 @@ async def _told(run_dir: Path, names: Sequence[str]) -> dict[str, Any]:
     if not told["on"]:
         raise VdevError("nothing is measured: give telemetry in the configuration, such as telemetry: {}")
     if names:
-        kept = [each for each in told["devices"] if top_text.names_of(each) & set(names)]
+        kept = [each for each in told["devices"] if names_of(each) & set(names)]
         if not kept:
             raise VdevError(f"no device, resource, entry or pod is called {' or '.join(names)}; see vdev top --once")
         told["devices"] = kept
     return told
+
+
+# --- the text ---------------------------------------------------------------------------------------------------------
+
+_STEPS = "▁▂▃▄▅▆▇█"
+_BAR = 10  # characters
+_FULL = 100.0
+_WARM = 85.0  # °C, from where a temperature is shown in a colour
+_Device = dict[str, Any]
+
+
+def fitting(told: dict[str, Any], sort: str, height: int) -> list[str]:
+    """As many devices as fit in so many lines, and before them the loads by resource if there is room."""
+    resources = len({each["resource"] for each in told["devices"]})
+    around = 4  # the first line, an empty one, the head of the table, and how many more devices there are
+    rest = height - around
+    return list(
+        lines(told, sort, max(1, rest - resources if resources <= rest // 2 else rest), short=resources > rest // 2)
+    )
+
+
+def lines(told: dict[str, Any], sort: str, rows: int | None, *, short: bool = False) -> Iterator[str]:
+    """The lines, of the document that `vdev top --output json` prints; `rows` devices at most, None: all.
+
+    If there are more devices, a line for each resource says how they are loaded, unless it shall be `short`.
+    """
+    devices: list[_Device] = told["devices"]
+    yield _in_short(told["node"], devices)
+    by_resource: dict[str, list[_Device]] = {}
+    for each in devices:
+        by_resource.setdefault(each["resource"], []).append(each)
+    if len(devices) > (rows or len(devices)) and not short:
+        yield from (_distribution(name, found) for name, found in by_resource.items())
+    yield ""
+    shown = sorted(devices, key=lambda each: _order(each, sort))[: rows or None]
+    table = common.table_lines(_HEAD, [_row(each) for each in shown])
+    yield painted(table[0], Colour.BOLD)
+    for each, line in zip(shown, table[1:], strict=True):
+        colour = _colour(each)
+        yield painted(line, colour) if colour else line
+    if len(shown) < len(devices):
+        rest = len(devices) - len(shown)
+        yield painted(f"… and {rest} more; --rows 0 shows all, and names choose some", Colour.FAINT)
+
+
+def names_of(device: _Device) -> set[str]:
+    """The words by which a device can be chosen."""
+    index = device["index"]
+    pods = {f"{each['namespace']}/{each['pod']}" for each in device["holders"]}
+    return {device["id"], device["resource"], device["entry"], _called(device), index, *pods} - {index}
+
+
+def _in_short(node: str, devices: Sequence[_Device]) -> str:
+    held = sum(bool(each["holders"]) for each in devices)
+    wrong = sum(bool(_trouble(each)) for each in devices)
+    whole = {each["parent"] or each["id"]: each for each in devices}.values()
+    power = sum(each["power"] for each in whole)
+    load = sum(each["load"] for each in devices) / len(devices) if devices else 0.0
+    state = painted(f"{wrong} with faults", Colour.BAD) if wrong else "none with faults"
+    count = common.counted(len(devices), "device")
+    return f"node {node}: {count}, {held} held by pods, {state}, load {load:.0f} %, {_watts(power)}"
+
+
+def _distribution(name: str, devices: Sequence[_Device]) -> str:
+    """How many devices have which load, from idle at the left to full at the right."""
+    counts = [0] * _BAR
+    for each in devices:
+        counts[min(_BAR - 1, int(each["load"] / _FULL * _BAR))] += 1
+    most = max(counts)
+    bars = "".join(_STEPS[math.ceil(count / most * (len(_STEPS) - 1))] if count else "·" for count in counts)
+    held = sum(bool(each["holders"]) for each in devices)
+    return f"  {name}: {len(devices)}, {held} held, load 0 % {bars} 100 %"
+
+
+_HEAD = ("DEVICE", "LOAD", "", "MEMORY", "TEMP", "POWER", "STATE", "HOLDERS")
+
+
+def _row(each: _Device) -> list[str]:
+    if each["lost"]:
+        return [_name(each), "-", "", "-", "-", "-", _trouble(each), _holders(each)]
+    return [
+        _name(each),
+        f"{each['load']:3.0f} %",
+        _bar(each["load"]),
+        f"{each['memoryUsedMiB'] / 1024:.1f}/{each['memoryTotalMiB'] / 1024:.1f} GiB",
+        f"{each['temperature']:.0f} °C",
+        f"{each['power']:.0f}/{each['powerLimit']:.0f} W",
+        _trouble(each) or ("busy" if each["load"] else "idle"),
+        _holders(each),
+    ]
+
+
+def _bar(load: float) -> str:
+    eighths = round(load / _FULL * _BAR * 8)
+    full, rest = divmod(eighths, 8)
+    return ("█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")).ljust(_BAR, "·")
+
+
+def _trouble(each: _Device) -> str:
+    parts = []
+    if each["lost"]:
+        parts.append("LOST")
+    if each["xid"]:
+        parts.append(f"Xid {each['xid']}")
+    if each["health"] != "Healthy":
+        parts.append(f"Unhealthy: {each['reason']}" if not each["xid"] and each["reason"] else "Unhealthy")
+    if each["throttled"]:
+        parts.append("throttled")
+    if each["eccUncorrected"]:
+        parts.append(f"{each['eccUncorrected']} ECC errors")
+    drill = f" (drill: {each['injected']})" if each["injected"] else ""
+    return common.printable(", ".join(parts) + drill) if parts else ""
+
+
+def _colour(each: _Device) -> Colour | None:
+    if each["lost"] or each["health"] != "Healthy":
+        return Colour.BAD
+    if _trouble(each) or each["temperature"] >= _WARM:
+        return Colour.DOUBT
+    return None if each["holders"] else Colour.FAINT
+
+
+def _holders(each: _Device) -> str:
+    pods = list(dict.fromkeys(f"{one['namespace']}/{one['pod']}" for one in each["holders"]))
+    return ", ".join(pods[:2]) + (f" and {len(pods) - 2} more" if len(pods) > 2 else "")
+
+
+def _called(each: _Device) -> str:
+    return f"{each['entry']}/{each['deviceIndex']}"
+
+
+def _name(each: _Device) -> str:
+    return f"{_called(each)} {each['profile']}" if each["profile"] else _called(each)
+
+
+def _watts(power: float) -> str:
+    return f"{power / 1000:.1f} kW" if power >= 1000 else f"{power:.0f} W"
+
+
+def _order(each: _Device, sort: str) -> tuple[object, ...]:
+    key = {
+        "load": -each["load"],
+        "memory": -each["memoryUsedMiB"],
+        "temperature": -each["temperature"],
+        "power": -each["power"],
+        "name": 0,
+    }[sort]
+    place = [int(part) for part in str(each["deviceIndex"]).split(":")]
+    return (not each["lost"], each["health"] == "Healthy", not _trouble(each), key, each["entry"], place)

@@ -6,14 +6,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from .. import loading
 from ..errors import ConfigError
-from ..loading import load
 from ..model.device import problem_document
 from ..model.problem import Problem
 from ..planning.proof import prove
 from ..settings import Settings
 from . import common, options
-from . import options as config_paths
 
 DESCRIPTION = "Check configuration files, joined as vdev run joins them, and show every error with its place."
 EPILOG = """examples:
@@ -40,9 +39,9 @@ def run(args: argparse.Namespace) -> int:
     """Print the problems; 2 if one of them is an error."""
     chosen = options.read(args)
     if chosen.named_node:
-        configurations = [tuple(config_paths.of_node(args.files, chosen.named_node))]
+        configurations = [tuple(loading.files_of_node(args.files, chosen.named_node))]
     else:
-        configurations = config_paths.of_every_node(args.files)
+        configurations = loading.files_of_every_node(args.files)
     found = {files: _problems(files, chosen) for files in configurations}
     problems = tuple(dict.fromkeys(problem for each in found.values() for problem in each))
     code = common.exit_code(problems)
@@ -60,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _problems(files: Sequence[Path], chosen: Settings) -> tuple[Problem, ...]:
     try:
-        loaded = load(files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
+        loaded = loading.load(files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
     except ConfigError as bad:
         return tuple(problem for problem in bad.problems if isinstance(problem, Problem))
     return (*loaded.problems, *prove(loaded.spec, chosen.named_node))

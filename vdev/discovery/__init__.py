@@ -14,8 +14,7 @@ from ..model.entry import EntrySpec, GlobSource, SysfsSource, UsbGroup, UsbSourc
 from ..model.problem import error
 from ..model.template import TemplateError
 from . import glob_source, sysfs_source, usb_source, virtual_source
-from .found import Found
-from .virtual_source import Numbering
+from .found import Found, Numbering
 
 __all__ = ["Found", "Numbering", "discover"]
 

@@ -1,4 +1,4 @@
-"""Devices found by path patterns: `pattern_walk` finds the paths, `path_groups` forms devices of the usable ones."""
+"""Devices found by path patterns: `Walk` finds the paths, `_Scan` judges them, and groups of them become devices."""
 
 import posixpath
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,8 +13,7 @@ from ..model.device import HEALTHY, DeviceNode, Health, Mount, RawDevice, facts
 from ..model.entry import EntrySpec, GlobPath, GlobSource, GroupBy, NodeKind, PathType
 from ..model.path_pattern import PathPattern, natural_key
 from .device_nodes import Danger, Numa, container_path, node_key, nodes_below
-from .found import Candidate, Check, Found, Problems, is_usable
-from .virtual_source import Numbering
+from .found import Candidate, Check, Found, Numbering, Problems, is_usable
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,18 +251,21 @@ class _Scan:
     """Finds what the patterns match and keeps what may be used."""
 
     def __init__(self, source: GlobSource, host: HostRoot, problems: Problems) -> None:
-        self.watched: set[str] = set()
-        self._looks_left, self._matches_left = MAX_LOOKS, MAX_MATCHES
         self.candidates: list[Candidate] = []
+        self._walk = Walk(host, problems)
         self._source = source
         self._host = host
         self._problems = problems
         self._danger = Danger(host)
 
+    @property
+    def watched(self) -> set[str]:
+        return self._walk.watched
+
     def matches(self, item: GlobPath) -> list[Match]:
         """The usable matches of one pattern, in natural order."""
         wanted = path_pattern.parse(item.path)
-        paths = self._walk(wanted)
+        paths = self._walk.paths(wanted)
         if paths is None:
             return []
         if not paths and not item.optional:
@@ -281,13 +283,6 @@ class _Scan:
             if verdict.is_link:
                 self.watched.add(posixpath.dirname(verdict.info.path))
         return found
-
-    def _walk(self, wanted: path_pattern.PathPattern) -> list[str] | None:
-        walk = Walk(self._host, self._problems, looks_left=self._looks_left, matches_left=self._matches_left)
-        paths = walk.paths(wanted)
-        self._looks_left, self._matches_left = walk.looks_left, walk.matches_left
-        self.watched |= walk.watched
-        return paths
 
     def _judge(self, item: GlobPath, wanted: path_pattern.PathPattern, path: str) -> Match | Check:
         """A usable match, or the condition that it does not meet."""

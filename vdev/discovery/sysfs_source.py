@@ -13,8 +13,7 @@ from ..model.entry import Condition, ContainerSpec, EntrySpec, NodeKind, SysfsSo
 from ..model.path_pattern import natural_key
 from ..planning import naming
 from .device_nodes import Danger, Numa, container_path, looked_at, node_key
-from .found import Candidate, Check, Found, Problems, is_usable
-from .virtual_source import Numbering
+from .found import Candidate, Check, Found, Numbering, Problems, is_usable
 
 _UP = "../"
 _FUNCTION = "virtfn"

@@ -10,9 +10,8 @@ from ..model import names
 from ..model.device import HEALTHY, RawDevice
 from ..model.entry import EntrySpec, GroupBy, UsbGroup, UsbSource
 from .device_nodes import Numa
-from .found import Candidate, Check, Found, Problems
+from .found import Candidate, Check, Found, Numbering, Problems
 from .sysfs_source import NodeFinder, SysTree
-from .virtual_source import Numbering
 
 _LISTING = "/sys/bus/usb/devices"
 
@@ -35,25 +34,8 @@ Members = Sequence[tuple[int, _Usb]]
 
 def discover(entry: EntrySpec, source: UsbSource, host: HostRoot, *, numbering: Numbering) -> Found:
     """The USB devices that match, named after their serial number, or their port where that is not unique."""
-    problems, tree = Problems(entry), SysTree(host)
-    present = _present(tree)
-    candidates = [Candidate(posixpath.join(_LISTING, device.port), _checks(source, device)) for device in present]
-    matched = [device for device, candidate in zip(present, candidates, strict=True) if candidate.matched]
-    if not matched:
-        problems.warn(f"usb {_wanted(source)}", "matches no device on this node")
-    identities = numbering.tell_apart([(device.serial, device.port) for device in matched])
-    ids = [names.device_id(entry.name, identity) for identity in identities]
-    finder = NodeFinder(entry, source, host, tree, Numa(host), {_LISTING})
-    devices = tuple(
-        finder.device(device_id, index, device.directory, _attributes(tree, device), "usb")
-        for device_id, index, device in zip(ids, numbering.assign(ids), matched, strict=True)
-    )
-    return Found(
-        devices=devices,
-        problems=problems.all(),
-        candidates=tuple(candidates),
-        watch=frozenset(finder.watched),
-    )
+    alone = UsbGroup(sticks=(replace(source, optional=False),))
+    return discover_groups(entry, alone, host, numbering=numbering)
 
 
 def discover_groups(entry: EntrySpec, group: UsbGroup, host: HostRoot, *, numbering: Numbering) -> Found:

@@ -1,5 +1,6 @@
 """Locks on a directory, which leave no file behind and end with their process: one's own, and those of who waits."""
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -104,18 +105,9 @@ class Presence:
 
     def begin(self) -> None:
         """Be there. No effect where there is no such directory, or the system cannot lock."""
-        if self._held is not None:
-            return
-        try:
-            handle = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
-        except OSError:
-            return
-        try:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            os.close(handle)
-        else:
-            self._held = handle
+        if self._held is None:
+            with contextlib.suppress(OSError):
+                self._held = _locked(self._directory, fcntl.LOCK_SH)
 
     def end(self) -> None:
         """Be there no more; safe to call twice."""
@@ -127,18 +119,23 @@ class Presence:
 def is_somebody_present(directory: Path) -> bool:
     """Whether another process is there. Blocks, but briefly."""
     try:
-        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(_locked(directory, fcntl.LOCK_EX))
     except BlockingIOError:
         return True
     except OSError:
         return False
-    finally:
-        os.close(handle)
     return False
+
+
+def _locked(directory: Path, kind: int) -> int:
+    """The open directory with that lock. Raises BlockingIOError while others have it, or another OSError."""
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        raise
+    return handle
 
 
 _STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

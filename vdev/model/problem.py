@@ -84,6 +84,12 @@ class Problem:
     place: Place | None = None
     path: KeyPath = ()
 
+    @classmethod
+    def at(cls, severity: Severity, where: str, message: str, hint: str = "") -> "Problem":
+        """A problem with the place that `where` stands for, if it is one in a file."""
+        place, path = (where.place, where.path) if isinstance(where, Where) else (None, ())
+        return cls(severity, where, message, hint, place, path)
+
     @property
     def is_error(self) -> bool:
         """Whether it stops what it concerns."""
@@ -98,23 +104,17 @@ class Problem:
 
 def error(where: str, message: str, hint: str = "") -> Problem:
     """Something that stops what it concerns."""
-    return _problem(Severity.ERROR, where, message, hint)
+    return Problem.at(Severity.ERROR, where, message, hint)
 
 
 def warning(where: str, message: str, hint: str = "") -> Problem:
     """Something worth knowing that stops nothing."""
-    return _problem(Severity.WARNING, where, message, hint)
+    return Problem.at(Severity.WARNING, where, message, hint)
 
 
 def notice(where: str, message: str, hint: str = "") -> Problem:
     """Something worth knowing, with which nothing is wrong."""
-    return _problem(Severity.NOTICE, where, message, hint)
-
-
-def _problem(severity: Severity, where: str, message: str, hint: str) -> Problem:
-    if isinstance(where, Where):
-        return Problem(severity, where, message, hint, where.place, where.path)
-    return Problem(severity, where, message, hint)
+    return Problem.at(Severity.NOTICE, where, message, hint)
 
 
 def errors(problems: Iterable[Problem]) -> tuple[Problem, ...]:

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from vdev.agent import command_socket
-from vdev.cli import main, top_text
+from vdev.cli import main, top
 
 GPU = "nvidia.com/gpu"
 
@@ -43,7 +43,7 @@ def device(number, **changes):
 
 def shown(*devices, sort="load", rows=None):
     """The lines."""
-    return list(top_text.lines({"node": "n", "devices": list(devices)}, sort, rows))
+    return list(top.lines({"node": "n", "devices": list(devices)}, sort, rows))
 
 
 def test_what_is_wrong_comes_first():

@@ -1,4 +1,4 @@
-"""A recording to the text of a vdev file: virtual devices with the ids, NUMA nodes and health of the real ones. Pure.
+"""A node's devices as the text of a vdev file: virtual ones with the ids, NUMA nodes and health of the real ones.
 
 Devices that differ in nothing but their id, NUMA node and place are one entry. Of a shared device the kubelet knows the
 replicas alone; they become one device that is shared again.
@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
-from .. import config
-from ..deviceplugin.podresources import KubeletDevice
-from ..discovery.sysfs_source import SysTree
-from ..errors import HostError
-from ..hostfs import HostRoot
-from ..importers.draft import Draft
+from . import config
+from .deviceplugin.podresources import KubeletDevice
+from .discovery.sysfs_source import SysTree
+from .errors import HostError
+from .hostfs import HostRoot
+from .importers.draft import Draft
 
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE)
