@@ -13,7 +13,8 @@ import structlog
 
 from ..aio.clock import SYSTEM, Clock
 from ..errors import InjectedError, VdevError
-from ..faults.effects import CallFault, FaultyAnswer, Register, Rpc, Stream, StreamFault
+from ..faults.effects import FaultyAnswer, RegisterFaults, Rpc, StreamFault, StreamFaults
+from ..faults.rules import CallFault
 from ..model.device import Slot
 from ..pb import deviceplugin_v1beta1_pb2 as pb
 from ..planning.allocation import ContainerEdits, allocate, container_edits
@@ -151,10 +152,10 @@ class FaultHooks(RuleHooks, Protocol):
     def on_call(self, rpc: Rpc, resource: str, /) -> CallFault | None:
         """What happens to this call; asked once per call."""
 
-    def on_register(self, resource: str) -> tuple[str, Register] | None:
+    def on_register(self, resource: str) -> tuple[str, RegisterFaults] | None:
         """What happens to the registration that is due, and by which rule; asked again after `ResourceService.poke`."""
 
-    def on_stream(self, resource: str) -> Stream | None:
+    def on_stream(self, resource: str) -> StreamFaults | None:
         """What happens to the resource's streams now."""
 
     def allocated(self, resource: str, ids: Iterable[str]) -> None:
@@ -309,7 +310,8 @@ class Servicer:
     async def _with_fault(self, fault: CallFault, request: Any, handler: _Handler) -> Any:
         """Apply a fault to a call. The call is in flight from the beginning, so that its devices are not dropped."""
         with self._requests.in_request(self.resource.name, _ids(request)):
-            wrong = fault.effect.faulty_answer if await self._held.hold(fault) else None
+            asked = fault.rule.answer if await self._held.hold(fault) else None
+            wrong = asked.lists if asked is not None else None
             right = await handler(request)
             return right if wrong is None else answer(wrong, request, right)
 
@@ -334,11 +336,11 @@ class Servicer:
             while not self._held.closing and cut == self._cut:
                 fault_now = self._faults.on_stream(self.resource.name)
                 due = (self._version, fault_now)
-                if fault_now is not None and fault_now.fault is StreamFault.FLOOD:
+                if fault_now is not None and fault_now.flood is not None:
                     yield self._list
-                    await self._clock.sleep(1.0 / fault_now.rate)
+                    await self._clock.sleep(1.0 / fault_now.flood)
                     continue
-                if due != sent and (fault_now is None or fault_now.fault is not StreamFault.STALL):
+                if due != sent and (fault_now is None or not fault_now.stall):
                     sent = due
                     right = self._list
                     slots = self.resource.slots

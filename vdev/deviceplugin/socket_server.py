@@ -16,7 +16,7 @@ import grpc
 from ..aio.clock import PRODUCTION_TIMING, Clock, Timing
 from ..aio.tasks import pause
 from ..errors import InjectedError, SocketError
-from ..faults.effects import CallFault
+from ..faults.rules import CallFault
 from ..hostfs.files import is_directory, listed
 from ..planning.refusal import LIST_LIMIT
 
@@ -95,17 +95,17 @@ class HeldCalls:
 
         Raises InjectedError.
         """
-        rule, effect = fault.rule, fault.effect
+        rule, error = fault.rule.name, fault.rule.error
         if fault.delay:
             await pause(self._clock, fault.delay, goes_on=lambda: self._delays(rule), news=lambda: self._poked)
             if not self._rules.has(rule):
                 return False
-        if effect.hang:
+        if fault.rule.hang:
             while self._rules.holds(rule) and not self.closing:
                 await self._poked.wait()
             raise InjectedError("UNAVAILABLE", f"the call hung until the fault {rule!r} ended")
-        if effect.fail is not None:
-            raise InjectedError(effect.fail.code, effect.fail.message)
+        if error is not None:
+            raise InjectedError(error.code, error.message)
         return True
 
     def _delays(self, rule: str) -> bool:

@@ -16,7 +16,8 @@ import structlog
 from ..aio.clock import Timing
 from ..deviceplugin.socket_server import HeldCalls, RuleHooks
 from ..errors import InjectedError
-from ..faults.effects import CallFault, ClaimCall, FaultyClaims, HealthStreamFault
+from ..faults.effects import ClaimCall, FaultyClaims, HealthStreamFault
+from ..faults.rules import CallFault
 from ..pb import dra_health_v1_pb2, dra_health_v1alpha1_pb2, dra_v1_pb2, dra_v1beta1_pb2
 from .claim import PreparedClaim
 from .claims import ClaimRef, Claims
@@ -223,11 +224,12 @@ class DraServicer:
     async def _with_fault(self, fault: CallFault, request: Any, handler: _Handler, answer: Any) -> Any:
         if not await self._held.hold(fault):
             return await handler(request, None)
-        effect = fault.effect
-        if effect.refuse:
-            return answer(claims={each.uid: {"error": effect.refuse} for each in request.claims})
-        right = await handler(request, effect.faulty_claims)
-        if effect.faulty_claims is FaultyClaims.SKIP_CLAIM and request.claims:
+        asked = fault.rule.answer
+        if asked is not None and asked.claim_error:
+            return answer(claims={each.uid: {"error": asked.claim_error} for each in request.claims})
+        wrong = asked.claims if asked is not None else None
+        right = await handler(request, wrong)
+        if wrong is FaultyClaims.SKIP_CLAIM and request.claims:
             right.claims.pop(request.claims[0].uid)
         return right
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ..faults.rules import NO_RULES, FaultSpec
+from ..faults.rules import NO_RULES, Faults
 from .device import EMPTY
 from .entry import DEFAULT_FLAGS, SAYS_NOTHING, EntrySpec, Flags, NodeSpec
 from .names import NameRange
@@ -131,7 +131,7 @@ class Spec:
     sharing: SharingSpec | None = None
     gpu_patterns: tuple[NamePattern, ...] = ()
     mig_patterns: tuple[NamePattern, ...] = ()
-    faults: FaultSpec = NO_RULES
+    faults: Faults = NO_RULES
     node: NodeSpec = SAYS_NOTHING
     telemetry: TelemetrySpec = UNMEASURED
     fleet: FleetSpec = NO_FLEET

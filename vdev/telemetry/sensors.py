@@ -7,7 +7,7 @@ that is there. A device that goes away and comes back begins anew.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..faults.effects import CountErrors, Overheat, SensorFault
+from ..faults.effects import HardwareErrorsFault, OverheatFault, SensorFault
 from ..model.device import HEALTHY, Device, Health
 from ..model.geometry import PIN
 from ..model.telemetry import EntryTelemetry, LoadPattern, LoadSpec, Physics, Range, SmiTool
@@ -157,18 +157,18 @@ def _conditions(
     known = {part.id: part for part in before}
     ids = dict.fromkeys((raw.id, *(each.device.id for each in offered)))
     faults = list(dict.fromkeys(fault for each in ids for fault in situation.sensors.get(each, ())))
-    errors = [fault for fault in faults if isinstance(fault, CountErrors)]
+    errors = [fault for fault in faults if isinstance(fault, HardwareErrorsFault)]
     return DeviceConditions(
         physics=situation.loads[raw.entry].physics,
         memory=raw.memory,
         parts=tuple(_part(situation, each, known.get(each.device.id), at) for each in offered),
         xids=tuple(dict.fromkeys(number for each in ids for number in situation.xids.get(each, ()))),
-        heat=next((fault for fault in reversed(faults) if isinstance(fault, Overheat)), None),
-        errors=CountErrors(
-            corrected=sum(each.corrected for each in errors),
-            uncorrected=sum(each.uncorrected for each in errors),
-            replays=sum(each.replays for each in errors),
-            remapped=sum(each.remapped for each in errors),
+        heat=next((fault for fault in reversed(faults) if isinstance(fault, OverheatFault)), None),
+        errors=HardwareErrorsFault.model_construct(
+            corrected_ecc=sum(each.corrected_ecc for each in errors),
+            uncorrected_ecc=sum(each.uncorrected_ecc for each in errors),
+            pcie_replays=sum(each.pcie_replays for each in errors),
+            remapped_rows=sum(each.remapped_rows for each in errors),
         ),
     )
 

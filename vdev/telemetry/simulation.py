@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntFlag
 from typing import Any, NamedTuple
 
-from ..faults.effects import CountErrors, Overheat
+from ..faults.effects import HardwareErrorsFault, OverheatFault
 from ..model.telemetry import NOTHING, LoadPattern, Physics, Range
 
 ANNOTATIONS = ("vdev.dev/load", "run.ai/simulated-gpu-utilization")
@@ -152,7 +152,7 @@ class SensorReading:
     lost: bool
 
 
-NO_ERRORS = CountErrors()
+NO_ERRORS = HardwareErrorsFault()
 NO_LOAD = Load()
 LOST = 79
 """The Xid of a device that has fallen off the bus."""
@@ -198,8 +198,8 @@ class DeviceConditions:
     memory: int
     parts: Sequence[Part]
     xids: tuple[int, ...] = ()
-    heat: Overheat | None = None
-    errors: CountErrors = NO_ERRORS
+    heat: OverheatFault | None = None
+    errors: HardwareErrorsFault = NO_ERRORS
 
     @property
     def lost(self) -> bool:
@@ -265,10 +265,10 @@ class SimulatedDevice:
         self.energy += now.power(percent) * seconds
         self.work += percent / _HUNDRED * seconds
         minutes = seconds / _MINUTE
-        self.corrected += now.errors.corrected * minutes
-        self.uncorrected += now.errors.uncorrected * minutes
-        self.replays += now.errors.replays * minutes
-        self.remapped += now.errors.remapped * minutes
+        self.corrected += now.errors.corrected_ecc * minutes
+        self.uncorrected += now.errors.uncorrected_ecc * minutes
+        self.replays += now.errors.pcie_replays * minutes
+        self.remapped += now.errors.remapped_rows * minutes
         followed = 1 - math.exp(-seconds / now.physics.thermal_seconds)
         temperature = self.temperature + (now.settled_temperature(percent) - self.temperature) * followed
         if now.heat is not None:

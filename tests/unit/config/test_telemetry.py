@@ -4,7 +4,7 @@ import pytest
 
 from tests.kit.refused import refusals
 from vdev import config
-from vdev.faults.effects import CountErrors, Overheat
+from vdev.faults.effects import HardwareErrorsFault, OverheatFault
 from vdev.model.telemetry import UNMEASURED, LoadPattern, LoadSpec, Physics, Range, SmiTool, TelemetrySpec
 
 ENTRY = "devices:\n- name: a\n  resource: example.com/a\n  virtual: {}\n"
@@ -87,7 +87,8 @@ def test_faults_of_sensors():
         "faults: {rules: [{name: hot, overheat: {}}, {name: e, hardwareErrors: {correctedEcc: 6}}]}\ntelemetry: {}\n"
     )
     spec = config.load_text(rules + ENTRY).spec
-    assert [each.effect for each in spec.faults.rules] == [Overheat(105, 60), CountErrors(corrected=6)]
+    assert spec.faults.rules[0].overheat == OverheatFault(to=105, within=60)
+    assert spec.faults.rules[1].hardware_errors == HardwareErrorsFault(correctedEcc=6)
 
 
 def test_the_effective_configuration_loads_again():

@@ -1,8 +1,8 @@
 """What fault rules say of the node, as facts of the core: Xids, conditions, Events."""
 
 from vdev.faults import targets
-from vdev.faults.effects import ApiFailure, ApiResource, ApiVerb, NodeEvent, SetCondition, XidError
-from vdev.faults.rules import APPLICATION_ERRORS, TEXTS, described
+from vdev.faults.effects import ApiFaults, ApiResource, ApiVerb, ConditionFault, EventFault, XidError
+from vdev.faults.xids import APPLICATION_ERRORS, TEXTS, described
 from vdev.model.entry import ConditionSpec
 from vdev.node.conditions import NodeCondition, conditions
 from vdev.node.events import NOTHING, EventText, Situation, of_situation, of_xids
@@ -42,7 +42,7 @@ def test_events_of_xids():
 
 def test_events_of_rules():
     """As often as it was said since."""
-    hot = NodeEvent("GpuHot", "hot", warning=False)
+    hot = EventFault(reason="GpuHot", message="hot", type="Normal")
     assert [EventText("GpuHot", "hot")] * 2 == list(of_situation(NOTHING, Situation(announced={hot: 2})))
     assert () == of_situation(Situation(announced={hot: 2}), Situation(announced={hot: 2}))
 
@@ -50,7 +50,10 @@ def test_events_of_rules():
 def test_conditions_of_rules(build):
     """Over those of entries, in their place, and beside them."""
     entry = build.entry(conditions=(ConditionSpec(type="A"), ConditionSpec(type="B")))
-    rules = {"C": SetCondition("C", True, "Odd", "c"), "A": SetCondition("A", False, "Ill", "a")}
+    rules = {
+        "C": ConditionFault(type="C", status=True, reason="Odd", message="c"),
+        "A": ConditionFault(type="A", status=False, reason="Ill", message="a"),
+    }
     found = conditions([entry], NONE, rules)
     assert ["A", "B", "C"] == [each.type for each in found]
     assert NodeCondition("A", False, "Ill", "a") == found[0]
@@ -59,9 +62,9 @@ def test_conditions_of_rules(build):
 
 def test_which_requests_fail():
     """Those of the rule's verbs and resources."""
-    failure = ApiFailure(403, verbs=frozenset({ApiVerb.PATCH}), resources=frozenset({ApiResource.NODES_STATUS}))
+    failure = ApiFaults(status=403, verbs="patch", resources="nodes/status")
     assert {(ApiVerb.PATCH, ApiResource.NODES_STATUS)} == failure.requests
     assert failure.concerns("patch", "nodes/status")
     assert not failure.concerns("patch", "nodes")
     assert not failure.ends_watches
-    assert ApiFailure().ends_watches
+    assert ApiFaults(unreachable=True).ends_watches

@@ -7,7 +7,6 @@ import pytest
 from vdev.aio.clock import ManualClock
 from vdev.faults.engine import Engine
 from vdev.faults.rule_store import RuleStore
-from vdev.faults.rules import FaultSpec
 from vdev.observe.metrics import Metrics
 
 
@@ -17,7 +16,7 @@ def scanned(directory):
 
     def parse(text, name):
         texts[name.rpartition("/")[2]] = text
-        return FaultSpec()
+        return ()
 
     engine = Engine("node-a", ManualClock(100.0), Metrics(), on_change=lambda: None)
     asyncio.run(RuleStore(engine, parse, directory).scan())
