@@ -24,11 +24,11 @@ from ..model.scalars import (
     not_empty,
     refuse,
 )
+from ..model.telemetry import Telemetry
 from .entry import Entry
 from .node_section import Fleet, Node
 from .nvidia_forms import DOMAIN, Gfd, Imex, References, comma_list, prefixed
 from .sources import MAX_COUNT
-from .telemetry_block import Telemetry
 
 # --- flags -----------------------------------------------------------------------------------------------------------
 

@@ -87,12 +87,12 @@ def built(
         layouts = LayoutFiles()
     else:
         presets, layouts = PresetTexts(known=known.presets), LayoutFiles(known=known.layouts)
-    on = telemetry_spec.is_on(validated.file)
+    telemetry = telemetry_spec.telemetry(validated.file)
     compiled: dict[KeyPath, EntrySpec] = {}
     for path, model in entries:
         check_entry(model, path, report)
         check_telemetry(model, path, report)
-        compiled[path] = entry_spec(model, path, presets, layouts, report, measured=on)
+        compiled[path] = entry_spec(model, path, presets, layouts, report, is_measured=telemetry is not None)
     check_entries(entries, report)
     flags = whole_spec.flags(validated.file)
     file_checks.check_flags(validated, entries, compiled, report)
@@ -111,7 +111,7 @@ def built(
             gpu_patterns=whole_spec.patterns(validated, "gpus", report, left_out),
             mig_patterns=whole_spec.patterns(validated, "mig", report, left_out),
             node=whole_spec.node(validated.file),
-            telemetry=telemetry_spec.telemetry(validated.file),
+            telemetry=telemetry,
             fleet=fleet,
         )
 

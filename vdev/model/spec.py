@@ -8,7 +8,7 @@ from ..faults.rules import NO_RULES, Faults
 from .device import EMPTY
 from .entry import DEFAULT_FLAGS, SAYS_NOTHING, EntrySpec, Flags, NodeSpec
 from .names import NameRange
-from .telemetry import UNMEASURED, TelemetrySpec
+from .telemetry import Telemetry
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class Spec:
     mig_patterns: tuple[NamePattern, ...] = ()
     faults: Faults = NO_RULES
     node: NodeSpec = SAYS_NOTHING
-    telemetry: TelemetrySpec = UNMEASURED
+    telemetry: Telemetry | None = None  # None: nothing is measured
     fleet: FleetSpec = NO_FLEET
 
     def on_node(self, node: str) -> tuple[EntrySpec, ...]:

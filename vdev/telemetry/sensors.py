@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from ..faults.effects import HardwareErrorsFault, OverheatFault, SensorFault
 from ..model.device import HEALTHY, Device, Health
 from ..model.geometry import PIN
-from ..model.telemetry import EntryTelemetry, LoadPattern, LoadSpec, Physics, Range, SmiTool
+from ..model.telemetry import NOTHING, EntryTelemetry, LoadPattern, Measured, PhysicsModel, Range, SmiTool
 from ..planning.resources import Inventory, Resource
 from .simulation import DeviceConditions, Load, Part, SensorReading, SimulatedDevice
 
@@ -44,7 +44,7 @@ class Fixture:
 
     device: Device
     resource: str
-    physics: Physics
+    physics: PhysicsModel
     maker: SmiTool | None = None
     number: int = 0
     first: int = 0
@@ -77,7 +77,7 @@ class LoadSituation:
 
     devices: Inventory
     base: Inventory
-    loads: Mapping[str, EntryTelemetry]
+    loads: Mapping[str, Measured]
     users: Mapping[str, Sequence[User]] = field(default_factory=dict)
     claimed: Mapping[str, Sequence[Device]] = field(default_factory=dict)
     xids: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -202,24 +202,24 @@ def _compute(offered: _Offered) -> float:
     return profile.slices / geometry.slices
 
 
-def _load(spec: LoadSpec, pods: frozenset[str], wishes: Mapping[str, Range], since: float, seed: str) -> Load:
+def _load(spec: EntryTelemetry, pods: frozenset[str], wishes: Mapping[str, Range], since: float, seed: str) -> Load:
     """The load of these pods together, or none; pods that ask for no load have that of the entry."""
     if not (pods or spec.always):
         return Load(seed=seed)
-    pattern, period, gpu = spec.pattern, spec.period, spec.gpu
+    pattern, period, gpu = spec.pattern, spec.seconds, spec.gpu_load
     if any(pod in wishes for pod in pods):
         asked = [wishes[pod] for pod in pods if pod in wishes]
         if len(asked) < len(pods):
-            asked.append(spec.gpu)
+            asked.append(spec.gpu_load)
         gpu = Range(min(_HUNDRED, sum(each.low for each in asked)), min(_HUNDRED, sum(each.high for each in asked)))
         pattern, period = (LoadPattern.STEADY if gpu.low == gpu.high else LoadPattern.BUSY), _CHANGES
     return Load(
         pattern=pattern,
         period=period,
         gpu=gpu,
-        memory=spec.memory,
-        encoder=spec.encoder,
-        decoder=spec.decoder,
+        memory=spec.memory_load,
+        encoder=spec.encoder or NOTHING,
+        decoder=spec.decoder or NOTHING,
         since=since,
         seed=seed,
     )

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vdev.faults.effects import HardwareErrorsFault, OverheatFault
-from vdev.model.telemetry import LoadPattern, Physics, Range
+from vdev.model.telemetry import LoadPattern, PhysicsModel, Range
 from vdev.telemetry.simulation import DeviceConditions, Load, Part, SimulatedDevice, Throttle
 
 MIB = 2**20
 MEMORY = 40 * 1024 * MIB
-PHYSICS = Physics(idle_power=50, peak_power=400, reserved_memory=436, links=12, link_bytes=50e9)
+PHYSICS = PhysicsModel(idlePower=50, peakPower=400, reservedMemory=436, links=12, linkSpeed=50)
 
 
 @st.composite
