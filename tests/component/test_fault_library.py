@@ -9,7 +9,7 @@ import pytest
 from vdev.aio.clock import LeapClock, ManualClock
 from vdev.cli import main
 from vdev.config import load
-from vdev.faults.rules import NodeSelection
+from vdev.faults.rules import OnNodes
 from vdev.faults.schedule import Dice, on_node
 from vdev.sim import Phase, manifest
 
@@ -164,7 +164,7 @@ async def test_tenth_of_fleet(tell, clock, shows):
     loaded = await asyncio.to_thread(load, [LIBRARY / "tenth-of-fleet.yaml"])
     (rule,) = loaded.spec.faults.rules
     fleet = [f"node-{number}" for number in range(1000)]
-    chosen = [node for node in fleet if on_node(NodeSelection(share=rule.nodes.share), rule.name, Dice(7, node))]
+    chosen = [node for node in fleet if on_node(OnNodes(share=rule.nodes.share), rule.name, Dice(7, node))]
     assert 70 <= len(chosen) <= 130
     await tell("tenth-of-fleet.yaml", node=chosen[0])
     clock.advance(120)
@@ -176,7 +176,7 @@ async def test_the_rest_of_the_fleet(tell, clock, shows, kubelet):
     node = next(
         name
         for name in map("node-{}".format, range(99))
-        if not on_node(NodeSelection(share=0.1), "one-of-eight", Dice(7, name))
+        if not on_node(OnNodes(share=0.1), "one-of-eight", Dice(7, name))
     )
     agent = await tell("tenth-of-fleet.yaml", node=node)
     clock.advance(120)

@@ -451,7 +451,7 @@ async def test_reload(start, shows, clock, kubelet):
     agent = await start(one, other.format("60s"))
     clock.advance(50)
     agent.edit(config(one, other.format("55s")))
-    await kubelet.wait_until(lambda: agent.agent.faults.engine.runs["b"].rule.when.at == 55)
+    await kubelet.wait_until(lambda: agent.agent.faults.engine.runs["b"].rule.at == 55)
     clock.advance(10)
     await shows(NPU, 4, 3)
     clock.advance(45)

@@ -1,23 +1,22 @@
 """What the engine remembers and counts: other seeds, and the resources that were hit."""
 
-from dataclasses import replace
-
 import pytest
 
+from tests.kit.rules import rule as made
 from vdev.aio.clock import ManualClock
-from vdev.faults.effects import Register, SetHealth
 from vdev.faults.engine import Engine
-from vdev.faults.rules import Chance, DeviceSelection, FaultRuleSpec, FaultSpec, NodeSelection, When
 from vdev.model.device import Device, RawDevice, Slot
 from vdev.observe.metrics import Metrics
 from vdev.planning import resources
 
-SICK = FaultRuleSpec(name="x", effect=SetHealth(healthy=False), when=When(at=10, lasts=5))
+
+def sick(**fields):
+    return made(health="Unhealthy", at=10, lasts=5, **fields)
 
 
 def lots(seed, name):
     """A text's only rule, which draws lots."""
-    return FaultSpec(seed=seed, rules=(replace(SICK, name=name, chance=Chance(probability=0.9)),))
+    return (sick(seed=seed, name=name, probability=0.9),)
 
 
 def stock(*names):
@@ -32,21 +31,21 @@ def stock(*names):
 
 
 @pytest.mark.parametrize(
-    ("rule", "expected"),
+    ("fields", "expected"),
     [
-        (SICK, True),
-        (replace(SICK, when=replace(SICK.when, jitter=0.1)), False),
-        (replace(SICK, chance=Chance(probability=0.9)), False),
-        (replace(SICK, selection=DeviceSelection(pick=1)), False),
-        (replace(SICK, nodes=NodeSelection(share=0.9)), False),
+        ({}, True),
+        ({"jitter": 0.1}, False),
+        ({"probability": 0.9}, False),
+        ({"devices": {"pick": 1}}, False),
+        ({"on_nodes": {"share": 0.9}}, False),
     ],
 )
-def test_another_seed_restarts_what_draws_lots(rule, expected):
+def test_another_seed_restarts_what_draws_lots(fields, expected):
     """A rule without chance goes on when the seed changes."""
     engine = Engine("node-a", ManualClock(100.0), Metrics(), on_change=lambda: None)
-    engine.load("configuration", FaultSpec(seed=1, rules=(rule,)))
+    engine.load("configuration", [sick(seed=1, **fields)])
     before = engine.runs["x"]
-    engine.load("configuration", FaultSpec(seed=2, rules=(rule,)))
+    engine.load("configuration", [sick(seed=2, **fields)])
     assert expected == (engine.runs["x"] is before)
 
 
@@ -54,7 +53,7 @@ def test_the_metric_names_the_resources_hit():
     """A device fault is counted once for each resource whose devices it hits."""
     clock, metrics = ManualClock(100.0), Metrics()
     engine = Engine("node-a", clock, metrics, on_change=lambda: None)
-    engine.load("configuration", FaultSpec(rules=(SICK,)))
+    engine.load("configuration", [sick()])
     devices = stock("a.dev/x", "b.dev/y")
     engine.look(devices)
     clock.advance(10)
@@ -72,7 +71,7 @@ def test_what_comes_due_between_two_looks_is_looked_at():
     """A delay that is over once the look is, before anybody has asked when to look again, is not slept through."""
     clock = ManualClock(100.0)
     engine = Engine("node-a", clock, Metrics(), on_change=lambda: None)
-    engine.load("configuration", FaultSpec(rules=(FaultRuleSpec(name="x", effect=Register(delay=5.0)),)))
+    engine.load("configuration", [made(register={"delay": 5.0})])
     engine.look(stock("a.dev/x"))
     assert engine.on_register("a.dev/x")[1].never
     engine.look(stock("a.dev/x"))

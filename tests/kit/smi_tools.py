@@ -11,7 +11,7 @@ import pytest
 
 from vdev import smi
 from vdev.model.device import Device, RawDevice
-from vdev.model.telemetry import Physics, order
+from vdev.model.telemetry import PhysicsModel, order
 from vdev.telemetry import tool_data
 from vdev.telemetry.simulation import SensorReading, Throttle
 from vdev.telemetry.tool_data import Shown
@@ -19,20 +19,20 @@ from vdev.telemetry.tool_data import Shown
 WALL = 1784019626.792  # 2026-07-14 09:00:26 UTC
 SHELLS: Mapping[str, Sequence[str]] = {"busybox": ("busybox", "sh"), "dash": ("dash",), "bash": ("bash", "--posix")}
 
-H100 = Physics(
-    idle_power=70,
-    peak_power=700,
-    throttle_temperature=85,
-    slowdown_temperature=87,
-    shutdown_temperature=92,
-    idle_clock=345,
-    peak_clock=1980,
-    idle_memory_clock=2619,
-    peak_memory_clock=2619,
-    memory_temperature=True,
-    pcie_generation=5,
+H100 = PhysicsModel(
+    idlePower=70,
+    peakPower=700,
+    throttleTemperature=85,
+    slowdownTemperature=87,
+    shutdownTemperature=92,
+    idleClock=345,
+    peakClock=1980,
+    idleMemoryClock=2619,
+    peakMemoryClock=2619,
+    memorySensor=True,
+    pcieGeneration=5,
     links=18,
-    link_bytes=50e9,
+    linkSpeed=50,
 )
 BUSY = SensorReading(
     gpu_percent=99.6,
@@ -118,7 +118,9 @@ def mi300x(index: int, **shown: object) -> Shown:
         numa=(index // 4,),
         attributes={"model": "AMD Instinct MI300X", "pciDeviceId": "0x74A1", "computeUnits": "304"},
     )
-    physics = replace(H100, peak_power=750, idle_clock=132, peak_clock=2100, throttle_temperature=100)
+    physics = H100.model_copy(
+        update={"peak_power": 750, "idle_clock": 132, "peak_clock": 2100, "throttle_temperature": 100}
+    )
     reading = replace(BUSY, memory_total_mib=196608, memory_used_mib=49152, memory_free_mib=147171)
     reading = replace(reading, memory_reserved_mib=285, power_w=412.4, memory_clock_mhz=1300)
     device = Device(id=raw.id, raw=raw, ordinal=str(index), attributes=raw.attributes)

@@ -14,11 +14,11 @@ import structlog
 from .. import config
 from ..errors import HostError, UsageError
 from ..faults.commands import Command, FaultCommands, called, not_allowed, rule_document
-from ..faults.effects import ApiFailure, CdiFault, FaultKind, Process, SliceFault
+from ..faults.effects import ApiFaults, CdiFault, FaultKind, ProcessFaults, SliceFault
 from ..faults.engine import CONFIGURATION, Engine
 from ..faults.rule_run import RuleRun
 from ..faults.rule_store import RuleStore
-from ..faults.rules import FaultRuleSpec, FaultSpec, words
+from ..faults.rules import FaultRule, words
 from ..hostfs import HostRoot
 from ..model.problem import Problem, warning
 from ..model.spec import Spec
@@ -51,7 +51,7 @@ class FaultControl:
     def adopt(self, spec: Spec, base: Inventory) -> None:
         """The configuration says this now, and these are the devices that it gives the node."""
         self.spec = spec
-        self.engine.load(CONFIGURATION, spec.faults)
+        self.engine.load(CONFIGURATION, spec.faults.rules)
         self.store.give_way({rule.name for rule in spec.faults.rules})
         self.engine.meet(base)
 
@@ -109,10 +109,10 @@ class FaultControl:
         """
         for strike in self.engine.take_strikes():
             match strike.fault:
-                case Process(exit=code):
+                case ProcessFaults(exit=code):
                     log.error("ending as a fault rule says", rule=strike.rule.name, code=code, injected=True)
                     self._exit(code)
-                case ApiFailure():
+                case ApiFaults():
                     break_watches()
                 case SliceFault():
                     wipe_slices(strike.rule.concerns)
@@ -145,7 +145,7 @@ class FaultControl:
                     return "", found
         raise UsageError(f"there is no device {device!r} on this node; vdev status lists them")
 
-    def _parse(self, text: str, name: str) -> FaultSpec:
+    def _parse(self, text: str, name: str) -> tuple[FaultRule, ...]:
         return config.load_rules(text, name, self.spec)
 
     # --- what everybody can see ---------------------------------------------------------------------------------------
@@ -188,11 +188,11 @@ def _document(run: RuleRun, now: float) -> dict[str, Any]:
     return {**document, "devices": sorted({each for _, each in run.targets}) if is_of_devices else []}
 
 
-def _is_elsewhere(rule: FaultRuleSpec, spec: Spec, node: str) -> bool:
+def _is_elsewhere(rule: FaultRule, spec: Spec, node: str) -> bool:
     """Whether all entries whose devices the rule may mean are for other nodes."""
     meant = [
         entry
-        for want in rule.selection.filters
+        for want in rule.selection.filters([entry.name for entry in spec.entries])
         for entry in spec.entries
         if fnmatchcase(entry.name, want.entry or "*") and fnmatchcase(entry.resource, want.resource or rule.resource)
     ]

@@ -12,7 +12,8 @@ import structlog
 
 from ..aio.clock import Clock
 from ..errors import HostError, reason_of
-from ..faults.kernel_lines import KMSG, Occurrence, logged, occurrences, record
+from ..faults.kernel_lines import Occurrence, logged, occurrences, record
+from ..faults.rules import KMSG
 from ..hostfs import HostRoot
 from ..planning.plan import Plan
 from .applier import Output

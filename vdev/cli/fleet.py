@@ -95,6 +95,9 @@ def run(args: argparse.Namespace) -> int:
         fault_injection=chosen.enable_fault_injection,
     )
 
+    told = loaded.spec.telemetry
+    address = (told.address if told else None) or ""
+
     async def main() -> None:
         async with Api(server, at_once=AT_ONCE) as api:
             fleet = Fleet(made, loaded, api)
@@ -102,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
             for number in (signal.SIGTERM, signal.SIGINT):
                 asyncio.get_running_loop().add_signal_handler(number, stop.set)
             async with contextlib.AsyncExitStack() as stack:
-                for side in _sides(fleet, chosen, loaded.spec.telemetry.address):
+                for side in _sides(fleet, chosen, address):
                     await stack.enter_async_context(side)
                 await fleet.run(until=stop.wait)
 

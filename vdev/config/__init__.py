@@ -1,7 +1,8 @@
 """The configuration: files, environment and flags to one checked `model.spec.Spec`.
 
     loader, parser             text to a tree of values, each with its position
-    config_file, entry, …      the keys of each section and their single values, as pydantic models
+    config_file, entry, …      the keys of each section and their single values, as pydantic models;
+                               `faults.rules` has those of `faults`
     validation                 tree to models; what is broken is left out and reported by `messages`
     …_checks                   what must fit together
     …_spec                     models to `model.spec.Spec`, with what `presets` describe
@@ -17,7 +18,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from ..errors import ConfigError, UsageError
-from ..faults.rules import FaultSpec
+from ..faults.rules import FaultRule
 from ..model.problem import Override
 from ..model.scalars import Duration, Plain
 from ..model.spec import Spec
@@ -101,7 +102,7 @@ def load_text(
     return built(read_text(text, name), overrides, preset_dirs, partial=partial)
 
 
-def load_rules(text: str, name: str, spec: Spec) -> FaultSpec:
+def load_rules(text: str, name: str, spec: Spec) -> tuple[FaultRule, ...]:
     """The fault rules of a text that stands beside the configuration `spec`: `rules` with a list, or a single rule.
 
     Without a seed of its own it has that of the configuration. Raises ConfigError.

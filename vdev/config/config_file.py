@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
+from ..faults.rules import Faults
 from ..model.entry import AllocationPolicy, DeviceIdStrategy, DeviceListStrategy, MigStrategy
 from ..model.entry import Flags as ModelFlags
 from ..model.scalars import (
@@ -23,12 +24,11 @@ from ..model.scalars import (
     not_empty,
     refuse,
 )
+from ..model.telemetry import Telemetry
 from .entry import Entry
-from .fault_section import Faults
 from .node_section import Fleet, Node
 from .nvidia_forms import DOMAIN, Gfd, Imex, References, comma_list, prefixed
 from .sources import MAX_COUNT
-from .telemetry_block import Telemetry
 
 # --- flags -----------------------------------------------------------------------------------------------------------
 

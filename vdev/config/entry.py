@@ -27,11 +27,11 @@ from ..model.scalars import (
     one_or_many,
     without_problem,
 )
+from ..model.telemetry import EntryTelemetry
 from .dra_block import Advertise, Dra
 from .node_section import Condition, LabelKey, LabelValue
 from .partitions_block import Partitions
 from .sources import Count, Glob, Sysfs, Usbs, Virtual
-from .telemetry_block import EntryTelemetry
 
 
 def _path_problem(value: str) -> str:

@@ -31,7 +31,7 @@ from .layouts import Subject
 from .messages import ProblemReport
 from .partitions_block import FromLabel
 from .presets import PresetTexts
-from .telemetry_spec import entry_telemetry, smi_tool
+from .telemetry_spec import measured, smi_tool
 from .templated import Parse, actions, container, health, parser, texts, virtual_node
 from .virtual_block import ResolvedSource, cannot_be_cut, partitions, virtual
 
@@ -46,12 +46,12 @@ def entry_spec(
     layouts: LayoutFiles,
     report: ProblemReport,
     *,
-    measured: bool = False,
+    is_measured: bool = False,
 ) -> EntrySpec:
     """One entry, whose preset is one of `presets`, and whose file of layouts is read from `layouts`.
 
-    `measured`: somebody asks for what devices measure; those that are real have no sensors unless the entry gives them
-    some.
+    `is_measured`: somebody asks for what devices measure; those that are real have no sensors unless the entry gives
+    them some.
 
     With errors in the report, the value is of no use.
     """
@@ -99,8 +99,8 @@ def entry_spec(
         listed=ClaimApi.DEVICE_PLUGIN in model.advertise,
         dra=dra_spec(model, resolved, parse, path, report) if ClaimApi.DRA in model.advertise else None,
         gpu_names=resolved.gpu_names,
-        telemetry=entry_telemetry(model, resolved) if measured and (model.virtual or model.telemetry) else None,
-        smi=smi_tool(model, resolved, path, report, on=measured),
+        telemetry=measured(model, resolved) if is_measured and (model.virtual or model.telemetry) else None,
+        smi=smi_tool(model, resolved, path, report, on=is_measured),
     )
 
 

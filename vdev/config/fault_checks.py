@@ -5,16 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from ..faults.effects import ClaimCall, Rpc
-from ..faults.rules import APPLICATION_ERRORS, DeviceFilter, FaultRuleSpec
+from ..faults.effects import ApiFaults, ClaimCall, FaultKind, Rpc
+from ..faults.rules import KINDS, DeviceFilter, FaultRule, Select
+from ..faults.xids import APPLICATION_ERRORS
 from ..model.device import base_id
 from ..model.entry import EntrySpec, VirtualSource
 from ..model.names import is_nvidia_id
 from ..model.problem import KeyPath, did_you_mean
 from ..model.scalars import Section
 from ..model.spec import Spec
-from . import fault_section as schema
-from .fault_section import ApiFaults
 from .messages import ProblemReport
 from .whole_spec import partition_names
 
@@ -28,30 +27,15 @@ _WRONG: Mapping[str, Sequence[Rpc | ClaimCall]] = {  # the calls that can have t
     "skipClaim": tuple(ClaimCall),
     "claimError": tuple(ClaimCall),
 }
-_DEVICE_KEYS = ("health", "xid", "flap", "remove", "drop", "taint", "overheat", "hardwareErrors")
+_KINDS = {FaultRule.model_fields[field].alias or field: kind for field, kind in KINDS.items()}  # by key
 _CALL_KEYS = ("delay", "hang", "error", "answer")
-_KINDS = (
-    *_DEVICE_KEYS,
-    "rpc",
-    "register",
-    "stream",
-    "socket",
-    "cdi",
-    "podResources",
-    "process",
-    "event",
-    "condition",
-    "api",
-    "slices",
-    "healthStream",
-)
 _ONE_KEY = ("register", "stream", "socket", "cdi", "podResources", "slices", "healthStream")
 _OF_HEALTH = ("health", "xid", "flap")  # keys with a reason
 _OF_THE_WHOLE = ("podResources", "process", "event", "condition", "api")
 _ASKS_TO_WAIT = (429, 503)
 
 
-def check_rule(model: schema.FaultRule, path: KeyPath, report: ProblemReport) -> None:
+def check_rule(model: FaultRule, path: KeyPath, report: ProblemReport) -> None:
     """One rule by itself."""
     given = model.given
     kinds = [key for key in _KINDS if key in given]
@@ -80,8 +64,8 @@ def check_rule(model: schema.FaultRule, path: KeyPath, report: ProblemReport) ->
 # --- what happens ----------------------------------------------------------------------------------------------------
 
 
-def _kind(model: schema.FaultRule, kind: str, given: tuple[str, ...], path: KeyPath, report: ProblemReport) -> None:
-    if kind not in _DEVICE_KEYS and "devices" in given and not model.on_allocate:
+def _kind(model: FaultRule, kind: str, given: tuple[str, ...], path: KeyPath, report: ProblemReport) -> None:
+    if _KINDS[kind] is not FaultKind.DEVICE and "devices" in given and not model.on_allocate:
         report.key_error((*path, "devices"), f"devices is for faults of devices, and this is {kind}", "use resource")
     if "reason" in given:
         _reason(model, kind, (*path, "reason"), report)
@@ -99,7 +83,7 @@ def _kind(model: schema.FaultRule, kind: str, given: tuple[str, ...], path: KeyP
         _select(model.devices, (*path, "devices"), report)
 
 
-def _call(model: schema.FaultRule, given: tuple[str, ...], path: KeyPath, report: ProblemReport) -> None:
+def _call(model: FaultRule, given: tuple[str, ...], path: KeyPath, report: ProblemReport) -> None:
     ways = [key for key in _CALL_KEYS if key in given]
     if not ways:
         report.error(path, "nothing happens to the calls", f"give one or more of {', '.join(_CALL_KEYS)}")
@@ -121,7 +105,7 @@ def _call(model: schema.FaultRule, given: tuple[str, ...], path: KeyPath, report
                 )
 
 
-def _reason(model: schema.FaultRule, kind: str, path: KeyPath, report: ProblemReport) -> None:
+def _reason(model: FaultRule, kind: str, path: KeyPath, report: ProblemReport) -> None:
     if kind not in _OF_HEALTH:
         report.key_error(path, "reason is for health, xid and flap only")
     elif model.xid in APPLICATION_ERRORS and model.health is None:
@@ -142,7 +126,7 @@ def _one_key(block: Section, path: KeyPath, report: ProblemReport) -> None:
     report.exactly_one(path, block.by_key, "nothing fails")
 
 
-def _select(model: schema.Select, path: KeyPath, report: ProblemReport) -> None:
+def _select(model: Select, path: KeyPath, report: ProblemReport) -> None:
     conditions = [key for key in ("entry", "index", "id", "resource", "profile", "numa") if getattr(model, key)]
     if model.names:
         report.one_at_most(path, ["names", *conditions])
@@ -154,16 +138,8 @@ def _select(model: schema.Select, path: KeyPath, report: ProblemReport) -> None:
 # --- when ------------------------------------------------------------------------------------------------------------
 
 
-def _times(model: schema.FaultRule, kinds: list[str], path: KeyPath, report: ProblemReport) -> None:
+def _times(model: FaultRule, kinds: list[str], path: KeyPath, report: ProblemReport) -> None:
     moment = kinds in (["process"], ["event"])
-    momentary = moment or (
-        model.lasts is None
-        and (
-            kinds == ["socket"]
-            or (model.stream is not None and model.stream.close)
-            or (model.slices is not None and model.slices.wiped)
-        )
-    )
     flap = model.flap
     if moment and model.lasts is not None:
         what = "a process ends at once" if kinds == ["process"] else "an Event is of a moment"
@@ -173,7 +149,7 @@ def _times(model: schema.FaultRule, kinds: list[str], path: KeyPath, report: Pro
             report.key_error((*path, "times"), "times needs every")
         if model.jitter and not model.at and flap is None:
             report.key_error((*path, "jitter"), "jitter needs every, at or flap")
-    elif model.lasts is None and not momentary:
+    elif model.lasts is None and not model.momentary:
         report.key_error((*path, "every"), "without `for` it never ends, so it cannot repeat", "add for")
     if model.jitter > MAX_JITTER:
         report.error((*path, "jitter"), f"{model.jitter:g} is too much", f"at most {MAX_JITTER:.0%} keeps the order")
@@ -185,7 +161,7 @@ def _times(model: schema.FaultRule, kinds: list[str], path: KeyPath, report: Pro
             report.error((*path, "for"), message, f"at most {room:g} s fit")
 
 
-def _consent(model: schema.FaultRule, path: KeyPath, report: ProblemReport) -> None:
+def _consent(model: FaultRule, path: KeyPath, report: ProblemReport) -> None:
     oversized = model.stream is not None and model.stream.oversized
     for key, is_given, why in (
         ("drop", model.drop, "dropping an id while its Allocate is in flight makes 1.36 panic"),
@@ -200,7 +176,7 @@ _NAMED = 8  # names that a message shows at most
 _NVIDIA_IDS = ("GPU-", "MIG-")
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}")
 
-Placed = Sequence[tuple[KeyPath, FaultRuleSpec]]
+Placed = Sequence[tuple[KeyPath, FaultRule]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +194,7 @@ def check_rules(rules: Placed, spec: Spec, report: ProblemReport) -> None:
     if not rules:
         return
     declared = _declared(spec)
+    entries = [entry.name for entry in spec.entries]
     first: dict[str, KeyPath] = {}
     for path, rule in rules:
         if rule.name in first:
@@ -225,7 +202,7 @@ def check_rules(rules: Placed, spec: Spec, report: ProblemReport) -> None:
             report.error((*path, "name"), f"the name {rule.name!r} is taken by the rule at {at}")
         first.setdefault(rule.name, path)
         _resource(rule, path, declared, report)
-        for number, want in enumerate(rule.selection.filters):
+        for number, want in enumerate(rule.selection.filters(entries)):
             _want(want, number, path, declared, report)
 
 
@@ -241,7 +218,7 @@ def _declared(spec: Spec) -> Declared:
     return Declared(spec.entries, frozenset(resources), drivers, frozenset(profiles))
 
 
-def _resource(rule: FaultRuleSpec, path: KeyPath, declared: Declared, report: ProblemReport) -> None:
+def _resource(rule: FaultRule, path: KeyPath, declared: Declared, report: ProblemReport) -> None:
     if rule.resource == "*" or not (declared.drivers or rule.of_resources):
         return
     known = frozenset[str]()

@@ -67,7 +67,7 @@ def _explained(detail: ErrorDetails, document: Document, root: type[Section]) ->
             return problem_at(document.value_place(known), known, f"{str(path[-1])!r} is missing", hint=hint)
         case kind if kind == PROBLEM:
             message, hint = detail["ctx"]["message"], detail["ctx"]["hint"]
-        case "list_type":
+        case "list_type" | "tuple_type":
             message, hint = f"expected a list, {got}", _as_list(detail["input"], _model_at((*path, 0), root))
         case "dict_type" | "model_type" | "model_attributes_type":
             message, hint = f"expected a mapping, {got}", _as_mapping(detail["input"], _model_at(path, root))
@@ -93,7 +93,7 @@ def _as_mapping(value: object, model: type[Section] | None) -> str:
     if model is None and isinstance(value, list):
         hints.append("write 'name: value' in each line, without '- '")
     elif model and isinstance(first, dict):
-        lists = {key: _model(_inner(annotation, list, 0)) for key, annotation in _fields(model).items()}
+        lists = {key: _model(_inner(annotation, (list, tuple), 0)) for key, annotation in _fields(model).items()}
         if first.keys() <= _fields(model).keys():
             hints.append(f"take off the '- ' before {next(iter(first), '')!r}")
         elif home := next((key for key, item in lists.items() if item and first.keys() <= _fields(item).keys()), ""):
@@ -129,11 +129,11 @@ def _model_at(path: KeyPath, root: type[Section]) -> type[Section] | None:
     for step in path:
         model = _model(annotation)
         if isinstance(step, int):
-            annotation = _inner(annotation, list, 0)
+            annotation = _inner(annotation, (list, tuple), 0)
         elif model is not None:
             annotation = _fields(model).get(step)
         else:
-            annotation = _inner(annotation, dict, 1)
+            annotation = _inner(annotation, (dict,), 1)
         if annotation is None:
             return None
     return _model(annotation)
@@ -155,16 +155,16 @@ def _first_sentence(model: type[BaseModel], key: str) -> str:
 def _model(annotation: Any) -> type[Section] | None:
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return annotation
-    if getattr(annotation, "__origin__", None) in (list, dict):
+    if getattr(annotation, "__origin__", None) in (list, tuple, dict):
         return None
     return next((found for part in get_args(annotation) if (found := _model(part))), None)
 
 
-def _inner(annotation: Any, kind: type, argument: int) -> Any:
+def _inner(annotation: Any, kinds: tuple[type, ...], argument: int) -> Any:
     """The item type of a list or mapping inside the annotation, or None."""
-    if getattr(annotation, "__origin__", None) is kind:
+    if getattr(annotation, "__origin__", None) in kinds:
         return get_args(annotation)[argument]
-    return next((found for part in get_args(annotation) if (found := _inner(part, kind, argument))), None)
+    return next((found for part in get_args(annotation) if (found := _inner(part, kinds, argument))), None)
 
 
 @cache
@@ -176,7 +176,7 @@ def _homes(root: type[Section]) -> dict[str, list[str]]:
         for key, annotation in _fields(model).items():
             if path:
                 homes.setdefault(key, []).append(show(path).replace("[0]", "[]"))
-            listed = _inner(annotation, list, 0) or _inner(annotation, dict, 1)
+            listed = _inner(annotation, (list, tuple), 0) or _inner(annotation, (dict,), 1)
             if inner := _model(annotation):
                 visit(inner, (*path, key))
             elif listed and (inner := _model(listed)):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..errors import ConfigError
-from ..faults.rules import FaultRuleSpec, FaultSpec
+from ..faults.rules import FaultRule
 from ..model.entry import EntrySpec
 from ..model.problem import KeyPath, Override, Problem, error, errors
 from ..model.spec import Spec
@@ -17,14 +17,13 @@ from . import fault_checks, file_checks, telemetry_spec, whole_spec
 from .entry_checks import check_entries, check_entry, check_sharing
 from .entry_spec import entry_spec
 from .fault_checks import check_rule
-from .fault_spec import as_section, fault_rule
 from .file_checks import check_node
 from .fleet_spec import check_capacity, fleet_spec
 from .layout_files import LayoutFiles
 from .loader import Document, Texts, overlaid
 from .messages import MAX_PROBLEMS, ProblemReport, stands_alone
 from .origins import Origin, origins
-from .parser import in_order
+from .parser import Tree, in_order
 from .presets import PresetTexts
 from .telemetry_spec import check_telemetry
 from .validation import Validated, validate
@@ -88,12 +87,12 @@ def built(
         layouts = LayoutFiles()
     else:
         presets, layouts = PresetTexts(known=known.presets), LayoutFiles(known=known.layouts)
-    on = telemetry_spec.is_on(validated.file)
+    telemetry = telemetry_spec.telemetry(validated.file)
     compiled: dict[KeyPath, EntrySpec] = {}
     for path, model in entries:
         check_entry(model, path, report)
         check_telemetry(model, path, report)
-        compiled[path] = entry_spec(model, path, presets, layouts, report, measured=on)
+        compiled[path] = entry_spec(model, path, presets, layouts, report, is_measured=telemetry is not None)
     check_entries(entries, report)
     flags = whole_spec.flags(validated.file)
     file_checks.check_flags(validated, entries, compiled, report)
@@ -112,14 +111,15 @@ def built(
             gpu_patterns=whole_spec.patterns(validated, "gpus", report, left_out),
             mig_patterns=whole_spec.patterns(validated, "mig", report, left_out),
             node=whole_spec.node(validated.file),
-            telemetry=telemetry_spec.telemetry(validated.file),
+            telemetry=telemetry,
             fleet=fleet,
         )
 
     whole = spec(frozenset())
     if not report.broken():
         check_capacity(validated.file.fleet, whole, report)
-    faults = _faults(validated, whole, report)
+    section = validated.file.faults
+    faults = section.model_copy(update={"rules": _rules(validated, whole, report, section.seed)})
     problems = in_order((*report.problems, *report.elsewhere), (*document.files, *layouts.texts))
     if len(problems) > MAX_PROBLEMS:
         more = error(document.files[0], f"there are {len(problems) - MAX_PROBLEMS} more problems")
@@ -138,32 +138,45 @@ def built(
     )
 
 
-def built_rules(document: Document, spec: Spec) -> FaultSpec:
+def built_rules(document: Document, spec: Spec) -> tuple[FaultRule, ...]:
     """The fault rules of a document that stands beside the configuration `spec`. Raises ConfigError."""
-    document = as_section(document)
+    document = _as_section(document)
     report = ProblemReport(document)
     validated = validate(document, report)
-    faults = _faults(validated, spec, report)
-    if "kernel_log" in validated.file.faults.model_fields_set:
+    section = validated.file.faults
+    seed = section.seed if "seed" in section.model_fields_set else spec.faults.seed
+    rules = _rules(validated, spec, report, seed)
+    if "kernel_log" in section.model_fields_set:
         report.error(("faults", "kernelLog"), "a file of rules cannot set it", "set it in the configuration")
     if report.broken():
         raise ConfigError(in_order(report.problems, document.files))
-    return faults if "seed" in validated.file.faults.model_fields_set else replace(faults, seed=spec.faults.seed)
+    return rules
 
 
-def _faults(validated: Validated, spec: Spec, report: ProblemReport) -> FaultSpec:
+def _as_section(document: Document) -> Document:
+    """A document of rules, or of a single rule, as one that has a section `faults`."""
+    if "faults" in document.root:
+        return document
+    lead: KeyPath = ("faults",) if "rules" in document.root else ("faults", "rules", 0)
+    root: dict[str, Tree] = {"faults": document.root if lead == ("faults",) else {"rules": [document.root]}}
+    top = document.value_place(())
+    values = {lead[:end]: top for end in range(len(lead))} | {
+        (*lead, *at): place for at, place in document.values.items()
+    }
+    keys = {(*lead, *at): place for at, place in document.keys.items()}
+    problems = tuple(replace(each, path=(*lead, *each.path)) for each in document.problems)
+    return replace(document, root=root, values=values, keys=keys, problems=problems)
+
+
+def _rules(validated: Validated, spec: Spec, report: ProblemReport, seed: int) -> tuple[FaultRule, ...]:
     """The fault rules for the devices of `spec`. With errors in the report, the value is of no use."""
-    entries = [entry.name for entry in spec.entries]
-    rules: list[tuple[KeyPath, FaultRuleSpec]] = []
+    rules: list[tuple[KeyPath, FaultRule]] = []
     for path, model in validated.items(("faults", "rules"), validated.file.faults.rules):
         check_rule(model, path, report)
-        rule = fault_rule(model, entries, report.where(path))
-        if rule is not None:
-            rules.append((path, rule))
+        rules.append((path, model.loaded(report.where(path), seed)))
     if not any(each.is_error and each.path[:1] != ("faults",) for each in report.problems):
         fault_checks.check_rules(rules, spec, report)
-    section = validated.file.faults
-    return FaultSpec(seed=section.seed, kernel_log=section.kernel_log, rules=tuple(rule for _, rule in rules))
+    return tuple(rule for _, rule in rules)
 
 
 def _presets_dir(name: str | None, report: ProblemReport) -> Iterator[Path]:

@@ -17,9 +17,9 @@ from ..model.scalars import (
     between,
     choice,
 )
+from ..model.telemetry import PhysicsModel
 from .partitions_block import PartitioningModel
 from .sources import Count, Index
-from .telemetry_block import PhysicsModel
 
 
 class DeviceNodeModel(Section):

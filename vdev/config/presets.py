@@ -19,7 +19,7 @@ from ..model.device import EMPTY, IdStyle
 from ..model.entry import NodeTemplate
 from ..model.geometry import Geometry
 from ..model.problem import Place, did_you_mean
-from ..model.telemetry import Physics
+from ..model.telemetry import PhysicsModel
 from ..model.template import parse
 from .loader import Text, decoded, read_text
 from .messages import ProblemReport, explained
@@ -130,7 +130,7 @@ class Preset:
     device_nodes: tuple[NodeTemplate, ...] = ()
     partition_nodes: tuple[NodeTemplate, ...] = ()
     geometry: Geometry | None = None
-    physics: Physics = Physics()
+    physics: PhysicsModel = PhysicsModel()
 
 
 def load_preset(name: str, texts: PresetTexts | None = None) -> Preset:
@@ -209,7 +209,7 @@ def _preset(name: str, model: PresetModel, report: ProblemReport) -> Preset:
         device_nodes=nodes,
         partition_nodes=nodes if model.partition_nodes is None else _nodes(model.partition_nodes),
         geometry=model.partitioning.to_geometry() if model.partitioning else None,
-        physics=model.physics.over(Physics()) if model.physics else Physics(),
+        physics=model.physics or PhysicsModel(),
     )
 
 

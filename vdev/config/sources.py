@@ -44,10 +44,10 @@ from ..model.scalars import (
     refuse,
     without_problem,
 )
+from ..model.telemetry import PhysicsModel
 from ..model.virtual_node import Like, LineEnd
 from ..planning import naming
 from .partitions_block import PartitioningModel
-from .telemetry_block import PhysicsModel
 
 MAX_COUNT = 200_000  # the kubelet takes no list over 4 MiB, which is about as many devices with the shortest ids
 

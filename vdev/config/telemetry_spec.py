@@ -1,9 +1,8 @@
-"""The load of an entry's devices: keys that need each other."""
+"""The keys `telemetry` and `smi`: what must fit together, and whose devices are measured."""
 
 from ..model.entry import VirtualSource
 from ..model.problem import KeyPath
-from ..model.telemetry import NOTHING, EntryTelemetry, LoadPattern, LoadSpec, Range, SmiTool, TelemetrySpec
-from . import telemetry_block as schema
+from ..model.telemetry import EntryTelemetry, LoadPattern, Measured, SmiTool, Telemetry
 from .config_file import ConfigFile
 from .entry import Entry
 from .messages import ProblemReport
@@ -26,50 +25,19 @@ def check_telemetry(model: Entry, path: KeyPath, report: ProblemReport) -> None:
                 report.key_error((*path, key), f"idle devices have no load, so {key} has no effect")
 
 
-_PERIOD = 60.0  # seconds
-_BUSY = LoadSpec()
-_DEFAULTS = {  # of `gpu` and `memory`
-    LoadPattern.IDLE: (NOTHING, NOTHING),
-    LoadPattern.STEADY: (Range(70, 70), Range(55, 55)),
-    LoadPattern.BUSY: (_BUSY.gpu, _BUSY.memory),
-    LoadPattern.BURST: (Range(5, 95), Range(10, 80)),
-    LoadPattern.WAVE: (Range(10, 90), Range(30, 60)),
-    LoadPattern.RAMP: (Range(0, 100), Range(0, 80)),
-}
 _TOOLS = {"nvidia.com/gpu": SmiTool.NVIDIA, "amd.com/gpu": SmiTool.AMD}
 """By the resource under which the maker's own plugin advertises."""
 
 
-def telemetry(file: ConfigFile) -> TelemetrySpec:
-    """What is told of all devices."""
-    model = file.telemetry or schema.Telemetry()
-    return TelemetrySpec(
-        on=is_on(file),
-        address=model.address or "",
-        hostname_label=model.hostname_label,
-        annotations=model.pod_annotations,
-    )
+def telemetry(file: ConfigFile) -> Telemetry | None:
+    """What is told of all devices; None where nobody asks for what they measure."""
+    asked = any(entry.telemetry is not None or entry.smi for entry in file.devices)
+    return file.telemetry or (Telemetry() if asked else None)
 
 
-def is_on(file: ConfigFile) -> bool:
-    """Whether anything asks for what devices measure."""
-    return file.telemetry is not None or any(entry.telemetry is not None or entry.smi for entry in file.devices)
-
-
-def entry_telemetry(model: Entry, resolved: ResolvedSource) -> EntryTelemetry:
+def measured(model: Entry, resolved: ResolvedSource) -> Measured:
     """How an entry's devices are loaded, and what they are like."""
-    block = model.telemetry or schema.EntryTelemetry()
-    gpu, memory = _DEFAULTS[block.pattern]
-    load = LoadSpec(
-        pattern=block.pattern,
-        period=block.period or (_BUSY.period if block.pattern is LoadPattern.BUSY else _PERIOD),
-        gpu=block.gpu or gpu,
-        memory=block.memory or memory,
-        encoder=block.encoder or NOTHING,
-        decoder=block.decoder or NOTHING,
-        always=block.always,
-    )
-    return EntryTelemetry(load, resolved.physics, _maker(resolved))
+    return Measured(model.telemetry or EntryTelemetry(), resolved.physics, _maker(resolved))
 
 
 def smi_tool(

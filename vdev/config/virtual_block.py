@@ -13,7 +13,7 @@ from ..model.entry import Source, VirtualSource
 from ..model.geometry import Geometry, LayoutError, layout
 from ..model.problem import KeyPath
 from ..model.scalars import index_range
-from ..model.telemetry import Physics
+from ..model.telemetry import PhysicsModel
 from ..planning.partitions import place
 from . import sources
 from .messages import ProblemReport
@@ -36,7 +36,7 @@ class ResolvedSource:
     visible_devices_env: str = ""
     gpu_names: tuple[str, ...] = ()
     lacks_preset: bool = False
-    physics: Physics = Physics()
+    physics: PhysicsModel = PhysicsModel()
 
 
 def virtual(model: sources.Virtual, path: KeyPath, presets: PresetTexts, report: ProblemReport) -> ResolvedSource:

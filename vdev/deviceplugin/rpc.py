@@ -1,6 +1,6 @@
 """What surrounds every RPC handler of a device plugin and of a DRA driver.
 
-A handler does its work inside `async with calls.answering(rpc, context) as effect`. From the outside to the inside:
+A handler does its work inside `async with calls.answering(rpc, context) as wrong`. From the outside to the inside:
 
     metric      how long the call took, and with which status it ended
     errors      an exception becomes a gRPC status with a sentence that a pod's event can show
@@ -19,7 +19,7 @@ import structlog
 from ..aio.clock import Clock
 from ..aio.tasks import pause
 from ..errors import InjectedError, VdevError
-from ..faults.effects import Call, ClaimCall, Rpc
+from ..faults.effects import Answer, ClaimCall, Rpc
 from ..faults.engine import Engine
 
 log = structlog.get_logger(__name__)
@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 Context = grpc.aio.ServicerContext[Any, Any]
 ObserveRpc = Callable[[str, str, str, float], None]
 """Is told each call: its name, the resource or driver, the status code and the seconds that it took."""
-_NO_EFFECT = Call(frozenset())
+_RIGHT = Answer()  # none of its keys: the answer is as it should be
 
 
 class RpcCalls:
@@ -61,13 +61,13 @@ class RpcCalls:
     @contextlib.asynccontextmanager
     async def answering(
         self, rpc: Rpc | ClaimCall, context: Context, *, deadline: float | None = None
-    ) -> AsyncIterator[Call]:
-        """Surround the work of a handler; yields what a fault rule does to its answer."""
+    ) -> AsyncIterator[Answer]:
+        """Surround the work of a handler; yields how a fault rule makes its answer wrong."""
         name, begun, code, why = rpc.value, self._clock.now(), "OK", ""
         try:
-            effect = await self.inject(rpc)
+            wrong = await self.inject(rpc)
             async with self._clock.timeout(deadline):
-                yield effect
+                yield wrong
         except asyncio.CancelledError:
             code = "CANCELLED"
             raise
@@ -87,24 +87,24 @@ class RpcCalls:
         if code != "OK":
             await context.abort(grpc.StatusCode[code], why)  # which raises
 
-    async def inject(self, rpc: Rpc | ClaimCall) -> Call:
-        """Wait, hang or fail as a fault rule says; what the rule does to the answer. Raises InjectedError."""
+    async def inject(self, rpc: Rpc | ClaimCall) -> Answer:
+        """Wait, hang or fail as a fault rule says; how the rule makes the answer wrong. Raises InjectedError."""
         fault = self._faults.on_call(rpc, self._name)
         if fault is None:
-            return _NO_EFFECT
-        rule, effect = fault.rule, fault.effect
+            return _RIGHT
+        rule = fault.rule.name
         if fault.delay:
             # A call goes on at once, and is answered as it should be, when somebody clears the rule that delays it.
             await pause(self._clock, fault.delay, goes_on=lambda: self._delays(rule), news=lambda: self._poked)
             if not self._faults.has(rule):
-                return _NO_EFFECT
-        if effect.hang:
+                return _RIGHT
+        if fault.rule.hang:
             while self._faults.holds(rule) and not self.closing:
                 await self._poked.wait()
             raise InjectedError("UNAVAILABLE", f"the call hung until the fault {rule!r} ended")
-        if effect.fail is not None:
-            raise InjectedError(effect.fail.code, effect.fail.message)
-        return effect
+        if fault.rule.error is not None:
+            raise InjectedError(fault.rule.error.code, fault.rule.error.message)
+        return fault.rule.answer or _RIGHT
 
     def _delays(self, rule: str) -> bool:
         return self._faults.has(rule) and not self.closing

@@ -22,7 +22,7 @@ import structlog
 from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..aio.tasks import Backoff, Interrupted, Interruption, raise_if_cancelled
 from ..errors import RegistrationRefused, SocketError, SocketUnreachable
-from ..faults.effects import Register, SocketFault, StreamFault
+from ..faults.effects import RegisterFaults, SocketFault, StreamFault
 from ..faults.engine import Engine
 from ..planning.resources import Resource
 from . import registration
@@ -33,7 +33,7 @@ from .socket_server import SocketServer
 
 log = structlog.get_logger(__name__)
 
-_AS_IT_SHOULD_BE = Register()
+_AS_IT_SHOULD_BE = RegisterFaults()
 
 
 class ServiceState(StrEnum):

@@ -240,11 +240,11 @@ class Servicer:
             while not self._calls.closing and cut == self._cut:
                 fault_now = self._faults.on_stream(self.resource.name)
                 due = (self._version, fault_now)
-                if fault_now is not None and fault_now.fault is StreamFault.FLOOD:
+                if fault_now is not None and fault_now.flood is not None:
                     yield self._list
-                    await self._clock.sleep(1.0 / fault_now.rate)
+                    await self._clock.sleep(1.0 / fault_now.flood)
                     continue
-                if due != sent and (fault_now is None or fault_now.fault is not StreamFault.STALL):
+                if due != sent and (fault_now is None or not fault_now.stall):
                     sent = due
                     right = self._list
                     slots = self.resource.slots
@@ -264,15 +264,15 @@ class Servicer:
     ) -> pb.PreferredAllocationResponse:
         deadline = self._requests.allocate_deadline
         with self._requests.in_request(self.resource.name, None):
-            async with self._calls.answering(Rpc.PREFERRED, context, deadline=deadline) as effect:
+            async with self._calls.answering(Rpc.PREFERRED, context, deadline=deadline) as wrong:
                 answers = [
                     await self._requests.prefer(
                         self.resource, each.available_deviceIDs, each.must_include_deviceIDs, each.allocation_size
                     )
                     for each in request.container_requests
                 ]
-                if effect.faulty_answer:
-                    return faulty_preferred(effect.faulty_answer, request)
+                if wrong.lists:
+                    return faulty_preferred(wrong.lists, request)
                 containers = [pb.ContainerPreferredAllocationResponse(deviceIDs=ids) for ids in answers]
                 return pb.PreferredAllocationResponse(container_responses=containers)
 
@@ -281,7 +281,7 @@ class Servicer:
         deadline = self._requests.allocate_deadline
         # In flight before a fault may delay the call, so that none of its devices is dropped meanwhile.
         with self._requests.in_request(self.resource.name, [each for ids in wanted for each in ids]):
-            async with self._calls.answering(Rpc.ALLOCATE, context, deadline=deadline) as effect:
+            async with self._calls.answering(Rpc.ALLOCATE, context, deadline=deadline) as wrong:
                 resource = self.resource
                 edits = [container_edits(allocate(resource, ids)) for ids in wanted]
                 for ids in wanted:
@@ -291,8 +291,8 @@ class Servicer:
                     for ids in wanted:
                         await self._requests.handed_over(resource, ids)
                 right = allocate_response(edits)
-                if effect.faulty_answer:
-                    return faulty_allocate(effect.faulty_answer, request, right)
+                if wrong.lists:
+                    return faulty_allocate(wrong.lists, request, right)
                 return right
 
     async def _pre_start(self, request: pb.PreStartContainerRequest, context: Context) -> pb.PreStartContainerResponse:

@@ -7,8 +7,8 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from ..faults.effects import SetTaint
-from ..faults.rules import APPLICATION_ERRORS
+from ..faults.effects import TaintFault
+from ..faults.xids import APPLICATION_ERRORS
 from ..model.device import GONE, HEALTHY, Device, Health, RawDevice
 from ..model.dra import Attribute, AttributeKind, DeviceCapacity, DraSpec, RequestPolicy, TaintPolicy
 from ..model.problem import Problem
@@ -155,9 +155,9 @@ def of_health(dra: DraSpec, health: Health, xids: Sequence[int], *, nvidia: bool
     return () if health.healthy else (Taint(f"{dra.driver}/unhealthy", dra.unhealthy.value),)
 
 
-def with_rules(said: Sequence[Taint], rules: Sequence[SetTaint]) -> tuple[Taint, ...]:
+def with_rules(said: Sequence[Taint], rules: Sequence[TaintFault]) -> tuple[Taint, ...]:
     """These taints and those of fault rules; of the same key and effect a later one stands over the others."""
-    every = (*said, *(Taint(each.key, each.effect, each.value) for each in rules))
+    every = (*said, *(Taint(each.key, each.effect.value, each.value) for each in rules))
     return tuple({(each.key, each.effect): each for each in every}.values())
 
 

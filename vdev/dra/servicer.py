@@ -70,24 +70,24 @@ class DraServicer:
         """NodePrepareResources and NodeUnprepareResources in the messages of one version."""
 
         async def prepare(request: Any, context: Context) -> Any:
-            async with self._calls.answering(ClaimCall.PREPARE, context) as effect:
-                if effect.refuse:
-                    return _refused(pb.NodePrepareResourcesResponse, request, effect.refuse)
+            async with self._calls.answering(ClaimCall.PREPARE, context) as wrong:
+                if wrong.claim_error:
+                    return _refused(pb.NodePrepareResourcesResponse, request, wrong.claim_error)
                 before = self._claims.prepared
                 answers = await self._claims.prepare(_refs(request))
                 for uid, each in answers.items():
                     if isinstance(each, PreparedClaim) and uid not in before:
                         self._faults.allocated(self._driver, [device.id for device in each.devices])
-                claims = {uid: _prepared(pb, each, effect.faulty_claims) for uid, each in answers.items()}
-                return pb.NodePrepareResourcesResponse(claims=_without_skipped(claims, request, effect.faulty_claims))
+                claims = {uid: _prepared(pb, each, wrong.claims) for uid, each in answers.items()}
+                return pb.NodePrepareResourcesResponse(claims=_without_skipped(claims, request, wrong.claims))
 
         async def unprepare(request: Any, context: Context) -> Any:
-            async with self._calls.answering(ClaimCall.UNPREPARE, context) as effect:
-                if effect.refuse:
-                    return _refused(pb.NodeUnprepareResourcesResponse, request, effect.refuse)
+            async with self._calls.answering(ClaimCall.UNPREPARE, context) as wrong:
+                if wrong.claim_error:
+                    return _refused(pb.NodeUnprepareResourcesResponse, request, wrong.claim_error)
                 answers = await self._claims.unprepare(_refs(request))
                 claims = {uid: pb.NodeUnprepareResourceResponse(error=error) for uid, error in answers.items()}
-                return pb.NodeUnprepareResourcesResponse(claims=_without_skipped(claims, request, effect.faulty_claims))
+                return pb.NodeUnprepareResourcesResponse(claims=_without_skipped(claims, request, wrong.claims))
 
         handlers: dict[str, Any] = {
             ClaimCall.PREPARE.value: grpc.unary_unary_rpc_method_handler(

@@ -10,7 +10,7 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from ..faults.effects import SetTaint, SliceFault
+from ..faults.effects import SliceFault, TaintFault
 from ..model.device import GONE, Device, Key
 from ..model.dra import Attribute, DeviceCapacity
 from ..model.quantity import written
@@ -36,7 +36,7 @@ class Moment:
     before: Pools = field(default_factory=lambda: NO_POOLS)
     claimed: Claimed = field(default_factory=dict)
     xids: Mapping[Key, Sequence[int]] = field(default_factory=dict)
-    taints: Mapping[Key, Sequence[SetTaint]] = field(default_factory=dict)
+    taints: Mapping[Key, Sequence[TaintFault]] = field(default_factory=dict)
 
 
 def pools(base: Inventory, now: Moment) -> Pools:

@@ -4,20 +4,7 @@ from collections.abc import Collection, Iterator
 
 from ..model.device import Health, Key
 from ..planning.resources import Inventory
-from .effects import (
-    Call,
-    CountErrors,
-    Flap,
-    Overheat,
-    Remove,
-    Rpc,
-    SensorFault,
-    SetCondition,
-    SetHealth,
-    SetTaint,
-    Xid,
-    XidError,
-)
+from .effects import ConditionFault, Rpc, SensorFault, TaintFault, XidError
 from .rule_run import RuleRun
 from .targets import Afflictions
 
@@ -28,28 +15,26 @@ def afflictions_of(runs: Collection[RuleRun], inventory: Inventory, now: float) 
     removed: set[Key] = set()
     dropped: set[Key] = set()
     xids: dict[Key, tuple[XidError, ...]] = {}
-    conditions: dict[str, SetCondition] = {}
-    taints: dict[Key, tuple[SetTaint, ...]] = {}
+    conditions: dict[str, ConditionFault] = {}
+    taints: dict[Key, tuple[TaintFault, ...]] = {}
     sensors: dict[Key, tuple[SensorFault, ...]] = {}
     for run in (each for each in runs if each.live and each.active):
         rule, keys = run.rule, run.hit(inventory, now)
-        match rule.effect:
-            case SetHealth(healthy, reason):
-                verdicts |= dict.fromkeys(keys, Health(healthy, reason, rule.name))
-            case Xid(number, health):
-                xids |= {key: (*xids.get(key, ()), XidError(number, rule.name)) for key in keys}
-                if health is not None:
-                    verdicts |= dict.fromkeys(keys, Health(health.healthy, health.reason, rule.name))
-            case SetTaint() as taint:
-                taints |= {key: (*taints.get(key, ()), taint) for key in keys}
-            case Overheat() | CountErrors() as fault:
+        if rule.verdict is not None:
+            verdicts |= dict.fromkeys(keys, rule.verdict)
+        if rule.xid is not None:
+            xids |= {key: (*xids.get(key, ()), XidError(rule.xid, rule.name)) for key in keys}
+        if rule.taint is not None:
+            taints |= {key: (*taints.get(key, ()), rule.taint) for key in keys}
+        for fault in (rule.overheat, rule.hardware_errors):
+            if fault is not None:
                 sensors |= {key: (*sensors.get(key, ()), fault) for key in keys}
-            case SetCondition() as condition:
-                conditions[condition.type] = condition
-            case Flap(reason=reason):
-                verdicts |= dict.fromkeys(keys, Health(False, reason, rule.name))
-            case Remove(drop_held):
-                (dropped if drop_held else removed).update(keys)
+        if rule.condition is not None:
+            conditions[rule.condition.type] = rule.condition.said_by(rule.name)
+        if rule.drop:
+            dropped |= keys
+        elif rule.remove:
+            removed |= keys
     return Afflictions(
         verdicts,
         frozenset(removed),
@@ -64,6 +49,5 @@ def afflictions_of(runs: Collection[RuleRun], inventory: Inventory, now: float) 
 
 def _pre_start(runs: Collection[RuleRun], inventory: Inventory) -> Iterator[str]:
     for run in runs:
-        effect = run.rule.effect
-        if run.live and isinstance(effect, Call) and Rpc.PRE_START in effect.rpcs:
+        if run.live and Rpc.PRE_START in run.rule.rpc:
             yield from filter(run.rule.concerns, inventory.resources)

@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import UsageError
 from ..model.device import Slot
 from .rule_store import RuleStore, name_of
-from .rules import FaultRuleSpec, words
+from .rules import FaultRule, words
 
 Request = Mapping[str, Any]
 Command = Callable[[Request], Any]
@@ -135,7 +135,7 @@ def _seconds(request: Request, key: str) -> float | None:
 
 
 def rule_document(
-    rule: FaultRuleSpec, source: str, state: str, changes_at: float | None, now: float, injected: Counter[str]
+    rule: FaultRule, source: str, state: str, changes_at: float | None, now: float, injected: Counter[str]
 ) -> dict[str, Any]:
     """What the list says of every rule. `injected` counts by resource."""
     return {

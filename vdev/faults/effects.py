@@ -1,13 +1,37 @@
-"""Failures on demand, as values: what happens. `fault_rules` says to which devices, on which nodes, and when.
+"""What a fault rule can do: the keys of a rule, as models that are also what the plugin acts by.
 
-Device faults are applied by the agent, the others by the code that asks `faults.engine` through its hooks, which
-answer with `fault_answers`.
+`rules` says to which devices, on which nodes, and when. Device faults are applied by the agent, the others by the code
+that asks `engine` through its hooks.
 """
 
-from collections.abc import Mapping
+import re
 from dataclasses import dataclass
 from enum import StrEnum
-from types import MappingProxyType
+from typing import Annotated, Self
+
+from pydantic import BeforeValidator, PlainValidator, WithJsonSchema
+
+from ..model import names
+from ..model.scalars import (
+    STRING,
+    ConditionType,
+    Constraint,
+    Duration,
+    Flag,
+    Number,
+    Section,
+    Text,
+    Whole,
+    Word,
+    between,
+    choice,
+    described,
+    longer_than_nothing,
+    one_of,
+    one_or_many,
+    refuse,
+    without_problem,
+)
 
 
 class FaultKind(StrEnum):
@@ -66,80 +90,130 @@ class Code(StrEnum):
     UNAUTHENTICATED = "UNAUTHENTICATED"
 
 
-# --- what happens -----------------------------------------------------------------------------------------------------
+_CALLS: dict[str, Rpc | ClaimCall] = {each.value: each for each in (*Rpc, *ClaimCall)}
+
+CallName = Annotated[
+    Rpc | ClaimCall,
+    PlainValidator(lambda value: _CALLS[one_of(value, _CALLS)]),
+    WithJsonSchema({"type": "string", "enum": [*_CALLS]}),
+]
+"""One of the calls that the kubelet makes."""
 
 
-@dataclass(frozen=True, slots=True)
-class SetHealth:
-    """The device is reported Healthy or Unhealthy, whatever its probes find."""
-
-    healthy: bool
-    reason: str = ""
+_PERCENT = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(%?)")
+_HUNDRED = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Flap:
-    """The device is Healthy for `up` seconds, then Unhealthy for `down` seconds, and so on."""
-
-    up: float
-    down: float
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Remove:
-    """The device is unplugged. While a pod may hold it its id stays listed as Unhealthy, unless `drop_held`, which
-    drops it all the same and can crash a 1.36 kubelet.
-    """
-
-    drop_held: bool = False
+def _part(value: object) -> object:
+    """A fraction: 0.1 or 10%."""
+    found = _PERCENT.fullmatch(str(value)) if isinstance(value, (str, int, float)) else None
+    if found is None or isinstance(value, bool):
+        refuse(f"expected a fraction, got {described(value)}", "such as 10% or 0.1")
+    number = float(found[1]) / (_HUNDRED if found[2] else 1)
+    if number > 1:
+        refuse(f"{value} is more than 1", "expected 0 to 1, or 0% to 100%")
+    return number
 
 
-@dataclass(frozen=True, slots=True)
-class Xid:
-    """The driver reports an error of this number of the device; `health` None leaves its health alone."""
-
-    number: int
-    health: SetHealth | None = None
+_PART_JSON = {"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, {"type": "string", "pattern": r"^[0-9.]+%?$"}]}
+Part = Annotated[float, BeforeValidator(_part), WithJsonSchema(_PART_JSON)]
+"""A fraction, such as 10% or 0.1."""
 
 
-@dataclass(frozen=True, slots=True)
-class SetTaint:
-    """The device has this taint in ResourceSlices, whatever its health; `effect` is NoSchedule, NoExecute or None."""
-
-    key: str
-    value: str
-    effect: str
+Time = Annotated[Duration, longer_than_nothing()]
+"""A duration above zero."""
 
 
-@dataclass(frozen=True, slots=True)
-class Overheat:
-    """The device comes to the temperature `to` (°C) within so many seconds, whatever its load."""
-
-    to: float
-    within: float
+# --- devices ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class CountErrors:
-    """The device counts so many errors a minute: of its memory, corrected or not, packets sent again, rows lost."""
+class HealthWord(StrEnum):
+    """What the kubelet is told of a device."""
 
-    corrected: float = 0.0
-    uncorrected: float = 0.0
-    replays: float = 0.0
-    remapped: float = 0.0
+    HEALTHY = "Healthy"
+    UNHEALTHY = "Unhealthy"
 
 
-SensorFault = Overheat | CountErrors
+class FlapTimes(Section):
+    """The device is healthy first, then unhealthy, and so on."""
+
+    up: Time
+    """How long the device is Healthy each time."""
+    down: Time
+    """How long it is Unhealthy each time."""
+
+
+class TaintEffect(StrEnum):
+    """What a taint does."""
+
+    NO_SCHEDULE = "NoSchedule"
+    NO_EXECUTE = "NoExecute"
+    NONE = "None"
+
+
+class TaintFault(Section):
+    """A taint of the devices while the rule is in force."""
+
+    key: Annotated[Word, without_problem(names.taint_key_problem)]
+    """Key of the taint, such as acme.dev/maintenance."""
+    value: Annotated[Text, without_problem(names.value_problem)] = ""
+    """Its value."""
+    effect: Annotated[TaintEffect, choice(TaintEffect)] = TaintEffect.NO_SCHEDULE
+    """NoSchedule: no further claim gets them; NoExecute: pods that have them are evicted too; None: nothing."""
+
+
+MAX_TEMPERATURE = 200  # °C
+
+
+class OverheatFault(Section):
+    """The devices become hot, whatever their load; the clocks follow as the temperature passes the model's limits."""
+
+    to: Annotated[Whole, between(1, MAX_TEMPERATURE)] = 105
+    """The temperature that they come to, in °C."""
+    within: Annotated[Duration, longer_than_nothing(86400, "24h")] = 60.0
+    """Time that it takes from the temperature that they have."""
+
+
+class HardwareErrorsFault(Section):
+    """Errors that the devices count by themselves, a minute; at least one of its keys."""
+
+    corrected_ecc: Number = 0.0
+    """Errors of the memory that ECC corrects."""
+    uncorrected_ecc: Number = 0.0
+    """Errors of the memory that it cannot correct."""
+    pcie_replays: Number = 0.0
+    """Packets that PCI Express sends again."""
+    remapped_rows: Number = 0.0
+    """Rows of the memory that are taken out of use."""
+
+
+SensorFault = OverheatFault | HardwareErrorsFault
 """What only a device's sensors and counters show."""
 
 
-@dataclass(frozen=True, slots=True)
-class Delay:
-    """Seconds that a call waits: half of all calls less than `median`, none more than `most`."""
+# --- calls, registrations, streams and files --------------------------------------------------------------------------
 
-    median: float
-    most: float
+
+class DelayTimes(Section):
+    """How long calls wait: half of them less than p50, none more than max."""
+
+    p50: Duration
+    """The median."""
+    max: Time
+    """The longest."""
+
+
+def fixed_delay(value: object) -> DelayTimes:
+    return DelayTimes.model_validate({"p50": value, "max": value})
+
+
+class ErrorAnswer(Section):
+    """A gRPC error."""
+
+    code: Annotated[Code, choice(Code)] = Code.UNAVAILABLE
+    """The status code's name, such as UNAVAILABLE."""
+    message: Word = "injected by vdev"
+    """The text, which the kubelet shows in the pod's event."""
 
 
 class FaultyAnswer(StrEnum):
@@ -157,37 +231,52 @@ class FaultyClaims(StrEnum):
     SKIP_CLAIM = "skipClaim"  # the first claim is not in it
 
 
-@dataclass(frozen=True, slots=True)
-class Fail:
-    """The call ends with an error."""
+class Answer(Section):
+    """A wrong answer: exactly one of its keys."""
 
-    code: Code
-    message: str
+    empty: Flag = False
+    """No container responses at all."""
+    bogus_ids: Flag = False
+    """Devices that nobody listed or asked for."""
+    oversized: Flag = False
+    """More than the 4 MiB that the kubelet accepts."""
+    wrong_device: Flag = False
+    """Another device than the allocated one, with CDI names that nobody wrote."""
+    skip_claim: Flag = False
+    """The first claim of the call is not in the answer."""
+    claim_error: Word | None = None
+    """Each claim is answered with this error."""
+
+    @property
+    def lists(self) -> FaultyAnswer | None:
+        """How the answer to a device plugin's call is wrong."""
+        return next((each for each in FaultyAnswer if each in self.given), None)
+
+    @property
+    def claims(self) -> FaultyClaims | None:
+        """How the answer about claims is wrong, beside errors in it."""
+        return next((each for each in FaultyClaims if each in self.given), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """Calls of these RPCs wait, and then are answered as they should be, hang until cancelled, fail, or are answered
-    wrong. Of calls about claims, `refuse` is the error of each claim in the answer.
-    """
-
-    rpcs: frozenset[Rpc | ClaimCall]
-    delay: Delay | None = None
-    hang: bool = False
-    fail: Fail | None = None
-    faulty_answer: FaultyAnswer | None = None
-    faulty_claims: FaultyClaims | None = None
-    refuse: str = ""
+def _not_v1beta1(value: str) -> None:
+    if value == "v1beta1":
+        refuse("the kubelet accepts v1beta1", "give one that it refuses, such as v1alpha1")
 
 
-@dataclass(frozen=True, slots=True)
-class Register:
-    """Registrations are `delay` seconds late, are never made, name another version of the API, or are made twice."""
+class RegisterFaults(Section):
+    """What happens to registrations: exactly one of its keys."""
 
-    delay: float = 0.0
-    never: bool = False
-    version: str = ""
-    twice: bool = False
+    delay: Time | None = None
+    """Delay of each registration."""
+    never: Flag = False
+    """The plugin does not register."""
+    version: Annotated[Word, Constraint(_not_v1beta1)] | None = None
+    """Version of the API to register with, one that the kubelet refuses."""
+    twice: Flag = False
+    """The plugin registers twice, which opens a second stream."""
+
+
+MAX_RATE = 1000  # lists a second; a kubelet writes its checkpoint for each of them
 
 
 class StreamFault(StrEnum):
@@ -200,12 +289,23 @@ class StreamFault(StrEnum):
     OVERSIZED = "oversized"
 
 
-@dataclass(frozen=True, slots=True)
-class Stream:
-    """The streams end, say nothing new, list each id twice, repeat the list `rate` times a second, or pass 4 MiB."""
+class StreamFaults(Section):
+    """What happens to the open ListAndWatch streams: exactly one of its keys."""
 
-    fault: StreamFault
-    rate: float = 0.0
+    close: Flag = False
+    """The streams end; with `for`, the plugin does not register again until then."""
+    stall: Flag = False
+    """The streams stay open, and changes are not sent."""
+    duplicate_ids: Flag = False
+    """Each id is listed twice, as Healthy and as Unhealthy."""
+    flood: Annotated[Whole, between(1, MAX_RATE)] | None = None
+    """The list is sent so many times a second."""
+    oversized: Flag = False
+    """The list is larger than the 4 MiB that the kubelet accepts; needs allowHarmful."""
+
+    @property
+    def fault(self) -> StreamFault:
+        return StreamFault(self.given[0])
 
 
 class SocketFault(StrEnum):
@@ -215,11 +315,17 @@ class SocketFault(StrEnum):
     REPLACE = "replace"
 
 
-@dataclass(frozen=True, slots=True)
-class Socket:
-    """The resource's socket file is deleted, or replaced by one that nobody answers on."""
+class SocketFaults(Section):
+    """What happens to the resource's socket file: exactly one of its keys."""
 
-    fault: SocketFault
+    delete: Flag = False
+    """The socket is deleted."""
+    replace: Flag = False
+    """The socket is replaced by one that nobody listens on."""
+
+    @property
+    def fault(self) -> SocketFault:
+        return SocketFault(self.given[0])
 
 
 class CdiFault(StrEnum):
@@ -230,43 +336,109 @@ class CdiFault(StrEnum):
     BROKEN = "broken"
 
 
-@dataclass(frozen=True, slots=True)
-class Cdi:
-    """The resource's CDI file is missing, comes `delay` seconds after it is needed, or is cut off in the middle."""
+class CdiFaults(Section):
+    """What happens to the resource's CDI file: exactly one of its keys."""
 
-    fault: CdiFault
-    delay: float = 0.0
+    missing: Flag = False
+    """The file is missing."""
+    late: Time | None = None
+    """Delay with which the file is written."""
+    broken: Flag = False
+    """The file is cut off in the middle."""
 
-
-@dataclass(frozen=True, slots=True)
-class PodResources:
-    """The kubelet's PodResources API does not answer this plugin."""
-
-
-@dataclass(frozen=True, slots=True)
-class Process:
-    """The plugin's process ends at once with this exit code, as if it had been killed."""
-
-    exit: int
+    @property
+    def fault(self) -> CdiFault:
+        return CdiFault(self.given[0])
 
 
-@dataclass(frozen=True, slots=True)
-class NodeEvent:
-    """An Event about the Node, once at each beginning."""
+class PodResourcesFaults(Section):
+    """What happens to the kubelet's PodResources API."""
 
-    reason: str
-    message: str
-    warning: bool = True
+    unavailable: Flag
+    """The API does not answer this plugin."""
 
 
-@dataclass(frozen=True, slots=True)
-class SetCondition:
-    """The Node has this condition, whatever its devices say."""
+class ProcessFaults(Section):
+    """What happens to the plugin's process."""
 
-    type: str
-    status: bool
-    reason: str
-    message: str
+    exit: Annotated[Whole, between(0, 255)]
+    """The process exits at once with this code; 137 looks like a kill."""
+
+
+# --- the API server ---------------------------------------------------------------------------------------------------
+
+
+def _length_problem(value: str) -> str:
+    return (
+        f"the message has {len(value)} characters; at most {names.MESSAGE} are allowed"
+        if len(value) > names.MESSAGE
+        else ""
+    )
+
+
+Reason = Annotated[Word, without_problem(names.condition_reason_problem)]
+"""One word, such as GpuLost."""
+
+Message = Annotated[Word, without_problem(_length_problem, maxLength=names.MESSAGE)]
+"""A sentence."""
+
+
+class EventType(StrEnum):
+    """How bad it is."""
+
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+class EventFault(Section):
+    """An Event about the Node, written at each beginning of the rule; needs node.events."""
+
+    reason: Reason
+    """Why, in one word such as GpuLost."""
+    message: Message
+    """What happened, in a sentence."""
+    type: Annotated[EventType, choice(EventType)] = EventType.WARNING
+    """Normal or Warning."""
+
+    @property
+    def warning(self) -> bool:
+        return self.type is EventType.WARNING
+
+
+class ConditionFault(Section):
+    """A condition of the Node while the rule is in force; needs node.conditions."""
+
+    type: ConditionType
+    """Type of the condition, such as GpuHealthy. What entries say of the same type does not count meanwhile."""
+    status: Flag
+    """Whether the condition is True or False."""
+    reason: Reason = "Drill"
+    """Why, in one word such as GpuLost."""
+    message: Message | None = None
+    """What is the matter, in a sentence. Default: which rule says so."""
+
+    def said_by(self, rule: str) -> Self:
+        """The condition with a message, whose default names the rule."""
+        return self if self.message else self.model_copy(update={"message": f"the fault rule {rule!r} says so"})
+
+
+_REFUSALS = (403, 409, 429, 500, 503)
+
+
+def _known_refusal(value: int) -> None:
+    if value not in _REFUSALS:
+        refuse(f"{value} is not allowed here", f"expected {', '.join(map(str, _REFUSALS[:-1]))} or {_REFUSALS[-1]}")
+
+
+def _whole_seconds(value: float) -> None:
+    if value < 1 or value != int(value):
+        refuse(f"{value:g} s is not allowed", "the header Retry-After has whole seconds, at least 1")
+
+
+class WatchWord(StrEnum):
+    """What becomes of watches."""
+
+    BROKEN = "broken"
 
 
 class ApiVerb(StrEnum):
@@ -311,19 +483,35 @@ API_REQUESTS: frozenset[ApiRequest] = frozenset(
 """All requests that the plugin makes."""
 
 
-@dataclass(frozen=True, slots=True)
-class ApiFailure:
-    """The API server answers requests of these verbs and resources (none: of all) with an HTTP status, 0 for none at
-    all; `after` seconds it asks to wait.
-    """
+class ApiFaults(Section):
+    """How requests to the API server fail: exactly one of unreachable, status and watch."""
 
-    status: int = 0
-    after: int | None = None
-    verbs: frozenset[ApiVerb] = frozenset()
-    resources: frozenset[ApiResource] = frozenset()
+    unreachable: Flag = False
+    """Nobody answers."""
+    status: Annotated[Whole, Constraint(_known_refusal, (("enum", _REFUSALS),))] | None = None
+    """HTTP status of the answer: 403, 409, 429, 500 or 503."""
+    watch: Annotated[WatchWord, choice(WatchWord)] | None = None
+    """broken: watches end, and cannot begin again."""
+    retry_after: Annotated[Duration, Constraint(_whole_seconds)] | None = None
+    """For status 429 and 503: how long the answer asks to wait."""
+    verbs: Annotated[tuple[Annotated[ApiVerb, choice(ApiVerb)], ...], one_or_many(STRING)] = ()
+    """Only requests of these verbs. Default: all."""
+    resources: Annotated[tuple[Annotated[ApiResource, choice(ApiResource)], ...], one_or_many(STRING)] = ()
+    """Only requests about these resources. Default: all."""
+
+    @property
+    def after(self) -> int | None:
+        """Seconds that the answer asks to wait."""
+        return None if self.retry_after is None else int(self.retry_after)
+
+    @property
+    def of_verbs(self) -> tuple[ApiVerb, ...]:
+        """The verbs of the requests that fail; none means all."""
+        return (ApiVerb.WATCH,) if self.watch else self.verbs
 
     def concerns(self, verb: str, resource: str) -> bool:
-        return (not self.verbs or verb in self.verbs) and (not self.resources or resource in self.resources)
+        verbs = self.of_verbs
+        return (not verbs or verb in verbs) and (not self.resources or resource in self.resources)
 
     @property
     def requests(self) -> frozenset[ApiRequest]:
@@ -347,14 +535,25 @@ class SliceFault(StrEnum):
     WIPED = "wiped"
 
 
-@dataclass(frozen=True, slots=True)
-class Slices:
-    """What changes in the slices is written `delay` seconds late, or not at all; the pool has fewer slices than it
-    says, one of an older generation, or a device twice; or its slices are deleted.
-    """
+class SliceFaults(Section):
+    """What happens to ResourceSlices: exactly one of its keys."""
 
-    fault: SliceFault
-    delay: float = 0.0
+    late: Annotated[Duration, longer_than_nothing()] | None = None
+    """Delay with which each change is written."""
+    withheld: Flag = False
+    """Changes are not written; what is there stays."""
+    incomplete: Flag = False
+    """The pool says that it has one slice more than there are."""
+    old_generation: Flag = False
+    """A slice of an older generation, with a device that does not exist, is left beside the others."""
+    duplicate_name: Flag = False
+    """A device is in two slices."""
+    wiped: Flag = False
+    """The slices are deleted; with `for`, they are written again only then."""
+
+    @property
+    def fault(self) -> SliceFault:
+        return SliceFault(self.given[0])
 
 
 class HealthStreamFault(StrEnum):
@@ -364,61 +563,17 @@ class HealthStreamFault(StrEnum):
     ENDED = "ended"
 
 
-@dataclass(frozen=True, slots=True)
-class HealthStream:
-    """The streams on which a DRA driver tells the health of its devices say nothing more, or end."""
+class HealthStreamFaults(Section):
+    """What happens to the health streams: exactly one of its keys."""
 
-    fault: HealthStreamFault
+    silent: Flag = False
+    """The streams stay open, and say nothing more."""
+    ended: Flag = False
+    """The streams end, as often as the kubelet opens them."""
 
-
-Effect = (
-    SetHealth
-    | Flap
-    | Remove
-    | Xid
-    | SetTaint
-    | Overheat
-    | CountErrors
-    | Call
-    | Register
-    | Stream
-    | Socket
-    | Cdi
-    | PodResources
-    | Process
-    | NodeEvent
-    | SetCondition
-    | ApiFailure
-    | Slices
-    | HealthStream
-)
-
-KINDS: Mapping[type, FaultKind] = MappingProxyType(
-    {
-        **dict.fromkeys((SetHealth, Flap, Remove, Xid, SetTaint, Overheat, CountErrors), FaultKind.DEVICE),
-        Call: FaultKind.RPC,
-        Register: FaultKind.REGISTER,
-        Stream: FaultKind.STREAM,
-        Socket: FaultKind.SOCKET,
-        Cdi: FaultKind.CDI,
-        PodResources: FaultKind.POD_RESOURCES,
-        Process: FaultKind.PROCESS,
-        NodeEvent: FaultKind.EVENT,
-        SetCondition: FaultKind.CONDITION,
-        ApiFailure: FaultKind.API,
-        Slices: FaultKind.SLICES,
-        HealthStream: FaultKind.HEALTH_STREAM,
-    }
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallFault:
-    """What happens to one call: it waits `delay` seconds, then the rest of the effect."""
-
-    rule: str
-    effect: Call
-    delay: float = 0.0
+    @property
+    def fault(self) -> HealthStreamFault:
+        return HealthStreamFault(self.given[0])
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ is the memory that they need. Everything that it makes happen is logged with `in
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import structlog
 
@@ -19,29 +19,20 @@ from ..planning.resources import EMPTY, Inventory
 from . import targets
 from .afflicted import afflictions_of
 from .effects import (
-    ApiFailure,
-    Call,
-    CallFault,
-    Cdi,
+    ApiFaults,
     CdiFault,
     ClaimCall,
+    EventFault,
     FaultKind,
-    HealthStream,
     HealthStreamFault,
-    NodeEvent,
-    PodResources,
-    Process,
-    Register,
-    Remove,
+    RegisterFaults,
     Rpc,
     SliceFault,
-    Slices,
-    Socket,
-    Stream,
     StreamFault,
+    StreamFaults,
 )
 from .rule_run import RuleRun, Strike, begin, needs_seed
-from .rules import FaultRuleSpec, FaultSpec, Start
+from .rules import CallFault, FaultRule, Start
 from .schedule import NO_LABELS, Dice, Firing, earliest, on_node, seconds_of
 from .targets import Afflictions
 
@@ -51,6 +42,7 @@ CONFIGURATION = "configuration"
 """The source whose rules win over those of the same name."""
 _NOTED_AT_BEGINNING = (FaultKind.DEVICE, FaultKind.CDI, FaultKind.POD_RESOURCES, FaultKind.CONDITION)
 _FROM_NOW_ON: Mapping[str, float] = {}
+_NOT_NOW = RegisterFaults(never=True)
 _RANK = {CONFIGURATION: 0, "live": 2}
 
 
@@ -90,13 +82,13 @@ class Engine:
         self._active = tuple[RuleRun, ...]()
         self._shown: tuple[RuleRun, ...] | None = None  # those that the metrics know of
         self._struck: list[Strike] = []
-        self.announced: Counter[NodeEvent] = Counter()  # how often rules said it
+        self.announced: Counter[EventFault] = Counter()  # how often rules said it
         self._looked_at = -math.inf
         self.stirred = False
 
     # --- rules --------------------------------------------------------------------------------------------------------
 
-    def load(self, source: str, faults: FaultSpec, *, since: Mapping[str, float] = _FROM_NOW_ON) -> None:
+    def load(self, source: str, rules: Sequence[FaultRule], *, since: Mapping[str, float] = _FROM_NOW_ON) -> None:
         """Replace the rules of a source. Their times count from now on, or by name `since` then, by the clock.
 
         A changed rule starts anew, an unchanged one goes on, a missing one ends.
@@ -106,14 +98,14 @@ class Engine:
         """
         now = self.clock.now()
         self._started = now if self._started is None else self._started
-        for rule in faults.rules:
+        for rule in rules:
             other = self.runs.get(rule.name)
             if other is not None and source not in (other.source, CONFIGURATION):
                 raise UsageError(f"the rule {rule.name!r} exists already, from {other.source}; choose another name")
         kept = {name: run for name, run in self.runs.items() if run.source != source}
-        for rule in faults.rules:
+        for rule in rules:
             old = self.runs.get(rule.name)
-            dice = Dice(faults.seed_of(rule), self._node)
+            dice = Dice(rule.seed, self._node)
             same = old is not None and old.rule == rule and (old.dice == dice or not needs_seed(rule))
             if old and same:
                 old.rule, old.source = rule, source  # which may be written elsewhere now
@@ -132,7 +124,7 @@ class Engine:
         self.runs = dict(sorted(kept.items(), key=lambda each: _RANK.get(each[1].source, 1)))  # later rules win
         self._on_change()
 
-    def _begun(self, rule: FaultRuleSpec, source: str, dice: Dice, at: float) -> RuleRun:
+    def _begun(self, rule: FaultRule, source: str, dice: Dice, at: float) -> RuleRun:
         started = at if self._started is None else self._started
         return begin(rule, source, dice, at, started, self._labels)
 
@@ -235,30 +227,33 @@ class Engine:
         if key not in self.afflictions.removed and key not in self.afflictions.dropped:
             return None
         return next(
-            (run.rule.name for run in self._active if isinstance(run.rule.effect, Remove) and key in run.targets), None
+            (run.rule.name for run in self._active if (run.rule.remove or run.rule.drop) and key in run.targets),
+            None,
         )
 
     @property
     def pod_resources_down(self) -> bool:
-        return any(isinstance(run.rule.effect, PodResources) for run in self._active)
+        return any(run.rule.pod_resources is not None for run in self._active)
 
     def cdi(self, resource: str) -> CdiFault | None:
         for run in self._active:
-            effect = run.rule.effect
-            if isinstance(effect, Cdi) and run.rule.concerns(resource):
-                late = effect.fault is CdiFault.LATE
-                if not (late and self._waited(run, resource, effect.delay)):
-                    return CdiFault.MISSING if late else effect.fault
+            block = run.rule.cdi
+            if block is None or not run.rule.concerns(resource):
+                continue
+            if block.late is None:
+                return block.fault
+            if not self._waited(run, resource, block.late):
+                return CdiFault.MISSING
         return None
 
     @property
     def files(self) -> Mapping[str, str]:
-        return {name: run.rule.when.file for name, run in self.runs.items() if run.rule.when.start is Start.FILE}
+        return {name: run.rule.on_file for name, run in self.runs.items() if run.rule.on_file}
 
     @property
     def has_unseen_files(self) -> bool:
         """Whether a rule waits for a file that has not been looked at since the rule is there."""
-        return any(run.file_there is None for run in self.runs.values() if run.rule.when.start is Start.FILE)
+        return any(run.file_there is None for run in self.runs.values() if run.rule.start is Start.FILE)
 
     def saw_file(self, name: str, *, there: bool | None) -> None:
         """Note that the file that a rule waits for is there, or is not; None: that cannot be seen."""
@@ -270,14 +265,13 @@ class Engine:
     def on_call(self, rpc: Rpc | ClaimCall, name: str) -> CallFault | None:
         """What happens to this call of a resource or a driver: the first rule that hits it."""
         for run in self._active:
-            effect = run.rule.effect
-            if isinstance(effect, Call) and rpc in effect.rpcs and run.rule.concerns(name):
+            rule = run.rule
+            if rpc in rule.rpc and rule.concerns(name):
                 number = run.counted((rpc, name))
                 if run.is_hit(number, rpc, name):
-                    rule = run.rule.name
-                    delay = seconds_of(effect.delay, run.dice, rule, number, rpc, name) if effect.delay else 0.0
+                    delay = seconds_of(rule.delay, run.dice, rule.name, number, rpc, name) if rule.delay else 0.0
                     self._note(run, name, call=rpc.value, number=number, delay=round(delay, 3))
-                    return CallFault(rule=rule, effect=effect, delay=delay)
+                    return CallFault(rule=rule, delay=delay)
         return None
 
     def has(self, rule: str) -> bool:
@@ -289,71 +283,73 @@ class Engine:
         """Whether a hanging call must go on hanging."""
         return any(run.rule.name == rule for run in self._active)
 
-    def on_register(self, resource: str) -> tuple[str, Register] | None:
+    def on_register(self, resource: str) -> tuple[str, RegisterFaults] | None:
         """What happens to the registration that is due, and by which rule; `never` also if it must wait."""
         for run in self._active:
-            effect, name = run.rule.effect, run.rule.name
-            if not run.rule.concerns(resource):
+            rule, name = run.rule, run.rule.name
+            if not rule.concerns(resource):
                 continue
-            match effect:
-                case Stream(fault=StreamFault.CLOSE) | Socket():
-                    return name, Register(never=True)
-                case Register(never=True):
-                    self._note_once(run, resource)
-                    return name, effect
-                case Register(delay=delay) if delay:
-                    if not self._waited(run, resource, delay):
-                        return name, Register(never=True)
-                    del self._late[name, resource]  # the next one is late again
-                case Register():
-                    number = run.counted(resource)
-                    if run.is_hit(number, resource):
-                        self._note(run, resource, number=number)
-                        return name, effect
+            if rule.socket is not None or (rule.stream is not None and rule.stream.close):
+                return name, _NOT_NOW
+            block = rule.register_
+            if block is None:
+                continue
+            if block.never:
+                self._note_once(run, resource)
+                return name, block
+            if block.delay is not None:
+                if not self._waited(run, resource, block.delay):
+                    return name, _NOT_NOW
+                del self._late[name, resource]  # the next one is late again
+                continue
+            number = run.counted(resource)
+            if run.is_hit(number, resource):
+                self._note(run, resource, number=number)
+                return name, block
         return None
 
-    def on_api(self, verb: str, resource: str) -> tuple[str, ApiFailure] | None:
+    def on_api(self, verb: str, resource: str) -> tuple[str, ApiFaults] | None:
         """What the API server answers to this request, and by which rule: the first one that hits it."""
         for run in self._active:
-            effect = run.rule.effect
-            if isinstance(effect, ApiFailure) and effect.concerns(verb, resource):
+            block = run.rule.api
+            if block is not None and block.concerns(verb, resource):
                 number = run.counted((verb, resource))
                 if run.is_hit(number, verb, resource):
                     self._note(run, resource, call=verb, number=number)
-                    return run.rule.name, effect
+                    return run.rule.name, block
         return None
 
     @property
     def fails_api(self) -> bool:
-        return any(isinstance(run.rule.effect, ApiFailure) for run in self._active)
+        return any(run.rule.api is not None for run in self._active)
 
-    def on_stream(self, resource: str) -> Stream | None:
+    def on_stream(self, resource: str) -> StreamFaults | None:
         for run in self._active:
-            effect = run.rule.effect
-            if isinstance(effect, Stream) and effect.fault is not StreamFault.CLOSE and run.rule.concerns(resource):
+            block = run.rule.stream
+            if block is not None and not block.close and run.rule.concerns(resource):
                 self._note_once(run, resource)
-                return effect
+                return block
         return None
 
     def on_health(self, driver: str) -> HealthStreamFault | None:
         for run in self._active:
-            effect = run.rule.effect
-            if isinstance(effect, HealthStream) and run.rule.concerns(driver):
+            block = run.rule.health_stream
+            if block is not None and run.rule.concerns(driver):
                 self._note_once(run, driver)
-                return effect.fault
+                return block.fault
         return None
 
     def on_slices(self, driver: str, *, news: bool) -> SliceFault | None:
         """What happens to the driver's slices now; `news`: something about them should be written."""
         for run in self._active:
-            effect = run.rule.effect
-            if not isinstance(effect, Slices) or not run.rule.concerns(driver):
+            block = run.rule.slices
+            if block is None or not run.rule.concerns(driver):
                 continue
-            if effect.fault is not SliceFault.LATE:
-                if effect.fault is not SliceFault.WIPED:  # which is noted when it strikes
+            if block.late is None:
+                if not block.wiped:  # which is noted when it strikes
                     self._note_once(run, driver)
-                return effect.fault
-            if news and not self._waited(run, driver, effect.delay):
+                return block.fault
+            if news and not self._waited(run, driver, block.late):
                 return SliceFault.LATE
             self._late.pop((run.rule.name, driver), None)  # the next change is late again
         return None
@@ -365,7 +361,7 @@ class Engine:
         keys = frozenset((resource, each) for each in ids)
         now = self.clock.now()
         for run in self.runs.values():
-            waits = run.live and run.rule.when.start is Start.ALLOCATE
+            waits = run.live and run.rule.start is Start.ALLOCATE
             if waits and (mine := keys & run.targets) and run.is_hit(run.counted("allocate")):
                 run.fire(Firing(now, mine), now)
                 self._on_change()
@@ -392,21 +388,23 @@ class Engine:
         return sorted({name for name, _ in run.hit(self._inventory, self.clock.now())}) or (run.rule.resource,)
 
     def _strike(self, run: RuleRun) -> None:
-        match run.rule.effect:
-            case Process() as effect:
-                self._struck.append(Strike(run.rule, effect))
-            case (
-                Stream(fault=StreamFault.CLOSE as fault) | Socket(fault=fault) | Slices(fault=SliceFault.WIPED as fault)
-            ):
-                self._struck.append(Strike(run.rule, fault))
-            case NodeEvent() as event:
-                self.announced[event] += 1
-            case ApiFailure(ends_watches=True) as failure:
-                self._struck.append(Strike(run.rule, failure))
-                return  # what it does to requests is counted with them
-            case _:
-                return
-        self._note(run, run.rule.resource)
+        rule = run.rule
+        if rule.process is not None:
+            self._struck.append(Strike(rule, rule.process))
+        elif rule.stream is not None and rule.stream.close:
+            self._struck.append(Strike(rule, StreamFault.CLOSE))
+        elif rule.socket is not None:
+            self._struck.append(Strike(rule, rule.socket.fault))
+        elif rule.slices is not None and rule.slices.wiped:
+            self._struck.append(Strike(rule, SliceFault.WIPED))
+        elif rule.event is not None:
+            self.announced[rule.event] += 1
+        elif rule.api is not None and rule.api.ends_watches:
+            self._struck.append(Strike(rule, rule.api))
+            return  # what it does to requests is counted with them
+        else:
+            return
+        self._note(run, rule.resource)
 
     def _waited(self, run: RuleRun, what: str, delay: float) -> bool:
         """Whether something that a rule delays has waited long enough, counted from the first call."""

@@ -11,9 +11,8 @@ from datetime import UTC, datetime
 from ..model.device import Key, bus_id
 from ..planning.resources import Inventory, numbers
 from .effects import XidError
-from .rules import TEXTS
+from .xids import TEXTS
 
-KMSG = "/dev/kmsg"
 _ERROR = 3  # the level of the driver's messages
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from ..model.device import Key
 from ..planning.resources import Inventory
 from . import targets
-from .effects import ApiFailure, Call, Process, SliceFault, Slices, Socket, SocketFault, Stream, StreamFault
-from .rules import ALWAYS, FaultRuleSpec, Start
+from .effects import ApiFaults, ProcessFaults, SliceFault, SocketFault, StreamFault
+from .rules import ALWAYS, FaultRule, Start
 from .schedule import Dice, Firing, Phase, earliest, hits, on_node, phase, strikes
 
 _OVER = Phase(active=False, changes_at=None)
@@ -22,15 +22,15 @@ _OVER = Phase(active=False, changes_at=None)
 class Strike:
     """A momentary fault that must happen now: to streams, sockets or slices, to the process, or to watches."""
 
-    rule: FaultRuleSpec
-    fault: StreamFault | SocketFault | SliceFault | Process | ApiFailure
+    rule: FaultRule
+    fault: StreamFault | SocketFault | SliceFault | ProcessFaults | ApiFaults
 
 
 @dataclass(slots=True)
 class RuleRun:
     """A rule and what happened to it. Times are seconds of the clock that faults go by."""
 
-    rule: FaultRuleSpec
+    rule: FaultRule
     source: str
     dice: Dice
     loaded_at: float
@@ -91,7 +91,7 @@ class RuleRun:
         since, self.looked_at = self.looked_at, now
         if rule.momentary:
             return any(strikes(rule, self.dice, firing, since, now) for firing in self.firings)
-        return self.active and not before and isinstance(rule.effect, (Stream, Socket, Slices, ApiFailure))
+        return self.active and not before
 
     def hit(self, inventory: Inventory, now: float) -> frozenset[Key]:
         """The slots that the active firings mean; an allocated slot's whole unit with it."""
@@ -107,29 +107,26 @@ class RuleRun:
         return self.calls[what]
 
     def is_hit(self, number: int, *what: object) -> bool:
-        return hits(self.rule.chance, self.dice, self.rule.name, number, *what)
+        return hits(self.rule, self.dice, number, *what)
 
 
-def begin(
-    rule: FaultRuleSpec, source: str, dice: Dice, now: float, started: float, labels: Mapping[str, str]
-) -> RuleRun:
+def begin(rule: FaultRule, source: str, dice: Dice, now: float, started: float, labels: Mapping[str, str]) -> RuleRun:
     """The run of a rule that is loaded now, by a plugin that `started` then, on a node with these labels."""
     run = RuleRun(rule, source, dice, now, on_node(rule.nodes, rule.name, dice, labels))
-    if rule.when.start is Start.LOAD or (rule.when.start is Start.START and started == now):
+    if rule.start is Start.LOAD or (rule.start is Start.START and started == now):
         run.firings = (Firing(now),)
-    elif rule.when.start is Start.START:
+    elif rule.start is Start.START:
         run.firings, run.looked_at = (Firing(started),), now  # what would have happened before is past
     return run
 
 
-def needs_seed(rule: FaultRuleSpec) -> bool:
+def needs_seed(rule: FaultRule) -> bool:
     """Whether another seed makes the rule behave differently."""
-    when, chance, selection, effect = rule.when, rule.chance, rule.selection, rule.effect
     return bool(
-        when.jitter
-        or chance.probability < ALWAYS
-        or selection.pick is not None
-        or selection.share is not None
+        rule.jitter
+        or rule.probability < ALWAYS
+        or rule.selection.pick is not None
+        or rule.selection.share is not None
         or rule.nodes.share < ALWAYS
-        or (isinstance(effect, Call) and effect.delay is not None and effect.delay.median < effect.delay.most)
+        or (rule.delay is not None and rule.delay.p50 < rule.delay.max)
     )

@@ -7,8 +7,7 @@ empty. The directory is for people who have nothing but `kubectl exec`.
 
 import asyncio
 import json
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -19,7 +18,7 @@ from ..hostfs import HostRoot
 from ..model.names import digest
 from ..model.problem import Problem, error
 from .rule_run import RuleRun
-from .rules import FaultSpec
+from .rules import FaultRule
 
 log = structlog.get_logger(__name__)
 
@@ -28,7 +27,7 @@ _LIMIT = 4 * 2**20  # bytes of a file that are read
 _LONGEST_NAME = 80  # characters of a rule's name that the schema allows
 _SUFFIXES = (".yaml", ".yml", ".json")
 
-Parse = Callable[[str, str], FaultSpec]
+Parse = Callable[[str, str], tuple[FaultRule, ...]]
 """From a text and its name to rules; raises ConfigError."""
 
 
@@ -38,7 +37,7 @@ class Rules(Protocol):
     @property
     def runs(self) -> Mapping[str, RuleRun]: ...
 
-    def load(self, source: str, faults: FaultSpec) -> None:
+    def load(self, source: str, rules: Sequence[FaultRule], /) -> None:
         """Replace the rules of a source. Raises UsageError."""
 
     def clear(self, name: str) -> None:
@@ -56,7 +55,7 @@ class RuleStore:
         self.problems: tuple[Problem, ...] = ()
         self.rules = rules
         self._parse = parse
-        self._live = FaultSpec()
+        self._live: tuple[FaultRule, ...] = ()
         self._files: dict[str, str | HostError] = {}
 
     # --- live ---------------------------------------------------------------------------------------------------------
@@ -89,23 +88,22 @@ class RuleStore:
         Raises UsageError.
         """
         if self._is_live(name):
-            self._load(replace(self._live, rules=tuple(rule for rule in self._live.rules if rule.name != name)))
+            self._load(rule for rule in self._live if rule.name != name)
         else:
             self.rules.clear(name)
 
     def give_way(self, names: Collection[str]) -> None:
         """Forget the live rules of these names, which the configuration has taken."""
-        self._live = replace(self._live, rules=tuple(rule for rule in self._live.rules if rule.name not in names))
+        self._live = tuple(rule for rule in self._live if rule.name not in names)
 
     def _is_live(self, name: str) -> bool:
-        return any(rule.name == name for rule in self._live.rules)
+        return any(rule.name == name for rule in self._live)
 
-    def _take(self, new: FaultSpec) -> list[str]:
-        names = [rule.name for rule in new.rules]
+    def _take(self, new: Iterable[FaultRule]) -> list[str]:
+        names = [rule.name for rule in new]
         if not names:
             raise UsageError("it contains no rule; expected one such as {name: x, devices: [a/0], health: Unhealthy}")
-        others = tuple(rule for rule in self._live.rules if rule.name not in names)
-        self._load(FaultSpec(rules=(*others, *(replace(rule, seed=new.seed) for rule in new.rules))))
+        self._load((*(rule for rule in self._live if rule.name not in names), *new))
         return names
 
     def clear_all(self) -> list[str]:
@@ -115,9 +113,10 @@ class RuleStore:
             self.clear(name)
         return names
 
-    def _load(self, rules: FaultSpec) -> None:
-        self.rules.load(LIVE, rules)
-        self._live = rules
+    def _load(self, rules: Iterable[FaultRule]) -> None:
+        live = tuple(rules)
+        self.rules.load(LIVE, live)
+        self._live = live
 
     # --- files --------------------------------------------------------------------------------------------------------
 
@@ -131,9 +130,9 @@ class RuleStore:
             self._report((error("--fault-dir", str(failed), hint),), "fault directory cannot be read; its rules stay")
             return
         for name in self._files.keys() - texts.keys():
-            self.rules.load(_source(name), FaultSpec())
+            self.rules.load(_source(name), ())
             log.info("fault file removed", file=name, injected=True)
-        found: dict[str, FaultSpec] = {}
+        found: dict[str, tuple[FaultRule, ...]] = {}
         problems = []
         for name, text in texts.items():
             path = str(self.directory / name)
@@ -151,27 +150,27 @@ class RuleStore:
         self._replace(found)
         for name, rules in found.items():
             if self._files.get(name) != texts[name]:
-                log.info("fault file applied", file=name, rules=[rule.name for rule in rules.rules], injected=True)
+                log.info("fault file applied", file=name, rules=[rule.name for rule in rules], injected=True)
         self._files = texts
         self._report(tuple(problems), "fault file refused; its last good rules stay")
 
-    def _clash(self, found: Mapping[str, FaultSpec]) -> tuple[str, str] | None:
+    def _clash(self, found: Mapping[str, Sequence[FaultRule]]) -> tuple[str, str] | None:
         """A file with a rule whose name another source has, or keeps, and what to say of it."""
-        names = {_source(name): {rule.name for rule in each.rules} for name, each in found.items()}
+        names = {_source(name): {rule.name for rule in each} for name, each in found.items()}
         runs = self.rules.runs.items()
         owners = {rule: run.source for rule, run in runs if rule in names.get(run.source, (rule,))}
         for name, each in found.items():
-            for rule in each.rules:
+            for rule in each:
                 owner = owners.setdefault(rule.name, _source(name))
                 if owner != _source(name):
                     return name, f"the rule {rule.name!r} exists already, from {owner}; choose another name"
         return None
 
-    def _replace(self, found: Mapping[str, FaultSpec]) -> None:
+    def _replace(self, found: Mapping[str, Sequence[FaultRule]]) -> None:
         """Load the rules of these files: first what stays of each, for a rule may have moved from one to another."""
         for name, each in found.items():
             mine = {rule for rule, run in self.rules.runs.items() if run.source == _source(name)}
-            self.rules.load(_source(name), replace(each, rules=tuple(r for r in each.rules if r.name in mine)))
+            self.rules.load(_source(name), [rule for rule in each if rule.name in mine])
         for name, each in found.items():
             self.rules.load(_source(name), each)
 

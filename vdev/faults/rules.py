@@ -1,35 +1,77 @@
-"""Rules for failures on demand, as values: which effect, on which devices and nodes, and when.
+"""Rules for failures on demand: the section `faults` of the file. Which effect, on which devices and nodes, and when.
 
-`config` makes them of the file's section `faults`, the command line of what a person types. `faults.schedule` says
-when a rule is in force, `faults.targets` which devices it selects.
+These models are what the engine works with: `schedule` says when a rule is in force, `targets` which devices it
+selects. What a rule can do is in `effects`.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from types import MappingProxyType
-from typing import assert_never
+from typing import Annotated, Self
 
-from . import effects as effects
+from pydantic import BeforeValidator, Field, PrivateAttr, WithJsonSchema
+
+from ..model.device import Health
+from ..model.scalars import (
+    INTEGER,
+    STRING,
+    AsWritten,
+    Duration,
+    FilePath,
+    Flag,
+    Plain,
+    Section,
+    Shorthand,
+    Text,
+    Whole,
+    Word,
+    between,
+    choice,
+    described,
+    index_range,
+    matching,
+    one_or_many,
+    refuse,
+    refuse_items,
+)
 from .effects import (
-    KINDS,
-    Call,
+    Answer,
+    ApiFaults,
+    CallName,
+    CdiFaults,
     ClaimCall,
-    Effect,
+    ConditionFault,
+    DelayTimes,
+    ErrorAnswer,
+    EventFault,
     FaultKind,
-    HealthStream,
-    NodeEvent,
-    Process,
+    FlapTimes,
+    HardwareErrorsFault,
+    HealthStreamFault,
+    HealthStreamFaults,
+    HealthWord,
+    OverheatFault,
+    Part,
+    PodResourcesFaults,
+    ProcessFaults,
+    RegisterFaults,
     Rpc,
     SliceFault,
-    Slices,
-    Socket,
-    Stream,
-    StreamFault,
+    SliceFaults,
+    SocketFaults,
+    StreamFaults,
+    TaintFault,
+    Time,
+    fixed_delay,
 )
+from .xids import APPLICATION_ERRORS
+from .xids import MOST as MOST_XID
+from .xids import described as xid_text
 
 ALWAYS = 1.0  # a probability
+DRILL = "drill"  # the reason of a device's failure; the rule that injects it is said beside it
 
 # --- to what ----------------------------------------------------------------------------------------------------------
 
@@ -50,30 +92,121 @@ class DeviceFilter:
     numa: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceSelection:
-    """Which devices: those that meet one of the filters, and of these the first `count`, or `pick` at random, or a
-    `share` at random (at least one).
-    """
-
-    filters: tuple[DeviceFilter, ...] = (DeviceFilter(),)
-    count: int | None = None
-    pick: int | None = None
-    share: float | None = None
+_ARRAY_OR_STRING = (("type", ("array", "string")),)
+_DURATION_JSON = (("type", ("string", "number")),)
+_INDEX = r"(?:0|[1-9]\d{0,5})"
+_REFERENCE = re.compile(rf"([^/]+)(?:/(\*|{_INDEX}(?:-{_INDEX})?|{_INDEX}:{_INDEX}))?")
+_REFERENCES = "an entry's name, a device id, or <entry>/<index> with an index 3, a range 0-2, a partition 3:0 or *"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeSelection:
-    """Which nodes: those that one of the globs names (none: all) and that have these labels, and of these a `share` at
-    random.
-    """
-
-    globs: tuple[str, ...] = ()
-    labels: tuple[tuple[str, str], ...] = ()
-    share: float = ALWAYS
+def _flaw(item: object) -> str:
+    """Why an item refers to no device, or the empty string."""
+    if not isinstance(item, str) or isinstance(item, Plain):
+        return f"expected a string, got {described(item)}"
+    if _REFERENCE.fullmatch(item):
+        return ""
+    return f"{item!r} refers to no device; expected {_REFERENCES}"
 
 
-# --- when -------------------------------------------------------------------------------------------------------------
+def _names(value: object) -> "Select":
+    """A list of references, or a single one."""
+    items = list(value) if isinstance(value, (list, tuple)) else [value]
+    if not items:
+        refuse("the list is empty, so the rule can never fire", "name a device, or leave the key out")
+    if isinstance(value, (list, tuple)):
+        refuse_items("devices", items, _flaw)
+    elif text := _flaw(value):
+        refuse(text)
+    return Select(names=tuple(items))
+
+
+def _index(value: object) -> object:
+    text = str(value)
+    if not isinstance(value, (str, int)) or isinstance(value, bool) or not re.fullmatch(f"{_INDEX}(-{_INDEX})?", text):
+        refuse(f"expected an index, got {described(value)}", 'such as 3, or a range "0-2"')
+    if not index_range(text):
+        refuse(f"the range {text} is empty", "write the lower index first")
+    return text
+
+
+Index = Annotated[str, BeforeValidator(_index), WithJsonSchema({"anyOf": [{"type": "integer"}, {"type": "string"}]})]
+
+
+class Select(Section):
+    """Which devices: those that meet all conditions; of these, count, share and pick take some."""
+
+    names: tuple[Text, ...] = ()
+    """Names of entries, ids and <entry>/<index>; the same as a list in place of this mapping."""
+    entry: Word | None = None
+    """Pattern for the entry's name."""
+    index: Annotated[tuple[Index, ...], one_or_many(INTEGER)] = ()
+    """Indices in the entry: 3, "0-2", or a list of them."""
+    id: Word | None = None
+    """Pattern for the id of a device, a partition or a replica."""
+    resource: Word | None = None
+    """Pattern for the resource; the rule then concerns what that resource offers, such as partitions."""
+    profile: Word | None = None
+    """Pattern for the partition's profile; the rule then concerns partitions, not whole devices."""
+    numa: Annotated[tuple[Annotated[Whole, between(0)], ...], one_or_many(INTEGER)] = ()
+    """NUMA nodes."""
+    count: Annotated[Whole, between(1)] | None = None
+    """Only the first so many."""
+    pick: Annotated[Whole, between(1)] | None = None
+    """Only so many, chosen at random by the seed."""
+    share: Part | None = None
+    """Only this fraction, at least one, chosen at random by the seed."""
+
+    def filters(self, entries: Collection[str]) -> tuple[DeviceFilter, ...]:
+        """The devices meet one of these. `entries` are the names of the entries that there are."""
+        conditions = DeviceFilter(
+            entry=self.entry or "",
+            indices=tuple(map(index_range, self.index)),
+            id=self.id or "",
+            resource=self.resource or "",
+            profile=self.profile or "",
+            numa=self.numa,
+        )
+        return tuple(_meant(name, entries) for name in self.names) or (conditions,)
+
+
+def _meant(name: str, entries: Collection[str]) -> DeviceFilter:
+    """The devices that a reference means: `<entry>/<index>`, `<entry>` or a device id."""
+    entry, slash, index = name.partition("/")
+    if not slash:
+        is_entry = any(fnmatchcase(each, name) for each in entries)
+        return DeviceFilter(entry=name) if is_entry else DeviceFilter(id=name)
+    if index == "*":
+        return DeviceFilter(entry=entry)
+    number, colon, partition = index.partition(":")
+    return DeviceFilter(entry=entry, indices=(index_range(number),), partition=int(partition) if colon else None)
+
+
+def _globs(value: object) -> "OnNodes":
+    items = list(value) if isinstance(value, (list, tuple)) else [value]
+    if not items or any(type(item) is not str or not item for item in items):
+        refuse(f"expected patterns for node names, got {described(value)}", 'such as ["gpu-*"], or {share: 10%}')
+    return OnNodes(names=tuple(items))
+
+
+class OnNodes(Section):
+    """Which nodes."""
+
+    names: Annotated[tuple[Word, ...], one_or_many(STRING)] = ()
+    """Patterns for the nodes' names. Default: every node."""
+    labels: dict[Word, AsWritten] = {}
+    """Labels that they must have, such as a zone or a rack; for vdev fleet, which knows the labels of its nodes."""
+    share: Part = 1.0
+    """Only this fraction of them; each node is chosen or not by the seed and its name."""
+
+
+# --- a rule -----------------------------------------------------------------------------------------------------------
+
+
+class Since(StrEnum):
+    """What the rule's times count from."""
+
+    LOAD = "load"
+    START = "start"
 
 
 class Start(StrEnum):
@@ -86,62 +219,197 @@ class Start(StrEnum):
     MANUAL = "manual"  # `vdev fault trigger`
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class When:
-    """Times in seconds from the rule's zero. `lasts` None: until the end of the rule, or only a moment where the effect
-    is one. `every` is the period of repetition, `times` bounds it, `jitter` is the part of the period (of a flap's up
-    time, or of `at`) by which each start is moved at random, both ways.
-    """
+KINDS: Mapping[str, FaultKind] = {
+    "health": FaultKind.DEVICE,
+    "xid": FaultKind.DEVICE,
+    "flap": FaultKind.DEVICE,
+    "remove": FaultKind.DEVICE,
+    "drop": FaultKind.DEVICE,
+    "taint": FaultKind.DEVICE,
+    "overheat": FaultKind.DEVICE,
+    "hardware_errors": FaultKind.DEVICE,
+    "rpc": FaultKind.RPC,
+    "register_": FaultKind.REGISTER,
+    "stream": FaultKind.STREAM,
+    "socket": FaultKind.SOCKET,
+    "cdi": FaultKind.CDI,
+    "pod_resources": FaultKind.POD_RESOURCES,
+    "process": FaultKind.PROCESS,
+    "event": FaultKind.EVENT,
+    "condition": FaultKind.CONDITION,
+    "api": FaultKind.API,
+    "slices": FaultKind.SLICES,
+    "health_stream": FaultKind.HEALTH_STREAM,
+}
+"""The fields of a rule that say what happens, of which a rule has one. `health` may go with `xid`."""
 
-    start: Start = Start.LOAD
-    at: float = 0.0
-    lasts: float | None = None
-    every: float | None = None
-    times: int | None = None
-    jitter: float = 0.0
-    file: str = ""
+EVERY_DEVICE = Select()
+EVERY_NODE = OnNodes()
+
+_NTH_JSON = (("type", "integer"), ("minimum", 1))
+_RULE_NAME = matching(
+    r"[A-Za-z0-9]([A-Za-z0-9._:/-]{0,78}[A-Za-z0-9])?",
+    "1 to 80 letters, digits and . _ : / -, a letter or digit at both ends",
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chance:
-    """Which of the calls, requests, allocations or repetitions a rule hits: the n-th ones, every n-th one, or some at
-    random.
-    """
+class FaultRule(Section):
+    """A fault: what fails, on which devices and nodes, and when."""
 
-    nth: tuple[int, ...] = ()
-    every_nth: int = 1
-    probability: float = ALWAYS
+    name: Annotated[Text, _RULE_NAME]
+    """Name of the rule, unique in the file; random choices depend on it."""
+    devices: Annotated[Select, Shorthand((dict, Section), _ARRAY_OR_STRING, _names)] | None = None
+    """Which devices: a list of entries, ids and <entry>/<index>, or conditions. Default: all of the resource."""
+    resource: Word = "*"
+    """Pattern for the resource; for slices, healthStream and calls about claims, for the DRA driver. Default: every
+    one."""
+    on_nodes: Annotated[OnNodes, Shorthand((dict, Section), _ARRAY_OR_STRING, _globs)] | None = None
+    """Which nodes: patterns for names, {labels: {zone: a}}, or {share: 10%}. Default: every node."""
 
+    since: Annotated[Since, choice(Since)] | None = None
+    """What times count from: load (the rule was read) or start (the plugin started). Default: load."""
+    on_allocate: Flag = False
+    """Times count from each allocation of one of the devices to a pod, and only these devices fail."""
+    on_file: FilePath | None = None
+    """Times count from the appearance of this file; when it goes, so does the fault."""
+    manual: Flag = False
+    """Times count from `vdev fault trigger`."""
+    at: Duration = 0.0
+    """When the fault begins."""
+    lasts: Annotated[Time | None, Field(alias="for")] = None
+    """How long the fault lasts. Default: as long as the rule exists."""
+    every: Time | None = None
+    """Time from one beginning to the next, where it repeats."""
+    times: Annotated[Whole, between(1)] | None = None
+    """How many times it repeats. Default: without end."""
+    jitter: Part = 0.0
+    """Fraction of `every` (of a flap's `up`, or of `at`) by which each beginning moves at random, both ways."""
+    nth: Annotated[tuple[Annotated[Whole, between(1)], ...], one_or_many(_NTH_JSON)] = ()
+    """Only the n-th calls, requests, allocations or repetitions: 3, or [1, 3]."""
+    every_nth: Annotated[Whole, between(1)] | None = None
+    """Only every n-th call, request, allocation or repetition."""
+    probability: Part = 1.0
+    """Only this fraction of calls, requests, allocations or repetitions, chosen at random by the seed."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FaultRuleSpec:
-    """One failure. `resource` is a glob, for names of resources and of DRA drivers. Two things do not count in
-    comparisons: `seed`, its own where it has another one than the rules beside it, and `where`, its place in the file.
-    """
+    health: Annotated[HealthWord, choice(HealthWord)] | None = None
+    """The health that is reported, whatever the probes find."""
+    xid: Annotated[Whole, between(1, MOST_XID)] | None = None
+    """NVIDIA's driver reports this error of the devices. They are Unhealthy, unless health says otherwise or NVIDIA's
+    device plugin takes the error for the application's (13, 31, 43, 45, 68, 109)."""
+    reason: Text = ""
+    """Why, for health, xid and flap: the text that pods and people see."""
+    flap: FlapTimes | None = None
+    """The devices alternate between Healthy and Unhealthy."""
+    remove: Flag = False
+    """The devices are unplugged; those that a pod may hold stay listed as Unhealthy."""
+    taint: TaintFault | None = None
+    """The devices have this taint in ResourceSlices; needs dra in advertise."""
+    overheat: OverheatFault | None = None
+    """The devices become hot, which telemetry shows."""
+    hardware_errors: HardwareErrorsFault | None = None
+    """The devices count errors, which telemetry shows."""
+    drop: Flag = False
+    """The devices leave the list even while a pod holds them; needs allowHarmful."""
+    rpc: Annotated[tuple[CallName, ...], one_or_many(STRING)] = ()
+    """Which of the kubelet's calls are disturbed, by one or more of delay, hang, error and answer: those on a device
+    plugin, and NodePrepareResources and NodeUnprepareResources on a DRA driver."""
+    delay: Annotated[DelayTimes, Shorthand((dict, Section), _DURATION_JSON, fixed_delay)] | None = None
+    """For rpc: how long calls wait: a fixed time, or {p50: …, max: …}."""
+    hang: Flag = False
+    """For rpc: calls are not answered until they are cancelled or the fault ends."""
+    error: ErrorAnswer | None = None
+    """For rpc: calls end with this error."""
+    answer: Answer | None = None
+    """For rpc Allocate, GetPreferredAllocation, NodePrepareResources and NodeUnprepareResources: calls get a wrong
+    answer."""
+    register_: Annotated[RegisterFaults | None, Field(alias="register")] = None
+    """Registrations are disturbed."""
+    stream: StreamFaults | None = None
+    """The device lists' streams are disturbed."""
+    socket: SocketFaults | None = None
+    """The sockets are disturbed."""
+    cdi: CdiFaults | None = None
+    """The CDI files are disturbed."""
+    pod_resources: PodResourcesFaults | None = None
+    """The kubelet's PodResources API is disturbed."""
+    process: ProcessFaults | None = None
+    """The plugin ends."""
+    event: EventFault | None = None
+    """An Event about the Node is written."""
+    condition: ConditionFault | None = None
+    """The Node has this condition."""
+    api: ApiFaults | None = None
+    """The plugin's requests to the API server fail."""
+    slices: SliceFaults | None = None
+    """ResourceSlices are disturbed."""
+    health_stream: HealthStreamFaults | None = None
+    """The streams on which DRA drivers tell the health of devices are disturbed."""
+    allow_harmful: Flag = False
+    """Allows what could harm a real kubelet: drop, and stream: {oversized: true}."""
 
-    name: str
-    effect: Effect
-    selection: DeviceSelection = DeviceSelection()
-    resource: str = "*"
-    nodes: NodeSelection = NodeSelection()
-    when: When = When()
-    chance: Chance = Chance()
-    seed: int | None = field(default=None, compare=False)
-    where: str = field(default="", compare=False)
+    # Neither counts in comparisons.
+    _where: str = PrivateAttr("")
+    _seed: int = PrivateAttr(0)
+
+    def loaded(self, where: str, seed: int) -> Self:
+        """The rule as it stands in the file at `where`, in a section with this seed."""
+        copy = self.model_copy()
+        copy._where, copy._seed = where, seed
+        return copy
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FaultRule) and self.__dict__ == other.__dict__
+
+    @property
+    def where(self) -> str:
+        """Its place in the file."""
+        return self._where
+
+    @property
+    def seed(self) -> int:
+        """What it draws its lots by."""
+        return self._seed
 
     @property
     def kind(self) -> FaultKind:
-        return KINDS[type(self.effect)]
+        return next(kind for field, kind in KINDS.items() if getattr(self, field))
+
+    @property
+    def selection(self) -> Select:
+        return self.devices or EVERY_DEVICE
+
+    @property
+    def nodes(self) -> OnNodes:
+        return self.on_nodes or EVERY_NODE
+
+    @property
+    def start(self) -> Start:
+        if self.on_allocate:
+            return Start.ALLOCATE
+        if self.on_file:
+            return Start.FILE
+        if self.manual:
+            return Start.MANUAL
+        return Start.START if self.since is Since.START else Start.LOAD
+
+    @property
+    def verdict(self) -> Health | None:
+        """What is told of the devices' health; None: what is true."""
+        if self.flap is not None:
+            return Health(False, self.reason or DRILL, self.name)
+        if self.health is None and (self.xid is None or self.xid in APPLICATION_ERRORS):
+            return None
+        if self.health is HealthWord.HEALTHY:
+            return Health(True, self.reason, self.name)
+        return Health(False, self.reason or (xid_text(self.xid) if self.xid else DRILL), self.name)
 
     @property
     def momentary(self) -> bool:
-        match self.effect:
-            case Process() | NodeEvent():
-                return True
-            case Stream(fault=StreamFault.CLOSE) | Socket() | Slices(fault=SliceFault.WIPED):
-                return self.when.lasts is None
-            case _:
-                return False
+        if self.process is not None or self.event is not None:
+            return True
+        closes = self.stream is not None and self.stream.close
+        wipes = self.slices is not None and self.slices.wiped
+        return self.lasts is None and (closes or wipes or self.socket is not None)
 
     @property
     def counts_calls(self) -> bool:
@@ -150,213 +418,198 @@ class FaultRuleSpec:
 
     @property
     def of_resources(self) -> bool:
-        if isinstance(self.effect, Call):
-            return any(isinstance(each, Rpc) for each in self.effect.rpcs)
+        if self.rpc:
+            return any(isinstance(each, Rpc) for each in self.rpc)
         return not self.of_drivers
 
     @property
     def of_drivers(self) -> bool:
         """Whether `resource` is about DRA drivers. Devices are known by their resource, claimed or allocated."""
-        if isinstance(self.effect, Call):
-            return any(isinstance(each, ClaimCall) for each in self.effect.rpcs)
-        return isinstance(self.effect, (Slices, HealthStream))
+        if self.rpc:
+            return any(isinstance(each, ClaimCall) for each in self.rpc)
+        return self.slices is not None or self.health_stream is not None
 
     @property
     def triggered(self) -> bool:
         """Whether it waits for something to happen; of what happens by itself, its chance is about how often."""
-        return self.when.start in (Start.ALLOCATE, Start.FILE, Start.MANUAL)
+        return self.start in (Start.ALLOCATE, Start.FILE, Start.MANUAL)
 
     def concerns(self, resource: str) -> bool:
         return fnmatchcase(resource, self.resource)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FaultSpec:
-    """The section `faults`: the same seed, rules and node give the same run. `kernel_log` is where Xids are written to;
-    empty: nowhere.
-    """
+class CallFault:
+    """What a rule does to one call: it waits `delay` seconds, then the rest."""
 
-    seed: int = 0
-    kernel_log: str = ""
-    rules: tuple[FaultRuleSpec, ...] = ()
-
-    def seed_of(self, rule: FaultRuleSpec) -> int:
-        """What the rule draws its lots by."""
-        return self.seed if rule.seed is None else rule.seed
+    rule: FaultRule
+    delay: float = 0.0
 
 
-NO_RULES = FaultSpec()
+# --- the section ------------------------------------------------------------------------------------------------------
+
+KMSG = "/dev/kmsg"
 
 
-TEXTS: Mapping[int, str] = MappingProxyType(
-    {
-        8: "GPU stopped processing",
-        13: "Graphics Engine Exception",
-        31: "GPU memory page fault",
-        32: "Invalid or corrupted push buffer stream",
-        43: "GPU stopped processing",
-        45: "Preemptive cleanup, due to previous errors",
-        46: "GPU stopped processing",
-        48: "Double Bit ECC Error",
-        54: "Auxiliary power is not connected to the GPU board",
-        61: "Internal micro-controller breakpoint",
-        62: "Internal micro-controller halt",
-        63: "GPU memory remapping event",
-        64: "GPU memory remapping failure",
-        68: "NVDEC0 Exception",
-        69: "Graphics Engine class error",
-        74: "NVLINK Error",
-        78: "vGPU Start Error",
-        79: "GPU has fallen off the bus",
-        92: "High single-bit ECC error rate",
-        94: "Contained memory error",
-        95: "Uncontained memory error",
-        109: "Context Switch Timeout Error",
-        110: "Security Fault Error",
-        119: "GSP RPC Timeout",
-        120: "GSP Error",
-        121: "C2C Error",
-        136: "Link Training Failed",
-        137: "NVLink Privilege Error",
-        140: "ECC Unrecovered Error",
-        143: "GPU Initialization Error",
-        154: "GPU Recovery Action Changed",
-        155: "NVLINK: SW Defined Error",
-        156: "Resource Retirement Event",
-        158: "GPU Fatal Timeout",
-    }
-)
-
-APPLICATION_ERRORS = frozenset({13, 31, 43, 45, 68, 109})
-"""Xids that a program causes: NVIDIA's device plugin leaves the device Healthy."""
-
-MOST = 999
-"""The catalog ends at 172 and grows."""
+def _kernel_log(value: object) -> object:
+    """Where the kernel log is: true, or the path of a file."""
+    if isinstance(value, Plain) and value.lower() in ("true", "false"):
+        value = value.lower() == "true"
+    if isinstance(value, bool):
+        return KMSG if value else ""
+    if not isinstance(value, str) or not value.startswith("/") or value.endswith("/") or "\0" in value:
+        refuse(f"expected true or the absolute path of a file, got {described(value)}", "such as /var/log/xids.log")
+    return str(value)
 
 
-def described(number: int) -> str:
-    """The number and what it means: `Xid 79: GPU has fallen off the bus`."""
-    text = TEXTS.get(number)
-    return f"Xid {number}: {text}" if text else f"Xid {number}"
+_KERNEL_LOG_JSON = {"anyOf": [{"type": "boolean"}, {"type": "string", "pattern": "^/(.*[^/])?$"}]}
+KernelLog = Annotated[str, BeforeValidator(_kernel_log), WithJsonSchema(_KERNEL_LOG_JSON)]
+"""The kernel log, or a file in its stead."""
 
+
+class Faults(Section):
+    """Failures on demand."""
+
+    seed: Whole = 0
+    """Seed of the random choices; with the same seed a run repeats exactly."""
+    kernel_log: KernelLog = ""
+    """Where Xids are written as NVIDIA's driver does, once at each beginning, for readers of the kernel log: true is
+    /dev/kmsg, else a file."""
+    rules: tuple[FaultRule, ...] = ()
+    """What fails, and when."""
+
+
+NO_RULES = Faults()
+
+
+# --- in words ---------------------------------------------------------------------------------------------------------
 
 _OF_SLICES = {
-    effects.SliceFault.WITHHELD: "changes are not written",
-    effects.SliceFault.INCOMPLETE: "the pool has one less than it says",
-    effects.SliceFault.OLD_GENERATION: "one of an older generation is left",
-    effects.SliceFault.DUPLICATE_NAME: "one device is in two of them",
-    effects.SliceFault.WIPED: "all are deleted",
+    SliceFault.WITHHELD: "changes are not written",
+    SliceFault.INCOMPLETE: "the pool has one less than it says",
+    SliceFault.OLD_GENERATION: "one of an older generation is left",
+    SliceFault.DUPLICATE_NAME: "one device is in two of them",
+    SliceFault.WIPED: "all are deleted",
 }
 
 
-def words(rule: FaultRuleSpec) -> str:
+def words(rule: FaultRule) -> str:
+    """What the rule does, for people."""
     where = "" if rule.resource == "*" else f" of {rule.resource}"
-    match rule.effect:
-        case effects.SetHealth() as health:
-            return _health(health)
-        case effects.Xid() as error:
-            return _xid(error)
-        case effects.Flap(up=up, down=down, reason=reason):
-            return f"Unhealthy, up {up:g} s and down {down:g} s in turns: {reason}"
-        case effects.Remove(drop_held=drop):
-            return "dropped from the list, held or not" if drop else "unplugged"
-        case effects.Call() as call:
-            calls = " and ".join(sorted(call.rpcs))
-            return f"{_which(rule.chance)} {calls}{where} {_call(call)}"
-        case effects.Register(never=True):
-            return f"no registration{where}"
-        case effects.Register(twice=True):
-            return f"every registration{where} is made twice"
-        case effects.Register(delay=delay, version=version):
-            return (
-                f"registrations{where} name version {version}"
-                if version
-                else f"registrations{where} come {delay:g} s late"
-            )
-        case effects.Stream(fault=fault, rate=rate):
-            return f"device list{where}: {fault.value}{f' {rate:g} times a second' if rate else ''}"
-        case effects.Socket(fault=fault):
-            return f"socket{where}: {fault.value}d"
-        case effects.Cdi(fault=fault, delay=delay):
-            return f"CDI file{where}: {fault.value}{f' by {delay:g} s' if delay else ''}"
-        case effects.PodResources():
+    match rule.kind:
+        case FaultKind.DEVICE:
+            return _of_devices(rule)
+        case FaultKind.RPC:
+            return f"{_which(rule)} {' and '.join(sorted(rule.rpc))}{where} {_call(rule)}"
+        case FaultKind.PROCESS if rule.process:
+            return f"the process ends with exit code {rule.process.exit}"
+        case FaultKind.EVENT if rule.event:
+            return f"{rule.event.type} Event {rule.event.reason}: {rule.event.message}"
+        case FaultKind.CONDITION if rule.condition:
+            said = rule.condition.said_by(rule.name)
+            return f"condition {said.type} is {said.status}: {said.reason}: {said.message}"
+        case FaultKind.API if rule.api:
+            return f"{_which(rule)} the API server{_requests(rule.api)} {_answer(rule.api)}"
+        case FaultKind.POD_RESOURCES:
             return "PodResources API does not answer"
-        case effects.Process(exit=code):
-            return f"the process ends with exit code {code}"
-        case effects.NodeEvent(reason=reason, message=message, warning=bad):
-            return f"{'Warning' if bad else 'Normal'} Event {reason}: {message}"
-        case effects.SetCondition() as each:
-            return f"condition {each.type} is {each.status}: {each.reason}: {each.message}"
-        case effects.ApiFailure() as failure:
-            return f"{_which(rule.chance)} the API server{_requests(failure)} {_answer(failure)}"
-        case effects.SetTaint(key=key, value=value, effect=effect):
-            return f"taint {key}{f'={value}' if value else ''}:{effect}"
-        case effects.Overheat(to=to, within=within):
-            return f"heated to {to:g} °C within {within:g} s"
-        case effects.CountErrors() as errors:
-            return f"counts {_errors(errors)} a minute"
-        case effects.Slices(fault=effects.SliceFault.LATE, delay=delay):
-            return f"ResourceSlices{where}: changes are written {delay:g} s late"
-        case effects.Slices(fault=fault):
-            return f"ResourceSlices{where}: {_OF_SLICES[fault]}"
-        case effects.HealthStream(fault=fault):
-            silent = fault is effects.HealthStreamFault.SILENT
-            return f"health streams{where} {'say nothing more' if silent else 'end'}"
         case _:
-            assert_never(rule.effect)
+            return _of_the_resource(rule, where)
 
 
-def _health(effect: effects.SetHealth) -> str:
-    return f"{'Healthy' if effect.healthy else 'Unhealthy'}{f': {effect.reason}' if effect.reason else ''}"
+def _of_devices(rule: FaultRule) -> str:
+    if rule.xid is not None:
+        return _xid(rule.xid, rule.verdict)
+    if rule.flap is not None:
+        return f"Unhealthy, up {rule.flap.up:g} s and down {rule.flap.down:g} s in turns: {rule.reason or DRILL}"
+    if rule.remove or rule.drop:
+        return "dropped from the list, held or not" if rule.drop else "unplugged"
+    if taint := rule.taint:
+        return f"taint {taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
+    if rule.overheat is not None:
+        return f"heated to {rule.overheat.to:g} °C within {rule.overheat.within:g} s"
+    if rule.hardware_errors is not None:
+        return f"counts {_errors(rule.hardware_errors)} a minute"
+    return _health(rule.verdict or Health())
 
 
-def _errors(errors: effects.CountErrors) -> str:
+def _of_the_resource(rule: FaultRule, where: str) -> str:
+    """Of a rule about a resource's registrations, streams and files, or about a driver."""
+    if rule.register_ is not None:
+        return _register(rule.register_, where)
+    if (stream := rule.stream) is not None:
+        return f"device list{where}: {stream.fault}{f' {stream.flood} times a second' if stream.flood else ''}"
+    if rule.socket is not None:
+        return f"socket{where}: {rule.socket.fault}d"
+    if (cdi := rule.cdi) is not None:
+        return f"CDI file{where}: {cdi.fault}{f' by {cdi.late:g} s' if cdi.late else ''}"
+    if (slices := rule.slices) is not None:
+        late = f"changes are written {slices.late:g} s late" if slices.late else ""
+        return f"ResourceSlices{where}: {late or _OF_SLICES[slices.fault]}"
+    silent = rule.health_stream is not None and rule.health_stream.fault is HealthStreamFault.SILENT
+    return f"health streams{where} {'say nothing more' if silent else 'end'}"
+
+
+def _register(block: RegisterFaults, where: str) -> str:
+    if block.never:
+        return f"no registration{where}"
+    if block.twice:
+        return f"every registration{where} is made twice"
+    if block.version:
+        return f"registrations{where} name version {block.version}"
+    return f"registrations{where} come {block.delay or 0:g} s late"
+
+
+def _health(verdict: Health) -> str:
+    return f"{'Healthy' if verdict.healthy else 'Unhealthy'}{f': {verdict.reason}' if verdict.reason else ''}"
+
+
+def _errors(errors: HardwareErrorsFault) -> str:
     counts = {
-        "corrected ECC errors": errors.corrected,
-        "uncorrected ECC errors": errors.uncorrected,
-        "PCIe replays": errors.replays,
-        "remapped rows": errors.remapped,
+        "corrected ECC errors": errors.corrected_ecc,
+        "uncorrected ECC errors": errors.uncorrected_ecc,
+        "PCIe replays": errors.pcie_replays,
+        "remapped rows": errors.remapped_rows,
     }
     return " and ".join(f"{number:g} {what}" for what, number in counts.items() if number)
 
 
-def _xid(error: effects.Xid) -> str:
-    what = described(error.number)
-    if error.health is None:
+def _xid(number: int, verdict: Health | None) -> str:
+    what = xid_text(number)
+    if verdict is None:
         return f"{what}; the health stays as it is"
-    return _health(error.health) if error.health.reason == what else f"{what}; {_health(error.health)}"
+    return _health(verdict) if verdict.reason == what else f"{what}; {_health(verdict)}"
 
 
-def _requests(failure: effects.ApiFailure) -> str:
-    parts = (" or ".join(sorted(failure.verbs)), " or ".join(sorted(failure.resources)))
+def _requests(failure: ApiFaults) -> str:
+    parts = (" or ".join(sorted(failure.of_verbs)), " or ".join(sorted(failure.resources)))
     named = " of ".join(filter(None, parts))
     return f" ({named})" if named else ""
 
 
-def _answer(failure: effects.ApiFailure) -> str:
+def _answer(failure: ApiFaults) -> str:
     wait = "" if failure.after is None else f", to try again after {failure.after} s"
     return f"gets the status {failure.status}{wait}" if failure.status else "gets no answer"
 
 
-def _which(chance: Chance) -> str:
-    if chance.nth:
-        return f"call {', '.join(map(str, chance.nth))} to"
-    if chance.every_nth > 1:
-        return f"every {chance.every_nth}th call to"
-    return "each call to" if chance.probability >= ALWAYS else f"{chance.probability:.0%} of the calls to"
+def _which(rule: FaultRule) -> str:
+    if rule.nth:
+        return f"call {', '.join(map(str, rule.nth))} to"
+    if rule.every_nth is not None and rule.every_nth > 1:
+        return f"every {rule.every_nth}th call to"
+    return "each call to" if rule.probability >= ALWAYS else f"{rule.probability:.0%} of the calls to"
 
 
-def _call(call: effects.Call) -> str:
+def _call(rule: FaultRule) -> str:
     parts = []
-    if call.delay is not None:
-        middle = f"about {call.delay.median:g} s, at most " if call.delay.median < call.delay.most else ""
-        parts.append(f"waits {middle}{call.delay.most:g} s")
-    if call.hang:
+    if delay := rule.delay:
+        middle = f"about {delay.p50:g} s, at most " if delay.p50 < delay.max else ""
+        parts.append(f"waits {middle}{delay.max:g} s")
+    if rule.hang:
         parts.append("hangs")
-    if call.fail is not None:
-        parts.append(f"fails with {call.fail.code.value}: {call.fail.message}")
-    if call.refuse:
-        parts.append(f"refuses each claim: {call.refuse}")
-    if wrong := call.faulty_answer or call.faulty_claims:
-        parts.append(f"gets a wrong answer ({wrong.value})")
+    if rule.error is not None:
+        parts.append(f"fails with {rule.error.code}: {rule.error.message}")
+    if rule.answer is not None and rule.answer.claim_error:
+        parts.append(f"refuses each claim: {rule.answer.claim_error}")
+    elif rule.answer is not None:
+        parts.append(f"gets a wrong answer ({rule.answer.given[0]})")
     return ", then ".join(parts)

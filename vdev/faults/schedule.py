@@ -1,6 +1,6 @@
 """When a rule is in force: a pure function of the rule, the seed, the node and the time.
 
-    FaultRuleSpec + Dice + Firing ─► spans() ─► phase(): in force or not, and until when
+    FaultRule + Dice + Firing ─► spans() ─► phase(): in force or not, and until when
                                    └─► strikes(): whether a momentary event lies between two times
 
 No clock and no state: the same arguments give the same answer on every run. Randomness is a hash of seed, node and the
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from ..model.device import EMPTY, Key
-from .effects import Delay, Flap
-from .rules import ALWAYS, Chance, FaultRuleSpec, NodeSelection, Start
+from .effects import DelayTimes, FlapTimes
+from .rules import ALWAYS, FaultRule, OnNodes, Start
 
 NO_LABELS = EMPTY
 _SKIPPED = 256  # repetitions that a rule of small probability passes over before it looks again
@@ -72,23 +72,23 @@ class Phase:
     changes_at: float | None
 
 
-def on_node(nodes: NodeSelection, rule: str, dice: Dice, labels: Mapping[str, str] = NO_LABELS) -> bool:
+def on_node(nodes: OnNodes, rule: str, dice: Dice, labels: Mapping[str, str] = NO_LABELS) -> bool:
     """Whether a rule is for this node, which has these labels."""
-    named = not nodes.globs or any(fnmatchcase(dice.node, pattern) for pattern in nodes.globs)
-    labelled = all(labels.get(key) == value for key, value in nodes.labels)
+    named = not nodes.names or any(fnmatchcase(dice.node, pattern) for pattern in nodes.names)
+    labelled = all(labels.get(key) == value for key, value in nodes.labels.items())
     return named and labelled and (nodes.share >= ALWAYS or dice.roll(rule, "node") < nodes.share)
 
 
-def spans(rule: FaultRuleSpec, dice: Dice, firing: Firing, after: float) -> Iterator[Span]:
+def spans(rule: FaultRule, dice: Dice, firing: Firing, after: float) -> Iterator[Span]:
     """The spans that are not over at `after`, in order and without overlap; those of momentary events are empty."""
     for outer in _outer(rule, dice, firing, after):
-        if isinstance(rule.effect, Flap) and outer.real:
-            yield from _falls(rule, rule.effect, dice, outer, after)
+        if rule.flap is not None and outer.real:
+            yield from _falls(rule, rule.flap, dice, outer, after)
         else:
             yield outer
 
 
-def phase(rule: FaultRuleSpec, dice: Dice, firing: Firing, now: float) -> Phase:
+def phase(rule: FaultRule, dice: Dice, firing: Firing, now: float) -> Phase:
     """The rule's state at `now`, which holds until `changes_at`."""
     for span in spans(rule, dice, firing, now):
         if span.start > now:
@@ -98,30 +98,30 @@ def phase(rule: FaultRuleSpec, dice: Dice, firing: Firing, now: float) -> Phase:
     return Phase(active=False, changes_at=None)
 
 
-def strikes(rule: FaultRuleSpec, dice: Dice, firing: Firing, since: float, now: float) -> bool:
+def strikes(rule: FaultRule, dice: Dice, firing: Firing, since: float, now: float) -> bool:
     """Whether a momentary event of the rule lies after `since` and not after `now`."""
     begun = itertools.takewhile(lambda span: span.start <= now, spans(rule, dice, firing, since))
     return any(span.real and span.start > since for span in begun)
 
 
-def hits(chance: Chance, dice: Dice, rule: str, number: int, *what: object) -> bool:
+def hits(rule: FaultRule, dice: Dice, number: int, *what: object) -> bool:
     """Whether the call, allocation or repetition of that number (from 1) is one that the rule hits."""
-    if chance.nth and number not in chance.nth:
+    if rule.nth and number not in rule.nth:
         return False
-    if number % chance.every_nth:
+    if number % (rule.every_nth or 1):
         return False
-    return chance.probability >= ALWAYS or dice.roll(rule, "hit", number, *what) < chance.probability
+    return rule.probability >= ALWAYS or dice.roll(rule.name, "hit", number, *what) < rule.probability
 
 
-def seconds_of(delay: Delay, dice: Dice, rule: str, number: int, *what: object) -> float:
+def seconds_of(delay: DelayTimes, dice: Dice, rule: str, number: int, *what: object) -> float:
     """How long the call of that number waits.
 
-    Log-logistic, as the latencies of busy drivers are: half below the median, a long tail, cut off at `most`.
+    Log-logistic, as the latencies of busy drivers are: half below the median, a long tail, cut off at `max`.
     """
-    if delay.median >= delay.most:
-        return delay.most
+    if delay.p50 >= delay.max:
+        return delay.max
     lot = dice.roll(rule, "delay", number, *what)
-    return min(delay.most, delay.median * math.sqrt(lot / (1.0 - lot)))
+    return min(delay.max, delay.p50 * math.sqrt(lot / (1.0 - lot)))
 
 
 def earliest(moments: Iterable[float | None]) -> float | None:
@@ -129,30 +129,29 @@ def earliest(moments: Iterable[float | None]) -> float | None:
     return min((each for each in moments if each is not None), default=None)
 
 
-def _outer(rule: FaultRuleSpec, dice: Dice, firing: Firing, after: float) -> Iterator[Span]:
-    when = rule.when
-    period = 0.0 if firing.once or when.every is None else when.every
-    times = 1 if not period else when.times
-    at = 0.0 if firing.once else when.at
-    width = 0.0 if firing.once or isinstance(rule.effect, Flap) else when.jitter * (period or at)
+def _outer(rule: FaultRule, dice: Dice, firing: Firing, after: float) -> Iterator[Span]:
+    period = 0.0 if firing.once or rule.every is None else rule.every
+    times = 1 if not period else rule.times
+    at = 0.0 if firing.once else rule.at
+    width = 0.0 if firing.once or rule.flap is not None else rule.jitter * (period or at)
     number = max(0, math.floor((after - firing.at - at) / period) - 2) if period and after > firing.at else 0
-    chance_is_elsewhere = rule.counts_calls or when.start in _COUNTED_BY_TRIGGER or firing.once
+    chance_is_elsewhere = rule.counts_calls or rule.start in _COUNTED_BY_TRIGGER or firing.once
     skipped = 0
     while times is None or number < times:
         start = firing.at + max(0.0, at + number * period + dice.shift(width, rule.name, number))
         if start >= firing.until:
             return
-        real = chance_is_elsewhere or hits(rule.chance, dice, rule.name, number + 1)
+        real = chance_is_elsewhere or hits(rule, dice, number + 1)
         skipped = 0 if real else skipped + 1
         if real or skipped % _SKIPPED == 0:
             yield from _not_over(_span(rule, number, start, firing.until, real=real), after)
         number += 1
 
 
-def _span(rule: FaultRuleSpec, number: int, start: float, until: float, *, real: bool) -> Span:
+def _span(rule: FaultRule, number: int, start: float, until: float, *, real: bool) -> Span:
     if rule.momentary or not real:
         return Span(number, start, start, real)
-    lasts = math.inf if rule.when.lasts is None else rule.when.lasts
+    lasts = math.inf if rule.lasts is None else rule.lasts
     return Span(number, start, min(start + lasts, until))
 
 
@@ -161,14 +160,14 @@ def _not_over(span: Span, after: float) -> Iterator[Span]:
         yield span
 
 
-def _falls(rule: FaultRuleSpec, flap: Flap, dice: Dice, outer: Span, after: float) -> Iterator[Span]:
+def _falls(rule: FaultRule, flap: FlapTimes, dice: Dice, outer: Span, after: float) -> Iterator[Span]:
     """The times within `outer` at which a flapping device is down, or a mark that there is none."""
     period = flap.up + flap.down
     number = max(0, math.floor((after - outer.start) / period) - 2) if after > outer.start else 0
-    if outer.end - outer.start <= flap.up * (1 + rule.when.jitter):
+    if outer.end - outer.start <= flap.up * (1 + rule.jitter):
         yield from _not_over(Span(outer.number, outer.start, outer.start, real=False), after)
     while True:
-        moved = dice.shift(rule.when.jitter * flap.up, rule.name, "flap", outer.number, number)
+        moved = dice.shift(rule.jitter * flap.up, rule.name, "flap", outer.number, number)
         start = outer.start + number * period + flap.up + moved
         if start >= outer.end:
             return

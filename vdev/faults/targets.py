@@ -14,8 +14,8 @@ from typing import TypeVar
 
 from ..model.device import Health, Key, Slot, base_id
 from ..planning.resources import Inventory, Resource
-from .effects import SensorFault, SetCondition, SetTaint, XidError
-from .rules import DeviceFilter, DeviceSelection, FaultRuleSpec
+from .effects import ConditionFault, SensorFault, TaintFault, XidError
+from .rules import DeviceFilter, FaultRule, Select
 from .schedule import Dice
 
 _Fault = TypeVar("_Fault")
@@ -37,17 +37,18 @@ class Afflictions:
     dropped: frozenset[Key] = frozenset()
     pre_start: frozenset[str] = frozenset()
     xids: Mapping[Key, tuple[XidError, ...]] = field(default_factory=dict)
-    conditions: Mapping[str, SetCondition] = field(default_factory=dict)
-    taints: Mapping[Key, tuple[SetTaint, ...]] = field(default_factory=dict)
+    conditions: Mapping[str, ConditionFault] = field(default_factory=dict)
+    taints: Mapping[Key, tuple[TaintFault, ...]] = field(default_factory=dict)
     sensors: Mapping[Key, tuple[SensorFault, ...]] = field(default_factory=dict)
 
 
 NONE = Afflictions()
 
 
-def select(rule: FaultRuleSpec, inventory: Inventory, dice: Dice) -> frozenset[Key]:
-    offered = inventory.claimable if isinstance(rule.effect, SetTaint) else inventory.everything
+def select(rule: FaultRule, inventory: Inventory, dice: Dice) -> frozenset[Key]:
+    offered = inventory.claimable if rule.taint is not None else inventory.everything
     units: dict[Unit, None] = {}
+    filters = _filters(rule, inventory)
     narrowed = rule.resource != "*"
     for name, resource in offered.items():
         called = _called(inventory, name)
@@ -55,22 +56,28 @@ def select(rule: FaultRuleSpec, inventory: Inventory, dice: Dice) -> frozenset[K
         if any(concerned[each] for each in called.values()) if called else concerned[name]:
             for slot in resource.slots:
                 known = called.get(slot.device.raw.entry, name)
-                unit = _unit(rule.selection, known, slot, narrowed=narrowed) if concerned[known] else None
+                unit = _unit(filters, known, slot, narrowed=narrowed) if concerned[known] else None
                 if unit is not None:
                     units[unit] = None
     return _slots_of(_chosen(list(units), rule.selection, dice, rule.name), offered)
 
 
-def widened(keys: frozenset[Key], rule: FaultRuleSpec, inventory: Inventory) -> frozenset[Key]:
+def widened(keys: frozenset[Key], rule: FaultRule, inventory: Inventory) -> frozenset[Key]:
     """These slots, and the other slots of the same units that the rule selects."""
+    filters = _filters(rule, inventory)
     units = {
-        _unit(rule.selection, called.get(slot.device.raw.entry, name), slot, narrowed=rule.resource != "*")
+        _unit(filters, called.get(slot.device.raw.entry, name), slot, narrowed=rule.resource != "*")
         for name, resource in inventory.everything.items()
         for called in (_called(inventory, name),)
         for slot in resource.slots
         if (name, slot.id) in keys
     }
     return _slots_of(units, inventory.everything)
+
+
+def _filters(rule: FaultRule, inventory: Inventory) -> tuple[DeviceFilter, ...]:
+    entries = {slot.device.raw.entry for each in inventory.everything.values() for slot in each.slots}
+    return rule.selection.filters(entries)
 
 
 def _slots_of(units: AbstractSet[Unit | None], offered: Mapping[str, Resource]) -> frozenset[Key]:
@@ -124,9 +131,9 @@ def of_devices(devices: Inventory, faults: Mapping[Key, tuple[_Fault, ...]]) -> 
     return found
 
 
-def _unit(selection: DeviceSelection, resource: str, slot: Slot, *, narrowed: bool) -> Unit | None:
-    """The unit of the slot that the selection means, or None."""
-    for want in selection.filters:
+def _unit(filters: Iterable[DeviceFilter], resource: str, slot: Slot, *, narrowed: bool) -> Unit | None:
+    """The unit of the slot that one of the filters means, or None."""
+    for want in filters:
         if not _meets(want, resource, slot):
             continue
         raw, device, single = units_of(slot)
@@ -150,7 +157,7 @@ def _meets(want: DeviceFilter, resource: str, slot: Slot) -> bool:
     )
 
 
-def _chosen(units: list[Unit], selection: DeviceSelection, dice: Dice, rule: str) -> frozenset[Unit]:
+def _chosen(units: list[Unit], selection: Select, dice: Dice, rule: str) -> frozenset[Unit]:
     if selection.count is not None:
         units = units[: selection.count]
     number = len(units) if selection.pick is None else selection.pick

@@ -5,8 +5,7 @@ time counts from the same moment on all nodes, whenever the API server told of t
 """
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .. import config
@@ -16,7 +15,7 @@ from ..faults.commands import Command, FaultCommands, called, not_allowed, rule_
 from ..faults.engine import CONFIGURATION, Engine
 from ..faults.rule_run import RuleRun, needs_seed
 from ..faults.rule_store import LIVE, RuleStore
-from ..faults.rules import FaultRuleSpec, FaultSpec
+from ..faults.rules import FaultRule
 from ..model.spec import Spec
 from .member import Member
 from .scope import without_effect
@@ -31,21 +30,18 @@ class FleetRules:
         self.clock = clock
         self.since: dict[str, float] = {}  # when the time of each rule began
         self._members = members
-        self._faults: dict[str, FaultSpec] = {}  # by source
+        self._rules: dict[str, tuple[FaultRule, ...]] = {}  # by source
         self._cleared: set[str] = set()
 
-    def adopt(self, faults: FaultSpec, now: float) -> None:
+    def adopt(self, rules: Sequence[FaultRule], now: float) -> None:
         """The configuration has these rules from now on; what people typed gives way. Nodes load them in turn."""
-        self._note(CONFIGURATION, faults, now)
-        names = {rule.name for rule in faults.rules}
-        if any(rule.name in names for rule in self._live.rules):
-            self._faults[LIVE] = replace(
-                self._live, rules=tuple(rule for rule in self._live.rules if rule.name not in names)
-            )
+        self._note(CONFIGURATION, rules, now)
+        names = {rule.name for rule in rules}
+        self._rules[LIVE] = tuple(rule for rule in self._live if rule.name not in names)
 
     def meet(self, engine: Engine) -> None:
         """A node has come, with the configuration's rules: what was typed before counts for it as well."""
-        if self._live.rules:
+        if self._live:
             engine.load(LIVE, self._live, since=self.since)
         for name in self._cleared & engine.runs.keys():
             engine.clear(name)
@@ -58,18 +54,18 @@ class FleetRules:
             found |= {name: run for name, run in each.runs.items() if run.live or name not in found}
         return found
 
-    def load(self, source: str, faults: FaultSpec) -> None:
+    def load(self, source: str, rules: Sequence[FaultRule]) -> None:
         """Replace the rules of a source, in the same moment for all nodes. Raises UsageError."""
-        theirs = {rule.name for rule in self._faults.get(CONFIGURATION, FaultSpec()).rules}
-        for rule in faults.rules:
+        theirs = {rule.name for rule in self._rules.get(CONFIGURATION, ())}
+        for rule in rules:
             if rule.name in theirs:
                 raise UsageError(f"the rule {rule.name!r} exists already, from configuration; choose another name")
-        self._note(source, faults, self.clock.now())
-        minds_labels = any(rule.nodes.labels for rule in faults.rules)
+        self._note(source, rules, self.clock.now())
+        minds_labels = any(rule.nodes.labels for rule in rules)
         for member in self._members.values():
             if minds_labels:
                 member.relabel()
-            member.engine.load(source, faults, since=self.since)
+            member.engine.load(source, rules, since=self.since)
 
     def clear(self, name: str) -> None:
         for engine in self._with(name):
@@ -90,8 +86,8 @@ class FleetRules:
         return [member.engine for member in self._members.values()]
 
     @property
-    def _live(self) -> FaultSpec:
-        return self._faults.get(LIVE, FaultSpec())
+    def _live(self) -> tuple[FaultRule, ...]:
+        return self._rules.get(LIVE, ())
 
     def _with(self, name: str) -> list[Engine]:
         there = [engine for engine in self.engines if name in engine.runs]
@@ -100,18 +96,17 @@ class FleetRules:
             raise UsageError(f"there is no fault rule {name!r}; the rules are: {', '.join(known) or 'none'}")
         return there
 
-    def _note(self, source: str, faults: FaultSpec, now: float) -> None:
+    def _note(self, source: str, rules: Sequence[FaultRule], now: float) -> None:
         """Rules that are new or other begin now; the others go on."""
-        last = self._faults.get(source, FaultSpec())
-        before = {rule.name: rule for rule in last.rules}
-        for rule in faults.rules:
+        before = {rule.name: rule for rule in self._rules.get(source, ())}
+        for rule in rules:
             old = before.pop(rule.name, None)
-            if old != rule or (last.seed_of(old) != faults.seed_of(rule) and needs_seed(rule)):
+            if old is None or old != rule or (old.seed != rule.seed and needs_seed(rule)):
                 self.since[rule.name] = now
                 self._cleared.discard(rule.name)
         for name in before:
             self.since.pop(name, None)
-        self._faults[source] = faults
+        self._rules[source] = tuple(rules)
 
 
 class FleetFaults:
@@ -126,7 +121,7 @@ class FleetFaults:
 
     def adopt(self, spec: Spec, now: float) -> None:
         self.spec = spec
-        self.rules.adopt(spec.faults, now)
+        self.rules.adopt(spec.faults.rules, now)
         self._store.give_way({rule.name for rule in spec.faults.rules})
 
     @property
@@ -135,10 +130,10 @@ class FleetFaults:
         own = FaultCommands(self._store, find=self._find, status=self.status, refusal=refusal).by_name
         return {**own, "status": _elsewhere, "top": _elsewhere}
 
-    def _parse(self, text: str, name: str) -> FaultSpec:
+    def _parse(self, text: str, name: str) -> tuple[FaultRule, ...]:
         """The rules of a text. Raises ConfigError, and UsageError for one that could not do anything."""
         found = config.load_rules(text, name, self.spec)
-        for rule in found.rules:
+        for rule in found:
             if why := without_effect(rule):
                 raise UsageError(f"the fault rule {rule.name!r} does nothing in a fleet: {why}")
         return found
@@ -174,7 +169,7 @@ class FleetFaults:
             "rules": documents,
         }
 
-    def _document(self, name: str, rule: FaultRuleSpec) -> dict[str, Any]:
+    def _document(self, name: str, rule: FaultRule) -> dict[str, Any]:
         runs = {node: run for node, each in self._members.items() if (run := each.engine.runs.get(name)) is not None}
         here = {node: run for node, run in runs.items() if run.live and not without_effect(rule)}
         active = {node: run for node, run in here.items() if run.active}

@@ -10,7 +10,6 @@ from ..dra.slice_output import ResourceSlices
 from ..dra.slices import Claimed
 from ..faults.effects import SliceFault
 from ..faults.engine import CONFIGURATION, Engine
-from ..faults.rules import NO_RULES
 from ..faults.schedule import earliest
 from ..hostfs import HostRoot
 from ..model.device import Key, RawDevice
@@ -102,7 +101,7 @@ class Member:
         if spec.faults.rules or self.engine.runs:
             if any(rule.nodes.labels for rule in spec.faults.rules):
                 self.engine.relabel({**self.node.labels, **self._first_plan().labels})
-            self.engine.load(CONFIGURATION, spec.faults, since=since)
+            self.engine.load(CONFIGURATION, spec.faults.rules, since=since)
 
     def relabel(self) -> None:
         """Let rules know the labels that the Node has, and those that it shall have from here."""
@@ -111,7 +110,7 @@ class Member:
     def leave(self) -> None:
         """From now on nothing is to be told of the node."""
         for source in {run.source for run in self.engine.runs.values()}:
-            self.engine.load(source, NO_RULES)
+            self.engine.load(source, ())
         self.adopt(NOTHING, Delays(), {})
 
     @property

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..faults.effects import ApiFailure, ApiResource, ApiVerb, FaultKind
-from ..faults.rules import FaultRuleSpec, Start
+from ..faults.effects import ApiFaults, ApiResource, ApiVerb, FaultKind
+from ..faults.rules import FaultRule, Start
 from ..model.entry import EntrySpec, VirtualSource
 from ..model.names import filled
 from ..model.problem import Problem, warning
@@ -164,11 +164,11 @@ _WITHOUT = {
 _WRITES = frozenset({ApiVerb.CREATE, ApiVerb.UPDATE, ApiVerb.PATCH, ApiVerb.DELETE})
 
 
-def without_effect(rule: FaultRuleSpec) -> str:
+def without_effect(rule: FaultRule) -> str:
     """Why the rule does nothing on nodes without a kubelet; empty where it does something."""
-    if rule.when.start is Start.FILE:
+    if rule.start is Start.FILE:
         return "it waits for a file of its node, and a node without a kubelet has none"
-    if isinstance(rule.effect, ApiFailure) and not _concerns_writes(rule.effect):
+    if rule.api is not None and not _concerns_writes(rule.api):
         return "one controller reads for all nodes, so only writes can fail for some of them"
     return _WITHOUT.get(rule.kind, "")
 
@@ -190,6 +190,6 @@ def warnings(spec: Spec) -> Iterator[Problem]:
         yield warning("faults.kernelLog", "nothing is written to it in a fleet: its nodes have no kernel")
 
 
-def _concerns_writes(failure: ApiFailure) -> bool:
+def _concerns_writes(failure: ApiFaults) -> bool:
     """Of what is told of a node; claims are left to those who prepare them."""
     return any(verb in _WRITES and of is not ApiResource.RESOURCE_CLAIMS_STATUS for verb, of in failure.requests)

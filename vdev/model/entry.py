@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from .device import EMPTY, IdStyle, RawDevice, facts
 from .dra import DraSpec
 from .geometry import PIN, Geometry, PartitionChoice
-from .telemetry import EntryTelemetry, SmiTool
+from .telemetry import Measured, SmiTool
 from .template import Template
 from .virtual_node import PlainDirectory, PlainFile, StandIn
 
@@ -419,7 +419,7 @@ class EntrySpec:
     conditions: tuple[ConditionSpec, ...] = ()
     listed: bool = True  # by a device plugin
     dra: DraSpec | None = None  # published for Dynamic Resource Allocation
-    telemetry: EntryTelemetry | None = None  # None: nobody asks
+    telemetry: Measured | None = None  # None: nobody asks
     smi: SmiTool | None = None
     gpu_names: tuple[str, ...] = ()  # what `resources.gpus` patterns are matched against; empty: not an NVIDIA device
 

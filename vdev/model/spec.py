@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ..faults.rules import NO_RULES, FaultSpec
+from ..faults.rules import NO_RULES, Faults
 from .device import EMPTY
 from .entry import DEFAULT_FLAGS, SAYS_NOTHING, EntrySpec, Flags, NodeSpec
 from .names import NameRange
-from .telemetry import UNMEASURED, TelemetrySpec
+from .telemetry import Telemetry
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +131,9 @@ class Spec:
     sharing: SharingSpec | None = None
     gpu_patterns: tuple[NamePattern, ...] = ()
     mig_patterns: tuple[NamePattern, ...] = ()
-    faults: FaultSpec = NO_RULES
+    faults: Faults = NO_RULES
     node: NodeSpec = SAYS_NOTHING
-    telemetry: TelemetrySpec = UNMEASURED
+    telemetry: Telemetry | None = None  # None: nothing is measured
     fleet: FleetSpec = NO_FLEET
 
     def on_node(self, node: str) -> tuple[EntrySpec, ...]:

@@ -1,15 +1,34 @@
-"""What the file says about the load of devices, and what a model of device is like under it.
+"""The keys `telemetry` of the file and of an entry: the load of devices; and what a model of device is like under it.
 
-`config` makes these values of the keys `telemetry` and of presets; `telemetry.sensors` makes readings of them.
+`telemetry.sensors` makes readings of them. A preset says under `physics` what a model of device is like.
 """
 
 import posixpath
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
 from .device import Device, Mount
+from .scalars import (
+    AsWritten,
+    Duration,
+    Flag,
+    Number,
+    Section,
+    Text,
+    Whole,
+    between,
+    choice,
+    described,
+    longer_than_nothing,
+    matching,
+    refuse,
+)
 
 
 class LoadPattern(StrEnum):
@@ -34,6 +53,165 @@ class Range:
 NOTHING = Range(0.0, 0.0)
 
 
+_HUNDRED = 100
+_PERCENT = re.compile(r"\d{1,3}(\.\d{1,6})?%?")
+_EXAMPLE = "such as 60, or [5, 95]"
+
+
+def _percent(value: object) -> float:
+    text = str(value)
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)) or not _PERCENT.fullmatch(text):
+        refuse(f"expected percent, got {described(value)}", _EXAMPLE)
+    number = float(text.removesuffix("%"))
+    return number if number <= _HUNDRED else refuse(f"{text} is more than 100 percent", _EXAMPLE)
+
+
+def _range(value: object) -> Range:
+    if isinstance(value, Range):
+        return value
+    if not isinstance(value, (list, tuple)):
+        level = _percent(value)
+        return Range(level, level)
+    if len(value) != 2:
+        refuse(f"expected the two ends of a range, got {len(value)} values", _EXAMPLE)
+    low, high = map(_percent, value)
+    if low > high:
+        refuse(f"the range begins at {low:g} and ends at {high:g}", "write the lower end first")
+    return Range(low, high)
+
+
+_LEVEL_JSON = {"type": "number", "minimum": 0, "maximum": 100}
+Percents = Annotated[
+    Range,
+    BeforeValidator(_range),
+    WithJsonSchema({"anyOf": [_LEVEL_JSON, {"type": "array", "minItems": 2, "maxItems": 2, "items": _LEVEL_JSON}]}),
+]
+"""A level, or the two ends of a range, in percent."""
+
+
+_BUSY_PERIOD = 10.0  # seconds
+_PERIOD = 60.0
+_GPU = {  # where the entry says nothing
+    LoadPattern.IDLE: NOTHING,
+    LoadPattern.STEADY: Range(70, 70),
+    LoadPattern.BUSY: Range(80, 98),
+    LoadPattern.BURST: Range(5, 95),
+    LoadPattern.WAVE: Range(10, 90),
+    LoadPattern.RAMP: Range(0, 100),
+}
+_MEMORY = {
+    LoadPattern.IDLE: NOTHING,
+    LoadPattern.STEADY: Range(55, 55),
+    LoadPattern.BUSY: Range(50, 60),
+    LoadPattern.BURST: Range(10, 80),
+    LoadPattern.WAVE: Range(30, 60),
+    LoadPattern.RAMP: Range(0, 80),
+}
+
+
+class EntryTelemetry(Section):
+    """How the devices are loaded while a pod holds them; without a pod they are idle."""
+
+    pattern: Annotated[LoadPattern, choice(LoadPattern)] = LoadPattern.BUSY
+    """How the load runs. idle: none; steady: one level for each device; busy: up and down at random; burst: low for
+    half of the period, then high; wave: a sine; ramp: from low to high within the period, then it stays."""
+    period: Annotated[Duration, longer_than_nothing(86400 * 7, "168h")] | None = None
+    """Time from one burst or wave to the next, from one level of busy to the next, or that a ramp takes. Default: 10s
+    for busy, else 60s."""
+    gpu: Percents | None = None
+    """Load of the device's compute: a level in percent, or from where to where it goes. Default: as the pattern."""
+    memory: Percents | None = None
+    """How much of the memory is used, likewise."""
+    encoder: Percents | None = None
+    """Load of video encoders, likewise. Default: none."""
+    decoder: Percents | None = None
+    """Load of video decoders, likewise. Default: none."""
+    always: Flag = False
+    """Whether devices that no pod holds are loaded, too."""
+
+    @property
+    def seconds(self) -> float:
+        """The period."""
+        return self.period or (_BUSY_PERIOD if self.pattern is LoadPattern.BUSY else _PERIOD)
+
+    @property
+    def gpu_load(self) -> Range:
+        """Between what the pattern moves the load of the compute."""
+        return self.gpu or _GPU[self.pattern]
+
+    @property
+    def memory_load(self) -> Range:
+        """Between what the pattern moves the use of the memory."""
+        return self.memory or _MEMORY[self.pattern]
+
+
+def _address(value: str) -> str:
+    host, colon, port = value.rpartition(":")
+    if not (colon and port.isascii() and port.isdigit() and 0 <= int(port) <= 65535):
+        refuse(f"{value!r} is not an address", 'expected host:port, or ":9400" for all addresses of the node')
+    if host.count(":") and not (host.startswith("[") and host.endswith("]")):
+        refuse(f"{value!r} is not an address", 'write an IPv6 address in brackets, such as "[::1]:9400"')
+    return value
+
+
+class Telemetry(Section):
+    """What devices measure, for Prometheus, for `vdev top` and for the tools in containers."""
+
+    address: Annotated[AsWritten, AfterValidator(_address)] | None = None
+    """Where metrics of the devices are served: "host:port", or ":9400" for all addresses. NVIDIA's devices have the
+    names of DCGM's exporter, AMD's those of AMD's, others are called vdev_device_... Default: nowhere."""
+    hostname_label: Annotated[Text, matching("[Hh]ostname", "Hostname or hostname")] = "Hostname"
+    """The label with the node's name, as NVIDIA's exporter writes it: Hostname up to 4.8.2, hostname since."""
+    pod_annotations: Flag = False
+    """Whether the annotations vdev.dev/load and run.ai/simulated-gpu-utilization of pods say how they load their
+    devices. It needs the permission to list and watch pods."""
+
+
+class PhysicsModel(Section):
+    """What a device draws, how warm it gets, and how fast it runs."""
+
+    idle_power: Number = 20.0
+    """Power without a load, in W."""
+    peak_power: Number = 150.0
+    """Power under full load, in W."""
+    idle_temperature: Number = 30.0
+    """Temperature without a load, in °C."""
+    peak_temperature: Number = 70.0
+    """Temperature under full load, in °C."""
+    throttle_temperature: Number = 85.0
+    """Temperature from which on the driver lowers the clocks, in °C."""
+    slowdown_temperature: Number = 90.0
+    """Temperature from which on the device slows itself down, in °C."""
+    shutdown_temperature: Number = 95.0
+    """Temperature at which the device shuts itself down, in °C."""
+    thermal_time: Annotated[Duration, longer_than_nothing(86400, "24h")] = 20.0
+    """Time in which the temperature makes 63 % of the way to that of a new load."""
+    idle_clock: Number = 210.0
+    """Clock of the compute units without a load, in MHz."""
+    peak_clock: Number = 1500.0
+    """Clock of the compute units under load, in MHz."""
+    idle_memory_clock: Number = 405.0
+    """Clock of the memory without a load, in MHz."""
+    peak_memory_clock: Number = 1200.0
+    """Clock of the memory under load, in MHz."""
+    memory_sensor: Flag = False
+    """Whether the memory has a temperature sensor of its own."""
+    reserved_memory: Annotated[Whole, between(0)] = 0
+    """Memory that the driver keeps, in MiB."""
+    pcie_generation: Annotated[Whole, between(3, 6)] = 4
+    """Generation of PCI Express."""
+    pcie_lanes: Annotated[Whole, between(1, 16)] = 16
+    """Lanes of PCI Express."""
+    links: Annotated[Whole, between(0)] = 0
+    """How many fast links to other devices it has, such as NVLinks."""
+    link_speed: Number = 0.0
+    """Speed of each of them, both ways together, in GB/s."""
+
+    def over(self, base: "PhysicsModel") -> "PhysicsModel":
+        """It, with the values of the base where nothing is given."""
+        return base.model_copy(update={name: getattr(self, name) for name in self.model_fields_set})
+
+
 class SmiTool(StrEnum):
     """The makers that have a tool which shows a container its devices, and an exporter."""
 
@@ -41,76 +219,12 @@ class SmiTool(StrEnum):
     AMD = "amd"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadSpec:
-    """The load of an entry's devices while a pod holds them, or at all times (`always`).
-
-    `period` is in seconds. `gpu`, `memory`, `encoder` and `decoder` are between what a pattern moves.
-    """
-
-    pattern: LoadPattern = LoadPattern.BUSY
-    period: float = 10.0
-    gpu: Range = Range(80.0, 98.0)
-    memory: Range = Range(50.0, 60.0)
-    encoder: Range = NOTHING
-    decoder: Range = NOTHING
-    always: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Physics:
-    """What a device of some model is like: W, °C, seconds, MHz, MiB, bytes a second.
-
-    It draws `idle_power` without a load and `peak_power` under a full one, where it settles at `idle_temperature` and
-    `peak_temperature`; after a step it is most of the way there (63 %) after `thermal_seconds`. From
-    `slowdown_temperature` on it lowers its clock by itself, from `throttle_temperature` on the driver does.
-    `memory_temperature`: whether the memory has a sensor of its own. `reserved_memory` is what the driver keeps.
-    `links` are fast links to other devices, of `link_bytes` each.
-    """
-
-    idle_power: float = 20.0
-    peak_power: float = 150.0
-    idle_temperature: float = 30.0
-    peak_temperature: float = 70.0
-    throttle_temperature: float = 85.0
-    slowdown_temperature: float = 90.0
-    shutdown_temperature: float = 95.0
-    thermal_seconds: float = 20.0
-    idle_clock: float = 210.0
-    peak_clock: float = 1500.0
-    idle_memory_clock: float = 405.0
-    peak_memory_clock: float = 1200.0
-    memory_temperature: bool = False
-    reserved_memory: int = 0
-    pcie_generation: int = 4
-    pcie_lanes: int = 16
-    links: int = 0
-    link_bytes: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TelemetrySpec:
-    """What is told of all devices, once it is `on`.
-
-    `address` is where metrics are served ("" nowhere), `hostname_label` the label with the node's name in metrics that
-    are named as NVIDIA's exporter names them. `annotations`: what annotations of pods say of their load is asked for.
-    """
-
-    on: bool = False
-    address: str = ""
-    hostname_label: str = "Hostname"
-    annotations: bool = False
-
-
-UNMEASURED = TelemetrySpec()
-
-
 @dataclass(frozen=True, slots=True)
-class EntryTelemetry:
+class Measured:
     """The load of one entry's devices, what they are like, and under whose names they are told of."""
 
-    load: LoadSpec = LoadSpec()
-    physics: Physics = Physics()
+    load: EntryTelemetry
+    physics: PhysicsModel
     maker: SmiTool | None = None
 
 

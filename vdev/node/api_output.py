@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from ..agent.applier import Output
 from ..aio.clock import Timing
 from ..aio.tasks import Backoff, Pace
-from ..faults.effects import ApiFailure
+from ..faults.effects import ApiFaults
 from ..kube import NO_SERVER, NODES, Api, ApiCall, InjectedAnswer, Unconfigured
 
 _BURST = 10  # writes of one kind at once, as when a node is drained and cut anew
@@ -66,7 +66,7 @@ class NodeAccess:
     may_have_kubelet: bool = True
 
 
-FaultRules = Callable[[str, str], tuple[str, ApiFailure] | None]
+FaultRules = Callable[[str, str], tuple[str, ApiFaults] | None]
 """Which fault rule concerns a request, by verb and resource as RBAC names them, and how it fails."""
 
 
@@ -76,7 +76,7 @@ def injected(rules: FaultRules, call: ApiCall) -> InjectedAnswer | None:
     if found is None:
         return None
     rule, failure = found
-    return InjectedAnswer(status=failure.status, message=f"the fault rule {rule!r} says so", after=failure.after)
+    return InjectedAnswer(status=failure.status or 0, message=f"the fault rule {rule!r} says so", after=failure.after)
 
 
 class ApiOutput(Output):

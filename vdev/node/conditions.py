@@ -7,16 +7,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from ..faults.effects import SetCondition
+from ..faults.effects import ConditionFault
 from ..model.device import grouped
 from ..model.entry import ConditionSpec, EntrySpec, TrueWhen
+from ..model.names import MESSAGE
 from ..planning.resources import Inventory
-from .events import MESSAGE, named, shortened
+from .events import named, shortened
 from .losses import Losses
 
 _FINE = "AllDevicesHealthy"
 _LOST = "DeviceUnhealthy"
-_NO_RULES: Mapping[str, SetCondition] = MappingProxyType({})
+_NO_RULES: Mapping[str, ConditionFault] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ def condition_document(condition: NodeCondition) -> dict[str, str]:
 
 
 def conditions(
-    entries: Iterable[EntrySpec], lost: Losses, rules: Mapping[str, SetCondition] = _NO_RULES
+    entries: Iterable[EntrySpec], lost: Losses, rules: Mapping[str, ConditionFault] = _NO_RULES
 ) -> tuple[NodeCondition, ...]:
     """One per type, in the order of the file. Several entries may name a type: it is about the devices of all.
 
@@ -52,7 +53,7 @@ def conditions(
     """
     of_type = grouped((each.type, (entry, each)) for entry in entries for each in entry.conditions)
     found = {name: _condition(name, members, lost) for name, members in of_type.items()}
-    found |= {name: NodeCondition(name, each.status, each.reason, each.message) for name, each in rules.items()}
+    found |= {name: NodeCondition(name, each.status, each.reason, each.message or "") for name, each in rules.items()}
     return tuple(found.values())
 
 

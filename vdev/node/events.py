@@ -5,15 +5,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
-from ..faults.effects import NodeEvent, XidError
-from ..faults.rules import APPLICATION_ERRORS, described
+from ..faults.effects import EventFault, XidError
+from ..faults.xids import APPLICATION_ERRORS, described
 from ..model.device import Key, grouped
+from ..model.names import MESSAGE
 from ..planning.repartition import Progress, Progresses, RepartitionState
 from ..planning.resources import Inventory
 from .losses import Loss, Losses
 
-MESSAGE = 1024
-"""Characters of an Event's message, the shortest of the API's limits (k8s.io/api core/v1, `Event.message`)."""
 _NAMED = 8  # ids before the rest is counted
 
 
@@ -40,7 +39,7 @@ class Situation:
     reading: str = ""
     unregistered: Mapping[str, str] = field(default_factory=dict)
     drills: Mapping[str, str] = field(default_factory=dict)
-    announced: Mapping[NodeEvent, int] = field(default_factory=dict)
+    announced: Mapping[EventFault, int] = field(default_factory=dict)
 
 
 NOTHING = Situation()

@@ -21,7 +21,7 @@ from ..model.device import Device, Health, Key, RawDevice, base_id
 from ..model.entry import LabelOutput, NodeSpec
 from ..model.problem import Problem
 from ..model.spec import Spec
-from ..model.telemetry import UNMEASURED, EntryTelemetry, TelemetrySpec
+from ..model.telemetry import Measured, Telemetry
 from ..node import conditions
 from ..node import conditions as capacity
 from ..node.conditions import NodeCondition, SlotCounts
@@ -122,8 +122,8 @@ class Plan:
     choices: Progresses = field(default_factory=dict)
     pools: "Pools" = field(default_factory=lambda: NO_POOLS)
     problems: tuple[Problem, ...] = ()
-    telemetry: TelemetrySpec = UNMEASURED
-    loads: Mapping[str, EntryTelemetry] = field(default_factory=dict)
+    telemetry: Telemetry | None = None
+    loads: Mapping[str, Measured] = field(default_factory=dict)
     sensors: Mapping[Key, tuple[SensorFault, ...]] = field(default_factory=dict)
     seed: int = 0
     elsewhere: frozenset[Key] = frozenset()

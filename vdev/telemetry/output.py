@@ -12,7 +12,8 @@ from ..aio.clock import Clock
 from ..kube import Api
 from ..model.device import Device, base_id
 from ..model.problem import Problem, error
-from ..model.telemetry import Range, TelemetrySpec
+from ..model.telemetry import Range
+from ..model.telemetry import Telemetry as Section
 from ..planning.plan import Plan
 from .page import page
 from .pod_wishes import PodWishes
@@ -128,7 +129,8 @@ class Telemetry(Output):
         self._reading = threading.Lock()  # held while the sensors are brought up to date or read
         self._plan: Plan | None = None
         self._stale = False  # whether the sensors do not know of the plan and the wishes yet
-        self._spec = TelemetrySpec()
+        self._is_on = False
+        self._section = Section()
         self._due = asyncio.Event()
         self._side: Side | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -139,14 +141,15 @@ class Telemetry(Output):
     # --- what is so ---------------------------------------------------------------------------------------------------
 
     async def settle(self, plan: Plan) -> None:
-        self._spec, self._plan = plan.telemetry, plan
+        self._is_on, self._section = plan.telemetry is not None, plan.telemetry or Section()
+        self._plan = plan
         self._stale = True
         self._due.set()
 
     @property
     def is_on(self) -> bool:
         """Whether the last plan asks for it."""
-        return self._spec.on
+        return self._is_on
 
     def catch_up(self) -> None:
         """Let the sensors know of the last plan. Blocks for a moment where there are many devices."""
@@ -173,7 +176,7 @@ class Telemetry(Output):
 
     def page(self) -> str:
         """The same as Prometheus reads it."""
-        return page([(self._options.node, self.measured())], self._spec.hostname_label)
+        return page([(self._options.node, self.measured())], self._section.hostname_label)
 
     # --- who is told --------------------------------------------------------------------------------------------------
 
@@ -185,8 +188,8 @@ class Telemetry(Output):
                 while True:
                     await self._due.wait()
                     self._due.clear()
-                    if self._spec.address != address:
-                        address = self._spec.address
+                    if (self._section.address or "") != address:
+                        address = self._section.address or ""
                         await self._serve(group, address)
                     self._follow_pods(group)
                     await asyncio.to_thread(self.catch_up)
@@ -202,11 +205,11 @@ class Telemetry(Output):
             self._serving = group.create_task(self._side.run(), name="telemetry HTTP")
 
     def _follow_pods(self, group: asyncio.TaskGroup) -> None:
-        if self._spec.annotations and self._following is None:
+        if self._section.pod_annotations and self._following is None:
             options, told = self._options, self._pods_changed
             self._pods = PodWishes(options.node, self._api, on_change=told, timing=options.timing)
             self._following = group.create_task(self._pods.run(), name="annotations of pods")
-        elif not self._spec.annotations and self._following is not None:
+        elif not self._section.pod_annotations and self._following is not None:
             self._following.cancel()
             self._following = self._pods = None
             self._pods_changed()
@@ -234,19 +237,19 @@ class Telemetry(Output):
     def problems(self) -> tuple[Problem, ...]:
         found = [*self._pods.problems] if self._pods else []
         if self._side is not None and self._side.trouble:
-            message = f"metrics of devices cannot be served at {self._spec.address}: {self._side.trouble}"
+            message = f"metrics of devices cannot be served at {self._section.address}: {self._side.trouble}"
             found.append(error("telemetry.address", message, "choose another address, or end what uses this one"))
         return tuple(found)
 
     def in_short(self) -> dict[str, Any]:
         """What the page shows of each device, by id. Call it from a thread."""
-        return {"on": self._spec.on, "devices": {each.fixture.device.id: in_short(each) for each in self.measured()}}
+        return {"on": self._is_on, "devices": {each.fixture.device.id: in_short(each) for each in self.measured()}}
 
     async def top(self, _request: Mapping[str, Any]) -> dict[str, Any]:
         """What all devices show now, for `vdev top`; keys are stable and documented."""
         found = await asyncio.to_thread(self.measured)
         return {
-            "on": self._spec.on,
+            "on": self._is_on,
             "node": self._options.node,
             "at": self._clock.wall(),
             "devices": [document(each) for each in found],

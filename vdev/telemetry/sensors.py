@@ -7,10 +7,10 @@ that is there. A device that goes away and comes back begins anew.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..faults.effects import CountErrors, Overheat, SensorFault
+from ..faults.effects import HardwareErrorsFault, OverheatFault, SensorFault
 from ..model.device import HEALTHY, Device, Health
 from ..model.geometry import PIN
-from ..model.telemetry import EntryTelemetry, LoadPattern, LoadSpec, Physics, Range, SmiTool
+from ..model.telemetry import NOTHING, EntryTelemetry, LoadPattern, Measured, PhysicsModel, Range, SmiTool
 from ..planning.resources import Inventory, Resource
 from .simulation import DeviceConditions, Load, Part, SensorReading, SimulatedDevice
 
@@ -44,7 +44,7 @@ class Fixture:
 
     device: Device
     resource: str
-    physics: Physics
+    physics: PhysicsModel
     maker: SmiTool | None = None
     number: int = 0
     first: int = 0
@@ -77,7 +77,7 @@ class LoadSituation:
 
     devices: Inventory
     base: Inventory
-    loads: Mapping[str, EntryTelemetry]
+    loads: Mapping[str, Measured]
     users: Mapping[str, Sequence[User]] = field(default_factory=dict)
     claimed: Mapping[str, Sequence[Device]] = field(default_factory=dict)
     xids: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -157,18 +157,18 @@ def _conditions(
     known = {part.id: part for part in before}
     ids = dict.fromkeys((raw.id, *(each.device.id for each in offered)))
     faults = list(dict.fromkeys(fault for each in ids for fault in situation.sensors.get(each, ())))
-    errors = [fault for fault in faults if isinstance(fault, CountErrors)]
+    errors = [fault for fault in faults if isinstance(fault, HardwareErrorsFault)]
     return DeviceConditions(
         physics=situation.loads[raw.entry].physics,
         memory=raw.memory,
         parts=tuple(_part(situation, each, known.get(each.device.id), at) for each in offered),
         xids=tuple(dict.fromkeys(number for each in ids for number in situation.xids.get(each, ()))),
-        heat=next((fault for fault in reversed(faults) if isinstance(fault, Overheat)), None),
-        errors=CountErrors(
-            corrected=sum(each.corrected for each in errors),
-            uncorrected=sum(each.uncorrected for each in errors),
-            replays=sum(each.replays for each in errors),
-            remapped=sum(each.remapped for each in errors),
+        heat=next((fault for fault in reversed(faults) if isinstance(fault, OverheatFault)), None),
+        errors=HardwareErrorsFault.model_construct(
+            corrected_ecc=sum(each.corrected_ecc for each in errors),
+            uncorrected_ecc=sum(each.uncorrected_ecc for each in errors),
+            pcie_replays=sum(each.pcie_replays for each in errors),
+            remapped_rows=sum(each.remapped_rows for each in errors),
         ),
     )
 
@@ -202,24 +202,24 @@ def _compute(offered: _Offered) -> float:
     return profile.slices / geometry.slices
 
 
-def _load(spec: LoadSpec, pods: frozenset[str], wishes: Mapping[str, Range], since: float, seed: str) -> Load:
+def _load(spec: EntryTelemetry, pods: frozenset[str], wishes: Mapping[str, Range], since: float, seed: str) -> Load:
     """The load of these pods together, or none; pods that ask for no load have that of the entry."""
     if not (pods or spec.always):
         return Load(seed=seed)
-    pattern, period, gpu = spec.pattern, spec.period, spec.gpu
+    pattern, period, gpu = spec.pattern, spec.seconds, spec.gpu_load
     if any(pod in wishes for pod in pods):
         asked = [wishes[pod] for pod in pods if pod in wishes]
         if len(asked) < len(pods):
-            asked.append(spec.gpu)
+            asked.append(spec.gpu_load)
         gpu = Range(min(_HUNDRED, sum(each.low for each in asked)), min(_HUNDRED, sum(each.high for each in asked)))
         pattern, period = (LoadPattern.STEADY if gpu.low == gpu.high else LoadPattern.BUSY), _CHANGES
     return Load(
         pattern=pattern,
         period=period,
         gpu=gpu,
-        memory=spec.memory,
-        encoder=spec.encoder,
-        decoder=spec.decoder,
+        memory=spec.memory_load,
+        encoder=spec.encoder or NOTHING,
+        decoder=spec.decoder or NOTHING,
         since=since,
         seed=seed,
     )

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from enum import IntFlag
 from typing import Any, NamedTuple
 
-from ..faults.effects import CountErrors, Overheat
-from ..model.telemetry import NOTHING, LoadPattern, Physics, Range
+from ..faults.effects import HardwareErrorsFault, OverheatFault
+from ..model.telemetry import NOTHING, LoadPattern, PhysicsModel, Range
 
 ANNOTATIONS = ("vdev.dev/load", "run.ai/simulated-gpu-utilization")
 """By which a pod says how it loads its devices; the first that is there counts."""
@@ -152,7 +152,7 @@ class SensorReading:
     lost: bool
 
 
-NO_ERRORS = CountErrors()
+NO_ERRORS = HardwareErrorsFault()
 NO_LOAD = Load()
 LOST = 79
 """The Xid of a device that has fallen off the bus."""
@@ -194,12 +194,12 @@ class DeviceConditions:
     NVIDIA's driver that it has, `errors` what it counts a minute.
     """
 
-    physics: Physics
+    physics: PhysicsModel
     memory: int
     parts: Sequence[Part]
     xids: tuple[int, ...] = ()
-    heat: Overheat | None = None
-    errors: CountErrors = NO_ERRORS
+    heat: OverheatFault | None = None
+    errors: HardwareErrorsFault = NO_ERRORS
 
     @property
     def lost(self) -> bool:
@@ -265,11 +265,11 @@ class SimulatedDevice:
         self.energy += now.power(percent) * seconds
         self.work += percent / _HUNDRED * seconds
         minutes = seconds / _MINUTE
-        self.corrected += now.errors.corrected * minutes
-        self.uncorrected += now.errors.uncorrected * minutes
-        self.replays += now.errors.replays * minutes
-        self.remapped += now.errors.remapped * minutes
-        followed = 1 - math.exp(-seconds / now.physics.thermal_seconds)
+        self.corrected += now.errors.corrected_ecc * minutes
+        self.uncorrected += now.errors.uncorrected_ecc * minutes
+        self.replays += now.errors.pcie_replays * minutes
+        self.remapped += now.errors.remapped_rows * minutes
+        followed = 1 - math.exp(-seconds / now.physics.thermal_time)
         temperature = self.temperature + (now.settled_temperature(percent) - self.temperature) * followed
         if now.heat is not None:
             heated = self.temperature + (now.heat.to - now.physics.idle_temperature) * seconds / now.heat.within
@@ -284,11 +284,11 @@ class SimulatedDevice:
         busy = load.gpu
         used, reserved, total = self._memory(load, at)
         lane = _LANE_BYTES.get(physics.pcie_generation, _LANE_BYTES[4]) * physics.pcie_lanes * busy / _HUNDRED
-        linked = _LINKED * physics.links * physics.link_bytes / 1e6  # MB a second, under full load
+        linked = _LINKED * physics.links * physics.link_speed * 1e3  # MB a second, under full load
         return SensorReading(
             **_own(load, used, reserved, total),
             temperature_c=self.temperature,
-            memory_temperature_c=self.temperature + _MEMORY_ABOVE if physics.memory_temperature else None,
+            memory_temperature_c=self.temperature + _MEMORY_ABOVE if physics.memory_sensor else None,
             power_w=now.power(busy),
             energy_mj=math.floor(self.energy * 1000),
             sm_clock_mhz=_clock(physics, self.temperature, idle=not busy),
@@ -352,7 +352,7 @@ def _used(load: Levels, usable: int) -> int:
     return int(usable * load.memory / _HUNDRED)
 
 
-def _throttle(physics: Physics, temperature: float, busy: float) -> Throttle:
+def _throttle(physics: PhysicsModel, temperature: float, busy: float) -> Throttle:
     found = Throttle.NONE if busy else Throttle.IDLE
     if temperature >= physics.throttle_temperature:
         found |= Throttle.SOFTWARE_THERMAL
@@ -361,7 +361,7 @@ def _throttle(physics: Physics, temperature: float, busy: float) -> Throttle:
     return found
 
 
-def _clock(physics: Physics, temperature: float, *, idle: bool) -> int:
+def _clock(physics: PhysicsModel, temperature: float, *, idle: bool) -> int:
     """MHz: lower by degrees from where the driver throttles, and half from where the device does by itself."""
     above = temperature - physics.throttle_temperature
     if idle:

@@ -11,7 +11,7 @@ from ..dra.attributes import DRIVER_VERSION, FIRST_RENDER, card
 from ..model.device import Device, bus_id
 from ..model.entry import EntrySpec, VirtualSource
 from ..model.geometry import PIN, instance_id
-from ..model.telemetry import Physics, SmiTool
+from ..model.telemetry import PhysicsModel, SmiTool
 from ..planning.plan import Plan
 from ..planning.resources import numbers
 from .amd import GTT, NAMESPACE, SPEEDS, serial_number
@@ -32,7 +32,7 @@ class Shown:
     """
 
     device: Device
-    physics: Physics
+    physics: PhysicsModel
     whole: SensorReading
     part: SensorReading | None = None
     minor: int = 0
@@ -131,7 +131,7 @@ def _identity(shown: Shown) -> Mapping[str, object]:
         "link_width": physics.pcie_lanes,
         "link_width_max": physics.pcie_lanes,
         "links": physics.links,
-        "link_speed": f"{physics.link_bytes / 2e9:.3f}",
+        "link_speed": f"{physics.link_speed / 2:.3f}",
         "nvlinks": " ".join(f"{peer}={count}" for peer, count in shown.peers.items()),
         "fabric_state": "Completed" if cluster else _NONE,
         "fabric_status": "Success" if cluster else _NONE,
@@ -350,7 +350,7 @@ class Equipped:
 
     tool: SmiTool
     device: Device
-    physics: Physics
+    physics: PhysicsModel
     minor: int
     count: int
     peers: Mapping[str, int] = field(default_factory=dict)
@@ -400,7 +400,7 @@ def equipped(plan: Plan) -> dict[str, Equipped]:
         each: Equipped(
             tool=tools[device.raw.id],
             device=device,
-            physics=plan.loads[entry.name].physics if entry.name in plan.loads else Physics(),
+            physics=plan.loads[entry.name].physics if entry.name in plan.loads else PhysicsModel(),
             minor=minors[device.raw.id],
             count=counts[tools[device.raw.id]],
             peers=links.get(device.raw.id, {}),

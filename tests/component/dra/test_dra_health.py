@@ -6,8 +6,10 @@ import grpc
 import pytest
 
 from tests.kit.dra import NoFaults
+from tests.kit.rules import rule
 from vdev.dra.health import DeviceHealth
-from vdev.faults.effects import Call, CallFault, ClaimCall, Code, Fail, FaultyClaims, HealthStreamFault
+from vdev.faults.effects import ClaimCall, HealthStreamFault
+from vdev.faults.rules import CallFault
 
 
 def healths(*states):
@@ -101,7 +103,7 @@ class Faults(NoFaults):
 
 def fault(delay=0.0, **effect):
     """What a rule does to calls about claims."""
-    return CallFault(rule="r", effect=Call(frozenset(ClaimCall), **effect), delay=delay)
+    return CallFault(rule=rule(name="r", rpc=[*ClaimCall], **effect), delay=delay)
 
 
 @pytest.fixture
@@ -116,7 +118,7 @@ async def faulty(api, start_driver, kubelet, allocate):
 async def test_calls_fail_as_a_whole(faulty):
     """With code and text of the rule."""
     _, faults, called, claims = faulty
-    faults.prepare = faults.unprepare = fault(fail=Fail(Code.RESOURCE_EXHAUSTED, "no more"))
+    faults.prepare = faults.unprepare = fault(error={"code": "RESOURCE_EXHAUSTED", "message": "no more"})
     for call in (called.prepare, called.unprepare):
         with pytest.raises(grpc.aio.AioRpcError) as failed:
             await call(*claims)
@@ -126,7 +128,7 @@ async def test_calls_fail_as_a_whole(faulty):
 async def test_each_claim_fails(faulty):
     """With the text of the rule; nothing is prepared."""
     running, faults, called, claims = faulty
-    faults.prepare = faults.unprepare = fault(refuse="out of order")
+    faults.prepare = faults.unprepare = fault(answer={"claim_error": "out of order"})
     assert {"out of order"} == {each.error for each in (await called.prepare(*claims)).values()}
     assert {"out of order"} == {*(await called.unprepare(*claims)).values()}
     assert {} == running.driver.prepared
@@ -135,7 +137,7 @@ async def test_each_claim_fails(faulty):
 async def test_a_claim_is_skipped(faulty):
     """The kubelet says how many."""
     _, faults, called, claims = faulty
-    faults.prepare = faults.unprepare = fault(faulty_claims=FaultyClaims.SKIP_CLAIM)
+    faults.prepare = faults.unprepare = fault(answer={"skip_claim": True})
     assert {claims[1]["metadata"]["uid"]} == (await called.prepare(*claims)).keys()
     assert {claims[1]["metadata"]["uid"]} == (await called.unprepare(*claims)).keys()
 
@@ -143,7 +145,7 @@ async def test_a_claim_is_skipped(faulty):
 async def test_another_device_is_answered(faulty):
     """One that exists nowhere, with CDI names that nobody can resolve."""
     _, faults, called, claims = faulty
-    faults.prepare = fault(faulty_claims=FaultyClaims.WRONG_DEVICE)
+    faults.prepare = fault(answer={"wrong_device": True})
     for answer in (await called.prepare(*claims)).values():
         assert {"vdev-bogus"} == {each.device_name for each in answer.devices}
         assert {"vdev-bogus"} == {cdi.partition("=")[2] for each in answer.devices for cdi in each.cdi_device_ids}

@@ -5,20 +5,6 @@ import pytest
 from tests.kit.rules import with_rules
 from vdev.config import load_text
 from vdev.errors import ConfigError
-from vdev.faults.effects import (
-    Call,
-    ClaimCall,
-    Code,
-    Delay,
-    Fail,
-    FaultyClaims,
-    HealthStream,
-    HealthStreamFault,
-    Rpc,
-    SetTaint,
-    SliceFault,
-    Slices,
-)
 from vdev.faults.rules import words
 
 HEAD = """version: v1
@@ -26,7 +12,6 @@ devices:
   - {name: npu, resource: acme.dev/npu, advertise: [dra], virtual: {count: 4}}
   - {name: uart, resource: example.com/uart, virtual: {count: 2}}
 """
-PREPARE, UNPREPARE = ClaimCall.PREPARE, ClaimCall.UNPREPARE
 
 
 def loaded(*rules, head=HEAD):
@@ -35,58 +20,38 @@ def loaded(*rules, head=HEAD):
 
 
 @pytest.mark.parametrize(
-    ("rule", "meant", "said"),
+    ("rule", "said"),
     [
-        (
-            "rpc: NodePrepareResources, delay: 5s",
-            Call(frozenset({PREPARE}), Delay(5.0, 5.0)),
-            "each call to NodePrepareResources waits 5 s",
-        ),
+        ("rpc: NodePrepareResources, delay: 5s", "each call to NodePrepareResources waits 5 s"),
         (
             "rpc: [Allocate, NodeUnprepareResources], error: {code: INTERNAL, message: no}",
-            Call(frozenset({Rpc.ALLOCATE, UNPREPARE}), fail=Fail(Code.INTERNAL, "no")),
             "each call to Allocate and NodeUnprepareResources fails with INTERNAL: no",
         ),
         (
             "rpc: NodePrepareResources, answer: {wrongDevice: true}, resource: acme.dev",
-            Call(frozenset({PREPARE}), faulty_claims=FaultyClaims.WRONG_DEVICE),
             "each call to NodePrepareResources of acme.dev gets a wrong answer (wrongDevice)",
         ),
         (
             "rpc: [NodePrepareResources, NodeUnprepareResources], answer: {skipClaim: true}",
-            Call(frozenset({PREPARE, UNPREPARE}), faulty_claims=FaultyClaims.SKIP_CLAIM),
             "gets a wrong answer (skipClaim)",
         ),
-        (
-            "rpc: NodePrepareResources, answer: {claimError: on fire}",
-            Call(frozenset({PREPARE}), refuse="on fire"),
-            "refuses each claim: on fire",
-        ),
-        ("slices: {late: 5s}", Slices(SliceFault.LATE, 5.0), "ResourceSlices: changes are written 5 s late"),
-        ("slices: {withheld: true}", Slices(SliceFault.WITHHELD), "ResourceSlices: changes are not written"),
-        ("slices: {incomplete: true}", Slices(SliceFault.INCOMPLETE), "the pool has one less than it says"),
-        ("slices: {oldGeneration: true}", Slices(SliceFault.OLD_GENERATION), "one of an older generation is left"),
-        (
-            "slices: {duplicateName: true}, resource: acme.*",
-            Slices(SliceFault.DUPLICATE_NAME),
-            "ResourceSlices of acme.*: one device is in two of them",
-        ),
-        ("slices: {wiped: true}, every: 1m", Slices(SliceFault.WIPED), "ResourceSlices: all are deleted"),
-        ("healthStream: {silent: true}", HealthStream(HealthStreamFault.SILENT), "health streams say nothing more"),
-        ("healthStream: {ended: true}", HealthStream(HealthStreamFault.ENDED), "health streams end"),
-        ("taint: {key: acme.dev/x}", SetTaint("acme.dev/x", "", "NoSchedule"), "taint acme.dev/x:NoSchedule"),
-        (
-            "devices: [npu/1], taint: {key: acme.dev/x, value: y, effect: NoExecute}",
-            SetTaint("acme.dev/x", "y", "NoExecute"),
-            "taint acme.dev/x=y:NoExecute",
-        ),
+        ("rpc: NodePrepareResources, answer: {claimError: on fire}", "refuses each claim: on fire"),
+        ("slices: {late: 5s}", "ResourceSlices: changes are written 5 s late"),
+        ("slices: {withheld: true}", "ResourceSlices: changes are not written"),
+        ("slices: {incomplete: true}", "the pool has one less than it says"),
+        ("slices: {oldGeneration: true}", "one of an older generation is left"),
+        ("slices: {duplicateName: true}, resource: acme.*", "ResourceSlices of acme.*: one device is in two of them"),
+        ("slices: {wiped: true}, every: 1m", "ResourceSlices: all are deleted"),
+        ("healthStream: {silent: true}", "health streams say nothing more"),
+        ("healthStream: {ended: true}", "health streams end"),
+        ("taint: {key: acme.dev/x}", "taint acme.dev/x:NoSchedule"),
+        ("devices: [npu/1], taint: {key: acme.dev/x, value: y, effect: NoExecute}", "taint acme.dev/x=y:NoExecute"),
     ],
 )
-def test_what_rules_mean(rule, meant, said):
-    """And what is said of them to people."""
+def test_what_rules_mean(rule, said):
+    """In the words that people read."""
     found = loaded(f"name: x, {rule}")
     (made,) = found.spec.faults.rules
-    assert meant == made.effect
     assert said in words(made)
     assert () == found.problems
 

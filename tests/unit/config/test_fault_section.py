@@ -6,8 +6,9 @@ import pytest
 
 from vdev.config import load_rules, load_text, render
 from vdev.errors import ConfigError
-from vdev.faults.effects import Call, Delay, Flap, Process, Register, Remove, Rpc, SetHealth, Stream, StreamFault
-from vdev.faults.rules import Chance, DeviceFilter, DeviceSelection, NodeSelection, When
+from vdev.faults.effects import DelayTimes, FlapTimes, ProcessFaults, RegisterFaults, Rpc, StreamFault
+from vdev.faults.rules import DeviceFilter, OnNodes, Select
+from vdev.model.device import Health
 
 HEAD = """version: v1
 flags: {migStrategy: mixed}
@@ -54,21 +55,23 @@ def test_the_example():
     )
     dead, flapping, some, unplug, slow, refuse, late, drop, garbage, crash = section.rules
     assert section.seed == 7
-    assert dead.effect == SetHealth(healthy=False, reason="XID 79: fallen off the bus")
-    assert dead.when == When(at=60, lasts=30, every=300)
-    assert dead.selection == DeviceSelection(filters=(DeviceFilter(entry="a100", indices=(range(3, 4),)),))
-    assert flapping.effect == Flap(20, 5, "drill")
-    assert flapping.when.jitter == 0.2
-    assert some.nodes == NodeSelection(share=0.1)
-    assert some.selection == DeviceSelection(pick=1)
-    assert unplug.effect == Remove()
-    assert slow.effect == Call(frozenset({Rpc.ALLOCATE}), delay=Delay(0.2, 8.0))
-    assert refuse.chance == Chance(nth=(3,))
-    assert refuse.effect.fail.message == "firmware busy"
-    assert late.effect == Register(delay=45)
-    assert drop.effect == Stream(StreamFault.CLOSE)
-    assert garbage.effect.faulty_answer == "bogusIds"
-    assert crash.effect == Process(137)
+    assert dead.verdict == Health(False, "XID 79: fallen off the bus", "dead-gpu")
+    assert (dead.at, dead.lasts, dead.every) == (60, 30, 300)
+    assert dead.devices == Select(names=["a100/3"])
+    assert flapping.flap == FlapTimes(up=20, down=5)
+    assert flapping.verdict == Health(False, "drill", "flapping")
+    assert flapping.jitter == 0.2
+    assert some.nodes == OnNodes(share=0.1)
+    assert some.selection == Select(pick=1)
+    assert unplug.remove
+    assert slow.rpc == (Rpc.ALLOCATE,)
+    assert slow.delay == DelayTimes(p50=0.2, max=8.0)
+    assert refuse.nth == (3,)
+    assert refuse.error.message == "firmware busy"
+    assert late.register_ == RegisterFaults(delay=45)
+    assert drop.stream.fault is StreamFault.CLOSE
+    assert garbage.answer.lists == "bogusIds"
+    assert crash.process == ProcessFaults(exit=137)
 
 
 def test_references():
@@ -81,7 +84,7 @@ def test_references():
         DeviceFilter(entry="uart"),
         DeviceFilter(id="acme-1"),
     )
-    assert expected == rule.selection.filters
+    assert expected == rule.selection.filters(["a100", "acme", "edge", "uart"])
 
 
 @pytest.mark.parametrize(
@@ -239,7 +242,7 @@ def test_rules_beside_the_configuration():
     one = load_rules("{name: x, devices: [acme], health: Unhealthy}", "<live>", spec)
     many = load_rules("rules:\n  - {name: x, devices: [acme], health: Unhealthy}\n", "<live>", spec)
     assert one == many
-    assert one.seed == 9
+    assert [9] == [rule.seed for rule in one]
     with pytest.raises(ConfigError, match=r"<live>:1:21: .*unknown device entry 'nope'"):
         load_rules('{name: x, devices: ["nope/1"], health: Unhealthy}', "<live>", spec)
 

@@ -4,8 +4,8 @@ import pytest
 
 from tests.kit.refused import refusals
 from vdev import config
-from vdev.faults.effects import CountErrors, Overheat
-from vdev.model.telemetry import UNMEASURED, LoadPattern, LoadSpec, Physics, Range, SmiTool, TelemetrySpec
+from vdev.faults.effects import HardwareErrorsFault, OverheatFault
+from vdev.model.telemetry import EntryTelemetry, LoadPattern, PhysicsModel, Range, SmiTool, Telemetry
 
 ENTRY = "devices:\n- name: a\n  resource: example.com/a\n  virtual: {}\n"
 NVIDIA = "devices:\n- name: a\n  resource: nvidia.com/gpu\n  virtual: {preset: a100-sxm4-40gb}\n"
@@ -21,7 +21,7 @@ def entry(text):
 def test_nothing_is_measured_unless_asked_for():
     """Not a value is kept."""
     spec = config.load_text(NVIDIA).spec
-    assert spec.telemetry == UNMEASURED
+    assert spec.telemetry is None
     assert (spec.entries[0].telemetry, spec.entries[0].smi) == (None, None)
 
 
@@ -30,8 +30,9 @@ def test_asking_anywhere_lets_all_be_measured(asking):
     """The section, an entry's own key, or its tool."""
     text = asking + NVIDIA if asking.startswith("t") else NVIDIA + asking
     spec = config.load_text(text).spec
-    assert TelemetrySpec(on=True) == spec.telemetry
-    assert LoadSpec() == spec.entries[0].telemetry.load
+    assert Telemetry() == spec.telemetry
+    load = spec.entries[0].telemetry.load
+    assert (EntryTelemetry(), 10.0, Range(80, 98)) == (load, load.seconds, load.gpu_load)
     assert spec.entries[0].smi is SmiTool.NVIDIA
 
 
@@ -45,14 +46,14 @@ def test_real_devices_measure_nothing_unless_told_how():
 def test_the_section():
     """Where metrics are served, and how."""
     text = 'telemetry: {address: "0.0.0.0:9400", hostnameLabel: hostname, podAnnotations: true}\n' + ENTRY
-    expected = TelemetrySpec(on=True, address="0.0.0.0:9400", hostname_label="hostname", annotations=True)
+    expected = Telemetry(address="0.0.0.0:9400", hostnameLabel="hostname", podAnnotations=True)
     assert expected == config.load_text(text).spec.telemetry
 
 
 def test_a_load():
     """A level or two ends, with or without a percent sign."""
     text = "  telemetry: {pattern: burst, period: 2m, gpu: [5, 95%], memory: 40, decoder: 1.5, always: true}\n"
-    expected = LoadSpec(
+    expected = EntryTelemetry(
         pattern=LoadPattern.BURST,
         period=120,
         gpu=Range(5, 95),
@@ -77,8 +78,8 @@ def test_physics_of_ones_own_stand_over_those_of_the_preset():
     """Key by key."""
     own = NVIDIA.replace("40gb}", "40gb, physics: {peakPower: 300, linkSpeed: 10}}") + "  telemetry: {}\n"
     physics = entry(own).telemetry.physics
-    assert (physics.peak_power, physics.idle_power, physics.link_bytes, physics.links) == (300, 55, 10e9, 12)
-    assert entry(ENTRY + "  telemetry: {}\n").telemetry.physics == Physics()
+    assert (physics.peak_power, physics.idle_power, physics.link_speed, physics.links) == (300, 55, 10, 12)
+    assert entry(ENTRY + "  telemetry: {}\n").telemetry.physics == PhysicsModel()
 
 
 def test_faults_of_sensors():
@@ -87,7 +88,8 @@ def test_faults_of_sensors():
         "faults: {rules: [{name: hot, overheat: {}}, {name: e, hardwareErrors: {correctedEcc: 6}}]}\ntelemetry: {}\n"
     )
     spec = config.load_text(rules + ENTRY).spec
-    assert [each.effect for each in spec.faults.rules] == [Overheat(105, 60), CountErrors(corrected=6)]
+    assert spec.faults.rules[0].overheat == OverheatFault(to=105, within=60)
+    assert spec.faults.rules[1].hardware_errors == HardwareErrorsFault(correctedEcc=6)
 
 
 def test_the_effective_configuration_loads_again():

@@ -5,28 +5,38 @@ import math
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from vdev.faults.effects import Call, Delay, Flap, Process, Remove, Rpc, SetHealth, Stream, StreamFault
-from vdev.faults.rules import Chance, FaultRuleSpec, NodeSelection, When
+from tests.kit.rules import rule as made
+from vdev.faults.effects import DelayTimes
+from vdev.faults.rules import OnNodes
 from vdev.faults.schedule import Dice, Firing, hits, on_node, phase, seconds_of, spans, strikes
 
-SICK = SetHealth(healthy=False, reason="drill")
+SICK = {"health": "Unhealthy"}
 seconds = st.floats(0, 1e5).map(lambda value: round(value, 3))
 
 
 @st.composite
 def rules(draw):
     """Rules as the configuration lets them through: repetitions never overlap."""
-    effect = draw(st.sampled_from([SICK, Remove(), Flap(20, 5), Flap(0.5, 3)]))
+    effect = draw(
+        st.sampled_from([SICK, {"remove": True}, {"flap": {"up": 20, "down": 5}}, {"flap": {"up": 0.5, "down": 3}}])
+    )
     jitter = draw(st.sampled_from([0.0, 0.1, 0.2, 0.5]))
     every = draw(st.none() | st.floats(1, 1e4).map(lambda value: round(value, 3)))
     lasts = draw(st.none() | st.floats(0.01, 1e4).map(lambda value: round(value, 3)))
     if every is not None:
-        width = 0.0 if isinstance(effect, Flap) else jitter
+        width = 0.0 if "flap" in effect else jitter
         lasts = min(lasts or 1.0, every * (1 - 2 * width))
         assume(lasts > 0)
-    when = When(at=draw(seconds), lasts=lasts, every=every, jitter=jitter, times=draw(st.none() | st.integers(1, 5)))
-    chance = Chance(probability=draw(st.sampled_from([1.0, 1.0, 0.5, 0.1])))
-    return FaultRuleSpec(name=draw(st.sampled_from(["a", "b"])), effect=effect, when=when, chance=chance)
+    return made(
+        name=draw(st.sampled_from(["a", "b"])),
+        at=draw(seconds),
+        lasts=lasts,
+        every=every,
+        jitter=jitter,
+        times=draw(st.none() | st.integers(1, 5)),
+        probability=draw(st.sampled_from([1.0, 1.0, 0.5, 0.1])),
+        **effect,
+    )
 
 
 dice = st.builds(Dice, st.integers(0, 9), st.sampled_from(["n1", "n2"]))
@@ -87,26 +97,26 @@ def test_nothing_outlives_until(rule, luck, firing, now):
 
 def test_window_repeats():
     """`at`, `for` and `every` make windows that hold their start and not their end."""
-    rule = FaultRuleSpec(name="x", effect=SICK, when=When(at=60, lasts=30, every=300))
+    rule = made(at=60, lasts=30, every=300, **SICK)
     state = [phase(rule, Dice(0, "n"), Firing(1000.0), 1000.0 + t).active for t in (0, 59, 60, 89, 90, 359, 360, 390)]
     assert [False, False, True, True, False, False, True, False] == state
 
 
 def test_flap():
     """A flapping device is up first, then down, and so on."""
-    rule = FaultRuleSpec(name="x", effect=Flap(20, 5))
+    rule = made(flap={"up": 20, "down": 5})
     assert [False, True, False, True] == [phase(rule, Dice(0, "n"), Firing(0.0), t).active for t in (19, 20, 25, 47)]
 
 
 def test_times_bounds_repetition():
     """After `times` repetitions nothing changes any more."""
-    rule = FaultRuleSpec(name="x", effect=SICK, when=When(at=0, lasts=1, every=10, times=2))
+    rule = made(at=0, lasts=1, every=10, times=2, **SICK)
     assert phase(rule, Dice(0, "n"), Firing(0.0), 11.0).changes_at is None
 
 
 def test_jitter_stays_within_its_part():
     """Each start is moved by at most the jitter's part of the period."""
-    rule = FaultRuleSpec(name="x", effect=SICK, when=When(at=100, lasts=10, every=100, jitter=0.2))
+    rule = made(at=100, lasts=10, every=100, jitter=0.2, **SICK)
     starts = [span.start for _, span in zip(range(50), spans(rule, Dice(7, "n"), Firing(0.0), 0.0), strict=False)]
     moved = [start - 100 * number for number, start in enumerate(starts, 1)]
     assert all(-20 <= each <= 20 for each in moved)
@@ -115,7 +125,7 @@ def test_jitter_stays_within_its_part():
 
 def test_nth_repetition():
     """`nth` without calls counts the repetitions."""
-    rule = FaultRuleSpec(name="x", effect=SICK, when=When(lasts=1, every=10), chance=Chance(nth=(3,)))
+    rule = made(lasts=1, every=10, nth=3, **SICK)
     real = [
         span.start for _, span in zip(range(2), spans(rule, Dice(0, "n"), Firing(0.0), 0.0), strict=False) if span.real
     ]
@@ -125,7 +135,7 @@ def test_nth_repetition():
 @given(dice, st.lists(st.floats(0.01, 50), min_size=1, max_size=30))
 def test_every_moment_strikes_once(luck, steps):
     """However time is cut up, a momentary event is seen exactly once."""
-    rule = FaultRuleSpec(name="x", effect=Stream(StreamFault.CLOSE), when=When(at=30))
+    rule = made(stream={"close": True}, at=30)
     now, struck = -math.inf, 0
     for moment in [sum(steps[:n]) for n in range(1, len(steps) + 1)]:
         struck += strikes(rule, luck, Firing(0.0), now, moment)
@@ -135,31 +145,32 @@ def test_every_moment_strikes_once(luck, steps):
 
 def test_exit_at_zero_strikes():
     """An event at time zero is not missed."""
-    rule = FaultRuleSpec(name="x", effect=Process(137))
+    rule = made(process={"exit": 137})
     assert strikes(rule, Dice(0, "n"), Firing(5.0), -math.inf, 5.0)
 
 
 def test_nth_call():
     """The third call is hit, and no other."""
-    assert [3] == [n for n in range(1, 9) if hits(Chance(nth=(3,)), Dice(0, "n"), "r", n)]
+    assert [3] == [n for n in range(1, 9) if hits(made(nth=3), Dice(0, "n"), n)]
 
 
 def test_every_nth_call():
     """Every second call is hit."""
-    assert [2, 4, 6, 8] == [n for n in range(1, 9) if hits(Chance(every_nth=2), Dice(0, "n"), "r", n)]
+    assert [2, 4, 6, 8] == [n for n in range(1, 9) if hits(made(every_nth=2), Dice(0, "n"), n)]
 
 
 def test_probability_is_about_right():
     """A tenth of many calls is hit, more or less, and the same ones again."""
-    lot = [hits(Chance(probability=0.1), Dice(7, "n"), "r", n) for n in range(5000)]
+    rare = made(probability=0.1)
+    lot = [hits(rare, Dice(7, "n"), n) for n in range(5000)]
     assert 400 < sum(lot) < 600
-    assert lot == [hits(Chance(probability=0.1), Dice(7, "n"), "r", n) for n in range(5000)]
+    assert lot == [hits(rare, Dice(7, "n"), n) for n in range(5000)]
 
 
 def test_delays_have_their_median_and_bound():
     """Half of the delays are below p50, none above max."""
-    rule = Call(frozenset({Rpc.ALLOCATE}), delay=Delay(0.2, 8.0))
-    waits = [seconds_of(rule.delay, Dice(7, "n"), "slow", n) for n in range(2000)]
+    delay = DelayTimes(p50=0.2, max=8.0)
+    waits = [seconds_of(delay, Dice(7, "n"), "slow", n) for n in range(2000)]
     assert 900 < sum(each < 0.2 for each in waits) < 1100
     assert max(waits) <= 8.0
 
@@ -167,13 +178,13 @@ def test_delays_have_their_median_and_bound():
 def test_share_of_nodes():
     """About the share of many nodes is chosen, each for itself and forever."""
     nodes = [f"node-{n}" for n in range(2000)]
-    chosen = [node for node in nodes if on_node(NodeSelection(share=0.1), "r", Dice(7, node))]
+    chosen = [node for node in nodes if on_node(OnNodes(share=0.1), "r", Dice(7, node))]
     assert 150 < len(chosen) < 250
-    assert chosen == [node for node in nodes if on_node(NodeSelection(share=0.1), "r", Dice(7, node))]
+    assert chosen == [node for node in nodes if on_node(OnNodes(share=0.1), "r", Dice(7, node))]
 
 
 def test_another_seed_is_another_run():
     """The seed changes what chance chooses."""
     nodes = [f"node-{n}" for n in range(500)]
-    one, other = ({n for n in nodes if on_node(NodeSelection(share=0.2), "r", Dice(seed, n))} for seed in (1, 2))
+    one, other = ({n for n in nodes if on_node(OnNodes(share=0.2), "r", Dice(seed, n))} for seed in (1, 2))
     assert one != other

@@ -4,23 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.kit.rules import rule
 from vdev.faults import targets
-from vdev.faults.effects import SetHealth
-from vdev.faults.rules import DeviceFilter, DeviceSelection, FaultRuleSpec
+from vdev.faults.rules import Select
 from vdev.faults.schedule import Dice
 from vdev.model.device import Health
 from vdev.model.entry import MigStrategy
 
-SICK = SetHealth(healthy=False, reason="drill")
 DICE = Dice(7, "node-a")
 
 
-def rule(*wants, **changes):
+def sick(devices=None, **fields):
     """A rule that makes these devices sick."""
-    parts = {key: changes.pop(key) for key in ("count", "pick", "share") if key in changes}
-    return FaultRuleSpec(
-        name="r", effect=SICK, selection=DeviceSelection(filters=wants or (DeviceFilter(),), **parts), **changes
-    )
+    return rule(name="r", health="Unhealthy", devices=devices, **fields)
 
 
 def meant(stock, made):
@@ -42,51 +38,51 @@ def cards(build):
 
 def test_a_card_with_all_its_partitions_and_replicas(cards):
     """What breaks a card breaks everything that it is cut and shared into."""
-    found = meant(cards, rule(DeviceFilter(entry="gpu", indices=(range(1),))))
+    found = meant(cards, sick({"entry": "gpu", "index": 0}))
     assert {"nvidia.com/mig-1g.5gb": 4, "nvidia.com/mig-2g.10gb": 1} == {name: len(ids) for name, ids in found.items()}
 
 
 def test_a_profile_means_the_partitions(cards):
     """The neighbours on the same card are spared."""
-    assert ["nvidia.com/mig-2g.10gb"] == list(meant(cards, rule(DeviceFilter(profile="2g.*"))))
+    assert ["nvidia.com/mig-2g.10gb"] == list(meant(cards, sick({"profile": "2g.*"})))
 
 
 def test_a_partition_by_its_number(cards):
     """`gpu/0:0` is one partition, with its replicas."""
-    found = meant(cards, rule(DeviceFilter(entry="gpu", indices=(range(1),), partition=0)))
+    found = meant(cards, sick("gpu/0:0"))
     assert 1 == len({slot.partition("::")[0] for ids in found.values() for slot in ids})
 
 
 def test_a_resource_means_what_it_offers(cards):
     """A rule for a resource of partitions does not reach the rest of the card."""
-    found = meant(cards, rule(resource="nvidia.com/mig-1g.5gb"))
+    found = meant(cards, sick(resource="nvidia.com/mig-1g.5gb"))
     assert ["nvidia.com/mig-1g.5gb"] == list(found)
 
 
 def test_a_replica_by_its_id(cards):
     """A replica's own id means that replica alone."""
     one = cards.resources["nvidia.com/mig-1g.5gb"].slots[1].id
-    assert {"nvidia.com/mig-1g.5gb": [one]} == meant(cards, rule(DeviceFilter(id=one)))
+    assert {"nvidia.com/mig-1g.5gb": [one]} == meant(cards, sick({"id": one}))
 
 
 def test_count_takes_the_first(cards):
     """`count` takes the lowest indices."""
-    assert {"acme.dev/npu": ["npu-0", "npu-1"]} == meant(cards, rule(DeviceFilter(entry="npu"), count=2))
+    assert {"acme.dev/npu": ["npu-0", "npu-1"]} == meant(cards, sick({"entry": "npu", "count": 2}))
 
 
 @given(st.integers(0, 50), st.integers(1, 4))
 def test_pick_is_a_lot_that_can_be_repeated(seed, number):
     """So many units are picked, the same ones again, whatever else is on the node."""
     units = [("raw", f"npu-{index}") for index in range(4)]
-    chosen = targets._chosen(units, DeviceSelection(pick=number), Dice(seed, "n"), "r")
+    chosen = targets._chosen(units, Select(pick=number), Dice(seed, "n"), "r")
     assert number == len(chosen)
-    assert chosen == targets._chosen(list(reversed(units)), DeviceSelection(pick=number), Dice(seed, "n"), "r")
+    assert chosen == targets._chosen(list(reversed(units)), Select(pick=number), Dice(seed, "n"), "r")
 
 
 @pytest.mark.parametrize(("share", "number"), [(0.01, 1), (0.25, 1), (0.5, 2), (1.0, 4)])
 def test_share_is_at_least_one(cards, share, number):
     """A share of few devices is rounded, and never nothing."""
-    assert number == len(meant(cards, rule(DeviceFilter(entry="npu"), share=share))["acme.dev/npu"])
+    assert number == len(meant(cards, sick({"entry": "npu", "share": share}))["acme.dev/npu"])
 
 
 def test_untouched_resources_are_the_same_objects(cards):

@@ -1,17 +1,15 @@
 """The engine's memory: rules come, go on, change and go, and the same steps lead to the same state."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.kit.rules import rule
 from vdev.aio.clock import ManualClock
 from vdev.errors import UsageError
 from vdev.faults import targets
-from vdev.faults.effects import Call, Fail, Flap, PodResources, Process, Remove, Rpc, SetHealth
+from vdev.faults.effects import Rpc
 from vdev.faults.engine import Engine
-from vdev.faults.rules import Chance, DeviceFilter, DeviceSelection, FaultRuleSpec, FaultSpec, Start, When
 from vdev.model.device import Device, RawDevice, Slot
 from vdev.observe.metrics import Metrics
 from vdev.planning import resources
@@ -29,22 +27,16 @@ def stock(count=4):
 STOCK = stock()
 
 
-def engine(*rules, clock=None, seed=7):
+def engine(*rules, clock=None):
     """An engine with these rules of the configuration."""
     made = Engine("node-a", clock or ManualClock(100.0), Metrics(), on_change=lambda: None)
-    made.load("configuration", FaultSpec(seed=seed, rules=rules))
+    made.load("configuration", rules)
     return made
 
 
-def sick(name, index, **when):
+def sick(name, index, **fields):
     """A rule that makes one device sick."""
-    want = DeviceFilter(entry="acme", indices=(range(index, index + 1),))
-    return FaultRuleSpec(
-        name=name,
-        effect=SetHealth(healthy=False, reason=name),
-        selection=DeviceSelection(filters=(want,)),
-        when=When(**when),
-    )
+    return rule(**{"name": name, "health": "Unhealthy", "reason": name, "devices": f"acme/{index}", **fields})
 
 
 def seen(made):
@@ -53,21 +45,18 @@ def seen(made):
     return {each for _, each in (*found.verdicts, *found.removed, *found.dropped)}
 
 
-effects = st.sampled_from([SetHealth(healthy=False), Flap(3.0, 2.0), Remove()])
+effects = st.sampled_from([{"health": "Unhealthy"}, {"flap": {"up": 3.0, "down": 2.0}}, {"remove": True}])
 rules = st.lists(
     st.builds(
-        FaultRuleSpec,
+        lambda effect, **fields: rule(**effect, **fields),
+        effects,
         name=st.sampled_from("abcdef"),
-        effect=effects,
-        selection=st.builds(DeviceSelection, pick=st.integers(1, 4)),
-        when=st.builds(
-            When,
-            at=st.integers(0, 30).map(float),
-            lasts=st.integers(1, 9).map(float),
-            every=st.just(20.0),
-            jitter=st.sampled_from([0.0, 0.2]),
-        ),
-        chance=st.builds(Chance, probability=st.sampled_from([1.0, 0.5])),
+        devices=st.builds(lambda pick: {"pick": pick}, st.integers(1, 4)),
+        at=st.integers(0, 30).map(float),
+        lasts=st.integers(1, 9).map(float),
+        every=st.just(20.0),
+        jitter=st.sampled_from([0.0, 0.2]),
+        probability=st.sampled_from([1.0, 0.5]),
     ),
     max_size=4,
     unique_by=lambda rule: rule.name,
@@ -94,7 +83,7 @@ def test_removed_rules_heal(made, walk):
     for step in walk:
         one.clock.advance(step)
         one.look(STOCK)
-    one.load("configuration", FaultSpec())
+    one.load("configuration", ())
     assert targets.NONE == one.look(STOCK)
     assert one.next_change is None
 
@@ -115,7 +104,7 @@ def test_untouched_goes_on_and_changed_starts_anew():
     """A reload restarts a rule only when the rule itself changed."""
     one = engine(sick("a", 0, at=60.0), sick("b", 1, at=60.0))
     one.clock.advance(50)
-    one.load("configuration", FaultSpec(seed=7, rules=(sick("a", 0, at=60.0), sick("b", 1, at=61.0))))
+    one.load("configuration", (sick("a", 0, at=60.0), sick("b", 1, at=61.0)))
     one.clock.advance(10)
     assert {"acme-0"} == seen(one)
     one.clock.advance(51)
@@ -124,10 +113,9 @@ def test_untouched_goes_on_and_changed_starts_anew():
 
 def test_another_seed_is_another_run_of_what_draws_lots():
     """With another seed a rule with chance starts anew; the others go on."""
-    rule = replace(sick("a", 0, at=60.0), chance=Chance(probability=0.999))
-    one = engine(rule)
+    one = engine(sick("a", 0, at=60.0, probability=0.999))
     one.clock.advance(60)
-    one.load("configuration", FaultSpec(seed=8, rules=(rule,)))
+    one.load("configuration", [sick("a", 0, at=60.0, probability=0.999, seed=8)])
     assert set() == seen(one)
 
 
@@ -135,7 +123,7 @@ def test_since_start_does_not_begin_again():
     """A rule that counts from the start of the plugin is where it would be, also when it is read later."""
     one = engine()
     one.clock.advance(90)
-    one.load("configuration", FaultSpec(rules=(sick("a", 0, start=Start.START, at=60.0, lasts=60.0),)))
+    one.load("configuration", [sick("a", 0, since="start", at=60.0, lasts=60.0)])
     assert {"acme-0"} == seen(one)
     one.clock.advance(30)
     assert set() == seen(one)
@@ -145,17 +133,14 @@ def test_what_is_past_is_not_done_late():
     """A process is not ended for an event before its rule was read."""
     one = engine()
     one.clock.advance(90)
-    one.load(
-        "configuration",
-        FaultSpec(rules=(FaultRuleSpec(name="x", effect=Process(1), when=When(start=Start.START, at=60.0)),)),
-    )
+    one.load("configuration", [rule(process={"exit": 1}, since="start", at=60.0)])
     one.look(STOCK)
     assert [] == one.take_strikes()
 
 
 def test_a_moment_happens_once():
     """A momentary fault is taken once, however often one looks."""
-    one = engine(FaultRuleSpec(name="x", effect=Process(137), when=When(at=10.0)))
+    one = engine(rule(process={"exit": 137}, at=10.0))
     taken = []
     for _ in range(5):
         one.clock.advance(5)
@@ -166,7 +151,7 @@ def test_a_moment_happens_once():
 
 def test_a_trigger_at_this_moment_is_not_missed():
     """A momentary rule that is triggered right after a look still happens."""
-    one = engine(FaultRuleSpec(name="x", effect=Process(137), when=When(at=1000.0)))
+    one = engine(rule(process={"exit": 137}, at=1000.0))
     one.look(STOCK)
     one.trigger("x")
     one.look(STOCK)
@@ -175,11 +160,11 @@ def test_a_trigger_at_this_moment_is_not_missed():
 
 def test_cleared_rules_sleep_until_they_are_triggered():
     """A cleared rule does nothing, over reloads that leave it as it is, until somebody triggers it."""
-    rule = sick("a", 0, lasts=10.0, every=20.0)
-    one = engine(rule)
+    often = sick("a", 0, lasts=10.0, every=20.0)
+    one = engine(often)
     assert {"acme-0"} == seen(one)
     one.clear("a")
-    one.load("configuration", FaultSpec(seed=7, rules=(rule,)))
+    one.load("configuration", [often])
     one.clock.advance(20)
     assert set() == seen(one)
     one.trigger("a")
@@ -190,8 +175,7 @@ def test_cleared_rules_sleep_until_they_are_triggered():
 
 def test_calls_are_counted_per_rpc_and_resource():
     """The third call of each resource is hit."""
-    call = Call(frozenset({Rpc.ALLOCATE}), fail=Fail("INTERNAL", "x"))
-    one = engine(FaultRuleSpec(name="x", effect=call, chance=Chance(nth=(3,))))
+    one = engine(rule(rpc="Allocate", error={"code": "INTERNAL"}, nth=3))
     one.look(STOCK)
     answers = [one.on_call(Rpc.ALLOCATE, name) for name in ("a/x", "b/x") for _ in range(4)]
     assert [2, 6] == [number for number, answer in enumerate(answers) if answer]
@@ -200,8 +184,7 @@ def test_calls_are_counted_per_rpc_and_resource():
 
 def test_an_allocation_fails_only_what_was_given():
     """Only the allocated device fails, for as long as the rule says."""
-    rule = replace(sick("a", 0), selection=DeviceSelection(), when=When(start=Start.ALLOCATE, at=5.0, lasts=10.0))
-    one = engine(rule)
+    one = engine(sick("a", 0, devices=None, on_allocate=True, at=5.0, lasts=10.0))
     assert set() == seen(one)
     one.allocated(NPU, ["acme-2"])
     one.clock.advance(5)
@@ -213,7 +196,7 @@ def test_an_allocation_fails_only_what_was_given():
 
 def test_new_devices_are_selected():
     """A rule reaches devices that appear later."""
-    one = engine(replace(sick("a", 0), selection=DeviceSelection()))
+    one = engine(sick("a", 0, devices=None))
     assert 4 == len(seen(one))
     assert 6 == len(one.look(stock(6)).verdicts)
 
@@ -222,15 +205,15 @@ def test_a_name_belongs_to_one_source():
     """A person's rule cannot take the name of one in a file; the configuration can take any."""
     one = engine(sick("a", 0))
     with pytest.raises(UsageError, match="exists already, from configuration"):
-        one.load("live", FaultSpec(rules=(sick("a", 1),)))
-    one.load("live", FaultSpec(rules=(sick("b", 1),)))
-    one.load("configuration", FaultSpec(rules=(sick("b", 2),)))
+        one.load("live", [sick("a", 1)])
+    one.load("live", [sick("b", 1)])
+    one.load("configuration", [sick("b", 2)])
     assert {"acme-2"} == seen(one)
 
 
 def test_states_of_the_whole_node():
     """PodResources is down while the rule lasts."""
-    one = engine(FaultRuleSpec(name="x", effect=PodResources(), when=When(at=1.0, lasts=1.0)))
+    one = engine(rule(pod_resources={"unavailable": True}, at=1.0, lasts=1.0))
     states = []
     for _ in range(3):
         one.look(STOCK)
@@ -243,9 +226,9 @@ def test_without_rules_a_reload_wakes_nobody():
     """A configuration without rules in the place of another one changes nothing; the end of the last rule does."""
     woken = []
     made = Engine("node-a", ManualClock(100.0), Metrics(), on_change=lambda: woken.append(1))
-    made.load("configuration", FaultSpec(seed=7))
-    made.load("configuration", FaultSpec(seed=8))
+    made.load("configuration", ())
+    made.load("configuration", ())
     assert [] == woken
-    made.load("configuration", FaultSpec(seed=8, rules=(sick("one", 0),)))
-    made.load("configuration", FaultSpec(seed=8))
+    made.load("configuration", [sick("one", 0)])
+    made.load("configuration", ())
     assert 2 == len(woken)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.kit.measured import measured
-from vdev.faults.effects import CountErrors, Overheat
+from vdev.faults.effects import HardwareErrorsFault, OverheatFault
 from vdev.telemetry import tool_data as amd_tools
 from vdev.telemetry.page import escaped, page
 from vdev.telemetry.sensors import User
@@ -193,7 +193,12 @@ def test_a_lost_device_says_its_xid_and_nothing_else():
 
 def test_heat_and_errors_show():
     """Clocks fall, and counters rise."""
-    faults = {(GPU, 0): [Overheat(105, 10), CountErrors(corrected=60, replays=6, remapped=1)]}
+    faults = {
+        (GPU, 0): [
+            OverheatFault(to=105, within=10),
+            HardwareErrorsFault(correctedEcc=60, pcieReplays=6, remappedRows=1),
+        ]
+    }
     page = shown(NVIDIA, users={(GPU, 0): ["a/b/c"]}, sensors=faults, at=160.0)
     values = {name: lines(page, f"DCGM_FI_DEV_{name}")[0].rpartition(" ")[2] for name in DEFAULT}
     assert (values["GPU_TEMP"], values["SM_CLOCK"]) == ("105", "705")

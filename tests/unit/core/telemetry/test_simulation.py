@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vdev.faults.effects import CountErrors, Overheat
-from vdev.model.telemetry import LoadPattern, Physics, Range
+from vdev.faults.effects import HardwareErrorsFault, OverheatFault
+from vdev.model.telemetry import LoadPattern, PhysicsModel, Range
 from vdev.telemetry.simulation import DeviceConditions, Load, Part, SimulatedDevice, Throttle
 
 MIB = 2**20
 MEMORY = 40 * 1024 * MIB
-PHYSICS = Physics(idle_power=50, peak_power=400, reserved_memory=436, links=12, link_bytes=50e9)
+PHYSICS = PhysicsModel(idlePower=50, peakPower=400, reservedMemory=436, links=12, linkSpeed=50)
 
 
 @st.composite
@@ -49,8 +49,8 @@ def conditions(draw):
         memory=MEMORY,
         parts=tuple(parts) or (Part(id="GPU", load=next(some)),),
         xids=draw(st.sampled_from([(), (13,), (48,), (79,), (63, 64)])),
-        heat=draw(st.none() | st.builds(Overheat, st.floats(20, 150), st.floats(1, 600))),
-        errors=draw(st.builds(CountErrors, corrected=st.floats(0, 600), remapped=st.floats(0, 600))),
+        heat=draw(st.none() | st.builds(OverheatFault, to=st.integers(20, 150), within=st.floats(1, 600))),
+        errors=draw(st.builds(HardwareErrorsFault, correctedEcc=st.floats(0, 600), remappedRows=st.floats(0, 600))),
     )
 
 
@@ -152,7 +152,7 @@ def test_a_step_of_load_warms_the_device_slowly():
 def test_a_device_that_runs_away_with_heat_cools_down_again():
     """It comes to the fault's temperature in its time, and to its own after the fault."""
     device = SimulatedDevice(plain(), 0.0)
-    device.change(plain(heat=Overheat(105, 60)), 100.0)
+    device.change(plain(heat=OverheatFault(to=105, within=60)), 100.0)
     assert device.read(100.0).temperature_c < 40
     assert 60 < device.read(130.0).temperature_c < 80
     assert device.read(500.0).temperature_c == 105
@@ -176,7 +176,7 @@ def test_xids_of_the_memory_count_once():
     """An uncorrectable error and a remapped row, at the beginning of the fault alone."""
     device = SimulatedDevice(plain(), 0.0)
     device.change(plain(xids=(48, 63)), 10.0)
-    device.change(plain(xids=(48, 63), errors=CountErrors(corrected=60)), 20.0)
+    device.change(plain(xids=(48, 63), errors=HardwareErrorsFault(correctedEcc=60)), 20.0)
     reading = device.read(30.0)
     assert (reading.ecc_uncorrected, reading.remapped_rows, reading.ecc_corrected) == (1, 1, 10)
     assert 1 == SimulatedDevice(plain(xids=(48,)), 0.0).read(1.0).ecc_uncorrected
