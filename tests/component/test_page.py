@@ -220,7 +220,7 @@ async def test_ten_thousand_devices_are_readable(page):
 @pytest.mark.long
 async def test_the_page_stays_small(page):
     """However many devices there are, and however many of them do not work, the page has few elements."""
-    for resources, each, sick in [(64, 31, 0), (64, 31, 1), (1, 2_000, 1), (1, 10_000, 0), (1, 10_000, 1), (300, 1, 1)]:
+    for resources, each, sick in [(64, 31, 1), (1, 10_000, 0), (1, 10_000, 1), (300, 1, 1)]:
         devices = [device(place, **(SICK if sick else {})) for place in range(each)]
         document = [resource(f"acme.dev/r{number}", devices) for number in range(resources)]
         async with http.serving("127.0.0.1:0", Shown([], resources=document)) as address:
