@@ -163,16 +163,6 @@ async def test_prepare_takes_its_time(kubelet, start, clear, fault):
     assert [] == kubelet.errors
 
 
-async def test_a_slow_preparation_goes_on_when_its_rule_is_cleared(kubelet, start, clear):
-    """What the rule did is undone, also to a call that waits already."""
-    agent = await start("name: x, rpc: NodePrepareResources, delay: 1h, error: {code: UNAVAILABLE}")
-    starting = asyncio.create_task(kubelet.run_pod(pod("one", templates=["npu"])))
-    await kubelet.wait_until(lambda: injected(agent)["x"], what="the call")
-    await clear(agent)
-    assert Phase.RUNNING is (await starting).phase
-    assert [] == kubelet.errors
-
-
 async def test_unprepare_fails(kubelet, start, clear):
     """The pod is Terminating until the fault ends; the claim stays prepared meanwhile."""
     agent = await start("name: x, rpc: NodeUnprepareResources, answer: {claimError: the device is stuck}")

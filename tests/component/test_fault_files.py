@@ -1,11 +1,8 @@
 """Rules that wait for a file: it may be there already, and no name of a file may end the agent."""
 
-import asyncio
-
 import pytest
 
 from vdev.agent.status import status
-from vdev.aio.clock import ManualClock
 
 NPU = "acme.dev/npu"
 NO_LOOKS = {"look_at_devices": 3600.0}  # when files are looked at as well, whether or not something happened
@@ -52,22 +49,6 @@ async def test_the_file_is_there_at_a_reload(start_agent, shows, flag):
     await shows(NPU, 4, 3)
 
 
-async def test_the_rule_turns_to_a_file_that_is_there(start_agent, shows, flag):
-    """The same rule with another file of a directory that is watched already."""
-    agent = await start_agent(config(flag.with_name("absent")), **NO_LOOKS)
-    await shows(NPU, 4, 4)
-    agent.edit(config(flag))
-    await shows(NPU, 4, 3)
-
-
-async def test_a_changed_rule_of_the_same_file(start_agent, shows, flag):
-    """It begins anew, though nothing happens to the file, which is there all the time."""
-    agent = await start_agent(config(flag), **NO_LOOKS)
-    await shows(NPU, 4, 3)
-    agent.edit(config(flag).replace("[acme/1]", "[acme/1, acme/2]"))
-    await shows(NPU, 4, 2)
-
-
 async def test_a_rule_that_is_triggered_needs_no_file(start_agent, shows, kubelet, directory):
     """What a person begins goes on when its directory is looked at, until the file has come and gone."""
     flag = directory / "flags" / "absent"
@@ -101,15 +82,3 @@ async def test_a_file_that_cannot_be_seen(start_agent, shows, kubelet, unseen, l
     await kubelet.wait_until(lambda: "waits for a file that cannot be seen" in str(status(agent.agent)["problems"]))
     agent.edit(config(unseen).replace("count: 4", "count: 5"))
     await shows(NPU, 5, 5)
-
-
-async def test_a_rule_is_cleared_while_files_are_looked_at(start_agent, shows, flag):
-    """What was found out for a rule that is gone is dropped."""
-    agent = await start_agent(DEVICES, fault_injection=True, clock=ManualClock(1000.0))
-    drill = agent.agent.faults
-    await drill.commands["fault-add"]({"rules": f"{{name: x, devices: [acme/1], onFile: {flag}, health: Unhealthy}}"})
-    looking = asyncio.create_task(drill.look_at_files())
-    await asyncio.sleep(0)  # into the thread
-    await drill.commands["fault-clear"]({"name": "x"})
-    await looking
-    await shows(NPU, 4, 4)

@@ -1,8 +1,6 @@
 """Each kind of fault over real sockets, on virtual time: what the kubelet sees, and that it heals."""
 
 import asyncio
-import socket
-from pathlib import Path
 
 import grpc
 import pytest
@@ -354,27 +352,6 @@ async def test_spoilt_socket(start, kubelet, shows, clock, fault):
     await kubelet.wait_until(lambda: agent.agent.lists.services[NPU].socket not in ("", before))
     await shows(NPU, 4, 4)
     await kubelet.wait_until(lambda: len(list(kubelet.device_plugin_dir.glob("vdev-*.sock"))) == 1)
-
-
-@TIME_GOES_ON
-async def test_a_socket_that_is_made_while_it_is_spoilt(start, kubelet, clock, monkeypatch):
-    """A server that makes its socket anew as soon as that is gone is in nobody's way."""
-    agent = await start("name: x, socket: {replace: true}, at: 60s")
-    path = Path(agent.agent.lists.services[NPU].socket)
-
-    bind = socket.socket.bind
-
-    def late(self, address):
-        if not path.exists():
-            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
-                bind(server, str(path))
-        bind(self, address)
-
-    monkeypatch.setattr(socket.socket, "bind", late)
-    clock.advance(60)
-    await kubelet.wait_until(lambda: injected(agent, "x"), what="the fault")
-    await agent.settled(kubelet)
-    assert () == agent.agent.steps.problems
 
 
 @TIME_GOES_ON

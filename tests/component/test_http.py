@@ -136,15 +136,6 @@ async def test_flaps_of_a_drill_are_not_counted(start_agent, kubelet):
     assert "vdev_device_flaps_total" not in {name for name, *_ in samples}
 
 
-async def test_the_process_is_measured_as_well(address):
-    """Memory, CPU time and open files, as for every other process; and no series about when a series was made."""
-    samples = await samples_of(address)
-    assert 0 < samples["process_resident_memory_bytes",]
-    assert 0 < samples["process_cpu_seconds_total",]
-    assert 0 < samples["process_open_fds",]
-    assert [] == [name for name, *_ in samples if name.endswith("_created")]
-
-
 async def test_metrics_of_a_removed_resource(kubelet, start_agent):
     """A resource that was measured and then removed is in the metrics no more."""
     more = "  - {name: other, resource: acme.dev/other, virtual: {count: 3}}\n"
@@ -220,13 +211,6 @@ async def test_a_port_that_becomes_free_is_taken():
         assert 503 == (await get(address, "/healthz")).status
         await side.__aexit__(None, None, None)
     assert 1 == len([each for each in logs if each["log_level"] == "error"])
-
-
-async def test_it_ends_while_the_port_is_taken():
-    """An address that never becomes free keeps nobody from ending."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        async with http.serving("{}:{}".format(*taken.getsockname()), Stuck()) as bound:
-            assert "" == bound
 
 
 async def test_it_ends_with_the_agent(start_agent):

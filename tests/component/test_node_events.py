@@ -128,15 +128,6 @@ async def test_what_happens_while_nobody_listens(start_agent, account, api_serve
     await api_server.until(lambda: "DeviceUnhealthy" in events())
 
 
-async def test_nothing_is_asked_where_nothing_is_wanted(kubelet, start_agent, account, api_server, shows):
-    """No request, whatever happens."""
-    agent = await start_agent(CONFIG.replace("events: true", "events: false"), api_server=account, fault_injection=True)
-    await set_health(agent, "npu-2", "Unhealthy")
-    await shows(NPU, 4, 3)
-    assert [] == api_server.asked
-    assert 0 == api_server.connections
-
-
 async def test_a_layout_that_is_refused(start_agent, account, api_server, events):
     """Chosen by the label of a re-partitioning: with the label's value and the reason."""
     config = """

@@ -222,13 +222,6 @@ async def test_an_agent_goes_by_its_node_label_at_once(api_server, account, star
     assert 0 == api_server.writes
 
 
-async def test_an_agent_with_plain_files_asks_nothing(api_server, account, start_agent, shows):
-    """What is not asked for costs nothing."""
-    await start_agent(FILE.format(name="a100"), api_server=account)
-    await shows("example.com/a100", 1)
-    assert 0 == api_server.connections
-
-
 async def test_a_directory_of_files_without_an_api_server(start_agent, directory, shows):
     """The file is chosen by the node's name; that no API server is known is no trouble of the Node's."""
     files = directory / "files"

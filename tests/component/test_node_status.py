@@ -4,7 +4,6 @@ import pytest
 
 from vdev.agent import status
 
-GPU = "nvidia.com/gpu"
 CONFIG = """
 version: v1
 node: {{status: {status}, conditions: {conditions}}}
@@ -206,21 +205,6 @@ async def test_news_does_not_wait_for_a_repair(start_agent, account, api_server,
     await api_server.until(lambda: "Unknown" == condition(seen.document["status"], "NpuHealthy")["status"])
     await sick(agent)
     await api_server.until(lambda: "False" == condition(status_of(), "NpuHealthy")["status"])
-
-
-async def test_a_thousand_devices_are_written_once(start_agent, account, api_server, status_of):
-    """The server writes 1000 as 1k: what is there is what was wanted, also for a new agent and for who makes edits."""
-    agent = await start_agent(config(1000), api_server=account, wait=False)
-    await api_server.until(lambda: "1k" == status_of()["allocatable"].get(NPU))
-    await api_server.until(lambda: agent.agent.node_api.document()["status"]["written"])
-    writes = api_server.writes
-    beat = {
-        "status": {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}]}
-    }
-    await api_server.edit("nodes", "node-1", beat, manager="kubelet", subresource="status")
-    agent.edit(config(2000))
-    await api_server.until(lambda: "2k" == status_of()["capacity"][NPU])
-    assert writes + 1 == api_server.writes
 
 
 async def test_a_kubelet_computes_what_is_allocatable_of_a_thousand(start_agent, account, api_server, status_of):

@@ -33,24 +33,6 @@ async def test_the_example_of_the_docs_is_an_output(kubelet, start_agent, shows,
     await kubelet.wait_until(lambda: "acme-2" in path.read_text(), what="the edit")
 
 
-async def test_an_output_that_fails_is_a_problem_of_its_own(kubelet, start_agent, shows, directory, plan_file):
-    """The lists go on, the problem says what failed, and when the cause is gone it is settled."""
-    path = directory / "nowhere" / "plan.json"
-    agent = await start_agent(CONFIG, outputs=[plan_file(path)])
-    await shows(NPU, 2, 2)
-
-    def said():
-        return [problem.message for problem in agent.agent.reconciler.problems]
-
-    await kubelet.wait_until(lambda: any("writing the plan failed" in each for each in said()), what="the problem")
-    agent.edit(CONFIG.replace("count: 2", "count: 3"))
-    await shows(NPU, 3, 3)
-    path.parent.mkdir()
-    agent.agent.reload()
-    await kubelet.wait_until(path.exists, what="another attempt")
-    await kubelet.wait_until(lambda: said() == [], what="the end of the problem")
-
-
 class Picky(Output):
     """Cannot bring the second device to containers, and notes when it is settled."""
 

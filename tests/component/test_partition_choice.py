@@ -2,7 +2,6 @@
 
 import pytest
 
-from vdev.agent import status
 from vdev.sim import manifest
 
 CONFIG = """\
@@ -126,15 +125,6 @@ async def test_a_label_re_partitions_the_node(start_agent, kubelet, shows, api_s
     assert [] == kubelet.errors
 
 
-async def test_a_first_start_takes_the_label_at_once(start_agent, shows, api_server, account, choose, told):
-    """There is nothing yet that could be cut."""
-    await choose("all-1g.5gb")
-    await start_agent(OWN, api_server=account)
-    await shows(SMALL, 7, 7)
-    await told("success")
-    assert ["success"] == written(api_server)
-
-
 async def test_what_a_pod_holds_is_not_cut(start_agent, kubelet, shows, api_server, account, choose, told):
     """It fails with the pod's name, and stays so over a restart and the pod's end, until the value is another one."""
     await choose("all-3g.20gb")
@@ -158,30 +148,6 @@ async def test_what_a_pod_holds_is_not_cut(start_agent, kubelet, shows, api_serv
     await shows("nvidia.com/mig-2g.10gb", 3, 3)
     await told("success")
     assert [] == kubelet.errors
-
-
-async def test_a_name_that_nobody_knows_fails(start_agent, kubelet, shows, account, choose, told):
-    """The layout in force stays."""
-    agent = await start_agent(OWN, api_server=account)
-    await choose("all-9g.90gb")
-    await told("failed")
-    await shows(GPU, 1, 1)
-    assert [{"label": MIG, "value": "all-9g.90gb", "state": "failed"}] == [
-        {key: each[key] for key in ("label", "value", "state")} for each in status.status(agent.agent)["layouts"]
-    ]
-
-
-async def test_a_layout_that_the_strategy_forbids_fails(start_agent, shows, account, choose, told):
-    """With `single` all partitions are alike; the resource is not lost over it."""
-    agent = await start_agent(OWN.replace("mixed", "single"), api_server=account)
-    await choose("all-1g.5gb")
-    await shows(GPU, 7, 7)
-    await told("success")
-    await choose("all-balanced")
-    await told("failed")
-    await shows(GPU, 7, 7)
-    (problem,) = agent.agent.reconciler.choices.problems
-    assert "with migStrategy single all partitions must be alike" in problem.message
 
 
 async def test_a_label_that_went_while_nobody_looked(start_agent, shows, account, choose, told):

@@ -1,7 +1,6 @@
 """The agent's plan has the labels of the node: of its machine, its devices, its file and its faults."""
 
 from vdev.agent.applier import Output, Stage
-from vdev.hostfs import HostRoot
 
 GPU, COUNT = "nvidia.com/gpu", "nvidia.com/gpu.count"
 CONFIG = f"""
@@ -28,22 +27,6 @@ class Seen(Output):
             self.all.append(plan.labels)
 
 
-async def test_labels_follow_the_file_and_the_devices(kubelet, start_agent, shows, tmp_path):
-    (tmp_path / "sys/class/dmi/id").mkdir(parents=True)
-    (tmp_path / "sys/class/dmi/id/product_name").write_text("Acme Box (1)\n")
-    seen = Seen()
-    agent = await start_agent(CONFIG, outputs=[seen], host=HostRoot(tmp_path), fault_injection=True)
-    assert ("3", "Acme-Box-1", "warm") == tuple(seen.labels[key] for key in (COUNT, "nvidia.com/gpu.machine", "a.b/x"))
-    started = seen.labels["nvidia.com/gfd.timestamp"]
-    agent.edit(CONFIG.replace("warm", "cold"))
-    await kubelet.wait_until(lambda: seen.labels.get("a.b/x") == "cold", what="the edited label")
-    agent.edit(CONFIG.replace("count: 3", "count: 2"))
-    await kubelet.wait_until(lambda: seen.labels[COUNT] == "2", what="one device less")
-    assert started == seen.labels["nvidia.com/gfd.timestamp"]
-    agent.edit(CONFIG.replace("labels: true", "labels: false"))
-    await kubelet.wait_until(lambda: seen.labels == {}, what="no labels")
-
-
 async def test_a_new_label_is_no_news_for_the_kubelet(kubelet, start_agent, shows):
     """What an entry says of the node is not sent to the kubelet."""
     seen = Seen()
@@ -54,15 +37,6 @@ async def test_a_new_label_is_no_news_for_the_kubelet(kubelet, start_agent, show
     agent.edit(CONFIG.replace("warm", "cold"))
     await kubelet.wait_until(lambda: seen.labels.get("a.b/x") == "cold", what="the edited label")
     assert service.resource is before
-
-
-async def test_a_device_that_fails_changes_no_label(kubelet, start_agent, shows):
-    seen = Seen()
-    text = CONFIG + "faults: {rules: [{name: hot, devices: [t4/1], health: Unhealthy, at: 2s}]}"
-    agent = await start_agent(text, outputs=[seen])
-    agent.clock.advance(2)
-    await shows(GPU, 3, 2)
-    assert 1 == len(seen.all)
 
 
 async def test_a_device_that_is_unplugged_is_not_counted(kubelet, start_agent, shows):

@@ -201,14 +201,6 @@ async def test_without_a_kubelet_socket_it_only_serves(kubelet, start_agent):
     assert 0 == await agent.stop()
 
 
-async def test_sigterm_during_registration_ends_cleanly(kubelet, start_agent):
-    """A plugin that is stopped while it registers leaves no socket."""
-    agent = await start_agent(CONFIG, wait=False)
-    await kubelet.wait_until(lambda: agent.agent.lists.services, what="the services")
-    assert 0 == await agent.stop()
-    assert [] == list(kubelet.device_plugin_dir.glob("vdev-*"))
-
-
 async def test_a_resource_that_goes_stays_gone_over_a_restart(kubelet, start_agent, shows):
     """A kubelet that restarts while a resource says goodbye is not told the old list again."""
     agent = await start_agent(CONFIG)

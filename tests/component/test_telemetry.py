@@ -139,13 +139,6 @@ async def test_top_says_what_devices_measure(agent):
     assert {"load", "temperature", "power", "memoryUsedMiB", "holders", "xid", "health"} <= told["devices"][0].keys()
 
 
-async def test_where_nothing_is_measured_nothing_is_said(start_agent):
-    """By nobody."""
-    running = await start_agent(CONFIG.replace('telemetry: {address: "127.0.0.1:0"}\n', ""))
-    top = await running.agent.telemetry.top({})
-    assert (False, []) == (top["on"], top["devices"])
-
-
 def annotated(name, **annotations):
     """A pod object with annotations, as the API server has it."""
     spec = {"nodeName": "node-1", "containers": [{"name": "main", "image": "x"}]}

@@ -19,38 +19,11 @@ version: v1
 devices: [{{name: npu, resource: {NPU}, virtual: {{count: 2}}}}]
 """
 THREE = CONFIG.replace("count: 2", "count: 3")
-CDI = CONFIG + "flags: {plugin: {deviceListStrategy: cdi-cri}}\n"
 
 
 def said(agent, level):
     """The lines of a level."""
     return [each for each in agent.logs if each["log_level"] == level]
-
-
-async def test_no_kubelet_directory(directory, kubelet, start_agent, shows):
-    """A directory that is not there is said once; the agent serves as soon as it is."""
-    nowhere = directory / "late"
-    agent = await start_agent(CONFIG, wait=False, plugin_dir=nowhere)
-    await kubelet.wait_until(lambda: "no directory" in agent.agent.waiting, what="the wait")
-    hint = f"to try vdev without a kubelet, start: vdev sim --kubelet-dir {nowhere.parent}"
-    assert [f"no directory {nowhere}; is --kubelet-dir right, and mounted? {hint}"] == status.not_ready(agent.agent)
-    assert 1 == len(said(agent, "warning"))
-    await asyncio.to_thread(nowhere.symlink_to, kubelet.device_plugin_dir)
-    await shows(NPU, 2, 2)
-
-
-async def test_two_agents(kubelet, start_agent, shows):
-    """The second stands by, which is to be ready; it follows the files, and serves when the first has ended."""
-    first = await start_agent(CONFIG)
-    second = await start_agent(CONFIG, wait=False)
-    await kubelet.wait_until(lambda: "another vdev" in second.agent.waiting, what="the wait")
-    reason = f"stand-by: another vdev serves {kubelet.device_plugin_dir}; this one takes over when that ends"
-    assert ([], reason) == (status.not_ready(second.agent), status.stand_by(second.agent))
-    assert status.ready(first.agent)
-    second.edit(THREE)
-    await first.stop()
-    await shows(NPU, 3, 3)
-    assert [] == kubelet.errors
 
 
 async def test_a_waiting_agent_ends_when_told(kubelet, start_agent):
@@ -152,19 +125,6 @@ async def test_a_socket_removed_before_its_registration(kubelet, start_agent, sh
     await shows(NPU, 2, 2)
     assert 1 == len(removed)
     assert 1 == kubelet.journal.metrics.registrations[NPU]
-
-
-async def test_a_cdi_directory_that_cannot_be_written(directory, kubelet, start_agent, shows):
-    """One line says so, devices and readiness are withheld since containers would fail; it recovers by itself."""
-    (directory / "file").write_text("")
-    blocked = directory / "file" / "cdi"  # below a file: not even root can make it
-    agent = await start_agent(CDI, wait=False, cdi_dir=blocked)
-    await shows(NPU, 2, 0)
-    assert any(str(blocked) in each for each in status.not_ready(agent.agent))
-    assert 1 == len(said(agent, "error"))
-    (directory / "file").unlink()
-    await shows(NPU, 2, 2)
-    await kubelet.wait_until(lambda: status.ready(agent.agent), what="readiness")
 
 
 async def test_the_configuration_is_removed(directory, kubelet, start_agent, shows):

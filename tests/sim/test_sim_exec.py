@@ -73,7 +73,7 @@ FOUND = {
 
 
 # What is waited for until the time is over; all else fails as soon as it is seen.
-WAITED_FOR = {"deaf", "never-serves", "no-options", "stale", "never-heals", "hangs", "deaf-to-sigterm"}
+WAITED_FOR = {"deaf", "never-serves", "no-options", "stale", "never-heals", "hangs", "deaf-to-sigterm", "ends"}
 
 
 async def played(*scenarios, command=PLUGIN, **options):

@@ -1,6 +1,5 @@
 """Whatever a file holds, the loader answers with a configuration or with a ConfigError."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -122,42 +121,3 @@ def test_mutated_files_are_answered(data: st.DataObject) -> None:
         end = data.draw(st.integers(start, min(len(text), start + 30)))
         text = text[:start] + data.draw(st.sampled_from([*PIECES, "", text[start:end] * 2])) + text[end:]
     survives(text)
-
-
-TREE = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**70), 2**70)
-    | st.floats()
-    | st.text(max_size=8)
-    | st.sampled_from(PIECES),
-    lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(PIECES) | st.text(max_size=5), inner, max_size=4)
-    ),
-    max_leaves=12,
-)
-SLOTS = [
-    '{"devices": %s}',
-    '{"devices": [%s]}',
-    '{"devices": [{"name": "a", "resource": "a.b/c", "virtual": %s}]}',
-    '{"devices": [{"name": "a", "resource": "a.b/c", "virtual": {"count": 2, "links": %s}}]}',
-    '{"devices": [{"name": "a", "resource": "a.b/c", "virtual": {"count": 2, "partitioning": %s}}]}',
-    '{"devices": [{"name": "a", "resource": "a.b/c", "virtual": {"preset": "a30"}, "partitions": %s}]}',
-    '{"devices": [{"name": "a", "resource": "a.b/c", "glob": %s}]}',
-    '{"devices": [{"name": "a", "resource": "a.b/c", "glob": "/x", "container": %s}]}',
-    '{"devices": [{"name": "a", "resource": "a.b/c", "glob": "/x", "health": %s}]}',
-    '{"devices": [{"name": "a", "resource": "a.b/c", "sysfs": {"class": "x", "match": {"a": %s}}}]}',
-    '{"sharing": %s}',
-    '{"sharing": {"mps": {"resources": [{"name": "x", "replicas": 2, "devices": %s}]}}}',
-    '{"resources": {"gpus": %s}}',
-    '{"flags": %s}',
-    '{"presetsDir": %s}',
-    '{"imex": %s}',
-]
-
-
-@QUICK
-@given(st.sampled_from(SLOTS), TREE)
-def test_any_value_in_any_place_is_answered(slot: str, tree: object) -> None:
-    """Whatever type stands where another is expected."""
-    survives(slot % json.dumps(tree))

@@ -1,4 +1,4 @@
-"""Small builders for the core's values; keyword arguments override what a test is about."""
+"""Small builders for the values that decisions are made of; keyword arguments override what a test is about."""
 
 from dataclasses import replace
 

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.unit.core.conftest import Build
+from tests.unit.conftest import Build
 from vdev.intervals import PRODUCTION
 from vdev.model.entry import Flags, MigStrategy
 from vdev.model.geometry import NamedLayout, PartitionChoice, generated
