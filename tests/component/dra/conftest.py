@@ -12,8 +12,8 @@ import vdev
 import vdev.sim
 from tests.kit import dra, quick
 from vdev.aio.clock import LeapClock, Timing
-from vdev.dra.claim_files import Places
 from vdev.dra.driver import DraDriver, DriverState
+from vdev.dra.places import Places
 from vdev.dra.preparation import Published
 from vdev.intervals import Intervals
 
