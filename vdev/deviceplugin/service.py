@@ -137,7 +137,7 @@ class ResourceService:
             self._server.servicer.list_again()
 
     def poke(self) -> None:
-        """Ask the hooks again: what faults do to this resource may have changed."""
+        """Ask the fault rules again: what they do to this resource may have changed."""
         self._poked = True
         self._wake.set()
         if self._server is not None:

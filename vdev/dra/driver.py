@@ -154,7 +154,7 @@ class DraDriver:
         self._status.update_health(devices)
 
     def poke(self) -> None:
-        """Ask the fault hooks again."""
+        """Ask the fault rules again."""
         self._servicer.poke()
 
     def recheck(self) -> None:

@@ -75,11 +75,10 @@ class Dra(Output):
         self._left: frozenset[str] = frozenset()
         self._drivers: dict[str, DraDriver] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._following = NodeSlices(options.node, access.api, on_change=self._look, timing=options.timing)
+        self._following = NodeSlices(
+            options.node, access.api, on_change=lambda: self.slices.look(), timing=options.timing
+        )
         self.slices = ResourceSlices(access, self._following, faults)
-
-    def _look(self) -> None:
-        self.slices.look()
 
     def start(self, group: asyncio.TaskGroup) -> None:
         self._group = group
