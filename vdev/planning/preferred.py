@@ -44,7 +44,7 @@ class Nearness:
             if score > 0 and one in number and other in number and one != other
         }
         self._weights: Weights | None = None
-        self._groups = _numbered(numa)
+        self._groups = numa
         if scores and len(ids) <= _MAX_COMPARED:
             self._weights = _weights(numa, scores)
 
@@ -79,9 +79,9 @@ class Nearness:
         return [each for each in chosen if each not in kept]
 
 
-def _from_fewest(group_of: Sequence[int], free: Sequence[int], near: Collection[int], needed: int) -> list[int]:
+def _from_fewest(group_of: Sequence[Hashable], free: Sequence[int], near: Collection[int], needed: int) -> list[int]:
     """From as few groups as possible: first those in use, then the largest, last the smallest that holds the rest."""
-    groups: dict[int, list[int]] = defaultdict(list)
+    groups: dict[Hashable, list[int]] = defaultdict(list)
     for each in free:
         groups[group_of[each]].append(each)
     chosen: list[int] = []
@@ -96,12 +96,6 @@ def _from_fewest(group_of: Sequence[int], free: Sequence[int], near: Collection[
             best = min(groups, key=lambda group: (-len(groups[group]), groups[group][0]))
         chosen += groups.pop(best)[:short]
     return chosen
-
-
-def _numbered(keys: Sequence[Hashable]) -> list[int]:
-    """Equal keys get equal numbers, counted from 0 in order of appearance."""
-    known: dict[Hashable, int] = {}
-    return [known.setdefault(key, len(known)) for key in keys]
 
 
 def _weights(numa: Sequence[tuple[int, ...]], scores: Mapping[tuple[int, int], int]) -> Weights:
