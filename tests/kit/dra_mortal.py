@@ -17,8 +17,8 @@ from pathlib import Path
 
 from tests.kit import dra
 from tests.kit.mortal import NEVER, Fuse
-from vdev.dra.claim_files import Places
 from vdev.dra.claims import ClaimRef, Claims
+from vdev.dra.places import Places
 from vdev.dra.preparation import Published
 
 DRIVER = "gpu.acme.dev"

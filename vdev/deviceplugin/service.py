@@ -137,7 +137,7 @@ class ResourceService:
             self._server.servicer.list_again()
 
     def poke(self) -> None:
-        """Ask the hooks again: what faults do to this resource may have changed."""
+        """Ask the fault rules again: what they do to this resource may have changed."""
         self._poked = True
         self._wake.set()
         if self._server is not None:
@@ -333,9 +333,8 @@ class ResourceService:
             left = deadline - self._clock.now()
             if self.state is ServiceState.REGISTERED and servicer.streams_opened == opened and left <= 0:
                 raise SocketError(f"the kubelet accepted {self.name} but opened no stream within {patience:g} s")
-            await self._wait(
-                left if self.state is ServiceState.REGISTERED and servicer.streams_opened == opened else None
-            )
+            waits_for_stream = self.state is ServiceState.REGISTERED and servicer.streams_opened == opened
+            await self._clock.wait(self._wake, left if waits_for_stream else None)
         return False
 
     def _meet(self) -> None:
@@ -369,10 +368,7 @@ class ResourceService:
             if left is not None and left <= 0:
                 return
             self._wake.clear()
-            await self._wait(left)
-
-    async def _wait(self, seconds: float | None) -> None:
-        await self._clock.wait(self._wake, seconds)
+            await self._clock.wait(self._wake, left)
 
     async def _close(self) -> None:
         if self._server is not None:

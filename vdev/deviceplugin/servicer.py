@@ -187,7 +187,7 @@ class Servicer:
         self._wake_streams()
 
     def poke(self) -> None:
-        """Ask the fault hooks again: their answers for streams and hanging calls may have changed."""
+        """Ask the fault rules again: their answers for streams and hanging calls may have changed."""
         self._calls.poke()
         self._wake_streams()
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import ClaimRefused
 from ..model.device import EMPTY
-from ..planning.cdi import Document, is_document
+from ..planning.cdi import Document
 
 _EXTENDED = "resource.kubernetes.io/extended-resource-claim"  # an annotation: containers name its requests one by one
 
@@ -191,80 +191,3 @@ class PreparedClaim:
                             f"for {other}, whose pods have not ended"
                         )
         return ""
-
-
-def as_json(claim: PreparedClaim) -> dict[str, Any]:
-    return {
-        "uid": claim.uid,
-        "namespace": claim.namespace,
-        "name": claim.name,
-        "devices": [
-            {
-                "pool": each.pool,
-                "device": each.device,
-                "requests": list(each.requests),
-                "cdi": list(each.cdi),
-                "shareID": each.share_id,
-                "admin": each.admin,
-                "id": each.id,
-                "raw": each.raw,
-                "slices": list(each.slices),
-                "record": dict(each.record),
-                "ignored": list(each.ignored),
-            }
-            for each in claim.devices
-        ],
-        "together": claim.together,
-        "document": claim.document,
-    }
-
-
-def from_json(given: object) -> PreparedClaim:
-    """The claim that `as_json` wrote down. Raises ValueError for anything else."""
-    match given:
-        case {
-            "uid": str(uid),
-            "namespace": str(namespace),
-            "name": str(name),
-            "devices": list(devices),
-            "together": str(together),
-            "document": document,
-        } if uid and is_document(document):
-            return PreparedClaim(
-                uid=uid,
-                namespace=namespace,
-                name=name,
-                devices=tuple(map(_device, devices)),
-                document=document,
-                together=together,
-            )
-    raise ValueError("it holds something that is no prepared claim")
-
-
-def _device(given: Mapping[str, Any]) -> PreparedDevice:
-    match given:
-        case {
-            "pool": str(pool),
-            "device": str(device),
-            "requests": list(requests),
-            "cdi": list(cdi),
-            "shareID": str(share_id),
-            "admin": bool(admin),
-            "id": str(id_),
-            "raw": str(raw),
-            "slices": [int(first), int(end)],
-        } if all(isinstance(each, str) for each in (*requests, *cdi)):
-            return PreparedDevice(
-                pool=pool,
-                device=device,
-                requests=tuple(requests),
-                cdi=tuple(cdi),
-                share_id=share_id,
-                admin=admin,
-                id=id_,
-                raw=raw,
-                slices=(first, end),
-                record=written if isinstance(written := given.get("record"), Mapping) else {},
-                ignored=tuple(map(str, kinds)) if isinstance(kinds := given.get("ignored"), list) else (),
-            )
-    raise ValueError("it holds something that is no prepared device")

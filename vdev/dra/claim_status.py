@@ -17,8 +17,8 @@ from ..aio.tasks import Backoff
 from ..errors import ApiServerError
 from ..kube import RESOURCE_CLAIMS, Api, Missing
 from ..kube.answers import Denied, Invalid
+from .checkpoint import Prepared
 from .claim import PreparedClaim
-from .claim_files import Prepared
 from .health import DeviceHealth, Health
 
 log = structlog.get_logger(__name__)

@@ -23,8 +23,10 @@ from ..hostfs.files import is_directory
 from ..hostfs.locks import DirectoryLock
 from ..kube import NO_SERVER, RESOURCE_CLAIMS, Api, Missing, Unconfigured
 from ..kube.answers import Denied
+from .checkpoint import Checkpoint, Prepared
 from .claim import Claim, PreparedClaim, read_claim
-from .claim_files import Checkpoint, ClaimFiles, Places, Prepared
+from .claim_files import ClaimFiles
+from .places import Places
 from .preparation import Find, prepare
 
 log = structlog.get_logger(__name__)
@@ -176,7 +178,10 @@ class Claims:
         if not self._take():
             return None
         self._waits_for = f"the disk under {self._places.directory} or {self._places.cdi_dir}"
-        return (work(),)
+        try:
+            return (work(),)
+        finally:
+            self.preparing = frozenset()
 
     def _take(self) -> bool:
         directory, root = self._places.directory, self._places.kubelet_dir
@@ -215,12 +220,6 @@ class Claims:
         claims = (each for each in seen.values() if isinstance(each, Claim))
         self.preparing = frozenset(result.device for each in claims for result in each.results)
         try:
-            return self._prepare_all(seen)
-        finally:
-            self.preparing = frozenset()
-
-    def _prepare_all(self, seen: Mapping[str, _Seen]) -> dict[str, PreparedClaim | str]:
-        try:
             known = dict(self._checkpoint.read())
         except HostError as failed:
             return dict.fromkeys(seen, _cannot_tell(failed))
@@ -233,10 +232,15 @@ class Claims:
         try:
             self._checkpoint.write(known)
             for uid, answer in answers.items():
-                if isinstance(answer, PreparedClaim) and (why := self._unwritten(answer)):
-                    answers[uid] = why
+                if isinstance(answer, str):
+                    continue
+                try:
+                    self._files.write(answer)
+                except HostError as failed:  # without its CDI file the claim is not prepared
+                    answers[uid] = str(failed)
                     del known[uid]
-                    known |= {uid: before[uid]} if uid in before else {}
+                    if uid in before:
+                        known[uid] = before[uid]
             self._checkpoint.write(known)
         except HostError as failed:
             return {
@@ -263,14 +267,6 @@ class Claims:
                     raise AllocationError(conflict)
         assert before is not None
         return before
-
-    def _unwritten(self, claim: PreparedClaim) -> str:
-        """Why the claim cannot have its CDI file; the empty string if it has it now."""
-        try:
-            self._files.write(claim)
-        except HostError as failed:
-            return str(failed)
-        return ""
 
     # --- the rest -----------------------------------------------------------------------------------------------------
 
@@ -314,8 +310,10 @@ class Claims:
                 "the claims, and until then vdev cannot tell when a device of theirs is given to another pod"
             )
         for claim in known.values():
-            if why := self._unwritten(claim):
-                self._trouble = f"containers of {claim} cannot be started: {why}"
+            try:
+                self._files.write(claim)
+            except HostError as failed:
+                self._trouble = f"containers of {claim} cannot be started: {failed}"
 
 
 def _cannot_tell(failed: HostError) -> str:

@@ -46,7 +46,7 @@ class HealthStreams:
             self.poke()
 
     def poke(self) -> None:
-        """Say it again, and ask the fault hooks again."""
+        """Say it again, and ask the fault rules again."""
         for event in self._news:
             event.set()
 

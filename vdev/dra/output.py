@@ -20,9 +20,10 @@ from ..node.api_output import NodeAccess
 from ..observe.metrics import Metrics
 from ..planning.plan import Plan
 from . import published_devices
+from .checkpoint import CHECKPOINT, devices_of
 from .claim import PreparedClaim
-from .claim_files import RECORD, Places, devices_of
 from .health import DeviceHealth
+from .places import Places
 from .preparation import Published
 from .published_devices import DraDevice, Pools, PublishedPool, Record, record
 from .slice_output import ResourceSlices
@@ -74,11 +75,10 @@ class Dra(Output):
         self._left: frozenset[str] = frozenset()
         self._drivers: dict[str, DraDriver] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._following = NodeSlices(options.node, access.api, on_change=self._look, timing=options.timing)
+        self._following = NodeSlices(
+            options.node, access.api, on_change=lambda: self.slices.look(), timing=options.timing
+        )
         self.slices = ResourceSlices(access, self._following, faults)
-
-    def _look(self) -> None:
-        self.slices.look()
 
     def start(self, group: asyncio.TaskGroup) -> None:
         self._group = group
@@ -314,5 +314,5 @@ def _record(pool: PublishedPool, device: DraDevice) -> Record:
 
 def _left(kubelet_dir: Path) -> "Claimed":
     """The devices of prepared claims that the records of all drivers name."""
-    records = kubelet_dir.glob(f"plugins/*/{RECORD}")
+    records = kubelet_dir.glob(f"plugins/*/{CHECKPOINT}")
     return {path.parent.name: devices for path in records if (devices := devices_of(path))}

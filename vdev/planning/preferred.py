@@ -16,17 +16,18 @@ devices, and of these the nearest, as ROCm's plugin chooses them. With links, th
 NVIDIA cuts everything that is free into sets of this size; the leftovers decide between equals.
 """
 
-import heapq
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 
 from ..model.entry import AllocationPolicy, VirtualSource
 from .heaviest import Weights, heaviest
 from .resources import Resource
 
-_MAX_MATRIX = 1024  # devices whose pairs are weighed one by one; the links of more do not count
+_MAX_COMPARED = 128  # devices that are compared pair by pair; the links of more do not count
+_SEEDS = 16  # devices that sets are grown from
 
 
 class Nearness:
@@ -43,8 +44,8 @@ class Nearness:
             if score > 0 and one in number and other in number and one != other
         }
         self._weights: Weights | None = None
-        self._groups = _numbered(numa)
-        if scores and len(ids) <= _MAX_MATRIX:
+        self._groups = numa
+        if scores and len(ids) <= _MAX_COMPARED:
             self._weights = _weights(numa, scores)
 
     @cached_property
@@ -78,9 +79,9 @@ class Nearness:
         return [each for each in chosen if each not in kept]
 
 
-def _from_fewest(group_of: Sequence[int], free: Sequence[int], near: Collection[int], needed: int) -> list[int]:
+def _from_fewest(group_of: Sequence[Hashable], free: Sequence[int], near: Collection[int], needed: int) -> list[int]:
     """From as few groups as possible: first those in use, then the largest, last the smallest that holds the rest."""
-    groups: dict[int, list[int]] = defaultdict(list)
+    groups: dict[Hashable, list[int]] = defaultdict(list)
     for each in free:
         groups[group_of[each]].append(each)
     chosen: list[int] = []
@@ -95,12 +96,6 @@ def _from_fewest(group_of: Sequence[int], free: Sequence[int], near: Collection[
             best = min(groups, key=lambda group: (-len(groups[group]), groups[group][0]))
         chosen += groups.pop(best)[:short]
     return chosen
-
-
-def _numbered(keys: Sequence[Hashable]) -> list[int]:
-    """Equal keys get equal numbers, counted from 0 in order of appearance."""
-    known: dict[Hashable, int] = {}
-    return [known.setdefault(key, len(known)) for key in keys]
 
 
 def _weights(numa: Sequence[tuple[int, ...]], scores: Mapping[tuple[int, int], int]) -> Weights:
@@ -118,12 +113,6 @@ def _weights(numa: Sequence[tuple[int, ...]], scores: Mapping[tuple[int, int], i
         weights[low][high] += score * scale
         weights[high][low] += score * scale
     return tuple(map(tuple, weights))
-
-
-_MAX_COMPARED = (
-    128  # devices that are compared with each other where sets are grown; beyond, they count as equally near
-)
-_SEEDS = 16  # devices that sets are grown from
 
 
 def spread(
@@ -173,93 +162,83 @@ def fewest(
     Of all sets of so few devices, the one whose slots are nearest to each other is best: sets are grown from several
     devices, and the best is taken. Of equal sets, the one with most slots gone wins.
     """
-    begun = _Grown(nearness, room, held)
+    counts: dict[int, int] = {}
     for device in sorted(held.keys() & room.keys(), key=lambda each: (-room[each], each)):
         if needed:
-            needed -= begun.take(device, needed)
-    if not needed or not begun.compares:
-        return _grow(begun, gone, needed).counts
-    least, count = begun.bounds(needed)
-    seeds = [device for device, free in begun.left.items() if free >= least] if count > 1 else []
-    seeds = seeds[:: -(-len(seeds) // _SEEDS) or 1]
-    tried = [_grow(begun.copy(), gone, needed), *(_grow(begun.copy(), gone, needed, seed) for seed in seeds)]
-    return max(tried, key=lambda each: (each.weight(), sum(gone[device] for device in each.counts))).counts
+            counts[device] = min(room[device], needed)
+            needed -= counts[device]
+    others = {device: room[device] for device in sorted(room.keys() - counts.keys())}
+    if not nearness.differs or len(room) > _MAX_COMPARED:
+        return counts | _largest(others, gone, needed)
+    begun = {each: held.get(each, 0) + counts.get(each, 0) for each in held.keys() | counts.keys()}
+    first, more = _next_of_few(others, needed)
+    tried = [_grown(nearness, others, gone, begun, needed)]
+    if more:  # one that is alone is the nearest to what is in use
+        seeds = first[:: -(-len(first) // _SEEDS)]
+        tried += [_grown(nearness, others, gone, begun, needed, seed) for seed in seeds]
+    best = max(tried, key=lambda each: (_weight(nearness, begun | each), sum(gone[device] for device in each)))
+    return counts | best
 
 
-def _grow(grown: "_Grown", gone: Mapping[int, int], needed: int, seed: int | None = None) -> "_Grown":
-    """Add the nearest of the devices with which the set stays as small as possible, of equally near ones the largest.
+def _largest(room: Mapping[int, int], gone: Mapping[int, int], needed: int) -> dict[int, int]:
+    """The devices with most room until one holds the rest: that with most slots gone, of these the tightest."""
+    left, counts = dict(room), dict[int, int]()
+    for device in sorted(room, key=lambda each: (-room[each], each)):
+        if room[device] >= needed:
+            break
+        counts[device] = left.pop(device)
+        needed -= counts[device]
+    if needed:
+        fitting = (each for each, free in left.items() if free >= needed)
+        counts[min(fitting, key=lambda each: (-gone[each], left[each], each))] = needed
+    return counts
 
-    The last one is that with most slots gone, of these the tightest.
+
+def _grown(
+    nearness: Nearness,
+    room: Mapping[int, int],
+    gone: Mapping[int, int],
+    begun: Mapping[int, int],
+    needed: int,
+    seed: int | None = None,
+) -> dict[int, int]:
+    """Add the device that is nearest to the slots chosen, of those with which the set stays as small as possible.
+
+    Of equally near ones the largest; the last one is that with most slots gone, of these the tightest.
     """
-    if seed is not None:
-        needed -= grown.take(seed, needed)
-    if not grown.compares:  # the nearest are all, and so the largest are taken until the last one
-        for device in sorted(grown.left, key=lambda each: (-grown.left[each], each)):
-            if grown.left[device] >= needed:
-                break
-            needed -= grown.take(device, needed)
+    left, counts = dict(room), dict[int, int]()
+    pull = {each: sum(count * nearness.of(each, other) for other, count in begun.items()) for each in room}
     while needed:
-        least, count = grown.bounds(needed)
-        devices = [device for device, room in grown.left.items() if room >= least]
-        if count == 1:
-            device = max(devices, key=lambda each: (grown.pull[each], gone[each], -grown.left[each], -each))
+        fitting, more = _next_of_few(left, needed)
+        if seed is not None and not counts:
+            device = seed
+        elif more:
+            device = max(fitting, key=lambda each: (pull[each], left[each], -each))
         else:
-            device = max(devices, key=lambda each: (grown.pull[each], grown.left[each], -each))
-        needed -= grown.take(device, needed)
-    return grown
+            device = max(fitting, key=lambda each: (pull[each], gone[each], -left[each], -each))
+        counts[device] = min(left.pop(device), needed)
+        needed -= counts[device]
+        for each in left:
+            pull[each] += counts[device] * nearness.of(device, each)
+    return counts
 
 
-class _Grown:
-    """A set of devices that grows: what each gives, the room of those that are left, and how near these are to it."""
+def _next_of_few(room: Mapping[int, int], needed: int) -> tuple[list[int], int]:
+    """The devices that may be the next of a set that stays as small as possible, and how many come after it."""
+    more = 0
+    for free in sorted(room.values(), reverse=True):
+        if free >= needed:
+            break
+        needed -= free
+        more += 1
+    return [device for device, free in room.items() if free >= needed], more
 
-    def __init__(self, nearness: Nearness, room: Mapping[int, int], held: Mapping[int, int]) -> None:
-        self.compares = nearness.differs and len(room) <= _MAX_COMPARED
-        self.left = dict(sorted(room.items()))
-        self.counts: dict[int, int] = {}
-        self._nearness = nearness
-        self._all = dict(held)
-        self.pull: dict[int, int] = dict.fromkeys(room, 0)
-        for device, count in held.items():
-            self._attract(device, count)
 
-    def copy(self) -> "_Grown":
-        """A copy that grows on its own."""
-        twin = object.__new__(_Grown)
-        twin.compares, twin._nearness = self.compares, self._nearness
-        twin.left, twin.counts, twin._all = dict(self.left), dict(self.counts), dict(self._all)
-        twin.pull = dict(self.pull)
-        return twin
-
-    def take(self, device: int, needed: int) -> int:
-        """Add a device with all of its room, or what is needed of it; how much that is."""
-        count = min(self.left.pop(device), needed)
-        self.counts[device] = count
-        self._all[device] = self._all.get(device, 0) + count
-        self._attract(device, count)
-        return count
-
-    def bounds(self, needed: int) -> tuple[int, int]:
-        """The least room of a next device with which the set stays as small as possible, and how many are to come."""
-        for count, room in enumerate(sorted(self.left.values(), reverse=True), 1):
-            if room >= needed:
-                return needed, count
-            needed -= room
-        raise AssertionError("less room than is needed")
-
-    def _attract(self, device: int, count: int) -> None:
-        if self.compares:
-            for each in self.left:
-                self.pull[each] += count * self._nearness.of(device, each)
-
-    def weight(self) -> int:
-        """How near all its slots are to each other; those of one device are nearer than any others."""
-        if not self.compares:
-            return 0
-        members = list(self._all.items())
-        total = sum(count * (count - 1) // 2 for _, count in members) * (self._nearness.most + 1)
-        for place, (one, count) in enumerate(members):
-            total += sum(count * number * self._nearness.of(one, other) for other, number in members[:place])
-        return total
+def _weight(nearness: Nearness, counts: Mapping[int, int]) -> int:
+    """How near all slots are to each other; those of one device are nearer than any others."""
+    same = sum(count * (count - 1) // 2 for count in counts.values()) * (nearness.most + 1)
+    pairs = combinations(counts, 2)
+    return same + sum(counts[one] * counts[other] * nearness.of(one, other) for one, other in pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,18 +337,17 @@ class Allocator:
         if not self._replicated:
             return list(free[:needed])
         units: dict[str, list[int]] = defaultdict(list)
-        for each in reversed(free):  # so that the lowest index is at the end, where pop is cheap
+        for each in free:
             candidate = self._candidates[each]
             units[candidate.unit or candidate.id].append(each)
+        gone = {unit: self._units[unit] - len(slots) for unit, slots in units.items()}
+        picked = dict.fromkeys(units, 0)
         sign = 1 if self._policy is AllocationPolicy.DISTRIBUTED else -1
-        pools = [(sign * (self._units[unit] - len(slots)), 0, slots[-1], slots) for unit, slots in units.items()]
-        heapq.heapify(pools)
         chosen: list[int] = []
         while len(chosen) < needed:
-            gone, picked, _, slots = pools[0]
-            chosen.append(slots.pop())
-            if slots:
-                heapq.heapreplace(pools, (gone + sign, picked + 1, slots[-1], slots))
-            else:
-                heapq.heappop(pools)
+            unit = min(units, key=lambda each: (sign * (gone[each] + picked[each]), picked[each], units[each][0]))
+            chosen.append(units[unit].pop(0))
+            picked[unit] += 1
+            if not units[unit]:
+                del units[unit]
         return chosen

@@ -13,8 +13,8 @@ import vdev.aio.clock  # calls the embedded kubelet back
 import vdev.sim
 from tests.kit import dra, quick
 from vdev.aio.clock import LeapClock, Timing
-from vdev.dra.claim_files import Places
 from vdev.dra.driver import DraDriver, DriverState
+from vdev.dra.places import Places
 from vdev.dra.preparation import Published
 from vdev.intervals import Intervals
 

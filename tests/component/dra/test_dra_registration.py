@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from vdev.deviceplugin.registration import KubeletSocket
-from vdev.dra.claim_files import Places
+from vdev.dra.places import Places
 from vdev.dra.driver import DriverState
 from vdev.pb import pluginregistration_v1_pb2
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kit import dra
-from vdev.dra import claim as prepared
+from vdev.dra import checkpoint
 from vdev.dra import preparation as preparing
 from vdev.dra.claim import PreparedDevice, read_claim
 from vdev.dra.preparation import Published
@@ -96,7 +96,7 @@ def test_every_claim_gives_a_valid_specification(uid, requests):
     names = [each["name"] for each in claim.document["devices"]]
     assert len(names) == len({*names})
     assert {*names} == {cdi.partition("=")[2] for each in claim.devices for cdi in (*each.cdi, claim.together) if cdi}
-    assert claim == prepared.from_json(prepared.as_json(claim))
+    assert claim == checkpoint.from_json(checkpoint.as_json(claim))
 
 
 def test_a_device_brings_its_nodes(build, prepare):
@@ -362,7 +362,7 @@ def test_configuration_of_another_driver_is_ignored_and_noted(build):
     kinds = ("gpu.resource.example.com/v1alpha1 GpuConfig", "an object without apiVersion and kind")
     assert [kinds, ()] == [each.ignored for each in claim.devices]
     assert "class" == env(claim, f"{UID}_a")["WHO"]
-    assert claim == prepared.from_json(prepared.as_json(claim))
+    assert claim == checkpoint.from_json(checkpoint.as_json(claim))
 
 
 @pytest.mark.parametrize(
@@ -448,9 +448,9 @@ def test_a_conflict_is_said(prepare):
 )
 def test_what_is_no_prepared_claim_is_not_taken_for_one(prepare, spoilt):
     """What was written down may have been changed by others."""
-    right = prepared.as_json(prepare(("r", "gpu-0")))
+    right = checkpoint.as_json(prepare(("r", "gpu-0")))
     with pytest.raises(ValueError, match="it holds something that is no prepared"):
-        prepared.from_json(right | spoilt if isinstance(spoilt, dict) else spoilt)
+        checkpoint.from_json(right | spoilt if isinstance(spoilt, dict) else spoilt)
 
 
 def test_nodes_with_numbers_need_not_exist_on_the_host(build, prepare):
