@@ -25,7 +25,7 @@ from ..config import Loaded
 from ..errors import ApiServerError, ConfigError
 from ..faults.engine import Engine
 from ..hostfs.watch import Watcher
-from ..kube import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Api, ApiCall, InjectedAnswer
+from ..kube import Api, ApiCall, InjectedAnswer
 from ..model.problem import Problem
 from ..model.spec import Delays, Spec
 from ..node.api_output import NodeAccess, injected
@@ -94,7 +94,6 @@ class Fleet:
         self._trouble: dict[str, tuple[int, str]] = {}  # how often a Node could not be made or removed, and why
         self.cluster = Cluster(
             api,
-            timing=options.timing,
             on_node=self._due.add,
             on_answer=lambda name: self._due.add_later(name, options.timing.intervals.look_after_answer),
         )
@@ -183,10 +182,7 @@ class Fleet:
         async with asyncio.TaskGroup() as group:
             self.writers = Writers(group, may=self._may_write, timing=self._options.timing)
             lives: dict[str, Callable[[], Awaitable[object]]] = {
-                "following Nodes": self.cluster.follow_nodes,
-                "following ResourceSlices": self.cluster.follow_slices,
-                "following pods": self.cluster.follow_pods,
-                "following ResourceClaims": self.cluster.follow_claims,
+                **{f"following {each.kind.name}s": each.run for each in self.cluster.informers},
                 "following the configuration": self._follow_files,
                 "telling the progress": self._tell_progress,
                 "taking turns": lambda: self._take_turns(group),
@@ -223,8 +219,8 @@ class Fleet:
                 begun, writes = self.clock.now(), self.writes
 
     async def _take_turns(self, group: asyncio.TaskGroup) -> None:
-        for kind in (NODES, RESOURCE_SLICES, PODS, RESOURCE_CLAIMS):
-            await self.cluster.listed(kind)
+        for each in self.cluster.informers:
+            await each.answered()
         self.has_begun = True
         self._came |= dict.fromkeys(self.cluster.nodes, self._epoch)
         self._due.add_all((*self.made, *self.cluster.nodes))
@@ -275,7 +271,7 @@ class Fleet:
             await self.maker.make(wanted, seen)
         elif self.scope.is_made(seen.metadata) and self.scope.covers(seen.metadata):
             await self.maker.remove(seen)
-            seen.see(None)
+            self.cluster.removed(name)
         elif seen.document is not None and self.scope.chooses(seen.metadata):
             await self.maker.mark(seen)
         else:
