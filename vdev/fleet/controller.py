@@ -180,6 +180,15 @@ class Fleet:
     async def run(self, *, until: Callable[[], Awaitable[object]] | None = None) -> None:
         """Keep the nodes as the file says, until cancelled, or until `until` returns."""
         async with asyncio.TaskGroup() as group:
+            work = group.create_task(self._work(), name="fleet")
+            if until is not None:
+                await until()
+                if self.writers is not None:
+                    self.writers.stop()
+                work.cancel()  # with all that it began: a turn may wait for a server that does not answer
+
+    async def _work(self) -> None:
+        async with asyncio.TaskGroup() as group:
             self.writers = Writers(group, may=self._may_write, timing=self._options.timing)
             lives: dict[str, Callable[[], Awaitable[object]]] = {
                 **{f"following {each.kind.name}s": each.run for each in self.cluster.informers},
@@ -190,12 +199,8 @@ class Fleet:
             if (run_dir := self._options.run_dir) is not None:
                 commands, intervals = self.faults.commands, self._options.timing.intervals
                 lives["answering commands"] = lambda: command_socket.serve(run_dir, commands, intervals)
-            tasks = [group.create_task(self.steps.keep(name, each), name=name) for name, each in lives.items()]
-            if until is not None:
-                await until()
-                for each in tasks:
-                    each.cancel()
-                self.writers.stop()
+            for name, each in lives.items():
+                group.create_task(self.steps.keep(name, each), name=name)
 
     async def _tell_progress(self) -> None:
         """A line now and then while nodes are not as the file says, and one when they are, also after each edit."""

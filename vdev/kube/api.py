@@ -87,6 +87,10 @@ class Api:
         """How many requests were to change something."""
         return self._calls.writes
 
+    async def connect(self) -> None:
+        """Read what says how to reach the server. Raises Unconfigured; whether a server is there is not known then."""
+        await self._calls.connect()
+
     async def aclose(self) -> None:
         """Close the connection; another request would make a new one."""
         await self._calls.aclose()
