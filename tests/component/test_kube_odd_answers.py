@@ -129,7 +129,7 @@ async def test_a_list_without_end(odd_server):
 
     api = await odd_server(say, limit=LIMIT)
     with pytest.raises(kube.Unreachable, match="longer than 1 MiB"):
-        await api.list(NODES)
+        await api.list(NODES, keep=kube.whole)
     assert next(numbers) < 20
 
 
@@ -145,15 +145,17 @@ async def test_a_watch_without_a_line(odd_server):
         await says(json.dumps(page).encode())(writer, head)
 
     api = await odd_server(say, limit=LIMIT)
-    async with api.follow(NODES) as changes:
-        assert kube.Listed(()) == await anext(changes)
-        lost = await anext(changes)
-        assert "longer than 1 MiB" in str(lost.error)
-        task = asyncio.create_task(anext(changes))
-        while len(watches) < 2:
-            await asyncio.sleep(0.005)
-        task.cancel()
-        await asyncio.wait([task])
+    said = []
+    informer = kube.Informer(
+        api, NODES, keep=kube.whole, on_change=lambda *_: None, on_look=lambda: said.append(str(informer.trouble))
+    )
+    task = asyncio.create_task(informer.run())
+    while len(watches) < 2:
+        await asyncio.sleep(0.005)
+    assert (True, {}) == (informer.is_listed, informer.objects)
+    assert any("longer than 1 MiB" in each for each in said)
+    task.cancel()
+    await asyncio.wait([task])
 
 
 # --- of another shape -------------------------------------------------------------------------------------------------
@@ -219,7 +221,7 @@ async def test_an_odd_list(odd_server, page):
     """It is as good as none."""
     api = await odd_server(says(json.dumps(page).encode()))
     with pytest.raises(kube.Unreachable, match=r"what came is no (list|object|Node: )"):
-        await api.list(NODES)
+        await api.list(NODES, keep=kube.whole)
 
 
 @pytest.mark.parametrize("details", [7, [7], {"causes": 7}, {"causes": [7]}, {"causes": [{"field": [], "message": 7}]}])

@@ -206,7 +206,7 @@ async def test_a_permission_that_is_missing(api_server, api, node):
         await api.apply(NODES, "worker-1", {"status": {"capacity": {"a/b": "1"}}}, subresource="status")
     assert "patch nodes/status" == raised.value.permission
     with pytest.raises(kube.Denied, match=r"may not list resourceslices in resource.k8s.io"):
-        await api.list(RESOURCE_SLICES)
+        await api.list(RESOURCE_SLICES, keep=kube.whole)
 
 
 async def test_what_is_not_there(api_server, api, node):
@@ -216,7 +216,7 @@ async def test_what_is_not_there(api_server, api, node):
     assert raised.value.served
     new = kube.ObjectKind("resource.k8s.io", "v9", "ResourceSlice", "resourceslices", namespaced=False)
     with pytest.raises(kube.Missing, match=r"has no resourceslices of resource.k8s.io/v9") as raised:
-        await api.list(new)
+        await api.list(new, keep=kube.whole)
     assert not raised.value.served
     with pytest.raises(kube.Missing):
         await api.delete(NODES, "worker-2")
@@ -250,7 +250,9 @@ async def test_events(api_server, api, node):
         await api.create(EVENTS, named, namespace="default")
     assert raised.value.exists
     await api.patch(EVENTS, "one", {"count": 2}, namespace="default")
-    found = await api.list(EVENTS, namespace="default", fields="reason=DeviceLost,involvedObject.name=worker-1")
+    found = await api.list(
+        EVENTS, namespace="default", fields="reason=DeviceLost,involvedObject.name=worker-1", keep=kube.whole
+    )
     assert [1, 2] == sorted(each.get("count", 1) for each in found.objects)
 
 

@@ -206,9 +206,9 @@ async def test_a_wrong_name_of_the_node(start_agent, account, api_server, others
         await api_server.add("nodes", {"metadata": {"name": each}}, manager="kubelet")
     agent = await start_agent(CONFIG, api_server=account, wait=False)
     await api_server.until(lambda: "has no node 'node-1'" in status.status(agent.agent)["nodeApi"]["problem"])
+    await api_server.until(lambda: names in str(status.not_ready(agent.agent)))
     (reason,) = status.not_ready(agent.agent)
     assert reason.startswith("the ResourceSlices of acme.dev are not published: the cluster has no node 'node-1'")
-    assert names in reason
     assert "set --node-name (env NODE_NAME)" in reason
 
 

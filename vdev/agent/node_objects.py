@@ -31,9 +31,9 @@ _NAMES = 10  # of Nodes that a message names
 
 
 class NodeObject:
-    """The Node of this name. `trouble` says why what is known of it may be old; None while it is followed.
+    """The Node of this name. `trouble` says why what is known of it may be old, or that there is none.
 
-    `api` None: there is no API server. `on_heard` is called when the server tells of the Node again.
+    `api` None: there is no API server. `on_heard` is called when there is no trouble any more.
     """
 
     def __init__(
@@ -44,29 +44,43 @@ class NodeObject:
         timing: Timing,
         on_heard: Callable[[], None] = lambda: None,
     ) -> None:
-        self.document: Document | None = None
-        self.trouble: ApiServerError | None = None
         self._node = node
         self._api = api
-        self._timing = timing
         self._intervals, self._clock = timing
         self._on_heard = on_heard
         self._users: list[Callable[[], None]] = []
         self._wanted = asyncio.Event()
-        self._looked = asyncio.Event()
+        self._others = ""  # which Nodes there are, where this one is not, for the message
+        self._told: tuple[Document | None, str] = None, ""  # the Node and the trouble that users know
+        self._informer = kube.Informer(
+            api,
+            kube.NODES,
+            fields=f"metadata.name={node}",
+            keep=kube.whole,
+            on_change=lambda *_: self._tell(),
+            on_look=self._tell,
+            on_denied=self._poll,
+        )
 
     @property
     def is_used(self) -> bool:
         return self._wanted.is_set()
 
-    def subscribe(self, on_change: Callable[[], None]) -> None:
-        """Follow the Node from now on, and tell of each change; as often as it is asked for, forever."""
-        self._users.append(on_change)
-        self._wanted.set()
-
     @property
     def has_server(self) -> bool:
         return self._api is not None
+
+    @property
+    def document(self) -> Document | None:
+        """The Node as it was seen last; None where there is none, or it may not be read any more."""
+        return None if isinstance(self._informer.trouble, kube.Denied) else self._informer.get(self._node)
+
+    @property
+    def trouble(self) -> ApiServerError | None:
+        if self._informer.trouble is not None or self.document is not None or not self._informer.is_listed:
+            return self._informer.trouble
+        hint = "set --node-name (env NODE_NAME) to the pod's spec.nodeName"
+        return kube.Unconfigured(f"the cluster has no node {self._node!r}{self._others}; {hint}")
 
     @property
     def unanswered(self) -> bool:
@@ -78,178 +92,61 @@ class NodeObject:
         """Its labels; none where it is not known."""
         return kube.metadata_of(self.document).get("labels") or {}
 
+    def subscribe(self, on_change: Callable[[], None]) -> None:
+        """Follow the Node from now on, and tell of each change; as often as it is asked for, forever."""
+        self._users.append(on_change)
+        self._wanted.set()
+
     async def read(self) -> None:
         """Ask for it now, once, without following it."""
-        if self._api is None:
-            self._see(None, kube.Unconfigured(kube.NO_SERVER))
-            return
-        try:
-            self._see(await self._api.get(kube.NODES, self._node, at_hand=True), None)
-        except kube.Missing:
-            self._see(None, await self._missing(self._api))
-        except kube.Denied as denied:
-            self._see(None, denied)
-        except ApiServerError as failed:
-            self._see(self.document, failed)
+        await self._informer.read(self._node)
 
     def note(self, document: Document) -> None:
         """The Node as the server just answered to a write; a watch tells it later, and first what was before."""
-        if not self._is_old(document):
-            self._see(document, self.trouble)
+        self._informer.wrote(document)
 
     async def seen(self) -> Document:
         """The Node as it was seen last; waits for the first look. Raises ApiServerError where it cannot be had."""
         self._wanted.set()
-        await self._looked.wait()
-        if self.document is None:
-            raise self.trouble or kube.Unconfigured(kube.NO_SERVER)
-        return self.document
+        await self._informer.looked()
+        if self.document is None and self._api is not None and self._informer.trouble is None:
+            self._others = await self._name_others(self._api)
+        if (document := self.document) is not None:
+            return document
+        raise self.trouble or kube.Unconfigured(kube.NO_SERVER)
 
     async def run(self) -> None:
         """Follow the Node, from when somebody uses it on."""
         await self._wanted.wait()
-        if self._api is None:
-            self._see(None, kube.Unconfigured(kube.NO_SERVER))
-            return
-        watch = functools.partial(self._watch, self._api)
-        await kube.for_ever(watch, self._refused, timing=self._timing)
+        await self._informer.run()
 
-    async def _refused(self, error: ApiServerError) -> None:
-        if not isinstance(error, kube.Denied):
-            self._see(self.document, error)
-        elif not error.known:
-            self._see(None, error)
-        else:
-            log.info("the node cannot be watched; it is read now and then", reason=str(error))
-            await self._poll()
-
-    async def _watch(self, api: kube.Api) -> None:
-        async with api.follow(kube.NODES, fields=f"metadata.name={self._node}") as changes:
-            async for change in changes:
-                match change:
-                    case kube.Listed(objects):
-                        self._see(objects[0] if objects else None, None if objects else await self._missing(api))
-                    case kube.Changed(found):
-                        self._see(self.document if self._is_old(found) else found, None)
-                    case kube.Removed():
-                        self._see(None, await self._missing(api))
-                    case kube.Lost(error):
-                        self._see(self.document, error)
-                    case _:
-                        self._see(self.document, None)
-
-    async def _poll(self) -> None:
+    async def _poll(self, denied: kube.Denied) -> None:
         """Read it again and again, until that is refused as well, or it is time to see whether it may be watched."""
+        log.info("the node cannot be watched; it is read now and then", reason=str(denied))
         end = self._clock.now() + self._intervals.watch_again
         while self._clock.now() < end:
             await self.read()
-            if isinstance(self.trouble, kube.Denied):
+            if isinstance(self._informer.trouble, kube.Denied):
                 return
             await self._clock.sleep(self._intervals.look_at_label)
 
-    def _is_old(self, document: Document) -> bool:
-        """Whether as much or more is known of the same Node already."""
-        return kube.is_known(document, kube.metadata_of(self.document))
-
-    async def _missing(self, api: kube.Api) -> ApiServerError:
-        """That the name is a wrong one, and what Nodes there are, if that may be asked."""
+    async def _name_others(self, api: kube.Api) -> str:
+        """What Nodes there are, if that may be asked: the name may be a wrong one."""
         names: tuple[str, ...] = ()
         with contextlib.suppress(ApiServerError):
             names = await api.names(kube.NODES, _NAMES + 1)
         more = " and others" if len(names) > _NAMES else ""
-        others = f" (it has {', '.join(map(repr, names[:_NAMES]))}{more})" if names else ""
-        hint = "set --node-name (env NODE_NAME) to the pod's spec.nodeName"
-        return kube.Unconfigured(f"the cluster has no node {self._node!r}{others}; {hint}")
+        return f" (it has {', '.join(map(repr, names[:_NAMES]))}{more})" if names else ""
 
-    def _see(self, document: Document | None, trouble: ApiServerError | None) -> None:
-        changed = document != self.document or str(trouble or "") != str(self.trouble or "")
-        is_heard_again = trouble is None and self.trouble is not None
-        self.document, self.trouble = document, trouble
-        self._looked.set()
-        if changed:
-            for tell in self._users:
-                tell()
-        if is_heard_again:
-            self._on_heard()
-
-
-class NodeSlices:
-    """The slices of the node of this name, by their own name. `on_change` is called when they are others.
-
-    `trouble` says why what is known may be old; None while they are followed. `api` None: there is no API server.
-    """
-
-    def __init__(self, node: str, api: kube.Api | None, *, on_change: Callable[[], None], timing: Timing) -> None:
-        self.trouble: ApiServerError | None = None
-        self._found: dict[str, Document] = {}
-        self._untold: set[str] = set()  # what was written from here, and no watch told of yet
-        self._node = node
-        self._api = api
-        self._on_change = on_change
-        self._timing = timing
-        self._listed = False
-        self._looked = asyncio.Event()
-
-    async def seen(self) -> Mapping[str, Document]:
-        """All of them; waits for the first look. Raises ApiServerError where they were never seen."""
-        await self._looked.wait()
-        if not self._listed:
-            raise self.trouble or kube.Unconfigured(kube.NO_SERVER)
-        return dict(self._found)
-
-    def wrote(self, document: Document) -> None:
-        """This is what the server answered to a write."""
-        self._found[_name(document)] = document
-        self._untold.add(_name(document))
-
-    def removed(self, name: str) -> None:
-        self._found.pop(name, None)
-
-    async def run(self) -> None:
-        if self._api is None:
-            self._look(kube.Unconfigured(kube.NO_SERVER))
+    def _tell(self) -> None:
+        (_, trouble_before), now = self._told, (self.document, str(self.trouble or ""))
+        if now == self._told:
             return
-        watch = functools.partial(self._watch, self._api)
-        await kube.for_ever(watch, self._refused, timing=self._timing)
-
-    async def _refused(self, error: ApiServerError) -> None:
-        """A permission is missing, or the server has no such kind."""
-        self._look(error)
-
-    async def _watch(self, api: kube.Api) -> None:
-        async with api.follow(kube.RESOURCE_SLICES, fields=f"spec.nodeName={self._node}") as changes:
-            async for change in changes:
-                match change:
-                    case kube.Listed(objects, version):
-                        # Only what no watch told of yet: a server with another store counts from the beginning.
-                        known = {name: self._found[name] for name in self._untold & self._found.keys()}
-                        newer = {name: each for name, each in known.items() if kube.is_since(each["metadata"], version)}
-                        self._found = {_name(each): each for each in objects} | newer
-                        self._untold = set(newer)
-                        self._listed = True
-                        self._look(None)
-                    case kube.Changed(found):
-                        old = self._found.get(_name(found))
-                        if old is None or not kube.is_since(old["metadata"], kube.version_of(found["metadata"])):
-                            self._found[_name(found)] = found
-                            self._untold.discard(_name(found))
-                            self._look(None)
-                    case kube.Removed(found):
-                        self._found.pop(_name(found), None)
-                        self._look(None)
-                    case kube.Lost(error):
-                        self._look(error)
-                    case _:
-                        self._look(None)
-
-    def _look(self, trouble: ApiServerError | None) -> None:
-        self.trouble = trouble
-        self._looked.set()
-        self._on_change()
-
-
-def _name(document: Document) -> str:
-    return str(document["metadata"]["name"])
+        self._told = now
+        for tell in self._users:
+            tell()
+        if trouble_before and self.trouble is None:
+            self._on_heard()
 
 
 _LIMIT = 16 * 2**20  # bytes of an answer: all is about one node, and in memory it is five times as much

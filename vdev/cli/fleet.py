@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     server = needed_server(kubeconfig=chosen.kubeconfig, context=chosen.context)
     from ..fleet.controller import AT_ONCE, Fleet, Options
-    from ..kube import Api
+    from ..kube import Api, Unconfigured
     from ..observe import log
 
     log.configure(level=chosen.log_level, form=chosen.log_format)
@@ -100,6 +100,10 @@ def run(args: argparse.Namespace) -> int:
 
     async def main() -> None:
         async with Api(server, at_once=AT_ONCE) as api:
+            try:
+                await api.connect()
+            except Unconfigured as wrong:
+                raise UsageError(str(wrong)) from wrong
             fleet = Fleet(made, loaded, api)
             stop = asyncio.Event()
             for number in (signal.SIGTERM, signal.SIGINT):

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from ..agent.applier import Output
-from ..agent.node_objects import NodeSlices
 from ..agent.options import Options
 from ..agent.steps import Steps
 from ..deviceplugin.registration import KubeletSocket
 from ..faults.engine import Engine
+from ..kube import RESOURCE_SLICES, Informer, whole
 from ..model.device import Slot, device_document, grouped
 from ..model.problem import Problem
 from ..node.api_output import NodeAccess
@@ -75,10 +75,18 @@ class Dra(Output):
         self._left: frozenset[str] = frozenset()
         self._drivers: dict[str, DraDriver] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._following = NodeSlices(
-            options.node, access.api, on_change=lambda: self.slices.look(), timing=options.timing
+        self._following = Informer(
+            access.api,
+            RESOURCE_SLICES,
+            fields=f"spec.nodeName={options.node}",
+            keep=whole,
+            on_change=self._see_slice,
         )
         self.slices = ResourceSlices(access, self._following, faults)
+
+    def _see_slice(self, _old: object, _new: object, is_own: bool) -> None:
+        if not is_own:
+            self.slices.look()
 
     def start(self, group: asyncio.TaskGroup) -> None:
         self._group = group

@@ -1,21 +1,20 @@
 """What is kept of the objects of thousands of nodes: as little as is used, and once what many of them have alike."""
 
-import asyncio
 import functools
 import marshal
 import sys
 import zlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
 from .. import kube
-from ..aio.clock import Timing
 from ..errors import ApiServerError
-from ..kube import MANAGER, metadata_of
+from ..kube import MANAGER, Informer, key_of, metadata_of
 from ..planning.in_use import Use
-from .seen_pods import SeenPods
+from .seen_pods import SeenPod, SeenPods, pod_of
 
 Document = Mapping[str, Any]
 
@@ -26,18 +25,23 @@ _PLAIN = 0  # the version of marshal's form in which equal values are equal byte
 
 
 class Packed:
-    """A slice that is seldom looked at: as a document it takes thirty times as much."""
+    """A slice of a node that is seldom looked at: as a document it takes thirty times as much."""
 
-    __slots__ = ("_bytes", "metadata")
+    __slots__ = ("_bytes", "name", "node")
 
     def __init__(self, document: Document) -> None:
-        self.metadata = {key: document["metadata"].get(key) for key in ("uid", "resourceVersion")}
+        self.name = str(document["metadata"]["name"])
+        self.node = str(document["spec"]["nodeName"])
         self._bytes = zlib.compress(marshal.dumps(dict(document)), 1)
 
     @property
     def document(self) -> Document:
         found: Document = marshal.loads(zlib.decompress(self._bytes))  # noqa: S302 - it never left this process
         return found
+
+
+def _packed(document: Document) -> Packed | None:
+    return Packed(document) if (document.get("spec") or {}).get("nodeName") else None
 
 
 def kept(document: Document) -> Document:
@@ -60,12 +64,6 @@ def kept(document: Document) -> Document:
             "nodeInfo": _shared({"kubeletVersion": version}),
         },
     }
-
-
-def stub(document: Document) -> Document:
-    """What tells which object it is, and of which node."""
-    metadata = {key: metadata_of(document).get(key) for key in ("name", "namespace", "uid")}
-    return {"metadata": metadata, "spec": {"nodeName": (document.get("spec") or {}).get("nodeName")}}
 
 
 def said(document: Document | None) -> object:
@@ -100,43 +98,37 @@ def _is_ours(entry: Mapping[str, Any]) -> bool:
     return str(entry.get("manager", "")).startswith(MANAGER)
 
 
+@dataclass(frozen=True, slots=True)
+class ClaimUses:
+    """The devices that a claim has: each with each pod that has reserved it, and without a pod where there is none."""
+
+    key: str
+    uses: tuple[Use, ...]
+
+
 class SeenClaims:
     """`devices` are the names of allocated devices by node and driver; `on_node` is told of each change."""
 
     def __init__(self, on_node: Callable[[str], None]) -> None:
         self.devices: dict[str, dict[str, frozenset[str]]] = {}
         self._on_node = on_node
-        self._nodes: dict[str, frozenset[str]] = {}  # of each claim, by uid
         self._by_node: dict[str, dict[str, tuple[Use, ...]]] = {}
 
     def uses(self, node: str) -> tuple[Use, ...]:
         """Which pod has which device of the node."""
         return tuple(use for uses in self._by_node.get(node, {}).values() for use in uses if use.pod)
 
-    def see(self, document: Document) -> None:
-        self._note(str(metadata_of(document).get("uid")), _uses(document))
-
-    def see_gone(self, document: Document) -> None:
-        self._note(str(metadata_of(document).get("uid")), ())
-
-    def keep_only(self, uids: Collection[str]) -> None:
-        for uid in self._nodes.keys() - set(uids):
-            self._note(uid, ())
-
-    def _note(self, uid: str, uses: tuple[Use, ...]) -> None:
-        before = self._nodes.pop(uid, frozenset())
-        nodes = frozenset(use.pool for use in uses)
-        if nodes:
-            self._nodes[uid] = nodes
-        for node in before | nodes:
-            mine = tuple(use for use in uses if use.pool == node)
+    def see(self, old: ClaimUses | None, new: ClaimUses | None) -> None:
+        """A claim has this now in place of that."""
+        if old == new:
+            return
+        for node in {use.pool for each in (old, new) if each is not None for use in each.uses}:
             of_node = self._by_node.setdefault(node, {})
-            if of_node.get(uid, ()) == mine:
-                continue
-            if mine:
-                of_node[uid] = mine
-            else:
-                del of_node[uid]
+            mine = tuple(use for use in new.uses if use.pool == node) if new is not None else ()
+            if old is not None:
+                of_node.pop(old.key, None)
+            if new is not None and mine:
+                of_node[new.key] = mine
             self._tell(node)
 
     def _tell(self, node: str) -> None:
@@ -150,17 +142,17 @@ class SeenClaims:
         self._on_node(node)
 
 
-def _uses(document: Document) -> tuple[Use, ...]:
-    """Each device with each pod that has reserved the claim; without a pod where there is none."""
+def _uses(document: Document) -> ClaimUses | None:
     metadata, status = metadata_of(document), document.get("status") or {}
     namespace, claim = str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
     results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
     pods = [f"{namespace}/{each['name']}" for each in status.get("reservedFor") or () if each.get("resource") == "pods"]
-    return tuple(
+    uses = tuple(
         Use(pod, "", claim, str(each["driver"]), str(each["pool"]), str(each["device"]))
         for each in results
         for pod in pods or [""]
     )
+    return ClaimUses(key_of(document), uses) if uses else None
 
 
 log = structlog.get_logger(__name__)
@@ -172,17 +164,23 @@ _FAKE_VERSIONS = ("fake", "kwok")
 
 class SeenNode:
     """One Node: a `TargetNode` for the outputs. `on_change` is called when it is another one, or gone; `on_answer` when
-    the answer to a write says so, since more writes may follow.
+    the answer to a write says so, since more writes may follow. `wrote` takes such an answer.
     """
 
-    __slots__ = ("_users", "document", "is_untold", "name", "on_answer", "on_change")
+    __slots__ = ("_users", "document", "name", "note", "on_answer", "on_change")
 
-    def __init__(self, name: str, on_change: Callable[[], None], on_answer: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        on_change: Callable[[], None],
+        on_answer: Callable[[], None],
+        wrote: Callable[[Document], None],
+    ) -> None:
         self.name = name
         self.document: Document | None = None
-        self.is_untold = False  # no watch told of the last answer yet
         self.on_change = on_change
         self.on_answer = on_answer
+        self.note = wrote
         self._users: list[Callable[[], None]] = []
 
     async def seen(self) -> Document:
@@ -194,32 +192,18 @@ class SeenNode:
     def subscribe(self, on_change: Callable[[], None]) -> None:
         self._users.append(on_change)
 
-    def note(self, document: Document) -> None:
-        """This is the Node, as the server just answered; the watch does not tell it again."""
-        self.is_untold = True
-        if self._take(document):
+    def see(self, document: Document | None, *, is_own: bool) -> None:
+        """This is what is kept of the Node now; `is_own`: the answer to a write says so."""
+        is_same = said(document) == said(self.document)
+        self.document = document
+        if is_same:
+            return
+        for tell in self._users:
+            tell()
+        if is_own:
             self.on_answer()
-
-    def see(self, document: Document | None) -> None:
-        """This is the Node now; older news than is known is none."""
-        known = kube.metadata_of(self.document).get("resourceVersion")
-        if document is None or kube.metadata_of(document).get("resourceVersion") == known:
-            self.is_untold = False
-        if self._take(document):
-            self.is_untold = False
+        else:
             self.on_change()
-
-    def _take(self, document: Document | None) -> bool:
-        """Note the Node; whether what is kept of it is something else than before."""
-        if document and self.document and kube.is_known(document, kube.metadata_of(self.document)):
-            return False
-        told = kept(document) if document else None
-        is_same = said(told) == said(self.document)
-        self.document = told
-        if not is_same:
-            for tell in self._users:
-                tell()
-        return not is_same
 
     @property
     def metadata(self) -> Mapping[str, Any]:
@@ -247,54 +231,36 @@ class SeenNode:
 class SeenSlices:
     """The ResourceSlices of one node: a `SlicesView` for the output."""
 
-    __slots__ = ("_found", "_trouble", "_untold", "on_change")
+    __slots__ = ("_found", "_informer", "on_change")
 
-    def __init__(self, trouble: Callable[[], ApiServerError | None]) -> None:
-        self._trouble = trouble
+    def __init__(self, informer: Informer[Packed]) -> None:
         self.on_change: Callable[[], None] = lambda: None
         self._found: dict[str, Packed] = {}
-        self._untold: set[str] = set()  # what was written from here, and no watch told of yet
+        self._informer = informer
 
     def __len__(self) -> int:
         return len(self._found)
 
     async def seen(self) -> Mapping[str, Document]:
         """All of them, by name. Raises ApiServerError where they may not be seen, or there is no such kind."""
-        if isinstance(trouble := self._trouble(), kube.Denied | kube.Missing):
+        if isinstance(trouble := self._informer.trouble, kube.Denied | kube.Missing):
             raise trouble
         return {name: each.document for name, each in self._found.items()}
 
     def wrote(self, document: Document) -> None:
-        """This is what the server answered to a write; the watch may have told it already."""
-        name = kube.metadata_of(document)["name"]
-        known = self._found.get(name)
-        if known is None or not kube.is_known(document, known.metadata):
-            self._found[name] = Packed(document)
-            self._untold.add(name)
+        """This is what the server answered to a write."""
+        self._informer.wrote(document)
 
     def removed(self, name: str) -> None:
-        self._found.pop(name, None)
+        self._informer.removed(name)
 
-    def see(self, document: Document) -> None:
-        name = kube.metadata_of(document)["name"]
-        self._untold.discard(name)
-        known = self._found.get(name)
-        if known is None or not kube.is_known(document, known.metadata):
-            self._found[name] = Packed(document)
+    def see(self, old: Packed | None, new: Packed | None, *, is_own: bool) -> None:
+        if old is not None:
+            self._found.pop(old.name, None)
+        if new is not None:
+            self._found[new.name] = new
+        if not is_own:
             self.on_change()
-
-    def see_gone(self, name: str) -> None:
-        if self._found.pop(name, None) is not None:
-            self.on_change()
-
-    def keep_only(self, names: frozenset[str], version: str) -> None:
-        """A list had these; others are gone, but for what was written since."""
-        new = {
-            name for name, one in self._found.items() if name in self._untold and kube.is_since(one.metadata, version)
-        }
-        gone = self._found.keys() - names - new
-        for name in gone:
-            self.see_gone(name)
 
 
 class Cluster:
@@ -302,15 +268,12 @@ class Cluster:
 
     `on_node` is called with the name of a Node that is new, other, or gone, or whose devices others hold;
     `on_answer` when that is what the server answered to a write.
-
-    `trouble` says, by kind, why what is known may be old.
     """
 
     def __init__(
         self,
         api: kube.Api,
         *,
-        timing: Timing,
         on_node: Callable[[str], None],
         on_answer: Callable[[str], None],
     ) -> None:
@@ -318,157 +281,98 @@ class Cluster:
         self.slices: dict[str, SeenSlices] = {}
         self.pods: dict[str, SeenPods] = {}
         self.claims = SeenClaims(on_node)
-        self.trouble: dict[str, ApiServerError] = {}
-        self._api = api
-        self._timing = timing
         self._on_node = on_node
         self._on_answer = on_answer
-        self._listed = {
-            kind: asyncio.Event() for kind in (kube.NODES, kube.RESOURCE_SLICES, kube.PODS, kube.RESOURCE_CLAIMS)
-        }
+        self._told: dict[kube.ObjectKind, str] = {}  # the trouble that the log has
 
-    async def listed(self, kind: kube.ObjectKind) -> None:
-        """Wait until all there are of a kind were seen once."""
-        await self._listed[kind].wait()
+        self._nodes: Informer[Document] = Informer(
+            api, kube.NODES, keep=kept, on_change=self._see_node, on_look=lambda: self._say(self._nodes)
+        )
+        self._slices: Informer[Packed] = Informer(
+            api, kube.RESOURCE_SLICES, keep=_packed, on_change=self._see_slice, on_look=lambda: self._say(self._slices)
+        )
+        self._pods: Informer[SeenPod] = Informer(
+            api,
+            kube.PODS,
+            fields="spec.nodeName!=",
+            keep=pod_of,
+            on_change=self._see_pod,
+            on_look=lambda: self._say(self._pods),
+        )
+        self._claims: Informer[ClaimUses] = Informer(
+            api,
+            kube.RESOURCE_CLAIMS,
+            keep=_uses,
+            on_change=lambda old, new, _: self.claims.see(old, new),
+            on_look=lambda: self._say(self._claims),
+        )
+        self.informers: tuple[Informer[Any], ...] = (self._nodes, self._slices, self._pods, self._claims)
 
-    def slices_of(self, node: str) -> SeenSlices:
-        """Those of a node; there may be none."""
-        found = self.slices.get(node)
-        if found is None:
-            found = self.slices[node] = SeenSlices(lambda: self.trouble.get(kube.RESOURCE_SLICES.plural))
-        return found
-
-    def pods_of(self, node: str) -> SeenPods:
-        """Those of a node that ask for devices; there may be none."""
-        found = self.pods.get(node)
-        if found is None:
-            found = self.pods[node] = SeenPods(lambda: self._on_node(node))
-        return found
+    @property
+    def trouble(self) -> Mapping[str, ApiServerError]:
+        """Why what is known may be old, by kind."""
+        return {each.kind.plural: each.trouble for each in self.informers if each.trouble is not None}
 
     def node(self, name: str) -> SeenNode:
         """A Node, which may not be there."""
         found = self.nodes.get(name)
         if found is None:
             changed, answered = functools.partial(self._on_node, name), functools.partial(self._on_answer, name)
-            found = self.nodes[name] = SeenNode(name, changed, answered)
+            found = self.nodes[name] = SeenNode(name, changed, answered, self._nodes.wrote)
         return found
+
+    def slices_of(self, node: str) -> SeenSlices:
+        """Those of a node; there may be none."""
+        found = self.slices.get(node)
+        if found is None:
+            found = self.slices[node] = SeenSlices(self._slices)
+        return found
+
+    def pods_of(self, node: str) -> SeenPods:
+        """Those of a node that ask for devices; there may be none."""
+        found = self.pods.get(node)
+        if found is None:
+            found = self.pods[node] = SeenPods(self._pods, lambda: self._on_node(node))
+        return found
+
+    def removed(self, name: str) -> None:
+        """A Node was deleted from here."""
+        self._nodes.removed(name)
 
     def forget(self, name: str) -> None:
         """A Node that is gone and is not expected back."""
-        for known in (self.nodes, self.slices, self.pods):
-            known.pop(name, None)
+        self.nodes.pop(name, None)
+        self._forget_empty(name)
 
-    async def follow_nodes(self) -> None:
-        await self._follow(kube.NODES, self._see_nodes, self._see_node, self._see_node_gone)
+    def _forget_empty(self, name: str) -> None:
+        """Slices and pods may be there before their Node is, and a while after it."""
+        if name not in self.nodes and not self.slices.get(name):
+            self.slices.pop(name, None)
+        if name not in self.nodes and not self.pods.get(name):
+            self.pods.pop(name, None)
 
-    async def follow_slices(self) -> None:
-        await self._follow(kube.RESOURCE_SLICES, self._see_slices, self._see_slice, self._see_slice_gone)
+    def _see_node(self, old: Document | None, new: Document | None, is_own: bool) -> None:
+        name = metadata_of(new or old)["name"]
+        self.node(name).see(new, is_own=is_own)
 
-    async def follow_pods(self) -> None:
-        await self._follow(kube.PODS, self._see_pods, self._see_pod, self._see_pod_gone, fields="spec.nodeName!=")
+    def _see_slice(self, old: Packed | None, new: Packed | None, is_own: bool) -> None:
+        for node in {each.node for each in (old, new) if each is not None}:
+            self.slices_of(node).see(old, new if new and new.node == node else None, is_own=is_own)
+            self._forget_empty(node)
 
-    async def follow_claims(self) -> None:
-        await self._follow(kube.RESOURCE_CLAIMS, self._see_claims, self.claims.see, self.claims.see_gone)
+    def _see_pod(self, old: SeenPod | None, new: SeenPod | None, _is_own: bool) -> None:
+        for node in {
+            each.node for each in (old, new) if each is not None
+        }:  # two, if a new pod has the name of an old one
+            self.pods_of(node).see(old if old and old.node == node else None, new if new and new.node == node else None)
+            self._forget_empty(node)
 
-    async def _follow(
-        self,
-        kind: kube.ObjectKind,
-        listed: Callable[[kube.Listed], None],
-        changed: Callable[[Document], None],
-        removed: Callable[[Document], None],
-        fields: str = "",
-    ) -> None:
-        def keep(document: Document) -> Document:
-            see(document)
-            return stub(document)
-
-        see = functools.partial(_see, kind, changed)
-
-        async def watch() -> None:
-            async with self._api.follow(kind, fields=fields, keep=keep) as changes:
-                async for change in changes:
-                    match change:
-                        case kube.Listed():
-                            listed(change)
-                            self._heard(kind)
-                        case kube.Changed(found):
-                            see(found)
-                        case kube.Removed(found):
-                            removed(found)
-                        case kube.Lost(error):
-                            self._lost(kind, error)
-                        case _:
-                            self._heard(kind)
-
-        async def refused(error: ApiServerError) -> None:
-            """A permission is missing, or the server has no such kind."""
-            self._lost(kind, error)
-            self._listed[kind].set()  # nothing is known of it, and the rest goes on
-
-        await kube.for_ever(watch, refused, timing=self._timing)
-
-    def _lost(self, kind: kube.ObjectKind, error: ApiServerError) -> None:
-        if str(self.trouble.get(kind.plural)) != str(error):
-            log.warning("the API server does not tell", of=str(kind), reason=str(error))
-        self.trouble[kind.plural] = error
-
-    def _heard(self, kind: kube.ObjectKind) -> None:
-        if self.trouble.pop(kind.plural, None) is not None:
+    def _say(self, informer: Informer[Any]) -> None:
+        """In the log, once, that a kind is not heard of, and that it is again."""
+        kind, reason = informer.kind, str(informer.trouble or "")
+        before = self._told.get(kind, "")
+        self._told[kind] = reason
+        if reason and reason != before:
+            log.warning("the API server does not tell", of=str(kind), reason=reason)
+        elif before and not reason:
             log.info("the API server tells again", of=str(kind))
-        self._listed[kind].set()
-
-    def _see_nodes(self, listed: kube.Listed) -> None:
-        """What was seen is there; what was not is gone, unless it was made since."""
-        for name in self.nodes.keys() - {kube.metadata_of(each)["name"] for each in listed.objects}:
-            seen = self.nodes[name]  # a server with another store counts versions from the beginning
-            if not (seen.is_untold and kube.is_since(kube.metadata_of(seen.document), listed.version)):
-                seen.see(None)
-
-    def _see_node(self, document: Document) -> None:
-        self.node(kube.metadata_of(document)["name"]).see(document)
-
-    def _see_node_gone(self, document: Document) -> None:
-        self.node(kube.metadata_of(document)["name"]).see(None)
-
-    def _see_slices(self, listed: kube.Listed) -> None:
-        names: dict[str, set[str]] = {node: set() for node in self.slices}
-        for each in listed.objects:
-            names.setdefault(_node_of(each), set()).add(kube.metadata_of(each)["name"])
-        for node, found in names.items():
-            self.slices_of(node).keep_only(frozenset(found), listed.version)
-
-    def _see_slice(self, document: Document) -> None:
-        if node := _node_of(document):
-            self.slices_of(node).see(document)
-
-    def _see_slice_gone(self, document: Document) -> None:
-        if node := _node_of(document):
-            self.slices_of(node).see_gone(kube.metadata_of(document)["name"])
-
-    def _see_pods(self, listed: kube.Listed) -> None:
-        found: dict[str, set[str]] = {node: set() for node in self.pods}
-        for each in listed.objects:
-            found.setdefault(_node_of(each), set()).add(str(kube.metadata_of(each).get("uid")))
-        for node, uids in found.items():
-            self.pods_of(node).keep_only(uids)
-
-    def _see_pod(self, document: Document) -> None:
-        self.pods_of(_node_of(document)).see(document)
-
-    def _see_pod_gone(self, document: Document) -> None:
-        self.pods_of(_node_of(document)).see_gone(str(kube.metadata_of(document).get("uid")))
-
-    def _see_claims(self, listed: kube.Listed) -> None:
-        self.claims.keep_only({str(kube.metadata_of(each).get("uid")) for each in listed.objects})
-
-
-def _node_of(document: Document) -> str:
-    return str((document.get("spec") or {}).get("nodeName") or "")
-
-
-def _see(kind: kube.ObjectKind, changed: Callable[[Document], None], document: Document) -> None:
-    """Take note of an object; one that cannot be read, such as a pod with an odd annotation, is left out."""
-    try:
-        changed(document)
-    except Exception:
-        log.exception("an object is left out", kind=str(kind), name=kube.metadata_of(document).get("name"))

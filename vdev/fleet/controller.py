@@ -25,7 +25,7 @@ from ..config import Loaded
 from ..errors import ApiServerError, ConfigError
 from ..faults.engine import Engine
 from ..hostfs.watch import Watcher
-from ..kube import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Api, ApiCall, InjectedAnswer
+from ..kube import Api, ApiCall, InjectedAnswer
 from ..model.problem import Problem
 from ..model.spec import Delays, Spec
 from ..node.api_output import NodeAccess, injected
@@ -94,7 +94,6 @@ class Fleet:
         self._trouble: dict[str, tuple[int, str]] = {}  # how often a Node could not be made or removed, and why
         self.cluster = Cluster(
             api,
-            timing=options.timing,
             on_node=self._due.add,
             on_answer=lambda name: self._due.add_later(name, options.timing.intervals.look_after_answer),
         )
@@ -181,12 +180,18 @@ class Fleet:
     async def run(self, *, until: Callable[[], Awaitable[object]] | None = None) -> None:
         """Keep the nodes as the file says, until cancelled, or until `until` returns."""
         async with asyncio.TaskGroup() as group:
+            work = group.create_task(self._work(), name="fleet")
+            if until is not None:
+                await until()
+                if self.writers is not None:
+                    self.writers.stop()
+                work.cancel()  # with all that it began: a turn may wait for a server that does not answer
+
+    async def _work(self) -> None:
+        async with asyncio.TaskGroup() as group:
             self.writers = Writers(group, may=self._may_write, timing=self._options.timing)
             lives: dict[str, Callable[[], Awaitable[object]]] = {
-                "following Nodes": self.cluster.follow_nodes,
-                "following ResourceSlices": self.cluster.follow_slices,
-                "following pods": self.cluster.follow_pods,
-                "following ResourceClaims": self.cluster.follow_claims,
+                **{f"following {each.kind.name}s": each.run for each in self.cluster.informers},
                 "following the configuration": self._follow_files,
                 "telling the progress": self._tell_progress,
                 "taking turns": lambda: self._take_turns(group),
@@ -194,12 +199,8 @@ class Fleet:
             if (run_dir := self._options.run_dir) is not None:
                 commands, intervals = self.faults.commands, self._options.timing.intervals
                 lives["answering commands"] = lambda: command_socket.serve(run_dir, commands, intervals)
-            tasks = [group.create_task(self.steps.keep(name, each), name=name) for name, each in lives.items()]
-            if until is not None:
-                await until()
-                for each in tasks:
-                    each.cancel()
-                self.writers.stop()
+            for name, each in lives.items():
+                group.create_task(self.steps.keep(name, each), name=name)
 
     async def _tell_progress(self) -> None:
         """A line now and then while nodes are not as the file says, and one when they are, also after each edit."""
@@ -223,8 +224,8 @@ class Fleet:
                 begun, writes = self.clock.now(), self.writes
 
     async def _take_turns(self, group: asyncio.TaskGroup) -> None:
-        for kind in (NODES, RESOURCE_SLICES, PODS, RESOURCE_CLAIMS):
-            await self.cluster.listed(kind)
+        for each in self.cluster.informers:
+            await each.answered()
         self.has_begun = True
         self._came |= dict.fromkeys(self.cluster.nodes, self._epoch)
         self._due.add_all((*self.made, *self.cluster.nodes))
@@ -275,7 +276,7 @@ class Fleet:
             await self.maker.make(wanted, seen)
         elif self.scope.is_made(seen.metadata) and self.scope.covers(seen.metadata):
             await self.maker.remove(seen)
-            seen.see(None)
+            self.cluster.removed(name)
         elif seen.document is not None and self.scope.chooses(seen.metadata):
             await self.maker.mark(seen)
         else:

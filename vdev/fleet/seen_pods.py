@@ -13,11 +13,11 @@ from typing import Any
 import structlog
 
 from ..aio.clock import Clock
-from ..kube import EVENTS, PODS, Api, Conflict, Missing
+from ..kube import EVENTS, PODS, Api, Conflict, Informer, Missing, key_of
 from ..model.problem import Problem
 from ..model.telemetry import Range
 from ..planning.resources import Inventory
-from ..telemetry.pod_wishes import name_of, said_by
+from ..telemetry.pod_wishes import said_by
 from .pod_devices import NOTE, Assignment, Devices, Pod, Role, note, read_pod
 from .scope import MAKER
 
@@ -30,8 +30,10 @@ _STATUSES = "allocatedResourcesStatus"
 
 
 @dataclass(frozen=True, slots=True)
-class SeenPod:
-    """A pod, and what is written on it: its annotation, and the statuses of its containers at that version."""
+class AskingPod:
+    """A pod that asks for devices, and what is written on it: its annotation, and the statuses of its containers at
+    that version.
+    """
 
     pod: Pod
     text: str
@@ -39,48 +41,62 @@ class SeenPod:
     statuses: tuple[Document, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class SeenPod:
+    """What is kept of a pod: what it asks for, and what it says of its load."""
+
+    node: str
+    key: str
+    uid: str
+    asks: AskingPod | None
+    says: Range | Problem | None
+
+
+def pod_of(document: Document) -> SeenPod | None:
+    """What is kept of a pod; None where it asks for nothing and says nothing."""
+    asks, says = _asking(document), said_by(document)
+    if asks is None and says is None:
+        return None
+    node, uid = document["spec"].get("nodeName"), document["metadata"].get("uid")
+    return SeenPod(str(node or ""), key_of(document), str(uid or ""), asks, says)
+
+
 class SeenPods:
     """The pods of one node that ask for extended resources, by uid; and what pods say of their load, by name."""
 
-    __slots__ = ("_says", "by_uid", "on_change", "wishes")
+    __slots__ = ("_informer", "_on_change", "by_uid", "wishes")
 
-    def __init__(self, on_change: Callable[[], None]) -> None:
-        self.by_uid: dict[str, SeenPod] = {}
+    def __init__(self, informer: Informer[SeenPod], on_change: Callable[[], None]) -> None:
+        self.by_uid: dict[str, AskingPod] = {}
         self.wishes: Mapping[str, Range] = NO_WISHES
-        self.on_change = on_change
-        self._says: Mapping[str, tuple[str, Range | Problem]] = NO_WISHES  # by uid: its name, and what it says
+        self._informer = informer
+        self._on_change = on_change
 
-    def see(self, document: Document) -> None:
-        uid = str((document.get("metadata") or {}).get("uid") or "")
-        seen, said = _seen(document), said_by(document)
-        is_other = self._note_wish(uid, (name_of(document), said) if said is not None else None)
-        if seen is None:
-            is_other = self.by_uid.pop(uid, None) is not None or is_other
-        elif self.by_uid.get(uid) != seen:
-            self.by_uid[uid] = seen
-            is_other = True
-        if is_other:
-            self.on_change()
+    def __len__(self) -> int:
+        return len(self.by_uid) + len(self.wishes)
 
-    def see_gone(self, uid: str) -> None:
-        had_said = self._note_wish(uid, None)
-        if self.by_uid.pop(uid, None) is not None or had_said:
-            self.on_change()
+    def wrote(self, document: Document) -> None:
+        """This is what the server answered to a write."""
+        self._informer.wrote(document)
 
-    def keep_only(self, uids: set[str]) -> None:
-        for uid in (self.by_uid.keys() | self._says.keys()) - uids:
-            self.see_gone(uid)
+    def removed(self, pod: Pod) -> None:
+        """The server said that it is gone."""
+        self._informer.removed(f"{pod.namespace}/{pod.name}")
 
-    def _note_wish(self, uid: str, said: tuple[str, Range | Problem] | None) -> bool:
-        """What a pod says now; whether that is something else than before."""
-        if self._says.get(uid) == said:
-            return False
-        if said is not None and isinstance(said[1], Problem):
-            log.warning("a pod says no load", reason=str(said[1]))
-        rest = {other: each for other, each in self._says.items() if other != uid}
-        self._says = rest if said is None else {**rest, uid: said}
-        self.wishes = {name: each for name, each in self._says.values() if isinstance(each, Range)}
-        return True
+    def see(self, old: SeenPod | None, new: SeenPod | None) -> None:
+        """What is kept of a pod is this now."""
+        if old == new:
+            return
+        if old is not None:
+            self.by_uid.pop(old.uid, None)
+            self.wishes = {key: each for key, each in self.wishes.items() if key != old.key}
+        if new is not None and new.asks is not None:
+            self.by_uid[new.uid] = new.asks
+        if new is not None and isinstance(new.says, Range):
+            self.wishes = {**self.wishes, new.key: new.says}
+        elif new is not None and new.says is not None and (old is None or old.says != new.says):
+            log.warning("a pod says no load", reason=str(new.says))
+        self._on_change()
 
 
 class PodNotes:
@@ -118,7 +134,7 @@ class PodNotes:
             try:
                 await self._write(seen, devices)
             except Missing:
-                self._pods.by_uid.pop(seen.pod.uid, None)  # the watch has not told yet
+                self._pods.removed(seen.pod)  # the watch has not told yet
         for uid, why in self._assigned.rejected.items():
             seen_pod = self._pods.by_uid.get(uid)
             if self._is_untold(uid) and seen_pod is not None:
@@ -130,13 +146,13 @@ class PodNotes:
         """Whether it is to be said of a refused pod, or to be done, that a kubelet refuses it."""
         return uid not in self._said or (self._rejects and not self._said[uid])
 
-    def _due(self) -> Iterator[tuple[SeenPod, Devices]]:
+    def _due(self) -> Iterator[tuple[AskingPod, Devices]]:
         for uid, devices in self._assigned.devices.items():
             seen = self._pods.by_uid.get(uid)
             if seen is not None and any(devices.values()) and (seen.text != note(devices) or self._told(seen, devices)):
                 yield seen, devices
 
-    def _told(self, seen: SeenPod, devices: Devices) -> tuple[Document, ...] | None:
+    def _told(self, seen: AskingPod, devices: Devices) -> tuple[Document, ...] | None:
         """The statuses of the containers as they shall be; None where they are so, or are not there."""
         shall = tuple(self._status(each, devices, seen.pod) for each in seen.statuses)
         return None if shall == seen.statuses else shall
@@ -163,11 +179,11 @@ class PodNotes:
         ]
         return {**status, _STATUSES: told}
 
-    async def _write(self, seen: SeenPod, devices: Devices) -> None:
+    async def _write(self, seen: AskingPod, devices: Devices) -> None:
         pod = seen.pod
         if seen.text != note(devices):
             change = {"metadata": {"uid": pod.uid, "annotations": {NOTE: note(devices)}}}
-            self._pods.see(await self._api.patch(PODS, pod.name, change, namespace=pod.namespace))
+            self._pods.wrote(await self._api.patch(PODS, pod.name, change, namespace=pod.namespace))
             seen = self._pods.by_uid.get(pod.uid, seen)
         statuses = self._told(seen, devices)
         if statuses is not None:
@@ -176,7 +192,7 @@ class PodNotes:
                 "status": {"containerStatuses": statuses},
             }
             answer = await self._api.patch(PODS, pod.name, whole, namespace=pod.namespace, subresource="status")
-            self._pods.see(answer)
+            self._pods.wrote(answer)
 
     async def _refuse(self, pod: Pod, why: str) -> None:
         """Say it as a kubelet does, and let the pod fail where that is wanted."""
@@ -211,14 +227,14 @@ class PodNotes:
             status = {"phase": "Failed", "reason": _REASON, "message": f"Pod was rejected: {said}"}
             change = {"metadata": {"uid": pod.uid}, "status": status}
             answer = await self._api.patch(PODS, pod.name, change, namespace=pod.namespace, subresource="status")
-            self._pods.see(answer)
+            self._pods.wrote(answer)
 
 
-def _seen(document: Document) -> SeenPod | None:
+def _asking(document: Document) -> AskingPod | None:
     pod = read_pod(document)
     if pod is None:
         return None
     metadata, status = document["metadata"], document.get("status") or {}
     text = str((metadata.get("annotations") or {}).get(NOTE) or "")
     statuses = tuple(status.get("containerStatuses") or ())
-    return SeenPod(pod, text, str(metadata.get("resourceVersion") or "") if statuses else "", statuses)
+    return AskingPod(pod, text, str(metadata.get("resourceVersion") or "") if statuses else "", statuses)

@@ -90,6 +90,7 @@ class Writers:
         self._counted: dict[Writer, Callable[[], object]] = {}
         self._failing: dict[Writer, tuple[str, Exception]] = {}
         self._fewer = asyncio.Event()
+        self._stopped = False
 
     @property
     def failing(self) -> Mapping[Writer, tuple[str, Exception]]:
@@ -117,15 +118,15 @@ class Writers:
 
     def wake(self, node: str, output: Writer) -> None:
         """Let it write, if it has something to and does not yet."""
-        if output.has_news and output not in self._tasks and self._may(node):
+        if output.has_news and output not in self._tasks and not self._stopped and self._may(node):
             task = self._group.create_task(self._work(node, output), name=f"{output.name} of {node}")
             self._tasks[output], self._nodes[output] = task, node
             self._counted[output] = self._clock.call_later(self._intervals.long_write, lambda: self._discount(output))
             task.add_done_callback(lambda task: self._done(node, output, task))
 
     def stop(self) -> None:
-        for task in list(self._tasks.values()):
-            task.cancel()
+        """Begin no more; what is at work ends with its group."""
+        self._stopped = True
 
     def drop(self, output: Writer) -> None:
         """Its node is gone: what it has to write is of no use."""

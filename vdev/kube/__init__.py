@@ -1,7 +1,7 @@
 """Everything that speaks with the API server goes through `Api`: plain documents, and errors that say what to do.
 
-    find_server(…) ─► ApiServerAddress ─► Api(server) ─┬─ get, list, create, patch, apply, delete
-                                             └─ follow: what is there, then every change
+    find_server(…) ─► ApiServerAddress ─► Api(server) ─┬─ get, list, watch, create, patch, apply, delete
+                                             └─ Informer: a copy of what is there, kept up to date
 
 Making an `Api` costs nothing. The client library is imported and a connection made with the first request.
 """
@@ -17,14 +17,11 @@ from .answers import (
     Throttled,
     Unconfigured,
     Unreachable,
-    is_known,
-    is_since,
     metadata_of,
-    version_of,
 )
-from .api import MANAGER, Api
+from .api import MANAGER, Api, whole
 from .calls import InjectedAnswer
-from .follow import Back, Changed, Listed, Lost, Removed, for_ever
+from .informer import Informer, key_of
 from .kinds import DEVICE_CLASSES, EVENTS, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, ObjectKind
 
 __all__ = [
@@ -39,25 +36,19 @@ __all__ = [
     "Api",
     "ApiCall",
     "ApiServerAddress",
-    "Back",
-    "Changed",
     "Conflict",
     "Denied",
     "FieldConflict",
+    "Informer",
     "InjectedAnswer",
     "Invalid",
-    "Listed",
-    "Lost",
     "Missing",
     "ObjectKind",
-    "Removed",
     "Throttled",
     "Unconfigured",
     "Unreachable",
     "find_server",
-    "for_ever",
-    "is_known",
-    "is_since",
+    "key_of",
     "metadata_of",
-    "version_of",
+    "whole",
 ]

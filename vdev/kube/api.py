@@ -6,28 +6,44 @@ A writer says who it is by the field manager. An apply without `force` takes not
 import contextlib
 import copy
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..api_server import ApiServerAddress
-from .answers import ApiCall
+from ..json_text import parse_json
+from .answers import ApiCall, Unreachable, error_in_watch
 from .calls import LIMIT, NO_FAULT, ApiCalls, ApiRequest, FaultHook, checked
-from .follow import Change, Listed, Object, Selection, follow, listing
 from .kinds import ObjectKind
 
 MANAGER = "vdev"
 _VERSION = ObjectKind("", "", "version", "version", namespaced=False)  # no object, but in sentences it is one
 
-
-def _whole(each: Object) -> Object:
-    return each
-
-
 _MERGE = "application/merge-patch+json"
 _STRATEGIC = "application/strategic-merge-patch+json"
 _APPLY = "application/apply-patch+yaml"  # of which JSON is a part
+
+_CHUNK = "500"  # objects in one answer to a list
+_BATCH = 50  # of them, before others have a turn
+_SILENCE = 2.0  # times the longest watch, after which the connection must be dead
+
+Object: TypeAlias = Mapping[str, Any]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Listed(Generic[T]):
+    """All objects there are, in one state, or what was kept of them; `version` is that of the state."""
+
+    objects: tuple[T, ...]
+    version: str = field(default="", compare=False)
+
+
+def whole(document: Object) -> Object:
+    """All of an object: what is kept where these are few."""
+    return document
 
 
 class Api:
@@ -48,6 +64,7 @@ class Api:
         limit: int = LIMIT,
     ) -> None:
         self.server = server
+        self.timing = timing
         self._calls = ApiCalls(server, timing=timing, at_once=at_once, limit=limit, fault=fault)
         self._fault: FaultHook = NO_FAULT
 
@@ -70,6 +87,10 @@ class Api:
         """How many requests were to change something."""
         return self._calls.writes
 
+    async def connect(self) -> None:
+        """Read what says how to reach the server. Raises Unconfigured; whether a server is there is not known then."""
+        await self._calls.connect()
+
     async def aclose(self) -> None:
         """Close the connection; another request would make a new one."""
         await self._calls.aclose()
@@ -85,9 +106,70 @@ class Api:
         call = ApiCall(verb="get", kind=kind, name=name, namespace=namespace)
         return await self._ask("GET", call, params={"resourceVersion": "0"} if at_hand else {})
 
-    async def list(self, kind: ObjectKind, *, namespace: str = "", labels: str = "", fields: str = "") -> Listed:
-        """All objects that the selectors choose, in one state; in all namespaces where none is given."""
-        return await listing(self._calls, Selection(kind=kind, namespace=namespace, labels=labels, fields=fields))
+    async def list(
+        self,
+        kind: ObjectKind,
+        *,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        not_older: str = "",
+        keep: Callable[[Object], T],
+    ) -> Listed[T]:
+        """All objects that the selectors choose, in one state; in all namespaces where none is given.
+
+        It is as new as can be, or no older than a version ("0": whatever is at hand). `keep` makes of each object what
+        is kept of it: thousands of whole ones are much at once. Raises Expired where it takes so long that the server
+        forgets what it is listing.
+        """
+        call = ApiCall(verb="list", kind=kind, namespace=namespace)
+        at = {"resourceVersion": not_older, "resourceVersionMatch": "NotOlderThan"} if not_older else {}
+        objects: list[T] = []
+        more, left = "", self._calls.limit
+        while True:
+            page = {"continue": more} if more else at
+            params = _selectors(labels, fields) | {"limit": _CHUNK} | page
+            found, size = await self._calls.ask_sized(ApiRequest(method="GET", call=call, params=params), left)
+            left -= size
+            items, metadata = found.get("items") or [], found.get("metadata") or {}
+            if not isinstance(items, list) or not isinstance(metadata, dict):
+                raise Unreachable(call, "what came is no list")
+            for start in range(0, len(items), _BATCH):
+                if start:
+                    await self.timing.clock.sleep(0)  # what is kept of five hundred slices takes 50 ms to make
+                objects += [keep(checked(call, each)) for each in items[start : start + _BATCH]]
+            if not (more := str(metadata.get("continue") or "")):
+                return Listed(tuple(objects), str(metadata.get("resourceVersion") or ""))
+
+    @contextlib.asynccontextmanager
+    async def watch(
+        self,
+        kind: ObjectKind,
+        *,
+        version: str,
+        seconds: float,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+    ) -> AsyncIterator[AsyncIterator[tuple[str, Object, str]]]:
+        """What happens after a version, for so many seconds: the type of each event, the object, and its version.
+
+        Events of the types ADDED, MODIFIED and DELETED have an object that was checked. Raises Expired where the
+        version is forgotten.
+        """
+        call = ApiCall(verb="watch", kind=kind, namespace=namespace)
+        params = _selectors(labels, fields) | {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": version,
+            "timeoutSeconds": str(max(1, round(seconds))),
+        }
+        request = ApiRequest(method="GET", call=call, params=params)
+        async with (
+            self._calls.watch(request, silence=seconds * _SILENCE) as lines,
+            contextlib.aclosing(_events(call, lines)) as events,
+        ):
+            yield events
 
     async def names(self, kind: ObjectKind, most: int) -> tuple[str, ...]:
         """The names of the first objects of a kind, of so many at most."""
@@ -95,23 +177,6 @@ class Api:
         request = ApiRequest(method="GET", call=call, params={"limit": str(most)}, fault=self._fault)
         items = (await self._calls.ask(request)).get("items")
         return tuple(checked(call, each)["metadata"]["name"] for each in items) if isinstance(items, list) else ()
-
-    def follow(
-        self,
-        kind: ObjectKind,
-        *,
-        namespace: str = "",
-        labels: str = "",
-        fields: str = "",
-        keep: Callable[[Object], Object] = _whole,
-    ) -> contextlib.aclosing[AsyncGenerator[Change, None]]:
-        """What there is, then each change, forever: `async with api.follow(NODES) as changes: async for …`.
-
-        It outlives a server that goes away (`Lost`, `Back`) and lists again where it must (`Listed`). Raises Denied,
-        Missing and Invalid, which waiting does not change. `keep` makes of an object what a `Listed` has of it.
-        """
-        chosen = Selection(kind=kind, namespace=namespace, labels=labels, fields=fields, keep=keep)
-        return contextlib.aclosing(follow(self._calls, chosen))
 
     async def version(self) -> tuple[int, int]:
         """The server's version: major and minor number."""
@@ -206,3 +271,23 @@ class Api:
 
 def _typed(kind: ObjectKind, document: Mapping[str, Any]) -> dict[str, Any]:
     return {**document, "apiVersion": kind.api_version, "kind": kind.name}
+
+
+def _selectors(labels: str, fields: str) -> dict[str, str]:
+    given = {"labelSelector": labels, "fieldSelector": fields}
+    return {name: value for name, value in given.items() if value}
+
+
+async def _events(call: ApiCall, lines: AsyncIterator[bytes]) -> AsyncGenerator[tuple[str, Object, str], None]:
+    async for line in lines:
+        try:
+            event = parse_json(line)
+            kind, found = event["type"], dict(event["object"])
+        except (ValueError, LookupError, TypeError) as wrong:
+            raise Unreachable(call, "what came in a watch is no event") from wrong
+        if kind == "ERROR":
+            raise error_in_watch(call, found)
+        if kind in ("ADDED", "MODIFIED", "DELETED"):
+            checked(call, found)
+        metadata = found.get("metadata")
+        yield kind, found, str(metadata.get("resourceVersion") or "") if isinstance(metadata, dict) else ""

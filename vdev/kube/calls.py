@@ -176,7 +176,7 @@ class ApiCalls:
         call = replace(request.call, who=self.server.who)
         if (fault := self._fault(call) or request.fault(call)) is not None:
             raise _error_of(call, fault)
-        connection = await self._connect()
+        connection = await self.connect()
         call = replace(call, where=connection.where)
         token = await self._authorization(connection)
         speech = _Speech(connection, call, self.clock, self.limit)
@@ -210,7 +210,7 @@ class ApiCalls:
 
     # --- the connection, and who asks ---------------------------------------------------------------------------------
 
-    async def _connect(self) -> "Connection":
+    async def connect(self) -> "Connection":
         async with self._connecting:
             if self._connection is None:
                 self._connection = await asyncio.to_thread(_open, self.server)
@@ -230,7 +230,7 @@ class ApiCalls:
         if self.server.kubeconfig is not None:
             return await self._forget_if_stale()
         before, self._token = self._token, None
-        return await self._authorization(await self._connect()) != before
+        return await self._authorization(await self.connect()) != before
 
     async def _forget_if_stale(self) -> bool:
         """Make the next connection from the files as they are now, if they are others."""

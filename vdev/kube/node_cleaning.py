@@ -27,8 +27,8 @@ class Ours:
 
 async def nodes_with_ours(api: Api) -> tuple[Ours, ...]:
     """All Nodes that have anything of ours. Raises ApiServerError."""
-    found = await api.list(NODES)
-    return tuple(ours for ours in map(_ours, found.objects) if ours)
+    found = await api.list(NODES, keep=_ours)
+    return tuple(ours for ours in found.objects if ours)
 
 
 async def ours_of(api: Api, node: str) -> Ours:

@@ -207,7 +207,7 @@ class Telemetry(Output):
     def _follow_pods(self, group: asyncio.TaskGroup) -> None:
         if self._section.pod_annotations and self._following is None:
             options, told = self._options, self._pods_changed
-            self._pods = PodWishes(options.node, self._api, on_change=told, timing=options.timing)
+            self._pods = PodWishes(options.node, self._api, on_change=told)
             self._following = group.create_task(self._pods.run(), name="annotations of pods")
         elif not self._section.pod_annotations and self._following is not None:
             self._following.cancel()

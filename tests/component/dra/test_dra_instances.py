@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tests.kit import dra
 from vdev.aio.clock import LeapClock, Timing
-from vdev.dra.places import Places
 from vdev.dra.claims import ClaimRef, Claims
+from vdev.dra.places import Places
 from vdev.dra.preparation import Published
 
 DRIVER = "gpu.acme.dev"

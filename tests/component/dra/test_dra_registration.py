@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from vdev.deviceplugin.registration import KubeletSocket
-from vdev.dra.places import Places
 from vdev.dra.driver import DriverState
+from vdev.dra.places import Places
 from vdev.pb import pluginregistration_v1_pb2
 
 DRIVER = "gpu.acme.dev"

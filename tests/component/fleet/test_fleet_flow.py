@@ -1,5 +1,6 @@
 """What a fleet asks of the API server, counted: as little as it takes, a few at a time, and again where that failed."""
 
+import asyncio
 import json
 from collections import Counter
 
@@ -127,6 +128,16 @@ async def test_few_writes_are_in_flight(start, api_server, until, clock):
     api_server.heal()
     clock.advance(11)
     await until(lambda: is_done(fleet, 100))
+
+
+async def test_it_ends_at_once_while_a_server_does_not_answer(start, api_server, until, clock):
+    """Also the turns that wait for it, and without beginning to write anything more."""
+    hanging = api_server.fail(verb="create", hang=True)
+    fleet = await start(of(100), clock=clock)
+    await until(lambda: 16 == hanging.hits)
+    async with asyncio.timeout(5):
+        await fleet.stop()
+    assert 16 == hanging.hits
 
 
 async def test_a_server_that_asks_to_wait_is_left_alone(start, api_server, until, clock):

@@ -46,6 +46,14 @@ def test_a_kubeconfig_that_is_not_there(fleet, tmp_path):
     assert (2, "", f"vdev: the kubeconfig file {missing} does not exist\n") == fleet("--kubeconfig", str(missing))
 
 
+def test_a_kubeconfig_that_is_none(fleet, tmp_path):
+    """It will not become one by waiting."""
+    garbage = tmp_path / "garbage"
+    garbage.write_text("no: [kubeconfig\n")
+    code, out, err = fleet("--kubeconfig", str(garbage))
+    assert (2, "", True) == (code, out, f"{garbage} cannot be used: " in err)
+
+
 def test_a_file_without_a_fleet_is_told_where_to_read(fleet):
     """It is no error of the file, which an agent may run."""
     code, _, printed = fleet(text=CONFIG.partition("fleet:")[0])
