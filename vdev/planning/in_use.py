@@ -124,33 +124,33 @@ def update(
     before: Knowledge, reading: HoldersReading, allocated: Mapping[Key, float], intervals: Intervals = PRODUCTION
 ) -> Knowledge:
     """What is known after one more reading. `allocated` are the times of our own Allocates that no answer settled."""
-    on_disk = reading.checkpoint.keys if reading.checkpoint else frozenset[Key]()
+    checkpoint = reading.checkpoint
     if reading.answer is None:
         # Nothing is released while nobody answers; what the checkpoint names is added.
         silent_since = reading.at if before.silent_since is None else before.silent_since
-        return replace(before, doubted=before.doubted | before.holders.keys() | on_disk, silent_since=silent_since)
+        held = before.doubted | before.holders.keys() | (checkpoint.keys if checkpoint else frozenset())
+        return replace(before, doubted=held, silent_since=silent_since)
     if before.silent_since is not None or not before.heard or reading.kubelet != before.kubelet:
         before = _of_another_kubelet(before, reading, intervals)
     answer, at = reading.answer, reading.at
+    on_disk = checkpoint.keys if checkpoint else before.unnamed.keys()  # without a file the one before counts
 
     # What was allocated anew after it was named may be with an init container, which no answer will ever name.
     still = {key: moment for key, moment in before.named.items() if allocated.get(key, moment) <= moment}
     named = {**still, **dict.fromkeys(answer.holders, at)}
     without = {pod: before.without.get(pod, at) for pod in answer.without}
-    beside = _beside_named(reading.checkpoint, answer)
+    beside = _beside_named(checkpoint, answer)
     unnamed: dict[Key, Unnamed] = {}
     doubted: set[Key] = set()
-    for key in (before.unnamed.keys() | on_disk) - named.keys():
+    for key in (before.doubted | before.unnamed.keys() | on_disk) - named.keys():
         each = _unnamed(before, key, allocated.get(key), at)
-        if before.is_young(at):
-            held = True
-        elif reading.checkpoint is None:
-            held = at - each.since < intervals.kubelet_grace
-        else:
-            held = key in on_disk and (key in beside or at - each.since < _time_limit(each, without, intervals))
-        if held:
+        if (
+            before.is_young(at)
+            or key in beside
+            or (key in on_disk and at - each.since < _time_limit(each, without, intervals))
+        ):
             doubted.add(key)
-        if held or key in on_disk:  # also after its time has run out, which must not begin anew
+        if key in on_disk:  # also after its time has run out, which must not begin anew
             unnamed[key] = each
     known_before = {key: pod for key, pod in before.holders.items() if key in doubted and before.is_young(at)}
     return replace(
@@ -175,28 +175,28 @@ def _of_another_kubelet(before: Knowledge, reading: HoldersReading, intervals: I
         kubelet=reading.kubelet,
         since=reading.at,
         trusted_from=reading.at + intervals.kubelet_grace,
+        doubted=before.doubted | before.holders.keys(),
         named={},
-        unnamed=dict.fromkeys(before.doubted | before.holders.keys(), Unnamed(reading.at)),
+        unnamed={},
+        without={},
     )
 
 
 def _unnamed(before: Knowledge, key: Key, allocated: float | None, at: float) -> Unnamed:
     known = before.unnamed.get(key)
-    if allocated is not None and allocated >= before.since and (known is None or allocated > known.since):
+    if allocated is not None and allocated > before.since and (known is None or allocated > known.since):
         return Unnamed(allocated, own=True)
     return known or Unnamed(at)
 
 
 def _time_limit(each: Unnamed, without: Mapping[str, float], intervals: Intervals) -> float:
-    """For how long the checkpoint alone counts: as long as there is a pod whose init container may have the device.
+    """For how long the checkpoint alone counts: longest while there is a pod whose init container may have the device.
 
-    That is a pod without a named device which was not there long before the Allocate, nor came long after it. (What
-    other plugins give a pod may come before our Allocate, and take long.)
+    That is a pod without a named device that was not there long before the Allocate. (What other plugins give a pod may
+    come before our Allocate, and take long.)
     """
-    near = intervals.other_allocates
-    may_have_it = any(
-        since < each.since + near and (not each.own or since > each.since - near) for since in without.values()
-    )
+    earliest = each.since - intervals.other_allocates if each.own else float("-inf")
+    may_have_it = any(since > earliest for since in without.values())
     if may_have_it:
         return intervals.retire_blind
     if each.own:

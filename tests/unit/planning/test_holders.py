@@ -167,6 +167,13 @@ def test_a_pod_may_be_known_for_long_before_it_has_its_device():
     assert may_hold(update(known, reading(70, [], [A], without=there), {A: 60}, PATIENCE), A)
 
 
+def test_a_pod_may_be_seen_late():
+    """Nobody could be asked for minutes after the Allocate: the pod that the first answer shows may have the device."""
+    known = after(reading(0, [], [], without=()), reading(50, [], [], without=()))
+    known = update(known, reading(431, [], [A], without=("default/init",)), {A: 300.0}, PATIENCE)
+    assert may_hold(update(known, reading(440, [], [A], without=("default/init",)), {}, PATIENCE), A)
+
+
 def test_a_pod_that_is_named_with_another_device_has_its_other_devices_too():
     """An init container's device, and an app container's that is named."""
     both = KubeletCheckpoint({"uid": frozenset({A, B})})
