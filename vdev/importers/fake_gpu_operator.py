@@ -88,24 +88,16 @@ def _pool(name: str, pool: dict[str, Any], topology: Mapping[str, Any], wishes: 
     _gpus(draft, wishes, product=product, memory=memory, count=count, profile=profile)
     draft.unread("", pool, _POOL)
     draft.unread("gpu", gpu, ("backend", "profile", "overrides"))
-    for where in _other_overrides(overrides):
-        draft.lost(f"gpu.overrides.{where}", "has no counterpart here; virtual.attributes can say what it is")
+    draft.unread("gpu.overrides", overrides, ("device_count", "device_defaults", "devices"))
+    draft.unread("gpu.overrides.device_defaults", defaults, ("name", "memory"))
+    draft.unread("gpu.overrides.device_defaults.memory", mapping(defaults.get("memory")), ("total_bytes",))
+    for place, device in enumerate(listed(overrides.get("devices"))):
+        draft.unread(f"gpu.overrides.devices[{place}]", mapping(device), ("index",))
     _numa(draft, mapping(pool.get("numa")), count)
     if gpu.get("backend") == "mock":
         draft.told("gpu.backend", "mock runs NVIDIA's own plugin on a mocked driver; here the devices are vdev's")
     _others(draft, pool)
     return draft
-
-
-def _other_overrides(overrides: Mapping[str, Any]) -> Iterator[str]:
-    """What is laid over a profile beside the number of devices, their name and their memory."""
-    yield from (key for key in overrides if key not in ("device_count", "device_defaults", "devices"))
-    defaults = mapping(overrides.get("device_defaults"))
-    yield from (f"device_defaults.{key}" for key in defaults if key not in ("name", "memory"))
-    memory = mapping(defaults.get("memory"))
-    yield from (f"device_defaults.memory.{key}" for key in memory if key != "total_bytes")
-    if any(mapping(each).keys() - {"index"} for each in listed(overrides.get("devices"))):
-        yield "devices"
 
 
 def _strategy(draft: Draft, topology: Mapping[str, Any]) -> None:
