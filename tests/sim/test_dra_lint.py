@@ -7,8 +7,7 @@ import pytest
 from tests.kit.dra_driver import device, slice_of
 from tests.kit.dra_objects import claim, device_class, exactly, pod
 from vdev.pb import dra_v1_pb2 as v1
-from vdev.sim.dra import cdi_directory
-from vdev.sim.dra.scheduling import pools, slice_lint
+from vdev.sim.dra import cdi_directory, pools, slice_lint
 from vdev.sim.journal import ClaimChanged
 
 
