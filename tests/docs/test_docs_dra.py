@@ -8,7 +8,7 @@ import pytest
 
 import vdev
 from vdev.cli import main
-from vdev.sim.dra.scheduling.cel_selectors import SelectorError, matches
+from vdev.sim.dra.cel_selectors import SelectorError, matches
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "dra.md").read_text()

@@ -6,7 +6,7 @@ import pytest
 
 from tests.kit.rest import Caller
 from vdev.sim.api.server import ApiServer
-from vdev.sim.dra.scheduling import cel_selectors
+from vdev.sim.dra import cel_selectors
 
 GROUP = "/apis/resource.k8s.io/v1"
 PATHS = {

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from tests.kit.dra_driver import device, slice_of
 from tests.kit.dra_objects import claim, device_class, exactly
-from vdev.sim.dra.scheduling.allocator import Allocator, UnschedulableError
-from vdev.sim.dra.scheduling.cel_selectors import SelectorError
-from vdev.sim.dra.scheduling.pools import gather, in_use
+from vdev.sim.dra.allocator import Allocator, UnschedulableError
+from vdev.sim.dra.cel_selectors import SelectorError
+from vdev.sim.dra.pools import gather, in_use
 
 CLASSES = {"acme.dev": device_class("acme.dev"), "big": device_class("big", "big")}
 

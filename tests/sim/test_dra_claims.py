@@ -14,7 +14,7 @@ from vdev.pb import podresources_v1_pb2 as podresources
 from vdev.pb import podresources_v1_pb2_grpc as podresources_grpc
 from vdev.sim import Phase, SystemClock, Timings
 from vdev.sim.dra.claim_checkpoint import ClaimInfo
-from vdev.sim.dra.drivers.driver_client import SERVICES, CallError, DriverClient
+from vdev.sim.dra.driver_client import SERVICES, CallError, DriverClient
 from vdev.sim.journal import Journal
 from vdev.sim.kubelet_life import Life
 from vdev.sim.node_objects import pod_status

@@ -5,7 +5,7 @@ import pytest
 from tests.kit.dra_driver import device, slice_of
 from tests.kit.dra_objects import claim, device_class, exactly, pod
 from vdev.pb import dra_health_v1alpha1_pb2 as api
-from vdev.sim.dra.drivers.device_health import DeviceHealth
+from vdev.sim.dra.device_health import DeviceHealth
 
 
 @pytest.fixture

@@ -7,9 +7,10 @@ import pytest
 from tests.kit.dra_driver import device, slice_of
 from tests.kit.dra_objects import claim, device_class, exactly, pod
 from vdev.pb import dra_v1_pb2 as v1
-from vdev.sim.dra import cdi_directory
-from vdev.sim.dra.scheduling import pools, slice_lint
-from vdev.sim.journal import ClaimChanged
+from vdev.sim.dra import cdi_directory, pools, slice_lint
+from vdev.sim.dra.api_objects import MemoryObjects
+from vdev.sim.dra.control_plane import Cluster
+from vdev.sim.journal import ClaimChanged, Journal
 
 
 def codes(*slices):
@@ -355,3 +356,24 @@ def test_a_wrong_amount_of_an_unknown_counter_stops_nobody_else(amount):
     wrong = of(device("a", consumesCounters=[{"counterSet": "s", "counters": {"m": amount}}]))
     found = pools.gather([wrong, slice_of("other.dev", [device("b")])], "sim-node", {})
     assert [("acme.dev", True), ("other.dev", False)] == sorted((each.driver, bool(each.problem)) for each in found)
+
+
+async def test_a_changed_slice_is_checked_with_its_pool_alone(monkeypatch):
+    """Of thousands of nodes each has a pool; and a mistake that stays is not told twice."""
+    objects, journal = MemoryObjects(), Journal()
+    cluster = Cluster(objects, "sim-node", journal)
+    for node in ("n1", "n2"):
+        await objects.create("ResourceSlice", slice_of("acme.dev", [device("A")], node=node, pool=node, name=node))
+    await cluster.look()
+    assert ["device-name"] * 2 == [each.code for each in journal.findings]
+    checked, check = [], slice_lint.slices
+
+    def recorded(slices):
+        checked.extend(slices)
+        return check(checked)
+
+    monkeypatch.setattr(slice_lint, "slices", recorded)
+    await objects.edit("ResourceSlice", "n2", "", lambda each: each["metadata"].update(labels={"a": "b"}))
+    await cluster.look()
+    assert ["n2"] == [each["metadata"]["name"] for each in checked]
+    assert 2 == len(journal.findings)

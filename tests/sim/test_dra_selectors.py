@@ -4,8 +4,8 @@ import builtins
 
 import pytest
 
-from vdev.sim.dra.scheduling import cel_selectors
-from vdev.sim.dra.scheduling.cel_selectors import SelectorError, matches
+from vdev.sim.dra import cel_selectors
+from vdev.sim.dra.cel_selectors import SelectorError, matches
 
 GPU = {
     "name": "gpu-0",

@@ -18,7 +18,7 @@ from vdev.dra import output
 from vdev.sim import Finding
 from vdev.sim.api import server, store
 from vdev.sim.api.server_objects import ServerObjects
-from vdev.sim.dra.scheduling import cel_selectors
+from vdev.sim.dra import cel_selectors
 
 if TYPE_CHECKING:
     from tests.worlds.world import World

@@ -136,8 +136,8 @@ def _allocate(objects: _Objects, seen: preview.Preview) -> None:
     waiting = [claim for claim in objects.claims if not _is_allocated(claim)]
     if not waiting:
         return
-    from ..sim.dra.scheduling import cel_selectors, claim_limits, pools  # the embedded kubelet brings gRPC
-    from ..sim.dra.scheduling.allocator import Allocator, UnschedulableError
+    from ..sim.dra import cel_selectors, claim_limits, pools  # the embedded kubelet brings gRPC
+    from ..sim.dra.allocator import Allocator, UnschedulableError
     from ..sim.objects.pod_manifest import ManifestError
 
     own = {each.expression: each for each in seen.classes}

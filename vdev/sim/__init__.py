@@ -7,7 +7,7 @@ It shares no decisions with the plugin, so that they cannot share a mistake. Sta
 from ..aio.clock import Clock, LeapClock, ManualClock, SystemClock
 from .device_manager.registration_server import Compat
 from .dra.api_objects import ApiObjectError, ApiObjects, MemoryObjects
-from .dra.drivers.driver_registry import DriverStatus
+from .dra.driver_registry import DriverStatus
 from .journal import Entry, Event
 from .kubelet.kubelet import Kubelet, KubeletPanic
 from .kubelet_life import Timings

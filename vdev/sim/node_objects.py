@@ -14,8 +14,8 @@ from .api.kinds import KINDS, ApiKind, Document, Refused
 from .api.store import Objects
 from .journal import PodWaiting
 from .kubelet.kubelet import Kubelet, KubeletPanic
+from .kubelet.node_status import unschedulable
 from .kubelet.pod_claims import WAITING_REASON as CLAIMS_REASON
-from .kubelet.predicates import unschedulable
 from .objects import pod_manifest
 from .objects.plain_objects import now
 from .objects.pod_manifest import ManifestError

@@ -20,7 +20,7 @@ from ..errors import UsageError
 from .dra.api_objects import KINDS, NAMESPACE, ApiObjectError
 from .journal import ManifestRefused, PodWaiting
 from .kubelet.kubelet import Kubelet, KubeletPanic
-from .kubelet.predicates import unschedulable
+from .kubelet.node_status import unschedulable
 from .objects import pod_manifest, yaml_text
 from .objects.pod_manifest import ManifestError
 from .objects.pods import PodSpec

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TextIO
 
 from ..errors import HostError, UsageError, reason_of
-from . import junit
-from .scenario_report import JsonReport, ScenarioReport, ScenarioResult, TextReport, history
+from .scenario_report import JsonReport, ScenarioReport, ScenarioResult, TextReport, history, write_junit
 from .scenarios import library
 from .scenarios.command_node import PLACES, CommandNode, NodeOptions, capabilities, filled
 from .scenarios.play import need_of, play
@@ -54,7 +53,7 @@ async def run(options: RunOptions, out: TextIO = sys.stdout) -> int:
     logs = await asyncio.to_thread(_make_logs, options.logs, chosen)
     results: list[ScenarioResult] = []
     if options.junit is not None:
-        await asyncio.to_thread(junit.write, options.junit, results)  # a path that cannot be written is known now
+        await asyncio.to_thread(write_junit, options.junit, results)  # a path that cannot be written is known now
     try:
         with _ended_by_sigterm():
             for each in chosen:
@@ -63,7 +62,7 @@ async def run(options: RunOptions, out: TextIO = sys.stdout) -> int:
     finally:
         if options.junit is not None:
             missing = [_not_played(each, logs) for each in chosen[len(results) :]]
-            await asyncio.to_thread(junit.write, options.junit, [*results, *missing])
+            await asyncio.to_thread(write_junit, options.junit, [*results, *missing])
         if options.logs is None and not any(each.failure for each in results):
             await asyncio.to_thread(shutil.rmtree, logs, ignore_errors=True)
     report.summary(results, [] if options.scenarios else _left_out(options.node))

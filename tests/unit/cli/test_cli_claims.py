@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from vdev.cli import main
-from vdev.sim.dra.scheduling import cel_selectors
+from vdev.sim.dra import cel_selectors
 
 CONFIG = """version: v1
 devices:

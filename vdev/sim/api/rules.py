@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..dra.scheduling import claim_limits, slice_lint
+from ..dra import claim_limits, slice_lint
 from ..objects import formats
 from . import pod_defaults
 from .kinds import ApiKind, Document

@@ -1,5 +1,6 @@
-"""The DRA half of the kubelet, and what a cluster does around it: controllers and the scheduler's allocator.
+"""The DRA half of the kubelet, and what a cluster does around it.
 
-`drivers` has the two sockets of each driver. `claim_manager` prepares claims, `scheduling` makes and allocates them. It
-knows pods by UID and starts none.
+The kubelet's half begins with `dynamic_resources`: `driver_registry` and `driver_client` talk to drivers,
+`claim_manager` prepares claims. The cluster's half begins with `control_plane`: it makes claims from templates,
+and `allocator` chooses devices for them. Pods are known by UID, and none is started here.
 """

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..journal import ClaimChanged, Journal
+from . import answer_lint
 from .api_objects import CLAIM, ApiObjectError, ApiObjects, Document
 from .claim_checkpoint import ClaimInfo, PreparedDevice
-from .drivers import answer_lint
-from .drivers.driver_client import Answer, CallError, DriverClient
-from .drivers.driver_registry import DriverRegistry
+from .driver_client import Answer, CallError, DriverClient
+from .driver_registry import DriverRegistry
 
 
 class ClaimsError(Exception):

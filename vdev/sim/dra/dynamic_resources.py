@@ -15,8 +15,8 @@ from . import cdi_directory, claim_checkpoint
 from .api_objects import ApiObjects
 from .claim_checkpoint import PreparedDevice
 from .claim_manager import ClaimManager
-from .drivers.device_health import DeviceHealth
-from .drivers.driver_registry import DriverRegistry
+from .device_health import DeviceHealth
+from .driver_registry import DriverRegistry
 
 RECONCILE_SECONDS = 60.0
 LOOK_SECONDS = 60.0  # the real kubelet looks at a pod again after so long, or half as long again

@@ -19,8 +19,8 @@ from ...errors import UsageError, VdevError
 from ..device_manager.device_table import DeviceVanishedError
 from ..device_manager.registration_server import Compat
 from ..dra.api_objects import ApiObjects, MemoryObjects
+from ..dra.control_plane import Cluster
 from ..dra.dynamic_resources import DraSettings
-from ..dra.scheduling.control_plane import Cluster
 from ..journal import Journal, Lifecycle, PodDeleted
 from ..kubelet_life import Ticker, Timings
 from ..lint import Finding, Overlaps, Severity
@@ -29,11 +29,10 @@ from ..objects.pods import Phase, PodSpec, PodStatus
 from .kubelet_directory import KubeletPaths
 from .kubelet_process import KubeletProcess, KubeletSettings
 from .kubelet_view import KubeletView
-from .node_status import NodeStatus
+from .node_status import NodeStatus, lacking
 from .pod_claims import PodClaimWork, Scheduling
 from .pod_records import PodRecord, PodStore
 from .pod_workers import PodWorkers, ProcessGoneError
-from .predicates import lacking
 
 _CAPACITY: Mapping[str, str] = MappingProxyType({"pods": "110"})
 

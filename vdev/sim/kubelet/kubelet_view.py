@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ...errors import UsageError
 from ..device_manager.device_table import DeviceTable
-from ..dra.drivers.driver_registry import DriverStatus
+from ..dra.driver_registry import DriverStatus
 from ..journal import Event, Journal, Metrics
 from ..lint import Finding, Severity
 from ..objects.node_devices import Capacity

@@ -11,11 +11,11 @@ from dataclasses import replace
 from decimal import Decimal
 from types import MappingProxyType
 
+from ..dra.allocator import UnschedulableError
 from ..dra.api_objects import ApiObjectError
 from ..dra.claim_manager import ClaimsError, PodClaims
+from ..dra.control_plane import Bound, Cluster
 from ..dra.dynamic_resources import DynamicResources
-from ..dra.scheduling.allocator import UnschedulableError
-from ..dra.scheduling.control_plane import Bound, Cluster
 from ..journal import Event, Journal, PodDeleted
 from ..lint import Finding
 from ..objects.pods import Kind, PodSpec

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from ..dra.scheduling.control_plane import Bound
+from ..dra.control_plane import Bound
 from ..journal import Journal, PodChanged
 from ..objects import container_edits
 from ..objects.pod_manifest import ManifestError

@@ -20,7 +20,7 @@ from ..journal import Event, Journal
 from ..lint import Finding, Severity
 from ..objects import container_edits
 from ..objects.pods import Kind, Phase
-from . import kubelet_directory, predicates
+from . import kubelet_directory, node_status
 from .kubelet_process import KubeletProcess
 from .pod_claims import PodClaimWork
 from .pod_records import ContainerRecord, PodRecord, PodStore
@@ -199,7 +199,7 @@ class PodWorkers:
         holds = pod.spec.uid in table.holders
         held = {resource: len(ids) for resource, ids in table.allocated.items()} if holds else {}
         others = [spec.requested() for spec in self._store.active() if spec.uid != pod.spec.uid]
-        return predicates.shortage(pod.spec.requested(), others, allocatable=self._allocatable(), held=held)
+        return node_status.shortage(pod.spec.requested(), others, allocatable=self._allocatable(), held=held)
 
     def _reject(self, pod: PodRecord, reason: str, text: str) -> None:
         pod.phase, pod.reason, pod.message = Phase.FAILED, reason, f"Pod was rejected: {text}"

@@ -11,10 +11,10 @@ import yaml
 from ...errors import UsageError, reason_of
 from ..lint import unknown_code
 from ..objects import yaml_text
-from .amount import Amount, Meaning
 from .scenario import (
     Action,
     AdvanceClock,
+    Amount,
     Capability,
     CreateObject,
     DeleteObject,
@@ -22,6 +22,7 @@ from .scenario import (
     Expect,
     Hook,
     HostNode,
+    Meaning,
     PodAction,
     PodStep,
     Remember,

@@ -8,11 +8,11 @@ import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from ...go_errors import RegistrationError
-from ...journal import DriverGone, DriverRegistered, SlicesDeleted
-from ...kubelet_life import Life
-from ..api_objects import SLICE, ApiObjectError, ApiObjects
+from ..go_errors import RegistrationError
+from ..journal import DriverGone, DriverRegistered, SlicesDeleted
+from ..kubelet_life import Life
 from . import answer_lint
+from .api_objects import SLICE, ApiObjectError, ApiObjects
 from .device_health import DeviceHealth
 from .driver_client import SERVICES, CallError, DriverClient
 

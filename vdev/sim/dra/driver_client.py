@@ -13,16 +13,16 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from ....pb import dra_health_v1alpha1_pb2 as health
-from ....pb import dra_health_v1alpha1_pb2_grpc as health_grpc
-from ....pb import dra_v1_pb2 as v1
-from ....pb import dra_v1_pb2_grpc as v1_grpc
-from ....pb import dra_v1beta1_pb2 as v1beta1
-from ....pb import dra_v1beta1_pb2_grpc as v1beta1_grpc
-from ...go_errors import closing_as, go_text
-from ...kubelet_life import Life
-from ...lint import SUN_PATH_LIMIT
-from ..claim_checkpoint import ClaimInfo, PreparedDevice
+from ...pb import dra_health_v1alpha1_pb2 as health
+from ...pb import dra_health_v1alpha1_pb2_grpc as health_grpc
+from ...pb import dra_v1_pb2 as v1
+from ...pb import dra_v1_pb2_grpc as v1_grpc
+from ...pb import dra_v1beta1_pb2 as v1beta1
+from ...pb import dra_v1beta1_pb2_grpc as v1beta1_grpc
+from ..go_errors import closing_as, go_text
+from ..kubelet_life import Life
+from ..lint import SUN_PATH_LIMIT
+from .claim_checkpoint import ClaimInfo, PreparedDevice
 
 _VERSIONS: Mapping[str, tuple[Any, Any]] = {
     "v1.DRAPlugin": (v1, v1_grpc.DRAPluginStub),

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ....pb import dra_health_v1alpha1_pb2 as health_api
-from ...lint import SUN_PATH_LIMIT, Finding, cdi_name, error, twice, warning
-from ..claim_checkpoint import PreparedDevice
+from ...pb import dra_health_v1alpha1_pb2 as health_api
+from ..lint import SUN_PATH_LIMIT, Finding, cdi_name, error, twice, warning
+from .claim_checkpoint import PreparedDevice
 
 _DRIVER = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LONGEST_DRIVER = 63

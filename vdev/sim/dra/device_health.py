@@ -8,7 +8,7 @@ the end of a stream, and pods show it when the kubelet looks at them again.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from ....pb import dra_health_v1alpha1_pb2 as api
+from ...pb import dra_health_v1alpha1_pb2 as api
 
 HEALTHY, UNHEALTHY, UNKNOWN = "Healthy", "Unhealthy", "Unknown"
 DEFAULT_TIMEOUT = 30.0

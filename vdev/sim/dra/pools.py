@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Decimal
 from typing import Any, TypeAlias
 
-from ...objects.amounts import canonical
-from ...objects.pod_manifest import quantity
+from ..objects.amounts import canonical
+from ..objects.pod_manifest import quantity
 
 Document: TypeAlias = Mapping[str, Any]
 DeviceId: TypeAlias = tuple[str, str, str]  # driver, pool, device

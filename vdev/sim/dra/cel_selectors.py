@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from ...objects.pod_manifest import ManifestError, quantity
+from ..objects.pod_manifest import ManifestError, quantity
 
 INSTALL = "pip install cel-expr-python (the extra [sim] of vdev), or use claims and classes without selectors"
 LONGEST_EXPRESSION = 10 * 1024

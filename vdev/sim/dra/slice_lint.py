@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, TypeAlias
 
-from ...lint import Finding, error, twice
-from ...objects import formats
-from ...objects.pod_manifest import ManifestError, quantity
+from ..lint import Finding, error, twice
+from ..objects import formats
+from ..objects.pod_manifest import ManifestError, quantity
 from .cel_selectors import is_semver
 
 Document: TypeAlias = Mapping[str, Any]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from ...objects.pod_manifest import quantity
+from ..objects.pod_manifest import quantity
 from .allocations import Grant, Wanted, allocation
 from .cel_selectors import SelectorError
 from .pools import Counter, DeviceId, Document, InUse, Offer, Pool, consumed, consumption

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, TypeAlias
 
-from ...journal import ClaimChanged, Journal
-from ...lint import Finding
-from ...objects.pods import ExtendedClaim, Kind, PodSpec
-from ..api_objects import CLAIM, CLASS, NAMESPACE, SLICE, TEMPLATE, ApiObjects, Document
+from ..journal import ClaimChanged, Journal
+from ..lint import Finding
+from ..objects.pods import ExtendedClaim, Kind, PodSpec
 from . import cel_selectors, slice_lint
 from .allocator import Allocator, UnschedulableError
+from .api_objects import CLAIM, CLASS, NAMESPACE, SLICE, TEMPLATE, ApiObjects, Document
 from .claim_limits import ADMIN_ACCESS
 from .pools import gather, in_use
 

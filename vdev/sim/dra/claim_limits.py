@@ -9,7 +9,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from ...objects import formats
+from ..objects import formats
 from . import cel_selectors
 
 ADMIN_ACCESS = "resource.kubernetes.io/admin-access"

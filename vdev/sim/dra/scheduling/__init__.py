@@ -1,1 +1,0 @@
-"""What a cluster does with slices and claims: it judges slices, evaluates selectors and allocates devices."""
