@@ -14,6 +14,7 @@ from .. import config
 from ..api_server import needed_server
 from ..errors import ConfigError, UsageError
 from ..model import names
+from ..model.fleet import NO_FLEET
 from ..model.problem import error
 from ..settings import Settings
 from . import common, options
@@ -120,7 +121,7 @@ def run(args: argparse.Namespace) -> int:
 def _load(files: Sequence[Path], chosen: Settings) -> config.Loaded:
     """Read the files. Raises ConfigError also where they say nothing of a fleet: all its Nodes would have to go."""
     loaded = config.load(files, overrides=chosen.overrides, preset_dirs=chosen.preset_dirs)
-    if not loaded.spec.fleet.given:
+    if loaded.spec.fleet is NO_FLEET:
         hint = "give fleet.nodes, see docs/fleet.md; [] for none"
         raise ConfigError((error(str(files[0]), "there is no section fleet that says which nodes there are", hint),))
     return loaded

@@ -2,7 +2,7 @@
 
     loader, parser             text to a tree of values, each with its position
     config_file, entry, …      the keys of each section and their single values, as pydantic models;
-                               `faults.rules` has those of `faults`
+                               `faults.rules`, `model.telemetry` and `model.fleet` have those of their sections
     validation                 tree to models; what is broken is left out and reported by `messages`
     …_checks                   what must fit together
     …_spec                     models to `model.spec.Spec`, with what `presets` describe

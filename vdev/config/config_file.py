@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 from ..faults.rules import Faults
 from ..model.entry import AllocationPolicy, DeviceIdStrategy, DeviceListStrategy, MigStrategy
 from ..model.entry import Flags as ModelFlags
+from ..model.fleet import Fleet
 from ..model.scalars import (
     AbsolutePath,
     Flag,
@@ -26,7 +27,7 @@ from ..model.scalars import (
 )
 from ..model.telemetry import Telemetry
 from .entry import Entry
-from .node_section import Fleet, Node
+from .node_section import Node
 from .nvidia_forms import DOMAIN, Gfd, Imex, References, comma_list, prefixed
 from .sources import MAX_COUNT
 

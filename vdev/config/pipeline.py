@@ -11,6 +11,7 @@ from pathlib import Path
 from ..errors import ConfigError
 from ..faults.rules import FaultRule
 from ..model.entry import EntrySpec
+from ..model.fleet import NO_FLEET
 from ..model.problem import KeyPath, Override, Problem, error, errors
 from ..model.spec import Spec
 from . import fault_checks, file_checks, telemetry_spec, whole_spec
@@ -18,7 +19,7 @@ from .entry_checks import check_entries, check_entry, check_sharing
 from .entry_spec import entry_spec
 from .fault_checks import check_rule
 from .file_checks import check_node
-from .fleet_spec import check_capacity, fleet_spec
+from .fleet_checks import check_capacity, check_fleet
 from .layout_files import LayoutFiles
 from .loader import Document, Texts, overlaid
 from .messages import MAX_PROBLEMS, ProblemReport, stands_alone
@@ -99,7 +100,7 @@ def built(
     check_sharing(validated, entries, whole_spec.partition_names(compiled.values(), flags), report)
     file_checks.check_sizes(validated, compiled, report)
     check_node(validated.file.node, entries, report)
-    fleet = fleet_spec(validated.file.fleet, report)
+    check_fleet(validated.file.fleet, report)
     file_checks.check_emptiness(validated, report)
     file_checks.unused_keys(validated.file, report)
 
@@ -112,7 +113,7 @@ def built(
             mig_patterns=whole_spec.patterns(validated, "mig", report, left_out),
             node=whole_spec.node(validated.file),
             telemetry=telemetry,
-            fleet=fleet,
+            fleet=validated.file.fleet or NO_FLEET,
         )
 
     whole = spec(frozenset())

@@ -25,9 +25,9 @@ from ..config import Loaded
 from ..errors import ApiServerError, ConfigError
 from ..faults.engine import Engine
 from ..hostfs.watch import Watcher
-from ..kube import Api, ApiCall, InjectedAnswer
+from ..model.fleet import Delays
 from ..model.problem import Problem
-from ..model.spec import Delays, Spec
+from ..model.spec import Spec
 from ..node.api_output import NodeAccess, injected
 from ..observe.metrics import Metrics
 from . import scope

@@ -14,8 +14,9 @@ from ..faults.schedule import earliest
 from ..hostfs import HostRoot
 from ..model.device import Key, RawDevice
 from ..model.entry import EntrySpec, LabelOutput, NodeSpec, VirtualSource
+from ..model.fleet import Delays
 from ..model.problem import Problem
-from ..model.spec import Delays, Spec
+from ..model.spec import Spec
 from ..node.api_output import ApiOutput, NodeAccess
 from ..node.event_output import NodeEvents
 from ..node.events import Situation

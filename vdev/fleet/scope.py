@@ -7,9 +7,10 @@ from typing import Any
 from ..faults.effects import ApiFaults, ApiResource, ApiVerb, FaultKind
 from ..faults.rules import FaultRule, Start
 from ..model.entry import EntrySpec, VirtualSource
+from ..model.fleet import AT_ONCE, NO_FLEET, Delays, Fleet, FleetNodes
 from ..model.names import filled
 from ..model.problem import Problem, warning
-from ..model.spec import AT_ONCE, NO_FLEET, Delays, FleetSpec, MadeNodes, Spec
+from ..model.spec import Spec
 from ..planning.plan import NO_POOLS, Plan
 
 MADE = "vdev.dev/made-by"
@@ -31,13 +32,13 @@ class MadeNode:
 
     name: str
     numbers: tuple[str, ...]
-    of: MadeNodes
+    of: FleetNodes
     fleet: str = MAKER
 
     def metadata(self) -> dict[str, Any]:
         """Its labels and annotations."""
         labels = {HOSTNAME: self.name, MADE: self.fleet, **self._filled(self.of.labels)}
-        return {"labels": labels, "annotations": self._filled(self.of.annotations)}
+        return {"labels": labels, "annotations": self._filled(self.of.noted)}
 
     def taints(self) -> list[dict[str, str]]:
         """Its taints."""
@@ -58,7 +59,7 @@ class MadeNode:
         return {key: filled(text, self.name, self.numbers) for key, text in values.items()}
 
 
-def made_nodes(spec: FleetSpec, fleet: str = MAKER) -> Iterator[MadeNode]:
+def made_nodes(spec: Fleet, fleet: str = MAKER) -> Iterator[MadeNode]:
     """All Nodes to make by the fleet of this name."""
     return (MadeNode(name, numbers, group, fleet) for group in spec.made for name, numbers in group.names)
 
@@ -72,10 +73,10 @@ class Scope:
 
     name: str = MAKER
     selector: Mapping[str, str] = field(default_factory=dict)
-    spec: FleetSpec = NO_FLEET
+    spec: Fleet = NO_FLEET
     made: Mapping[str, MadeNode] = field(default_factory=dict)
 
-    def after(self, spec: FleetSpec) -> "Scope":
+    def after(self, spec: Fleet) -> "Scope":
         """The nodes that another file has."""
         made = {each.name: each for each in made_nodes(spec, self.name)}
         if self.selector:
@@ -108,7 +109,7 @@ class Scope:
 
     def _chosen(self, metadata: Metadata) -> Delays | None:
         labels = _labels(metadata)
-        return next((each.delays for each in self.spec.chosen if each.includes(labels)), None)
+        return next((each.delays for each in self.spec.nodes if each.includes(labels)), None)
 
 
 EVERY_NODE = Scope()

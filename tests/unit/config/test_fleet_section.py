@@ -5,7 +5,7 @@ import pytest
 from vdev import config
 from vdev.errors import ConfigError
 from vdev.fleet.scope import made_nodes
-from vdev.model.spec import ChosenNodes, Delays
+from vdev.model.fleet import Delays
 
 HEAD = (
     "version: v1\ndevices: [{name: a, resource: example.com/a, virtual: {count: 1}}, "
@@ -31,8 +31,8 @@ def test_nodes_are_made_of_ranges():
 
 def test_nodes_that_exist_are_chosen():
     """By all of the labels."""
-    (chosen,) = load("{selector: {type: kwok, pool: a}, devicesAfter: 30s}").chosen
-    assert ChosenNodes(labels={"type": "kwok", "pool": "a"}, delays=Delays(devices=30.0, slices=30.0)) == chosen
+    (chosen,) = load("{selector: {type: kwok, pool: a}, devicesAfter: 30s}").nodes
+    assert Delays(devices=30.0, slices=30.0) == chosen.delays
     assert [True, False] == [chosen.includes({"type": "kwok", "pool": "a", "x": ""}), chosen.includes({"type": "kwok"})]
 
 

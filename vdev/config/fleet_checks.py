@@ -1,65 +1,43 @@
-"""The section `fleet` to the core's values, and what must fit together in it."""
+"""The section `fleet`: what must fit together in it."""
 
 from collections.abc import Iterator
 
 from ..fleet.scope import HOSTNAME, MADE, TAINTS, TOLD
 from ..model.entry import EntrySpec
-from ..model.names import NameRange, NameRangeError, filled, node_name_problem, parse_names, value_problem
+from ..model.fleet import Fleet, FleetNodes
+from ..model.names import NameRange, NameRangeError, filled, node_name_problem, value_problem
 from ..model.problem import KeyPath, Problem
 from ..model.quantity import amount_of
-from ..model.spec import NO_FLEET, ChosenNodes, Delays, FleetSpec, MadeNodes, NodeTaint, Spec
+from ..model.spec import Spec
 from ..planning.naming import name_of_partition, name_of_whole
 from .messages import ProblemReport
-from .node_section import Fleet, FleetNodes
 
 MAX_NODES = 20_000
 """Nodes that a file may make: more is a mistyped range. A cluster has 5 000 at most (kubernetes.io, large clusters)."""
 
 _OWN = {"labels": {MADE}, "annotations": {TAINTS, TOLD}}  # by which a fleet knows what it did
-_KWOK = {"kwok.x-k8s.io/node": "fake"}
 _OF_MADE = ("labels", "annotations", "taints", "capacity")
 
 
-def fleet_spec(model: Fleet | None, report: ProblemReport) -> FleetSpec:
-    if model is None:
-        return NO_FLEET
-    made: dict[KeyPath, MadeNodes] = {}
-    chosen: list[ChosenNodes] = []
-    for place, each in enumerate(model.nodes):
+def check_fleet(model: Fleet | None, report: ProblemReport) -> None:
+    made: dict[KeyPath, FleetNodes] = {}
+    for place, each in enumerate(model.nodes if model else ()):
         path: KeyPath = ("fleet", "nodes", place)
         given = report.exactly_one(path, {"name": each.name, "selector": each.selector}, "which nodes is not said")
         if given == "name":
-            made[path] = _made(each)
+            made[path] = each
         elif given:
-            chosen.append(_chosen(each, path, report))
+            _check_chosen(each, path, report)
     _check_names({path: nodes.names for path, nodes in made.items()}, report)
     for path, nodes in made.items():
         _check_values(nodes, path, report)
         _check_objects(nodes, path, report)
-    return FleetSpec(made=tuple(made.values()), chosen=tuple(chosen), reject_pods=model.reject_pods)
 
 
-def _delays(model: FleetNodes) -> Delays:
-    slices = model.devices_after if model.slices_after is None else model.slices_after
-    return Delays(labels=model.labels_after, devices=model.devices_after, slices=slices)
-
-
-def _made(model: FleetNodes) -> MadeNodes:
-    return MadeNodes(
-        names=parse_names(model.name or ""),
-        labels=dict(model.labels),
-        annotations=_KWOK if model.annotations is None else dict(model.annotations),
-        taints=tuple(NodeTaint(each.key, each.effect, each.value) for each in model.taints),
-        capacity=dict(model.capacity),
-        delays=_delays(model),
-    )
-
-
-def _chosen(model: FleetNodes, path: KeyPath, report: ProblemReport) -> ChosenNodes:
+def _check_chosen(model: FleetNodes, path: KeyPath, report: ProblemReport) -> None:
     for key in _OF_MADE:
         if key in model.model_fields_set:
             report.key_error((*path, key), f"{key} is for nodes that vdev makes", "give name instead of selector")
-    return ChosenNodes(labels=dict(model.selector or {}), delays=_delays(model))
 
 
 def _check_names(ranges: dict[KeyPath, NameRange], report: ProblemReport) -> None:
@@ -82,9 +60,9 @@ def _check_names(ranges: dict[KeyPath, NameRange], report: ProblemReport) -> Non
             owners[name] = path
 
 
-def _check_values(nodes: MadeNodes, path: KeyPath, report: ProblemReport) -> None:
+def _check_values(nodes: FleetNodes, path: KeyPath, report: ProblemReport) -> None:
     """Values name numbers that there are; labels are such as Kubernetes takes, on every node."""
-    for kind, values in (("labels", nodes.labels), ("annotations", nodes.annotations)):
+    for kind, values in (("labels", nodes.labels), ("annotations", nodes.noted)):
         for key, text in values.items():
             if key in _OWN[kind]:
                 report.key_error((*path, kind, key), f"{key} is vdev's own, by which a fleet knows its nodes")
@@ -99,7 +77,7 @@ def _check_values(nodes: MadeNodes, path: KeyPath, report: ProblemReport) -> Non
                 report.error((*path, kind, key), problem)
 
 
-def _check_objects(nodes: MadeNodes, path: KeyPath, report: ProblemReport) -> None:
+def _check_objects(nodes: FleetNodes, path: KeyPath, report: ProblemReport) -> None:
     """Hostnames, taints and amounts are such as Kubernetes takes."""
     if HOSTNAME not in nodes.labels and len(nodes.names) <= MAX_NODES:
         for name, _ in nodes.names:
@@ -124,7 +102,7 @@ def _check_objects(nodes: MadeNodes, path: KeyPath, report: ProblemReport) -> No
 def check_capacity(model: Fleet | None, spec: Spec, report: ProblemReport) -> None:
     """What devices make is not among what nodes have beside them: both would be written, one over the other."""
     for place, each in enumerate(model.nodes if model else ()):
-        names = parse_names(each.name) if each.name and each.capacity else ()
+        names = each.names if each.name and each.capacity else ()
         for resource in each.capacity if len(names) <= MAX_NODES else ():
             owners = (entry for entry in spec.entries if resource in _resources(spec, entry))
             owner = next((entry.name for entry in owners if any(entry.is_on(name) for name, _ in names)), None)

@@ -1,0 +1,121 @@
+"""The section `fleet`: nodes without a kubelet, whose devices a controller makes exist in the API server."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+from . import names
+from .names import NameRange, NameRangeError, parse_names
+from .scalars import AsWritten, Duration, Flag, Section, Word, matching, not_empty, refuse, without_problem
+
+_KWOK = {"kwok.x-k8s.io/node": "fake"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delays:
+    """How long after a node is Ready each thing is told of it, in seconds."""
+
+    labels: float = 0.0
+    devices: float = 0.0
+    slices: float = 0.0
+
+
+AT_ONCE = Delays()
+
+
+def _names(value: str) -> str:
+    try:
+        parse_names(value)
+    except NameRangeError as wrong:
+        refuse(str(wrong), "such as gpu-{0..99}, or rack{01..20}-gpu{0..7}")
+    return value
+
+
+NodeNames = Annotated[Word, AfterValidator(_names)]
+"""A name, or many by ranges of numbers."""
+
+FleetLabelKey = Annotated[Word, without_problem(names.plain_key_problem)]
+"""The key of a label, an annotation or a taint; also of those that belong to Kubernetes."""
+
+FleetLabelValue = Annotated[AsWritten, without_problem(names.value_problem)]
+
+_EFFECTS = matching("NoSchedule|PreferNoSchedule|NoExecute", "NoSchedule, PreferNoSchedule or NoExecute")
+_QUANTITY = matching(r"[0-9]{1,100}(\.[0-9]{1,100})?([mkMGTPE]|[KMGTPE]i)?", "a quantity such as 96, 500m or 1Ti")
+
+
+class NodeTaint(Section):
+    """A taint of the nodes."""
+
+    key: FleetLabelKey
+    """Key of the taint."""
+    value: FleetLabelValue = ""
+    """Value of the taint."""
+    effect: Annotated[Word, _EFFECTS]
+    """What it does to pods that do not tolerate it."""
+
+
+class FleetNodes(Section):
+    """Nodes that vdev makes, by name; or nodes that exist, by selector."""
+
+    model_config = {"json_schema_extra": {"oneOf": [{"required": ["name"]}, {"required": ["selector"]}]}}
+
+    name: NodeNames | None = None
+    """Name of the nodes to make; {0..99} stands for numbers, and {000..099} for numbers of three digits."""
+    selector: (
+        Annotated[dict[FleetLabelKey, FleetLabelValue], not_empty("the selector is empty", "name a label")] | None
+    ) = None
+    """Labels that existing nodes must have."""
+    labels: dict[FleetLabelKey, AsWritten] = {}
+    """Labels of the nodes to make. {1} in a value is the number of the name's first range, {2} that of the second, and
+    {name} the name."""
+    annotations: dict[FleetLabelKey, AsWritten] | None = None
+    """Annotations of the nodes to make. Default: kwok.x-k8s.io/node: fake, by which KWOK knows its nodes."""
+    taints: tuple[NodeTaint, ...] = ()
+    """Taints of the nodes to make."""
+    capacity: dict[FleetLabelKey, Annotated[AsWritten, _QUANTITY]] = {}
+    """What the nodes to make have beside devices: cpu, memory, pods, ephemeral-storage. Default: what KWOK gives."""
+    labels_after: Duration = 0.0
+    """How long after a node is Ready its labels come."""
+    devices_after: Duration = 0.0
+    """How long after a node is Ready its devices come: capacity and allocatable, conditions, and slices."""
+    slices_after: Duration | None = None
+    """How long after a node is Ready its ResourceSlices come. Default: devicesAfter."""
+
+    @property
+    def names(self) -> NameRange:
+        """The names of the nodes to make."""
+        return parse_names(self.name or "")
+
+    @property
+    def noted(self) -> Mapping[str, str]:
+        """The annotations of the nodes to make."""
+        return _KWOK if self.annotations is None else self.annotations
+
+    @property
+    def delays(self) -> Delays:
+        slices = self.devices_after if self.slices_after is None else self.slices_after
+        return Delays(labels=self.labels_after, devices=self.devices_after, slices=slices)
+
+    def includes(self, labels: Mapping[str, str]) -> bool:
+        """Whether a node that exists, with these labels, is one of them."""
+        return self.selector is not None and self.selector.items() <= labels.items()
+
+
+class Fleet(Section):
+    """Nodes without a kubelet, whose devices `vdev fleet` makes exist in the API server; `vdev run` ignores it."""
+
+    nodes: tuple[FleetNodes, ...]
+    """Which nodes; of several items that mean a node the first counts. []: none, and those that there were go."""
+    reject_pods: Flag = False
+    """Whether pods that a kubelet would refuse, because two schedulers gave the same devices away, fail as there."""
+
+    @property
+    def made(self) -> tuple[FleetNodes, ...]:
+        """Those that vdev makes."""
+        return tuple(each for each in self.nodes if each.name)
+
+
+NO_FLEET = Fleet(nodes=())
+"""No file says anything of nodes without a kubelet."""
