@@ -278,7 +278,8 @@ class Servicer:
 
     async def _allocate(self, request: pb.AllocateRequest, context: Context) -> pb.AllocateResponse:
         wanted = [list(each.devices_ids) for each in request.container_requests]
-        deadline = self._requests.allocate_deadline
+        # Only what is done when a device changes hands waits, so nothing else needs a deadline.
+        deadline = self._requests.allocate_deadline if self.resource.acts_on_handovers else None
         # In flight before a fault may delay the call, so that none of its devices is dropped meanwhile.
         with self._requests.in_request(self.resource.name, [each for ids in wanted for each in ids]):
             async with self._calls.answering(Rpc.ALLOCATE, context, deadline=deadline) as wrong:
