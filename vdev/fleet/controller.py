@@ -20,7 +20,7 @@ import structlog
 from ..agent import command_socket
 from ..agent.steps import Steps
 from ..aio.clock import PRODUCTION_TIMING, Timing
-from ..aio.tasks import Pace
+from ..aio.tasks import Backoff, Pace
 from ..config import Loaded
 from ..errors import ApiServerError, ConfigError
 from ..faults.engine import Engine
@@ -87,6 +87,8 @@ class Fleet:
         self._adopted = self._epoch  # when
         self.steps = Steps(timing=options.timing)
         self._due = DueQueue(options.timing.clock)
+        intervals = options.timing.intervals
+        self._backoff = Backoff(intervals.api_pause_first, intervals.api_pause_most)
         self._turns = asyncio.Semaphore(_TURNS)
         self._turning: set[str] = set()
         self._again: set[str] = set()  # what became due during its turn
@@ -261,7 +263,7 @@ class Fleet:
             attempts = self._trouble[name][0] + 1 if name in self._trouble else 0
             self._trouble[name] = attempts, str(failed)
             asked = failed.wait if isinstance(failed, ApiServerError) else 0.0
-            self._due.add_later(name, max(min(60.0, 2.0 ** min(attempts, 6)), asked))
+            self._due.add_later(name, max(self._backoff.pause(attempts), asked))
             return
         self._trouble.pop(name, None)
 
