@@ -25,6 +25,7 @@ from ..config import Loaded
 from ..errors import ApiServerError, ConfigError
 from ..faults.engine import Engine
 from ..hostfs.watch import Watcher
+from ..kube import Api, ApiCall, InjectedAnswer
 from ..model.fleet import Delays
 from ..model.problem import Problem
 from ..model.spec import Spec
