@@ -97,10 +97,6 @@ async def test_an_unknown_field_of_a_claims_status(ask):
     await ask("POST", path, {"metadata": {"name": "c"}, "spec": {"devices": {"requests": [request]}}})
     status, answer = await ask("PATCH", f"{path}/c/status", {"status": {"alocation": {}}}, MERGE)
     assert (422, "status.alocation") == (status, answer["details"]["causes"][0]["field"])
-    result = {"request": "s", "driver": "a.dev", "pool": "p", "device": "d"}
+    result = {"request": "r", "driver": "a.dev", "pool": "p", "device": "d"}
     allocation = {"status": {"allocation": {"devices": {"results": [result]}}}}
-    status, answer = await ask("PATCH", f"{path}/c/status", allocation, MERGE)
-    field = "status.allocation.devices.results[0].request"
-    assert (422, field) == (status, answer["details"]["causes"][0]["field"])
-    result["request"] = "r"
     assert 200 == (await ask("PATCH", f"{path}/c/status", allocation, MERGE))[0]

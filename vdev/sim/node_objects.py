@@ -29,6 +29,19 @@ _LONGEST_NOTE = 1024  # characters of an event's message
 _KUBELET, _SCHEDULER = "kubelet", "kube-scheduler"
 
 
+_NODE_INFO = {  # the API requires all of these fields; a node that does not exist has nothing to say in them
+    "architecture": "amd64",
+    "bootID": "",
+    "containerRuntimeVersion": "vdev://sim",
+    "kernelVersion": "",
+    "kubeProxyVersion": "",
+    "machineID": "",
+    "operatingSystem": "linux",
+    "osImage": "vdev sim",
+    "systemUUID": "",
+}
+
+
 class NodeObjects:
     """Keeps a kubelet's Node and Pods in step with the API server's, while `run` runs."""
 
@@ -80,7 +93,7 @@ class NodeObjects:
         status = {
             **before,
             "conditions": _with_ready(before.get("conditions") or [], is_so=self._kubelet.alive),
-            "nodeInfo": {**(before.get("nodeInfo") or {}), "kubeletVersion": self._kubelet.version},
+            "nodeInfo": {**_NODE_INFO, **(before.get("nodeInfo") or {}), "kubeletVersion": self._kubelet.version},
         }
         for field, numbers in (("capacity", shown.capacity), ("allocatable", shown.allocatable)):
             status[field] = {**(before.get(field) or {}), **{name: str(count) for name, count in numbers.items()}}
