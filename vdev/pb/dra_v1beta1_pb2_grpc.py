@@ -2,7 +2,7 @@
 """Client and server classes corresponding to protobuf-defined services."""
 import grpc
 
-from . import dra_v1beta1_pb2 as vdev_dot_pb_dot_dra__v1beta1__pb2
+from vdev.pb import dra_v1beta1_pb2 as vdev_dot_pb_dot_dra__v1beta1__pb2
 
 
 

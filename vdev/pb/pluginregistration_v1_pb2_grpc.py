@@ -2,7 +2,7 @@
 """Client and server classes corresponding to protobuf-defined services."""
 import grpc
 
-from . import pluginregistration_v1_pb2 as vdev_dot_pb_dot_pluginregistration__v1__pb2
+from vdev.pb import pluginregistration_v1_pb2 as vdev_dot_pb_dot_pluginregistration__v1__pb2
 
 
 

@@ -2,7 +2,7 @@
 """Client and server classes corresponding to protobuf-defined services."""
 import grpc
 
-from . import podresources_v1alpha1_pb2 as vdev_dot_pb_dot_podresources__v1alpha1__pb2
+from vdev.pb import podresources_v1alpha1_pb2 as vdev_dot_pb_dot_podresources__v1alpha1__pb2
 
 
 
