@@ -48,7 +48,7 @@ def series(loads):
     wishes = {f"default/server-{number}": wish(load) for number, load in enumerate(loads) if load is not None}
     sensors = Sensors()
     sensors.settle(replace(situation, wishes=wishes), 10.0)
-    shown = b"".join(page([("n", sensors.measured(100.0))], "Hostname")).decode()
+    shown = page([("n", sensors.measured(100.0))], "Hostname")
     found = [line.rsplit(" ", 1) for line in shown.splitlines() if line.startswith("DCGM_FI_DEV_GPU_UTIL{")]
     return [{"series": name, "values": f"{value} {value}"} for name, value in found]
 
