@@ -42,7 +42,12 @@ _HUNDRED = 100.0
 _MHZ = 1_000_000
 
 METRICS: Sequence[Metric] = (
-    Metric("vdev_device_healthy", "gauge", "1 while the device works", lambda it: int(it.fixture.health.healthy)),
+    Metric(
+        "vdev_device_healthy",
+        "gauge",
+        "Whether the device works (1) or not (0)",
+        lambda it: int(it.fixture.health.healthy),
+    ),
     Metric(
         "vdev_device_utilization_ratio", "gauge", "Load of the device, 0 to 1", lambda it: it.own.gpu_percent / _HUNDRED
     ),
@@ -55,7 +60,12 @@ METRICS: Sequence[Metric] = (
         "vdev_device_energy_joules_total", "counter", "Energy since vdev started", lambda it: it.whole.energy_mj / 1000
     ),
     Metric("vdev_device_clock_hertz", "gauge", "Clock of the compute units", lambda it: it.whole.sm_clock_mhz * _MHZ),
-    Metric("vdev_device_throttled", "gauge", "1 while heat lowers the clock", lambda it: int(it.whole.throttle > 1)),
+    Metric(
+        "vdev_device_throttled",
+        "gauge",
+        "Whether heat lowers the clock (1) or not (0)",
+        lambda it: int(it.whole.throttle > 1),
+    ),
     Metric(
         "vdev_device_pcie_receive_bytes_per_second",
         "gauge",
