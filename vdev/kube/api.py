@@ -15,7 +15,7 @@ from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..api_server import ApiServerAddress
 from ..json_text import parse_json
 from .answers import ApiCall, Unreachable, error_in_watch
-from .calls import LIMIT, NO_FAULT, ApiCalls, ApiRequest, FaultHook, checked
+from .calls import LIMIT, NO_FAULT, ApiCalls, ApiRequest, FaultHook
 from .kinds import ObjectKind
 
 MANAGER = "vdev"
@@ -26,7 +26,6 @@ _STRATEGIC = "application/strategic-merge-patch+json"
 _APPLY = "application/apply-patch+yaml"  # of which JSON is a part
 
 _CHUNK = "500"  # objects in one answer to a list
-_BATCH = 50  # of them, before others have a turn
 _SILENCE = 2.0  # times the longest watch, after which the connection must be dead
 
 Object: TypeAlias = Mapping[str, Any]
@@ -134,10 +133,7 @@ class Api:
             items, metadata = found.get("items") or [], found.get("metadata") or {}
             if not isinstance(items, list) or not isinstance(metadata, dict):
                 raise Unreachable(call, "what came is no list")
-            for start in range(0, len(items), _BATCH):
-                if start:
-                    await self.timing.clock.sleep(0)  # what is kept of five hundred slices takes 50 ms to make
-                objects += [keep(checked(call, each)) for each in items[start : start + _BATCH]]
+            objects += [keep(_checked(call, each)) for each in items]
             if not (more := str(metadata.get("continue") or "")):
                 return Listed(tuple(objects), str(metadata.get("resourceVersion") or ""))
 
@@ -176,7 +172,7 @@ class Api:
         call = ApiCall(verb="list", kind=kind)
         request = ApiRequest(method="GET", call=call, params={"limit": str(most)}, fault=self._fault)
         items = (await self._calls.ask(request)).get("items")
-        return tuple(checked(call, each)["metadata"]["name"] for each in items) if isinstance(items, list) else ()
+        return tuple(_checked(call, each)["metadata"]["name"] for each in items) if isinstance(items, list) else ()
 
     async def version(self) -> tuple[int, int]:
         """The server's version: major and minor number."""
@@ -266,7 +262,14 @@ class Api:
         request = ApiRequest(
             method=method, call=call, params=params or {}, body=body, content_type=content_type, fault=self._fault
         )
-        return checked(call, await self._calls.ask(request))
+        return _checked(call, await self._calls.ask(request))
+
+
+def _checked(call: ApiCall, document: object) -> dict[str, Any]:
+    """The document, if it is an object with a name. Raises Unreachable."""
+    if isinstance(document, dict) and isinstance(metadata := document.get("metadata"), dict) and "name" in metadata:
+        return document
+    raise Unreachable(call, f"what came is no {call.kind.name}")
 
 
 def _typed(kind: ObjectKind, document: Mapping[str, Any]) -> dict[str, Any]:
@@ -288,6 +291,6 @@ async def _events(call: ApiCall, lines: AsyncIterator[bytes]) -> AsyncGenerator[
         if kind == "ERROR":
             raise error_in_watch(call, found)
         if kind in ("ADDED", "MODIFIED", "DELETED"):
-            checked(call, found)
+            _checked(call, found)
         metadata = found.get("metadata")
         yield kind, found, str(metadata.get("resourceVersion") or "") if isinstance(metadata, dict) else ""
