@@ -1,8 +1,7 @@
-"""What is kept of the objects of thousands of nodes: as little as is used, and once what many of them have alike."""
+"""What is kept of the objects of thousands of nodes: as little as is used."""
 
 import functools
-import marshal
-import sys
+import json
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,9 +18,7 @@ from .seen_pods import SeenPod, SeenPods, pod_of
 Document = Mapping[str, Any]
 
 _TOLD = ("name", "uid", "resourceVersion", "labels", "annotations", "deletionTimestamp")
-_MAPPINGS = ("labels", "annotations")
 _STATUS = ("capacity", "allocatable")
-_PLAIN = 0  # the version of marshal's form in which equal values are equal bytes
 
 
 class Packed:
@@ -32,11 +29,11 @@ class Packed:
     def __init__(self, document: Document) -> None:
         self.name = str(document["metadata"]["name"])
         self.node = str(document["spec"]["nodeName"])
-        self._bytes = zlib.compress(marshal.dumps(dict(document)), 1)
+        self._bytes = zlib.compress(json.dumps(document).encode(), 1)
 
     @property
     def document(self) -> Document:
-        found: Document = marshal.loads(zlib.decompress(self._bytes))  # noqa: S302 - it never left this process
+        found: Document = json.loads(zlib.decompress(self._bytes))
         return found
 
 
@@ -45,23 +42,17 @@ def _packed(document: Document) -> Packed | None:
 
 
 def kept(document: Document) -> Document:
-    """What is used of a Node. Five thousand whole ones would take more memory than all that is decided for them."""
+    """What is used of a Node. Thousands of whole ones would take more memory than all that is decided for them."""
     metadata, status = metadata_of(document), document.get("status") or {}
-    managed = [
-        {key: value for key, value in each.items() if key != "time"}
-        for each in metadata.get("managedFields") or ()
-        if _is_ours(each)
-    ]
-    version = (status.get("nodeInfo") or {}).get("kubeletVersion")
+    managed = [each for each in metadata.get("managedFields") or () if _is_ours(each)]
     told = {key: metadata[key] for key in _TOLD if key in metadata}
-    told |= {key: _interned(told[key]) for key in _MAPPINGS if told.get(key)}
     return {
-        "metadata": {**told, "managedFields": _shared(managed)},
-        "spec": {"taints": _shared((document.get("spec") or {}).get("taints") or [])},
-        "status": {key: _shared(status[key]) for key in _STATUS if key in status}
+        "metadata": {**told, "managedFields": [_without(each, "time") for each in managed]},
+        "spec": {"taints": (document.get("spec") or {}).get("taints") or []},
+        "status": {key: status[key] for key in _STATUS if key in status}
         | {
-            "conditions": [_without_heartbeat(each) for each in status.get("conditions") or ()],
-            "nodeInfo": _shared({"kubeletVersion": version}),
+            "conditions": [_without(each, "lastHeartbeatTime") for each in status.get("conditions") or ()],
+            "nodeInfo": {"kubeletVersion": (status.get("nodeInfo") or {}).get("kubeletVersion")},
         },
     }
 
@@ -74,24 +65,9 @@ def said(document: Document | None) -> object:
     return metadata, document["spec"], document["status"]
 
 
-def _without_heartbeat(condition: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A condition without the time that changes every few seconds though nothing happens."""
-    return {key: value for key, value in _interned(condition).items() if key != "lastHeartbeatTime"}
-
-
-def _interned(texts: Mapping[str, Any]) -> dict[str, Any]:
-    """The same, of strings that all nodes share."""
-    return {sys.intern(key): sys.intern(value) if type(value) is str else value for key, value in texts.items()}
-
-
-def _shared(value: Any) -> Any:
-    """The same, as one object for all nodes that have it alike. Nobody changes it."""
-    return _unpacked(marshal.dumps(value, _PLAIN))
-
-
-@functools.lru_cache(maxsize=1024)
-def _unpacked(packed: bytes) -> Any:
-    return marshal.loads(packed)  # noqa: S302 - it never left this process
+def _without(values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """Without a time that changes though nothing happens."""
+    return {each: value for each, value in values.items() if each != key}
 
 
 def _is_ours(entry: Mapping[str, Any]) -> bool:
@@ -163,23 +139,16 @@ _FAKE_VERSIONS = ("fake", "kwok")
 
 
 class SeenNode:
-    """One Node: a `TargetNode` for the outputs. `on_change` is called when it is another one, or gone; `on_answer` when
-    the answer to a write says so, since more writes may follow. `wrote` takes such an answer.
+    """One Node: a `TargetNode` for the outputs. `on_change` is called when it is another one, or gone; `note` takes the
+    answer to a write.
     """
 
-    __slots__ = ("_users", "document", "name", "note", "on_answer", "on_change")
+    __slots__ = ("_users", "document", "name", "note", "on_change")
 
-    def __init__(
-        self,
-        name: str,
-        on_change: Callable[[], None],
-        on_answer: Callable[[], None],
-        wrote: Callable[[Document], None],
-    ) -> None:
+    def __init__(self, name: str, on_change: Callable[[], None], wrote: Callable[[Document], None]) -> None:
         self.name = name
         self.document: Document | None = None
         self.on_change = on_change
-        self.on_answer = on_answer
         self.note = wrote
         self._users: list[Callable[[], None]] = []
 
@@ -192,18 +161,15 @@ class SeenNode:
     def subscribe(self, on_change: Callable[[], None]) -> None:
         self._users.append(on_change)
 
-    def see(self, document: Document | None, *, is_own: bool) -> None:
-        """This is what is kept of the Node now; `is_own`: the answer to a write says so."""
+    def see(self, document: Document | None) -> None:
+        """This is what is kept of the Node now."""
         is_same = said(document) == said(self.document)
         self.document = document
         if is_same:
             return
         for tell in self._users:
             tell()
-        if is_own:
-            self.on_answer()
-        else:
-            self.on_change()
+        self.on_change()
 
     @property
     def metadata(self) -> Mapping[str, Any]:
@@ -254,35 +220,26 @@ class SeenSlices:
     def removed(self, name: str) -> None:
         self._informer.removed(name)
 
-    def see(self, old: Packed | None, new: Packed | None, *, is_own: bool) -> None:
+    def see(self, old: Packed | None, new: Packed | None) -> None:
         if old is not None:
             self._found.pop(old.name, None)
         if new is not None:
             self._found[new.name] = new
-        if not is_own:
-            self.on_change()
+        self.on_change()
 
 
 class Cluster:
     """All Nodes and ResourceSlices, and the pods and claims that hold devices.
 
-    `on_node` is called with the name of a Node that is new, other, or gone, or whose devices others hold;
-    `on_answer` when that is what the server answered to a write.
+    `on_node` is called with the name of a Node that is new, other, or gone, or whose devices others hold.
     """
 
-    def __init__(
-        self,
-        api: kube.Api,
-        *,
-        on_node: Callable[[str], None],
-        on_answer: Callable[[str], None],
-    ) -> None:
+    def __init__(self, api: kube.Api, *, on_node: Callable[[str], None]) -> None:
         self.nodes: dict[str, SeenNode] = {}
         self.slices: dict[str, SeenSlices] = {}
         self.pods: dict[str, SeenPods] = {}
         self.claims = SeenClaims(on_node)
         self._on_node = on_node
-        self._on_answer = on_answer
         self._told: dict[kube.ObjectKind, str] = {}  # the trouble that the log has
 
         self._nodes: Informer[Document] = Informer(
@@ -303,7 +260,7 @@ class Cluster:
             api,
             kube.RESOURCE_CLAIMS,
             keep=_uses,
-            on_change=lambda old, new, _: self.claims.see(old, new),
+            on_change=self.claims.see,
             on_look=lambda: self._say(self._claims),
         )
         self.informers: tuple[Informer[Any], ...] = (self._nodes, self._slices, self._pods, self._claims)
@@ -317,8 +274,8 @@ class Cluster:
         """A Node, which may not be there."""
         found = self.nodes.get(name)
         if found is None:
-            changed, answered = functools.partial(self._on_node, name), functools.partial(self._on_answer, name)
-            found = self.nodes[name] = SeenNode(name, changed, answered, self._nodes.wrote)
+            changed = functools.partial(self._on_node, name)
+            found = self.nodes[name] = SeenNode(name, changed, self._nodes.wrote)
         return found
 
     def slices_of(self, node: str) -> SeenSlices:
@@ -351,16 +308,16 @@ class Cluster:
         if name not in self.nodes and not self.pods.get(name):
             self.pods.pop(name, None)
 
-    def _see_node(self, old: Document | None, new: Document | None, is_own: bool) -> None:
+    def _see_node(self, old: Document | None, new: Document | None) -> None:
         name = metadata_of(new or old)["name"]
-        self.node(name).see(new, is_own=is_own)
+        self.node(name).see(new)
 
-    def _see_slice(self, old: Packed | None, new: Packed | None, is_own: bool) -> None:
+    def _see_slice(self, old: Packed | None, new: Packed | None) -> None:
         for node in {each.node for each in (old, new) if each is not None}:
-            self.slices_of(node).see(old, new if new and new.node == node else None, is_own=is_own)
+            self.slices_of(node).see(old, new if new and new.node == node else None)
             self._forget_empty(node)
 
-    def _see_pod(self, old: SeenPod | None, new: SeenPod | None, _is_own: bool) -> None:
+    def _see_pod(self, old: SeenPod | None, new: SeenPod | None) -> None:
         for node in {
             each.node for each in (old, new) if each is not None
         }:  # two, if a new pod has the name of an old one
