@@ -233,7 +233,7 @@ async def test_a_permission_that_is_missing(api_server, start_api, follow, verb)
     seen = Seen()
     task = asyncio.create_task(seen.follow(await start_api(clock=clock)))
     await api_server.until(lambda: seen.errors)
-    assert f"{verb} nodes" == seen.errors[0].permission
+    assert f"{verb} nodes" == seen.errors[0].call.permission
     api_server.permissions = None
     clock.advance(60)
     await api_server.until(lambda: api_server.watching and seen.informer.trouble is None)

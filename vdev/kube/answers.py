@@ -88,7 +88,7 @@ class Throttled(ApiServerError):
 
 
 class Denied(ApiServerError):
-    """The server does not know who asks, or does not allow it; `permission` is what is missing."""
+    """The server does not know who asks (then `known` is false), or does not allow it."""
 
     def __init__(self, call: ApiCall, message: str, *, known: bool = True) -> None:
         if known:
@@ -98,7 +98,6 @@ class Denied(ApiServerError):
             text = f"the API server does not know {call.who}: {message}; its token or certificate may have expired"
         super().__init__(text)
         self.call = call
-        self.permission = call.permission
         self.known = known
 
 
@@ -146,13 +145,12 @@ class Expired(ApiServerError):
 
 
 class Invalid(ApiServerError):
-    """The server refuses what was sent; `status` is that of HTTP, `causes` have the field and what is wrong with it."""
+    """The server refuses what was sent; `status` is that of HTTP."""
 
-    def __init__(self, call: ApiCall, message: str, *, status: int, causes: tuple[tuple[str, str], ...] = ()) -> None:
+    def __init__(self, call: ApiCall, message: str, *, status: int) -> None:
         super().__init__(f"the API server refuses to {call.verb} {call.object}: {message}")
         self.call = call
         self.status = status
-        self.causes = causes
 
 
 def error_of(call: ApiCall, status: int, headers: Mapping[str, str], body: bytes) -> ApiServerError:
@@ -196,8 +194,7 @@ def _error(call: ApiCall, code: int, wait: float | None, status: Mapping[str, An
         case _ if code >= HTTPStatus.INTERNAL_SERVER_ERROR or code < HTTPStatus.BAD_REQUEST:
             error = Unreachable(call, f"status {code}: {message}")
         case _:
-            fields = tuple((str(each.get("field", "")), str(each.get("message", ""))) for each in causes)
-            error = Invalid(call, message, status=code, causes=fields)
+            error = Invalid(call, message, status=code)
     return error
 
 

@@ -30,8 +30,9 @@ LIMIT = 64 * 2**20  # bytes of an answer, of all pages of a list, and of a line 
 _ATTEMPTS = 4  # where the server asks to wait
 _LARGE = 256 * 1024  # bytes from which an answer is decoded in a thread
 _OK = range(200, 300)
-_JSON = "application/json"
-_ACCEPTED = {"Accept": _JSON, "Accept-Encoding": "identity"}  # a compressed answer may be a thousand times as long
+_METHODS = {"create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}  # by verb; the others are GET
+JSON = "application/json"
+_ACCEPTED = {"Accept": JSON, "Accept-Encoding": "identity"}  # a compressed answer may be a thousand times as long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,13 +68,16 @@ def NO_FAULT(call: ApiCall) -> None:
 class ApiRequest:
     """What is sent for a call. `path` is that of what is no object. `fault` is asked after the hook of the client."""
 
-    method: str
     call: ApiCall
     params: Mapping[str, str]
     body: object = None
-    content_type: str = _JSON
+    content_type: str = JSON
     path: str = ""
     fault: FaultHook = NO_FAULT
+
+    @property
+    def method(self) -> str:
+        return _METHODS.get(self.call.verb, "GET")
 
 
 class ApiCalls:
@@ -95,11 +99,7 @@ class ApiCalls:
         self._token_at = 0.0
         self._watches: list[Interruption] = []
 
-    async def ask(self, request: ApiRequest) -> dict[str, Any]:
-        """The document that answers. Raises an ApiServerError."""
-        return (await self.ask_sized(request, self.limit))[0]
-
-    async def ask_sized(self, request: ApiRequest, limit: int) -> tuple[dict[str, Any], int]:
+    async def ask(self, request: ApiRequest, limit: int) -> tuple[dict[str, Any], int]:
         """The document that answers, and how many bytes it took, at most `limit`. Raises an ApiServerError."""
         for attempt in range(_ATTEMPTS):
             try:
