@@ -3,17 +3,20 @@
 import functools
 import json
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import structlog
 
 from .. import kube
 from ..errors import ApiServerError
 from ..kube import MANAGER, Informer, key_of, metadata_of
+from ..model.problem import Problem
 from ..planning.in_use import Use
 from .seen_pods import SeenPod, SeenPods, pod_of
+
+log = structlog.get_logger(__name__)
 
 Document = Mapping[str, Any]
 
@@ -24,11 +27,11 @@ _STATUS = ("capacity", "allocatable")
 class Packed:
     """A slice of a node that is seldom looked at: as a document it takes thirty times as much."""
 
-    __slots__ = ("_bytes", "name", "node")
+    __slots__ = ("_bytes", "key", "nodes")
 
     def __init__(self, document: Document) -> None:
-        self.name = str(document["metadata"]["name"])
-        self.node = str(document["spec"]["nodeName"])
+        self.key = key_of(document)
+        self.nodes = frozenset({str(document["spec"]["nodeName"])})
         self._bytes = zlib.compress(json.dumps(document).encode(), 1)
 
     @property
@@ -81,41 +84,9 @@ class ClaimUses:
     key: str
     uses: tuple[Use, ...]
 
-
-class SeenClaims:
-    """`devices` are the names of allocated devices by node and driver; `on_node` is told of each change."""
-
-    def __init__(self, on_node: Callable[[str], None]) -> None:
-        self.devices: dict[str, dict[str, frozenset[str]]] = {}
-        self._on_node = on_node
-        self._by_node: dict[str, dict[str, tuple[Use, ...]]] = {}
-
-    def uses(self, node: str) -> tuple[Use, ...]:
-        """Which pod has which device of the node."""
-        return tuple(use for uses in self._by_node.get(node, {}).values() for use in uses if use.pod)
-
-    def see(self, old: ClaimUses | None, new: ClaimUses | None) -> None:
-        """A claim has this now in place of that."""
-        if old == new:
-            return
-        for node in {use.pool for each in (old, new) if each is not None for use in each.uses}:
-            of_node = self._by_node.setdefault(node, {})
-            mine = tuple(use for use in new.uses if use.pool == node) if new is not None else ()
-            if old is not None:
-                of_node.pop(old.key, None)
-            if new is not None and mine:
-                of_node[new.key] = mine
-            self._tell(node)
-
-    def _tell(self, node: str) -> None:
-        found: dict[str, set[str]] = {}
-        for uses in self._by_node[node].values():
-            for use in uses:
-                found.setdefault(use.driver, set()).add(use.device)
-        self.devices[node] = {driver: frozenset(names) for driver, names in found.items()}
-        if not found:
-            del self._by_node[node], self.devices[node]
-        self._on_node(node)
+    @property
+    def nodes(self) -> frozenset[str]:
+        return frozenset(use.pool for use in self.uses)
 
 
 def _uses(document: Document) -> ClaimUses | None:
@@ -131,7 +102,47 @@ def _uses(document: Document) -> ClaimUses | None:
     return ClaimUses(key_of(document), uses) if uses else None
 
 
-log = structlog.get_logger(__name__)
+class Placed(Protocol):
+    """What is kept of an object that concerns nodes."""
+
+    @property
+    def key(self) -> str:
+        """As the informer has it."""
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        """The names of the nodes."""
+
+
+P = TypeVar("P", bound=Placed)
+
+
+class ByNode(Generic[P]):
+    """What is kept of the objects of a kind, by node; `on_node` is told of each change."""
+
+    def __init__(self, on_node: Callable[[str], None]) -> None:
+        self._on_node = on_node
+        self._found: dict[str, dict[str, P]] = {}
+
+    def of(self, node: str) -> Sequence[P]:
+        return tuple(self._found.get(node, {}).values())
+
+    def see(self, old: P | None, new: P | None) -> None:
+        if old == new:
+            return
+        nodes: set[str] = set()
+        if old is not None:
+            for node in old.nodes:
+                del self._found[node][old.key]
+                if not self._found[node]:
+                    del self._found[node]
+            nodes |= old.nodes
+        if new is not None:
+            for node in new.nodes:
+                self._found.setdefault(node, {})[new.key] = new
+            nodes |= new.nodes
+        for node in nodes:
+            self._on_node(node)
 
 
 _FAKE_VERSIONS = ("fake", "kwok")
@@ -197,21 +208,16 @@ class SeenNode:
 class SeenSlices:
     """The ResourceSlices of one node: a `SlicesView` for the output."""
 
-    __slots__ = ("_found", "_informer", "on_change")
-
-    def __init__(self, informer: Informer[Packed]) -> None:
-        self.on_change: Callable[[], None] = lambda: None
-        self._found: dict[str, Packed] = {}
+    def __init__(self, informer: Informer[Packed], slices: ByNode[Packed], node: str) -> None:
         self._informer = informer
-
-    def __len__(self) -> int:
-        return len(self._found)
+        self._slices = slices
+        self._node = node
 
     async def seen(self) -> Mapping[str, Document]:
         """All of them, by name. Raises ApiServerError where they may not be seen, or there is no such kind."""
         if isinstance(trouble := self._informer.trouble, kube.Denied | kube.Missing):
             raise trouble
-        return {name: each.document for name, each in self._found.items()}
+        return {each.key: each.document for each in self._slices.of(self._node)}
 
     def wrote(self, document: Document) -> None:
         """This is what the server answered to a write."""
@@ -220,33 +226,31 @@ class SeenSlices:
     def removed(self, name: str) -> None:
         self._informer.removed(name)
 
-    def see(self, old: Packed | None, new: Packed | None) -> None:
-        if old is not None:
-            self._found.pop(old.name, None)
-        if new is not None:
-            self._found[new.name] = new
-        self.on_change()
-
 
 class Cluster:
     """All Nodes and ResourceSlices, and the pods and claims that hold devices.
 
-    `on_node` is called with the name of a Node that is new, other, or gone, or whose devices others hold.
+    `on_node` is called with the name of a Node that is new, other, or gone, or whose devices others hold;
+    `on_slices` with that of a node whose slices are others.
     """
 
-    def __init__(self, api: kube.Api, *, on_node: Callable[[str], None]) -> None:
+    def __init__(self, api: kube.Api, *, on_node: Callable[[str], None], on_slices: Callable[[str], None]) -> None:
         self.nodes: dict[str, SeenNode] = {}
-        self.slices: dict[str, SeenSlices] = {}
-        self.pods: dict[str, SeenPods] = {}
-        self.claims = SeenClaims(on_node)
         self._on_node = on_node
         self._told: dict[kube.ObjectKind, str] = {}  # the trouble that the log has
 
+        self._slices_of: ByNode[Packed] = ByNode(on_slices)
+        self._pods_of: ByNode[SeenPod] = ByNode(on_node)
+        self._claims_of: ByNode[ClaimUses] = ByNode(on_node)
         self._nodes: Informer[Document] = Informer(
             api, kube.NODES, keep=kept, on_change=self._see_node, on_look=lambda: self._say(self._nodes)
         )
         self._slices: Informer[Packed] = Informer(
-            api, kube.RESOURCE_SLICES, keep=_packed, on_change=self._see_slice, on_look=lambda: self._say(self._slices)
+            api,
+            kube.RESOURCE_SLICES,
+            keep=_packed,
+            on_change=self._slices_of.see,
+            on_look=lambda: self._say(self._slices),
         )
         self._pods: Informer[SeenPod] = Informer(
             api,
@@ -260,7 +264,7 @@ class Cluster:
             api,
             kube.RESOURCE_CLAIMS,
             keep=_uses,
-            on_change=self.claims.see,
+            on_change=self._claims_of.see,
             on_look=lambda: self._say(self._claims),
         )
         self.informers: tuple[Informer[Any], ...] = (self._nodes, self._slices, self._pods, self._claims)
@@ -279,18 +283,14 @@ class Cluster:
         return found
 
     def slices_of(self, node: str) -> SeenSlices:
-        """Those of a node; there may be none."""
-        found = self.slices.get(node)
-        if found is None:
-            found = self.slices[node] = SeenSlices(self._slices)
-        return found
+        return SeenSlices(self._slices, self._slices_of, node)
 
     def pods_of(self, node: str) -> SeenPods:
-        """Those of a node that ask for devices; there may be none."""
-        found = self.pods.get(node)
-        if found is None:
-            found = self.pods[node] = SeenPods(self._pods, lambda: self._on_node(node))
-        return found
+        return SeenPods(self._pods, lambda: self._pods_of.of(node))
+
+    def allocated(self, node: str) -> tuple[Use, ...]:
+        """Which claim has which device of the node, with each pod that reserved it."""
+        return tuple(use for each in self._claims_of.of(node) for use in each.uses if use.pool == node)
 
     def removed(self, name: str) -> None:
         """A Node was deleted from here."""
@@ -299,30 +299,14 @@ class Cluster:
     def forget(self, name: str) -> None:
         """A Node that is gone and is not expected back."""
         self.nodes.pop(name, None)
-        self._forget_empty(name)
-
-    def _forget_empty(self, name: str) -> None:
-        """Slices and pods may be there before their Node is, and a while after it."""
-        if name not in self.nodes and not self.slices.get(name):
-            self.slices.pop(name, None)
-        if name not in self.nodes and not self.pods.get(name):
-            self.pods.pop(name, None)
 
     def _see_node(self, old: Document | None, new: Document | None) -> None:
-        name = metadata_of(new or old)["name"]
-        self.node(name).see(new)
-
-    def _see_slice(self, old: Packed | None, new: Packed | None) -> None:
-        for node in {each.node for each in (old, new) if each is not None}:
-            self.slices_of(node).see(old, new if new and new.node == node else None)
-            self._forget_empty(node)
+        self.node(metadata_of(new or old)["name"]).see(new)
 
     def _see_pod(self, old: SeenPod | None, new: SeenPod | None) -> None:
-        for node in {
-            each.node for each in (old, new) if each is not None
-        }:  # two, if a new pod has the name of an old one
-            self.pods_of(node).see(old if old and old.node == node else None, new if new and new.node == node else None)
-            self._forget_empty(node)
+        if new is not None and isinstance(new.says, Problem) and (old is None or old.says != new.says):
+            log.warning("a pod says no load", reason=str(new.says))
+        self._pods_of.see(old, new)
 
     def _say(self, informer: Informer[Any]) -> None:
         """In the log, once, that a kind is not heard of, and that it is again."""

@@ -93,7 +93,7 @@ class Fleet:
         self._backoff = Backoff(intervals.api_pause_first, intervals.api_pause_most)
         self._came: dict[str, float] = {}  # since when a node is known that was not there at the start
         self._trouble: dict[str, tuple[int, str]] = {}  # how often a Node could not be made or removed, and why
-        self.cluster = Cluster(api, on_node=self._due.add)
+        self.cluster = Cluster(api, on_node=self._due.add, on_slices=self._look_at_slices)
         self.maker = NodeMaker(api, lambda: self.scope)
         self.writers: Writers | None = None
         self._events = Pace(options.timing.clock, burst=EVENTS, every=options.timing.intervals.write_event_of_fleet)
@@ -295,7 +295,7 @@ class Fleet:
 
     async def _take(self, name: str, member: Member) -> float | None:
         """The member's turn, with what pods and claims have now."""
-        member.claimed, member.uses = self.cluster.claims.devices.get(name, {}), self.cluster.claims.uses(name)
+        member.allocated = self.cluster.allocated(name)
         member.rejects = self._spec.fleet.reject_pods
         again = await member.turn(self.cluster.pods_of(name))
         if member.plan is not None:
@@ -328,9 +328,11 @@ class Fleet:
             may_have_kubelet=False,
         )
         notes = PodNotes(self._api, self.clock, self.cluster.pods_of(name), name)
-        member = Member(seen, slices, notes, access, engine)
-        slices.on_change = member.slices.look
-        return member
+        return Member(seen, slices, notes, access, engine)
+
+    def _look_at_slices(self, name: str) -> None:
+        if (member := self.members.get(name)) is not None:
+            member.slices.look()
 
     def _wake(self, name: str, member: Member | None) -> None:
         for output in member.writers if member and self.writers else ():
@@ -348,7 +350,7 @@ class Fleet:
         Nobody knows any more what that was, so all stays as long as a pod or a claim has any of it.
         """
         is_ours = self.scope.is_marked(seen.metadata) and self.scope.covers(seen.metadata)
-        if not is_ours or self.cluster.claims.devices.get(seen.name):
+        if not is_ours or self.cluster.allocated(seen.name):
             return False
         return not any(each.pod.noted for each in self.cluster.pods_of(seen.name).by_uid.values())
 

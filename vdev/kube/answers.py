@@ -72,10 +72,6 @@ class Unreachable(ApiServerError):
         self.reason = reason
 
 
-class TooLong(Exception):
-    """The server sends more than is taken of one answer, or of one line of it."""
-
-
 class Throttled(ApiServerError):
     """Too many requests; `after` is how many seconds the server asks to wait, if it says so."""
 
