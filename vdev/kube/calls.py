@@ -19,7 +19,7 @@ from ..aio.tasks import Backoff, Interrupted, Interruption
 from ..api_server import ApiServerAddress
 from ..errors import ApiServerError
 from ..json_text import parse_json
-from .answers import ApiCall, Denied, FieldConflict, Throttled, Unreachable, error_of
+from .answers import ApiCall, Denied, Throttled, Unreachable, error_of
 
 if TYPE_CHECKING:
     import httpx2 as httpx
@@ -42,16 +42,11 @@ class InjectedAnswer:
     status: int = 0
     message: str = "a fault says so"
     after: int | None = None
-    conflicts: tuple[FieldConflict, ...] = ()
 
     def error(self, call: ApiCall) -> ApiServerError:
         if not self.status:
             return Unreachable(call, self.message)
-        causes = [
-            {"reason": "FieldManagerConflict", "message": f'conflict with "{each.manager}"', "field": each.field}
-            for each in self.conflicts
-        ]
-        status = {"message": self.message, "details": {"name": call.name, "causes": causes}}
+        status = {"message": self.message, "details": {"name": call.name}}
         headers = {} if self.after is None else {"retry-after": str(self.after)}
         return error_of(call, self.status, headers, json.dumps(status).encode())
 

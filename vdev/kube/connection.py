@@ -32,11 +32,6 @@ _UNREACHABLE = (httpx.HTTPError, httpx.StreamError, ssl.SSLError)
 # What the library raises where a program that prints credentials fails.
 _BAD_CREDENTIALS = (lightkube.ConfigError, OSError, LookupError, TypeError, ValueError)
 
-_SOCKS = (
-    "the environment names a SOCKS proxy (ALL_PROXY, HTTPS_PROXY or HTTP_PROXY), which vdev cannot speak to; give an "
-    "HTTP proxy, or unset it for vdev"
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Connection:
@@ -72,13 +67,11 @@ def connect(server: ApiServerAddress) -> Connection:
             cluster = msgspec.structs.replace(cluster, insecure=True)
         settings = client_adapter.ConnectionParams(timeout=_FOREVER, trust_env=not _is_loopback(cluster.server))
         http = client_adapter.AsyncClient(config._replace(user=user, cluster=cluster), settings)
-    except (lightkube.ConfigError, msgspec.ValidationError, yaml.YAMLError, httpx.InvalidURL) as wrong:
+    except (lightkube.ConfigError, msgspec.ValidationError, yaml.YAMLError, httpx.InvalidURL, ImportError) as wrong:
         raise Unconfigured(f"{source} cannot be used: {wrong}") from wrong
     except (OSError, ValueError, TypeError, LookupError, AttributeError) as wrong:
         why = f"no {wrong}" if isinstance(wrong, LookupError) else reason_of(wrong)
         raise Unconfigured(f"{source} cannot be used: {why}") from wrong
-    except ImportError as missing:  # of what httpx speaks SOCKS with
-        raise Unconfigured(f"{source} cannot be used: {_SOCKS}") from missing
     http.headers["User-Agent"] = _AGENT
     connection = Connection(http, cluster.server, token)
     connection.read_token()
