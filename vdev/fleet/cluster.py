@@ -11,7 +11,7 @@ import structlog
 
 from .. import kube
 from ..errors import ApiServerError
-from ..kube import MANAGER, Informer, key_of, metadata_of
+from ..kube import Informer, key_of, metadata_of
 from ..model.problem import Problem
 from ..planning.in_use import Use
 from .seen_pods import SeenPod, SeenPods, pod_of
@@ -47,7 +47,7 @@ def _packed(document: Document) -> Packed | None:
 def kept(document: Document) -> Document:
     """What is used of a Node. Thousands of whole ones would take more memory than all that is decided for them."""
     metadata, status = metadata_of(document), document.get("status") or {}
-    managed = [each for each in metadata.get("managedFields") or () if _is_ours(each)]
+    managed = metadata.get("managedFields") or ()
     told = {key: metadata[key] for key in _TOLD if key in metadata}
     return {
         "metadata": {**told, "managedFields": [_without(each, "time") for each in managed]},
@@ -71,10 +71,6 @@ def said(document: Document | None) -> object:
 def _without(values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     """Without a time that changes though nothing happens."""
     return {each: value for each, value in values.items() if each != key}
-
-
-def _is_ours(entry: Mapping[str, Any]) -> bool:
-    return str(entry.get("manager", "")).startswith(MANAGER)
 
 
 @dataclass(frozen=True, slots=True)
