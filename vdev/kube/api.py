@@ -112,17 +112,17 @@ class Api:
         namespace: str = "",
         labels: str = "",
         fields: str = "",
-        not_older: str = "",
+        at_hand: bool = False,
         keep: Callable[[Object], T],
     ) -> Listed[T]:
         """All objects that the selectors choose, in one state; in all namespaces where none is given.
 
-        It is as new as can be, or no older than a version ("0": whatever is at hand). `keep` makes of each object what
+        It is as new as can be, or (`at_hand`) as the server's cache has it. `keep` makes of each object what
         is kept of it: thousands of whole ones are much at once. Raises Expired where it takes so long that the server
         forgets what it is listing.
         """
         call = ApiCall(verb="list", kind=kind, namespace=namespace)
-        at = {"resourceVersion": not_older, "resourceVersionMatch": "NotOlderThan"} if not_older else {}
+        at = {"resourceVersion": "0", "resourceVersionMatch": "NotOlderThan"} if at_hand else {}
         objects: list[T] = []
         more, left = "", self._calls.limit
         while True:

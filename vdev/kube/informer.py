@@ -142,21 +142,20 @@ class Informer(Generic[T]):
         intervals, clock = api.timing
         backoff = Backoff(intervals.api_pause_first, intervals.api_pause_most)
         failures = 0
-        not_older = "0"  # than this version a list may be; 0: whatever the server has at hand
         while True:
             begun = clock.now()
             trouble: ApiServerError | None = None
             try:
                 if not self._version:
-                    self._version = await self._list(api, not_older)
+                    # The first list may be a moment old. One after a version that is forgotten must be the newest.
+                    self._version = await self._list(api, at_hand=not self.is_listed)
                 await self._watch(api)
             except Expired:
-                self._version = not_older = ""  # the newest; a server that lags behind gets time to catch up
+                self._version = ""
             except (Unreachable, Throttled, Unconfigured) as failed:
                 trouble = failed
             except ApiServerError as refused:
                 trouble, self._version = refused, ""
-            not_older = self._version or not_older
             await self._tell(trouble)
             failures = failures + 1 if clock.now() - begun < intervals.steady else 0
             pause = backoff.pause(max(0, failures - 1)) if trouble or failures > 1 else 0.0
@@ -173,9 +172,9 @@ class Informer(Generic[T]):
         else:
             self._look(trouble)
 
-    async def _list(self, api: Api, not_older: str) -> str:
+    async def _list(self, api: Api, *, at_hand: bool) -> str:
         """Replace the copy by what is there now, but for what was written since; returns the version of the list."""
-        found = await api.list(self.kind, **self._selectors, not_older=not_older, keep=self._entry)
+        found = await api.list(self.kind, **self._selectors, at_hand=at_hand, keep=self._entry)
         there = {key: entry for key, entry in found.objects if entry is not None}
         for key in self._unheard & self._known.keys():
             if _is_newer(self._known[key].version, found.version):
