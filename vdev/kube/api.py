@@ -64,11 +64,11 @@ class Api:
     ) -> None:
         self.server = server
         self.timing = timing
-        self._calls = ApiCalls(server, timing=timing, at_once=at_once, limit=limit, fault=fault)
-        self._fault: FaultHook = NO_FAULT
+        self._calls = ApiCalls(server, timing=timing, at_once=at_once, limit=limit)
+        self._fault = fault
 
     def with_fault(self, fault: FaultHook) -> Self:
-        """This client, for one of many uses: before a request of this one `fault` is asked as well."""
+        """This client, for one of many uses: before a request of this one `fault` is asked instead."""
         narrowed = copy.copy(self)
         narrowed._fault = fault
         return narrowed
@@ -128,7 +128,7 @@ class Api:
         while True:
             page = {"continue": more} if more else at
             params = _selectors(labels, fields) | {"limit": _CHUNK} | page
-            found, size = await self._calls.ask(ApiRequest(call=call, params=params), left)
+            found, size = await self._calls.ask(ApiRequest(call=call, params=params, fault=self._fault), left)
             left -= size
             items, metadata = found.get("items") or [], found.get("metadata") or {}
             if not isinstance(items, list) or not isinstance(metadata, dict):
@@ -160,7 +160,7 @@ class Api:
             "resourceVersion": version,
             "timeoutSeconds": str(max(1, round(seconds))),
         }
-        request = ApiRequest(call=call, params=params)
+        request = ApiRequest(call=call, params=params, fault=self._fault)
         async with (
             self._calls.watch(request, silence=seconds * _SILENCE) as lines,
             contextlib.aclosing(_events(call, lines)) as events,

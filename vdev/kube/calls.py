@@ -61,7 +61,7 @@ def NO_FAULT(call: ApiCall) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiRequest:
-    """What is sent for a call. `path` is that of what is no object. `fault` is asked after the hook of the client."""
+    """What is sent for a call. `path` is that of what is no object. `fault` is asked first."""
 
     call: ApiCall
     params: Mapping[str, str]
@@ -78,14 +78,11 @@ class ApiRequest:
 class ApiCalls:
     """The requests of one client. `writes` counts those that were to change something."""
 
-    def __init__(
-        self, server: ApiServerAddress, *, timing: Timing, at_once: int, limit: int, fault: FaultHook = NO_FAULT
-    ) -> None:
+    def __init__(self, server: ApiServerAddress, *, timing: Timing, at_once: int, limit: int) -> None:
         self.limit = limit
         self.writes = 0
         self._server = server
         self._intervals, self._clock = timing
-        self._fault = fault
         self._slots = asyncio.Semaphore(at_once)
         self._backoff = Backoff(timing.intervals.api_pause_first, timing.intervals.api_pause_most)
         self._not_before = self._clock.now()
@@ -161,7 +158,7 @@ class ApiCalls:
     async def _answer(self, request: ApiRequest) -> AsyncIterator[tuple[ApiCall, "httpx.Response"]]:
         """The good answer, whose body is read inside, and the call with who asks whom."""
         call = replace(request.call, who=self._server.who)
-        if (fault := self._fault(call) or request.fault(call)) is not None:
+        if (fault := request.fault(call)) is not None:
             raise fault.error(call)
         async with contextlib.AsyncExitStack() as stack:
             connection = await self.connect()
