@@ -62,7 +62,6 @@ class Api:
         at_once: int = 8,
         limit: int = LIMIT,
     ) -> None:
-        self.server = server
         self.timing = timing
         self._calls = ApiCalls(server, timing=timing, at_once=at_once, limit=limit)
         self._fault = fault
