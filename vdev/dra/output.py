@@ -80,13 +80,9 @@ class Dra(Output):
             RESOURCE_SLICES,
             fields=f"spec.nodeName={options.node}",
             keep=whole,
-            on_change=self._see_slice,
+            on_change=lambda _old, _new: self.slices.look(),
         )
         self.slices = ResourceSlices(access, self._following, faults)
-
-    def _see_slice(self, _old: object, _new: object, is_own: bool) -> None:
-        if not is_own:
-            self.slices.look()
 
     def start(self, group: asyncio.TaskGroup) -> None:
         self._group = group

@@ -42,7 +42,7 @@ class PodWishes:
             found.append(warning("telemetry.podAnnotations", message, hint))
         return tuple(found)
 
-    def _see(self, old: Range | Problem | None, new: Range | Problem | None, _own: bool) -> None:
+    def _see(self, old: Range | Problem | None, new: Range | Problem | None) -> None:
         if old != new:
             self._on_change()
 

@@ -224,7 +224,7 @@ async def test_metrics_and_status_stay_small(start, api_server, until, clock):
     api_server.fail(status=500, verb="patch", resource="nodes/status")
     sick = "faults: {rules: [{name: sick, devices: [npu/0, npu/1], health: Unhealthy, reason: XID 79}]}"
     fleet = await start(of(110) + sick, clock=clock)
-    await until(lambda: fleet.writers and 110 == len(fleet.writers.failing))
+    await until(lambda: fleet.writers and 110 == sum(bool(why) for *_, why in fleet.writers.at_work))
     status = FleetView(fleet).status()
     assert (100, 100, 220) == (len(status["behind"]), len(status["broken"]["devices"]), status["broken"]["total"])
     assert all("500" in each["why"] for each in status["behind"])

@@ -115,9 +115,9 @@ async def test_several_kubeconfigs(tmp_path):
 
 
 async def test_a_proxy_that_cannot_be_spoken_to(tmp_path, monkeypatch):
-    """The error says that it is the environment's, and what else there is."""
+    """The error says which kind of proxy it is."""
     monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1")
     (tmp_path / "token").write_text("t")
     async with kube.Api(kube.ApiServerAddress(address="http://10.0.0.1:1", token=tmp_path / "token")) as api:
-        with pytest.raises(kube.Unconfigured, match=r"SOCKS proxy \(ALL_PROXY"):
+        with pytest.raises(kube.Unconfigured, match="SOCKS proxy"):
             await api.get(kube.NODES, "n")
