@@ -86,10 +86,9 @@ _POD = {
 
 
 async def tell(story: Story, kubelet: Any, config: Path) -> None:
-    """Publish GPUs, let a pod claim two partitions, wipe the slices under it, and let it end."""
+    """Publish GPUs, let a pod claim two partitions of one, and let it end."""
     await _publish(story, kubelet, config)
-    devices = await _claim(story, kubelet)
-    await _wipe(story, kubelet, devices)
+    await _claim(story, kubelet)
     await _end_of_claims(story, kubelet)
 
 
@@ -106,7 +105,7 @@ async def _publish(story: Story, kubelet: Any, config: Path) -> None:
     story.check(f"they are published, and the kubelet knows the driver ({took:.0f} ms)", expected=3, actual=len(names))
 
 
-async def _claim(story: Story, kubelet: Any) -> list[str]:
+async def _claim(story: Story, kubelet: Any) -> None:
     story.step("A pod claims two partitions of one GPU, whichever it is")
     await kubelet.objects.create("DeviceClass", _CLASS)
     await kubelet.objects.create("ResourceClaimTemplate", _TEMPLATE)
@@ -123,23 +122,6 @@ async def _claim(story: Story, kubelet: Any) -> list[str]:
     story.check("its container sees both", expected=2, actual=visible.count("MIG-"))
     await until(kubelet, lambda: _ready(kubelet) == devices, "the claim's status")
     story.check("the claim's own status says that they are ready", expected=devices, actual=_ready(kubelet))
-    return devices
-
-
-async def _wipe(story: Story, kubelet: Any, devices: list[str]) -> None:
-    story.step("The kubelet restarts: it deletes all ResourceSlices of its node")
-    before = {each["metadata"]["uid"] for each in _slices(kubelet)}
-    names = _devices(kubelet)
-    await kubelet.restart(wait=False)
-    gone = await until(kubelet, lambda: before.isdisjoint(_uids(kubelet)), "the end of the slices")
-    took = await until(kubelet, lambda: _devices(kubelet) == names, "all slices")
-    story.check(
-        f"they were gone ({gone:.0f} ms), and are back ({took:.0f} ms)", expected=names, actual=_devices(kubelet)
-    )
-    await until(kubelet, lambda: kubelet.ready and _is_connected(kubelet), "the kubelet's pods")
-    pod = kubelet.pod("claims")
-    had = [each.rpartition("/")[2] for each in pod.container().claims["gpus"]]
-    story.check("the pod kept what it has", expected=("Running", devices), actual=(pod.phase.value, had))
 
 
 async def _end_of_claims(story: Story, kubelet: Any) -> None:
@@ -160,10 +142,6 @@ def _slices(kubelet: Any) -> list[Mapping[str, Any]]:
     return found if all(each["spec"]["pool"]["resourceSliceCount"] == len(found) for each in found) else []
 
 
-def _uids(kubelet: Any) -> set[str]:
-    return {each["metadata"]["uid"] for each in _all(kubelet, "ResourceSlice")}
-
-
 def _devices(kubelet: Any) -> list[str]:
     return [device["name"] for each in _slices(kubelet) for device in each["spec"].get("devices") or ()]
 
@@ -175,11 +153,12 @@ def _is_connected(kubelet: Any) -> bool:
 def _ready(kubelet: Any) -> list[str]:
     """The devices of which the claims' own status says that they are."""
     rows = [row for each in _all(kubelet, "ResourceClaim") for row in each.get("status", {}).get("devices") or ()]
-    return [row["device"] for row in rows if any(_is_true(each) for each in row.get("conditions") or ())]
-
-
-def _is_true(condition: Mapping[str, Any]) -> bool:
-    return (condition["type"], condition["status"]) == ("Ready", "True")
+    return [
+        row["device"]
+        for row in rows
+        for each in row.get("conditions") or ()
+        if (each["type"], each["status"]) == ("Ready", "True")
+    ]
 
 
 DESCRIPTION = "Run the plugin against the embedded kubelet and show what happens. Needs no cluster and no root."
@@ -290,12 +269,6 @@ def _show_node(story: Story, kubelet: Any) -> None:
         story.say(line)
 
 
-def _pod(name: str, limits: Mapping[str, int]) -> dict[str, Any]:
-    from ..sim import manifest
-
-    return manifest(name, limits)
-
-
 async def _beginning(story: Story, kubelet: Any, config: Path, command: list[str]) -> None:
     story.step("The plugin starts and registers its resources with the kubelet")
     story.say("$ vdev " + shlex.join(command[3:]))
@@ -308,8 +281,10 @@ async def _beginning(story: Story, kubelet: Any, config: Path, command: list[str
 
 
 async def _pods(story: Story, kubelet: Any) -> None:
+    from ..sim import manifest
+
     story.step("Pods ask for devices, as any pod does: limits: {acme.dev/npu: 1, example.com/noise: 1}")
-    pod = await kubelet.run_pod(_pod("train", {NPU: 1, NOISE: 1}))
+    pod = await kubelet.run_pod(manifest("train", {NPU: 1, NOISE: 1}))
     story.check("pod train runs", expected="Running", actual=pod.phase.value)
     story.say("and its container gets:")
     edits = pod.container().edits
@@ -317,7 +292,7 @@ async def _pods(story: Story, kubelet: Any) -> None:
     story.check("the variable from the file's template", expected="Acme X1", actual=edits.envs.get("ACME_MODEL"))
     paths = {node.container_path for node in edits.devices}
     story.check("a renamed real node", expected=True, actual="/dev/noise" in paths)
-    refused = await kubelet.run_pod(_pod("greedy", {NPU: 2}))
+    refused = await kubelet.run_pod(manifest("greedy", {NPU: 2}))
     story.check("a pod that asks for more than is left is refused", expected="Failed", actual=refused.phase.value)
     story.say(f"  {refused.message}")
 
