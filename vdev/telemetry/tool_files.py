@@ -9,8 +9,8 @@ turns, every few seconds and after each plan: of devices that pods hold, and of 
 import asyncio
 import os
 import shutil
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
@@ -24,7 +24,8 @@ from ..model import telemetry
 from ..model.problem import Problem, warning
 from ..model.telemetry import SmiTool
 from ..planning.plan import Plan
-from .simulation import LOST, SensorReading
+from .sensors import MeasuredDevice
+from .simulation import LOST
 from .tool_data import Equipped, equipped, held, published
 
 log = structlog.get_logger(__name__)
@@ -32,20 +33,7 @@ log = structlog.get_logger(__name__)
 _MAX_BYTES = 2**20  # of a script
 
 
-@dataclass(frozen=True, slots=True)
-class SeenSensors:
-    """What sensors say of a device or partition: of the whole device, and of what it is of that.
-
-    `number` counts the devices of the maker on the node, `holders` the containers that have it.
-    """
-
-    number: int
-    whole: SensorReading
-    own: SensorReading
-    holders: int = 0
-
-
-Sensors = Callable[[Collection[str]], Mapping[str, SeenSensors]]
+Sensors = Callable[[Collection[str]], Sequence[MeasuredDevice]]
 """Looks at devices and partitions, by id; those of which nothing is known are left out. It takes its time."""
 
 
@@ -200,13 +188,17 @@ class ToolFiles(HostFiles[str, Equipped]):
         due = now_due | (self._due & wanted.keys())
         if not due:
             return ""
-        seen = self._sensors(due)
+        seen = {each.fixture.device.id: each for each in self._sensors(due)}
         wall, trouble = self._clock.wall(), ""
         for name in due:
             each = wanted[name]
-            at = seen.get(name) or SeenSensors(each.minor, *each.unloaded(self._clock.now()))
-            shown = replace(each, minor=at.number)
-            text = shown.data(at.whole, at.own, holders=at.holders, lost=name in lost, wall=wall)
+            if name in seen:
+                at = seen[name]
+                shown, whole, own = replace(each, minor=at.fixture.number), at.whole, at.own
+                holders = len(at.fixture.users)
+            else:
+                shown, (whole, own), holders = each, each.unloaded(self._clock.now()), 0
+            text = shown.data(whole, own, holders=holders, lost=name in lost, wall=wall)
             try:
                 self._write(Path(telemetry.device_directory(str(self.root), name)), each, text)
             except (OSError, HostError) as failed:
