@@ -5,8 +5,10 @@ devices, in which vdev has rendered what can be known outside of the container (
 `telemetry.amd_tool`).
 """
 
+import json
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 _HERE = Path(__file__).parent
 
@@ -24,6 +26,13 @@ def script(tool: str) -> str:
 def nvidia_log() -> list[str]:
     """The templates of the log: its beginning, its driver, a GPU, a MIG device, and the rest of a GPU."""
     return _part("nvidia-log.xml").split("%%\n")
+
+
+@cache
+def amd_sections() -> dict[str, dict[str, Any]]:
+    """The sections of amd-smi, by command: trees of texts with values for `$name`."""
+    sections: dict[str, dict[str, Any]] = json.loads(_part("amd-sections.json"))
+    return sections
 
 
 def _part(name: str) -> str:
