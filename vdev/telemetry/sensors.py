@@ -4,6 +4,7 @@
 that is there. A device that goes away and comes back begins anew.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -11,7 +12,7 @@ from ..faults.effects import HardwareErrorsFault, OverheatFault, SensorFault
 from ..model.device import HEALTHY, Device, Health
 from ..model.geometry import PIN, Geometry
 from ..model.telemetry import NOTHING, EntryTelemetry, LoadPattern, Measured, PhysicsModel, Range, SmiTool
-from ..planning.resources import Inventory
+from ..planning.resources import Inventory, numbers
 from .simulation import DeviceConditions, Load, Part, SensorReading, SimulatedDevice
 
 _HUNDRED = 100.0
@@ -235,24 +236,20 @@ def _load(spec: EntryTelemetry, pods: frozenset[str], wishes: Mapping[str, Range
 
 
 def _numbers(situation: LoadSituation) -> dict[str, tuple[int, int]]:
-    """The number of each raw device among those of its maker, entry after entry, and how many there are before it where
-    each partition counts.
+    """The number of each raw device among those of its maker, and how many there are before it where each partition
+    counts.
     """
-    indices: dict[str, dict[str, int]] = {}
-    cut: dict[str, set[str]] = {}
+    parts: dict[str, set[str]] = {}
+    maker: dict[str, SmiTool | None] = {}
     for resource in situation.base.each_once.values():
         for device in resource.by_device.values():
-            indices.setdefault(device.raw.entry, {})[device.raw.id] = device.raw.index
-            if device.is_partition:
-                cut.setdefault(device.raw.id, set()).add(device.id)
+            told = situation.loads.get(device.raw.entry)
+            maker[device.raw.id] = told.maker if told else None
+            parts.setdefault(device.raw.id, set()).update([device.id] if device.is_partition else ())
+    counted = numbers(situation.base)
     found: dict[str, tuple[int, int]] = {}
-    least: dict[SmiTool | None, int] = {}
-    first: dict[SmiTool | None, int] = {}
-    for entry, told in situation.loads.items():
-        mine = indices.get(entry, {})
-        offset = least.get(told.maker, 0)
-        for raw in sorted(mine, key=mine.__getitem__):
-            found[raw] = (offset + mine[raw], first.get(told.maker, 0))
-            first[told.maker] = found[raw][1] + len(cut.get(raw, (raw,)))
-        least[told.maker] = offset + max(mine.values(), default=-1) + 1
+    first: Counter[SmiTool | None] = Counter()
+    for raw in sorted(parts, key=lambda raw: counted[raw]):
+        found[raw] = (counted[raw], first[maker[raw]])
+        first[maker[raw]] += len(parts[raw]) or 1
     return found

@@ -10,7 +10,6 @@ import asyncio
 import os
 import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import structlog
@@ -193,12 +192,10 @@ class ToolFiles(HostFiles[str, Equipped]):
         for name in due:
             each = wanted[name]
             if name in seen:
-                at = seen[name]
-                shown, whole, own = replace(each, minor=at.fixture.number), at.whole, at.own
-                holders = len(at.fixture.users)
+                whole, own, holders = seen[name].whole, seen[name].own, len(seen[name].fixture.users)
             else:
-                shown, (whole, own), holders = each, each.unloaded(self._clock.now()), 0
-            text = shown.data(whole, own, holders=holders, lost=name in lost, wall=wall)
+                (whole, own), holders = each.unloaded(self._clock.now()), 0
+            text = each.data(whole, own, holders=holders, lost=name in lost, wall=wall)
             try:
                 self._write(Path(telemetry.device_directory(str(self.root), name)), each, text)
             except (OSError, HostError) as failed:
