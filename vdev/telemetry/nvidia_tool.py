@@ -61,15 +61,10 @@ def _identity(shown: Shown) -> Mapping[str, object]:
         "board_part": known.get("boardPartNumber", _NONE),
         "gpu_part": known.get("gpuPartNumber", _NONE),
         "inforom": known.get("inforomVersion", _NONE),
-        "inforom_ecc": _NONE,
         "numa": raw.numa[0] if raw.numa else "",
-        "persistence": "Enabled",
         "mig": _mig(shown),
-        "ecc": "Enabled",
         "link_gen": physics.pcie_generation,
-        "link_gen_max": physics.pcie_generation,
         "link_width": physics.pcie_lanes,
-        "link_width_max": physics.pcie_lanes,
         "nvlinks": " ".join(f"{peer}={count}" for peer, count in shown.peers.items()),
         "fabric_state": "Completed" if cluster else _NONE,
         "fabric_status": "Success" if cluster else _NONE,
@@ -116,8 +111,6 @@ def _sensors(shown: Shown) -> Mapping[str, object]:
         "mem_temp": _NONE if memory_temperature is None else round(memory_temperature),
         "power": f"{now.power_w:.2f}",
         "power_limit": f"{physics.peak_power:.2f}",
-        "power_least": _NONE,
-        "fan": _NONE,
         "pstate": "P8" if rests else "P0",
         "clock": now.sm_clock_mhz,
         "mem_clock": now.memory_clock_mhz,
@@ -150,13 +143,8 @@ def _errors(shown: Shown) -> Mapping[str, object]:
     return {
         "dram_corrected": now.ecc_corrected,
         "dram_uncorrected": now.ecc_uncorrected,
-        "sram_corrected": 0,
-        "sram_uncorrected": 0,
-        "sram_parity": 0,
-        "sram_exceeded": "No",
         "corrected": now.ecc_corrected,
         "uncorrected": now.ecc_uncorrected,
-        "remapped_corrected": 0,
         "remapped_uncorrected": now.remapped_rows,
         "remapped_pending": "Yes" if now.xid == _REMAP_PENDING else "No",
         "remapped_failed": "Yes" if now.remap_failed else "No",
@@ -185,7 +173,6 @@ def _partition(shown: Shown) -> Mapping[str, object]:
         "mig_used": part.memory_used_mib,
         "mig_free": part.memory_free_mib,
         "mig_bar1": (_bar1(shown) - shown.whole.memory_total_mib) * size // (shown.slices or 1),
-        "mig_uncorrected": 0,
     }
 
 
@@ -228,7 +215,6 @@ def _table(shown: Shown, values: Mapping[str, object]) -> Mapping[str, str]:
     name = str(values["name"])
     if len(name) > _LONGEST_NAME:
         name = f"{name[:24]}..."
-    on = "On" if values["persistence"] == "Enabled" else "Off"
     errors = "On" if values["mig"] == "Enabled" else values["uncorrected"]
     temperature, busy = f"{values['temp']}C", _with("%", values["util"], "")
     limit, total = f"{int(shown.physics.peak_power)}W", f"{values['total']}MiB"
@@ -238,8 +224,8 @@ def _table(shown: Shown, values: Mapping[str, object]) -> Mapping[str, str]:
         "table_head": _TABLE_HEAD.format(**values, rule=_NEW_RULE if new else _OLD_RULE),
         "mig_head": _MIG_HEAD if new else _OLD_MIG_HEAD,
         "table_rows": (
-            f"  {name:<27}    {on:<3} |   {values['bus_id']:>16} Off | {errors:>20} |\n"
-            f"| {values['fan']:>3}{temperature:>6}{values['pstate']:>6}{power:>24} | {memory:>22} |"
+            f"  {name:<27}    On  |   {values['bus_id']:>16} Off | {errors:>20} |\n"
+            f"| N/A{temperature:>6}{values['pstate']:>6}{power:>24} | {memory:>22} |"
             f" {busy:>7}{'Default':>13} |\n"
             f"|{'':41}|{'':24}| {values['mig']:>20} |\n"
         ),
@@ -247,7 +233,7 @@ def _table(shown: Shown, values: Mapping[str, object]) -> Mapping[str, str]:
     if shown.part is not None:
         used, total, bar1 = (f"{values[key]}MiB" for key in ("mig_used", "mig_total", "mig_bar1"))
         texts["mig_rows"] = (
-            f"  |{used:>19} / {total:>8}    |{values['mig_sms']:>3}{values['mig_uncorrected']:>7} |"
+            f"  |{used:>19} / {total:>8}    |{values['mig_sms']:>3}      0 |"
             f"{values['mig_ce']:>3} {values['mig_enc']:>3} {values['mig_dec']:>4} {values['mig_ofa']:>4}"
             f" {values['mig_jpg']:>4} |\n"
             f"|{'':18}|{'0MiB':>19} / {bar1:>8}    |           |                       |\n{_MIG_RULE}"
