@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from ..model.device import Device
 from ..model.entry import EntrySpec, VirtualSource
@@ -11,55 +11,20 @@ from ..planning.plan import Plan
 from ..planning.resources import numbers
 from .amd_tool import amd_data
 from .nvidia_tool import nvidia_data
-from .simulation import DeviceConditions, Part, SensorReading, SimulatedDevice
+from .simulation import DeviceConditions, Part, SimulatedDevice
 from .tool_text import Shown
 
 MIB = 2**20
 _LINK = 100  # the score of one NVLink between two devices
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Equipped:
-    """A device that containers get with a tool; `Shown` says what the fields are."""
-
-    tool: SmiTool
-    device: Device
-    physics: PhysicsModel
-    minor: int
-    count: int
-    peers: Mapping[str, int] = field(default_factory=dict)
-    slices: int = 0
-
-    def unloaded(self, now: float) -> tuple[SensorReading, SensorReading]:
-        """The sensors of the whole device and its own, before anything is known of them."""
-        raw = self.device.raw
-        conditions = DeviceConditions(physics=self.physics, memory=raw.memory, parts=(Part(id=raw.id),))
-        whole = SimulatedDevice(conditions, now).read(now)
-        if not self.device.is_partition:
-            return whole, whole
-        total = self.device.memory // MIB
-        return whole, replace(whole, memory_total_mib=total, memory_free_mib=total, memory_reserved_mib=0)
-
-    def data(self, whole: SensorReading, own: SensorReading, *, holders: int, lost: bool, wall: float) -> str:
-        """What the tool's file says at one moment."""
-        shown = Shown(
-            device=self.device,
-            physics=self.physics,
-            whole=whole,
-            part=own if self.device.is_partition else None,
-            minor=self.minor,
-            count=self.count,
-            lost=lost or whole.lost,
-            holders=holders,
-            peers=self.peers,
-            slices=self.slices,
-            wall=wall,
-        )
-        return nvidia_data(shown) if self.tool is SmiTool.NVIDIA else amd_data(shown)
+def text_of(shown: Shown) -> str:
+    """What the tool's file says."""
+    return nvidia_data(shown) if shown.tool is SmiTool.NVIDIA else amd_data(shown)
 
 
-def equipped(plan: Plan) -> dict[str, Equipped]:
-    """The devices with a tool, by id."""
+def equipped(plan: Plan) -> dict[str, Shown]:
+    """The devices with a tool, by id, as they are without a load."""
     found: dict[str, tuple[EntrySpec, Device]] = {}
     for resource in plan.base.everything.values():
         for device in resource.by_device.values():
@@ -70,18 +35,27 @@ def equipped(plan: Plan) -> dict[str, Equipped]:
     tools = {device.raw.id: entry.smi or SmiTool.NVIDIA for entry, device in found.values()}
     links = _links(found.values())
     minors, counts = numbers(plan.base), Counter(tools.values())
-    return {
-        each: Equipped(
-            tool=tools[device.raw.id],
+    shown = {}
+    for name, (entry, device) in found.items():
+        raw, tool = device.raw, tools[device.raw.id]
+        physics = plan.loads[entry.name].physics if entry.name in plan.loads else PhysicsModel()
+        conditions = DeviceConditions(physics=physics, memory=raw.memory, parts=(Part(id=raw.id),))
+        whole, part = SimulatedDevice(conditions, at=0.0).read(0.0), None
+        if device.is_partition:
+            total = device.memory // MIB
+            part = replace(whole, memory_total_mib=total, memory_free_mib=total, memory_reserved_mib=0)
+        shown[name] = Shown(
             device=device,
-            physics=plan.loads[entry.name].physics if entry.name in plan.loads else PhysicsModel(),
-            minor=minors[device.raw.id],
-            count=counts[tools[device.raw.id]],
-            peers=links.get(device.raw.id, {}),
+            tool=tool,
+            physics=physics,
+            whole=whole,
+            part=part,
+            minor=minors[raw.id],
+            count=counts[tool],
+            peers=links.get(raw.id, {}),
             slices=entry.geometry.slices if entry.geometry is not None else 0,
         )
-        for each, (entry, device) in found.items()
-    }
+    return shown
 
 
 def held(plan: Plan) -> frozenset[str]:

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from ..model.device import Device
-from ..model.telemetry import PhysicsModel
+from ..model.telemetry import PhysicsModel, SmiTool
 from .simulation import SensorReading
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """A device as a tool shows it.
+    """A device as its maker's tool shows it.
 
     `whole` are the sensors of the device that it is or belongs to, `part` those of the partition. `minor` counts the
     devices of the maker on the node, of which there are `count`. `lost`: it cannot be reached any more. `holders` is
@@ -20,6 +20,7 @@ class Shown:
     """
 
     device: Device
+    tool: SmiTool = SmiTool.NVIDIA
     physics: PhysicsModel
     whole: SensorReading
     part: SensorReading | None = None
