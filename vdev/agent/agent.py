@@ -133,7 +133,7 @@ class Agent:
         self.kernel_log = KernelLog(options.node, options.host, clock)
         self.measures = Measures(self.metrics, clock)
         self.telemetry = Telemetry(options, self.node_api.api, on_change=self.due.mark)
-        self.tools = ToolFiles(options.smi_dir, self.telemetry.seen, timing)
+        self.tools = ToolFiles(options.smi_dir, self.telemetry.measured, timing)
         self.dra = Dra(
             options,
             self.node_api.access,
