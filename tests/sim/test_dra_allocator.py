@@ -52,12 +52,10 @@ def test_the_first_that_fits():
         names([two()], claim("one", exactly(count=3)))
 
 
-def test_slices_are_tried_by_name_and_pools_with_binding_conditions_last():
+def test_slices_are_tried_by_name():
     first = slice_of("acme.dev", [device("z")], name="1", count=2)
     second = slice_of("acme.dev", [device("a")], name="2", count=2)
     assert ["z", "a"] == names([second, first], claim("one", exactly(count=2)))
-    waits = slice_of("a.dev", [device("w", bindingConditions=["c"], bindingFailureConditions=["f"])])
-    assert ["z"] == names([waits, second, first], claim("one"))
 
 
 def test_it_goes_back_where_a_choice_leads_nowhere():
@@ -349,15 +347,8 @@ def test_all_devices_against_a_constraint():
         names([slice_of("acme.dev", devices)], claim("one", exactly(allocationMode="All"), constraints=[same]))
 
 
-def test_conditions_of_binding_are_told_with_the_device():
-    waits = device("w", bindingConditions=["acme.dev/ready"], bindingFailureConditions=["acme.dev/failed"])
-    (((found,),)) = allocated([slice_of("acme.dev", [waits])], claim("one"))
-    assert ["acme.dev/ready"] == found["bindingConditions"]
-    assert ["acme.dev/failed"] == found["bindingFailureConditions"]
-
-
 def test_configuration_of_a_class_is_there_once_for_all_its_requests():
-    """That of the claim as often as it names a request."""
+    """That of the claim as well."""
     pools = gather([two(), slice_of("acme.dev", [device("c"), device("d")], name="2", pool="more")], "sim-node", {})
     opaque = {"opaque": {"driver": "acme.dev", "parameters": {"kind": "X"}}}
     classes = {"acme.dev": device_class("acme.dev", config=[opaque])}
@@ -366,24 +357,17 @@ def test_configuration_of_a_class_is_there_once_for_all_its_requests():
     document = claim("one", exactly(name="x"), either, config=both)
     (found,) = Allocator(pools, classes, in_use([]), matches=matches).allocate([document], "sim-node")
     told = [(each["source"], each.get("requests")) for each in found["devices"]["config"]]
-    mine = [("FromClaim", names) for names in (["x", "f"], ["x", "f"], ["f/s"], None)]
+    mine = [("FromClaim", names) for names in (["x", "f"], ["f/s"], None)]
     assert [("FromClass", ["x", "f/s"]), *mine] == told
 
 
-@pytest.mark.parametrize(
-    ("place", "told"),
-    [
-        ({"allNodes": True}, None),
-        ({"nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "r", "operator": "Exists"}]}]}}, "r"),
-    ],
-)
-def test_an_allocation_says_on_which_nodes_it_can_be_used(place, told):
+@pytest.mark.parametrize("place", [{"allNodes": True}, {"nodeName": "sim-node"}])
+def test_an_allocation_says_on_which_nodes_it_can_be_used(place):
     found = slice_of("acme.dev", [device("net")])
     found["spec"].pop("nodeName")
-    pools = gather([{**found, "spec": {**found["spec"], **place}}], "sim-node", {"r": "1"})
+    pools = gather([{**found, "spec": {**found["spec"], **place}}], "sim-node", {})
     (given,) = Allocator(pools, CLASSES, in_use([]), matches=matches).allocate([claim("one")], "sim-node")
-    terms = given.get("nodeSelector", {}).get("nodeSelectorTerms", [])
-    assert [told] * bool(told) == [rule["key"] for term in terms for rule in term["matchExpressions"]]
+    assert ("nodeSelector" not in given) == ("allNodes" in place)
 
 
 def test_configuration_of_class_and_claim():

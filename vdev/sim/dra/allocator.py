@@ -11,7 +11,7 @@ from typing import Any
 from ..objects.pod_manifest import quantity
 from .allocations import Grant, Wanted, allocation
 from .cel_selectors import SelectorError
-from .pools import Counter, DeviceId, Document, InUse, Offer, Pool, consumed, consumption
+from .pools import DeviceId, Document, InUse, Offer, Pool, consumed, consumption
 
 MOST_RESULTS = 32  # of a claim
 Matches = Callable[[str, str, Document], bool]  # expression, driver, device
@@ -47,9 +47,9 @@ class Allocator:
         self._rows: list[list[Wanted]] = []  # alternatives of each request
         self._every: dict[tuple[int, str], list[Offer]] = {}  # for requests of all devices
         self._selected: dict[tuple[int, str, DeviceId], bool] = {}
-        self._sound = {(each.driver, each.name): each for each in pools if not each.problem and not each.incomplete}
+        self._sound = {(each.driver, each.name): each for each in pools if not each.problem}
         self._offers = [offer for pool in self._sound.values() for offer in pool.offers]
-        self._left: dict[tuple[str, str], dict[Counter, Decimal]] = {}  # of pools: what allocated claims leave
+        self._left = {key: pool.counters_left(used) for key, pool in self._sound.items()}  # by allocated claims
         self._grants: list[Grant] = []
         self._chosen: list[Wanted] = []
 
@@ -112,9 +112,9 @@ class Allocator:
             return int(wanted.document.get("count", 1))
         key = wanted.claim, wanted.name
         if key not in self._every:
-            if unsound := [each for each in self._pools if each.incomplete or each.problem]:
-                why = unsound[0].problem or "slices are missing, or there are too many"
-                text = f"asks for all devices, but pool {unsound[0].name} of {unsound[0].driver} is not usable: {why}"
+            if unsound := next((each for each in self._pools if each.problem), None):
+                why = f"pool {unsound.name} of {unsound.driver} is not usable: {unsound.problem}"
+                text = f"asks for all devices, but {why}"
                 raise UnschedulableError(f"claim {_key(self._claims[wanted.claim])}, request {wanted.own} {text}")
             self._every[key] = [
                 each for each in self._offers if self._selects(wanted, each) and self._fits(wanted, each) is not None
@@ -183,11 +183,8 @@ class Allocator:
         granted = {each.offer.id: each.offer for each in self._grants if not each.wanted.is_admin}
         if not needed or wanted.is_admin or offer.id in granted or offer.id in self._used.shared:
             return True
-        key = offer.driver, offer.pool
-        if key not in self._left:
-            self._left[key] = self._sound[key].counters_left(self._used)
-        left = dict(self._left[key])
-        for each in (each for each in granted.values() if (each.driver, each.pool) == key):
+        left = dict(self._left[offer.driver, offer.pool])
+        for each in (each for each in granted.values() if (each.driver, each.pool) == (offer.driver, offer.pool)):
             for which, amount in consumption(each.document).items():
                 left[which] -= amount
         return all(amount <= left[which] for which, amount in needed.items())

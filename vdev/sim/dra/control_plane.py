@@ -47,7 +47,7 @@ class Cluster:
         self._node = node
         self._journal = journal
         self._lock = asyncio.Lock()  # a pod is released after what is made for it, never in between
-        self._slices: dict[int, Document] = {}  # as last seen, by identity: a slice that changes is a new object
+        self._slices: list[Document] = []  # as last seen
 
     async def claims(self, pod: PodSpec) -> dict[str, str]:
         """A pod's claims by the name in the pod; those of templates are made. Raises UnschedulableError."""
@@ -183,19 +183,21 @@ class Cluster:
                 self._journal.note(ClaimChanged(f"{meta['namespace']}/{meta['name']}", "released"))
 
     async def look(self) -> None:
-        """Report mistakes in the pools of which a slice is new, changed or gone since the last look.
-
-        Of thousands of nodes each has a pool, and each look is due to a change of one of them.
-        """
-        slices = {id(each): each for each in await self._objects.list(SLICE)}
-        before, self._slices = self._slices, slices
-        changed = [slices.get(key) or before[key] for key in slices.keys() ^ before.keys()]
-        pools = set(map(slice_lint.pool_of, changed))
-        self._journal.find(slice_lint.slices(each for each in slices.values() if slice_lint.pool_of(each) in pools))
+        """Report mistakes in the slices that this node can use, if one of them is new, changed or gone."""
+        slices = await self._own_slices()
+        if slices != self._slices:
+            self._slices = slices
+            self._journal.find(slice_lint.slices(slices))
 
     async def incomplete(self) -> list[Finding]:
         """What is wrong with pools now, and a mistake only if it stays so."""
-        return list(slice_lint.lasting(await self._objects.list(SLICE)))
+        return list(slice_lint.lasting(await self._own_slices()))
+
+    async def _own_slices(self) -> list[Document]:
+        """All but those of other nodes."""
+        return [
+            each for each in await self._objects.list(SLICE) if each["spec"].get("nodeName", self._node) == self._node
+        ]
 
 
 def _for(claim: Document, pod: PodSpec) -> str:

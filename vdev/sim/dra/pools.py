@@ -97,12 +97,6 @@ class Pool:
     everywhere: list[Offer] = field(default_factory=list)
     counters: dict[Counter, Decimal] = field(default_factory=dict)
     problem: str = ""
-    binding: bool = False
-
-    @property
-    def incomplete(self) -> bool:
-        """Whether slices are missing, or there are too many."""
-        return len(self.slices) != self.expected
 
     def counters_left(self, used: InUse) -> dict[Counter, Decimal]:
         """What devices in use leave of the counters, wherever these devices are."""
@@ -128,7 +122,7 @@ def gather(slices: Iterable[Document], node: str, labels: Mapping[str, str]) -> 
     found = [pool for pool in pools.values() if any(_concerns(each["spec"], node, labels) for each in pool.slices)]
     for pool in found:
         _fill(pool, node, labels)
-    return sorted(found, key=lambda pool: (pool.binding, pool.driver, pool.name))
+    return sorted(found, key=lambda pool: (pool.driver, pool.name))
 
 
 def _concerns(spec: Document, node: str, labels: Mapping[str, str]) -> bool:
@@ -172,6 +166,8 @@ def _selects(selector: Document, node: str, labels: Mapping[str, str]) -> bool:
 
 def _fill(pool: Pool, node: str, labels: Mapping[str, str]) -> None:
     """Put devices and counters of the slices together, and judge them."""
+    if len(pool.slices) != pool.expected:
+        pool.problem = "slices are missing, or there are too many"
     names: set[str] = set()
     sets: set[str] = set()
     for counters in (each for s in pool.slices for each in s["spec"].get("sharedCounters") or []):
@@ -192,7 +188,6 @@ def _fill(pool: Pool, node: str, labels: Mapping[str, str]) -> None:
             pool.problem = f"device {device['name']} is there twice"
         names.add(device["name"])
         pool.offers.append(offer)
-        pool.binding |= bool(device.get("bindingConditions"))
 
 
 def _counters_of(device: Document) -> set[Counter]:
