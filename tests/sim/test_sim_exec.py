@@ -339,7 +339,7 @@ async def test_a_device_that_leaves_the_list(tmp_path):
     code, text = await played(path, command=f"{PLUGIN} --defect drops", hooks=HOOKS, timeout=5)
     assert 1 == code
     assert "step 6 of 6" in text
-    assert "expected capacity and allocatable (at least the remembered 2, at least 1), seen (1, 1)" in text
+    assert "expected capacity and allocatable (at least 2 as remembered, at least 1), seen (1, 1)" in text
     watched = library.find("registration")[2].steps[-1]
     assert ("atLeast remembered", True) == (watched.node["{resource}"][0].meaning.value, watched.stays > 0)
 

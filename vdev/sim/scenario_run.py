@@ -17,7 +17,7 @@ from .scenario_report import JsonReport, ScenarioReport, ScenarioResult, TextRep
 from .scenarios import library
 from .scenarios.command_node import PLACES, CommandNode, NodeOptions, capabilities, filled
 from .scenarios.play import need_of, play
-from .scenarios.scenario import ANY, Capability, EditConfiguration, Expect, Scenario, ScenarioError, StepFailed
+from .scenarios.scenario import ANY, Capability, Scenario, ScenarioError, StepFailed
 
 _HISTORY = 15  # things that happened before a failure that are shown with it
 _WAITS_SECONDS = 5.0  # between two words about a step that is not done yet
@@ -139,7 +139,7 @@ def _flags(hooks: Iterable[str]) -> str:
 
 def _problem(scenario: Scenario, node: NodeOptions) -> str:
     """Why a scenario cannot be played with a command; empty if it can."""
-    edits = any(isinstance(step, EditConfiguration) for step in scenario.steps)
+    edits = any(step.name == "editConfiguration" for step in scenario.steps)
     if (scenario.configuration or edits) and "{configuration}" not in node.command:
         return "it has a configuration for the plugin; name its file in --exec by {configuration}"
     if missing := [name for name in library.hooks(scenario) if name not in node.hooks]:
@@ -151,7 +151,7 @@ def _problem(scenario: Scenario, node: NodeOptions) -> str:
         need = need_of(step)
         if need is not None and need not in can:
             return f"step {number} needs {need.value}, which --exec does not have; a hook can do it"
-        if isinstance(step, Expect) and step.unhealthy:
+        if step.name == "expect" and step.value.unhealthy:
             return f"step {number} expects reasons of Unhealthy devices, which only vdev tells"
     return ""
 
@@ -191,7 +191,7 @@ async def _play(chosen: _Chosen, options: NodeOptions, log: Path, report: Scenar
 
 def _unlooked_at(scenario: Scenario, node: CommandNode) -> list[str]:
     """What a scenario expects and cannot see, because the command does not name the API server."""
-    slices = any(ANY in step.slices.values() for step in scenario.steps if isinstance(step, Expect))
+    slices = any(ANY in each.slices.values() for each in scenario.expectations)
     if not slices or Capability.PUBLISHING in node.capabilities:
         return []
     return ["no ResourceSlice was looked at: the driver was given no API server; name {kubeconfig} in --exec"]

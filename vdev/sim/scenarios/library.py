@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ...errors import UsageError
-from .scenario import Capability, Hook, Scenario
+from .scenario import Capability, Scenario
 from .scenario_file import load
 
 NAMES = (
@@ -38,7 +38,7 @@ def find(name: str) -> tuple[str, Path, Scenario]:
 
 def hooks(scenario: Scenario) -> Iterator[str]:
     """The names of the hooks that a scenario uses, each once."""
-    yield from dict.fromkeys(step.name for step in scenario.steps if isinstance(step, Hook))
+    yield from dict.fromkeys(step.value for step in scenario.steps if step.name == "hook")
 
 
 def is_dra(scenario: Scenario) -> bool:
