@@ -5,11 +5,9 @@ import contextlib
 import os
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO
 
 from ...errors import reason_of
 from .scenario import ScenarioError
@@ -22,7 +20,6 @@ _TOLD = {0, -signal.SIGTERM, 128 + signal.SIGTERM}  # exit codes of who does as 
 _CRASHES = {-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS, -signal.SIGILL, -signal.SIGFPE}
 _LARGEST_LOG, _KEPT_LOG = 10_000_000, 5_000_000  # bytes
 _LEFT_OUT = b"(earlier output is left out)\n"
-_REST_SECONDS = 1.0  # for what is still in the pipe when everything has ended
 _AGAIN_SECONDS = 1.0  # between an end and the next start, where plugins are started again
 
 
@@ -50,7 +47,6 @@ class CommandPlugin:
         self._strict = strict
         self._grace = grace
         self._process: subprocess.Popen[bytes] | None = None
-        self._copier = threading.Thread()
         self._started = 0.0
 
     async def start(self) -> None:
@@ -89,8 +85,9 @@ class CommandPlugin:
         return {}
 
     def check(self) -> None:
-        """Raise ScenarioError with the end of its output if the command ended by itself. Blocks."""
+        """Raise ScenarioError with the end of its output if the command ended by itself; cut its log. Blocks."""
         process = self._process
+        self._cut_log()
         if process is None or (code := process.poll()) is None:
             return
         _kill_group(process)
@@ -105,38 +102,31 @@ class CommandPlugin:
     def _start(self) -> None:
         self._started = time.monotonic()
         try:
-            with contextlib.ExitStack() as opened:
-                log = opened.enter_context(self._log.open("a+b", buffering=0))
+            # The output is appended, so the log can be cut while the command runs.
+            with self._log.open("ab") as log:
                 self._process = subprocess.Popen(  # the user's own command, no shell
                     self._argv,
-                    bufsize=0,
                     stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
+                    stdout=log,
                     stderr=subprocess.STDOUT,
                     env=self._environ,
                     start_new_session=True,
                 )
-                opened.pop_all()
         except (OSError, ValueError) as error:
             raise ScenarioError(f"cannot start {self._argv[0]}: {reason_of(error)}") from error
-        copied = (self._process.stdout, log)
-        self._copier = threading.Thread(target=_copy, args=copied, name="the plugin's output", daemon=True)
-        self._copier.start()
 
     def _await_end(self, process: subprocess.Popen[bytes]) -> None:
-        """Return when a process that was killed has ended and its output is in the log. Blocks."""
+        """Return when a process that was killed has ended. Blocks."""
         process.wait()
-        self._copier.join(_REST_SECONDS)  # what made itself a session of its own may keep the pipe open
+        self._cut_log()
 
-
-def _copy(output: IO[bytes], log: IO[bytes]) -> None:
-    """Append a plugin's output to its log, and cut the log when it grows too large. Blocks until the output ends."""
-    with output, log:
-        while chunk := output.read(65536):
-            with contextlib.suppress(OSError):  # a full disk does not end the plugin
-                if log.write(chunk) and log.tell() > _LARGEST_LOG:
+    def _cut_log(self) -> None:
+        """Keep the end of a log that has grown too large. What comes while it is cut may be lost. Blocks."""
+        with contextlib.suppress(OSError):
+            if self._log.stat().st_size > _LARGEST_LOG:
+                with self._log.open("a+b") as log:
                     log.seek(-_KEPT_LOG, os.SEEK_END)
-                    kept = log.read()
+                    kept = log.read(_KEPT_LOG)
                     log.truncate(0)
                     log.write(_LEFT_OUT + kept)
 
