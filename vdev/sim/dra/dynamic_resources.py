@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import functools
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -146,6 +145,6 @@ class DynamicResources:
 
     async def _save(self) -> None:
         async with self._saving:
-            text = claim_checkpoint.take(self._manager.all())
+            content = claim_checkpoint.take(self._manager.all())
             with contextlib.suppress(FileNotFoundError):  # the directory of a test that is over
-                await asyncio.to_thread(functools.partial(claim_checkpoint.write, self._root, text))
+                await asyncio.to_thread(claim_checkpoint.write, self._root, content)
