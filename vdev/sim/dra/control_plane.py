@@ -23,7 +23,6 @@ from .pools import gather, in_use
 _Asked: TypeAlias = tuple[str, str, str, str, int]  # container, resource, request, class, count
 _IMPLICIT = "deviceclass.resource.kubernetes.io/"
 _EXTENDED = "resource.kubernetes.io/extended-resource-claim"
-_MOST_USERS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +105,6 @@ class Cluster:
             raise UnschedulableError(f'resourceclaim.resource.k8s.io "{name}" not found')
         if claim["metadata"].get("deletionTimestamp"):
             raise UnschedulableError(f'resourceclaim "{name}" is being deleted')
-        users = (claim.get("status") or {}).get("reservedFor") or []
-        if len(users) >= _MOST_USERS and all(each["uid"] != pod.uid for each in users):
-            raise UnschedulableError(f"resourceclaim {name} in use")
         return claim
 
     async def _allocate(
