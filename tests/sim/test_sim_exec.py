@@ -341,7 +341,7 @@ async def test_a_device_that_leaves_the_list(tmp_path):
     assert 1 == code
     assert "step 6 of 6" in text
     assert "expected capacity and allocatable (at least 2 as remembered, at least 1), seen (1, 1)" in text
-    watched = library.find("registration")[2].expectations[-1]
+    watched = library.find("registration").scenario.expectations[-1]
     capacity, _ = watched.node["{resource}"]
     assert (Amount(None, "at least"), True) == (capacity, watched.stays > 0)
 
