@@ -191,9 +191,8 @@ class Cluster:
 
     async def _own_slices(self) -> list[Document]:
         """All but those of other nodes."""
-        return [
-            each for each in await self._objects.list(SLICE) if each["spec"].get("nodeName", self._node) == self._node
-        ]
+        found = await self._objects.list(SLICE)
+        return [each for each in found if each["spec"].get("nodeName") in (None, "", self._node)]
 
 
 def _for(claim: Document, pod: PodSpec) -> str:

@@ -88,14 +88,10 @@ def _expect(document: Any, where: str) -> Expect:
     node = {}
     for resource, numbers in _mapping(keys.get("node", {}), f"{where}.node").items():
         place = f"{where}.node.{resource}"
-        if numbers == _REMEMBERED:
-            node[resource] = (_amount(numbers, place), _amount(numbers, place))
-            continue
-        pair = _keys(numbers, place, required={"capacity", "allocatable"})
-        node[resource] = (
-            _amount(pair["capacity"], f"{place}.capacity"),
-            _amount(pair["allocatable"], f"{place}.allocatable"),
-        )
+        both = {"capacity": numbers, "allocatable": numbers} if numbers == _REMEMBERED else numbers
+        pair = _keys(both, place, required={"capacity", "allocatable"})
+        capacity, allocatable = (_amount(pair[each], f"{place}.{each}") for each in ("capacity", "allocatable"))
+        node[resource] = capacity, allocatable
     pods: dict[str, Mapping[str, Any] | None] = {}
     for name, wanted in _mapping(keys.get("pods", {}), f"{where}.pods").items():
         pods[name] = None if wanted is None else _keys(wanted, f"{where}.pods.{name}", optional=_POD_KEYS)
@@ -105,18 +101,17 @@ def _expect(document: Any, where: str) -> Expect:
         resource: dict(_mapping(reasons, f"{where}.unhealthy.{resource}"))
         for resource, reasons in _mapping(keys.get("unhealthy", {}), f"{where}.unhealthy").items()
     }
-    slices, claims = ({**_mapping(keys.get(key, {}), f"{where}.{key}")} for key in ("slices", "claims"))
     return Expect(
-        node,
-        pods,
-        _amounts(keys, "registrations", where),
-        unhealthy,
-        "findings" in keys,
-        slices,
-        claims,
-        _amounts(keys, "drivers", where),
-        _codes(keys.get("findings", "none"), f"{where}.findings"),
-        _seconds(keys.get("stays", 0), f"{where}.stays"),
+        node=node,
+        pods=pods,
+        registrations=_amounts(keys, "registrations", where),
+        unhealthy=unhealthy,
+        no_error_findings="findings" in keys,
+        slices=_mapping(keys.get("slices", {}), f"{where}.slices"),
+        claims=_mapping(keys.get("claims", {}), f"{where}.claims"),
+        drivers=_amounts(keys, "drivers", where),
+        no_warnings=_codes(keys.get("findings", "none"), f"{where}.findings"),
+        stays=_seconds(keys.get("stays", 0), f"{where}.stays"),
     )
 
 
