@@ -152,7 +152,7 @@ def _problem(found: Found, node: NodeOptions) -> str:
 
 async def _play(chosen: Found, options: NodeOptions, log: Path, report: ScenarioReport) -> ScenarioResult:
     report.begin(chosen.name, chosen.path, chosen.scenario)
-    moments = [time.monotonic()]  # of its begin, and of the end of each step
+    begun = time.monotonic()
     node = CommandNode(options, log)
     failure, happened = "", []
     try:
@@ -160,7 +160,7 @@ async def _play(chosen: Found, options: NodeOptions, log: Path, report: Scenario
             for entry in node.kubelet.journal.entries:
                 report.entry(entry)
             node.kubelet.journal.listen(report.entry)
-            failure = await _played(chosen.scenario, node, options.timeout, moments, report)
+            failure = await _played(chosen.scenario, node, options.timeout, report)
             happened = history(node.kubelet.journal.entries)[-_HISTORY:]
     except ScenarioError as failed:  # at its end
         failure = failure or str(failed)
@@ -170,7 +170,7 @@ async def _play(chosen: Found, options: NodeOptions, log: Path, report: Scenario
     result = ScenarioResult(
         name=chosen.name,
         file=str(chosen.path),
-        seconds=time.monotonic() - moments[0],
+        seconds=time.monotonic() - begun,
         failure=failure,
         history=happened if failure else (),
         remarks=[*_unlooked_at(chosen.scenario, node), *(str(each) for each in found if not node.counts(each))],
@@ -188,27 +188,19 @@ def _unlooked_at(scenario: Scenario, node: CommandNode) -> list[str]:
     return ["no ResourceSlice was looked at: the driver was given no API server; name {kubeconfig} in --exec"]
 
 
-async def _played(
-    scenario: Scenario, node: CommandNode, patience: float, moments: list[float], report: ScenarioReport
-) -> str:  # of an expectation, not of this call
+async def _played(scenario: Scenario, node: CommandNode, patience: float, report: ScenarioReport) -> str:
     """Why a scenario did not come true, with the plugin's last lines; empty if it did."""
+    steps = _Steps(scenario, report)
 
-    async def after(number: int) -> None:
+    async def after(_step: int) -> None:
         await node.check()
-        report.step(number, _lap(moments))
+        steps.end()
 
-    async def tell_waits() -> None:
-        while True:
-            begun = moments[-1]
-            await asyncio.sleep(_WAITS_SECONDS - (time.monotonic() - begun) % _WAITS_SECONDS)
-            if moments[-1] == begun and len(moments) <= len(scenario.steps):
-                report.waits(len(moments), time.monotonic() - begun)
-
-    teller = asyncio.create_task(tell_waits(), name="tell which step waits")
+    teller = asyncio.create_task(steps.tell_waits(), name="tell which step waits")
     try:
         await play(scenario, node, patience=patience, after=after)
     except StepFailed as failed:
-        report.step(failed.step, _lap(moments), failed.why)
+        steps.end(failed.why)
         return await node.explained(failed.why)
     except ScenarioError as failed:
         return await node.explained(str(failed))
@@ -217,10 +209,28 @@ async def _played(
     return ""
 
 
-def _lap(moments: list[float]) -> float:
-    """The seconds since the last of these moments; now is another one."""
-    moments.append(time.monotonic())
-    return moments[-1] - moments[-2]
+class _Steps:
+    """Tells how the steps of a scenario end, and now and then which one is not done yet."""
+
+    def __init__(self, scenario: Scenario, report: ScenarioReport) -> None:
+        self._count = len(scenario.steps)
+        self._report = report
+        self._number = 1
+        self._begun = time.monotonic()
+
+    def end(self, failure: str = "") -> None:
+        """The step is done, or failed."""
+        now = time.monotonic()
+        self._report.step(self._number, now - self._begun, failure)
+        self._number, self._begun = self._number + 1, now
+
+    async def tell_waits(self) -> None:
+        """Tell of steps that wait, until cancelled."""
+        while True:
+            number = self._number
+            await asyncio.sleep(_WAITS_SECONDS - (time.monotonic() - self._begun) % _WAITS_SECONDS)
+            if number == self._number <= self._count:
+                self._report.waits(number, time.monotonic() - self._begun)
 
 
 def _not_played(chosen: Found, logs: Path) -> ScenarioResult:
