@@ -3,7 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from ..lint import Finding, error, twice
 from ..objects import formats
@@ -11,7 +11,6 @@ from ..objects.pod_manifest import ManifestError, quantity
 from .cel_selectors import is_semver
 
 Document: TypeAlias = Mapping[str, Any]
-Problem: TypeAlias = tuple[str, str]  # the code of a finding, and what is wrong
 MOST_DEVICES, MOST_SPECIAL_DEVICES = 128, 64
 _MOST_SETS, _MOST_COUNTERS, _MOST_USES = 8, 32, 2
 _MOST_ENTRIES, _MOST_TAINTS, _MOST_VALUES = 32, 16, 10
@@ -22,6 +21,13 @@ _KINDS: Mapping[str, type] = {"int": int, "bool": bool, "string": str, "version"
 _EFFECTS = ("None", "NoSchedule", "NoExecute")
 _NODES_OF_DEVICES = ("nodeName", "nodeSelector", "allNodes")
 _NODES = (*_NODES_OF_DEVICES, "perDeviceNodeSelection")
+
+
+class Problem(NamedTuple):
+    """The code of a finding, and what is wrong."""
+
+    code: str
+    text: str
 
 
 def slices(found: Iterable[Document]) -> Iterator[Finding]:
@@ -54,11 +60,11 @@ def lasting(found: Iterable[Document]) -> Iterator[Finding]:
 
 
 def _findings(spec: Document, problems: Iterable[Problem]) -> Iterator[Finding]:
-    return (error(code, str(spec.get("driver", "")), text) for code, text in problems)
+    return (error(each.code, str(spec.get("driver", "")), each.text) for each in problems)
 
 
 def _within(where: str, problems: Iterable[Problem]) -> Iterator[Problem]:
-    return ((code, f"{where}: {text}") for code, text in problems)
+    return (Problem(each.code, f"{where}: {each.text}") for each in problems)
 
 
 # --- pools ------------------------------------------------------------------------------------------------------------
@@ -89,7 +95,9 @@ def _pool(specs: Sequence[Document]) -> Iterator[Problem]:
     current = _newest(specs)
     counts = set(map(_count, current))
     if len(counts) > 1:
-        yield "pool-count", f"resourceSliceCount is {sorted(counts)} within generation {_generation(current[0])}"
+        yield Problem(
+            "pool-count", f"resourceSliceCount is {sorted(counts)} within generation {_generation(current[0])}"
+        )
     yield from _duplicates(current)
     if len(current) == max(counts):
         yield from _consumption(current)
@@ -97,9 +105,9 @@ def _pool(specs: Sequence[Document]) -> Iterator[Problem]:
 
 def _duplicates(specs: Sequence[Document]) -> Iterator[Problem]:
     for name in twice(str(device.get("name")) for spec in specs for device in spec.get("devices") or []):
-        yield "duplicate-device", f"device {name} is there more than once"
+        yield Problem("duplicate-device", f"device {name} is there more than once")
     for name in twice(str(each.get("name")) for spec in specs for each in spec.get("sharedCounters") or []):
-        yield "duplicate-counter-set", f"counter set {name} is there more than once"
+        yield Problem("duplicate-counter-set", f"counter set {name} is there more than once")
 
 
 def _consumption(specs: Sequence[Document]) -> Iterator[Problem]:
@@ -116,9 +124,9 @@ def _consumption(specs: Sequence[Document]) -> Iterator[Problem]:
                 there = defined.get((str(use.get("counterSet")), counter))
                 which = f"device {device.get('name')}: counter {use.get('counterSet')}/{counter}"
                 if there is None:
-                    yield "counter-undefined", f"{which} is defined nowhere"
+                    yield Problem("counter-undefined", f"{which} is defined nowhere")
                 elif quantity(value["value"], which) > quantity(there["value"], which):
-                    yield "counter-too-small", f"{which} has less than this one device consumes"
+                    yield Problem("counter-too-small", f"{which} has less than this one device consumes")
 
 
 # --- one slice --------------------------------------------------------------------------------------------------------
@@ -127,23 +135,23 @@ def _consumption(specs: Sequence[Document]) -> Iterator[Problem]:
 def _slice(spec: Document) -> Iterator[Problem]:
     driver, pool = str(spec.get("driver", "")), str(spec["pool"].get("name", ""))
     if not _SUBDOMAIN.fullmatch(driver) or len(driver) > _LONGEST_DRIVER:
-        yield "slice-name", f"driver {driver!r} is not a DNS subdomain of at most {_LONGEST_DRIVER} characters"
+        yield Problem("slice-name", f"driver {driver!r} is not a DNS subdomain of at most {_LONGEST_DRIVER} characters")
     if len(pool) > _LONGEST_POOL or not all(map(_SUBDOMAIN.fullmatch, pool.split("/"))):
-        yield "slice-name", f"pool {pool!r}: expected DNS subdomains, with '/' between them"
+        yield Problem("slice-name", f"pool {pool!r}: expected DNS subdomains, with '/' between them")
     if _generation(spec) < 0 or _count(spec) < 1:
-        yield "pool-numbers", f"generation {spec['pool']}: it is 0 or more, the count 1 or more"
+        yield Problem("pool-numbers", f"generation {spec['pool']}: it is 0 or more, the count 1 or more")
     yield from _nodes(spec, _NODES)
     devices: Sequence[Document] = spec.get("devices") or []
     sets: Sequence[Document] = spec.get("sharedCounters") or []
     special = any(device.get("taints") or device.get("consumesCounters") for device in devices)
     if len(devices) > (most := MOST_SPECIAL_DEVICES if special else MOST_DEVICES):
         why = " of which some have taints or consume counters" if special else ""
-        yield "slice-too-long", f"{len(devices)} devices{why}; at most {most} are allowed"
+        yield Problem("slice-too-long", f"{len(devices)} devices{why}; at most {most} are allowed")
     if devices and sets:
         text = "devices and sharedCounters exclude each other since 1.35; put the counters into a slice of their own"
-        yield "slice-mixed", text
+        yield Problem("slice-mixed", text)
     if len(sets) > _MOST_SETS:
-        yield "counter-sets", f"{len(sets)} counter sets; at most {_MOST_SETS} are allowed"
+        yield Problem("counter-sets", f"{len(sets)} counter sets; at most {_MOST_SETS} are allowed")
     for each in sets:
         yield from _within(f"counter set {each.get('name')!r}", _counters(each.get("name"), each))
     for device in devices:
@@ -153,41 +161,41 @@ def _slice(spec: Document) -> Iterator[Problem]:
             yield from _within(where, _nodes(device, _NODES_OF_DEVICES))
         elif given := [key for key in _NODES_OF_DEVICES if key in device]:
             text = f"{given[0]} has to be left out unless the slice has perDeviceNodeSelection: true"
-            yield "slice-node", f"{where}: {text}"
+            yield Problem("slice-node", f"{where}: {text}")
 
 
 def _nodes(place: Document, keys: Sequence[str]) -> Iterator[Problem]:
     """Of the nodes for which a slice or a device is."""
     given = [key for key in keys if key in place]
     if len(given) != 1 or not place[given[0]]:
-        yield "slice-node", f"exactly one of {', '.join(keys)} has to be there"
+        yield Problem("slice-node", f"exactly one of {', '.join(keys)} has to be there")
     elif given == ["nodeSelector"] and len(place["nodeSelector"].get("nodeSelectorTerms") or ()) != 1:
-        yield "slice-node", "nodeSelector has exactly one term"
+        yield Problem("slice-node", "nodeSelector has exactly one term")
 
 
 def _counters(name: Any, counters: Document) -> Iterator[Problem]:
     """Of a counter set, or of what a device consumes of one."""
     values = counters.get("counters") or {}
     if not 0 < len(values) <= _MOST_COUNTERS:
-        yield "counter-sets", f"{len(values)} counters; 1 to {_MOST_COUNTERS} are allowed"
+        yield Problem("counter-sets", f"{len(values)} counters; 1 to {_MOST_COUNTERS} are allowed")
     for each in (str(name), *values):
         if any(formats.dns_label(each)):
-            yield "counter-name", f"{each!r} is not a DNS label"
+            yield Problem("counter-name", f"{each!r} is not a DNS label")
     for each, value in values.items():
         yield from _amount(value.get("value"), each)
 
 
 def _device(device: Document) -> Iterator[Problem]:
     if any(formats.dns_label(str(device.get("name", "")))):
-        yield "device-name", "not a DNS label (lower-case letters, digits and '-', at most 63)"
+        yield Problem("device-name", "not a DNS label (lower-case letters, digits and '-', at most 63)")
     attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
     if (number := len(attributes) + len(capacity)) > _MOST_ENTRIES:
-        yield "device-entries", f"{number} attributes and capacities; at most {_MOST_ENTRIES} are allowed"
+        yield Problem("device-entries", f"{number} attributes and capacities; at most {_MOST_ENTRIES} are allowed")
     for name in [*attributes, *capacity]:
         domain, slash, bare = name.rpartition("/")
         if not _C_NAME.fullmatch(bare) or (slash and (not _SUBDOMAIN.fullmatch(domain) or len(domain) > 63)):
             text = f"{name!r} is neither a C identifier of at most 32 characters nor one after a domain and '/'"
-            yield "attribute-name", text
+            yield Problem("attribute-name", text)
     for name, value in attributes.items():
         yield from _within(f"attribute {name}", _attribute(value))
     for name, value in capacity.items():
@@ -195,9 +203,9 @@ def _device(device: Document) -> Iterator[Problem]:
         yield from _within(f"capacity {name}", _capacity(value, shared=shared))
     uses = device.get("consumesCounters") or []
     if len(uses) > _MOST_USES:
-        yield "counter-uses", f"consumes {len(uses)} counter sets; at most {_MOST_USES} are allowed"
+        yield Problem("counter-uses", f"consumes {len(uses)} counter sets; at most {_MOST_USES} are allowed")
     for name in twice(str(each.get("counterSet")) for each in uses):
-        yield "counter-uses", f"consumes {name!r} more than once"
+        yield Problem("counter-uses", f"consumes {name!r} more than once")
     for each in uses:
         yield from _within(f"consumes {each.get('counterSet')!r}", _counters(each.get("counterSet"), each))
     yield from _taints(device.get("taints") or [])
@@ -205,16 +213,16 @@ def _device(device: Document) -> Iterator[Problem]:
 
 def _attribute(value: Document) -> Iterator[Problem]:
     if len(value) != 1 or next(iter(value)) not in _KINDS:
-        yield "attribute-value", f"expected exactly one of {sorted(_KINDS)}, found {sorted(value)}"
+        yield Problem("attribute-value", f"expected exactly one of {sorted(_KINDS)}, found {sorted(value)}")
         return
     ((kind, content),) = value.items()
     if type(content) is not _KINDS[kind]:
-        yield "attribute-value", f"{content!r} is not of type {kind}"
+        yield Problem("attribute-value", f"{content!r} is not of type {kind}")
     elif isinstance(content, str) and len(content.encode()) > _LONGEST_VALUE:
-        yield "attribute-value", f"{len(content.encode())} bytes; at most {_LONGEST_VALUE} are allowed"
+        yield Problem("attribute-value", f"{len(content.encode())} bytes; at most {_LONGEST_VALUE} are allowed")
     elif kind == "version" and not is_semver(str(content)):
         text = "is not a version by semver 2.0.0: three numbers without leading zeros"
-        yield "attribute-version", f"{content!r} {text}"
+        yield Problem("attribute-version", f"{content!r} {text}")
 
 
 def _capacity(capacity: Document, *, shared: bool) -> Iterator[Problem]:
@@ -223,13 +231,13 @@ def _capacity(capacity: Document, *, shared: bool) -> Iterator[Problem]:
     if policy is None:
         return
     if not shared:
-        yield "request-policy", "a requestPolicy needs allowMultipleAllocations: true"
+        yield Problem("request-policy", "a requestPolicy needs allowMultipleAllocations: true")
     try:
         problem = _contradiction(capacity, policy)
     except (ManifestError, KeyError) as missing:
         problem = f"not complete: {missing}"
     if problem:
-        yield "request-policy", problem
+        yield Problem("request-policy", problem)
 
 
 def _contradiction(capacity: Document, policy: Document) -> str:
@@ -262,16 +270,16 @@ def _amount(value: Any, where: str) -> Iterator[Problem]:
     try:
         quantity(value, where)
     except ManifestError as wrong:
-        yield "slice-quantity", str(wrong)
+        yield Problem("slice-quantity", str(wrong))
 
 
 def _taints(taints: Sequence[Document]) -> Iterator[Problem]:
     if len(taints) > _MOST_TAINTS:
-        yield "taints", f"{len(taints)} taints; at most {_MOST_TAINTS} are allowed"
+        yield Problem("taints", f"{len(taints)} taints; at most {_MOST_TAINTS} are allowed")
     for taint in taints:
         if any(formats.qualified_name(str(taint.get("key", "")))):
-            yield "taints", f"taint key {taint.get('key')!r} is not a label's name"
+            yield Problem("taints", f"taint key {taint.get('key')!r} is not a label's name")
         if any(formats.label_value(str(taint.get("value", "")))):
-            yield "taints", f"taint value {taint['value']!r} is not a label's value"
+            yield Problem("taints", f"taint value {taint['value']!r} is not a label's value")
         if taint.get("effect") not in _EFFECTS:
-            yield "taints", f"taint effect {taint.get('effect')!r}: expected one of {', '.join(_EFFECTS)}"
+            yield Problem("taints", f"taint effect {taint.get('effect')!r}: expected one of {', '.join(_EFFECTS)}")
