@@ -99,7 +99,7 @@ def test_a_pool_that_is_not_complete_gives_nothing():
     ],
 )
 def test_an_invalid_pool_gives_nothing(devices):
-    with pytest.raises(UnschedulableError, match=r"^cannot allocate all claims; pool sim-node of acme\.dev: device a "):
+    with pytest.raises(UnschedulableError, match=r"^cannot allocate all claims; pool sim-node of acme\.dev: device a"):
         names([slice_of("acme.dev", devices)], claim("one"))
 
 

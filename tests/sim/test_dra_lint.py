@@ -115,6 +115,7 @@ def test_pools():
     assert [] == codes(counters, uses("m", "4"))
     assert ["counter-undefined"] == codes(counters, uses("n", "1"))
     assert ["counter-too-small"] == codes(counters, uses("m", "5"))
+    assert ["slice-quantity"] == codes(counters, uses("m", "many"))
     assert ["pool-count"] == codes(of(name="0", count=1), of(name="1", count=2))
     assert ["duplicate-device"] == codes(of(device("a"), name="0", count=2), of(device("a"), name="1", count=2))
     assert [] == codes(of(device("a"), name="0", generation=1), of(device("a"), name="1", generation=2))

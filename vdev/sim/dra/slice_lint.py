@@ -36,7 +36,7 @@ def slices(found: Iterable[Document]) -> Iterator[Finding]:
     for each in members:
         where = f"slice {each['metadata'].get('name', '')}"
         yield from _findings(each["spec"], _within(where, _slice(each["spec"])))
-    for (_, name), specs in _pools(members).items():
+    for (_, name), specs in by_pool(members).items():
         yield from _findings(specs[0], _within(f"pool {name}", _pool(specs)))
 
 
@@ -48,8 +48,8 @@ def of_one(slice_: Document) -> Iterator[Finding]:
 
 def lasting(found: Iterable[Document]) -> Iterator[Finding]:
     """Of what is a mistake only if it stays: pools with slices of an older generation, too few slices, or too many."""
-    for (driver, name), specs in _pools(found).items():
-        current = _newest(specs)
+    for (driver, name), specs in by_pool(found).items():
+        current = newest(specs)
         generation, expected = _generation(current[0]), _count(current[0])
         if len(current) != expected:
             text = f"{len(current)} slices of generation {generation}, but resourceSliceCount is {expected}"
@@ -70,7 +70,7 @@ def _within(where: str, problems: Iterable[Problem]) -> Iterator[Problem]:
 # --- pools ------------------------------------------------------------------------------------------------------------
 
 
-def _pools(found: Iterable[Document]) -> dict[tuple[str, str], list[Document]]:
+def by_pool(found: Iterable[Document]) -> dict[tuple[str, str], list[Document]]:
     """The specs of slices by driver and pool."""
     pools: dict[tuple[str, str], list[Document]] = defaultdict(list)
     for each in found:
@@ -86,13 +86,22 @@ def _count(spec: Document) -> int:
     return int(spec["pool"].get("resourceSliceCount", 0))
 
 
-def _newest(specs: Sequence[Document]) -> list[Document]:
-    newest = max(map(_generation, specs))
-    return [each for each in specs if _generation(each) == newest]
+def newest(specs: Sequence[Document]) -> list[Document]:
+    """Those of the newest generation, which is all that counts."""
+    generation = max(map(_generation, specs))
+    return [each for each in specs if _generation(each) == generation]
+
+
+def unusable(specs: Sequence[Document]) -> str:
+    """Why the scheduler takes nothing from a pool with these slices of one generation; empty if it does."""
+    if len(specs) != _count(specs[0]):
+        return "slices are missing, or there are too many"
+    found = (*_duplicates(specs), *_consumption(specs))
+    return next((each.text for each in found if each.code != "counter-too-small"), "")
 
 
 def _pool(specs: Sequence[Document]) -> Iterator[Problem]:
-    current = _newest(specs)
+    current = newest(specs)
     counts = set(map(_count, current))
     if len(counts) > 1:
         yield Problem(
@@ -125,8 +134,16 @@ def _consumption(specs: Sequence[Document]) -> Iterator[Problem]:
                 which = f"device {device.get('name')}: counter {use.get('counterSet')}/{counter}"
                 if there is None:
                     yield Problem("counter-undefined", f"{which} is defined nowhere")
-                elif quantity(value["value"], which) > quantity(there["value"], which):
+                elif _exceeds(value, there):
                     yield Problem("counter-too-small", f"{which} has less than this one device consumes")
+
+
+def _exceeds(value: Document, there: Document) -> bool:
+    """Whether one amount is larger than the other; an amount that is none has a finding of its own."""
+    try:
+        return quantity(value["value"], "value") > quantity(there["value"], "value")
+    except (ManifestError, KeyError):
+        return False
 
 
 # --- one slice --------------------------------------------------------------------------------------------------------
