@@ -22,11 +22,11 @@ def matches(expression, _driver, found):
     return expression == "only-b" or expression in (found.get("attributes") or {})
 
 
-def allocated(slices, *claims, others=(), admin=False):
+def allocated(slices, *claims, others=()):
     """The results of each claim."""
     pools = gather(slices, "sim-node", {})
     used = in_use(others)
-    found = Allocator(pools, CLASSES, used, matches=matches, admin=lambda _: admin).allocate(list(claims), "sim-node")
+    found = Allocator(pools, CLASSES, used, matches=matches).allocate(list(claims), "sim-node")
     return [each["devices"]["results"] for each in found]
 
 
@@ -322,22 +322,20 @@ def test_taints(effect, toleration, expected):
     assert [expected] == names(slices, claim("one", request))
 
 
-def test_admin_access_occupies_nothing_and_needs_a_label():
+def test_admin_access_occupies_nothing():
     look = claim("look", exactly(allocationMode="All", adminAccess=True))
     held = with_status(claim("x"), [{"request": "main", "driver": "acme.dev", "pool": "sim-node", "device": "a"}])
-    assert ["a", "b"] == names([two()], look, others=[held], admin=True)
-    seen = with_status(look, allocated([two()], look, admin=True)[0])
+    assert ["a", "b"] == names([two()], look, others=[held])
+    seen = with_status(look, allocated([two()], look)[0])
     assert ["a"] == names([two()], claim("one"), others=[seen])
-    with pytest.raises(UnschedulableError, match="admin access to devices requires the"):
-        names([two()], look)
 
 
 def test_who_looks_at_devices_in_one_claim_looks_at_different_ones():
     looks = [exactly(name=name, adminAccess=True) for name in "xy"]
-    assert ["a", "b"] == names([two()], claim("one", *looks), admin=True)
-    assert ["a", "b"] == names([two()], claim("one", looks[0], exactly()), admin=True)
-    assert ["a", "b"] == names([two()], claim("one", exactly(), looks[1]), admin=True)
-    assert ["a", "a"] == names([two()], claim("one", exactly()), claim("two", looks[1]), admin=True)
+    assert ["a", "b"] == names([two()], claim("one", *looks))
+    assert ["a", "b"] == names([two()], claim("one", looks[0], exactly()))
+    assert ["a", "b"] == names([two()], claim("one", exactly(), looks[1]))
+    assert ["a", "a"] == names([two()], claim("one", exactly()), claim("two", looks[1]))
 
 
 def test_all_devices_against_a_constraint():

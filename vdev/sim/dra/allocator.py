@@ -27,7 +27,7 @@ class UnschedulableError(Exception):
 
 
 class Allocator:
-    """Allocates claims on one node. `classes` are DeviceClasses by name, `admin` the namespaces with admin access."""
+    """Allocates claims on one node. `classes` are DeviceClasses by name."""
 
     def __init__(
         self,
@@ -36,13 +36,11 @@ class Allocator:
         used: InUse,
         *,
         matches: Matches,
-        admin: Callable[[str], bool] = lambda _namespace: False,
     ) -> None:
         self._pools = pools
         self._classes = classes
         self._used = used
         self._matches = matches
-        self._admin = admin
         self._claims: Sequence[Document] = ()
         self._rows: list[list[Wanted]] = []  # alternatives of each request
         self._every: dict[tuple[int, str], list[Offer]] = {}  # for requests of all devices
@@ -89,18 +87,13 @@ class Allocator:
                 row = [(f"{request['name']}/{each['name']}", each) for each in alternatives]
             else:
                 row = [(request["name"], request["exactly"])]
-            rows.append([Wanted(number, name, each, self._class(name, each, claim)) for name, each in row])
+            rows.append([Wanted(number, name, each, self._class(name, each)) for name, each in row])
         return rows
 
-    def _class(self, name: str, request: Document, claim: Document) -> Document:
+    def _class(self, name: str, request: Document) -> Document:
         found = self._classes.get(request["deviceClassName"])
         if found is None:
             raise UnschedulableError(f"request {name}: device class {request['deviceClassName']} does not exist")
-        if request.get("adminAccess") and not self._admin(claim["metadata"].get("namespace", "default")):
-            raise UnschedulableError(
-                f"claim {_key(claim)}, request {name}: admin access to devices requires the "
-                "`resource.kubernetes.io/admin-access: true` label on the containing namespace"
-            )
         return found
 
     def _least(self, row: list[Wanted]) -> int:

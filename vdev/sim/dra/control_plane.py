@@ -16,8 +16,7 @@ from ..lint import Finding
 from ..objects.pods import ExtendedClaim, Kind, PodSpec
 from . import cel_selectors, slice_lint
 from .allocator import Allocator, UnschedulableError
-from .api_objects import CLAIM, CLASS, NAMESPACE, SLICE, TEMPLATE, ApiObjects, Document
-from .claim_limits import ADMIN_ACCESS
+from .api_objects import CLAIM, CLASS, SLICE, TEMPLATE, ApiObjects, Document
 from .pools import gather, in_use
 
 _Asked: TypeAlias = tuple[str, str, str, str, int]  # container, resource, request, class, count
@@ -116,12 +115,7 @@ class Cluster:
             return None
         pools = gather(await self._objects.list(SLICE), self._node, {"kubernetes.io/hostname": self._node})
         used = in_use(await self._objects.list(CLAIM))
-        admins = {
-            each["metadata"]["name"]
-            for each in await self._objects.list(NAMESPACE)
-            if (each["metadata"].get("labels") or {}).get(ADMIN_ACCESS) == "true"
-        }
-        allocator = Allocator(pools, classes, used, matches=cel_selectors.matches, admin=admins.__contains__)
+        allocator = Allocator(pools, classes, used, matches=cel_selectors.matches)
         allocations = await asyncio.to_thread(allocator.allocate, [*claims, *hidden], self._node)
         for claim, allocation in zip(claims, allocations, strict=False):
             meta = claim["metadata"]
