@@ -92,7 +92,7 @@ REFUSED = {
     "no count": (slice_({"name": "a"}, pool={"name": "n1", "generation": 1}), "the count 1 or more"),
     "counters and devices": (slice_(CONSUMING, **COUNTERS), "exclude each other since 1.35"),
     "a driver": (slice_({"name": "a"}, driver="Acme"), "DNS subdomain"),
-    "a device twice": (slice_({"name": "a"}, {"name": "a"}), "device a is there 2 times"),
+    "a device twice": (slice_({"name": "a"}, {"name": "a"}), "device a is there more than once"),
     "counters twice": (slice_(devices=None, sharedCounters=COUNTERS["sharedCounters"] * 2), "is there more than once"),
     "a form of before": (slice_({"name": "a", "basic": {}}), r"spec.devices\[0\].basic: unknown field"),
     "a slip": (slice_(nodename="n1"), "spec.nodename: unknown field"),

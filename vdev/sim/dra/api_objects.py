@@ -66,7 +66,6 @@ class MemoryObjects:
         return [self._found[key] for key in sorted(key for key in self._found if key[0] == kind)]
 
     async def get(self, kind: str, name: str, namespace: str = "") -> Document | None:
-        """An object, None if there is none."""
         return self._found.get((kind, _home(kind, namespace), name))
 
     async def create(self, kind: str, document: Document) -> Document:
@@ -90,7 +89,6 @@ class MemoryObjects:
     async def edit(
         self, kind: str, name: str, namespace: str, change: Callable[[dict[str, Any]], None]
     ) -> Document | None:
-        """Change an object; None if it is gone."""
         found = self._found.get((kind, _home(kind, namespace), name))
         if found is None:
             return None
@@ -103,12 +101,10 @@ class MemoryObjects:
         return new
 
     async def delete(self, kind: str, name: str, namespace: str = "") -> None:
-        """Delete an object; no effect if it is gone."""
         if self._found.pop((kind, _home(kind, namespace), name), None) is not None:
             self._tell()
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call `listener` after each change; returns what ends that."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
