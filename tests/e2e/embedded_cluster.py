@@ -18,7 +18,7 @@ from tests.kit.manifests import kustomized, loaded
 from vdev.agent import command_socket
 from vdev.errors import VdevError
 from vdev.sim import Kubelet, LeapClock
-from vdev.sim.api import discovery, http_requests, rules
+from vdev.sim.api import discovery, http_requests, rules, writes
 from vdev.sim.api.kinds import KINDS, ApiKind, Refused
 from vdev.sim.api.selectors import selection
 from vdev.sim.api.server import ApiServer
@@ -201,7 +201,7 @@ class EmbeddedKubectl(Kubectl):
         params = {"fieldManager": "kubectl"} | ({"force": "true"} if content_type == APPLY else {})
         headers = {"content-type": content_type}
         request = http_requests.Request(verb, kind, namespace, name, "", params, headers, body)
-        http_requests.write(self.objects, request)
+        writes.write(self.objects, request)
         await self.objects.tell()
 
     async def _delete(self, kind, namespace, name, flags, patience):

@@ -195,8 +195,6 @@ class NodeObjects:
     def _write_status(
         self, kind: ApiKind, old: Document, status: Mapping[str, Any], *, manager: str = _KUBELET
     ) -> None:
-        if quality := (old.get("status") or {}).get("qosClass"):
-            status = {**status, "qosClass": quality}
         if (old.get("status") or {}) != status:
             meta, new = old["metadata"], {**old, "status": status}
             where = meta.get("namespace", ""), meta["name"]

@@ -20,10 +20,10 @@ from .kinds import KINDS, ApiKind, Document, Refused, Stored, conflict, exists, 
 from .object_changes import (
     applied,
     clash,
-    elsewhere,
     identified,
     keep_identity,
     let_through,
+    misplaced,
     without_deallocated,
     without_status,
 )
@@ -143,7 +143,7 @@ class Objects:
         return self._update(kind, key, old, new, (manager, "Update", subresource))
 
     def bind(self, kind: ApiKind, key: Key, pod: Stored, *, manager: str) -> Stored:
-        """A pod that has its node now, at once with the condition that says so."""
+        """A pod that has its node now, in one change with the condition that says so."""
         scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": _now()}
         status = pod.setdefault("status", {})
         others = [each for each in status.get("conditions") or () if each["type"] != scheduled["type"]]
@@ -156,7 +156,7 @@ class Objects:
         name = key[1]
         metadata = document.get("metadata") or {}
         if metadata.get("name") != name:
-            raise elsewhere("URL", metadata.get("name", ""), name)
+            raise misplaced()
         if not metadata.get("resourceVersion"):
             text = "Invalid value: 0: must be specified for an update"
             raise invalid(kind, name, [("metadata.resourceVersion", text)])
@@ -241,9 +241,9 @@ class Objects:
             if not self.has(_NAMESPACE, "", namespace):
                 raise not_found(_NAMESPACE, namespace)
             if metadata.setdefault("namespace", namespace) != namespace:
-                raise elsewhere("request", metadata["namespace"], namespace)
+                raise misplaced()
         elif metadata.get("namespace"):
-            raise Refused(400, "BadRequest", "namespace may not be set on objects that are in none")
+            raise misplaced()
         metadata["uid"] = str(uuid.uuid4())
         metadata["creationTimestamp"] = _now()
         for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"):
@@ -264,11 +264,7 @@ class Objects:
             metadata["generation"] = was + (not old or old.get("spec") != stored.get("spec"))
         if old and of_version(stored, "") == of_version(old, ""):
             return old
-        before, after = (value_at(each, "status.allocation") for each in (old, stored))
-        changed = bool(kind.kind == "ResourceClaim" and before and after and before != after)
-        fixed = [("status.allocation", "Invalid value: field is immutable")] * changed
-        wrong = [*fixed, *rules.causes(kind, stored, release=self.release), *self._more(stored)]
-        if wrong:
+        if wrong := [*rules.causes(kind, old, stored, release=self.release), *self._more(stored)]:
             raise invalid(kind, metadata["name"], wrong)
         metadata["resourceVersion"] = str(self.version + 1)
         self._found[kind][key] = stored
