@@ -1,9 +1,9 @@
 """How the API server merges patches: JSON merge patch, strategic merge patch, JSON patch."""
 
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
-from ..objects.plain_objects import copied
 from .kinds import Refused
 from .ownership import LIST_KEYS
 
@@ -11,7 +11,7 @@ from .ownership import LIST_KEYS
 def merge(document: Any, patch: Any) -> Any:
     """RFC 7386."""
     if not isinstance(patch, dict):
-        return copied(patch)
+        return deepcopy(patch)
     found = dict(document) if isinstance(document, dict) else {}
     for name, value in patch.items():
         if value is None:
@@ -46,14 +46,14 @@ def strategic(document: Any, patch: Any, path: tuple[str, ...] = ()) -> Any:
             else:
                 items[name] = strategic(items.get(name), each, (*path, "*"))
         return list(items.values())
-    return copied(patch)
+    return deepcopy(patch)
 
 
 def operations(document: Any, patch: Any) -> Any:
     """RFC 6902."""
     if not isinstance(patch, list):
         raise Refused(400, "BadRequest", "a JSON patch is a list of operations")
-    found = copied(document)
+    found = deepcopy(document)
     for each in patch:
         try:
             _operate(found, each)
@@ -79,7 +79,7 @@ def _operate(document: Any, operation: Mapping[str, Any]) -> None:
             _add(at, last, operation["value"])
         case "copy" | "move" as how:
             source, name = _place(document, operation["from"])
-            value = copied(source[name])
+            value = deepcopy(source[name])
             if how == "move":
                 del source[name]
             _add(at, last, value)

@@ -7,10 +7,10 @@ A driver then talks HTTP to the server, and the kubelet sees what it writes.
 """
 
 from collections.abc import Callable, Iterable
+from copy import deepcopy
 from typing import Any
 
 from ..dra.api_objects import ApiObjectError
-from ..objects.plain_objects import copied
 from .dra_fields import wrong_fields
 from .kinds import DRA, KINDS, ApiKind, Document, Refused, invalid
 from .store import Objects
@@ -68,7 +68,7 @@ class ServerObjects:
         old = await self.get(kind, name, namespace)
         if old is None:
             return None
-        new = copied(dict(old))
+        new = deepcopy(dict(old))
         change(new)
         stored, key = self._kinds[kind], (self._home(kind, namespace), name)
         try:

@@ -5,17 +5,17 @@ Stored objects are never changed, only replaced, so that code that has one may k
 
 import asyncio
 import bisect
+import datetime as dt
 import secrets
 import uuid
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ..objects.amounts import as_given_back
-from ..objects.plain_objects import copied
-from ..objects.plain_objects import now as _now
-from . import rules
+from . import ownership, rules
 from .kinds import KINDS, ApiKind, Document, Refused, Stored, conflict, exists, invalid, not_found, value_at
 from .object_changes import (
     applied,
@@ -47,6 +47,10 @@ class Happened:
     version: int
     old: Stored | None
     new: Stored | None
+
+
+def timestamp() -> str:
+    return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def anything(_old: Document, _new: Document) -> None: ...
@@ -104,7 +108,7 @@ class Objects:
 
     def create(self, kind: ApiKind, namespace: str, document: Document, manager: str) -> Stored:
         """A new object. Raises Refused."""
-        new = copied(dict(as_given_back(kind.kind, document)))
+        new = deepcopy(dict(as_given_back(kind.kind, document)))
         metadata = new["metadata"] = dict(new.get("metadata") or {})
         if metadata.get("resourceVersion"):
             raise Refused(400, "BadRequest", "resourceVersion should not be set on objects to be created")
@@ -121,9 +125,9 @@ class Objects:
             new.pop("status", None)
         if kind.at_first:
             new["status"] = {"phase": kind.at_first}
-        rules.complete(kind, new, release=self.release, now=_now())
-        owners = Owners()
-        owners.update((manager, "Update", ""), kind.api_version, {}, without_status(new) if kind.status else new)
+        rules.complete(kind, new, release=self.release, now=timestamp())
+        begun = without_status(new) if kind.status else new
+        owners = ownership.updated({}, (manager, "Update", ""), {}, begun)
         return self._store(kind, (namespace, name), {}, new, owners)
 
     def change(
@@ -134,8 +138,8 @@ class Objects:
         `check` is given the object before and after, and raises Refused.
         """
         old = self.get(kind, *key)
-        whole = copied(identified(old, as_given_back(kind.kind, new)))
-        rules.complete(kind, whole, release=self.release, now=_now())
+        whole = deepcopy(identified(old, as_given_back(kind.kind, new)))
+        rules.complete(kind, whole, release=self.release, now=timestamp())
         new = let_through(kind, old, whole, subresource)
         if kind.kind == "ResourceClaim" and subresource == "status":
             new = without_deallocated(old, new)
@@ -144,7 +148,7 @@ class Objects:
 
     def bind(self, kind: ApiKind, key: Key, pod: Stored, *, manager: str) -> Stored:
         """A pod that has its node now, in one change with the condition that says so."""
-        scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": _now()}
+        scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": timestamp()}
         status = pod.setdefault("status", {})
         others = [each for each in status.get("conditions") or () if each["type"] != scheduled["type"]]
         status["conditions"] = [*others, scheduled]
@@ -177,19 +181,18 @@ class Objects:
         if (document.get("metadata") or {}).get("managedFields"):
             raise Refused(400, "BadRequest", "metadata.managedFields must be nil")
         old: Stored = {}
-        owners = Owners()
+        owners: Owners = {}
         if subresource or self.has(kind, *key):
             old = self.get(kind, *key)
-            owners = self._owners[kind, *key].copy()
+            owners = self._owners[kind, *key]
         elif uid := (document.get("metadata") or {}).get("uid"):
             raise conflict(kind, key[1], f"Precondition failed: UID in precondition: {uid}, UID in object meta: ")
         given = applied(kind, as_given_back(kind.kind, document), subresource)
-        whole: Manager = (manager, "Apply", subresource)
-        new, clashes = owners.apply(whole, kind.api_version, old, given, force=force)
+        new, owners, clashes = ownership.applied(owners, (manager, "Apply", subresource), old, given, force=force)
         if clashes:
             raise clash(clashes, kind.api_version)
-        new = copied(identified(old, new) if old else new)
-        rules.complete(kind, new, release=self.release, now=_now())
+        new = deepcopy(identified(old, new) if old else new)
+        rules.complete(kind, new, release=self.release, now=timestamp())
         if old:
             keep_identity(kind, old, new)
         check(old, new)
@@ -218,7 +221,7 @@ class Objects:
         if waits or found["metadata"].get("finalizers"):
             if found["metadata"].get("deletionTimestamp"):
                 return found
-            marked = {**found, "metadata": {**found["metadata"], "deletionTimestamp": _now()}}
+            marked = {**found, "metadata": {**found["metadata"], "deletionTimestamp": timestamp()}}
             if kind.generation:
                 marked["metadata"]["generation"] += 1
             return self._store(kind, (namespace, name), found, marked, self._owners[kind, namespace, name])
@@ -245,19 +248,18 @@ class Objects:
         elif metadata.get("namespace"):
             raise misplaced()
         metadata["uid"] = str(uuid.uuid4())
-        metadata["creationTimestamp"] = _now()
+        metadata["creationTimestamp"] = timestamp()
         for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"):
             metadata.pop(field, None)
 
     def _update(self, kind: ApiKind, key: Key, old: Stored, new: Document, manager: Manager) -> Stored:
-        owners = self._owners[kind, *key].copy()
-        owners.update(manager, kind.api_version, old, new)
+        owners = ownership.updated(self._owners[kind, *key], manager, old, new)
         return self._store(kind, key, old, new, owners)
 
     def _store(self, kind: ApiKind, key: Key, old: Stored, new: Document, owners: Owners) -> Stored:
         metadata = dict(new["metadata"])
         stored = {**new, "apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
-        metadata["managedFields"] = owners.entries()
+        metadata["managedFields"] = ownership.entries(owners, kind.api_version)
         if kind.generation:
             before = old["metadata"]["generation"] if old else 0
             was = max(before, metadata.get("generation") or 0) if old else 0

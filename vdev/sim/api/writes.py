@@ -1,9 +1,9 @@
 """What requests that write do to objects."""
 
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from ..objects.plain_objects import copied
 from . import dra_fields, patches
 from .http_requests import APPLY, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Request, unsupported
 from .kinds import DRA, POD_ACTIONS, Document, Refused, Stored, conflict, invalid, value_at
@@ -141,7 +141,7 @@ def _act(objects: Objects, request: Request) -> Document:
 def _bind(objects: Objects, request: Request, binding: Document) -> None:
     kind, name = request.kind, request.name
     metadata = binding.get("metadata") or {}
-    pod = copied(objects.get(kind, *request.key))
+    pod = deepcopy(objects.get(kind, *request.key))
     if not (node := value_at(binding, "target.name")):
         raise Refused(422, "Invalid", "target.name: Required value")
     if metadata.get("uid") not in (None, pod["metadata"]["uid"]):
