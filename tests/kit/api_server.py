@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from starlette.responses import StreamingResponse
 
 from tests.kit import api_schemas
+from tests.kit.releases import Release
 from vdev.sim.api import patches, server
 from vdev.sim.api.kinds import KINDS, Refused
-from vdev.sim.api.rules import Release
 from vdev.sim.api.store import Objects
 
 ME = "system:serviceaccount:vdev-system:vdev"
@@ -66,11 +66,6 @@ class Failure:
         return True
 
 
-def _nothing(_document):
-    """No rule besides."""
-    return ()
-
-
 async def _cut():
     """The body of an answer that breaks."""
     yield b""
@@ -86,8 +81,10 @@ class ApiServer(server.ApiServer):
     bookmarks = 0.0  # at once, so that no test waits for one
 
     def __init__(self, *, token="secret", tls=None, kinds=KINDS, release=None, schemas=True):
-        more = api_schemas.causes if schemas else _nothing
-        self._anew = functools.partial(Objects, release=release or Release(), more=more)
+        rules = release or Release()
+        if schemas:
+            rules.more = api_schemas.causes
+        self._anew = functools.partial(Objects, rules=rules)
         super().__init__(self._anew(), kinds=kinds, tls=tls)
         self._begin()
         self.tokens = {token}
@@ -246,7 +243,7 @@ class ApiServer(server.ApiServer):
         def check(old, new):
             kind, verb, name = request.kind, request.verb, request.name
             before, after = ((each.get("status") or {}).get("devices") or [] for each in (old, new))
-            if kind.kind != "ResourceClaim" or self.objects.release.version < (1, 36):
+            if kind.kind != "ResourceClaim" or self.objects.rules.version < (1, 36):
                 return
             for driver in sorted({each["driver"] for each in (*before, *after)}):
                 same = [each for each in before if each["driver"] == driver] == [

@@ -9,10 +9,10 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.kit.releases import Release
 from tests.kit.rest import Caller
 from vdev.errors import UsageError
 from vdev.sim.api.kinds import KINDS, ApiKind
-from vdev.sim.api.rules import Release
 from vdev.sim.api.server import ApiServer
 from vdev.sim.api.store import Objects
 
@@ -213,7 +213,7 @@ async def test_a_claim_with_mistakes_besides_its_requests_is_refused(ask, more, 
 @pytest.mark.parametrize(("version", "alpha"), [((1, 35), False), ((1, 36), False), ((1, 34), True)])
 async def test_fields_of_gates_that_are_off_are_dropped(version, alpha):
     """Without a word, as the real server does it."""
-    async with ApiServer(Objects(release=Release(version, alpha=alpha))) as server:
+    async with ApiServer(Objects(rules=Release(version, alpha=alpha))) as server:
         ask = Caller(server)
         shared = {
             "allowMultipleAllocations": True,
@@ -225,16 +225,6 @@ async def test_fields_of_gates_that_are_off_are_dropped(version, alpha):
         assert is_there is ("taints" in device)
         assert is_there is ("allowMultipleAllocations" in device)
         assert is_there is ("requestPolicy" in device["capacity"]["slots"])
-
-
-async def test_counters_of_1_34_are_beside_their_devices():
-    """Later ones want a slice for them; 1.34 knows only those of the same slice."""
-    async with ApiServer(Objects(release=Release((1, 34), alpha=True))) as server:
-        ask = Caller(server)
-        assert 201 == (await ask("POST", SLICES, slice_(CONSUMING, **COUNTERS)))[0]
-        status, answer = await ask("POST", SLICES, slice_(CONSUMING, name="two"))
-        assert 422 == status
-        assert "must reference a counterSet in the ResourceSlice" in answer["message"]
 
 
 async def test_a_write_by_an_old_version_is_a_conflict(ask):

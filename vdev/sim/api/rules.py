@@ -1,55 +1,59 @@
 """What is filled in, and what is refused: of all objects names, labels and owners; of DRA's what a driver writes."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ..dra import claim_limits, slice_lint
 from ..objects import formats
 from .kinds import ApiKind, Document, value_at
 
-_SPLIT_COUNTERS = (1, 35)  # since when counters have slices of their own
-_GATES = (1, 36)  # since when fields of partitions, taints and shares are on by default
-_GATED = (
-    *("taints", "consumesCounters", "allowMultipleAllocations"),
-    *("bindsToNode", "bindingConditions", "bindingFailureConditions"),
-)
 
+class Rules:
+    """Those of one release of Kubernetes."""
 
-@dataclass(frozen=True, slots=True)
-class Release:
-    """A version of Kubernetes, and whether the gates of partitions, taints and shares are on though they are alpha."""
+    version = (1, 36)
 
-    version: tuple[int, int] = (1, 36)
-    alpha: bool = False
+    def complete(self, kind: ApiKind, new: dict[str, Any], *, now: str) -> None:
+        """Make of what was sent what is stored: defaults and times come, and of a slice empty lists go."""
+        if kind.kind == "Pod":
+            new.setdefault("spec", {})
+        spec = new.get("spec")
+        if not isinstance(spec, dict):
+            return
+        match kind.kind:
+            case "Pod":
+                _complete_pod(spec)
+                new.setdefault("status", _first_status(spec, now))
+            case "ResourceClaim":
+                _complete_claim(spec)
+            case "ResourceClaimTemplate":
+                _complete_claim(spec.get("spec") or {})
+            case "ResourceSlice":
+                _complete_slice(spec, now)
 
-    @property
-    def gates(self) -> bool:
-        return self.alpha or self.version >= _GATES
+    def causes(self, kind: ApiKind, old: Document, new: Document) -> Iterator[tuple[str, str]]:
+        """What is wrong with an object, which was `old` before, if it was: field and message each."""
+        yield from _metadata(new.get("metadata") or {})
+        match kind.kind:
+            case "ResourceSlice":
+                yield from _slice(new)
+            case "ResourceClaim":
+                before, after = (value_at(each, "status.allocation") for each in (old, new))
+                if before and after and before != after:
+                    yield "status.allocation", "Invalid value: field is immutable"
+                yield from claim_limits.requests("spec", new.get("spec"))
+                yield from claim_limits.status(new.get("status") or {})
+            case "ResourceClaimTemplate":
+                yield from claim_limits.requests("spec.spec", (new.get("spec") or {}).get("spec"))
+            case "DeviceClass":
+                spec = new.get("spec") or {}
+                yield from claim_limits.selectors("spec.selectors", spec.get("selectors"))
+                yield from claim_limits.configs("spec.config", spec.get("config"))
+                if (name := spec.get("extendedResourceName")) is not None:
+                    yield from (("spec.extendedResourceName", text) for text in formats.extended_resource(str(name)))
 
 
 # --- what is filled in ------------------------------------------------------------------------------------------------
-
-
-def complete(kind: ApiKind, new: dict[str, Any], *, release: Release, now: str) -> None:
-    """Make of what was sent what is stored: defaults and times come; of a slice, fields of gates that are off and empty
-    lists go.
-    """
-    if kind.kind == "Pod":
-        new.setdefault("spec", {})
-    spec = new.get("spec")
-    if not isinstance(spec, dict):
-        return
-    match kind.kind:
-        case "Pod":
-            _complete_pod(spec)
-            new.setdefault("status", _first_status(spec, now))
-        case "ResourceClaim":
-            _complete_claim(spec)
-        case "ResourceClaimTemplate":
-            _complete_claim(spec.get("spec") or {})
-        case "ResourceSlice":
-            _complete_slice(spec, release=release, now=now)
 
 
 def _complete_pod(spec: dict[str, Any]) -> None:
@@ -85,23 +89,12 @@ def _complete_claim(spec: Document) -> None:
                 toleration["operator"] = toleration.get("operator") or "Equal"
 
 
-def _complete_slice(spec: dict[str, Any], *, release: Release, now: str) -> None:
-    if not release.gates:
-        spec.pop("sharedCounters", None)
+def _complete_slice(spec: dict[str, Any], now: str) -> None:
     _without_empty(spec, ("devices", "sharedCounters"))
     for device in spec.get("devices") or ():
-        if not release.gates:
-            _without_gated(device)
         _without_empty(device, ("attributes", "capacity", "taints", "consumesCounters"))
         for taint in device.get("taints") or ():
             taint.setdefault("timeAdded", now)
-
-
-def _without_gated(device: dict[str, Any]) -> None:
-    for name in _GATED:
-        device.pop(name, None)
-    for each in (device.get("capacity") or {}).values():
-        each.pop("requestPolicy", None)
 
 
 def _without_empty(document: dict[str, Any], names: Iterable[str]) -> None:
@@ -111,28 +104,6 @@ def _without_empty(document: dict[str, Any], names: Iterable[str]) -> None:
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
-
-
-def causes(kind: ApiKind, old: Document, new: Document, *, release: Release) -> Iterator[tuple[str, str]]:
-    """What is wrong with an object, which was `old` before, if it was: field and message each."""
-    yield from _metadata(new.get("metadata") or {})
-    match kind.kind:
-        case "ResourceSlice":
-            yield from _slice(new, release)
-        case "ResourceClaim":
-            before, after = (value_at(each, "status.allocation") for each in (old, new))
-            if before and after and before != after:
-                yield "status.allocation", "Invalid value: field is immutable"
-            yield from claim_limits.requests("spec", new.get("spec"))
-            yield from claim_limits.status(new.get("status") or {})
-        case "ResourceClaimTemplate":
-            yield from claim_limits.requests("spec.spec", (new.get("spec") or {}).get("spec"))
-        case "DeviceClass":
-            spec = new.get("spec") or {}
-            yield from claim_limits.selectors("spec.selectors", spec.get("selectors"))
-            yield from claim_limits.configs("spec.config", spec.get("config"))
-            if (name := spec.get("extendedResourceName")) is not None:
-                yield from (("spec.extendedResourceName", text) for text in formats.extended_resource(str(name)))
 
 
 def labels(field: str, written: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -154,22 +125,11 @@ def _metadata(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 yield f"metadata.ownerReferences.{field}", formats.wrong(each.get(field, ""), "must not be empty")
 
 
-def _slice(document: Document, release: Release) -> Iterator[tuple[str, str]]:
+def _slice(document: Document) -> Iterator[tuple[str, str]]:
     spec = document.get("spec")
     if not isinstance(spec, Mapping) or not isinstance(spec.get("pool"), Mapping):
         yield "spec.pool", "Required value"
         return
     if node := spec.get("nodeName"):
         yield from (("spec.nodeName", text) for text in formats.subdomain(node))
-    splits = release.version >= _SPLIT_COUNTERS
-    for finding in slice_lint.of_one(document):
-        if finding.code != "slice-mixed" or splits:
-            yield "spec", finding.message
-    if splits:
-        return
-    sets = {each.get("name") for each in spec.get("sharedCounters") or ()}
-    for index, device in enumerate(spec.get("devices") or ()):
-        for use in device.get("consumesCounters") or ():
-            if use.get("counterSet") not in sets:
-                at = f"spec.devices[{index}].consumesCounters"
-                yield at, f'Not found: "{use.get("counterSet")}": must reference a counterSet in the ResourceSlice'
+    yield from (("spec", finding.message) for finding in slice_lint.of_one(document))

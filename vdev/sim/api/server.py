@@ -141,7 +141,7 @@ class ApiServer:
 
     async def respond(self, sent: HttpRequest) -> Response:
         """The answer to a request. Raises Refused."""
-        about = discovery.answer(sent.url.path, self.kinds.values(), self.objects.release.version)
+        about = discovery.answer(sent.url.path, self.kinds.values(), self.objects.rules.version)
         if sent.method == "GET" and about is not None:
             return JSONResponse(about)
         request = http_requests.read(

@@ -9,13 +9,13 @@ import datetime as dt
 import secrets
 import uuid
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ..objects.amounts import as_given_back
-from . import ownership, rules
+from . import ownership
 from .kinds import KINDS, ApiKind, Document, Refused, Stored, conflict, exists, invalid, not_found, value_at
 from .object_changes import (
     applied,
@@ -28,10 +28,9 @@ from .object_changes import (
     without_status,
 )
 from .ownership import Manager, Owners
-from .rules import Release
+from .rules import Rules
 
 Key: TypeAlias = tuple[str, str]  # namespace and name
-Rules: TypeAlias = Callable[[Document], Iterable[tuple[str, str]]]
 Check: TypeAlias = Callable[[Document, Document], None]
 NAMESPACES = ("default", "kube-system")
 _KEPT = 20_000  # changes of a kind that a watch can still ask for
@@ -57,11 +56,10 @@ def anything(_old: Document, _new: Document) -> None: ...
 
 
 class Objects:
-    """All objects, by the rules of a release, and by `more`."""
+    """All objects, by the rules of a release."""
 
-    def __init__(self, *, release: Release | None = None, more: Rules = lambda _document: ()) -> None:
-        self.release = release or Release()
-        self._more = more
+    def __init__(self, *, rules: Rules | None = None) -> None:
+        self.rules = rules or Rules()
         self.version = 1000
         self.forgotten = 0  # versions below this one
         self.changes = 0
@@ -125,7 +123,7 @@ class Objects:
             new.pop("status", None)
         if kind.at_first:
             new["status"] = {"phase": kind.at_first}
-        rules.complete(kind, new, release=self.release, now=timestamp())
+        self.rules.complete(kind, new, now=timestamp())
         begun = without_status(new) if kind.status else new
         owners = ownership.updated({}, (manager, "Update", ""), {}, begun)
         return self._store(kind, (namespace, name), {}, new, owners)
@@ -139,7 +137,7 @@ class Objects:
         """
         old = self.get(kind, *key)
         whole = deepcopy(identified(old, as_given_back(kind.kind, new)))
-        rules.complete(kind, whole, release=self.release, now=timestamp())
+        self.rules.complete(kind, whole, now=timestamp())
         new = let_through(kind, old, whole, subresource)
         if kind.kind == "ResourceClaim" and subresource == "status":
             new = without_deallocated(old, new)
@@ -192,7 +190,7 @@ class Objects:
         if clashes:
             raise clash(clashes, kind.api_version)
         new = deepcopy(identified(old, new) if old else new)
-        rules.complete(kind, new, release=self.release, now=timestamp())
+        self.rules.complete(kind, new, now=timestamp())
         if old:
             keep_identity(kind, old, new)
         check(old, new)
@@ -266,7 +264,7 @@ class Objects:
             metadata["generation"] = was + (not old or old.get("spec") != stored.get("spec"))
         if old and of_version(stored, "") == of_version(old, ""):
             return old
-        if wrong := [*rules.causes(kind, old, stored, release=self.release), *self._more(stored)]:
+        if wrong := [*self.rules.causes(kind, old, stored)]:
             raise invalid(kind, metadata["name"], wrong)
         metadata["resourceVersion"] = str(self.version + 1)
         self._found[kind][key] = stored
