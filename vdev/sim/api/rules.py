@@ -5,7 +5,8 @@ from typing import Any
 
 from ..dra import claim_limits, slice_lint
 from ..objects import formats
-from .kinds import ApiKind, Document, value_at
+from .dra_fields import wrong_fields
+from .kinds import DRA, ApiKind, Document, invalid, value_at
 
 
 class Rules:
@@ -14,7 +15,12 @@ class Rules:
     version = (1, 36)
 
     def complete(self, kind: ApiKind, new: dict[str, Any], *, now: str) -> None:
-        """Make of what was sent what is stored: defaults and times come, and of a slice empty lists go."""
+        """Make of what was sent what is stored: defaults and times come, and of a slice empty lists go.
+
+        Raises Refused for an object of DRA with fields that it cannot have.
+        """
+        if kind.group == DRA and (wrong := wrong_fields(kind.kind, new)):
+            raise invalid(kind, (new.get("metadata") or {}).get("name", ""), wrong)
         if kind.kind == "Pod":
             new.setdefault("spec", {})
         spec = new.get("spec")

@@ -4,9 +4,9 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from . import dra_fields, patches
+from . import patches
 from .http_requests import APPLY, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Request, unsupported
-from .kinds import DRA, POD_ACTIONS, Document, Refused, Stored, conflict, invalid, value_at
+from .kinds import POD_ACTIONS, Document, Refused, Stored, conflict, value_at
 from .selectors import selection
 from .store import Check, Objects, anything
 
@@ -61,10 +61,7 @@ def _understood(request: Request, document: Any) -> Stored:
     of = kind.api_version, kind.kind
     if not isinstance(document, dict) or of != (document.get("apiVersion") or of[0], document.get("kind") or of[1]):
         raise Refused(400, "BadRequest", f"apiVersion and kind must be {kind.api_version} and {kind.kind}")
-    document = {**document, "apiVersion": kind.api_version, "kind": kind.kind}
-    if kind.group == DRA and (wrong := dra_fields.wrong_fields(document)):
-        raise invalid(kind, (document.get("metadata") or {}).get("name", ""), wrong)
-    found: Stored = _without_null(document)
+    found: Stored = _without_null({**document, "apiVersion": kind.api_version, "kind": kind.kind})
     return found
 
 
