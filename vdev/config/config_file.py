@@ -10,6 +10,7 @@ from ..model.entry import AllocationPolicy, DeviceIdStrategy, DeviceListStrategy
 from ..model.entry import Flags as ModelFlags
 from ..model.fleet import Fleet
 from ..model.scalars import (
+    MAX_COUNT,
     AbsolutePath,
     Flag,
     ResourceName,
@@ -29,7 +30,6 @@ from ..model.telemetry import Telemetry
 from .entry import Entry
 from .node_section import Node
 from .nvidia_forms import DOMAIN, Gfd, Imex, References, comma_list, prefixed
-from .sources import MAX_COUNT
 
 # --- flags -----------------------------------------------------------------------------------------------------------
 

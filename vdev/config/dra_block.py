@@ -25,6 +25,7 @@ from ..model.scalars import (
     refuse,
     without_problem,
 )
+from ..model.template import Template
 
 Advertise = Annotated[list[Annotated[ClaimApi, choice(ClaimApi)]], one_or_many(STRING), not_empty()]
 """One API, or a list of them."""
@@ -49,7 +50,7 @@ _EXPECTED = "expected a string, a whole number, true, false, or {version: 1.2.3}
 
 
 def _value(value: object) -> object:
-    if isinstance(value, (int, Version)):
+    if isinstance(value, (int, Template, Version)):
         return value
     if isinstance(value, Mapping):
         return Version.model_validate(value)
@@ -64,18 +65,18 @@ def _value(value: object) -> object:
     return refuse(f"{_EXPECTED}, got {described(value)}")
 
 
-def _string(value: str) -> str:
+def _string(value: str) -> Template:
     try:
         parsed = template.parse(value)
     except template.TemplateError as error:
         refuse(str(error))
     if problem := names.string_problem("".join(parsed.literals)):
         refuse(problem)
-    return value
+    return parsed
 
 
 Value = Annotated[
-    bool | int | str | Version,
+    bool | int | Template | Version,
     PlainValidator(_value),
     WithJsonSchema(
         {

@@ -19,7 +19,6 @@ from ..planning.partitions import MAX_COUNTERS, counters
 from .dra_block import Capacity, Dra, Value, Version
 from .entry import Entry
 from .messages import ProblemReport
-from .templated import Parse
 from .virtual_block import ResolvedSource
 
 _NVIDIAS_COUNTERS = 7  # of engines, multiprocessors and memory, whether a geometry needs them or not
@@ -28,17 +27,14 @@ _DRIVERS = {"nvidia.com": "gpu.nvidia.com", "amd.com": "gpu.amd.com"}
 """What makers call their drivers, by the domain under which their device plugins advertise."""
 
 
-def dra_spec(model: Entry, resolved: ResolvedSource, parse: Parse, path: KeyPath, report: ProblemReport) -> DraSpec:
+def dra_spec(model: Entry, resolved: ResolvedSource, path: KeyPath, report: ProblemReport) -> DraSpec:
     """What is published of the entry's devices. With errors in the report, the value is of no use."""
     block = model.dra or Dra()
     at = (*path, "dra")
     if block.partitions is DraPartitions.DYNAMIC and not resolved.lacks_preset:
         _check_dynamic(resolved, path, report)
     driver = block.driver or _default_driver(model, resolved, path, report)
-    values = tuple(
-        AttributeTemplate(name, _attribute(value, parse, (*at, "attributes", name)))
-        for name, value in block.attributes.items()
-    )
+    values = tuple(AttributeTemplate(name, _attribute(value)) for name, value in block.attributes.items())
     for key, what, names in (("attributes", "attribute", block.attributes), ("capacity", "capacity", block.capacity)):
         first: dict[str, str] = {}
         for name in names:
@@ -123,12 +119,11 @@ def _check_dynamic(resolved: ResolvedSource, path: KeyPath, report: ProblemRepor
             report.error(at, message, "use static, or a partitioning with fewer slices")
 
 
-def _attribute(value: Value, parse: Parse, path: KeyPath) -> Attribute | Template:
+def _attribute(value: Value) -> Attribute | Template:
     if isinstance(value, Version):
         return Attribute(AttributeKind.VERSION, value.version)
     if isinstance(value, bool):
         return Attribute(AttributeKind.BOOL, value)
     if isinstance(value, int):
         return Attribute(AttributeKind.INT, value)
-    parsed = parse(value, path)
-    return Attribute(AttributeKind.STRING, parsed.render({})) if parsed.is_constant else parsed
+    return Attribute(AttributeKind.STRING, value.render({})) if value.is_constant else value

@@ -8,15 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ..model import names, path_pattern
 from ..model.dra import ClaimApi, DraPartitions
-from ..model.entry import PRE_START_LIMIT, GroupBy, MigStrategy, PathType, Probe
+from ..model.entry import PRE_START_LIMIT, Action, ContainerPath, GroupBy, Health, MigStrategy, PathType, Probe
 from ..model.problem import KeyPath
-from ..model.virtual_node import LineEnd
+from ..model.template import Template
+from ..model.virtual_node import LineEnd, VirtualNode
 from ..planning.sharing import MPS_CLIENTS
 from . import config_file
-from .entry import Action, ContainerPath, Entry, Health
+from .entry import Entry
 from .messages import ProblemReport
 from .nvidia_forms import EXPECTED_DEVICES
-from .sources import VirtualNode
 from .validation import Validated
 
 DANGEROUS = ("/", "/dev", "/dev/mem", "/dev/kmem", "/dev/port")  # each gives a container power over the whole host
@@ -128,11 +128,11 @@ def _container(model: Entry, path: KeyPath, report: ProblemReport) -> None:
         for number, item in enumerate(items):
             at = (*container, key, number)
             shown = "containerPath" if item.container_path else "hostPath"
-            members.append(((*at, shown), item.container_path or item.host_path))
-            _dangerous(item.host_path, model, (*at, "hostPath"), report)
+            members.append(((*at, shown), item.inside.source))
+            _dangerous(item.host_path.source, model, (*at, "hostPath"), report)
             if key == "deviceNodes":
                 _is_no_directory(item.host_path, (*at, "hostPath"), report)
-                _is_no_directory(item.container_path or "", (*at, "containerPath"), report)
+                _is_no_directory(item.container_path, (*at, "containerPath"), report)
     for at, shown in members:
         parts = _parts(shown)
         if not parts:
@@ -144,8 +144,9 @@ def _container(model: Entry, path: KeyPath, report: ProblemReport) -> None:
         taken.setdefault(plain, at)
 
 
-def _is_no_directory(path: str, at: KeyPath, report: ProblemReport) -> None:
+def _is_no_directory(template: Template | None, at: KeyPath, report: ProblemReport) -> None:
     """A path of one node; only what is found on the host has a name to put into a directory."""
+    path = template.source if template else ""
     if path.endswith("/") and _parts(path):
         report.error(at, f"{path!r} ends in '/', and this is the path of one node", "write the node's name after it")
 
@@ -161,7 +162,7 @@ def _own_places(model: Entry, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
         if stick.container_path and not stick.container_path.endswith("/"):
             yield (*path, "usb", number, "containerPath"), stick.container_path
     if model.virtual and model.virtual.node and model.virtual.node.container_path:
-        yield (*path, "virtual", "node", "containerPath"), model.virtual.node.container_path
+        yield (*path, "virtual", "node", "containerPath"), model.virtual.node.container_path.source
 
 
 def _virtual_node(model: VirtualNode, count: int, path: KeyPath, report: ProblemReport) -> None:
@@ -171,7 +172,7 @@ def _virtual_node(model: VirtualNode, count: int, path: KeyPath, report: Problem
     if not kind:
         return
     if kind != "directory":
-        _is_no_directory(model.container_path or "", (*path, "containerPath"), report)
+        _is_no_directory(model.container_path, (*path, "containerPath"), report)
     belongs = {"permissions": ("like",), "readOnly": ("file", "directory"), "answers": ("pty",), "otherwise": ("pty",)}
     for key, owners in belongs.items():
         if model.by_key[key] not in (None, {}) and kind not in owners:

@@ -1,15 +1,14 @@
 """One entry's model to its `EntrySpec`."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from ..errors import ConfigError
 from ..model import names
 from ..model.dra import ClaimApi
 from ..model.entry import (
-    Condition,
-    ConditionSpec,
+    AttributeTest,
     EntrySpec,
     GlobPath,
     GlobSource,
@@ -20,9 +19,10 @@ from ..model.entry import (
     UsbSource,
     VirtualSource,
 )
-from ..model.entry import VirtualSource as ModelVirtualSource
 from ..model.geometry import NamedLayout, PartitionChoice, generated, nearest
 from ..model.problem import KeyPath
+from ..model.scalars import Section
+from ..model.template import Template, TemplateError, parse
 from . import sources
 from .dra_spec import dra_spec
 from .entry import Entry
@@ -32,7 +32,6 @@ from .messages import ProblemReport
 from .partitions_block import FromLabel
 from .presets import PresetTexts
 from .telemetry_spec import measured, smi_tool
-from .templated import Parse, actions, container, health, parser, texts, virtual_node
 from .virtual_block import ResolvedSource, cannot_be_cut, partitions, virtual
 
 _BY_POSITION = GroupBy.POSITION
@@ -56,13 +55,9 @@ def entry_spec(
     With errors in the report, the value is of no use.
     """
     resolved = _resolved(model, path, presets, report)
-    parse = parser(report, resolved.attributes)
-    source, count = resolved.source, 0
-    if model.virtual and isinstance(source, ModelVirtualSource):
-        count = source.count
-        if model.virtual.node:
-            source = replace(source, node=virtual_node(model.virtual.node, parse, (*path, "virtual", "node")))
-    _container_paths(model, path, parser(report, resolved.attributes | {"base"}))
+    _check_templates(model, path, resolved.attributes, report)
+    source = resolved.source
+    count = source.count if isinstance(source, VirtualSource) else 0
     at = (*path, "partitions")
     choice = _choice(model, resolved, at, layouts, report)
     if choice:
@@ -73,31 +68,26 @@ def entry_spec(
     return EntrySpec(
         name=model.name,
         resource=model.resource,
-        template=parse(model.resource, (*path, "resource")) if "{" in model.resource else None,
+        template=parse(model.resource) if "{" in model.resource else None,
         source=source,
         where=report.where(path),
         on_nodes=tuple(model.on_nodes),
-        container=container(model.container, parse, (*path, "container")),
-        health=health(model.health, parse, (*path, "health")) if model.health else None,
+        container=model.container,
+        health=model.health,
         visible_devices_env=model.visible_devices_env or resolved.visible_devices_env,
         geometry=resolved.geometry,
         partitions=cut,
         choice=choice,
         exclude_topology=model.exclude_topology,
         shared=model.shared,
-        on_allocate=actions(model.on_allocate, parse, (*path, "onAllocate")),
-        on_release=actions(model.on_release, parse, (*path, "onRelease")),
+        on_allocate=model.on_allocate,
+        on_release=model.on_release,
         if_release_fails=model.if_release_fails or OnFailure.BLOCK,
-        pre_start=actions(model.pre_start, parse, (*path, "preStart")),
-        labels=texts(model.labels, parse, (*path, "labels")),
-        conditions=tuple(
-            ConditionSpec(
-                type=each.type, true_when=each.true_when, reason=each.reason or "", message=each.message or ""
-            )
-            for each in model.conditions
-        ),
+        pre_start=model.pre_start,
+        labels=model.labels,
+        conditions=model.conditions,
         listed=ClaimApi.DEVICE_PLUGIN in model.advertise,
-        dra=dra_spec(model, resolved, parse, path, report) if ClaimApi.DRA in model.advertise else None,
+        dra=dra_spec(model, resolved, path, report) if ClaimApi.DRA in model.advertise else None,
         gpu_names=resolved.gpu_names,
         telemetry=measured(model, resolved) if is_measured and (model.virtual or model.telemetry) else None,
         smi=smi_tool(model, resolved, path, report, on=is_measured),
@@ -120,8 +110,36 @@ def _real(source: GlobSource | SysfsSource | UsbSource | UsbGroup) -> ResolvedSo
     return ResolvedSource(source, source.attribute_names)
 
 
-def _container_paths(model: Entry, path: KeyPath, parse: Parse) -> None:
-    """Check the placeholders in the paths of real devices' nodes, which discovery renders, with the node as `base`."""
+def _check_templates(model: Entry, path: KeyPath, attributes: frozenset[str], report: ProblemReport) -> None:
+    """Report placeholders for attributes that the entry's devices lack. Those that they have are `attributes`."""
+    texts = [(at, each.source, attributes) for at, each in _templates(model, path)]
+    texts.append(((*path, "resource"), model.resource, attributes))
+    # The paths of real devices' nodes are rendered by discovery, with the node as `base`.
+    texts += ((at, text, attributes | {"base"}) for at, text in _container_paths(model, path))
+    for at, text, known in texts:
+        try:
+            parse(text, attributes=known)
+        except TemplateError as error:
+            report.error(at, str(error))
+
+
+def _templates(value: object, path: KeyPath) -> Iterator[tuple[KeyPath, Template]]:
+    """Every template in the value, with its place."""
+    inner: Iterable[tuple[Any, object]] = ()
+    match value:
+        case Template():
+            yield path, value
+        case Section():
+            inner = value.by_key.items()
+        case dict():
+            inner = value.items()
+        case list() | tuple():
+            inner = enumerate(value)
+    for key, each in inner:
+        yield from _templates(each, (*path, key))
+
+
+def _container_paths(model: Entry, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
     items = [((*path, "glob", number), item.container_path) for number, item in enumerate(model.glob or ())]
     several = len(model.usb or ()) > 1
     items += [
@@ -131,7 +149,7 @@ def _container_paths(model: Entry, path: KeyPath, parse: Parse) -> None:
     if model.sysfs:
         items.append(((*path, "sysfs"), model.sysfs.container_path))
     for at, text in items:
-        parse(text, (*at, "containerPath"))
+        yield (*at, "containerPath"), text
 
 
 def _choice(
@@ -174,7 +192,7 @@ def _sysfs(model: sources.Sysfs, *, allow_dangerous: bool) -> SysfsSource:
         kind="class" if model.class_ else "bus",
         subsystem=model.class_ or model.bus or "",
         match=tuple(
-            Condition(attribute=attribute, operator=test.operator, values=test.values)
+            AttributeTest(attribute=attribute, operator=test.operator, values=test.values)
             for attribute, test in model.match.items()
         ),
         children=tuple(model.children),

@@ -8,6 +8,7 @@ from ..model.entry import DeviceListStrategy, EntrySpec, MigStrategy, TrueWhen, 
 from ..model.geometry import protocol_of
 from ..model.names import visible_devices_env
 from ..model.problem import KeyPath, Problem, Severity
+from ..model.scalars import MAX_COUNT
 from . import config_file
 from .config_file import ANNOTATION_PREFIX, ConfigFile
 from .entry_checks import Entries, may_meet
@@ -16,7 +17,6 @@ from .messages import ProblemReport
 from .node_section import Node
 from .parser import problem_at
 from .partitions_block import FromLabel
-from .sources import MAX_COUNT
 from .validation import Validated
 
 

@@ -4,21 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, WithJsonSchema
 
-from ..model import names, template
-from ..model.entry import TrueWhen
-from ..model.scalars import (
-    ConditionType,
-    Flag,
-    Plain,
-    Section,
-    TemplateText,
-    Text,
-    Word,
-    choice,
-    described,
-    refuse,
-    without_problem,
-)
+from ..model.scalars import Flag, Plain, Section, described, refuse
 
 NFD = "nfd"
 
@@ -52,27 +38,3 @@ class Node(Section):
     """Whether the conditions of the entries are written into the Node's status."""
     status: Flag = False
     """Whether extended resources are written into the Node's status, for a node on which no device plugin is to run."""
-
-
-def _literals_problem(value: str) -> str:
-    return names.literals_problem(template.parse(value).literals)
-
-
-LabelKey = Annotated[Word, without_problem(names.key_problem)]
-"""The key of a label, as Kubernetes takes it."""
-
-LabelValue = Annotated[TemplateText, without_problem(_literals_problem)]
-"""The value of a label, with placeholders."""
-
-
-class Condition(Section):
-    """A condition of the Node that follows the health of the entry's devices."""
-
-    type: ConditionType
-    """Type of the condition, such as GpuHealthy."""
-    true_when: Annotated[TrueWhen, choice(TrueWhen)] = TrueWhen.HEALTHY
-    """When the condition is True: while all devices are healthy, or while one is unhealthy."""
-    reason: Annotated[Word, without_problem(names.condition_reason_problem)] | None = None
-    """Reason to give while a device is unhealthy, one word such as GpuLost. Default: made from the device's own."""
-    message: Text | None = None
-    """Message to give while a device is unhealthy. Default: which devices, and why."""

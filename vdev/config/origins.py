@@ -12,6 +12,7 @@ from typing import Any
 from ..model.problem import KeyPath, Override, show
 from ..model.scalars import Plain, Section
 from ..model.telemetry import Range
+from ..model.template import Template
 from .loader import Document
 from .parser import quoted
 from .sources import Test
@@ -75,6 +76,8 @@ def _plain(value: Any) -> Any:
             return value.written
         case Range():
             return [value.low, value.high] if value.low != value.high else value.low
+        case Template():
+            return value.source
         case Enum():
             return value.value
         case dict():

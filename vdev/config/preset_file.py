@@ -3,12 +3,13 @@
 from typing import Annotated
 
 from ..model.device import IdStyle
+from ..model.entry import DriverNode
 from ..model.scalars import (
     AsWritten,
+    Count,
     EnvName,
+    Index,
     Memory,
-    PathTemplate,
-    Permissions,
     ResourceName,
     Section,
     Text,
@@ -19,18 +20,6 @@ from ..model.scalars import (
 )
 from ..model.telemetry import PhysicsModel
 from .partitions_block import PartitioningModel
-from .sources import Count, Index
-
-
-class DeviceNodeModel(Section):
-    """A device node that the real device has."""
-
-    path: PathTemplate
-    """Path on the host; {index} is the device's number."""
-    permissions: Permissions = "rw"
-    """One or more of r (read), w (write) and m (mknod)."""
-    first_index: Index = 0
-    """What {index} is for the first device."""
 
 
 class PresetModel(Section):
@@ -58,9 +47,9 @@ class PresetModel(Section):
     """Groups of devices, each linked to each; or a score for every pair, as `count` lists of `count` numbers."""
     link_score: Annotated[Whole, between(1)] | None = None
     """The score of a link within a group, 100 for one NVLink."""
-    device_nodes: list[DeviceNodeModel] | None = None
+    device_nodes: list[DriverNode] | None = None
     """Device nodes that the real device has."""
-    partition_nodes: list[DeviceNodeModel] | None = None
+    partition_nodes: list[DriverNode] | None = None
     """Device nodes that a partition of it has. Default: those of the device."""
     partitioning: PartitioningModel | None = None
     """How a device can be partitioned."""

@@ -16,15 +16,14 @@ from pydantic import ValidationError
 
 from ..errors import ConfigError
 from ..model.device import EMPTY, IdStyle
-from ..model.entry import NodeTemplate
+from ..model.entry import DriverNode
 from ..model.geometry import Geometry
 from ..model.problem import Place, did_you_mean
 from ..model.telemetry import PhysicsModel
-from ..model.template import parse
 from .loader import Text, decoded, read_text
 from .messages import ProblemReport, explained
 from .parser import refusal
-from .preset_file import DeviceNodeModel, PresetModel
+from .preset_file import PresetModel
 from .validation import FAST_LINK, Links, device_links, numa_nodes
 
 _SUFFIXES = (".yaml", ".yml")
@@ -127,8 +126,8 @@ class Preset:
     numa: tuple[int, ...] = ()
     attributes: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     links: Links = field(default_factory=dict)
-    device_nodes: tuple[NodeTemplate, ...] = ()
-    partition_nodes: tuple[NodeTemplate, ...] = ()
+    device_nodes: tuple[DriverNode, ...] = ()
+    partition_nodes: tuple[DriverNode, ...] = ()
     geometry: Geometry | None = None
     physics: PhysicsModel = PhysicsModel()
 
@@ -192,7 +191,7 @@ def _preset(name: str, model: PresetModel, report: ProblemReport) -> Preset:
     links = device_links(model.links or [], count, ("links",), report, score=model.link_score or FAST_LINK)
     if report.problems:
         raise ConfigError(tuple(report.problems))
-    nodes = _nodes(model.device_nodes)
+    nodes = tuple(model.device_nodes or ())
     id_style = model.id_style or IdStyle.NAME
     return Preset(
         name=name,
@@ -207,15 +206,7 @@ def _preset(name: str, model: PresetModel, report: ProblemReport) -> Preset:
         attributes={**_DRIVERS[id_style], **model.attributes},
         links=links,
         device_nodes=nodes,
-        partition_nodes=nodes if model.partition_nodes is None else _nodes(model.partition_nodes),
+        partition_nodes=nodes if model.partition_nodes is None else tuple(model.partition_nodes),
         geometry=model.partitioning.to_geometry() if model.partitioning else None,
         physics=model.physics or PhysicsModel(),
-    )
-
-
-def _nodes(models: Sequence[DeviceNodeModel] | None) -> tuple[NodeTemplate, ...]:
-    return tuple(
-        NodeTemplate(path, path, model.permissions, model.first_index)
-        for model in models or ()
-        for path in [parse(model.path)]
     )

@@ -21,16 +21,17 @@ from ..model.scalars import (
     STRING,
     AsWritten,
     Constraint,
+    Count,
     Flag,
+    Index,
     ItemInJson,
     Memory,
     PathPattern,
-    PathTemplate,
+    PathText,
     Permissions,
     Plain,
     Section,
     Shorthand,
-    TemplateText,
     Text,
     Whole,
     Word,
@@ -45,14 +46,10 @@ from ..model.scalars import (
     without_problem,
 )
 from ..model.telemetry import PhysicsModel
-from ..model.virtual_node import Like, LineEnd
+from ..model.virtual_node import VirtualNode
 from ..planning import naming
 from .partitions_block import PartitioningModel
 
-MAX_COUNT = 200_000  # the kubelet takes no list over 4 MiB, which is about as many devices with the shortest ids
-
-Count = Annotated[Whole, between(1, MAX_COUNT)]
-Index = Annotated[Whole, between(0)]
 NumaNode = Annotated[Whole, between(0, 1023)]
 
 
@@ -71,45 +68,6 @@ def _each_once(ids: list[str]) -> None:
         if each in seen:
             refuse(f"{each!r} is listed twice", "give each device an id of its own")
         seen.add(each)
-
-
-_LIKE_JSON = WithJsonSchema({"enum": [*Like, None]})
-
-FileName = Annotated[Text, matching(r"(?!\.\.?$)[^/]{1,255}", "a file's name, without '/'")]
-
-
-class VirtualNode(Section):
-    """A node or file that stands in for the device: exactly one of like, pty, file and directory."""
-
-    may_be_empty = frozenset({"like", "directory"})
-
-    like: Annotated[Like | None, choice(Like), _LIKE_JSON] = None
-    """A character device that behaves as /dev/null, /dev/zero or /dev/random: null, zero or random."""
-    pty: Annotated[LineEnd | None, choice(LineEnd)] = None
-    """A serial line; at its other end is echo, silence, or a script that answers lines."""
-    answers: dict[Text, TemplateText] = {}
-    """For pty script: the answer to each line; answers may hold placeholders."""
-    otherwise: TemplateText | None = None
-    """For pty script: the answer to any other line. Default: none."""
-    file: TemplateText | None = None
-    """A plain file with this content, which may hold placeholders."""
-    directory: dict[FileName, TemplateText] | None = None
-    """A directory with these files: their names, and their content, which may hold placeholders."""
-    container_path: PathTemplate | None = None
-    """Path in the container; may hold placeholders. Default: /dev/{id}."""
-    permissions: Permissions | None = None
-    """For like: one or more of r (read), w (write) and m (mknod). Default: rw."""
-    read_only: Flag | None = None
-    """For file and directory: whether the container may only read it. Default: false."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _name_null(cls, data: Any) -> Any:
-        """Here alone is an unquoted null a value: the name of a device."""
-        empty = {"like": Like.NULL.value, "directory": {}}
-        if not isinstance(data, dict):
-            return data
-        return {key: empty.get(key) if value is None else value for key, value in data.items()}
 
 
 class Virtual(Section):
@@ -145,7 +103,7 @@ class GlobItem(Section):
 
     path: PathPattern
     """Absolute path pattern with *, ? and [...]; a * does not match '/'."""
-    container_path: PathTemplate = ""
+    container_path: PathText = ""
     """Path in the container: a directory when it ends in '/', else a new name, which may hold placeholders.
     Default: as on the host."""
     permissions: Permissions | None = None
@@ -300,7 +258,7 @@ class Sysfs(Section):
     or one of {in: [...]}, {notIn: [...]}, {exists: true}, {">=": 4}, {gt: 4} and so on."""
     children: list[Subsystem] = []
     """Subsystems whose device nodes below the match are part of the device, such as drm or hidraw."""
-    container_path: PathTemplate = ""
+    container_path: PathText = ""
     """Path in the container: a directory when it ends in '/', else a new name. Default: as on the host."""
     permissions: Permissions = "rw"
     """One or more of r (read), w (write) and m (mknod)."""
@@ -325,7 +283,7 @@ class Usb(Section):
     """Class of the device or of one of its interfaces: hexadecimal digits, in quotes."""
     children: list[Subsystem] = []
     """Subsystems whose device nodes are part of the device, such as hidraw or tty."""
-    container_path: PathTemplate = ""
+    container_path: PathText = ""
     """Path in the container: a directory when it ends in '/', else a new name. Default: as on the host."""
     permissions: Permissions = "rw"
     """One or more of r (read), w (write) and m (mknod)."""

@@ -68,6 +68,7 @@ def virtual(model: sources.Virtual, path: KeyPath, presets: PresetTexts, report:
         maker_resource=preset.resource,
         driver_nodes=preset.device_nodes,
         partition_nodes=preset.partition_nodes,
+        node=model.node,
     )
     geometry = model.partitioning.to_geometry() if model.partitioning else preset.geometry
     profiles = geometry.profiles if geometry else ()

@@ -9,7 +9,7 @@ from ..errors import HostError
 from ..hostfs import HostRoot
 from ..model import names
 from ..model.device import HEALTHY, DeviceNode, Health, RawDevice, facts
-from ..model.entry import Condition, ContainerSpec, EntrySpec, NodeKind, SysfsSource, UsbSource
+from ..model.entry import AttributeTest, Container, EntrySpec, NodeKind, SysfsSource, UsbSource
 from ..model.path_pattern import natural_key
 from ..planning import naming
 from .device_nodes import Danger, Numa, container_path, looked_at, node_key
@@ -225,7 +225,7 @@ class NodeFinder:
         if isinstance(self.source, UsbSource):
             return f"{name} has no device node: sysfs shows neither its name nor its bus and device numbers"
         is_net = "net" in (self.source.subsystem, *self.source.children)
-        if is_net or self.entry.container != ContainerSpec():
+        if is_net or self.entry.container != Container():
             return ""
         return f"{name} has no device node; give children or container, so that a pod gets something"
 
@@ -291,7 +291,7 @@ def _bus(source: SysfsSource) -> str:
     return source.subsystem if source.kind == "bus" else ""
 
 
-def _check(tree: SysTree, directory: str, condition: Condition) -> Check:
+def _check(tree: SysTree, directory: str, condition: AttributeTest) -> Check:
     try:
         value = tree.attribute(directory, condition.attribute)
     except HostError as broken:

@@ -5,13 +5,34 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from typing import Annotated
 
+from . import names
 from .device import EMPTY, IdStyle, RawDevice, facts
 from .dra import DraSpec
 from .geometry import PIN, Geometry, PartitionChoice
+from .scalars import (
+    AnnotationKey,
+    ConditionType,
+    Count,
+    Duration,
+    EnvName,
+    Flag,
+    Index,
+    PathTemplate,
+    Permissions,
+    Section,
+    TemplateText,
+    Text,
+    Word,
+    choice,
+    longer_than_nothing,
+    matching,
+    without_problem,
+)
 from .telemetry import Measured, SmiTool
 from .template import Template
-from .virtual_node import PlainDirectory, PlainFile, StandIn
+from .virtual_node import VirtualNode
 
 
 class MigStrategy(StrEnum):
@@ -72,36 +93,45 @@ class Flags:
 DEFAULT_FLAGS = Flags()
 
 
-@dataclass(frozen=True, slots=True)
-class NodeTemplate:
-    """A device node whose paths are rendered per device, with `{index}` counting from `first_index`."""
+class ContainerPath(Section):
+    """A path of the host that the container gets."""
 
-    host_path: Template
-    container_path: Template
-    permissions: str = "rw"
-    first_index: int = 0
+    host_path: PathTemplate
+    """Path on the host; may hold placeholders."""
+    container_path: PathTemplate | None = None
+    """Path in the container; may hold placeholders. Default: hostPath."""
 
-
-@dataclass(frozen=True, slots=True)
-class MountTemplate:
-    """A bind mount whose paths are rendered per device."""
-
-    host_path: Template
-    container_path: Template
-    read_only: bool = False
+    @property
+    def inside(self) -> Template:
+        """Its path in the container."""
+        return self.container_path or self.host_path
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerSpec:
-    """What each container gets besides the device list."""
+class ContainerNode(ContainerPath):
+    """A device node for the container."""
 
-    env: tuple[tuple[str, Template], ...] = ()
-    nodes: tuple[NodeTemplate, ...] = ()
-    mounts: tuple[MountTemplate, ...] = ()
-    annotations: tuple[tuple[str, Template], ...] = ()
+    permissions: Permissions = "rw"
+    """One or more of r (read), w (write) and m (mknod)."""
 
 
-NOTHING_MORE = ContainerSpec()
+class ContainerMount(ContainerPath):
+    """A bind mount for the container."""
+
+    read_only: Flag = False
+    """Whether the container may only read it."""
+
+
+class Container(Section):
+    """What each container with such a device gets besides the device list."""
+
+    env: dict[EnvName, TemplateText] = {}
+    """Environment variables; values may hold placeholders, and those of several devices are joined with commas."""
+    device_nodes: tuple[ContainerNode, ...] = ()
+    """Device nodes."""
+    mounts: tuple[ContainerMount, ...] = ()
+    """Bind mounts."""
+    annotations: dict[AnnotationKey, TemplateText] = {}
+    """Annotations for the container's runtime; values may hold placeholders."""
 
 
 class Probe(StrEnum):
@@ -113,24 +143,28 @@ class Probe(StrEnum):
     COMMAND = "command"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HealthSpec:
-    """A probe over time. Times are in seconds; thresholds count successive equal results.
+class Health(Section):
+    """A probe that is repeated over time."""
 
-    FILE: the file at `path` (a template) must hold `content` (stripped; "" = it only has to exist). COMMAND: `command`
-    (argv templates) must exit 0 within `timeout`. `start_grace`: failures this soon after the device appeared do not
-    count.
-    """
-
-    probe: Probe
-    interval: float = 5.0
-    timeout: float = 2.0
-    path: Template | None = None
-    content: str = ""
-    command: tuple[Template, ...] = ()
-    unhealthy_threshold: int = 1
-    healthy_threshold: int = 1
-    start_grace: float = 0.0
+    probe: Annotated[Probe, choice(Probe)]
+    """When a device is healthy. exists: its paths exist; open: its nodes can be opened; file: a file has the content;
+    command: it exits with 0."""
+    interval: Annotated[Duration, longer_than_nothing(86400, "24h")] = 5.0
+    """Time between two probes, such as 5s."""
+    timeout: Annotated[Duration, longer_than_nothing(86400, "24h")] = 2.0
+    """How long a probe may take."""
+    path: PathTemplate | None = None
+    """For probe file: the file; may hold placeholders."""
+    content: Text = ""
+    """For probe file: the content that it must have, apart from surrounding spaces. Default: it only has to exist."""
+    command: tuple[TemplateText, ...] = ()
+    """For probe command: the program and its arguments; may hold placeholders."""
+    unhealthy_threshold: Count = 1
+    """How many probes in a row must fail before the device counts as unhealthy."""
+    healthy_threshold: Count = 1
+    """How many probes in a row must succeed before it counts as healthy again."""
+    start_grace: Duration = 0.0
+    """For how long after a device appears failed probes do not count."""
 
 
 class ActionKind(StrEnum):
@@ -142,19 +176,57 @@ class ActionKind(StrEnum):
     RENEW = "renew"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActionSpec:
-    """Something to do to a device when its holder changes, or before its container starts.
+def _host_file_problem(parsed: Template) -> str:
+    value = parsed.source
+    if not value.startswith(("/", "{path}")):
+        return f"{value!r} is not an absolute path; it must start with '/' or {{path}}"
+    return f"{value!r} contains '..'; write the path without it" if ".." in value.split("/") else ""
 
-    COMMAND runs `command` (argv templates, no shell, no environment but PATH) and waits at most `timeout` seconds;
-    TRUNCATE empties the file at `path`; CHMOD gives it `mode`; RENEW makes what stands in for the device anew.
-    """
 
-    kind: ActionKind
-    command: tuple[Template, ...] = ()
-    path: Template | None = None
-    mode: int = 0o660
-    timeout: float = 10.0
+HostFile = Annotated[TemplateText, without_problem(_host_file_problem, pattern=r"^(/|\{path\})")]
+"""A path of the host, or the device's own."""
+
+
+class Action(Section):
+    """Something to do to a device: exactly one of command, truncate and chmod."""
+
+    command: tuple[TemplateText, ...] = ()
+    """A program and its arguments, run without a shell; may hold placeholders."""
+    truncate: HostFile | None = None
+    """A plain file of the host to empty; may hold placeholders."""
+    chmod: HostFile | None = None
+    """A plain file or device node of the host whose mode is set; may hold placeholders."""
+    mode: Annotated[Text, matching("0?[0-7]{3}", 'three octal digits in quotes, such as "0660"')] | None = None
+    """For chmod: the mode, in octal. Default: "0660"."""
+    timeout: Annotated[Duration, longer_than_nothing(3600, "1h")] | None = None
+    """For command: how long it may take, such as 10s, before it is killed. Default: 10s."""
+
+    @property
+    def kind(self) -> ActionKind:
+        if self.command:
+            return ActionKind.COMMAND
+        if self.truncate is not None:
+            return ActionKind.TRUNCATE
+        return ActionKind.RENEW if self.chmod is None else ActionKind.CHMOD
+
+    @property
+    def path(self) -> Template | None:
+        """The file that is emptied or whose mode is set."""
+        return self.truncate or self.chmod
+
+    @property
+    def permissions(self) -> int:
+        """The mode that chmod sets."""
+        return int(self.mode or "0660", 8)
+
+    @property
+    def seconds(self) -> float:
+        """How long it may take."""
+        return self.timeout or 10.0
+
+
+RENEW = Action()
+"""Makes what stands in for the device anew."""
 
 
 class OnFailure(StrEnum):
@@ -166,6 +238,17 @@ class OnFailure(StrEnum):
 
 PRE_START_LIMIT = 25.0
 """Seconds for all that is done before one container starts; the kubelet waits 30."""
+
+
+class DriverNode(Section):
+    """A device node that the real device has."""
+
+    path: PathTemplate
+    """Path on the host; {index} is the device's number."""
+    permissions: Permissions = "rw"
+    """One or more of r (read), w (write) and m (mknod)."""
+    first_index: Index = 0
+    """What {index} is for the first device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,9 +270,9 @@ class VirtualSource:
     id_style: IdStyle = IdStyle.NAME
     preset: str = ""
     maker_resource: str = ""
-    driver_nodes: tuple[NodeTemplate, ...] = ()
-    partition_nodes: tuple[NodeTemplate, ...] = ()
-    node: StandIn | None = None
+    driver_nodes: tuple[DriverNode, ...] = ()
+    partition_nodes: tuple[DriverNode, ...] = ()
+    node: VirtualNode | None = None
 
     @property
     def attribute_names(self) -> frozenset[str]:
@@ -271,7 +354,7 @@ class Operator(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
+class AttributeTest:
     """One condition on a sysfs attribute; the path may climb to parents with `../`.
 
     `values` holds the pattern (GLOB), the allowed values (IN), "true"/"false" (EXISTS) or the number (comparisons).
@@ -292,7 +375,7 @@ class SysfsSource:
 
     kind: str  # "class" or "bus"
     subsystem: str
-    match: tuple[Condition, ...] = ()
+    match: tuple[AttributeTest, ...] = ()
     children: tuple[str, ...] = ()
     container_path: str = ""
     permissions: str = "rw"
@@ -358,17 +441,28 @@ class TrueWhen(StrEnum):
     UNHEALTHY = "unhealthy"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConditionSpec:
-    """A condition of the Node that follows the health of an entry's devices.
+def _literals_problem(value: Template) -> str:
+    return names.literals_problem(value.literals)
 
-    `reason` and `message` are for when a device is unhealthy; "" = made from what is wrong with it.
-    """
 
-    type: str
-    true_when: TrueWhen = TrueWhen.HEALTHY
-    reason: str = ""
-    message: str = ""
+LabelKey = Annotated[Word, without_problem(names.key_problem)]
+"""The key of a label, as Kubernetes takes it."""
+
+LabelValue = Annotated[TemplateText, without_problem(_literals_problem)]
+"""The value of a label, with placeholders."""
+
+
+class Condition(Section):
+    """A condition of the Node that follows the health of the entry's devices."""
+
+    type: ConditionType
+    """Type of the condition, such as GpuHealthy."""
+    true_when: Annotated[TrueWhen, choice(TrueWhen)] = TrueWhen.HEALTHY
+    """When the condition is True: while all devices are healthy, or while one is unhealthy."""
+    reason: Annotated[Word, without_problem(names.condition_reason_problem)] | None = None
+    """Reason to give while a device is unhealthy, one word such as GpuLost. Default: made from the device's own."""
+    message: Text | None = None
+    """Message to give while a device is unhealthy. Default: which devices, and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -401,8 +495,8 @@ class EntrySpec:
     template: Template | None = None  # of the resource's name, where each device has its own
     where: str = field(default="", compare=False)  # a moved line is no change
     on_nodes: tuple[str, ...] = ()
-    container: ContainerSpec = NOTHING_MORE
-    health: HealthSpec | None = None
+    container: Container = Container()
+    health: Health | None = None
     visible_devices_env: str = ""  # "" = made from the resource's name
     geometry: Geometry | None = None
     partitions: Mapping[int, tuple[str, ...]] = field(
@@ -411,12 +505,12 @@ class EntrySpec:
     choice: PartitionChoice | None = None  # a label of the node says how the devices are cut
     exclude_topology: bool = False
     shared: bool = False  # its devices may be nodes that devices of other entries are, too
-    pre_start: tuple[ActionSpec, ...] = ()
-    on_allocate: tuple[ActionSpec, ...] = ()
-    on_release: tuple[ActionSpec, ...] = ()
+    pre_start: tuple[Action, ...] = ()
+    on_allocate: tuple[Action, ...] = ()
+    on_release: tuple[Action, ...] = ()
     if_release_fails: OnFailure = OnFailure.BLOCK
-    labels: tuple[tuple[str, Template], ...] = ()  # of the node, beside those of the devices' maker
-    conditions: tuple[ConditionSpec, ...] = ()
+    labels: Mapping[str, Template] = field(default_factory=dict)  # of the node, beside those of the devices' maker
+    conditions: tuple[Condition, ...] = ()
     listed: bool = True  # by a device plugin
     dra: DraSpec | None = None  # published for Dynamic Resource Allocation
     telemetry: Measured | None = None  # None: nobody asks
@@ -432,7 +526,7 @@ class EntrySpec:
     def is_writable(self) -> bool:
         """Whether pods can write into the file or directory that stands in for a device."""
         node = self.source.node if isinstance(self.source, VirtualSource) else None
-        return isinstance(node, PlainFile | PlainDirectory) and not node.read_only
+        return node is not None and node.is_writable
 
     @property
     def is_nvidia(self) -> bool:
@@ -450,7 +544,7 @@ class EntrySpec:
     def without_node(self) -> "EntrySpec":
         """The entry without what the node says of it, which changes no device and nothing that a container gets."""
         said = self.labels or self.conditions or self.dra or self.telemetry
-        return replace(self, labels=(), conditions=(), dra=None, telemetry=None) if said else self
+        return replace(self, labels={}, conditions=(), dra=None, telemetry=None) if said else self
 
     @property
     def possible_profiles(self) -> frozenset[str]:

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import assert_never
 
 from ..model.device import Device, IdStyle, RawDevice, grouped
-from ..model.entry import Condition, EntrySpec, MigStrategy, Operator, VirtualSource
+from ..model.entry import AttributeTest, EntrySpec, MigStrategy, Operator, VirtualSource
 from ..model.geometry import LayoutError, Placement, resource_suffix
 from ..model.names import domain_and_name, resource_name_problem
 from ..model.problem import Problem, error, warning
@@ -34,7 +34,7 @@ _SIGNS: Mapping[Operator, str] = {
 }
 
 
-def meets(condition: Condition, value: str | None) -> bool:
+def meets(condition: AttributeTest, value: str | None) -> bool:
     """Whether the value, None for an attribute that is not there, meets the condition.
 
     sysfs writes PCI ids as `0x10de` and USB ids as `046d`; a pattern fits with and without the prefix, in either case.
@@ -62,7 +62,7 @@ def number(text: str | None) -> float | None:
     return float(int(text, 16)) if _HEX in text.lower() else float(text)
 
 
-def wording(condition: Condition) -> str:
+def wording(condition: AttributeTest) -> str:
     """The condition as a person writes it: `idVendor = 046d`, `numa_node >= 1`, `driver exists`."""
     operator, values = condition.operator, ", ".join(condition.values)
     if operator is Operator.EXISTS:

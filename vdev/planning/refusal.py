@@ -93,12 +93,14 @@ def _problem(entry: EntrySpec, why: Mapping[str, str]) -> Problem:
 def _places(entry: EntrySpec) -> Iterator[_Place]:
     """Every template of the entry whose text goes to a container, to a command or names a file."""
     container = entry.container
-    yield from (_Place(f"container.env {name}", _Use.VARIABLE, each) for name, each in container.env)
-    yield from (_Place(f"container.annotations {name}", _Use.ANNOTATION, each) for name, each in container.annotations)
-    for key, items in (("deviceNodes", container.nodes), ("mounts", container.mounts)):
+    yield from (_Place(f"container.env {name}", _Use.VARIABLE, each) for name, each in container.env.items())
+    yield from (
+        _Place(f"container.annotations {name}", _Use.ANNOTATION, each) for name, each in container.annotations.items()
+    )
+    for key, items in (("deviceNodes", container.device_nodes), ("mounts", container.mounts)):
         for item in items:
             yield _Place(f"container.{key} hostPath", _Use.PATH, item.host_path)
-            yield _Place(f"container.{key} containerPath", _Use.PATH, item.container_path)
+            yield _Place(f"container.{key} containerPath", _Use.PATH, item.inside)
     yield from _inside(entry)
     if entry.health is not None:
         if entry.health.path is not None:
@@ -124,7 +126,7 @@ def _inside(entry: EntrySpec) -> Iterator[_Place]:
             for stick in sticks:
                 yield _Place("containerPath", _Use.PATH, template.parse(stick.container_path), in_directory=True)
         case VirtualSource(node=node) if node is not None:
-            yield _Place("node.containerPath", _Use.PATH, node.container_path)
+            yield _Place("node.containerPath", _Use.PATH, node.inside)
 
 
 # --- checking one device ----------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ OURS = PresetTexts().names()
 
 def path_of(node, index):
     """The path of a preset's node for a device."""
-    return node.host_path.render({"index": str(index + node.first_index)})
+    return node.path.render({"index": str(index + node.first_index)})
 
 
 # --- ours -------------------------------------------------------------------------------------------------------------
