@@ -25,7 +25,8 @@ from ..hostfs.locks import DirectoryLock
 from ..model import virtual_node
 from ..model import virtual_node as standin
 from ..model.device import Health, Key, RawDevice, base_id, facts
-from ..model.entry import EntrySpec, VirtualSource
+from ..model.entry import EntrySpec
+from ..model.sources import VirtualSource
 from ..model.template import Template
 from ..model.virtual_node import Like, LineEnd, VirtualNode
 from ..planning.allocation import any_cdi

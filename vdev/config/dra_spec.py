@@ -11,9 +11,9 @@ from ..model.dra import (
     DraSpec,
     RequestPolicy,
 )
-from ..model.entry import VirtualSource
 from ..model.names import domain_and_name
 from ..model.problem import KeyPath
+from ..model.sources import VirtualSource
 from ..model.template import Template
 from ..planning.partitions import MAX_COUNTERS, counters
 from .dra_block import Capacity, Dra, Value, Version

@@ -3,27 +3,86 @@
 from typing import Annotated
 
 from ..model.dra import ClaimApi
-from ..model.entry import Action, Condition, Container, GroupBy, Health, LabelKey, LabelValue, OnFailure
+from ..model.entry import Action, Condition, Container, Health, LabelKey, LabelValue, OnFailure
 from ..model.names import ENTRY_NAME
 from ..model.scalars import (
+    INTEGER,
     PATH,
     STRING,
+    AsWritten,
+    Constraint,
+    Count,
     EnvName,
     Flag,
+    Index,
+    Memory,
     NodePattern,
     PathPattern,
     ResourceTemplate,
     Section,
     Text,
+    Whole,
+    Word,
+    between,
     choice,
     matching,
     not_empty,
     one_or_many,
+    refuse,
 )
-from ..model.telemetry import EntryTelemetry
+from ..model.sources import Glob, GroupBy, Sysfs, Usbs
+from ..model.telemetry import EntryTelemetry, PhysicsModel
+from ..model.virtual_node import VirtualNode
 from .dra_block import Advertise, Dra
-from .partitions_block import Partitions
-from .sources import Glob, Sysfs, Usbs, Virtual
+from .partitions_block import PartitioningModel, Partitions
+
+NumaNode = Annotated[Whole, between(0, 1023)]
+
+
+DeviceId = Annotated[
+    Text,
+    matching(
+        "(?=.{1,63}$)(?!.*::)[A-Za-z0-9](?:[A-Za-z0-9._:-]*[A-Za-z0-9])?",
+        "1 to 63 letters, digits, '.', '_', '-' and ':', with a letter or digit at both ends, and no '::'",
+    ),
+]
+
+
+def _each_once(ids: list[str]) -> None:
+    seen: set[str] = set()
+    for each in ids:
+        if each in seen:
+            refuse(f"{each!r} is listed twice", "give each device an id of its own")
+        seen.add(each)
+
+
+class Virtual(Section):
+    """Virtual devices. Values given here win over those of the preset."""
+
+    preset: Word | None = None
+    """A real model, such as a100-sxm4-40gb, or a whole node of it, such as dgx-a100."""
+    count: Count | None = None
+    """How many devices. Default: the node preset's number, else 1."""
+    ids: Annotated[list[DeviceId], Constraint(_each_once)] = []
+    """Ids of the devices, one for each, such as those of real devices elsewhere. Default: made of the entry's name and
+    the index, or as the maker's driver makes them."""
+    memory: Memory | None = None
+    """Memory of each device, as a Kubernetes quantity such as 16Gi. Default: the preset's, else none."""
+    numa: Annotated[list[NumaNode], one_or_many(INTEGER)] | None = None
+    """NUMA node: one number for all devices, or a list with one per device. Default: the preset's, else none."""
+    attributes: dict[str, AsWritten] = {}
+    """Facts about each device, for templates such as {attributes.model}. Values are kept as written."""
+    links: list[list[Index]] | None = None
+    """Fast links between devices. Either groups of indices, [[0, 1], [2, 3]]; or a score for every pair, as `count`
+    lists of `count` numbers, symmetric and with a zero diagonal, where 100 is one NVLink. `count` lists of `count`
+    numbers are always read as scores."""
+    node: VirtualNode | None = None
+    """A node or file that a container gets for each device. Default: none."""
+    partitioning: PartitioningModel | None = None
+    """How a device can be partitioned, in the form that presets use. Default: as in the preset, else not at all."""
+    physics: PhysicsModel | None = None
+    """What a device draws and how warm it gets under load, in the form that presets use. Default: as in the preset."""
+
 
 EntryName = Annotated[
     Text,

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ..model import names, path_pattern
 from ..model.dra import ClaimApi, DraPartitions
-from ..model.entry import PRE_START_LIMIT, Action, ContainerPath, GroupBy, Health, MigStrategy, PathType, Probe
+from ..model.entry import PRE_START_LIMIT, Action, ContainerPath, Health, MigStrategy, Probe
 from ..model.problem import KeyPath
+from ..model.sources import GroupBy, PathType
 from ..model.template import Template
 from ..model.virtual_node import LineEnd, VirtualNode
 from ..planning.sharing import MPS_CLIENTS

@@ -2,28 +2,17 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..errors import ConfigError
 from ..model import names
 from ..model.dra import ClaimApi
-from ..model.entry import (
-    AttributeTest,
-    EntrySpec,
-    GlobPath,
-    GlobSource,
-    GroupBy,
-    OnFailure,
-    SysfsSource,
-    UsbGroup,
-    UsbSource,
-    VirtualSource,
-)
+from ..model.entry import EntrySpec, OnFailure
 from ..model.geometry import NamedLayout, PartitionChoice, generated, nearest
 from ..model.problem import KeyPath
 from ..model.scalars import Section
+from ..model.sources import GlobItem, GlobSource, GroupBy, Usb, UsbGroup, VirtualSource
 from ..model.template import Template, TemplateError, parse
-from . import sources
 from .dra_spec import dra_spec
 from .entry import Entry
 from .layout_files import LayoutFiles
@@ -34,7 +23,8 @@ from .presets import PresetTexts
 from .telemetry_spec import measured, smi_tool
 from .virtual_block import ResolvedSource, cannot_be_cut, partitions, virtual
 
-_BY_POSITION = GroupBy.POSITION
+Part = TypeVar("Part", GlobItem, Usb)
+
 _SHOWN = 3  # layouts that a warning names
 
 
@@ -78,6 +68,7 @@ def entry_spec(
         geometry=resolved.geometry,
         partitions=cut,
         choice=choice,
+        allow_dangerous=model.allow_dangerous,
         exclude_topology=model.exclude_topology,
         shared=model.shared,
         on_allocate=model.on_allocate,
@@ -97,16 +88,7 @@ def entry_spec(
 def _resolved(model: Entry, path: KeyPath, presets: PresetTexts, report: ProblemReport) -> ResolvedSource:
     if model.virtual:
         return virtual(model.virtual, (*path, "virtual"), presets, report)
-    if model.glob:
-        return _real(_glob(model))
-    if model.sysfs:
-        return _real(_sysfs(model.sysfs, allow_dangerous=model.allow_dangerous))
-    sticks = tuple(map(_usb, model.usb or [sources.Usb()]))
-    grouped = len(sticks) > 1 or model.group_by is GroupBy.ALL
-    return _real(UsbGroup(sticks=sticks, group_by=model.group_by or _BY_POSITION) if grouped else sticks[0])
-
-
-def _real(source: GlobSource | SysfsSource | UsbSource | UsbGroup) -> ResolvedSource:
+    source = model.sysfs or (_glob(model) if model.glob else _usb(model))
     return ResolvedSource(source, source.attribute_names)
 
 
@@ -167,58 +149,24 @@ def _choice(
 
 
 def _glob(model: Entry) -> GlobSource:
+    paths = tuple(model.glob or ())
     return GlobSource(
-        paths=tuple(
-            GlobPath(
-                path=item.path,
-                container_path=item.container_path,
-                permissions=item.permissions or "rw",
-                type=item.type,
-                read_only=bool(item.read_only),
-                optional=item.optional and len(model.glob or ()) > 1,
-                limit=item.limit,
-                kinds=tuple(dict.fromkeys(item.kinds)),
-            )
-            for item in model.glob or ()
-        ),
+        paths=paths if len(paths) > 1 else tuple(map(_required, paths)),
         exclude=tuple(model.exclude),
-        group_by=model.group_by or _BY_POSITION,
-        allow_dangerous=model.allow_dangerous,
+        group_by=model.group_by or GroupBy.POSITION,
     )
 
 
-def _sysfs(model: sources.Sysfs, *, allow_dangerous: bool) -> SysfsSource:
-    return SysfsSource(
-        kind="class" if model.class_ else "bus",
-        subsystem=model.class_ or model.bus or "",
-        match=tuple(
-            AttributeTest(attribute=attribute, operator=test.operator, values=test.values)
-            for attribute, test in model.match.items()
-        ),
-        children=tuple(model.children),
-        container_path=model.container_path,
-        permissions=model.permissions,
-        allow_dangerous=allow_dangerous,
-    )
+def _usb(model: Entry) -> UsbGroup:
+    sticks, group_by = tuple(model.usb or ()), model.group_by or GroupBy.POSITION
+    if len(sticks) == 1 and group_by is not GroupBy.ALL:
+        sticks = (_required(sticks[0]),)
+    return UsbGroup(sticks=sticks, group_by=group_by)
 
 
-def _usb(model: sources.Usb) -> UsbSource:
-    return UsbSource(
-        vendor=_hex(model.vendor, 4),
-        product=_hex(model.product, 4),
-        serial=model.serial or "",
-        port=model.port or "",
-        device_class=_hex(model.class_, 2),
-        children=tuple(model.children),
-        container_path=model.container_path,
-        permissions=model.permissions,
-        optional=model.optional,
-    )
-
-
-def _hex(digits: str | None, width: int) -> str:
-    """Hexadecimal digits as sysfs writes them: lower case, full width, no prefix."""
-    return digits.lower().removeprefix("0x").zfill(width) if digits else ""
+def _required(only: Part) -> Part:
+    """The only one of its list, of which a device cannot be without."""
+    return only.model_copy(update={"optional": False}) if only.optional else only
 
 
 def _partition_choice(

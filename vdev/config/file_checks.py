@@ -4,11 +4,12 @@ import re
 from collections.abc import Iterator, Mapping
 
 from ..model.dra import ClaimApi
-from ..model.entry import DeviceListStrategy, EntrySpec, MigStrategy, TrueWhen, VirtualSource
+from ..model.entry import DeviceListStrategy, EntrySpec, MigStrategy, TrueWhen
 from ..model.geometry import protocol_of
 from ..model.names import visible_devices_env
 from ..model.problem import KeyPath, Problem, Severity
 from ..model.scalars import MAX_COUNT
+from ..model.sources import VirtualSource
 from . import config_file
 from .config_file import ANNOTATION_PREFIX, ConfigFile
 from .entry_checks import Entries, may_meet

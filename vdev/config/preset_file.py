@@ -3,7 +3,6 @@
 from typing import Annotated
 
 from ..model.device import IdStyle
-from ..model.entry import DriverNode
 from ..model.scalars import (
     AsWritten,
     Count,
@@ -18,6 +17,7 @@ from ..model.scalars import (
     between,
     choice,
 )
+from ..model.sources import DriverNode
 from ..model.telemetry import PhysicsModel
 from .partitions_block import PartitioningModel
 

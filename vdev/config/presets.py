@@ -16,9 +16,9 @@ from pydantic import ValidationError
 
 from ..errors import ConfigError
 from ..model.device import EMPTY, IdStyle
-from ..model.entry import DriverNode
 from ..model.geometry import Geometry
 from ..model.problem import Place, did_you_mean
+from ..model.sources import DriverNode
 from ..model.telemetry import PhysicsModel
 from .loader import Text, decoded, read_text
 from .messages import ProblemReport, explained

@@ -1,7 +1,7 @@
 """The keys `telemetry` and `smi`: what must fit together, and whose devices are measured."""
 
-from ..model.entry import VirtualSource
 from ..model.problem import KeyPath
+from ..model.sources import VirtualSource
 from ..model.telemetry import EntryTelemetry, LoadPattern, Measured, SmiTool, Telemetry
 from .config_file import ConfigFile
 from .entry import Entry

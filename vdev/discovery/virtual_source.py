@@ -10,7 +10,8 @@ from ..errors import HostError
 from ..hostfs import HostRoot
 from ..model import telemetry, virtual_node
 from ..model.device import DeviceNode, IdStyle, RawDevice, facts
-from ..model.entry import DriverNode, EntrySpec, VirtualSource
+from ..model.entry import EntrySpec
+from ..model.sources import DriverNode, VirtualSource
 from ..planning import virtual_devices
 from .found import Found
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from ..model import names
 from ..model.device import Device, bus_id, grouped, root
 from ..model.dra import Attribute, AttributeKind, DeviceCapacity, TaintPolicy
-from ..model.entry import EntrySpec, VirtualSource
+from ..model.entry import EntrySpec
 from ..model.geometry import Geometry, Placement, Profile
 from ..model.names import digest, domain_and_name
 from ..model.problem import Problem, error, warning
+from ..model.sources import VirtualSource
 from ..model.template import Template
 from ..planning.allocation import placeholders
 from ..planning.partitions import Counters, Limit, counters

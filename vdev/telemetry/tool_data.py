@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 
 from ..dra.attributes import DRIVER_VERSION, FIRST_RENDER, card
 from ..model.device import Device, bus_id
-from ..model.entry import EntrySpec, VirtualSource
+from ..model.entry import EntrySpec
 from ..model.geometry import PIN, instance_id
+from ..model.sources import VirtualSource
 from ..model.telemetry import PhysicsModel, SmiTool
 from ..planning.plan import Plan
 from ..planning.resources import numbers

@@ -10,7 +10,8 @@ import yaml
 
 from vdev import config
 from vdev.errors import ConfigError
-from vdev.model.entry import ActionKind, VirtualSource
+from vdev.model.entry import ActionKind
+from vdev.model.sources import VirtualSource
 from vdev.model.virtual_node import LineEnd
 
 SCHEMA = jsonschema.Draft202012Validator(

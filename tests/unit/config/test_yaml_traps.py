@@ -4,15 +4,15 @@ import pytest
 
 from vdev import config
 from vdev.errors import ConfigError
-from vdev.model.entry import UsbSource, VirtualSource
+from vdev.model.sources import Usb, UsbGroup, VirtualSource
 
 
-def usb(value: str, key: str = "vendor") -> UsbSource:
+def usb(value: str, key: str = "vendor") -> Usb:
     """The source of an entry with that text in it."""
     text = f"devices:\n  - name: u\n    resource: a.b/u\n    usb: {{{key}: {value}}}\n"
     source = config.load_text(text, "f").spec.entries[0].source
-    assert isinstance(source, UsbSource)
-    return source
+    assert isinstance(source, UsbGroup)
+    return source.sticks[0]
 
 
 def virtual(fields: str) -> VirtualSource:
@@ -39,7 +39,7 @@ def test_an_id_that_is_a_number_must_be_quoted(written: str) -> None:
 )
 def test_ids_are_normalised_to_four_lower_case_digits(written: str, expected: str) -> None:
     """Sysfs writes them so."""
-    assert expected == usb(written).vendor
+    assert expected == usb(written).vendor_id
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from tests.kit.fakehost import FakeHost
 from vdev import config, discovery
 from vdev.discovery import Found, Numbering
 from vdev.model.device import DeviceNode, IdStyle
-from vdev.model.entry import DriverNode, EntrySpec, VirtualSource
+from vdev.model.entry import EntrySpec
+from vdev.model.sources import DriverNode, VirtualSource
 
 
 def find(tmp_path: Path, source: VirtualSource, node: str = "n") -> Found:

@@ -20,7 +20,8 @@ from vdev.hostfs.root import FileInfo
 from vdev.model import template
 from vdev.model.device import DeviceNode, Mount, RawDevice
 from vdev.model.entry import Health as HealthPolicy
-from vdev.model.entry import NodeKind, Probe
+from vdev.model.entry import Probe
+from vdev.model.sources import NodeKind
 
 TIMEOUT = 20.0
 

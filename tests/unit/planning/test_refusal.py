@@ -1,27 +1,14 @@
 """What devices say of themselves, put into templates: what would lead elsewhere or mean something else is refused."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from vdev.errors import UnhealthyDevice
 from vdev.model.device import DeviceNode, Mount, RawDevice
-from vdev.model.entry import (
-    Action,
-    Container,
-    DeviceListStrategy,
-    EntrySpec,
-    Flags,
-    GlobPath,
-    GlobSource,
-    Probe,
-    UsbSource,
-)
-from vdev.model.entry import (
-    Health as HealthPolicy,
-)
+from vdev.model.entry import Action, Container, DeviceListStrategy, EntrySpec, Flags, Probe
+from vdev.model.entry import Health as HealthPolicy
+from vdev.model.sources import GlobItem, GlobSource, Usb, UsbGroup
 from vdev.model.spec import Spec
 from vdev.model.template import parse
 from vdev.planning import allocation, cdi
@@ -30,7 +17,13 @@ from vdev.planning.inventory import arrange
 
 NAME = "acme.dev/dongle"
 CRI = (DeviceListStrategy.ENVVAR, DeviceListStrategy.CDI_CRI)
-USB = UsbSource(vendor="1050", children=("hidraw",))
+
+
+def usb(**keys):
+    return UsbGroup(sticks=(Usb(vendor="1050", children=("hidraw",), **keys),))
+
+
+USB = usb()
 
 
 def path(text):
@@ -137,14 +130,14 @@ def test_links_by_id_work():
     by_id = "/dev/serial/by-id/usb-FTDI_FT232R_USB_UART_A5069RR4-if00-port0"
     found = raw(1, paths=(by_id,), nodes=(DeviceNode("/dev/ttyUSB0", by_id),), mounts=(Mount(by_id, by_id),))
     container = Container(env={"PORT": parse("{path}")}, mounts=path("{path}").mounts)
-    source = GlobSource(paths=(GlobPath(path="/dev/serial/by-id/*"),))
+    source = GlobSource(paths=(GlobItem(path="/dev/serial/by-id/*"),))
     assert {"e-1": ""} == reasons(arranged([found], source, container=container))
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"source": replace(USB, container_path="/dev/{attributes.serial}")},
+        {"source": usb(containerPath="/dev/{attributes.serial}")},
         {"health": HealthPolicy(probe=Probe.FILE, path=parse("/run/{attributes.serial}"))},
         {"health": HealthPolicy(probe=Probe.COMMAND, command=(parse("x"), parse("{attributes.serial}\n")))},
         {"on_release": (Action(truncate=parse("/a/{attributes.serial}")),)},
