@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from ..model.dra import ClaimApi
+from ..model.dra import Advertise, ClaimApi, Dra
 from ..model.entry import Action, Condition, Container, Health, LabelKey, LabelValue, OnFailure
 from ..model.names import ENTRY_NAME
 from ..model.scalars import (
@@ -33,7 +33,6 @@ from ..model.scalars import (
 from ..model.sources import Glob, GroupBy, Sysfs, Usbs
 from ..model.telemetry import EntryTelemetry, PhysicsModel
 from ..model.virtual_node import VirtualNode
-from .dra_block import Advertise, Dra
 from .partitions_block import PartitioningModel, Partitions
 
 NumaNode = Annotated[Whole, between(0, 1023)]
