@@ -11,6 +11,7 @@ from ..model.dra import ClaimApi, DraPartitions
 from ..model.entry import PRE_START_LIMIT, Action, ContainerPath, Health, MigStrategy, Probe
 from ..model.problem import KeyPath
 from ..model.sources import GroupBy, PathType
+from ..model.telemetry import LoadPattern
 from ..model.template import Template
 from ..model.virtual_node import LineEnd, VirtualNode
 from ..planning.sharing import MPS_CLIENTS
@@ -51,6 +52,7 @@ def check_entry(model: Entry, path: KeyPath, report: ProblemReport) -> None:
         report.key_error((*path, "ifReleaseFails"), "ifReleaseFails is for onRelease only")
     _actions(model.pre_start, (*path, "preStart"), report, limit=PRE_START_LIMIT)
     _apis(model, path, report)
+    _telemetry(model, path, report)
 
 
 def _keys_of_sources(model: Entry, path: KeyPath, report: ProblemReport) -> None:
@@ -400,3 +402,20 @@ def _mps(validated: Validated, models: Entries, report: ProblemReport) -> None:
         if item.name in cut:
             at = report.document.key_place((*cut[item.name], "partitions"))
             report.error((*path, "name"), f"partitions cannot be shared with MPS, and {item.name} has some, at {at}")
+
+
+_UNTIMED = (LoadPattern.IDLE, LoadPattern.STEADY)
+
+
+def _telemetry(model: Entry, path: KeyPath, report: ProblemReport) -> None:
+    """Report keys that have no meaning for the pattern of the entry."""
+    block = model.telemetry
+    if block is None:
+        return
+    path = (*path, "telemetry")
+    if block.pattern in _UNTIMED and block.period is not None:
+        report.key_error((*path, "period"), f"{block.pattern} has no period", "leave it out")
+    if block.pattern is LoadPattern.IDLE:
+        for key in ("gpu", "memory", "encoder", "decoder"):
+            if getattr(block, key) is not None:
+                report.key_error((*path, key), f"idle devices have no load, so {key} has no effect")

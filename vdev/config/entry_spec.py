@@ -12,15 +12,14 @@ from ..model.geometry import NamedLayout, PartitionChoice, generated, nearest
 from ..model.problem import KeyPath
 from ..model.scalars import Section
 from ..model.sources import GlobItem, GlobSource, GroupBy, Usb, UsbGroup, VirtualSource
+from ..model.telemetry import EntryTelemetry, Measured, SmiTool
 from ..model.template import Template, TemplateError, parse
 from .dra_spec import dra_spec
 from .entry import Entry
-from .layout_files import LayoutFiles
-from .layouts import Subject
+from .layouts import LayoutFiles, Subject
 from .messages import ProblemReport
 from .partitions_block import FromLabel
 from .presets import PresetTexts
-from .telemetry_spec import measured, smi_tool
 from .virtual_block import ResolvedSource, cannot_be_cut, partitions, virtual
 
 Part = TypeVar("Part", GlobItem, Usb)
@@ -211,3 +210,27 @@ def _warn_of_misfits(layouts: Mapping[str, NamedLayout], file: Path, path: KeyPa
         more = f", and {len(misfits) - _SHOWN} more" if len(misfits) > _SHOWN else ""
         message = f"{len(misfits)} of the {len(layouts)} layouts in {file} do not fit these devices"
         report.warning(path, f"{message}: {', '.join(misfits[:_SHOWN])}{more}", "a label that names one of them fails")
+
+
+_TOOLS = {"nvidia.com/gpu": SmiTool.NVIDIA, "amd.com/gpu": SmiTool.AMD}
+"""By the resource under which the maker's own plugin advertises."""
+
+
+def measured(model: Entry, resolved: ResolvedSource) -> Measured:
+    """How an entry's devices are loaded, and what they are like."""
+    return Measured(model.telemetry or EntryTelemetry(), resolved.physics, _maker(resolved))
+
+
+def smi_tool(
+    model: Entry, resolved: ResolvedSource, path: KeyPath, report: ProblemReport, *, on: bool
+) -> SmiTool | None:
+    """The tool that containers get to look at the devices with; by default that of the maker, once `on`."""
+    tool = _maker(resolved)
+    if model.smi and tool is None and not resolved.lacks_preset:
+        hint = "leave smi out, or use a preset of NVIDIA or AMD"
+        report.error((*path, "smi"), "these devices have no smi: only presets of NVIDIA and AMD do", hint)
+    return tool if (on if model.smi is None else model.smi) else None
+
+
+def _maker(resolved: ResolvedSource) -> SmiTool | None:
+    return _TOOLS.get(resolved.source.maker_resource) if isinstance(resolved.source, VirtualSource) else None
