@@ -10,6 +10,7 @@ from ..model import names, path_pattern
 from ..model.dra import ClaimApi, DraPartitions
 from ..model.entry import PRE_START_LIMIT, Action, ContainerPath, Health, MigStrategy, Probe
 from ..model.problem import KeyPath
+from ..model.scalars import MAX_COUNT
 from ..model.sources import GroupBy, PathType
 from ..model.telemetry import LoadPattern
 from ..model.template import Template
@@ -308,50 +309,37 @@ def _overlaps(items: list[tuple[KeyPath, config_file.SharedItem]], report: Probl
 
     In a file for NVIDIA's plugin they need not: a device has the larger number of replicas.
     """
-    claims: dict[
-        str, dict[str, KeyPath]
-    ] = {}  # resource -> reference -> who shares it; "all" and "#<count>" stand for many
+    taken: dict[str, dict[str, KeyPath]] = {}  # by resource and device
     for path, item in items:
-        taken = claims.setdefault(item.name, {})
-        wanted = _claims(item.devices)
-        for claim in wanted:
-            if (other := _holder(claim, taken)) is not None:
-                at = (*path, "devices") if (*path, "devices") in report.document.values else path
-                what = (
-                    "every device" if claim == _ALL else "device 0" if claim.startswith(_COUNT) else f"device {claim}"
-                )
-                message = f"{what} of {item.name} is already shared, at {report.document.value_place(other)}"
-                hint = "items for one resource must list different devices"
-                instead = "it has the larger number of replicas, as with NVIDIA's plugin"
-                _wrong(item, at, report, message, hint, instead)
-                break
-        for claim in wanted:
-            taken.setdefault(claim, path)
+        wanted, others = _shared_devices(item.devices), taken.setdefault(item.name, {})
+        if clash := _clash(wanted, others):
+            device, other = clash
+            at = (*path, "devices") if (*path, "devices") in report.document.values else path
+            what = "every device" if device == _ALL else f"device {device}"
+            message = f"{what} of {item.name} is already shared, at {report.document.value_place(other)}"
+            hint = "items for one resource must list different devices"
+            instead = "it has the larger number of replicas, as with NVIDIA's plugin"
+            _wrong(item, at, report, message, hint, instead)
+        for device in wanted:
+            others.setdefault(device, path)
 
 
-_ALL, _COUNT = "all", "#"
+_ALL = "all"
 
 
-def _claims(devices: int | tuple[str, ...] | None) -> tuple[str, ...]:
+def _clash(wanted: Sequence[str], taken: Mapping[str, KeyPath]) -> tuple[str, KeyPath] | None:
+    """The first device that another item shares already, and that item."""
+    if _ALL in wanted:
+        return next(((_ALL, place) for place in taken.values()), None)
+    found = ((device, taken.get(device) or taken.get(_ALL)) for device in wanted)
+    return next(((device, place) for device, place in found if place), None)
+
+
+def _shared_devices(devices: int | tuple[str, ...] | None) -> tuple[str, ...]:
+    """What the item shares; a count means the lowest indices."""
     if devices is None:
         return (_ALL,)
-    return (f"{_COUNT}{devices}",) if isinstance(devices, int) else devices
-
-
-def _holder(claim: str, taken: Mapping[str, KeyPath]) -> KeyPath | None:
-    """The item that certainly shares the claimed device, or None."""
-    if claim == _ALL or _ALL in taken:
-        return next(iter(taken.values()), None) if claim == _ALL else taken[_ALL]
-    if claim in taken:
-        return taken[claim]
-    count = int(claim.removeprefix(_COUNT)) if claim.startswith(_COUNT) else 0
-    if claim.isdigit() or count:
-        for other, path in taken.items():
-            if other.startswith(_COUNT) and (count or int(claim) < int(other[1:])):
-                return path
-            if count and other.isdigit() and int(other) < count:
-                return path
-    return None
+    return tuple(map(str, range(min(devices, MAX_COUNT)))) if isinstance(devices, int) else devices
 
 
 def _renames(

@@ -460,7 +460,7 @@ def _quantity(value: object) -> object:
     try:
         return quantity.parse_quantity(str(value))
     except quantity.QuantityError as error:
-        refuse(str(error))
+        return refuse(str(error))
 
 
 Memory = Annotated[
