@@ -131,12 +131,13 @@ def _container(model: Entry, path: KeyPath, report: ProblemReport) -> None:
     for key, items in lists:
         for number, item in enumerate(items):
             at = (*container, key, number)
-            shown = "containerPath" if item.container_path else "hostPath"
-            members.append(((*at, shown), item.inside.source))
+            has_own = "container_path" in item.model_fields_set
+            members.append(((*at, "containerPath" if has_own else "hostPath"), item.inside.source))
             _dangerous(item.host_path.source, model, (*at, "hostPath"), report)
             if key == "deviceNodes":
                 _is_no_directory(item.host_path, (*at, "hostPath"), report)
-                _is_no_directory(item.container_path, (*at, "containerPath"), report)
+                if has_own:
+                    _is_no_directory(item.inside, (*at, "containerPath"), report)
     for at, shown in members:
         parts = _parts(shown)
         if not parts:
@@ -148,9 +149,9 @@ def _container(model: Entry, path: KeyPath, report: ProblemReport) -> None:
         taken.setdefault(plain, at)
 
 
-def _is_no_directory(template: Template | None, at: KeyPath, report: ProblemReport) -> None:
+def _is_no_directory(template: Template, at: KeyPath, report: ProblemReport) -> None:
     """A path of one node; only what is found on the host has a name to put into a directory."""
-    path = template.source if template else ""
+    path = template.source
     if path.endswith("/") and _parts(path):
         report.error(at, f"{path!r} ends in '/', and this is the path of one node", "write the node's name after it")
 
@@ -165,8 +166,9 @@ def _own_places(model: Entry, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
     for number, stick in enumerate(sticks if len(sticks) > 1 else ()):
         if stick.container_path and not stick.container_path.endswith("/"):
             yield (*path, "usb", number, "containerPath"), stick.container_path
-    if model.virtual and model.virtual.node and model.virtual.node.container_path:
-        yield (*path, "virtual", "node", "containerPath"), model.virtual.node.container_path.source
+    node = model.virtual.node if model.virtual else None
+    if node and "container_path" in node.model_fields_set:
+        yield (*path, "virtual", "node", "containerPath"), node.inside.source
 
 
 def _virtual_node(model: VirtualNode, count: int, path: KeyPath, report: ProblemReport) -> None:
@@ -176,7 +178,7 @@ def _virtual_node(model: VirtualNode, count: int, path: KeyPath, report: Problem
     if not kind:
         return
     if kind != "directory":
-        _is_no_directory(model.container_path, (*path, "containerPath"), report)
+        _is_no_directory(model.inside, (*path, "containerPath"), report)
     belongs = {"permissions": ("like",), "readOnly": ("file", "directory"), "answers": ("pty",), "otherwise": ("pty",)}
     for key, owners in belongs.items():
         if model.by_key[key] not in (None, {}) and kind not in owners:

@@ -105,13 +105,13 @@ def _check_templates(model: Entry, path: KeyPath, attributes: frozenset[str], re
 
 
 def _templates(value: object, path: KeyPath) -> Iterator[tuple[KeyPath, Template]]:
-    """Every template in the value, with its place."""
+    """Every template that is written in the value, with its place."""
     inner: Iterable[tuple[Any, object]] = ()
     match value:
         case Template():
             yield path, value
         case Section():
-            inner = value.by_key.items()
+            inner = value.written.items()
         case dict():
             inner = value.items()
         case list() | tuple():

@@ -143,7 +143,7 @@ def _read(tree: SysTree, port: str, directory: str) -> _Usb:
 
 
 def _checks(source: Usb, device: _Usb) -> tuple[Check, ...]:
-    vendor, product, wanted_class = source.vendor_id, source.product_id, source.device_class
+    vendor, product, wanted_class = source.vendor, source.product, source.class_
     checks = []
     if vendor:
         checks.append(Check(f"vendor = {vendor}", device.vendor, ok=device.vendor == vendor))
@@ -164,11 +164,11 @@ def _fits(value: str, wanted: str) -> bool:
 
 def _wanted(source: Usb) -> str:
     given = {
-        "vendor": source.vendor_id,
-        "product": source.product_id,
+        "vendor": source.vendor,
+        "product": source.product,
         "serial": source.serial,
         "port": source.port,
-        "class": source.device_class,
+        "class": source.class_,
     }
     return " ".join(f"{key} {value}" for key, value in given.items() if value)
 

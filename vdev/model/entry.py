@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Annotated
+from typing import Annotated, Self
+
+from pydantic import model_validator
 
 from . import names
 from .device import IdStyle, RawDevice, facts
@@ -104,6 +106,10 @@ class ContainerPath(Section):
     def inside(self) -> Template:
         """Its path in the container."""
         return self.container_path or self.host_path
+
+    @model_validator(mode="after")
+    def _fill(self) -> Self:
+        return self.filled(container_path=self.inside)
 
 
 class ContainerNode(ContainerPath):
@@ -222,6 +228,12 @@ class Action(Section):
     def seconds(self) -> float:
         """How long it may take."""
         return self.timeout or 10.0
+
+    @model_validator(mode="after")
+    def _fill(self) -> Self:
+        if self.kind is ActionKind.COMMAND:
+            return self.filled(timeout=self.seconds)
+        return self.filled(mode="0660") if self.kind is ActionKind.CHMOD else self
 
 
 RENEW = Action()

@@ -64,6 +64,12 @@ class Section(BaseModel):
         return {field.alias or name: getattr(self, name) for name, field in type(self).model_fields.items()}
 
     @property
+    def written(self) -> dict[str, Any]:
+        """The values that the file gives, by key."""
+        fields = type(self).model_fields
+        return {fields[name].alias or name: getattr(self, name) for name in self.model_fields_set}
+
+    @property
     def given(self) -> tuple[str, ...]:
         """The keys with a value other than their default, in the schema's order; false and an empty list count as
         absent.
@@ -81,6 +87,16 @@ class Section(BaseModel):
             return data
         known = _keys(cls)
         return {key: value for key, value in data.items() if value is not None or key not in known}
+
+    def filled(self, **defaults: object) -> Self:
+        """Itself, with these values in fields that have none, so that a default that is written out is no change.
+
+        For a validator of the section alone: its defaults that follow from other fields.
+        """
+        for name, value in defaults.items():
+            if self.__dict__[name] is None:
+                self.__dict__[name] = value
+        return self
 
     def __deepcopy__(self, memo: object = None) -> Self:
         """Itself, for nothing changes it: pydantic asks for a copy of each default that it cannot hash."""

@@ -5,9 +5,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, assert_never
+from typing import Annotated, Any, Self, assert_never
 
 from pydantic import (
+    AfterValidator,
     Field,
     PlainValidator,
     TypeAdapter,
@@ -134,6 +135,10 @@ class GlobItem(Section):
     kinds: Annotated[tuple[Annotated[NodeKind, choice(NodeKind)], ...], one_or_many(STRING)] = ()
     """What may match. Default: char and block for devices, anything for mounts."""
 
+    @model_validator(mode="after")
+    def _fill(self) -> Self:
+        return self.filled(permissions="rw") if self.type is PathType.DEVICE else self.filled(read_only=False)
+
     @model_validator(mode="before")
     @classmethod
     def _refuse_text(cls, data: Any) -> Any:
@@ -219,7 +224,7 @@ class AttributeTest:
 
     operator: Operator
     values: tuple[str, ...]
-    written: str | dict[str, str | list[str]] = ""
+    written: str | dict[str, str | list[str]] = field(default="", compare=False)
 
 
 def _test(value: object) -> AttributeTest:
@@ -390,22 +395,31 @@ class Sysfs(Section):
         return frozenset({"name", "driver", *self.match, *self.children})
 
 
-_HEX4 = matching("(?:0[xX])?[0-9a-fA-F]{1,4}", 'up to four hexadecimal digits, such as "046d"')
-_HEX2 = matching("(?:0[xX])?[0-9a-fA-F]{1,2}", 'up to two hexadecimal digits, such as "03"')
+def _padded(width: int) -> AfterValidator:
+    """Hexadecimal digits as sysfs writes them: lower case, full width, no prefix."""
+    return AfterValidator(lambda digits: digits.lower().removeprefix("0x").zfill(width))
+
+
+_Hex4 = Annotated[
+    Text, matching("(?:0[xX])?[0-9a-fA-F]{1,4}", 'up to four hexadecimal digits, such as "046d"'), _padded(4)
+]
+_Hex2 = Annotated[
+    Text, matching("(?:0[xX])?[0-9a-fA-F]{1,2}", 'up to two hexadecimal digits, such as "03"'), _padded(2)
+]
 
 
 class Usb(Section):
     """Real USB devices by identity. A key that is not given matches everything; at least one must be given."""
 
-    vendor: Annotated[Text, _HEX4] | None = None
+    vendor: _Hex4 | None = None
     """Vendor id: hexadecimal digits, in quotes."""
-    product: Annotated[Text, _HEX4] | None = None
+    product: _Hex4 | None = None
     """Product id: hexadecimal digits, in quotes."""
     serial: WordPattern | None = None
     """Pattern for the serial number."""
     port: WordPattern | None = None
     """Pattern for the port, such as 1-1.2: the place where something is plugged in, whatever it is."""
-    class_: Annotated[Annotated[Text, _HEX2] | None, Field(alias="class")] = None
+    class_: Annotated[_Hex2 | None, Field(alias="class")] = None
     """Class of the device or of one of its interfaces: hexadecimal digits, in quotes."""
     children: tuple[Subsystem, ...] = ()
     """Subsystems whose device nodes are part of the device, such as hidraw or tty."""
@@ -417,30 +431,10 @@ class Usb(Section):
     """In a list: whether a device may lack this one."""
 
     @property
-    def vendor_id(self) -> str:
-        """The vendor as sysfs writes it; empty for any."""
-        return _hex(self.vendor, 4)
-
-    @property
-    def product_id(self) -> str:
-        """The product as sysfs writes it; empty for any."""
-        return _hex(self.product, 4)
-
-    @property
-    def device_class(self) -> str:
-        """The class as sysfs writes it; empty for any."""
-        return _hex(self.class_, 2)
-
-    @property
     def attribute_names(self) -> frozenset[str]:
         """The attributes of its devices, for templates; a child's is the name of its nodes or interfaces."""
         own = {"vendor", "product", "serial", "port", "manufacturerName", "productName"}
         return frozenset({*own, *self.children})
-
-
-def _hex(digits: str | None, width: int) -> str:
-    """Hexadecimal digits as sysfs writes them: lower case, full width, no prefix."""
-    return digits.lower().removeprefix("0x").zfill(width) if digits else ""
 
 
 def _usbs(value: object, _: ValidatorFunctionWrapHandler) -> list[Usb]:

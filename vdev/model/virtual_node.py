@@ -12,7 +12,7 @@ import posixpath
 from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import WithJsonSchema, model_validator
 
@@ -87,6 +87,11 @@ class VirtualNode(Section):
     def inside(self) -> Template:
         """Its path in the container."""
         return self.container_path or _BY_ID
+
+    @model_validator(mode="after")
+    def _fill(self) -> Self:
+        self.filled(container_path=self.inside)
+        return self.filled(permissions="rw") if self.like else self if self.pty else self.filled(read_only=False)
 
     @property
     def is_writable(self) -> bool:

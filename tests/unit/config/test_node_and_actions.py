@@ -130,3 +130,21 @@ def test_actions_are_taken() -> None:
 def test_a_wrong_action_is_refused(text: str, expected: str) -> None:
     """With the path of the value and what is expected."""
     assert any(expected in problem for problem in problems(ACTION % text)), problems(ACTION % text)
+
+
+def test_a_default_that_is_written_out_is_no_change() -> None:
+    """What does the same is equal, so that an edit of that kind touches no resource."""
+    short = (
+        "devices: [{name: a, resource: a.b/a, virtual: {node: {like: zero}}, container: {mounts: [{hostPath: /x}]}, "
+        "onRelease: [{command: [wipe]}, {chmod: /y}]}, {name: b, resource: a.b/b, glob: /dev/z}, "
+        "{name: c, resource: a.b/c, usb: {vendor: 46d}}]"
+    )
+    whole = (
+        "devices: [{name: a, resource: a.b/a, "
+        "virtual: {count: 1, node: {like: zero, containerPath: '/dev/{id}', permissions: rw}}, "
+        "container: {mounts: [{hostPath: /x, containerPath: /x, readOnly: false}]}, "
+        "onRelease: [{command: [wipe], timeout: 10s}, {chmod: /y, mode: '0660'}]}, "
+        "{name: b, resource: a.b/b, glob: [{path: /dev/z, permissions: rw, optional: false}]}, "
+        "{name: c, resource: a.b/c, usb: {vendor: '0x046D'}}]"
+    )
+    assert config.load_text(short).spec == config.load_text(whole).spec

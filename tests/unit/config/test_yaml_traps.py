@@ -39,7 +39,7 @@ def test_an_id_that_is_a_number_must_be_quoted(written: str) -> None:
 )
 def test_ids_are_normalised_to_four_lower_case_digits(written: str, expected: str) -> None:
     """Sysfs writes them so."""
-    assert expected == usb(written).vendor_id
+    assert expected == usb(written).vendor
 
 
 @pytest.mark.parametrize(
