@@ -5,7 +5,7 @@
     file        a plain file                    directory    a directory with plain files
 
 The first reaches a container as a device node, the others as bind mounts; what a runtime takes and refuses was seen on
-containerd 2.1. On the host a stand-in is `<directory>/vdev-<device id>`; `agent.outputs.virtual` makes and removes it.
+containerd 2.1. On the host a stand-in is `<directory>/vdev-<device id>`; `agent.virtual_nodes` makes and removes it.
 """
 
 import posixpath
