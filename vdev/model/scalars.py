@@ -85,7 +85,7 @@ class Section(BaseModel):
     def _drop_empty(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        known = _keys(cls)
+        known = keys_of(cls)
         return {key: value for key, value in data.items() if value is not None or key not in known}
 
     def filled(self, **defaults: object) -> Self:
@@ -104,7 +104,8 @@ class Section(BaseModel):
 
 
 @functools.cache
-def _keys(section: type[Section]) -> frozenset[str]:
+def keys_of(section: type[Section]) -> frozenset[str]:
+    """The keys that the mapping may have."""
     return frozenset(field.alias or name for name, field in section.model_fields.items())
 
 
