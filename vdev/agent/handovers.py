@@ -26,7 +26,7 @@ from ..aio.program import Program
 from ..errors import ActionFailed, HostError
 from ..hostfs import HostRoot, locks
 from ..model.device import Device, Health, Key, Slot, base_id
-from ..model.entry import PRE_START_LIMIT, ActionKind, ActionSpec, EntrySpec, OnFailure
+from ..model.entry import PRE_START_LIMIT, RENEW, Action, ActionKind, EntrySpec, OnFailure
 from ..model.problem import Problem, warning
 from ..model.spec import Spec
 from ..observe.metrics import Metrics
@@ -41,7 +41,7 @@ from .applier import Output, Stage
 from .state_file import Owner, RecordError, StateFile, StateKeeper
 
 
-def named(action: ActionSpec) -> str:
+def named(action: Action) -> str:
     return action.command[0].source if action.kind is ActionKind.COMMAND else action.kind.value
 
 
@@ -91,7 +91,7 @@ class ActionWork:
     device: Device
     pod: str
     values: Mapping[str, str]
-    actions: tuple[ActionSpec, ...]
+    actions: tuple[Action, ...]
 
 
 TryAgain = Callable[[str], ActionWork | None]
@@ -150,7 +150,7 @@ class DeviceActions:
     async def _all(self, work: ActionWork, try_again: TryAgain) -> None:
         left, pause = work.actions, self._first
         while True:
-            failed = [(each, why) for each in left if (why := await self.one(work, each, within=each.timeout))]
+            failed = [(each, why) for each in left if (why := await self.one(work, each, within=each.seconds))]
             if not failed or try_again(failed[0][1]) is None:
                 return
             await self._clock.sleep(pause)
@@ -161,7 +161,7 @@ class DeviceActions:
             left = tuple(each for each, _ in failed) if again.actions == work.actions else again.actions
             work = again
 
-    async def one(self, work: ActionWork, action: ActionSpec, *, within: float) -> str:
+    async def one(self, work: ActionWork, action: Action, *, within: float) -> str:
         """Do one action now; why it failed, or the empty string."""
         try:
             reason = await self._do(action, work.device.raw.id, work.values, within=within)
@@ -180,9 +180,9 @@ class DeviceActions:
             log.info("action done", action=named(action), **where)
         return reason
 
-    async def _do(self, action: ActionSpec, device: str, values: Mapping[str, str], *, within: float) -> str:
+    async def _do(self, action: Action, device: str, values: Mapping[str, str], *, within: float) -> str:
         """Why it failed, or the empty string; `within` are the seconds that are left for it."""
-        limit = min(action.timeout, within)
+        limit = min(action.seconds, within)
         path = action.path.render(values) if action.path is not None else ""
         call: Callable[[], str]
         abort: Callable[[], None] = _nothing
@@ -193,7 +193,7 @@ class DeviceActions:
             case ActionKind.TRUNCATE:
                 call = functools.partial(_changed, functools.partial(locks.truncate, self._host, path))
             case ActionKind.CHMOD:
-                call = functools.partial(_changed, functools.partial(locks.chmod, self._host, path, action.mode))
+                call = functools.partial(_changed, functools.partial(locks.chmod, self._host, path, action.permissions))
             case ActionKind.RENEW:
                 call = functools.partial(_changed, functools.partial(self._renew, device))
             case _:
@@ -297,9 +297,6 @@ def _ledger(found: Mapping[str, Any]) -> Ledger:
         arriving=tuple(Handover(*each) for each in form.arriving),
         last=form.last,
     )
-
-
-_RENEW = ActionSpec(kind=ActionKind.RENEW)
 
 
 class HandoverActions(Output):
@@ -453,11 +450,11 @@ class HandoverActions(Output):
         values = placeholders(resource.name, device)
         return ActionWork(occasion, resource.name, device, pod, values, actions[occasion])
 
-    def _renewal(self, device: Device, entry: EntrySpec) -> tuple[ActionSpec, ...]:
+    def _renewal(self, device: Device, entry: EntrySpec) -> tuple[Action, ...]:
         """What a pod wrote into the stand-in goes when the last pod has left that shares the device, or parts of it."""
         units = {(resource, base_id(slot)) for resource, slot in self._ledger.tenants} if entry.is_writable else ()
         held = (found[1].raw.id for unit in units if (found := self._find(unit)) is not None)
-        return (_RENEW,) if entry.is_writable and device.raw.id not in held else ()
+        return (RENEW,) if entry.is_writable and device.raw.id not in held else ()
 
     def _find(self, unit: Unit) -> tuple[Resource, Device, EntrySpec] | None:
         """The device, as it is listed or wanted, with its entry."""

@@ -213,4 +213,4 @@ class ListRecord(StateKeeper, Output):
 def _claimable(plan: Plan) -> frozenset[str]:
     """The entries whose devices claims get as layouts cut them."""
     entries = [entry for offered in plan.base.claimable.values() for entry in offered.entries.values()]
-    return frozenset(each.name for each in entries if each.dra and each.dra.partitions is DraPartitions.STATIC)
+    return frozenset(each.name for each in entries if each.dra and each.dra.block.partitions is DraPartitions.STATIC)

@@ -14,7 +14,6 @@ import stat
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import assert_never
 
 import structlog
 
@@ -26,8 +25,10 @@ from ..hostfs.locks import DirectoryLock
 from ..model import virtual_node
 from ..model import virtual_node as standin
 from ..model.device import Health, Key, RawDevice, base_id, facts
-from ..model.entry import EntrySpec, VirtualSource
-from ..model.virtual_node import Like, LikeNode, PlainDirectory, PlainFile, PtyLine, StandIn
+from ..model.entry import EntrySpec
+from ..model.sources import VirtualSource
+from ..model.template import Template
+from ..model.virtual_node import Like, LineEnd, VirtualNode
 from ..planning.allocation import any_cdi
 from ..planning.in_use import Holdings
 from ..planning.plan import Plan
@@ -157,7 +158,7 @@ class WantedStandIn:
 
     entry: EntrySpec
     device: RawDevice
-    standin: StandIn
+    standin: VirtualNode
     slots: frozenset[Key] = frozenset()
 
     @property
@@ -201,10 +202,10 @@ def _of_slots(resource: Resource, *, by_cdi: bool) -> Iterator[tuple[WantedStand
                 yield WantedStandIn(entry, slot.device.raw, node), (resource.name, slot.id)
 
 
-def _made(entry: EntrySpec, *, by_cdi: bool) -> StandIn | None:
+def _made(entry: EntrySpec, *, by_cdi: bool) -> VirtualNode | None:
     """What is made on the host for each device of an entry: under CDI the runtime makes device nodes itself."""
     node = entry.source.node if isinstance(entry.source, VirtualSource) else None
-    return None if by_cdi and isinstance(node, LikeNode) else node
+    return None if by_cdi and node and node.like else node
 
 
 _UNFINISHED = (f".{standin.PREFIX}", f".{FILE}")
@@ -327,11 +328,12 @@ class VirtualNodes(HostFiles[str, WantedStandIn]):
             self._lines.pop(device).close()
         for device, connected in self._lines.items():
             each = self._standing[device]
-            if isinstance(each.standin, PtyLine):
-                connected.dialogue = _dialogue(each.standin, each.values, connected.dialogue.unfinished)
+            if each.standin.pty is not None:
+                unfinished = connected.dialogue.unfinished
+                connected.dialogue = _dialogue(each.standin, each.standin.pty, each.values, unfinished)
 
     def _is_line(self, device: str) -> bool:
-        return device in self._standing and isinstance(self._standing[device].standin, PtyLine)
+        return device in self._standing and self._standing[device].standin.pty is not None
 
     def _say(self, failed: Mapping[str, str]) -> None:
         reasons = set(failed.values())
@@ -360,21 +362,21 @@ class VirtualNodes(HostFiles[str, WantedStandIn]):
         """Make one where it is not as it should be."""
         path = self._path(device)
         match each.standin:
-            case LikeNode(like=like):
+            case VirtualNode(like=Like() as like):
                 _make_node(path, like)
-            case PlainFile(content=content):
+            case VirtualNode(file=Template() as content):
                 if changed or not _is(path, stat.S_ISREG):
                     _clear_unless(path, stat.S_ISREG)
                     write_atomic(path, content.render(each.values).encode(), mode=0o666)
-            case PlainDirectory(files=files):
-                texts = {name: content.render(each.values).encode() for name, content in files}
+            case VirtualNode(directory=dict() as files):
+                texts = {name: content.render(each.values).encode() for name, content in files.items()}
                 if not _is(path, stat.S_ISDIR):
                     _make_directory(path, texts)
                 else:
                     remove_unfinished(path, texts)
                     for name, text in texts.items() if changed else ():
                         write_atomic(path / name, text, mode=0o666)
-            case PtyLine():
+            case _:
                 if device in self._lines:
                     _link(path, self._lines[device].pty.path)
                     return
@@ -385,13 +387,11 @@ class VirtualNodes(HostFiles[str, WantedStandIn]):
                     pty.close()
                     raise
                 self._opened[device] = pty
-            case _:
-                assert_never(each.standin)
 
 
-def _dialogue(line: PtyLine, values: Mapping[str, str], unfinished: bytes) -> Dialogue:
-    answers = {heard: template.render(values) for heard, template in line.answers}
-    return Dialogue(line.end, answers, None if line.otherwise is None else line.otherwise.render(values), unfinished)
+def _dialogue(line: VirtualNode, end: LineEnd, values: Mapping[str, str], unfinished: bytes) -> Dialogue:
+    answers = {heard: template.render(values) for heard, template in line.answers.items()}
+    return Dialogue(end, answers, None if line.otherwise is None else line.otherwise.render(values), unfinished)
 
 
 def _make_node(path: Path, like: Like) -> None:

@@ -13,8 +13,9 @@ from ..faults.engine import CONFIGURATION, Engine
 from ..faults.schedule import earliest
 from ..hostfs import HostRoot
 from ..model.device import Key, RawDevice, grouped
-from ..model.entry import EntrySpec, LabelOutput, NodeSpec, VirtualSource
+from ..model.entry import EntrySpec, LabelOutput, NodeSpec
 from ..model.fleet import Delays
+from ..model.sources import VirtualSource
 from ..model.spec import Spec
 from ..node.api_output import ApiOutput, NodeAccess
 from ..node.event_output import NodeEvents

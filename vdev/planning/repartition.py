@@ -283,7 +283,7 @@ class _Look:
 
     def _cuts(self, entry: EntrySpec) -> bool:
         """Whether layouts change what the entry offers: strategies are for device plugins alone."""
-        claimed = entry.dra is not None and entry.dra.partitions is DraPartitions.STATIC
+        claimed = entry.dra is not None and entry.dra.block.partitions is DraPartitions.STATIC
         return self.strategy is not MigStrategy.NONE or claimed
 
     def _hardware(self, entry: EntrySpec) -> Mapping[int, str]:

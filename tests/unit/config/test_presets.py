@@ -10,8 +10,7 @@ import pytest
 
 import vdev
 from vdev.config.loader import read_file
-from vdev.config.preset_file import PresetModel
-from vdev.config.presets import PresetTexts, UnknownPresetError, load_preset
+from vdev.config.presets import PresetModel, PresetTexts, UnknownPresetError, load_preset
 from vdev.errors import ConfigError
 from vdev.model.device import IdStyle
 from vdev.model.geometry import LayoutError, layout, repeated
@@ -24,7 +23,7 @@ OURS = PresetTexts().names()
 
 def path_of(node, index):
     """The path of a preset's node for a device."""
-    return node.host_path.render({"index": str(index + node.first_index)})
+    return node.path.render({"index": str(index + node.first_index)})
 
 
 # --- ours -------------------------------------------------------------------------------------------------------------

@@ -6,9 +6,8 @@ from dataclasses import replace
 import pytest
 
 from vdev.errors import AllocationError, InvalidRequest, UnhealthyDevice, UnknownDevice
-from vdev.model import template
 from vdev.model.device import DeviceNode, Mount
-from vdev.model.entry import ContainerSpec, DeviceIdStrategy, DeviceListStrategy, MigStrategy, NodeTemplate
+from vdev.model.entry import Container, DeviceIdStrategy, DeviceListStrategy, MigStrategy
 from vdev.model.spec import SharingKind
 from vdev.planning import allocation
 from vdev.planning.allocation import cdi_documents, container_edits
@@ -119,8 +118,7 @@ def test_other_vendors_have_variables_mounts_and_kinds_of_their_own(build):
 
 
 def node(path, container=None, permissions="rw"):
-    parsed = template.parse
-    return NodeTemplate(parsed(path), parsed(container or path), permissions)
+    return {"hostPath": path, "containerPath": container or path, "permissions": permissions}
 
 
 @pytest.mark.parametrize(
@@ -163,13 +161,7 @@ def test_pass_device_specs_hands_out_the_drivers_nodes_once(build):
 
 
 def container(**parts):
-    parsed = template.parse
-    return ContainerSpec(
-        env=tuple((key, parsed(text)) for key, text in parts.get("env", {}).items()),
-        annotations=tuple((key, parsed(text)) for key, text in parts.get("annotations", {}).items()),
-        nodes=parts.get("nodes", ()),
-        mounts=parts.get("mounts", ()),
-    )
+    return Container.model_validate({"deviceNodes" if key == "nodes" else key: each for key, each in parts.items()})
 
 
 def test_container_texts_are_joined_per_device_and_constants_once(build):
@@ -314,11 +306,7 @@ def test_what_was_given_before_changes_no_answer(build, strategies, mps):
 
 def test_a_device_that_no_container_can_get_is_told_to_who_asks(build):
     entry = build.entry("npu", "acme.dev/npu", count=1, nvidia=False)
-    block = ContainerSpec(
-        nodes=tuple(
-            NodeTemplate(template.parse(path), template.parse("/dev/one")) for path in ("/dev/null", "/dev/zero")
-        )
-    )
+    block = container(nodes=[node(path, "/dev/one") for path in ("/dev/null", "/dev/zero")])
     stock = build.inventory(replace(entry, container=block))
     with pytest.raises(AllocationError, match="would be both"):
         edits(stock, "acme.dev/npu", "npu-0")

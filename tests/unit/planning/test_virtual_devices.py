@@ -1,7 +1,8 @@
 """Ids of virtual devices."""
 
 from vdev.model import names
-from vdev.model.entry import EntrySpec, VirtualSource
+from vdev.model.entry import EntrySpec
+from vdev.model.sources import VirtualSource
 from vdev.planning import virtual_devices
 
 
