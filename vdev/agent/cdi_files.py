@@ -215,10 +215,6 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
         """The devices, by raw device id, that a runtime cannot resolve, and why."""
         return self._undeliverable
 
-    def recheck(self, changed: frozenset[str] = frozenset()) -> bool:
-        """Compare with the disk at the next `settle`; our own unfinished files say nothing."""
-        return not (changed and all(map(is_unfinished, changed))) and super().recheck(changed)
-
     def unprepared(self, plan: Plan) -> frozenset[str]:
         """What the plan needs, and no `settle` that succeeded has written so."""
         wanted = self.wanted(plan)
@@ -241,6 +237,9 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
                 raise HostError(f"cannot read the CDI directory {self.directory}: {cause.strerror}") from cause
         self._devices = {(each["kind"], device["name"]): device for each in self._present for device in each["devices"]}
         return self._devices.keys()
+
+    def named(self, told: Inventory) -> Collection[_Name]:
+        return {(kind, name) for kind, name, _ in allocation.cdi_names(told)}
 
     def held(self, left: Collection[_Name], plan: Plan) -> Collection[_Name]:
         ids = {name: cdi.device_id(self._devices[name]) for name in left if name[1] != cdi.ALL}

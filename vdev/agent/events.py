@@ -17,7 +17,6 @@ from ..hostfs.watch import Changes, Watcher
 from ..model.device import Key
 from . import config_files
 from . import handovers as handover_actions
-from .applier import Output
 from .config_files import ConfigSource
 from .fault_control import FaultControl
 from .handovers import HandoverActions
@@ -29,6 +28,7 @@ from .steps import Due, Steps
 
 log = structlog.get_logger(__name__)
 
+_UNFINISHED = ".tmp"  # the end of the name of a file that is being written, here or elsewhere
 _HOLDERS = "asking the kubelet who holds what"
 _KUBELET = "looking at the kubelet's socket"
 
@@ -85,10 +85,10 @@ class Events:
         changed = await watcher.changes()
         if self._link.directories & changed.keys():
             await self._steps.take(_KUBELET, self._see_kubelet)
-        await self._compare(self._mark(changed))
+        self._mark(changed)
 
-    def _mark(self, changed: Changes) -> list[Output]:
-        """Mark what these directories make due, besides the outputs returned, for which they may mean something."""
+    def _mark(self, changed: Changes) -> None:
+        """Mark what changes in these directories make due."""
         self._health.wake(changed)
         if self._faults.directories & changed.keys():
             self._due.mark(faults=True)
@@ -96,22 +96,11 @@ class Events:
             self._due.mark(reload=True)
         if entries := self._reconciler.scan.concerned(changed.keys()):
             self._due.mark(scan=entries)
-        concerned = ((each, each.directories & changed.keys()) for each in self._reconciler.outputs)
-        return [each for each, directories in concerned if any(each.recheck(changed[where]) for where in directories)]
-
-    async def _compare(self, outputs: list[Output]) -> None:
-        """Mark a turn where one of them is not as it was left."""
-        for output in outputs:
-            if not await self._stands(output):
+        finished = {where for where, names in changed.items() if not (names and all(map(_is_unfinished, names)))}
+        for output in self._reconciler.outputs:
+            if not output.directories.isdisjoint(finished):
+                output.look()
                 self._due.mark()
-
-    async def _stands(self, output: Output) -> bool:
-        """Whether nothing is to be settled; a disk may be slow."""
-        try:
-            async with self._clock.timeout(self._options.intervals.state_file):
-                return await output.stands()
-        except TimeoutError:
-            return False
 
     async def find_files(self) -> None:
         """Find out which directories lead to the files: links may lead elsewhere by now."""
@@ -133,7 +122,7 @@ class Events:
         fresh = wanted - watcher.paths
         for directory in wanted:
             watcher.watch(directory, content=directory in contents)
-        await self._compare(self._mark(dict.fromkeys(fresh, frozenset[str]())))
+        self._mark(dict.fromkeys(fresh, frozenset[str]()))
         for limit in watcher.limits:
             if limit not in self._limits:
                 log.warning("file events are limited", reason=limit)
@@ -143,7 +132,7 @@ class Events:
         """Look at everything now and then, for what sends no events."""
         await self._clock.sleep(self._options.intervals.look_at_devices)
         for output in self._reconciler.outputs:
-            output.recheck()
+            output.look()
         again = self._config.status.kept_at > 0  # what the node proved wrong at the start may be right by now
         self._due.mark(scan=frozenset(self._reconciler.scan.entries), faults=True, reload=again)
 
@@ -196,3 +185,8 @@ class Events:
         devices = await anext(news)
         self._due.mark()
         self._reconciler.verdicts.reported(devices)
+
+
+def _is_unfinished(name: str) -> bool:
+    """Whether it is a file that will get its name when it is finished; else each failed attempt would be an event."""
+    return name.startswith(".") and name.endswith(_UNFINISHED)

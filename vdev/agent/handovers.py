@@ -9,16 +9,13 @@ import asyncio
 import contextlib
 import functools
 import itertools
-import json
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, assert_never
 
 import structlog
-from pydantic import BaseModel, ValidationError
 
 from ..aio.blocking_calls import BlockingCalls
 from ..aio.clock import Timing
@@ -27,18 +24,16 @@ from ..errors import ActionFailed, HostError
 from ..hostfs import HostRoot, locks
 from ..model.device import Device, Health, Key, Slot, base_id
 from ..model.entry import PRE_START_LIMIT, ActionKind, ActionSpec, EntrySpec, OnFailure
-from ..model.problem import Problem, warning
 from ..model.spec import Spec
 from ..observe.metrics import Metrics
 from ..planning import handovers
 from ..planning.allocation import placeholders
-from ..planning.handovers import EMPTY, Handover, Ledger, Tenant, Unit
+from ..planning.handovers import Handover, Ledger, Unit
 from ..planning.in_use import Holdings
 from ..planning.plan import Plan
 from ..planning.resources import Inventory, Resource
 from ..planning.retention import overlaps
 from .applier import Output, Stage
-from .state_file import Owner, RecordError, StateFile, StateKeeper
 
 
 def named(action: ActionSpec) -> str:
@@ -211,99 +206,14 @@ class DeviceActions:
         }
 
 
-_VERSION = 1
-_MISSED = "as long as that is so, a release may be missed when vdev restarts"
-_Row = tuple[str, str, int, str]  # resource, slot or device, holder, pod
-
-
-class _Form(BaseModel):
-    """The ledger as it is written."""
-
-    tenants: list[_Row]
-    granted: list[tuple[str, str]]
-    owed: list[_Row]
-    arriving: list[_Row]
-    last: int
-
-
-class HandoverRecord(StateKeeper):
-    """One node's ledger in a directory; None: there is none, and nothing is written."""
-
-    def __init__(self, directory: Path | None, owner: Owner, timing: Timing) -> None:
-        super().__init__(StateFile.within(directory, "handovers", owner, version=_VERSION, timing=timing))
-        self.problem: Problem | None = None
-        self._patience = timing.intervals.state_file
-        self._clock = timing.clock
-        self._written = EMPTY
-        self._turn = asyncio.Lock()
-
-    async def read(self) -> Ledger:
-        """What an earlier process knew; empty where that cannot be known."""
-        if self._file is None:
-            return EMPTY
-        try:
-            found = await self._file.read()
-            ledger = EMPTY if found is None else _ledger(found)
-        except (HostError, RecordError) as wrong:
-            self._doubt(f"the record of who held devices is not used: {wrong}", "who holds them now is taken as it is")
-            return EMPTY
-        self._written = ledger
-        return handovers.recalled(ledger)
-
-    async def write(self, ledger: Ledger) -> None:
-        """Write it down where it is new or the file is gone. A failure is a problem, and stops nothing."""
-        if self._file is None or ledger == self._written == EMPTY:
-            return
-        if ledger is self._written and self._file.is_known and not self._turn.locked():
-            return
-        try:
-            async with self._clock.timeout(self._patience), self._turn:
-                if ledger == self._written and await self._file.stands():
-                    return
-                await asyncio.to_thread(self._file.write, _fields(ledger))
-                self.problem, self._written = None, ledger
-        except TimeoutError:
-            self._doubt(f"who holds devices is not recorded: it took longer than {self._patience:g} s", _MISSED)
-        except HostError as failed:
-            self._doubt(f"who holds devices is not recorded: {failed}", _MISSED)
-        else:
-            self._file.sync_soon()  # so that it survives a power cut
-
-    def _doubt(self, what: str, hint: str) -> None:
-        assert self._file is not None
-        problem = warning(str(self._file.path), what, hint)
-        if problem != self.problem:
-            log.warning("record of holders not used", file=str(self._file.path), reason=what)
-        self.problem = problem
-
-
-def _fields(ledger: Ledger) -> Mapping[str, str]:
-    tenants = [(*key, each.holder, each.pod) for key, each in sorted(ledger.tenants.items())]
-    owed, arriving = ([each[:4] for each in due] for due in (ledger.owed, ledger.arriving))
-    granted = sorted(ledger.granted)
-    parts = {"tenants": tenants, "granted": granted, "owed": owed, "arriving": arriving, "last": ledger.last}
-    return {name: json.dumps(part, separators=(",", ":")) for name, part in parts.items()}
-
-
-def _ledger(found: Mapping[str, Any]) -> Ledger:
-    try:
-        form = _Form.model_validate(found)
-    except ValidationError as wrong:
-        raise RecordError("the file is damaged") from wrong
-    return Ledger(
-        tenants={(resource, slot): Tenant(holder, pod) for resource, slot, holder, pod in form.tenants},
-        granted=frozenset(form.granted),
-        owed=tuple(Handover(*each) for each in form.owed),
-        arriving=tuple(Handover(*each) for each in form.arriving),
-        last=form.last,
-    )
-
-
 _RENEW = ActionSpec(kind=ActionKind.RENEW)
 
 
 class HandoverActions(Output):
-    """What is done when devices change hands. `ask` asks the kubelet who holds what; `wake` is told of new verdicts."""
+    """What is done when devices change hands.
+
+    `record` writes down who holds what, `ask` asks the kubelet for it, and `wake` is told of new verdicts.
+    """
 
     name = "releasing devices"
     stage = Stage.PREPARE
@@ -311,7 +221,7 @@ class HandoverActions(Output):
     def __init__(
         self,
         actions: DeviceActions,
-        record: HandoverRecord,
+        record: Callable[[Ledger], Awaitable[None]],
         *,
         timing: Timing,
         ask: Callable[[], Awaitable[None]],
@@ -330,9 +240,9 @@ class HandoverActions(Output):
         self._failing: dict[Handover, str] = {}
         self._news = asyncio.Event()
 
-    async def recall(self) -> None:
+    def recall(self, ledger: Ledger) -> None:
         """Take up what an earlier process knew; before the first reading."""
-        self._ledger = await self._record.read()
+        self._ledger = handovers.recalled(ledger)
 
     async def run(self) -> None:
         """Do what falls due until cancelled; actions that run are then ended."""
@@ -342,26 +252,10 @@ class HandoverActions(Output):
             self._begun.clear()
             self._tell()
 
-    @property
-    def problems(self) -> tuple[Problem, ...]:
-        """Why releases may be missed over a restart."""
-        return (self._record.problem,) if self._record.problem else ()
-
-    @property
-    def directories(self) -> frozenset[Path]:
-        return self._record.directories
-
-    def recheck(self, changed: frozenset[str] = frozenset()) -> bool:
-        return self._record.recheck(changed)
-
-    async def stands(self) -> bool:
-        return await self._record.stands()
-
     async def settle(self, plan: Plan) -> None:
-        """Begin releases whose devices are known by now; write the record again where it is gone."""
+        """Begin releases whose devices are known by now."""
         self._inventories = (plan.inventory, plan.base)
         self._begin()
-        await self._record.write(self._ledger)
 
     @property
     def undeliverable(self) -> Mapping[str, Health]:
@@ -383,14 +277,14 @@ class HandoverActions(Output):
         keys = [(resource.name, each) for each in ids if _acts(resource, each)]
         if keys:
             self._keep(handovers.allocated(self._ledger, keys))
-            await self._record.write(self._ledger)
+            await self._record(self._ledger)
 
     async def read(self, named: Mapping[Key, str], holdings: Holdings) -> None:
         """A reading of PodResources came; `named` are pods by name, asked for after the last Allocate of each slot."""
         self._named = named
         concerned = {key: pod for key, pod in named.items() if key in self._ledger.tenants or self._is_acting(key)}
         self._keep(handovers.read(self._ledger, concerned, holdings.may_hold, complete=holdings.complete))
-        await self._record.write(self._ledger)
+        await self._record(self._ledger)
 
     def _keep(self, ledger: Ledger) -> None:
         before, self._ledger = self._ledger, ledger
@@ -424,7 +318,7 @@ class HandoverActions(Output):
             self._failing.pop(handover, None)
             self._begun.pop(handover, None)
             self._keep(handovers.done(self._ledger, handover))
-            await self._record.write(self._ledger)
+            await self._record(self._ledger)
 
         work = self._work(occasion, handover.pod, resource, device, entry)
         self._begun[handover] = work
@@ -506,7 +400,7 @@ class HandoverActions(Output):
                 if arrival not in self._begun and (found := self._find(arrival.unit)) is not None:
                     self._queue(Occasion.ALLOCATE, arrival, *found)
             if not (before.releases or before.arrivals):
-                await self._record.write(ledger)
+                await self._record(ledger)
                 return
             await news.wait()
         raise ActionFailed("vdev is ending; the kubelet will ask the next one")

@@ -36,11 +36,11 @@ from ..planning.retention import Dropped, Retired, dropped
 from .applier import Output, Stage
 from .config_files import ConfigSource
 from .fault_control import FaultControl
-from .last_good import Kept
 from .node_choices import CutSituation, NodeChoices
 from .options import Options
 from .pod_holders import PodHolders
 from .scanner import Scan, Scanner, Verdicts
+from .state_file import KeptConfig
 from .steps import Steps, ToldProblems, problem_of, tell
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ READING = "reading the configuration"
 _DECIDING = "deciding what to list"
 _ROUNDS = 10  # of deciding and preparing, for one plan
 
-LastGoodReader = Callable[[], Awaitable[Kept | None]]
+LastGoodReader = Callable[[], Awaitable[KeptConfig | None]]
 """Reads the configuration that an earlier process kept; raises ConfigError where that cannot be used."""
 
 
@@ -192,8 +192,6 @@ class Reconciler:
 
     async def reload(self) -> None:
         """Read the files again; adopt them when they are good, keep what is when they are not."""
-        for output in self.outputs:
-            output.recheck()
         try:
             loaded = await self._config.read_later(self.spec)
             scan, base = self.scan, self.base
@@ -282,8 +280,6 @@ class Reconciler:
         if plan is None:
             return self._clock.now() if self._plan else None
         await self._settle(Stage.LIST, plan)  # awaits nothing: since it was decided, no Allocate came between
-        for output in self._of_stage[Stage.PREPARE]:
-            do(output.name, functools.partial(output.listed, plan))
         before, self.served = self.served, plan.inventory
         self.published, self._recorded = True, EMPTY
         if plan.retired.keys() - self.retired.keys():

@@ -14,13 +14,12 @@ from .config_files import ConfigSource
 from .device_lists import DeviceLists, Measures
 from .fault_control import FaultControl
 from .handovers import HandoverActions
-from .last_good import LastGood
-from .list_record import ListRecord
 from .lock import NodeLock
 from .node_objects import NodeApi
 from .options import Options
 from .pod_holders import PodHolders
 from .reconcile import Reconciler
+from .state_file import StateFile
 from .steps import Steps
 
 
@@ -35,8 +34,7 @@ class Running(Protocol):
     reconciler: Reconciler
     lists: DeviceLists
     cdi: CdiFiles
-    record: ListRecord
-    last_good: LastGood
+    state: StateFile
     measures: Measures
     handovers: HandoverActions
     faults: FaultControl
@@ -80,14 +78,14 @@ def status(agent: Running) -> dict[str, Any]:
             "doubted": len(agent.holders.knowledge.doubted),
         },
         "record": {
-            "file": str(agent.record.path) if agent.record.path else None,
-            "problem": agent.record.problem.message if agent.record.problem else "",
+            "file": str(agent.state.path) if agent.state.path else None,
+            "problem": agent.state.problem.message if agent.state.problem else "",
         },
         "cdi": {"directory": str(agent.options.cdi_dir), "problem": agent.cdi.trouble},
         "config": {
             "files": [str(path) for path in agent.config.in_force.files],
             "choice": "; ".join(f"{each.file}: {each.reason}" for each in agent.config.in_force.why),
-            "keptFile": str(agent.last_good.path) if agent.last_good.path else None,
+            "keptFile": str(agent.state.path) if agent.state.path else None,
             "keptAt": reload.kept_at or None,
             "lastReloadSuccessful": reload.last_was_good,
             "appliedAt": reload.applied_at or None,

@@ -252,6 +252,9 @@ class VirtualNodes(HostFiles[str, WantedStandIn]):
         except OSError as failed:
             raise HostError(f"cannot make {failed.filename or self.directory}: {failed.strerror}") from failed
 
+    def named(self, told: Inventory) -> Collection[str]:
+        return {each.device.id for each, _ in _listed(told)}
+
     def held(self, left: Collection[str], plan: Plan) -> Collection[str]:
         return [device for device in left if self._record.may_hold(device, plan.holdings, plan.claimed)]
 
