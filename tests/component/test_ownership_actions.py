@@ -197,7 +197,7 @@ async def test_a_hanging_action_delays_no_allocation(kubelet, start_agent, shows
     """Other pods get their devices meanwhile, and the agent ends promptly."""
     agent = await start_agent(config("onAllocate: [{command: [/bin/sleep, '1000'], timeout: 1h}]", count=2))
     starting = [asyncio.create_task(kubelet.run_pod(manifest(pod, {NPU: 1}))) for pod in "ab"]
-    await kubelet.wait_until(lambda: len(agent.agent.handovers.actions._last) == 2, what="the actions")
+    await kubelet.wait_until(lambda: len(agent.agent.handovers._last) == 2, what="the actions")
     async with asyncio.timeout(20):
         assert 0 == await agent.stop()
     for each in starting:

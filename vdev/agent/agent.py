@@ -35,7 +35,7 @@ from .config_files import ConfigSource, FileChooser, NodeLabel
 from .device_lists import DeviceLists, Measures
 from .events import Events
 from .fault_control import FaultControl
-from .handovers import DeviceActions, HandoverActions
+from .handovers import Actions, HandoverActions
 from .http_view import HttpView
 from .kernel_log import KernelLog
 from .lock import NodeLock
@@ -81,7 +81,7 @@ class Agent:
         owner = f"{options.node} {options.plugin_dir}"
         self.nodes = VirtualNodes(options.device_dir, options.host, owner=owner, timing=timing)
         self.handovers = HandoverActions(
-            DeviceActions(options.host, self.metrics, timing, self.nodes.renew),
+            Actions(options.host, self.metrics, timing, self.nodes.renew),
             self.state.record,
             timing=timing,
             ask=lambda: self.events.read_holders(),  # the events come to be below

@@ -83,9 +83,9 @@ class World:
 class Plan:
     """What shall be: every output makes its part of it true.
 
-    `inventory` is what to list, and `told` what was listed when that was decided. `specifications` are the CDI documents
-    of what is wanted, by kind. `held` are the ids of devices (without a replica's number) that a pod may hold or that
-    are retired: what belongs to one of them stays.
+    `inventory` is what to list, and `told` what was listed when that was decided. `specifications` are the CDI
+    documents of what is wanted, by kind. `held` are the ids of devices (without a replica's number) that a pod may
+    hold or that are retired: what belongs to one of them stays.
     `again_at` is the (monotonic) time at which to decide again though nothing happens, or None.
 
     `elsewhere` is what pods may hold of resources that had an id before the one that lists it now. `claimed` are the

@@ -24,6 +24,7 @@ def planned(kept, holdings):
     return Plan(
         base=EMPTY,
         inventory=kept.inventory,
+        told=EMPTY,
         retired=kept.retired,
         holdings=holdings,
         held=frozenset(),
