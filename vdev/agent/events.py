@@ -166,8 +166,7 @@ class Events:
             self._name_again = intervals.name_holder if self._unnamed else math.inf
         else:
             self._name_again *= 2
-        if self._reconciler.needs_answer:
-            self._due.mark()
+        self._due.mark()
 
     async def read_holders(self) -> None:
         await self._steps.take(_HOLDERS, self._read_holders)

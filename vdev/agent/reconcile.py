@@ -100,7 +100,6 @@ class Reconciler:
         self._faults = faults
         self._steps = steps
         self._plan: Plan | None = None
-        self._observed = Holdings()  # of the plan in force, or of the next one while that is decided
         self._lacking: tuple[Mapping[str, Health], frozenset[str]] = (
             {},
             frozenset(),
@@ -118,14 +117,6 @@ class Reconciler:
         of_plan = self._plan.problems if self._plan else ()
         of_outputs = (problem for output in self.outputs for problem in output.problems)
         return tuple(dict.fromkeys((*of_files, *of_node, *of_choices, *of_plan, *of_outputs, *self._steps.problems)))
-
-    @property
-    def needs_answer(self) -> bool:
-        """Whether the kubelet's last answer may lead to another plan: it says something new, or was waited for."""
-        plan, known = self._plan, self._holdings()
-        if plan is None or self.choices.progresses:
-            return True
-        return not self._observed.says(known) or (plan.waits_for_answer and known != self._observed)
 
     @property
     def unnamed(self) -> frozenset[Key]:
@@ -319,7 +310,6 @@ class Reconciler:
             product = await asyncio.to_thread(machine_type, self._options.host)
             self._machine = Machine(product, int(self._clock.wall()))
         world, before = self._observe(), self._plan
-        self._observed = world.holdings
         self._plan = await asyncio.to_thread(decide, world, self._options.intervals)
         for problem in self._plan.problems:
             if before is None or problem not in before.problems:

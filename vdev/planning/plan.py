@@ -151,11 +151,6 @@ class Plan:
         """What is to become free: of retired devices, what others list by now, and for a layout that a label chose."""
         return self.elsewhere.union(self.retired, *(each.doubted for each in self.choices.values()))
 
-    @property
-    def waits_for_answer(self) -> bool:
-        """Whether the kubelet's next answer counts though it be the one of before: something waits for a newer one."""
-        return bool(self.unsettled) or any(not self.holdings.may_hold(key) for key in self.retired)
-
     def is_free(self, device: str) -> bool:
         """Whether no pod can have anything of the device of this id (without a replica's number)."""
         return self.holdings.complete and device not in self.held
