@@ -11,7 +11,7 @@ from tests.component.test_sole_agent import is_locked
 from tests.kit.process import Process, ask, send_signal
 from vdev import cli
 from vdev.agent import command_socket, status
-from vdev.agent.http_view import HttpView
+from vdev.agent.status import HttpView
 from vdev.errors import ConfigError
 from vdev.sim import manifest
 

@@ -36,7 +36,6 @@ from .device_lists import DeviceLists, Measures
 from .events import Events
 from .fault_control import FaultControl
 from .handovers import Actions, HandoverActions
-from .http_view import HttpView
 from .kernel_log import KernelLog
 from .lock import NodeLock
 from .node_choices import NodeChoices
@@ -45,7 +44,7 @@ from .options import Options
 from .pod_holders import PodHolders
 from .reconcile import READING, Reconciler
 from .state_file import Owner, StateFile
-from .status import situation, status
+from .status import HttpView, situation, status
 from .steps import Due, Steps, broken_in
 from .virtual_nodes import VirtualNodes
 
