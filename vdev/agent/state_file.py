@@ -30,7 +30,6 @@ from ..errors import ConfigError, HostError
 from ..hostfs import read_plain, remove_unfinished, write_atomic
 from ..hostfs.files import Stamp, stamp
 from ..model.device import UNKNOWN_ENTRY, Device, RawDevice, Slot, replica_id
-from ..model.dra import DraPartitions
 from ..model.geometry import Parts
 from ..model.problem import Problem, error, warning
 from ..planning import handovers
@@ -92,7 +91,7 @@ class ListedDevice(_Section):
 
 
 class ChosenLayout(_Section):
-    """What became of the layout that a label chose; `parts` only where no list tells them, by entry and index."""
+    """What became of the layout that a label chose; `parts` are those in force, by entry and device index."""
 
     value: str | None
     state: RepartitionState
@@ -241,15 +240,12 @@ def _slots(rows: Iterable[str | ListedDevice], *, numbers: bool) -> Iterator[Slo
 
 
 def _layouts(plan: Plan) -> dict[str, ChosenLayout]:
-    """What became of chosen layouts; how devices of entries for claims are cut is no list's to tell."""
-    entries = (entry for offered in plan.base.claimable.values() for entry in offered.entries.values())
-    claimable = {each.name for each in entries if each.dra and each.dra.partitions is DraPartitions.STATIC}
     return {
         each.label: ChosenLayout(
             value=each.value,
             state=each.state,
             sentence=each.sentence,
-            parts={entry: dict(parts) for entry, parts in each.parts.items() if entry in claimable and parts},
+            parts={entry: dict(parts) for entry, parts in each.parts.items()},
         )
         for each in plan.choices.values()
     }
