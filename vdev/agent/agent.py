@@ -165,20 +165,7 @@ class Agent:
             ),
             claimed=lambda: self.dra.claimed,
         )
-        self.events = Events(
-            options,
-            self.due,
-            self.steps,
-            link=self.link,
-            lock=self.lock,
-            config=self.config,
-            health=self.health,
-            faults=self.faults,
-            holders=self.holders,
-            handovers=self.handovers,
-            reconciler=self.reconciler,
-            on_displaced=self._displace,
-        )
+        self.events = Events(self)
         self.announcer = Announcer(
             options.service_manager,
             HttpView(self).outlook,
@@ -398,7 +385,8 @@ class Agent:
         self.due.mark()
         self.due.ask_holders_soon()  # which pods have claims only the kubelet tells
 
-    def _displace(self) -> None:
+    def displace(self) -> None:
+        """Another agent has come to serve the kubelet."""
         self._displaced = True
         self.stop()
 

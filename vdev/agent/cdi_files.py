@@ -23,6 +23,7 @@ from ..model.device import Health
 from ..planning import allocation, cdi
 from ..planning.plan import Plan
 from ..planning.resources import Inventory
+from .applier import NOTHING
 from .host_files import HostFiles
 
 log = structlog.get_logger(__name__)
@@ -200,6 +201,7 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
     """
 
     name = "writing CDI specifications"
+    undeliverable = NOTHING
 
     def __init__(self, directory: Path, timing: Timing) -> None:
         super().__init__({directory}, timing)
@@ -208,12 +210,6 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
         self._own = OwnFiles(directory, timing.intervals)
         self._present: list[cdi.Document] | None = None  # what the files say; None: they could not be read yet
         self._devices: Mapping[_Name, _Device] = {}  # of these
-        self._undeliverable: Mapping[str, Health] = {}
-
-    @property
-    def undeliverable(self) -> Mapping[str, Health]:
-        """The devices, by raw device id, that a runtime cannot resolve, and why."""
-        return self._undeliverable
 
     def unprepared(self, plan: Plan) -> frozenset[str]:
         """What the plan needs, and no `settle` that succeeded has written so."""
@@ -259,7 +255,7 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
         return now + self._intervals.retry_host_files if self._present is None else self._own.again_at
 
     async def made(self, plan: Plan) -> None:
-        self._undeliverable = _undeliverable(plan.inventory, self.failed)
+        self.undeliverable = _undeliverable(plan.inventory, self.failed)
         self._say(tuple(dict.fromkeys((*self.failed.values(), *self._own.failed.values(), *self._own.trouble))))
 
     def _missing(self, documents: Mapping[str, cdi.Document]) -> dict[_Name, str]:

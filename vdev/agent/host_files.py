@@ -36,6 +36,8 @@ class HostFiles(Output, Generic[Name, Wanted]):
     """
 
     stage = Stage.PREPARE
+    directories: frozenset[Path] = frozenset()
+    again_at: float | None = None  # to try again what could not be made, or to see whether what is left may go
 
     def __init__(self, watched: Collection[Path], timing: Timing) -> None:
         self.failed: Mapping[Name, str] = {}
@@ -43,7 +45,6 @@ class HostFiles(Output, Generic[Name, Wanted]):
         self._watched = frozenset(watched)
         self._wanted: Mapping[Name, Wanted] = {}  # by the last plan
         self._left: frozenset[Name] = frozenset()  # what is there besides
-        self._again_at: float | None = None
         self._writing = threading.Lock()  # held by the thread that changes something
 
     @abstractmethod
@@ -74,21 +75,13 @@ class HostFiles(Output, Generic[Name, Wanted]):
     async def made(self, plan: Plan) -> None:
         """Do on the loop what follows from `make`."""
 
-    @property
-    def directories(self) -> frozenset[Path]:
-        return self._watched if self._wanted or self._left else frozenset()
-
-    @property
-    def again_at(self) -> float | None:
-        """When to try again what could not be made, or to look again whether what is left may go."""
-        return self._again_at
-
     async def settle(self, plan: Plan) -> None:
         """Make what the plan needs and remove what nothing can name; what fails is reported by `failed`."""
         now = self._clock.now()
         remove_at = await asyncio.to_thread(self._work, plan, now)
         times = (self.retry_at(now), remove_at)
-        self._again_at = min((each for each in times if each is not None), default=None)
+        self.again_at = min((each for each in times if each is not None), default=None)
+        self.directories = self._watched if self._wanted or self._left else frozenset()
         await self.made(plan)
 
     def _work(self, plan: Plan, now: float) -> float | None:

@@ -32,6 +32,7 @@ from ..planning.allocation import any_cdi
 from ..planning.plan import Plan
 from ..planning.resources import Inventory, Resource
 from ..planning.virtual_devices import Dialogue
+from .applier import NOTHING
 from .host_files import HostFiles
 from .serial_lines import Line, Pty, open_pty
 
@@ -186,21 +187,16 @@ class VirtualNodes(HostFiles[str, WantedStandIn]):
     """The stand-ins of one agent, by raw device id. `undeliverable` holds the devices whose stand-in is missing."""
 
     name = "making virtual nodes"
+    undeliverable = NOTHING
 
     def __init__(self, directory: Path, host: HostRoot, *, owner: str, timing: Timing) -> None:
         super().__init__({directory}, timing)
         self.directory = directory
-        self._undeliverable: Mapping[str, Health] = {}
         self._host = host
         self._place = OwnDirectory(directory, owner)
         self._standing: Mapping[str, WantedStandIn] = {}  # what is wanted, and what is kept of this process
         self._opened: dict[str, Pty] = {}  # new lines, which nobody answers yet
         self._lines: dict[str, Line] = {}
-
-    @property
-    def undeliverable(self) -> Mapping[str, Health]:
-        """The devices, by raw device id, whose stand-in is missing, and why."""
-        return self._undeliverable
 
     def unprepared(self, plan: Plan) -> frozenset[str]:
         """What the plan needs, and no `settle` that succeeded has made."""
@@ -309,10 +305,10 @@ class VirtualNodes(HostFiles[str, WantedStandIn]):
 
     def _say(self, failed: Mapping[str, str]) -> None:
         reasons = set(failed.values())
-        for reason in sorted(reasons - {health.reason for health in self._undeliverable.values()}):
+        for reason in sorted(reasons - {health.reason for health in self.undeliverable.values()}):
             devices = sorted(device for device, why in failed.items() if why == reason)
             log.error("stand-in not made", reason=reason, device=devices[0], devices=len(devices))
-        self._undeliverable = {device: Health(healthy=False, reason=reason) for device, reason in failed.items()}
+        self.undeliverable = {device: Health(healthy=False, reason=reason) for device, reason in failed.items()}
 
     # --- files, in a thread -------------------------------------------------------------------------------------------
 
