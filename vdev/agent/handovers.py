@@ -340,16 +340,18 @@ class HandoverActions(Output):
 
     async def _wait_for_handovers(self, keys: Sequence[Key], devices: Mapping[str, Device]) -> None:
         """Wait for releases, then do what is to be done for who arrives."""
-        if any(handovers.is_new(self._ledger, key) for key in keys):
+        if not self._ledger.tenants.keys() >= set(keys):
             with contextlib.suppress(TimeoutError):  # without an answer the pod's name is not known, no more
                 async with self._clock.timeout(self._patience):
                     await self._ask()
         while self._group is not None:
             news = self._news
-            self._ledger, before = handovers.pre_start(self._ledger, keys, self._named, self._overlapping(devices))
-            for arrival in before.arrivals:
+            self._ledger, releases, arrivals = handovers.pre_start(
+                self._ledger, keys, self._named, self._overlapping(devices)
+            )
+            for arrival in arrivals:
                 self._begin(Occasion.ALLOCATE, arrival)
-            if not (before.releases or before.arrivals):
+            if not (releases or arrivals):
                 await self._record(self._ledger)
                 return
             await news.wait()
