@@ -81,8 +81,7 @@ class Reconciler:
         self.spec = Spec()
         self.scan = Scan()
         self.base = EMPTY
-        self.served = EMPTY
-        self.published = False  # whether the kubelet is told of `served`
+        self.published = False  # whether the kubelet is told of anything by this process
         self.retired: Mapping[Key, Retired] = {}
         self._dropped: Mapping[str, Dropped] = {}  # ids that left a list lately
         self.warnings: tuple[Problem, ...] = ()
@@ -100,13 +99,10 @@ class Reconciler:
         self._faults = faults
         self._steps = steps
         self._plan: Plan | None = None
-        self._lacking: tuple[Mapping[str, Health], frozenset[str]] = (
-            {},
-            frozenset(),
-        )  # of outputs, when that was decided
+        self._world = World()  # in which that was decided
         self._unprepared: dict[str, Mapping[str, Health]] = {}  # what outputs that fail have not made, by their names
         self._machine: Machine | None = None  # read when it is first asked for
-        self._recorded = EMPTY  # what an earlier process listed; until something is published, that is edited
+        self._listed = EMPTY  # what the kubelet was told last, by this process or the one before
         self._told = ToldProblems(metrics)
 
     @property
@@ -157,7 +153,7 @@ class Reconciler:
 
         `choices` is what had become of the layouts that labels chose.
         """
-        self._recorded = recorded
+        self._listed = recorded
         self.choices.recall(choices)
         if self.choices.in_force(self.spec) != self.spec:
             self.base = self._arrange(self.spec, self.scan)
@@ -250,9 +246,9 @@ class Reconciler:
         return claimed_by_name(self._plan.pools if self._plan else {}, claimed)
 
     @property
-    def _listed(self) -> Inventory:
-        """What the kubelet was told last."""
-        return self.served if self.published else self._recorded
+    def served(self) -> Inventory:
+        """What this process told the kubelet."""
+        return self._listed if self.published else EMPTY
 
     async def settle(self, *, ask_holders: Callable[[], None]) -> float | None:
         """Observe, decide, and let every output make its part of the plan true.
@@ -271,8 +267,7 @@ class Reconciler:
         if plan is None:
             return self._clock.now() if self._plan else None
         await self._settle(Stage.LIST, plan)  # awaits nothing: since it was decided, no Allocate came between
-        before, self.served = self.served, plan.inventory
-        self.published, self._recorded = True, EMPTY
+        before, self._listed, self.published = self.served, plan.inventory, True
         if plan.retired.keys() - self.retired.keys():
             ask_holders()
         self.retired = plan.retired
@@ -299,7 +294,8 @@ class Reconciler:
             if plan is None:
                 return None
             await self._settle(Stage.PREPARE, plan)
-            same = (self._undeliverable(), self._toolless()) == self._lacking
+            world = self._world
+            same = (self._undeliverable(), self._toolless()) == (world.undeliverable, world.toolless)
             current = same and not plan.is_overtaken(self._holdings())
             if current or not decided:
                 return plan
@@ -310,6 +306,7 @@ class Reconciler:
             product = await asyncio.to_thread(machine_type, self._options.host)
             self._machine = Machine(product, int(self._clock.wall()))
         world, before = self._observe(), self._plan
+        self._world = world
         self._plan = await asyncio.to_thread(decide, world, self._options.intervals)
         for problem in self._plan.problems:
             if before is None or problem not in before.problems:
@@ -317,7 +314,6 @@ class Reconciler:
 
     def _observe(self) -> World:
         last = self._plan
-        undeliverable, toolless = self._lacking = self._undeliverable(), self._toolless()
         return World(
             spec=self.choices.in_force(self.spec),
             choices=self.choices.progresses,
@@ -326,8 +322,8 @@ class Reconciler:
             found=self.scan.devices if self._machine else {},
             base=self.base,
             verdicts=self.verdicts.current(),
-            undeliverable=undeliverable,
-            toolless=toolless,
+            undeliverable=self._undeliverable(),
+            toolless=self._toolless(),
             afflictions=self._faults.engine.afflictions,
             cdi_faults=self._faults.cdi_faults(self.base),
             holdings=self._holdings(),
