@@ -81,8 +81,8 @@ class Reconciler:
         self.spec = Spec()
         self.scan = Scan()
         self.base = EMPTY
-        self.published = False  # whether the kubelet is told of anything by this process
-        self.retired: Mapping[Key, Retired] = {}
+        self._recorded = EMPTY  # what an earlier process listed
+        self._listed: Plan | None = None  # of which the kubelet was told last
         self._dropped: Mapping[str, Dropped] = {}  # ids that left a list lately
         self.warnings: tuple[Problem, ...] = ()
         self.scanner = Scanner(options.host, options.node, options.device_dir, options.smi_dir, steps)
@@ -102,7 +102,6 @@ class Reconciler:
         self._world = World()  # in which that was decided
         self._unprepared: dict[str, Mapping[str, Health]] = {}  # what outputs that fail have not made, by their names
         self._machine: Machine | None = None  # read when it is first asked for
-        self._listed = EMPTY  # what the kubelet was told last, by this process or the one before
         self._told = ToldProblems(metrics)
 
     @property
@@ -153,7 +152,7 @@ class Reconciler:
 
         `choices` is what had become of the layouts that labels chose.
         """
-        self._listed = recorded
+        self._recorded = recorded
         self.choices.recall(choices)
         if self.choices.in_force(self.spec) != self.spec:
             self.base = self._arrange(self.spec, self.scan)
@@ -224,7 +223,7 @@ class Reconciler:
         await self.choices.begin(self.spec, clock=self._clock, within=self._options.intervals.first_reading)
         situation = CutSituation(
             found=self.scan.devices,
-            listed=self._listed,
+            listed=self._listed.inventory if self._listed else self._recorded,
             base=self.base,
             holdings=self._holdings,
             claimed=self._claimed_devices,
@@ -248,7 +247,17 @@ class Reconciler:
     @property
     def served(self) -> Inventory:
         """What this process told the kubelet."""
-        return self._listed if self.published else EMPTY
+        return self._listed.inventory if self._listed else EMPTY
+
+    @property
+    def retired(self) -> Mapping[Key, Retired]:
+        """What of that only pods keep in the list."""
+        return self._listed.retired if self._listed else {}
+
+    @property
+    def published(self) -> bool:
+        """Whether it told the kubelet anything."""
+        return self._listed is not None
 
     async def settle(self, *, ask_holders: Callable[[], None]) -> float | None:
         """Observe, decide, and let every output make its part of the plan true.
@@ -267,11 +276,11 @@ class Reconciler:
         if plan is None:
             return self._clock.now() if self._plan else None
         await self._settle(Stage.LIST, plan)  # awaits nothing: since it was decided, no Allocate came between
-        before, self._listed, self.published = self.served, plan.inventory, True
-        if plan.retired.keys() - self.retired.keys():
+        retired, served = self.retired, self.served
+        self._listed = plan
+        if plan.retired.keys() - retired.keys():
             ask_holders()
-        self.retired = plan.retired
-        if gone := dropped(before, plan.inventory, self._clock.now()):
+        if gone := dropped(served, plan.inventory, self._clock.now()):
             self._dropped = {**self._lately_dropped(), **gone}
             await self._steps.take("forgetting devices", self._forget)
         await self._clock.sleep(0)  # the streams send their lists before anything else takes the loop
@@ -327,11 +336,9 @@ class Reconciler:
             afflictions=self._faults.engine.afflictions,
             cdi_faults=self._faults.cdi_faults(self.base),
             holdings=self._holdings(),
-            listed=self._listed,
-            retired=self.retired,
+            before=self._listed,
+            recorded=self._recorded,
             dropped=self._lately_dropped(),
-            devices=last.devices if last else EMPTY,
-            lost=last.lost if last else {},
             pools=last.pools if last else {},
             claimed=self._claimed(),
             now=self._clock.now(),
