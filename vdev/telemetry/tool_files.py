@@ -24,6 +24,7 @@ from ..model import telemetry
 from ..model.problem import Problem, warning
 from ..model.telemetry import SmiTool
 from ..planning.plan import Plan
+from ..planning.resources import Inventory
 from .sensors import MeasuredDevice
 from .simulation import LOST
 from .tool_data import equipped, held, published, text_of
@@ -90,6 +91,10 @@ class ToolFiles(HostFiles[str, Shown]):
             return ()
         except OSError as failed:
             raise HostError(f"cannot list {self._devices}: {_why(failed)}") from failed
+
+    def named(self, told: Inventory) -> Collection[str]:
+        devices = (each for resource in told.resources.values() for each in resource.by_device.values())
+        return {each.id for each in devices if each.raw.tools}
 
     def held(self, left: Collection[str], plan: Plan) -> Collection[str]:
         claimable = published(plan)
