@@ -80,7 +80,7 @@ REQUESTS = {
     "the end of a chosen node": (asked("nodes", "DELETE"), node(KWOK, MARK), None, NOT_MINE),
     "a real node taken as made": (asked("nodes"), node(), node(MADE), NOT_MINE),
     "a chosen node taken as made": (asked("nodes"), node(KWOK, MARK), node(KWOK | MADE, MARK), ISOLATION),
-    "a made node given away": (asked("nodes"), node(MADE), node(), NOT_MINE),
+    "a made node that got a kubelet": (asked("nodes"), node(MADE, spec=TAINTS), node(), ""),
     "a mark on a chosen node": (asked("nodes"), node(KWOK), node(KWOK, MARK), ""),
     "labels of a chosen node": (asked("nodes"), node(KWOK, MARK), node({**KWOK, "a": "b"}, MARK), ""),
     "what is taken back of a node that lost its label": (
