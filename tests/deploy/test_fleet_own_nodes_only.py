@@ -13,7 +13,9 @@ POLICY, BINDING = yaml.safe_load_all((DEPLOY / "fleet/components/own-nodes-only/
 FLEET = "system:serviceaccount:vdev-system:vdev-fleet"
 NOT_MINE = 'the fleet may not change node "x": it did not make it, and the node is none of those that it may choose'
 SPEC = "the fleet may not change the spec of a Node that it did not make, such as its taints"
-ISOLATION = "the fleet may not change vdev.dev/made-by and labels of node-restriction.kubernetes.io and node-role.kubernetes.io"
+ISOLATION = (
+    "the fleet may not change vdev.dev/made-by and labels of node-restriction.kubernetes.io and node-role.kubernetes.io"
+)
 OWNERS = "the fleet may not change owners and finalizers of a Node that it did not make"
 STATUS = "the fleet may not change conditions and addresses of pods"
 NO_PODS = "the fleet may not make, change or delete pods"
