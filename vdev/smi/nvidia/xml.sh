@@ -2,7 +2,7 @@
 # -q -x: the same as XML, in the elements of NVIDIA's DTD of version 12, or 13 from driver 560 on.
 xml() {
     Dtd=12
-    [ "${driver%%.*}" -lt 560 ] || Dtd=13
+    [ "${driver%%.*}" -lt 560 ] 2>/dev/null || Dtd=13
     escape "$driver"
     Driver_xml=$Escaped
     escape "$cuda"
