@@ -13,7 +13,9 @@ POLICY, BINDING = yaml.safe_load_all((DEPLOY / "fleet/components/own-nodes-only/
 FLEET = "system:serviceaccount:vdev-system:vdev-fleet"
 NOT_MINE = 'the fleet may not change node "x": it did not make it, and the node is none of those that it may choose'
 SPEC = "the fleet may not change the spec of a Node that it did not make, such as its taints"
-ISOLATION = "the fleet may not change labels of node-restriction.kubernetes.io and node-role.kubernetes.io"
+ISOLATION = (
+    "the fleet may not change vdev.dev/made-by and labels of node-restriction.kubernetes.io and node-role.kubernetes.io"
+)
 OWNERS = "the fleet may not change owners and finalizers of a Node that it did not make"
 STATUS = "the fleet may not change conditions and addresses of pods"
 NO_PODS = "the fleet may not make, change or delete pods"
@@ -79,7 +81,8 @@ REQUESTS = {
     "the end of a real node": (asked("nodes", "DELETE"), node(), None, NOT_MINE),
     "the end of a chosen node": (asked("nodes", "DELETE"), node(KWOK, MARK), None, NOT_MINE),
     "a real node taken as made": (asked("nodes"), node(), node(MADE), NOT_MINE),
-    "a made node given away": (asked("nodes"), node(MADE), node(), NOT_MINE),
+    "a chosen node taken as made": (asked("nodes"), node(KWOK, MARK), node(KWOK | MADE, MARK), ISOLATION),
+    "a made node that got a kubelet": (asked("nodes"), node(MADE, spec=TAINTS), node(), ""),
     "a mark on a chosen node": (asked("nodes"), node(KWOK), node(KWOK, MARK), ""),
     "labels of a chosen node": (asked("nodes"), node(KWOK, MARK), node({**KWOK, "a": "b"}, MARK), ""),
     "what is taken back of a node that lost its label": (

@@ -43,14 +43,14 @@ def event(name="worker-1", kind="Node"):
     return {"apiVersion": "v1", "kind": "Event", "metadata": {"namespace": "default"}, "involvedObject": about}
 
 
-def a_slice(**where):
+def a_slice(pool="worker-1", **where):
     """A ResourceSlice; by default one of the own node."""
-    spec = {"driver": "acme.dev", **(where or {"nodeName": "worker-1"})}
+    spec = {"driver": "acme.dev", "pool": {"name": pool}, **(where or {"nodeName": "worker-1"})}
     metadata = {"name": "00000-acme.dev-worker-1-x7k2p"}
     return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": metadata, "spec": spec}
 
 
-THEIRS = a_slice(nodeName="worker-2")
+THEIRS = a_slice("worker-2", nodeName="worker-2")
 
 
 def asked(resource, operation="UPDATE", who=None, group="", version="v1"):
@@ -115,6 +115,12 @@ REQUESTS = {
     "another node's slice's end": (asked("resourceslices", "DELETE"), THEIRS, None, ANOTHER_SLICE),
     "a slice of another node, by an older version": (
         asked("resourceslices", "CREATE", version="v1beta1"), None, THEIRS, ANOTHER_SLICE,
+    ),
+    "a slice of the own node in the pool of another one": (
+        asked("resourceslices", "CREATE"), None, a_slice("worker-2"), ANOTHER_SLICE,
+    ),
+    "a slice of another node in the own pool": (
+        asked("resourceslices", "CREATE"), None, a_slice(nodeName="worker-2"), ANOTHER_SLICE,
     ),
     "a slice of all nodes": (asked("resourceslices", "CREATE"), None, a_slice(allNodes=True), ANOTHER_SLICE),
     "a slice of all nodes' end": (asked("resourceslices", "DELETE"), a_slice(allNodes=True), None, ANOTHER_SLICE),
