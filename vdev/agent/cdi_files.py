@@ -234,8 +234,8 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
         self._devices = {(each["kind"], device["name"]): device for each in self._present for device in each["devices"]}
         return self._devices.keys()
 
-    def named(self, told: Inventory) -> Collection[_Name]:
-        return {(kind, name) for kind, name, _ in allocation.cdi_names(told)}
+    def named(self, plan: Plan) -> Collection[_Name]:
+        return {(kind, name) for kind, name, _ in allocation.cdi_names(plan.told)}
 
     def held(self, left: Collection[_Name], plan: Plan) -> Collection[_Name]:
         ids = {name: cdi.device_id(self._devices[name]) for name in left if name[1] != cdi.ALL}

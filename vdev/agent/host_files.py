@@ -22,7 +22,6 @@ from typing import Generic, TypeVar
 from ..aio.clock import Timing
 from ..errors import HostError
 from ..planning.plan import Plan
-from ..planning.resources import Inventory
 from .applier import Output, Stage
 
 Name = TypeVar("Name", bound=Hashable)
@@ -56,8 +55,8 @@ class HostFiles(Output, Generic[Name, Wanted]):
         """What is there, by whichever process. Blocks. Raises HostError where nothing can be made."""
 
     @abstractmethod
-    def named(self, told: Inventory) -> Collection[Name]:
-        """What answers to the kubelet name while it is told of this."""
+    def named(self, plan: Plan) -> Collection[Name]:
+        """What answers to the kubelet may still name: by `plan.told`, and for claims by `plan.told_pools`."""
 
     @abstractmethod
     def held(self, left: Collection[Name], plan: Plan) -> Collection[Name]:
@@ -91,7 +90,7 @@ class HostFiles(Output, Generic[Name, Wanted]):
             try:
                 left = frozenset(self.present(wanted)) - wanted.keys()
                 unheld = left.difference(self.held(left, plan)) if left and plan.holdings.complete else frozenset()
-                gone = unheld.difference(self.named(plan.told))
+                gone = unheld.difference(self.named(plan))
                 self.failed = self.make(plan, wanted, left - gone, gone)
             except HostError as failed:
                 self._left, self.failed = self._left - wanted.keys(), dict.fromkeys(wanted, str(failed))

@@ -11,9 +11,10 @@ import itertools
 import json
 import os
 import stat
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -36,6 +37,9 @@ from ..planning.virtual_devices import Dialogue
 from .applier import NOTHING
 from .host_files import HostFiles
 from .serial_lines import Line, Pty, open_pty
+
+if TYPE_CHECKING:
+    from ..dra.published_devices import DraDevice, PublishedPool
 
 log = structlog.get_logger(__name__)
 
@@ -159,11 +163,17 @@ def _for_claims(plan: Plan) -> Iterator[WantedStandIn]:
     for offered in plan.base.claimable.values():
         yield from _of_slots(offered, by_cdi=True)
     for pool in plan.pools.values():
-        nodes = {name: (entry, _made(entry, by_cdi=True)) for name, entry in pool.offered.entries.items()}
-        for device in pool.devices if any(node for _, node in nodes.values()) else ():
-            entry, node = nodes.get(device.entry, (None, None))
-            if device.lost and entry and node:
-                yield WantedStandIn(entry, device.device.raw, node)
+        yield from _published(pool, (device for device in pool.devices if device.lost))
+
+
+def _published(pool: "PublishedPool", devices: Iterable["DraDevice"]) -> Iterator[WantedStandIn]:
+    nodes = {name: (entry, _made(entry, by_cdi=True)) for name, entry in pool.offered.entries.items()}
+    if not any(node for _, node in nodes.values()):
+        return
+    for device in devices:
+        entry, node = nodes.get(device.entry, (None, None))
+        if entry and node:
+            yield WantedStandIn(entry, device.device.raw, node)
 
 
 def _of_slots(resource: Resource, *, by_cdi: bool) -> Iterator[WantedStandIn]:
@@ -220,8 +230,9 @@ class VirtualNodes(HostFiles[str, WantedStandIn]):
         except OSError as failed:
             raise HostError(f"cannot make {failed.filename or self.directory}: {failed.strerror}") from failed
 
-    def named(self, told: Inventory) -> Collection[str]:
-        return {each.device.id for each in _listed(told)}
+    def named(self, plan: Plan) -> Collection[str]:
+        published = (each for pool in plan.told_pools.values() for each in _published(pool, pool.devices))
+        return {each.device.id for each in itertools.chain(_listed(plan.told), published)}
 
     def held(self, left: Collection[str], plan: Plan) -> Collection[str]:
         ids = {base_id(slot) for _, slot in (*plan.holdings.all(), *plan.claimed)}

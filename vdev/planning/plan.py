@@ -86,7 +86,8 @@ class World:
 class Plan:
     """What shall be: every output makes its part of it true.
 
-    `inventory` is what to list, and `told` what was listed when that was decided. `specifications` are the CDI
+    `inventory` is what to list; `told` and `told_pools` are what was listed and published when that was decided.
+    `specifications` are the CDI
     documents of what is wanted, by kind. `held` are the ids of devices (without a replica's number) that a pod may
     hold or that are retired: what belongs to one of them stays.
     `again_at` is the (monotonic) time at which to decide again though nothing happens, or None.
@@ -126,6 +127,7 @@ class Plan:
     conditions: tuple[NodeCondition, ...] = ()
     choices: Progresses = field(default_factory=dict)
     pools: "Pools" = field(default_factory=lambda: NO_POOLS)
+    told_pools: "Pools" = field(default_factory=lambda: NO_POOLS)
     problems: tuple[Problem, ...] = ()
     telemetry: Telemetry | None = None
     loads: Mapping[str, Measured] = field(default_factory=dict)
@@ -213,6 +215,7 @@ def decide(world: World, intervals: Intervals = PRODUCTION) -> Plan:
         choices=world.choices,
         features=labels.values if node.labels is LabelOutput.NFD else None,
         pools=published,
+        told_pools=before.pools if before else NO_POOLS,
         problems=labels.problems + tuple(problem for pool in published.values() for problem in pool.problems),
         capacity=capacity.capacity(listed) if node.status else {},
         telemetry=world.spec.telemetry,

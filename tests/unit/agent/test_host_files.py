@@ -32,8 +32,8 @@ class Names(HostFiles[str, str]):
             raise HostError(self.trouble)
         return self.there
 
-    def named(self, told):
-        return told
+    def named(self, plan):
+        return plan.told
 
     def held(self, left, plan):
         return self.of_pods
