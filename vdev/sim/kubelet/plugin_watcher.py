@@ -1,8 +1,8 @@
 """The kubelet's plugin watcher: it finds registration sockets below plugins_registry and registers who answers there.
 
-It looks each second (`Timings.look`) by the kubelet's clock, unregisters first, then registers, and tries failures again
-with growing pauses. A socket that was made again at its old path is another plugin, but has to wait for the pause that
-its predecessors' failures have earned the path. The watcher calls the plugin, never the reverse.
+It looks each second (`Timings.look`) by the kubelet's clock, unregisters first, then registers, and tries failures
+again with growing pauses. A socket that was made again at its old path is another plugin, but has to wait for the pause
+that its predecessors' failures have earned the path. The watcher calls the plugin, never the reverse.
 """
 
 import asyncio
