@@ -169,17 +169,18 @@ def test_every_value_is_here():
 
 
 @helm
-@pytest.mark.parametrize("name", EFFECTS)
-def test_a_value_has_an_effect(name):
+def test_a_value_has_an_effect(subtests):
     """Another value changes the objects in the way that it says, and they stay valid."""
-    value, shown, others = EFFECTS[name]
-    after = charted(with_value(others, place(name), value))
-    text, former = text_of(after), text_with(json.dumps(others))
-    assert shown in text
-    assert former != text
-    if name not in {"serviceAccount.create", "agent.enabled"}:  # which show in what is no longer there
-        assert shown not in former
-    validate(after)
+    for name in EFFECTS:
+        with subtests.test(name=name):
+            value, shown, others = EFFECTS[name]
+            after = charted(with_value(others, place(name), value))
+            text, former = text_of(after), text_with(json.dumps(others))
+            assert shown in text
+            assert former != text
+            if name not in {"serviceAccount.create", "agent.enabled"}:  # which show in what is no longer there
+                assert shown not in former
+            validate(after)
 
 
 @helm
