@@ -279,13 +279,10 @@ async def test_what_cannot_be_used_is_one_more_reason(start_agent, leave, kept, 
     assert "\n" not in last
 
 
-@pytest.mark.parametrize(("change", "words"), SPOILT.values(), ids=SPOILT)
-async def test_what_cannot_be_used_does_not_matter_to_good_files(
-    start_agent, kubelet, shows, leave, kept, change, words
-):
+async def test_what_cannot_be_used_does_not_matter_to_good_files(start_agent, leave, kept):
     """It is replaced, and nothing is said."""
     await leave()
-    kept().write_bytes(change(kept().read_bytes()))
+    kept().write_bytes(kept().read_bytes()[:-80])
     agent = await start_agent(GOOD)
     assert GOOD == json.loads(kept().read_bytes().partition(b"\n")[0])["config"]["files"][0]["text"]
     assert [] == [problem for problem in agent.agent.reconciler.problems if problem.is_error]
