@@ -22,7 +22,14 @@ EPILOG = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("kind", nargs="?", choices=KINDS, default="virtual", help="which devices [default: virtual]")
+    parser.add_argument(
+        "kind",
+        nargs="?",
+        choices=KINDS,
+        default="virtual",
+        metavar="KIND",
+        help="which devices: virtual, gpu, usb or nvidia [default: virtual]",
+    )
     parser.add_argument(
         "file", nargs="?", default="vdev.yaml", metavar="FILE", help="the new file; - prints it [default: vdev.yaml]"
     )
