@@ -57,7 +57,6 @@ class Intervals:
     kubelet_grace: float = 10.0  # to know its pods after its start: it may leave some out
     admission: float = 0.5  # to name a pod as a holder: it has admitted the pod some time after Allocate
     name_holder: float = 1.0  # to be asked again for one that it did not name; doubles each time
-    other_allocates: float = 120.0  # to have what other plugins give the pod, which may come before our Allocate
     unnamed_allocate: float = 5.0  # after which an Allocate without a pod was for one that was refused
     pod_resources_answer: float = 5.0  # to say who holds what
     first_reading: float = 1.0  # to say so before the first list
@@ -68,8 +67,6 @@ class Intervals:
 
     # What the agent that serves is given time for, by one that stands by.
     directory_anew: float = 10.0  # to lock the kubelet's directory when that was made again
-
-    # Of serial lines that go from one agent to the next.
 
     # Of a device that vanished.
     retire_settle: float = 5.0  # listed as Unhealthy, before it may go: longer than any admission in progress
