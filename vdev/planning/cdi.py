@@ -83,7 +83,7 @@ def document(
 def edits_of(whole: Document, device: Mapping[str, Any]) -> dict[str, Any]:
     """What a container gets with a device of a specification: its own edits, and those that come with each device."""
     own: dict[str, Any] = device["containerEdits"]
-    common = whole.get("containerEdits", {}).get("env", [])
+    common = (whole.get("containerEdits") or {}).get("env", [])
     return {**own, "env": [*own.get("env", []), *common]} if common else own
 
 
@@ -138,7 +138,7 @@ class _DocumentForm(_Form):
         str, Field(pattern="^[A-Za-z][A-Za-z0-9_.-]{0,300}[A-Za-z0-9]/[A-Za-z][A-Za-z0-9_.-]{0,250}[A-Za-z0-9]$")
     ]
     devices: Annotated[list[_DeviceForm], Field(min_length=1)]
-    edits: _CommonForm = Field(None, alias="containerEdits")  # absent or given, but never null
+    edits: _CommonForm | None = Field(None, alias="containerEdits")
 
 
 def is_document(value: object) -> TypeGuard[Document]:

@@ -1,5 +1,6 @@
 """The resource of each device: by its entry, by patterns, by the profile of a partition."""
 
+import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -64,9 +65,7 @@ def _problems(
         yield error(entry.where, message)
 
 
-_NAMESPACE = uuid.UUID(
-    "5f3ab1f0-6d2f-5c55-9a2e-7d1f4f8f3a10"
-)  # of ids made here; any constant would do, but it must never change
+_NAMESPACE = uuid.UUID("5f3ab1f0-6d2f-5c55-9a2e-7d1f4f8f3a10")  # of ids made here; must never change
 
 
 @dataclass(slots=True)
@@ -322,19 +321,11 @@ def _mixed_names(result: Advertised, spec: Spec) -> None:
 
 
 def matches(pattern: str, text: str) -> bool:
-    """NVIDIA's patterns: the whole text, `*` stands for any run of characters, everything else for itself.
-
-    Each part between two `*` is looked for once, as far left as it can be.
-    """
-    first, *parts = pattern.split("*")
+    """NVIDIA's patterns: the whole text, `*` stands for any run of characters, everything else for itself."""
+    first, *parts = map(re.escape, pattern.split("*"))
     if not parts:
-        return text == first
-    last = parts.pop()
-    place, end = len(first), len(text) - len(last)
-    if not text.startswith(first) or not text.endswith(last):
-        return False
-    for part in parts:
-        place = text.find(part, place, end) + len(part)
-        if place < len(part):
-            return False
-    return place <= end
+        return text == pattern
+    *middle, last = parts
+    # Each part is looked for once, as far left as it can be, so that no pattern takes long.
+    found = "".join(f"(?>.*?{part})" for part in middle)
+    return re.fullmatch(f"{first}{found}.*{last}", text, re.DOTALL) is not None
