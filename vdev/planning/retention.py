@@ -57,15 +57,11 @@ def dropped(before: Inventory, after: Inventory, now: float) -> Mapping[str, Dro
 
 @dataclass(frozen=True, slots=True)
 class Retained:
-    """The inventory to serve, what of it is retired, and the time at which to look again (None: nothing is waiting).
-
-    `elsewhere` is what pods may hold of a resource that had the id before the one that lists it now.
-    """
+    """The inventory to serve, what of it is retired, and the time at which to look again (None: nothing is waiting)."""
 
     inventory: Inventory
     retired: Mapping[Key, Retired]
     again_at: float | None
-    elsewhere: frozenset[Key] = frozenset()
 
 
 def retain(
@@ -102,8 +98,7 @@ def retain(
         again.append(now + intervals.retire_recheck)
     if _is_listed_soon(listable, fresh, kept):
         again.append(min((it.at for it in lately.values()), default=now) + intervals.retire_handover)
-    again_at = min(again, default=None)
-    return Retained(inventory, kept, again_at, frozenset(unlistable))
+    return Retained(inventory, kept, min(again, default=None))
 
 
 def _waiting(served: Inventory, fresh: Inventory, retired: Mapping[Key, Retired], now: float) -> dict[Key, Retired]:
