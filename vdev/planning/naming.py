@@ -4,6 +4,7 @@ import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from ..model.device import Device, IdStyle, RawDevice, grouped
 from ..model.entry import EntrySpec, MigStrategy
@@ -106,34 +107,18 @@ def _one_resource(result: Advertised, spec: Spec, own: Sequence[Part]) -> None:
         )
     problems: list[Problem] = []
     for cut in cuts:
-        _name_whole(result, problems, spec, cut)
-    for cut in cuts:
-        for device in cut.parts:
-            told = name_of_partition(spec, cut.entry, device.profile)
+        if cut.whole and (unmatched := _unmatched(spec, cut.entry)):
+            problems.append(unmatched)
+        for device in (*cut.whole, *cut.parts):
+            told = name_of(spec, cut.entry, device)
             if isinstance(told, Problem):
                 problems.append(told)
             else:
-                _advertise(result, device, told)
+                result.devices.setdefault(told[0], []).append(device)
+                result.reasons.setdefault(device.id, told)
     result.problems += (problem for problem in dict.fromkeys(problems) if problem not in result.problems)
     if not any(part.raws for part in own):
         result.devices.setdefault(resource, [])  # nothing there now; advertised with 0, so that a hot-plug can show
-
-
-def _name_whole(result: Advertised, problems: list[Problem], spec: Spec, cut: "_Cut") -> None:
-    if not cut.whole:
-        return
-    told = name_of_whole(spec, cut.entry)
-    if isinstance(told, Problem):
-        problems.append(told)
-        return
-    problems += filter(None, [_unmatched(spec, cut.entry)])
-    for device in cut.whole:
-        _advertise(result, device, told)
-
-
-def _advertise(result: Advertised, device: Device, told: tuple[str, str]) -> None:
-    result.devices.setdefault(told[0], []).append(device)
-    result.reasons.setdefault(device.id, told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,6 +305,7 @@ def _mixed_names(result: Advertised, spec: Spec) -> None:
             result.problems.append(warning(where, text, "use another name under resources.mig"))
 
 
+@lru_cache(maxsize=4096)  # of many devices with few names
 def matches(pattern: str, text: str) -> bool:
     """NVIDIA's patterns: the whole text, `*` stands for any run of characters, everything else for itself."""
     first, *parts = map(re.escape, pattern.split("*"))
