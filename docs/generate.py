@@ -68,8 +68,8 @@ def configuration() -> Iterator[str]:
     schema = config.json_schema()
     kinds = schema["$defs"]
     yield from ("# The configuration file", "", MADE, "")
-    yield "Everything that the file can say. Editors get the same from `vdev schema`; unknown keys are errors. How the"
-    yield "parts work together is told in the [how-to pages](../README.md)."
+    yield "All keys of the file. Unknown keys are errors. `vdev schema` prints the schema for editors, and the"
+    yield "[guides](../README.md) show how to use the keys."
     yield ""
     yield from _object("The file", schema, kinds)
     for name in _reached(schema, kinds):
