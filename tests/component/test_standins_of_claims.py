@@ -123,7 +123,7 @@ async def test_it_goes_when_a_device_that_nobody_has_loses_it(kubelet, start, ap
     assert () == (await seated(kubelet)).container().edits.mounts
 
 
-async def test_it_goes_after_the_pool_that_names_it(start, api_server, stand_in, monkeypatch):
+async def test_it_goes_after_the_pool_that_names_it(kubelet, start, api_server, stand_in, monkeypatch):
     """A claim may be prepared until the driver knows of the edit."""
     seen = []
 
@@ -134,6 +134,8 @@ async def test_it_goes_after_the_pool_that_names_it(start, api_server, stand_in,
 
     monkeypatch.setattr(Dra, "settle", apply)
     agent = await start(config(NODES["a file"]))
+    holders = agent.agent.holders
+    await kubelet.wait_until(lambda: holders.snapshot(()).complete, what="what pods hold, without which nothing goes")
     agent.edit(OTHER + SEAT.replace(", node: {NODE}", ""))
     await api_server.until(lambda: not os.path.lexists(stand_in))
     assert seen[0]
