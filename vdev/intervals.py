@@ -75,10 +75,6 @@ class Intervals:
     retire_blind: float = 600.0  # where nobody can say who holds it
     retire_handover: float = 1.0  # between its drop from one resource and its first listing in another
 
-    # Of a device that comes and goes.
-    flicker: float = 0.15  # to go again this soon after a return is to flicker
-    flicker_quiet: float = 1.0  # that a device which flickered must stay
-
     # Of a layout that a label of the node chooses.
     repartition_pending: float = 3.0  # for `pending` to be seen on the Node, before devices are cut all the same
     repartition_holder: float = 20.0  # a kubelet, to name the pod that may hold something, before the value fails

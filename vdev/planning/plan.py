@@ -49,7 +49,7 @@ class World:
     `spec` is the configuration of the node of this name, on this `machine`, with its devices cut as is in force;
     `choices` is what became of the layouts that labels of the node chose. `found` are the devices by entry, given
     where labels are asked for, and `base` what all of that comes to, as `arrange` puts it: another `found` has another
-    `base`. `verdicts` are those of probes and of flapping, by raw device id; `undeliverable` are devices that an output
+    `base`. `verdicts` are those of probes, by raw device id; `undeliverable` are devices that an output
     cannot bring to containers, and why; those of `toolless` come without their maker's tools.
     `afflictions` and `cdi_faults` (by file name) are what fault rules do now. `before` is the last plan of which the
     kubelet was told, and `recorded` what an earlier process told it; `dropped` are ids that left a list lately, and
