@@ -78,27 +78,45 @@ def retain(
 
     `lately` are ids that left a list not long ago: another resource lists them when the kubelet had time to see that.
     """
-    lately = {each: it for each, it in lately.items() if now - it.at < intervals.retire_handover}
+    # The kubelet looks health up by the bare id: under which resource it may know each one.
+    known = {each: it.resource for each, it in lately.items() if now - it.at < intervals.retire_handover}
+    for name, resource in served.resources.items():
+        known |= dict.fromkeys(resource.ids, name)
     orphaned = _orphans(served, fresh, holdings, now)
-    unlistable = _of_others(orphaned, served, lately, holdings)
-    waiting = _waiting(served, fresh, retired, now) | {
-        key: each for key, each in orphaned.items() if key not in unlistable
-    }
+    # An old checkpoint names a holder under the resource that had the id before: that is waited for, and not listed.
+    # Where several are named and none lists the id, one does: the one whose pod is known.
+    named = holdings.holders or {}
+    for name, each in sorted(orphaned, key=lambda key: (key not in named, key)):
+        known.setdefault(each, name)
+    unlistable = {key: each for key, each in orphaned.items() if known[key[1]] != key[0]}
+    waiting = {**_waiting(served, fresh, retired, now), **orphaned}
     kept = {
         key: _explained(key, each, holdings)
         for key, each in waiting.items()
-        if not _may_go(key, each, holdings, now, intervals)
+        if key not in unlistable and not _may_go(key, each, holdings, now, intervals)
     }
-    listable = _withhold(served, fresh, kept, lately)
-    inventory = _block(listable, kept | unlistable, holdings)
-    inventory = _list_retired(inventory, kept)
+    # A device that moves to another resource is first dropped there, when that is safe, and later listed here.
+    known |= {each: name for name, each in kept}
+    listable = {
+        name: tuple(slot for slot in resource.slots if known.get(slot.id, name) == name)
+        for name, resource in fresh.resources.items()
+    }
+    inventory = _block(_with_slots(fresh, listable), kept | unlistable, holdings)
     wait = intervals.retire_settle if holdings.holders is not None else intervals.retire_blind
     again = [_look_again(each.since, now, wait, intervals) for each in kept.values()]
-    if unlistable:
+    held = {each for _, each in kept}
+    withheld = (resource.ids - {slot.id for slot in listable[name]} for name, resource in fresh.resources.items())
+    if unlistable or any(not ids <= held for ids in withheld):
         again.append(now + intervals.retire_recheck)
-    if _is_listed_soon(listable, fresh, kept):
-        again.append(min((it.at for it in lately.values()), default=now) + intervals.retire_handover)
-    return Retained(inventory, kept, min(again, default=None))
+    return Retained(_list_retired(inventory, kept), kept, min(again, default=None))
+
+
+def _with_slots(inventory: Inventory, slots: Mapping[str, tuple[Slot, ...]]) -> Inventory:
+    resources = {
+        name: resource if len(slots[name]) == len(resource.slots) else replace(resource, slots=slots[name])
+        for name, resource in inventory.resources.items()
+    }
+    return replace(inventory, resources=resources)
 
 
 def _waiting(served: Inventory, fresh: Inventory, retired: Mapping[Key, Retired], now: float) -> dict[Key, Retired]:
@@ -110,26 +128,6 @@ def _waiting(served: Inventory, fresh: Inventory, retired: Mapping[Key, Retired]
                 key = (name, slot.id)
                 waiting[key] = retired.get(key) or Retired(resource, slot, now)
     return waiting
-
-
-def _of_others(
-    orphaned: Mapping[Key, Retired], served: Inventory, lately: Mapping[str, Dropped], holdings: Holdings
-) -> dict[Key, Retired]:
-    """What of these has an id that another resource lists, or did lately; it can be waited for, and not be listed.
-
-    An old checkpoint names a holder under the resource that had the id before. Where several are named and none lists
-    it, one does: the one whose pod is known.
-    """
-    if not orphaned:
-        return {}
-    listed = {each: it.resource for each, it in lately.items()}
-    wanted = {each for _, each in orphaned}
-    for name, resource in served.resources.items():
-        listed |= dict.fromkeys(wanted & resource.ids, name)
-    named = holdings.holders or {}
-    for name, each in sorted(orphaned, key=lambda key: (key not in named, key)):
-        listed.setdefault(each, name)
-    return {key: each for key, each in orphaned.items() if listed[key[1]] != key[0]}
 
 
 def _may_go(key: Key, each: Retired, holdings: Holdings, now: float, intervals: Intervals) -> bool:
@@ -149,36 +147,6 @@ def _look_again(since: float, now: float, wait: float, intervals: Intervals) -> 
         return due
     # The longer it is held, the less often it is looked at: a training job may hold it for days.
     return now + min(intervals.retire_recheck_most, max(intervals.retire_recheck, (now - since) / 10))
-
-
-def _withhold(
-    served: Inventory, fresh: Inventory, kept: Mapping[Key, Retired], lately: Mapping[str, Dropped]
-) -> Inventory:
-    """`fresh` without ids that another resource lists, or did lately: the kubelet looks health up by the bare id.
-
-    A device that moves to another resource is thus first dropped there, when that is safe, and then listed here.
-    """
-    moved: dict[str, Resource] = {}
-    listed: dict[str, str] = {}
-    for name, resource in fresh.resources.items():
-        before = served.resources.get(name)
-        if before is not None and before.ids >= resource.ids:
-            continue  # nothing new in it
-        if not listed:
-            listed = {each: key for key, other in served.resources.items() for each in other.ids}
-            listed |= {each: key for key, each in kept} | {each: it.resource for each, it in lately.items()}
-        slots = tuple(slot for slot in resource.slots if listed.get(slot.id, name) == name)
-        if len(slots) != len(resource.slots):
-            moved[name] = replace(resource, slots=slots)
-    return replace(fresh, resources={**fresh.resources, **moved}) if moved else fresh
-
-
-def _is_listed_soon(listable: Inventory, fresh: Inventory, kept: Mapping[Key, Retired]) -> bool:
-    """Whether time alone ends that an id is withheld: not where a pod may hold it under the resource of before."""
-    if listable is fresh:
-        return False
-    waiting = {each for _, each in kept}
-    return any(not resource.ids - listable.resources[name].ids <= waiting for name, resource in fresh.resources.items())
 
 
 def _block(fresh: Inventory, kept: Mapping[Key, Retired], holdings: Holdings) -> Inventory:

@@ -221,7 +221,7 @@ def test_a_moved_id_waits_for_the_kubelet_to_see_that_it_left(build):
     dropped = {"GPU-gggg0": Dropped(GPU, 10.0), "GPU-gggg1": Dropped("nvidia.com/other", 10.0)}
     soon = retain(EMPTY, fresh, {}, Holdings(holders={}, read_at=10.0), 10.1, lately=dropped)
     assert {"GPU-gggg1": True} == states(soon.inventory, "nvidia.com/other")
-    assert 10.0 + Intervals().retire_handover == soon.again_at
+    assert 10.1 + Intervals().retire_recheck == soon.again_at
     later = retain(soon.inventory, fresh, {}, Holdings(holders={}, read_at=10.0), 12.0, lately=dropped)
     assert {"GPU-gggg0": True, "GPU-gggg1": True} == states(later.inventory, "nvidia.com/other")
 
@@ -237,4 +237,4 @@ def test_a_moved_id_that_a_pod_keeps_is_looked_at_less_and_less_often(build):
     assert 200.0 + 20.0 == later.again_at
     assert {"GPU-gggg0", "GPU-gggg1"} == set(states(later.inventory))
     free = retain(later.inventory, fresh, later.retired, Holdings(holders={}, read_at=220.0), 220.0)
-    assert 220.0 + Intervals().retire_handover == free.again_at, "the other resource lists it soon"
+    assert 220.0 + Intervals().retire_recheck == free.again_at, "the other resource lists it soon"
