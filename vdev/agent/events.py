@@ -76,8 +76,7 @@ class Events:
     async def begin(self, watcher: Watcher) -> None:
         """Watch the configuration files before they are read for the first time, so that no change is missed."""
         await self.find_files()
-        for directory in self._configured:
-            watcher.watch(directory)
+        await watcher.follow(dict.fromkeys(self._configured, True))
 
     async def watch(self, watcher: Watcher) -> None:
         """Wait for changes of files, and mark what they make due."""
@@ -127,12 +126,7 @@ class Events:
         places = (self._link.directories, self._reconciler.scan.watched, self._health.directories)
         files = (self._configured, self._health.contents, faults, *of_outputs)
         contents = frozenset[Path]().union(*files)
-        wanted = contents.union(*places)
-        for directory in watcher.paths - wanted:
-            watcher.unwatch(directory)
-        fresh = wanted - watcher.paths
-        for directory in wanted:
-            watcher.watch(directory, content=directory in contents)
+        fresh = await watcher.follow({directory: directory in contents for directory in contents.union(*places)})
         await self._compare(self._mark(dict.fromkeys(fresh, frozenset[str]())))
         for limit in watcher.limits:
             if limit not in self._limits:
