@@ -6,7 +6,6 @@ or frees.
 """
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,7 +141,7 @@ MAX_BYTES = 64 * 1024 * 1024  # 110 pods with the largest answers that a plugin 
 
 
 class CheckpointReader:
-    """Reads the file in one directory again whenever it was written.
+    """Reads the file in one directory.
 
     `trouble` says why it cannot be used as it is now; meanwhile what it said before counts, for that frees nothing.
     """
@@ -151,35 +150,19 @@ class CheckpointReader:
         self.path = directory / FILE_NAME
         self.trouble = ""
         self._last: KubeletCheckpoint | None = None
-        self._stamp: tuple[int, ...] | None = None  # of what was read last; None: look again
 
     def read(self) -> KubeletCheckpoint | None:
         """What the file says now, or said when it was understood last; None where it is not there. Blocks briefly."""
-        stamp = _stamp(self.path)
-        if self._stamp != stamp:
-            self._stamp = stamp
-            self._read()
-        return self._last
-
-    def _read(self) -> None:
         self.trouble = ""
         try:
             text = read_plain(self.path, limit=MAX_BYTES)
             entries = None if text is None else json.loads(text)["Data"].get("PodDeviceEntries")
             self._last = None if text is None else KubeletCheckpoint(_pods(entries))
         except HostError as failed:
-            self.trouble, self._stamp = str(failed), None  # it may be readable the next time
+            self.trouble = str(failed)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             self.trouble = f"the kubelet's checkpoint {self.path} has an unknown format"
-
-
-def _stamp(path: Path) -> tuple[int, ...]:
-    """Identifies one version of the file; the kubelet renames a new file over the old one."""
-    try:
-        status = os.stat(path)  # twice as fast, and often called
-    except OSError:
-        return ()
-    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
+        return self._last
 
 
 def _pods(entries: Any) -> Mapping[str, frozenset[Key]]:

@@ -27,7 +27,6 @@ log = structlog.get_logger(__name__)
 _OURS = r"vdev-.*\.sock"
 
 _Identity = tuple[int, int, int]
-_Subscribers = Sequence[tuple[asyncio.Event, Callable[[], bool]]]
 
 
 class KubeletSocket:
@@ -49,7 +48,7 @@ class KubeletSocket:
         self.directory = plugin_dir
         self.directories = frozenset({plugin_dir} if socket_path is None else {plugin_dir, socket_path.parent})
         self.generation = 0
-        self._is_ours = is_ours
+        self.is_ours = is_ours
         self._identity: _Identity | None = None
         self._instance = f"{os.getpid():x}{secrets.token_hex(3)}"
         self._made = 0
@@ -80,25 +79,13 @@ class KubeletSocket:
     async def look(self) -> Sequence[asyncio.Event]:
         """Look at the kubelet's socket and at all that is ours; the events of what fell."""
         async with self._looking:
-            identity, fallen = await asyncio.to_thread(self._see, list(self._subscribers.items()))
+            subscribers = list(self._subscribers.items())
+            identity = await asyncio.to_thread(_identity, self.socket)
+            fallen = await asyncio.to_thread(lambda: [event for event, stands in subscribers if not stands()])
             self._meet(identity)
             for event in fallen:
                 event.set()
             return fallen
-
-    async def catch_up(self, stands: Callable[[], bool]) -> bool:
-        """Look at the kubelet's socket and, after it, at one of ours; what `stands` says, which blocks briefly.
-
-        Nothing of ours stands where the directory is another agent's by now.
-        """
-        async with self._looking:
-            seen = await asyncio.to_thread(lambda: (_identity(self.socket), stands() and self._is_ours()))
-            identity, is_there = seen
-            self._meet(identity)
-            return is_there
-
-    def _see(self, subscribers: _Subscribers) -> tuple[_Identity | None, list[asyncio.Event]]:
-        return _identity(self.socket), [event for event, stands in subscribers if not stands()]
 
     def _meet(self, identity: _Identity | None) -> None:
         """Tell all subscribers if this is another kubelet's socket."""

@@ -9,10 +9,9 @@ end of an old one takes the new one down. So the streams are ended first, by sto
 """
 
 import asyncio
-import contextlib
 import functools
 import socket
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -62,12 +61,6 @@ def _spoil(path: Path, *, replace: bool) -> None:
     other.replace(path)
 
 
-def _remove(paths: Iterable[Path]) -> None:
-    for path in paths:
-        with contextlib.suppress(OSError):  # a file that stays behind does no harm
-            path.unlink(missing_ok=True)
-
-
 class ResourceService:
     """One resource's life: `run()` until `stop()`; `update()` at any time in between."""
 
@@ -95,7 +88,6 @@ class ResourceService:
         self._backoff = Backoff(timing.intervals.retry_first, timing.intervals.retry_most)
         self._faults = faults
         self._poked = False  # what faults do may have changed since the last registration
-        self._spoilt: set[Path] = set()  # sockets that a fault spoilt; their files go when another one is registered
         self._server: SocketServer[Servicer] | None = None
         self._wake = asyncio.Event()
         self._stopping = False
@@ -145,16 +137,15 @@ class ResourceService:
 
     async def strike(self, fault: StreamFault | SocketFault) -> None:
         """Apply a momentary fault: end the streams, or spoil the socket's file."""
-        server = self._server  # `run` may change servers while the file is spoilt
+        server = self._server
         if server is None:
             return
         if isinstance(fault, StreamFault):
             server.servicer.close_streams()
             return
-        self._spoilt.add(server.path)
         await asyncio.to_thread(_spoil, server.path, replace=fault is SocketFault.REPLACE)
-        if self._server is not server and self.state in (ServiceState.REGISTERED, ServiceState.STOPPED):
-            await self._clear_spoilt()
+        if self._server is not server:  # `run` has closed it meanwhile, and with it what stood at its path
+            await asyncio.to_thread(server.path.unlink, missing_ok=True)
         self._wake.set()
 
     def stop(self) -> None:
@@ -208,7 +199,6 @@ class ResourceService:
                     await self._back_off()
         finally:
             await self._close()
-            await self._clear_spoilt()
             self._link.unsubscribe(self._wake)
             self._become(ServiceState.STOPPED)
 
@@ -250,42 +240,6 @@ class ResourceService:
         self._server = server
         return server
 
-    @contextlib.asynccontextmanager
-    async def _reachable(self, server: SocketServer[Servicer]) -> AsyncIterator[None]:
-        """Make the socket's file again if it vanishes while a kubelet that accepted the registration still dials it.
-
-        The kubelet dials one name for up to ten seconds. Another name must not be registered meanwhile: when the first
-        registration fails, a 1.36 kubelet drops the connection of the second.
-        """
-        failure: Exception | None = None
-        over = asyncio.Event()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._restore(server, over), name=f"keep {self.name} reachable")
-            try:
-                yield
-            except Exception as error:  # the caller's own, which must not come out as a group
-                failure = error
-            over.set()
-            self._wake.set()
-        if failure is not None:
-            raise failure
-
-    async def _restore(self, server: SocketServer[Servicer], over: asyncio.Event) -> None:
-        servicer = server.servicer
-        asked = servicer.options_calls
-        while servicer.options_calls == asked and not over.is_set():
-            self._wake.clear()
-            if (
-                not await asyncio.to_thread(server.owns_socket)
-                and servicer.options_calls == asked
-                and not over.is_set()
-            ):
-                log.warning("the socket vanished during its registration; making it again", resource=self.name)
-                with contextlib.suppress(SocketError):  # the registration's failure says more
-                    await server.restore()
-            if not over.is_set():
-                await self._wake.wait()
-
     async def _register(self, server: SocketServer[Servicer]) -> None:
         if self._link.socket is None:
             self._become(ServiceState.SERVING)
@@ -294,7 +248,7 @@ class ResourceService:
         if fault.never:
             raise _Held(f"held back by the fault {rule!r}")
         for _ in range(2 if fault.twice else 1):
-            async with self._registering, self._reachable(server):
+            async with self._registering:
                 await registration.register(
                     self._link.socket,
                     endpoint=server.path.name,
@@ -303,7 +257,6 @@ class ResourceService:
                     served=functools.partial(self._is_served, server),
                     version=fault.version or registration.VERSION,
                 )
-        await self._clear_spoilt()
         self.registrations += 1
         self._become(ServiceState.REGISTERED)
 
@@ -317,13 +270,9 @@ class ResourceService:
         deadline = self._clock.now() + patience
         while not self._stopping:
             self._wake.clear()
-            if self._renew:
-                log.info("options changed; serving and registering anew", resource=self.name)
-                await self._close()
-                await self._sleep(self._intervals.end_of_stream, for_all=True)
-                return False
-            if self._link.generation != self._generation or not await asyncio.to_thread(server.owns_socket):
-                log.info("socket or kubelet is another one; serving and registering anew", resource=self.name)
+            is_other_kubelet = self._link.generation != self._generation
+            if self._renew or is_other_kubelet or not await asyncio.to_thread(server.owns_socket):
+                log.info("options, socket or kubelet changed; serving and registering anew", resource=self.name)
                 await self._close()
                 await self._sleep(self._intervals.end_of_stream, for_all=True)
                 return False
@@ -347,9 +296,9 @@ class ResourceService:
 
         It is met before it is registered with: noticed later, it would be taken for yet another one.
         """
-        stands = await self._link.catch_up(server.owns_socket)
+        await self._link.look()
         self._meet()
-        return stands
+        return await asyncio.to_thread(lambda: server.owns_socket() and self._link.is_ours())
 
     async def _back_off(self) -> None:
         await self._sleep(self._backoff.pause(self._attempt))
@@ -374,14 +323,6 @@ class ResourceService:
         if self._server is not None:
             server, self._server = self._server, None
             await server.stop()
-
-    async def _clear_spoilt(self) -> None:
-        """Remove the spoilt files of sockets that nobody uses any more."""
-        current = self._server.path if self._server is not None else None
-        unused = {path for path in self._spoilt if path != current}
-        self._spoilt -= unused
-        if unused:
-            await asyncio.to_thread(_remove, unused)
 
     def _become(self, state: ServiceState, trouble: str = "") -> None:
         if (state, trouble) == (self.state, self.trouble) and state is not ServiceState.REGISTERED:

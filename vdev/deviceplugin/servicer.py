@@ -155,7 +155,6 @@ class Servicer:
         self.resource = resource
         self.streams = 0
         self.streams_opened = 0  # since the start
-        self.options_calls = 0  # each registration begins with one
         self._requests = requests
         self._on_stream = on_stream
         self._faults = faults
@@ -224,7 +223,6 @@ class Servicer:
 
     async def _get_options(self, _request: pb.Empty, context: Context) -> pb.DevicePluginOptions:
         async with self._calls.answering(Rpc.OPTIONS, context):
-            self.options_calls += 1
             return self.options()
 
     async def _list_and_watch(self, _request: pb.Empty, context: Context) -> AsyncIterator[bytes]:
