@@ -255,7 +255,6 @@ class Agent:
             hosts = (self.options.node, platform.node(), *self.options.http_hosts)
             await stack.enter_async_context(http.serving(self.options.http_address, HttpView(self), hosts=hosts))
         stack.push_async_callback(self.node_api.aclose)
-        stack.push_async_callback(self.holders.close)
         intervals = self.options.intervals
         watcher = Watcher(poll_interval=intervals.look_at_files, settle=intervals.burst)
         stack.enter_context(watcher)

@@ -182,7 +182,7 @@ class Events:
         if self._holders.readable:
             named = self._holders.named
             self._holders.forget_settled()
-            await self._handovers.read(named, self._holders.snapshot(()))
+            await self._handovers.read(named, self._holders.snapshot())
 
     # --- health -------------------------------------------------------------------------------------------------------
 

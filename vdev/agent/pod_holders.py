@@ -5,7 +5,7 @@ What its answers, its silence and its checkpoint mean is decided in `planning.in
 
 import asyncio
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,6 @@ from ..deviceplugin.requests import Requests
 from ..model.device import Key
 from ..planning import in_use
 from ..planning.in_use import HoldersReading, Holdings, Knowledge
-from ..planning.resources import Resource
 
 log = structlog.get_logger(__name__)
 
@@ -60,7 +59,6 @@ class PodHolders:
         self._listens = listens
         self._intervals, self._clock = timing
         self._is_down = is_down
-        self._kubelet = podresources.PodResources(socket)
         self._turn = asyncio.Lock()  # readings are taken in one after the other, as they were asked for
         self._blind_since = float("inf")
         self._told: tuple[bool | None, str] = (None, "")
@@ -108,16 +106,12 @@ class PodHolders:
         kubelet, within = (self._generation(), socket), self._intervals.pod_resources_answer
         if socket is None or self._is_down():
             answer = None
-            await self._kubelet.close()
         else:
-            answer = await self._kubelet.holders(socket, within=within)
+            answer = await podresources.holders(self._socket, within=within)
         checkpoint, socket = await asyncio.to_thread(lambda: (self._checkpoint.read(), _identity(self._socket)))
         if kubelet != (self._generation(), socket):
             answer = None
         return HoldersReading(asked, answer, checkpoint, kubelet)
-
-    async def close(self) -> None:
-        await self._kubelet.close()
 
     @property
     def named(self) -> Mapping[Key, str]:
@@ -152,12 +146,12 @@ class PodHolders:
         if trouble and trouble != was_trouble:
             log.warning("the kubelet's checkpoint is not used", reason=trouble)
 
-    def snapshot(self, resources: Sequence[Resource]) -> Holdings:
+    def snapshot(self) -> Holdings:
         """What is known now, with the requests in flight."""
         return Holdings(
             holders=self.knowledge.holders if self.knowledge.heard else None,
             read_at=self.knowledge.answered_at,
-            in_flight=self._requests.in_flight(resources),
+            in_flight=self._requests.in_flight,
             allocated=dict(self._requests.allocated_at),
             doubted=self.knowledge.doubted,
             blind_since=self._blind_since,

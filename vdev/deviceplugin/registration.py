@@ -132,16 +132,11 @@ async def kubelet_channel(socket: Path) -> AsyncIterator[grpc.aio.Channel]:
 
     A cancellation that gRPC lost inside is raised at the end.
     """
-    async with channel_to(socket) as channel:
+    async with grpc.aio.insecure_channel(f"unix:{socket}", options=_PARAMETERS) as channel:
         try:
             yield channel
         finally:
             raise_if_cancelled()
-
-
-def channel_to(socket: Path) -> grpc.aio.Channel:
-    """Such a channel, for who closes it when it is time."""
-    return grpc.aio.insecure_channel(f"unix:{socket}", options=_PARAMETERS)
 
 
 VERSION = "v1beta1"

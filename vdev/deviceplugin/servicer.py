@@ -261,7 +261,8 @@ class Servicer:
         self, request: pb.PreferredAllocationRequest, context: Context
     ) -> pb.PreferredAllocationResponse:
         deadline = self._requests.allocate_deadline
-        with self._requests.in_request(self.resource.name, None):
+        available = [each for asked in request.container_requests for each in asked.available_deviceIDs]
+        with self._requests.in_request(self.resource.name, available):
             async with self._calls.answering(Rpc.PREFERRED, context, deadline=deadline) as wrong:
                 answers = [
                     await self._requests.prefer(
