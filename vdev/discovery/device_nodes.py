@@ -11,8 +11,6 @@ from ..model import template
 from ..model.entry import NodeKind
 from .found import is_usable
 
-_SYS_DEVICES = "/sys/devices"
-
 
 def container_path(wanted: str, host_path: str, values: dict[str, str]) -> str:
     """Where a host path appears in the container.
@@ -56,43 +54,24 @@ def node_key(info: FileInfo) -> str:
     return info.path if is_software else f"{info.kind} {info.major}:{info.minor}"
 
 
-class Numa:
-    """NUMA nodes by sysfs, remembered for one scan."""
+def numa_of_node(host: HostRoot, info: FileInfo) -> int | None:
+    """The NUMA node of a device node, or None when the kernel knows none."""
+    kind = f"/sys/dev/{info.kind}"
+    link = host.link(f"{kind}/{info.major}:{info.minor}")
+    return numa_of_directory(host, posixpath.normpath(posixpath.join(kind, link))) if link else None
 
-    def __init__(self, host: HostRoot) -> None:
-        self._host = host
-        self._known: dict[str, int] = {}
-        self._of_nodes: dict[FileInfo, int | None] = {}
 
-    def of_node(self, info: FileInfo) -> int | None:
-        """The NUMA node of a device node, or None when the kernel knows none."""
-        if info not in self._of_nodes:
-            kind = f"/sys/dev/{info.kind}"
-            link = self._host.link(f"{kind}/{info.major}:{info.minor}")
-            directory = posixpath.normpath(posixpath.join(kind, link)) if link else ""
-            self._of_nodes[info] = self.of_directory(directory)
-        return self._of_nodes[info]
-
-    def of_directory(self, directory: str) -> int | None:
-        """The NUMA node that the nearest ancestor of a sysfs device (or itself) belongs to, or None."""
-        number = self._climb(directory)
-        return number if number >= 0 else None
-
-    def _climb(self, directory: str) -> int:
-        if not directory.startswith(_SYS_DEVICES + "/"):
-            return -1
-        known = self._known.get(directory)
-        if known is None:
-            own = self._own(directory)
-            known = own if own >= 0 else self._climb(posixpath.dirname(directory))
-            self._known[directory] = known
-        return known
-
-    def _own(self, directory: str) -> int:
+def numa_of_directory(host: HostRoot, directory: str) -> int | None:
+    """The NUMA node that the nearest ancestor of a sysfs device (or itself) belongs to, or None."""
+    while directory.startswith("/sys/devices/"):
         try:
-            return int(self._host.read_text(f"{directory}/numa_node") or -1)
+            number = int(host.read_text(f"{directory}/numa_node") or -1)
         except (HostError, ValueError):
-            return -1
+            number = -1
+        if number >= 0:
+            return number
+        directory = posixpath.dirname(directory)
+    return None
 
 
 # Major 1 of Documentation/admin-guide/devices.txt.

@@ -12,7 +12,7 @@ from ..model.device import HEALTHY, DeviceNode, Health, RawDevice, facts
 from ..model.entry import Condition, ContainerSpec, EntrySpec, NodeKind, SysfsSource, UsbSource
 from ..model.path_pattern import natural_key
 from ..planning import naming
-from .device_nodes import Danger, Numa, container_path, looked_at, node_key
+from .device_nodes import Danger, container_path, looked_at, node_key, numa_of_directory
 from .found import Candidate, Check, Found, Numbering, Problems, is_usable
 
 _UP = "../"
@@ -158,7 +158,6 @@ class NodeFinder:
     source: SysfsSource | UsbSource
     host: HostRoot
     tree: SysTree
-    numa: Numa
     watched: set[str]
 
     def device(self, device_id: str, index: int, directory: str, attributes: Mapping[str, str], bus: str) -> RawDevice:
@@ -182,7 +181,7 @@ class NodeFinder:
                 lacking = lacking or f"no {subsystem} device below {posixpath.basename(directory)}"
                 self.watched.add(self.tree.node_directory(subsystem))
         lacking = lacking or self._without_use(directory, wanted)
-        numa = self.numa.of_directory(directory)
+        numa = numa_of_directory(self.host, directory)
         bare = RawDevice(
             id=device_id,
             entry=self.entry.name,
@@ -266,7 +265,7 @@ def discover(entry: EntrySpec, source: SysfsSource, host: HostRoot, *, numbering
         problems.warn(f"{source.kind} {source.subsystem}", "does not exist on this node")
     elif not matched:
         problems.warn(f"{source.kind} {source.subsystem}", "has no device on this node that meets the conditions")
-    finder = NodeFinder(entry, source, host, tree, Numa(host), {listing})
+    finder = NodeFinder(entry, source, host, tree, {listing})
     ids = [names.device_id(entry.name, identities[name]) for name, _ in matched]
     devices = tuple(
         finder.device(device_id, index, directory, _attributes(tree, source, name, directory), _bus(source))

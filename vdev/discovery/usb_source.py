@@ -9,7 +9,6 @@ from ..hostfs import HostRoot
 from ..model import names
 from ..model.device import HEALTHY, RawDevice
 from ..model.entry import EntrySpec, GroupBy, UsbGroup, UsbSource
-from .device_nodes import Numa
 from .found import Candidate, Check, Found, Numbering, Problems
 from .sysfs_source import NodeFinder, SysTree
 
@@ -48,7 +47,7 @@ def discover_groups(entry: EntrySpec, group: UsbGroup, host: HostRoot, *, number
             problems.warn(f"usb {_wanted(stick)}", "matches no device on this node")
     groups = _together(group, present) if group.group_by is GroupBy.ALL else list(_dealt(group, present))
     ids = [names.device_id(entry.name, identity) for identity in _identities(group, groups, numbering)]
-    finders = [NodeFinder(entry, stick, host, tree, Numa(host), {_LISTING}) for stick in group.sticks]
+    finders = [NodeFinder(entry, stick, host, tree, {_LISTING}) for stick in group.sticks]
 
     def device(device_id: str, index: int, members: Members) -> RawDevice:
         parts = [
