@@ -91,12 +91,6 @@ class SystemClock(Clock):
     def call_at(self, moment: float, action: Callable[[], object]) -> Callable[[], object]:
         return asyncio.get_running_loop().call_later(max(0.0, moment - time.monotonic()), action).cancel
 
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
-    def timeout(self, seconds: float | None) -> contextlib.AbstractAsyncContextManager[object]:
-        return asyncio.timeout(seconds)
-
 
 SYSTEM = SystemClock()
 

@@ -16,7 +16,7 @@ import grpc
 import structlog
 
 from ..aio.tasks import raise_if_cancelled
-from ..errors import RegistrationRefused, SocketError, SocketUnreachable
+from ..errors import RegistrationRefused, SocketError
 from ..model import names
 from ..pb import deviceplugin_v1beta1_pb2 as pb
 from ..pb import deviceplugin_v1beta1_pb2_grpc as rpc
@@ -141,7 +141,6 @@ async def kubelet_channel(socket: Path) -> AsyncIterator[grpc.aio.Channel]:
 
 VERSION = "v1beta1"
 TIMEOUT = 15.0  # seconds; the kubelet may take 10 to dial back
-_UNREACHABLE = "failed to dial device plugin"
 _FINAL = ("is invalid", "is not supported")
 
 
@@ -160,8 +159,8 @@ async def register(
     socket is there, is called once this kubelet answers: what it removes is gone by then. Called earlier, the socket
     could vanish in between, and the kubelet would dial it in vain for ten seconds.
 
-    Raises RegistrationRefused when the kubelet will never take it, SocketUnreachable when it could not dial the
-    endpoint, SocketError when nobody answers or it may work later.
+    Raises RegistrationRefused when the kubelet will never take it, SocketError when nobody answers or it may work
+    later.
     """
     check_socket_path(kubelet_socket)
     request = pb.RegisterRequest(version=version, endpoint=endpoint, resource_name=resource, options=options)
@@ -178,8 +177,6 @@ async def register(
                 raise RegistrationRefused(f"the kubelet refuses {resource}: {text}") from failed
             if failed.code() is grpc.StatusCode.UNAVAILABLE:
                 raise await _unanswered(kubelet_socket) from failed
-            if _UNREACHABLE in text:
-                raise SocketUnreachable(f"the kubelet did not accept {resource}: {text}") from failed
             raise SocketError(f"the kubelet did not accept {resource}: {text}") from failed
 
 

@@ -20,7 +20,7 @@ import structlog
 
 from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..aio.tasks import Backoff, Interrupted, Interruption, raise_if_cancelled
-from ..errors import RegistrationRefused, SocketError, SocketUnreachable
+from ..errors import RegistrationRefused, SocketError
 from ..faults.effects import RegisterFaults, SocketFault, StreamFault
 from ..faults.engine import Engine
 from ..planning.resources import Resource
@@ -189,7 +189,6 @@ class ResourceService:
                 except SocketError as failed:
                     if self._stopping:
                         break
-                    self._renew |= isinstance(failed, SocketUnreachable)
                     self._become(ServiceState.WAITING, str(failed))
                     await self._back_off()
                 except Exception as failed:

@@ -99,29 +99,17 @@ def faulty_preferred(wrong: FaultyAnswer, request: pb.PreferredAllocationRequest
 
 
 def device_list(fault: StreamFault, slots: Sequence[Slot], right: bytes) -> bytes:
-    """The list that a stream sends under this fault. Of duplicates there are no more than the kubelet receives."""
+    """The list that a stream sends under this fault."""
     match fault:
-        case StreamFault.DUPLICATE_IDS:
-            return right + _within(LIST_LIMIT - len(right), slots)
+        case StreamFault.DUPLICATE_IDS:  # with the opposite health
+            return right + b"".join(_other(slot.id, healthy=not slot.health.healthy) for slot in slots)
         case StreamFault.OVERSIZED:
-            piece = _other(f"{BOGUS}-{0:030d}", healthy=False)
-            extra = (_other(f"{BOGUS}-{number:030d}", healthy=False) for number in range(LIST_LIMIT // len(piece) + 1))
-            return right + b"".join(extra)
+            piece = _other(BOGUS, healthy=False)
+            return right + piece * (LIST_LIMIT // len(piece) + 1)
         case StreamFault.FLOOD | StreamFault.STALL | StreamFault.CLOSE:
             return right
         case _:
             assert_never(fault)
-
-
-def _within(room: int, slots: Sequence[Slot]) -> bytes:
-    """The slots once more with the opposite health, as many as fit: only `oversized` may exceed the limit."""
-    extra = bytearray()
-    for slot in slots:
-        piece = _other(slot.id, healthy=not slot.health.healthy)
-        if len(extra) + len(piece) > room:
-            break
-        extra += piece
-    return bytes(extra)
 
 
 def _other(each: str, *, healthy: bool) -> bytes:
