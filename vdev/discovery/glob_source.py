@@ -11,8 +11,9 @@ from ..errors import HostError
 from ..hostfs import FileInfo, HostRoot
 from ..model import names, path_pattern
 from ..model.device import HEALTHY, DeviceNode, Health, Mount, RawDevice, facts
-from ..model.entry import EntrySpec, GlobPath, GlobSource, GroupBy, NodeKind, PathType
+from ..model.entry import EntrySpec
 from ..model.path_pattern import PathPattern, natural_key
+from ..model.sources import GlobItem, GlobSource, GroupBy, NodeKind, PathType
 from .device_nodes import Danger, container_path, node_key, nodes_below, numa_of_node
 from .found import Candidate, Check, Found, Numbering, Problems, is_usable
 
@@ -30,7 +31,7 @@ class Match:
         return self.path != self.info.path
 
 
-Member = tuple[GlobPath, Match]
+Member = tuple[GlobItem, Match]
 """A match with the pattern that found it."""
 
 
@@ -45,10 +46,10 @@ class MatchGroup:
     key: tuple[str, ...]
     members: tuple[Member, ...]
     first: Member | None = None
-    missing: GlobPath | None = None
+    missing: GlobItem | None = None
 
 
-def _group(key: tuple[str, ...], items: Sequence[GlobPath], matches: Sequence[Match | None]) -> MatchGroup:
+def _group(key: tuple[str, ...], items: Sequence[GlobItem], matches: Sequence[Match | None]) -> MatchGroup:
     """A device of one match for each pattern, None where there is none."""
     members = tuple((item, match) for item, match in zip(items, matches, strict=True) if match is not None)
     required = [(item, match) for item, match in zip(items, matches, strict=True) if not item.optional]
@@ -57,7 +58,7 @@ def _group(key: tuple[str, ...], items: Sequence[GlobPath], matches: Sequence[Ma
     return MatchGroup(key, members, first, next((item for item, match in required if match is None), None))
 
 
-def by_position(items: Sequence[GlobPath], matches: Sequence[Sequence[Match]]) -> list[MatchGroup]:
+def by_position(items: Sequence[GlobItem], matches: Sequence[Sequence[Match]]) -> list[MatchGroup]:
     required = [(item, found) for item, found in zip(items, matches, strict=True) if not item.optional]
     natural = max((len(found) for found in ([each for _, each in required] or matches)), default=0)
     covered = min((len(found) * item.limit for item, found in required), default=natural)
@@ -71,7 +72,7 @@ def by_position(items: Sequence[GlobPath], matches: Sequence[Sequence[Match]]) -
     return groups
 
 
-def by_name(items: Sequence[GlobPath], matches: Sequence[Sequence[Match]]) -> list[MatchGroup]:
+def by_name(items: Sequence[GlobItem], matches: Sequence[Sequence[Match]]) -> list[MatchGroup]:
     leading = [found for item, found in zip(items, matches, strict=True) if not item.optional] or list(matches)
     length = max((len(match.captures) for found in leading for match in found), default=0)
     keys = {match.captures for found in leading for match in found if len(match.captures) == length}
@@ -89,7 +90,7 @@ def by_name(items: Sequence[GlobPath], matches: Sequence[Sequence[Match]]) -> li
     return groups
 
 
-def together(items: Sequence[GlobPath], matches: Sequence[Sequence[Match]]) -> list[MatchGroup]:
+def together(items: Sequence[GlobItem], matches: Sequence[Sequence[Match]]) -> list[MatchGroup]:
     """One group of all matches; none while a required pattern has no match."""
     if any(not found and not item.optional for item, found in zip(items, matches, strict=True)):
         return []
@@ -209,7 +210,7 @@ _LEADS_NOWHERE = Check("exists", "", ok=False)
 
 def discover(entry: EntrySpec, source: GlobSource, host: HostRoot, *, numbering: Numbering) -> Found:
     problems = Problems(entry)
-    scan = _Scan(source, host, problems)
+    scan = _Scan(source, host, problems, allow_dangerous=entry.allow_dangerous)
     matches = [scan.matches(item) for item in source.paths]
     groups = _groups(source, matches)
     builder = _Builder(entry, source, host)
@@ -248,10 +249,11 @@ def _groups(source: GlobSource, matches: Sequence[Sequence[Match]]) -> list[Matc
 class _Scan:
     """Finds what the patterns match and keeps what may be used."""
 
-    def __init__(self, source: GlobSource, host: HostRoot, problems: Problems) -> None:
+    def __init__(self, source: GlobSource, host: HostRoot, problems: Problems, *, allow_dangerous: bool) -> None:
         self.candidates: list[Candidate] = []
         self._walk = Walk(host, problems)
         self._source = source
+        self._allow_dangerous = allow_dangerous
         self._host = host
         self._problems = problems
         self._danger = Danger(host)
@@ -260,7 +262,7 @@ class _Scan:
     def watched(self) -> set[str]:
         return self._walk.watched
 
-    def matches(self, item: GlobPath) -> list[Match]:
+    def matches(self, item: GlobItem) -> list[Match]:
         """The usable matches of one pattern, in natural order."""
         wanted = path_pattern.parse(item.path)
         paths = self._walk.paths(wanted)
@@ -282,7 +284,7 @@ class _Scan:
                 self.watched.add(posixpath.dirname(verdict.info.path))
         return found
 
-    def _judge(self, item: GlobPath, wanted: path_pattern.PathPattern, path: str) -> Match | Check:
+    def _judge(self, item: GlobItem, wanted: path_pattern.PathPattern, path: str) -> Match | Check:
         """A usable match, or the condition that it does not meet."""
         say = self._problems.error if wanted.is_literal else self._problems.warn
         try:
@@ -300,7 +302,7 @@ class _Scan:
             if item.type is PathType.DEVICE and _is_surprising(wanted, info):
                 say(path, f"is not a device node ({_called(info.kind)})", _kind_hint(info.kind))
             return Check(f"is {' or '.join(kinds)}", info.kind, ok=False)
-        danger = "" if self._source.allow_dangerous else self._danger.of(info)
+        danger = "" if self._allow_dangerous else self._danger.of(info)
         if danger:
             say(path, f"is not handed out because it {danger}", "allowDangerous: true permits it")
             return Check("is not dangerous", danger, ok=False)
@@ -388,7 +390,7 @@ class _Builder:
         )
         nodes: list[DeviceNode] = []
         mounts: list[Mount] = []
-        keys: list[tuple[GlobPath, str]] = []
+        keys: list[tuple[GlobItem, str]] = []
         lacking = ""
         if group.missing is not None:
             lacking = f"nothing matches {group.missing.path} for {'-'.join(group.key)}"
@@ -399,25 +401,25 @@ class _Builder:
             if match.info.is_device:
                 keys.append((item, node_key(match.info)))
             if item.type is PathType.MOUNT:
-                mounts.append(Mount(match.path, inside, item.read_only))
+                mounts.append(Mount(match.path, inside, bool(item.read_only)))
             elif match.info.kind is NodeKind.DIRECTORY:
                 self.watched.add(match.info.path)
                 below, reason = self._below(match.info.path)
                 keys += [(item, node_key(info)) for _, info in below]
                 nodes += [
-                    DeviceNode(info.path, inside + path.removeprefix(match.info.path), item.permissions)
+                    DeviceNode(info.path, inside + path.removeprefix(match.info.path), item.permissions or "rw")
                     for path, info in below
                 ]
                 lacking = lacking or ("" if item.optional else reason)
             else:
-                nodes.append(DeviceNode(match.info.path, inside, item.permissions))
+                nodes.append(DeviceNode(match.info.path, inside, item.permissions or "rw"))
         if not (nodes or mounts):  # of optional directories alone
             lacking = lacking or "none of its directories has a device node"
         health = Health(healthy=False, reason=lacking) if lacking else HEALTHY
         owns, uses = self._claims(keys)
         return replace(bare, nodes=tuple(nodes), mounts=tuple(mounts), health=health, owns=owns, uses=uses)
 
-    def _claims(self, keys: Sequence[tuple[GlobPath, str]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def _claims(self, keys: Sequence[tuple[GlobItem, str]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The nodes that a device is, and others that it has for itself: neither optional ones nor those with a limit.
 
         It is what matched the first of these patterns. Where every pattern is optional, none of them counts as such.
@@ -435,7 +437,7 @@ class _Builder:
         return below, "" if below else f"{directory} has no device node"
 
 
-def _identity(item: GlobPath, match: Match) -> str:
+def _identity(item: GlobItem, match: Match) -> str:
     """What the device is named after: its path below the last directory that the pattern names without wildcards."""
     directory = path_pattern.parse(item.path).directory
     return match.path.removeprefix(directory).strip("/") or match.path.strip("/")

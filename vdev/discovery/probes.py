@@ -18,18 +18,19 @@ from ..aio.program import Program, shown
 from ..errors import HostError, reason_of
 from ..hostfs import HostRoot
 from ..model.device import DeviceNode, RawDevice, facts
-from ..model.entry import HealthSpec, Probe
+from ..model.entry import Health as HealthPolicy
+from ..model.entry import Probe
 
 _HERE = HostRoot()
 
 
-def program_of(spec: HealthSpec, device: RawDevice, resource: str) -> Program:
+def program_of(spec: HealthPolicy, device: RawDevice, resource: str) -> Program:
     """What the probe `command` runs; `Program.abort` ends it."""
     values = facts(device, resource)
     return Program([argument.render(values) for argument in spec.command])
 
 
-def failure(spec: HealthSpec, device: RawDevice, resource: str, host: HostRoot, program: Program) -> str:
+def failure(spec: HealthPolicy, device: RawDevice, resource: str, host: HostRoot, program: Program) -> str:
     """What the probe finds wrong, empty when nothing is. Blocks, in the worst case forever."""
     try:
         match spec.probe:
@@ -47,7 +48,7 @@ def failure(spec: HealthSpec, device: RawDevice, resource: str, host: HostRoot, 
         return str(broken)
 
 
-def directories(spec: HealthSpec, device: RawDevice, resource: str, host: HostRoot) -> frozenset[Path]:
+def directories(spec: HealthPolicy, device: RawDevice, resource: str, host: HostRoot) -> frozenset[Path]:
     """Directories whose changes may change what the probe finds."""
     nodes = [node.host_path for node in device.nodes]
     match spec.probe:
@@ -102,7 +103,7 @@ def _access(node: DeviceNode) -> int:
             return os.O_RDWR
 
 
-def _file(spec: HealthSpec, device: RawDevice, resource: str) -> str:
+def _file(spec: HealthPolicy, device: RawDevice, resource: str) -> str:
     return spec.path.render(facts(device, resource)) if spec.path else ""
 
 
