@@ -1,8 +1,8 @@
 """Keeping one resource served and registered, whatever the kubelet does.
 
-    serve ──► register ──► streaming ──┬─ the kubelet ended the stream ─────────────► register again
-      ▲                                ├─ the socket is gone, the kubelet is new ───► serve anew
-      └── backoff ◄── nobody answers ──┘
+    serve ──► register ──► streaming ──► the stream ended, the socket is gone, the kubelet is new, options changed
+      ▲            │                                                       │
+      └── pause ◄──┴── nobody answers, or no stream ──────── close ◄───────┘
 
 A resource is never registered while one of its streams is open: on 1.36 each registration opens another stream, and the
 end of an old one takes the new one down. So the streams are ended first, by stopping the server.
@@ -92,7 +92,7 @@ class ResourceService:
         self._wake = asyncio.Event()
         self._stopping = False
         self._registering = Interruption()
-        self._renew = False  # the next registration must be made with a new server
+        self._renew = False  # the options changed since the registration
         self._generation = link.generation  # of the kubelet that it deals with
         self._attempt = 0  # the failures with that kubelet, for the next pause
 
@@ -160,46 +160,46 @@ class ResourceService:
         try:
             while not self._stopping:
                 raise_if_cancelled()
-                self._meet()
-                self._poked = False
-                try:
-                    server = await self._serving()
-                    opened = server.servicer.streams_opened
-                    if server.servicer.streams:  # a Register that seemed to fail had arrived all the same
-                        opened -= 1
-                        self._become(ServiceState.REGISTERED)
-                    else:
-                        await self._register(server)
-                    since = self._clock.now()
-                    ended = await self._until_dropped(server, opened)
-                    short = self._clock.now() - since < self._intervals.steady
-                    self._attempt = self._attempt + 1 if ended and short else 0
-                    if ended:  # a kubelet that ends streams again and again is asked less and less often
-                        pause = self._backoff.pause(self._attempt)
-                        await self._sleep(min(pause, self._intervals.end_of_stream), for_all=True)
-                        await self._sleep(pause - self._intervals.end_of_stream)
-                except _Held as held:
-                    self._become(ServiceState.WAITING, str(held))
-                    await self._sleep(None)
-                except RegistrationRefused as refused:
-                    self._become(ServiceState.REFUSED, str(refused))
-                    await self._sleep(None)
-                except Interrupted:
-                    break
-                except SocketError as failed:
-                    if self._stopping:
-                        break
-                    self._become(ServiceState.WAITING, str(failed))
-                    await self._back_off()
-                except Exception as failed:
-                    log.debug("the service of a resource failed", resource=self.name, exc_info=failed)
-                    self._become(ServiceState.WAITING, f"vdev failed to serve it: {failed!r}")
-                    await self._close()
-                    await self._back_off()
+                await self._live()
         finally:
             await self._close()
             self._link.unsubscribe(self._wake)
             self._become(ServiceState.STOPPED)
+
+    async def _live(self) -> None:
+        """The life of one server: it is registered once, and serves for as long as the kubelet listens."""
+        self._meet()
+        self._poked = self._renew = False
+        try:
+            server = await self._serve()
+            await self._register(server)
+            since = self._clock.now()
+            await self._until_dropped(server)
+            if self._clock.now() - since >= self._intervals.steady:
+                self._attempt = 0
+        except _Held as held:
+            self._become(ServiceState.WAITING, str(held))
+            self._attempt = 0
+            await self._sleep(None)
+        except RegistrationRefused as refused:
+            self._become(ServiceState.REFUSED, str(refused))
+            self._attempt = 0
+            await self._sleep(None)
+        except Interrupted:
+            return
+        except SocketError as failed:
+            if not self._stopping:
+                self._become(ServiceState.WAITING, str(failed))
+        except Exception as failed:
+            log.debug("the service of a resource failed", resource=self.name, exc_info=failed)
+            self._become(ServiceState.WAITING, f"vdev failed to serve it: {failed!r}")
+        listened = self._server is not None and self._server.servicer.streams_opened > 0
+        await self._close()
+        if listened:
+            await self._sleep(self._intervals.end_of_stream, for_all=True)
+        # A kubelet that fails or ends streams again and again is asked less and less often.
+        await self._sleep(self._backoff.pause(self._attempt))
+        self._attempt += 1
 
     async def retire(self) -> None:
         """Take the resource off the node: send an empty list, so that its capacity becomes 0, then stop."""
@@ -216,11 +216,7 @@ class ResourceService:
         server = self._server
         return server is None or server.owns_socket()
 
-    async def _serving(self) -> SocketServer[Servicer]:
-        if self._server is not None and not self._renew and await asyncio.to_thread(self._server.owns_socket):
-            return self._server
-        await self._close()
-        self._renew = False
+    async def _serve(self) -> SocketServer[Servicer]:
         servicer = Servicer(
             self.resource,
             self._encoded,
@@ -229,11 +225,7 @@ class ResourceService:
             faults=self._faults,
             clock=self._clock,
         )
-        server = SocketServer(
-            servicer,
-            self._link.new_socket_path(self.name),
-            timing=self._timing,
-        )
+        server = SocketServer(servicer, self._link.new_socket_path(self.name), timing=self._timing)
         await server.start()
         servicer.update(self.resource, self._encoded)
         self._server = server
@@ -259,11 +251,8 @@ class ResourceService:
         self.registrations += 1
         self._become(ServiceState.REGISTERED)
 
-    async def _until_dropped(self, server: SocketServer[Servicer], opened: int) -> bool:
-        """Return when it is time to register again; the server is closed where it cannot be used any more.
-
-        True when the kubelet ended the stream, false for everything else.
-        """
+    async def _until_dropped(self, server: SocketServer[Servicer]) -> None:
+        """Return when it is time to register again. Raises SocketError when the kubelet never listens."""
         servicer = server.servicer
         patience = self._intervals.first_stream
         deadline = self._clock.now() + patience
@@ -272,18 +261,16 @@ class ResourceService:
             is_other_kubelet = self._link.generation != self._generation
             if self._renew or is_other_kubelet or not await asyncio.to_thread(server.owns_socket):
                 log.info("options, socket or kubelet changed; serving and registering anew", resource=self.name)
-                await self._close()
-                await self._sleep(self._intervals.end_of_stream, for_all=True)
-                return False
-            if self.state is ServiceState.REGISTERED and servicer.streams == 0 and servicer.streams_opened > opened:
+                return
+            left = None
+            if self.state is ServiceState.REGISTERED and not servicer.streams_opened:
+                left = deadline - self._clock.now()
+                if left <= 0:
+                    raise SocketError(f"the kubelet accepted {self.name} but opened no stream within {patience:g} s")
+            elif self.state is ServiceState.REGISTERED and not servicer.streams:
                 log.warning("the kubelet ended the stream; registering again", resource=self.name)
-                return True
-            left = deadline - self._clock.now()
-            if self.state is ServiceState.REGISTERED and servicer.streams_opened == opened and left <= 0:
-                raise SocketError(f"the kubelet accepted {self.name} but opened no stream within {patience:g} s")
-            waits_for_stream = self.state is ServiceState.REGISTERED and servicer.streams_opened == opened
-            await self._clock.wait(self._wake, left if waits_for_stream else None)
-        return False
+                return
+            await self._clock.wait(self._wake, left)
 
     def _meet(self) -> None:
         """Deal with the kubelet that is there now; what failed with an earlier one is no reason to let it wait."""
@@ -298,10 +285,6 @@ class ResourceService:
         await self._link.look()
         self._meet()
         return await asyncio.to_thread(lambda: server.owns_socket() and self._link.is_ours())
-
-    async def _back_off(self) -> None:
-        await self._sleep(self._backoff.pause(self._attempt))
-        self._attempt += 1
 
     async def _sleep(self, seconds: float | None, *, for_all: bool = False) -> None:
         """Pause, but only until there is a new kubelet or this resource must stop.
