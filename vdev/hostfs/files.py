@@ -3,10 +3,13 @@
 import contextlib
 import os
 import stat
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
 from ..errors import HostError, reason_of
+
+_UNFINISHED = ".tmp"
 
 
 def write_atomic(path: Path, data: bytes, *, mode: int = 0o644, sync: bool = False) -> None:
@@ -17,10 +20,10 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o644, sync: bool = Fal
     """
     temporary = ""
     try:
-        # Without tempfile, which is a quarter of a MiB with all that it imports; `x`: never over what is there.
-        fresh = path.parent / f".{path.name}.{os.urandom(6).hex()}.tmp"
-        with open(fresh, "xb", opener=_private) as file:
-            temporary = str(fresh)
+        with tempfile.NamedTemporaryFile(
+            dir=path.parent, prefix=f".{path.name}.", suffix=_UNFINISHED, delete=False
+        ) as file:
+            temporary = file.name
             os.fchmod(file.fileno(), mode)
             file.write(data)
             if sync:
@@ -36,17 +39,12 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o644, sync: bool = Fal
                 os.unlink(temporary)
 
 
-def _private(path: str, flags: int) -> int:
-    """Open a file that nobody else can read as long as it is not finished."""
-    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
-
-
 def remove_unfinished(directory: Path, names: Iterable[str]) -> None:
     """Remove what processes that were killed left of writing files of these names; blocks. For their sole writer."""
     ours = tuple(f".{name}." for name in names)
     with contextlib.suppress(OSError), os.scandir(directory) as found:
         for each in found:
-            if each.name.startswith(ours) and each.name.endswith(".tmp"):
+            if each.name.startswith(ours) and each.name.endswith(_UNFINISHED):
                 with contextlib.suppress(OSError):
                     os.unlink(each)
 
