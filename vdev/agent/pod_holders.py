@@ -4,7 +4,6 @@ What its answers, its silence and its checkpoint mean is decided in `planning.in
 """
 
 import asyncio
-import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from ..aio.clock import Timing
 from ..deviceplugin import podresources
 from ..deviceplugin.podresources import CheckpointReader
 from ..deviceplugin.requests import Requests
+from ..hostfs.files import stamp
 from ..model.device import Key
 from ..planning import in_use
 from ..planning.in_use import HoldersReading, Holdings, Knowledge
@@ -101,13 +101,13 @@ class PodHolders:
 
     async def _ask(self) -> HoldersReading:
         """One question. An answer counts only if the socket is the same before and after: one kubelet gave it."""
-        asked, socket = self._clock.now(), await asyncio.to_thread(_identity, self._socket)
+        asked, socket = self._clock.now(), await asyncio.to_thread(stamp, self._socket)
         kubelet, within = (self._generation(), socket), self._intervals.pod_resources_answer
         if socket is None or self._is_down():
             answer = None
         else:
             answer = await podresources.holders(self._socket, within=within)
-        checkpoint, socket = await asyncio.to_thread(lambda: (self._checkpoint.read(), _identity(self._socket)))
+        checkpoint, socket = await asyncio.to_thread(lambda: (self._checkpoint.read(), stamp(self._socket)))
         if kubelet != (self._generation(), socket):
             answer = None
         return HoldersReading(asked, answer, checkpoint, kubelet)
@@ -176,12 +176,3 @@ def _source(knowledge: Knowledge, reading: HoldersReading) -> str:
     if knowledge.doubted and reading.checkpoint is not None:
         sources.append("the kubelet's checkpoint")
     return " and ".join(sources) or "this process's own Allocates"
-
-
-def _identity(socket: Path) -> tuple[int, int, int] | None:
-    """Which file the socket is: a kubelet makes its own at its start."""
-    try:
-        status = os.stat(socket)  # twice as fast, and often called
-    except (OSError, ValueError):
-        return None
-    return status.st_dev, status.st_ino, status.st_mtime_ns

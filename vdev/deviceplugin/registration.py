@@ -7,7 +7,6 @@ serving already, and wait longer than that. A refusal is an UNKNOWN error with a
 import asyncio
 import os
 import secrets
-import stat
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ import structlog
 
 from ..aio.tasks import raise_if_cancelled
 from ..errors import RegistrationRefused, SocketError
+from ..hostfs.files import Stamp, stamp
 from ..model import names
 from ..pb import deviceplugin_v1beta1_pb2 as pb
 from ..pb import deviceplugin_v1beta1_pb2_grpc as rpc
@@ -25,8 +25,6 @@ from .socket_server import MAX_SOCKET_PATH, check_socket_path, remove_dead
 log = structlog.get_logger(__name__)
 
 _OURS = r"vdev-.*\.sock"
-
-_Identity = tuple[int, int, int]
 
 
 class KubeletSocket:
@@ -49,7 +47,7 @@ class KubeletSocket:
         self.directories = frozenset({plugin_dir} if socket_path is None else {plugin_dir, socket_path.parent})
         self.generation = 0
         self.is_ours = is_ours
-        self._identity: _Identity | None = None
+        self._identity: Stamp | None = None
         self._instance = f"{os.getpid():x}{secrets.token_hex(3)}"
         self._made = 0
         self._subscribers: dict[asyncio.Event, Callable[[], bool]] = {}  # in the order in which they came
@@ -80,14 +78,14 @@ class KubeletSocket:
         """Look at the kubelet's socket and at all that is ours; the events of what fell."""
         async with self._looking:
             subscribers = list(self._subscribers.items())
-            identity = await asyncio.to_thread(_identity, self.socket)
+            identity = None if self.socket is None else await asyncio.to_thread(stamp, self.socket)
             fallen = await asyncio.to_thread(lambda: [event for event, stands in subscribers if not stands()])
             self._meet(identity)
             for event in fallen:
                 event.set()
             return fallen
 
-    def _meet(self, identity: _Identity | None) -> None:
+    def _meet(self, identity: Stamp | None) -> None:
         """Tell all subscribers if this is another kubelet's socket."""
         if identity == self._identity:
             return
@@ -105,17 +103,6 @@ class KubeletSocket:
         """Remove sockets with our name pattern on which nobody listens any more; never those of others."""
         for path in await asyncio.to_thread(remove_dead, self.directory, _OURS):
             log.info("removed the socket of a process that is gone", socket=str(path))
-
-
-def _identity(path: Path | None) -> _Identity | None:
-    if path is None:
-        return None
-    try:
-        status = os.stat(path)  # twice as fast, and often called
-    except OSError:
-        return None
-    # The inode alone does not suffice, because file systems reuse numbers. A chmod changes only the ctime.
-    return (status.st_dev, status.st_ino, status.st_mtime_ns) if stat.S_ISSOCK(status.st_mode) else None
 
 
 _PARAMETERS = (

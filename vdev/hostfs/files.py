@@ -118,9 +118,12 @@ def listed(directory: Path) -> list[Path]:
 
 
 def stamp(path: Path) -> Stamp | None:
-    """What another file, or the same one written anew, would not have; None where there is no file."""
+    """What another file, or the same one written anew, would not have; None where there is no file.
+
+    The inode alone would not do, because file systems use numbers again.
+    """
     try:
-        found = os.lstat(path)
+        found = os.stat(path)
     except OSError:
         return None
     return found.st_ino, found.st_mtime_ns, found.st_size
