@@ -1,9 +1,9 @@
 """What all sources of real devices need: a node's place in the container, its NUMA node, and which names are usable."""
 
+import contextlib
 import posixpath
 from collections.abc import Iterator
 from functools import cached_property
-from pathlib import Path
 
 from ..errors import HostError
 from ..hostfs import FileInfo, HostRoot
@@ -74,6 +74,16 @@ def numa_of_directory(host: HostRoot, directory: str) -> int | None:
     return None
 
 
+def read_table(host: HostRoot, path: str, *, ours: str = "") -> str:
+    """A table of the host; where its /proc is not mounted here, this process's own view of it, at `ours`."""
+    for root, table in ((host, path), (HostRoot(), ours or path)):
+        with contextlib.suppress(HostError):
+            text = root.read_text(table, limit=16 * 2**20)
+            if text is not None:
+                return text
+    return ""
+
+
 # Major 1 of Documentation/admin-guide/devices.txt.
 _RAW = {(1, 1): "the machine's physical memory", (1, 2): "the kernel's memory", (1, 4): "the machine's I/O ports"}
 
@@ -129,30 +139,17 @@ class Danger:
     def _used(self) -> dict[str, str]:
         """What each block device in use is used for, by `major:minor`."""
         used: dict[str, str] = {}
-        for line in self._table("/proc/1/mountinfo", "/proc/self/mountinfo").splitlines():
+        for line in read_table(self._host, "/proc/1/mountinfo", ours="/proc/self/mountinfo").splitlines():
             mount, _, rest = line.partition(" - ")
             fields, source = mount.split(" "), rest.split(" ")
             if len(fields) > 4 and len(source) > 1:  # proc(5): number is field 3, mount point field 5
                 purpose = f"{source[1]} is mounted at {fields[4]}"
                 used.setdefault(fields[2], purpose)
                 used.setdefault(self._number(source[1]), purpose)  # btrfs shows a number of its own
-        for line in self._table("/proc/swaps").splitlines()[1:]:
+        for line in read_table(self._host, "/proc/swaps").splitlines()[1:]:
             used.setdefault(self._number(line.split(" ")[0]), f"{line.split(' ')[0]} is swap space")
         used.pop("", None)
         return used
-
-    def _table(self, path: str, ours: str = "") -> str:
-        """A table of the host; where its /proc is not mounted here, this process's own view of it."""
-        try:
-            text = self._host.read_text(path, limit=16 * 2**20)
-        except HostError:
-            text = None
-        if text is None:
-            try:
-                text = Path(ours or path).read_text(errors="replace")
-            except OSError:
-                text = ""
-        return text
 
     def _number(self, device: str) -> str:
         if posixpath.dirname(device)[:4] != "/dev":

@@ -19,7 +19,7 @@ _UP = "../"
 _FUNCTION = "virtfn"
 # Buses whose names for devices follow from where they are plugged in, not from the order in which they were found.
 _PLACES = frozenset({"usb", "pci", "platform", "pnp", "i2c", "spi", "vmbus", "ccw"})
-# Where udev puts nodes whose device says no name of its own (`DEVNAME`).
+# Where the nodes of a subsystem appear, if it is not /dev itself.
 _DIRECTORIES = {"input": "input/", "drm": "dri/", "sound": "snd/", "vfio": "vfio/", "vfio-dev": "vfio/devices/"}
 
 
@@ -108,17 +108,14 @@ class SysTree:
 
         A USB device has its node by the numbers of bus and device, also where sysfs shows no `dev` and `uevent`.
         """
-        has_number = bool(self.text(device, "dev"))
-        for line in self.text(device, "uevent").splitlines() if has_number else ():
+        for line in self.text(device, "uevent").splitlines():
             key, _, value = line.partition("=")
             if key == "DEVNAME":
                 return posixpath.join("/dev", value)
         bus, number = self.text(device, "busnum"), self.text(device, "devnum")
         if bus.isdecimal() and number.isdecimal():
             return f"/dev/bus/usb/{int(bus):03}/{int(number):03}"
-        if not has_number:
-            return ""
-        return f"/dev/{_DIRECTORIES.get(self.subsystem(device), '')}{posixpath.basename(device)}"
+        return ""
 
     def node_directory(self, subsystem: str) -> str:
         return f"/dev/{_DIRECTORIES.get(subsystem, '')}".rstrip("/")

@@ -49,7 +49,6 @@ def remove_unfinished(directory: Path, names: Iterable[str]) -> None:
                     os.unlink(each)
 
 
-_LEAST = 4096  # bytes that are read at a time, of what does not tell its size
 _KINDS = {
     stat.S_IFDIR: "a directory",
     stat.S_IFLNK: "a symbolic link",
@@ -69,19 +68,16 @@ def read_plain(path: Path, *, limit: int, follow: bool = True) -> bytes | None:
     try:
         _must_be_plain(path, os.stat(path, follow_symlinks=follow).st_mode)  # opening a device may do something
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
-        with open(os.open(path, flags), "rb", buffering=0) as file:
-            found = os.fstat(file.fileno())  # another file may have taken its place since
-            _must_be_plain(path, found.st_mode)
-            data, step = b"", max(found.st_size, _LEAST) + 1  # no more than that, for which room is made
-            while found.st_size <= limit >= len(data) and (more := file.read(step)):
-                data += more
+        with open(os.open(path, flags), "rb") as file:
+            _must_be_plain(path, os.fstat(file.fileno()).st_mode)  # another file may have taken its place since
+            data = file.read(limit + 1)
     except FileNotFoundError:
         if follow and os.path.islink(path):
             raise HostError(f"cannot read {path}: it is a symbolic link to nothing") from None
         return None
     except OSError as cause:
         raise HostError(f"cannot read {path}: {reason_of(cause)}") from cause
-    if found.st_size > limit or len(data) > limit:
+    if len(data) > limit:
         raise HostError(f"cannot read {path}: it has more than {limit} bytes")
     return data
 
