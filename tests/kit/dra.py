@@ -14,8 +14,6 @@ from vdev.pb import (
     dra_health_v1alpha1_pb2_grpc,
     dra_v1_pb2,
     dra_v1_pb2_grpc,
-    dra_v1beta1_pb2,
-    dra_v1beta1_pb2_grpc,
     pluginregistration_v1_pb2,
     pluginregistration_v1_pb2_grpc,
 )
@@ -109,10 +107,7 @@ class Driver:
             request_serializer=dra_health_v1_pb2.NodeWatchResourcesRequest.SerializeToString,
             response_deserializer=dra_health_v1_pb2.NodeWatchResourcesResponse.FromString,
         )
-        self._stubs = {
-            "v1": (dra_v1_pb2, dra_v1_pb2_grpc.DRAPluginStub(channel)),
-            "v1beta1": (dra_v1beta1_pb2, dra_v1beta1_pb2_grpc.DRAPluginStub(channel)),
-        }
+        self._stub = dra_v1_pb2_grpc.DRAPluginStub(channel)
         self._health = {
             "v1": (dra_health_v1_pb2, watch),
             "v1alpha1": (
@@ -121,17 +116,15 @@ class Driver:
             ),
         }
 
-    async def prepare(self, *claims, version="v1"):
+    async def prepare(self, *claims):
         """NodePrepareResources of these ResourceClaims; the answers by uid."""
-        pb, stub = self._stubs[version]
-        request = pb.NodePrepareResourcesRequest(claims=_named(claims))
-        return dict((await stub.NodePrepareResources(request, timeout=45)).claims)
+        request = dra_v1_pb2.NodePrepareResourcesRequest(claims=_named(claims))
+        return dict((await self._stub.NodePrepareResources(request, timeout=45)).claims)
 
-    async def unprepare(self, *claims, version="v1"):
+    async def unprepare(self, *claims):
         """NodeUnprepareResources; the errors by uid."""
-        pb, stub = self._stubs[version]
-        request = pb.NodeUnprepareResourcesRequest(claims=_named(claims))
-        answer = await stub.NodeUnprepareResources(request, timeout=45)
+        request = dra_v1_pb2.NodeUnprepareResourcesRequest(claims=_named(claims))
+        answer = await self._stub.NodeUnprepareResources(request, timeout=45)
         return {uid: each.error for uid, each in answer.claims.items()}
 
     def watch(self, version="v1alpha1"):

@@ -75,12 +75,12 @@ def _last(driver: str, before: PublishedPool | None, held: Collection[str]) -> P
     """The pool before, and in it what only an earlier process published of what claims have: that was written down."""
     written: Mapping[str, Record] = held if isinstance(held, Mapping) else {}
     known = before.by_name if before else {}
-    found = [each for name in sorted(written.keys() - known.keys()) if (each := recalled(name, written[name]))]
+    found = [each for name in sorted(written.keys() - known.keys()) if (each := recalled(written[name]))]
     if not found:
         return before
     pool = before or PublishedPool(driver, Resource(driver, ()))
-    sets = {each.name: each for _, counters in found for each in counters} | {each.name: each for each in pool.counters}
-    devices = (*pool.devices, *(device for device, _ in found))
+    sets = {each.name: each for each in (*(one for lost in found for one in lost.counters), *pool.counters)}
+    devices = (*pool.devices, *(lost.device for lost in found))
     return replace(pool, devices=devices, counters=tuple(sets.values()))
 
 

@@ -80,17 +80,15 @@ async def start_driver(kubelet, cdi_dir, published, request):
                 published.get(device, "this node has none of that name") if pool == "node-1" else "another node's pool"
             )
 
-        async def start(
-            api, *, pod_uid="", faults=None, wait=True, name=DRIVER, kubelet_dir=None, watch=None, **intervals
-        ):
+        async def start(api, *, pod_uid="", faults=None, wait=True, name=DRIVER, kubelet_dir=None, **intervals):
             clock = LeapClock()
             driver = DraDriver(
                 Places(driver=name, kubelet_dir=kubelet_dir or kubelet.directory, cdi_dir=cdi_dir, pod_uid=pod_uid),
+                pool="node-1",
                 api=api,
                 find=find,
                 faults=faults or dra.NoFaults(),
                 observe=lambda *_call: None,
-                watch=watch,
                 on_change=lambda: running.told.append(driver.state),
                 timing=Timing(
                     Intervals(**quick.INTERVALS | {"look_at_kubelet": 0.2, "repeat_health": 1000.0} | intervals), clock

@@ -391,7 +391,7 @@ def test_declared_capacity_outlives_its_device():
     """It is written down with the claim that has the device."""
     made = pool(NET)
     (device,) = made.devices
-    again, _ = published_devices.recalled(device.name, json.loads(json.dumps(published_devices.record(device, (), ()))))
+    again = published_devices.recalled(json.loads(json.dumps(published_devices.record(device, (), ())))).device
     assert device.capacity == again.capacity
 
 
