@@ -6,7 +6,6 @@ health, faults, what is away ─► pools       taints, and what only claims kee
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -180,30 +179,29 @@ API_VERSION = "resource.k8s.io/v1"
 """What servers have from 1.34 on."""
 
 
-def specifications(pool: PublishedPool, node: str, *, split: bool = True) -> tuple[Document, ...]:
+def specifications(pool: PublishedPool, node: str) -> tuple[Document, ...]:
     """The `spec` of each slice of the pool; one without devices where there are none, which says that the driver is up.
 
-    With `split`, counters are in slices of their own, as servers want them from 1.35 on; 1.34 wants them beside the
-    devices that consume them.
+    Counters are in slices of their own, as servers want them from 1.35 on.
     """
-    sets = _batches(pool.counters if split else (), MOST_SETS)
-    found = [{"sharedCounters": [_set(each) for each in some]} for some in sets]
-    found += _devices(pool, split=split)
+    most = MOST_TIGHT if pool.tight else MOST_DEVICES
+    found = [{"sharedCounters": [_set(each) for each in some]} for some in _batches(pool.counters, MOST_SETS)]
+    found += [{"devices": [device_document(each) for each in some]} for some in _batches(pool.devices, most)]
     return tuple(
         {"driver": pool.driver, "pool": {"name": node}, "nodeName": node, **content}
         for content in found or [{"devices": []}]
     )
 
 
-def objects(pool: PublishedPool, node: str, *, split: bool = True, generation: int = 1) -> tuple[Document, ...]:
+def objects(pool: PublishedPool, node: str) -> tuple[Document, ...]:
     """The slices as they are created the first time, without what only the server knows: the Node's uid."""
-    specs = specifications(pool, node, split=split)
+    specs = specifications(pool, node)
     return tuple(
         {
             "apiVersion": API_VERSION,
             "kind": "ResourceSlice",
             "metadata": {"generateName": generate_name(pool.driver, node, number)},
-            "spec": {**spec, "pool": {"name": node, "generation": generation, "resourceSliceCount": len(specs)}},
+            "spec": {**spec, "pool": {"name": node, "generation": 1, "resourceSliceCount": len(specs)}},
         }
         for number, spec in enumerate(specs)
     )
@@ -214,35 +212,8 @@ def generate_name(driver: str, node: str, number: int) -> str:
     return f"{number:05x}-{driver}-{node}"[: _LONGEST_NAME - 1].rstrip(".-") + "-"
 
 
-def _devices(pool: PublishedPool, *, split: bool) -> Iterator[Document]:
-    """Devices that share counters are in one slice, as NVIDIA's driver has them; all others fill slices up.
-
-    Counters beside their devices cannot be in a second slice: there, of devices beyond one slice the last are left out.
-    """
-    sets = {each.name: each for each in pool.counters}
-    most = MOST_TIGHT if pool.tight else MOST_DEVICES
-    for consumed, run in _runs(pool.devices):
-        beside = {} if split or not consumed else {"sharedCounters": [_set(sets[name]) for name in consumed]}
-        for devices in _batches(run[:most] if beside else run, most):
-            yield {**beside, "devices": [device_document(each) for each in devices]}
-
-
 def _batches(items: Sequence[_Item], most: int) -> Iterator[Sequence[_Item]]:
     return (items[at : at + most] for at in range(0, len(items), most))
-
-
-def _runs(devices: Iterable[DraDevice]) -> list[tuple[tuple[str, ...], list[DraDevice]]]:
-    """The devices in order, by the counters that they take from; those of one set are together."""
-    runs: list[tuple[tuple[str, ...], list[DraDevice]]] = []
-    of_sets: dict[tuple[str, ...], list[DraDevice]] = {}
-    for consumed, run in groupby(devices, lambda device: tuple(each.counter_set for each in device.consumes)):
-        if consumed in of_sets:
-            of_sets[consumed] += run
-            continue
-        runs.append((consumed, list(run)))
-        if consumed:
-            of_sets[consumed] = runs[-1][1]
-    return runs
 
 
 def _set(counters: CounterSet) -> Document:
@@ -295,9 +266,6 @@ def _taints(taints: Sequence[Taint]) -> list[Document]:
 
 Written = Mapping[str, Any]
 Made = Callable[[Written, int], Written]
-Same = Callable[[Written, Written], bool]
-
-_POOL = "pool"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,12 +280,29 @@ class Changes:
         return bool(self.delete or self.update or self.create)
 
 
-def content(spec: Written) -> dict[str, Any]:
-    """What of a slice is wanted: all but its pool's bookkeeping, and but the times that taints were added."""
-    plain = {key: value for key, value in spec.items() if key != _POOL}
+def content(spec: Written, dropped: Collection[str] = ()) -> Document:
+    """What two slices with the same devices have in common.
+
+    That is all but the pool's bookkeeping, the times at which taints were added, what is empty, which a server leaves
+    out, and the `dropped` fields, which it does not store.
+    """
+    plain = _stored(spec, {"pool", *dropped})
     if "devices" in plain:
-        plain["devices"] = [_timeless(device) for device in plain["devices"] or ()]
+        plain["devices"] = [_device_content(each, dropped) for each in plain["devices"]]
     return plain
+
+
+def _device_content(device: Written, dropped: Collection[str]) -> Document:
+    plain = _stored(device, dropped)
+    if "taints" in plain:
+        plain["taints"] = [_stored(each, {"timeAdded"}) for each in plain["taints"]]
+    if "capacity" in plain:
+        plain["capacity"] = {name: _stored(each, dropped) for name, each in plain["capacity"].items()}
+    return plain
+
+
+def _stored(fields: Written, dropped: Collection[str]) -> Document:
+    return {key: value for key, value in fields.items() if key not in dropped and value not in (None, [], {})}
 
 
 def changes(
@@ -325,88 +310,73 @@ def changes(
     there: Sequence[Written],
     made: Made,
     *,
-    same: Same = lambda wanted, there: content(wanted) == content(there),
+    dropped: Collection[str] = (),
     missing: int = 0,
     least: int = 0,
 ) -> Changes:
     """What leads from the slices of the pool that are `there` to the `wanted` specifications.
 
-    `made` makes a new object of a specification with its number. `same` compares a wanted specification with one that
-    is there, where the server stores it otherwise than it was sent. The pool says that it has so many slices more as
-    are `missing`, and its generation is at `least` this one.
+    `made` makes a new object of a specification with its number. The server does not store the `dropped` fields. The
+    pool says that it has so many slices more as are `missing`, and its generation is at `least` this one.
     """
     count = len(wanted) + missing
     latest = max(map(generation_of, there), default=0)
-    current = [each for each in there if generation_of(each) == latest]
-    pairs = _paired(wanted, current, same)
-    kept = {id(each) for each in pairs if each is not None}
+    pairs = _paired(wanted, [each for each in there if generation_of(each) == latest], dropped)
+    kept = {id(each) for each, _ in pairs if each is not None}
     obsolete = tuple(each for each in there if id(each) not in kept)
-    differs = [each is not None and not same(spec, each["spec"]) for spec, each in zip(wanted, pairs, strict=True)]
-    counts = {each["spec"][_POOL].get("resourceSliceCount") for each in pairs if each is not None}
-    is_small = None not in pairs and sum(differs) <= 1 and counts <= {count} and latest >= least
+    counts = {each["spec"]["pool"].get("resourceSliceCount") for each, _ in pairs if each is not None}
+    # One slice alone may change in place. Of several, the scheduler must not see some before the others.
+    is_small = sum(not is_same for _, is_same in pairs) <= 1 and counts <= {count} and latest >= least
+    is_small = is_small and all(each is not None for each, _ in pairs)
     generation = latest if is_small else max(latest + 1, least)
     update, create = [], []
-    for number, (spec, each, is_other) in enumerate(zip(wanted, pairs, differs, strict=True)):
-        pool = {**spec[_POOL], "generation": generation, "resourceSliceCount": count}
+    for number, (spec, (each, is_same)) in enumerate(zip(wanted, pairs, strict=True)):
+        pool = {**spec["pool"], "generation": generation, "resourceSliceCount": count}
         if each is None:
-            create.append(made({**spec, _POOL: pool}, number))
-        elif is_other or not is_small:
-            update.append({**each, "spec": {**_with_times(spec, each["spec"]), _POOL: pool}})
+            create.append(made({**spec, "pool": pool}, number))
+        elif not (is_same and is_small):
+            update.append({**each, "spec": {**_with_times(spec, each["spec"]), "pool": pool}})
     return Changes(delete=obsolete, update=tuple(update), create=tuple(create))
 
 
 def generation_of(slice_: Written) -> int:
-    return int(slice_["spec"][_POOL].get("generation") or 0)
+    return int(slice_["spec"]["pool"].get("generation") or 0)
 
 
-def _paired(wanted: Sequence[Written], there: Sequence[Written], same: Same) -> list[Written | None]:
-    """For each wanted specification the slice that it is, or the one with most of its devices; each slice once."""
-    free = sorted(there, key=lambda each: str(each["metadata"].get("name", "")))
-    pairs: list[Written | None] = [None] * len(wanted)
-    for number, spec in enumerate(wanted):
-        pairs[number] = next((each for each in free if same(spec, each["spec"])), None)
-        free = [each for each in free if each is not pairs[number]]
-    for number, spec in enumerate(wanted):
-        if pairs[number] is None and free:
-            names = _names(spec)
-            best = max(free, key=lambda each: len(names & _names(each["spec"])))
-            pairs[number] = best
-            free = [each for each in free if each is not best]
-    return pairs
-
-
-def _names(spec: Written) -> frozenset[str]:
-    return frozenset(each["name"] for key in ("devices", "sharedCounters") for each in spec.get(key) or ())
-
-
-def _timeless(device: Written) -> dict[str, Any]:
-    if not device.get("taints"):
-        return {key: value for key, value in device.items() if key != "taints"}
-    taints = [{key: value for key, value in each.items() if key != "timeAdded"} for each in device["taints"]]
-    return {**device, "taints": taints}
+def _paired(
+    wanted: Sequence[Written], there: Sequence[Written], dropped: Collection[str]
+) -> list[tuple[Written | None, bool]]:
+    """For each wanted specification a slice, each once, and whether it has that content already."""
+    free = [(each, content(each["spec"], dropped)) for each in sorted(there, key=lambda each: each["metadata"]["name"])]
+    pairs: list[tuple[Written | None, bool]] = []
+    for spec in wanted:
+        asked = content(spec, dropped)
+        same = next((number for number, (_, has) in enumerate(free) if has == asked), None)
+        pairs.append((None, False) if same is None else (free.pop(same)[0], True))
+    return [(free.pop(0)[0], False) if each is None and free else (each, is_same) for each, is_same in pairs]
 
 
 def _with_times(wanted: Written, there: Written) -> Written:
     """The wanted specification, in which a taint that was there already keeps the time at which it was added."""
-    if "devices" not in wanted:
-        return wanted
     times = {
-        (device["name"], each["key"], each.get("value", ""), each["effect"]): each["timeAdded"]
+        (device["name"], *_taint(each)): each.get("timeAdded")
         for device in there.get("devices") or ()
         for each in device.get("taints") or ()
-        if "timeAdded" in each
     }
-    return {**wanted, "devices": [_with_time(device, times) for device in wanted["devices"]]}
+
+    def with_time(device: Written) -> Written:
+        taints = [
+            {**each, "timeAdded": at} if (at := times.get((device["name"], *_taint(each)))) else each
+            for each in device["taints"]
+        ]
+        return {**device, "taints": taints}
+
+    devices = [with_time(each) if each.get("taints") else each for each in wanted.get("devices", ())]
+    return {**wanted, "devices": devices} if devices else wanted
 
 
-def _with_time(device: Written, times: Mapping[tuple[str, str, str, str], str]) -> Written:
-    if not device.get("taints"):
-        return device
-    taints = []
-    for each in device["taints"]:
-        key = (device["name"], each["key"], each.get("value", ""), each["effect"])
-        taints.append({**each, "timeAdded": times[key]} if key in times else each)
-    return {**device, "taints": taints}
+def _taint(taint: Written) -> tuple[str, str, str]:
+    return taint["key"], taint.get("value", ""), taint["effect"]
 
 
 STALE = "vdev-stale"
@@ -415,16 +385,21 @@ _OLD, _NEW = 1, 2  # generations
 
 
 def spoilt(
-    fault: SliceFault, wanted: Sequence[Written], there: Sequence[Written], made: Made, *, same: Same
+    fault: SliceFault,
+    wanted: Sequence[Written],
+    there: Sequence[Written],
+    made: Made,
+    *,
+    dropped: Collection[str] = (),
 ) -> Changes:
     """What leads to slices with this fault; without a change once they have it."""
     match fault:
         case SliceFault.INCOMPLETE:
-            return changes(wanted, there, made, same=same, missing=1)
+            return changes(wanted, there, made, dropped=dropped, missing=1)
         case SliceFault.DUPLICATE_NAME:
-            return changes([*wanted, *_again(wanted)], there, made, same=same)
+            return changes([*wanted, *_again(wanted)], there, made, dropped=dropped)
         case SliceFault.OLD_GENERATION:
-            return _beside_old(wanted, there, made, same)
+            return _beside_old(wanted, there, made, dropped)
         case SliceFault.LATE | SliceFault.WITHHELD | SliceFault.WIPED:
             return Changes()
 
@@ -432,29 +407,21 @@ def spoilt(
 def _again(wanted: Sequence[Written]) -> Sequence[Written]:
     """A slice with the pool's first device, which another slice has already: within one the server refuses that."""
     first = next((each for each in wanted if each.get("devices")), None)
-    return [] if first is None else [_alone(first, _plain(first["devices"][0]))]
+    return [] if first is None else [{**first, "devices": first["devices"][:1]}]
 
 
-def _beside_old(wanted: Sequence[Written], there: Sequence[Written], made: Made, same: Same) -> Changes:
+def _beside_old(wanted: Sequence[Written], there: Sequence[Written], made: Made, dropped: Collection[str]) -> Changes:
     """The pool as it should be, and a slice that an earlier generation has left."""
     latest = max((_NEW, *map(generation_of, there)))
     old = [each for each in there if generation_of(each) < latest]
     current = [each for each in there if generation_of(each) == latest]
     if there and not current:
         old, current = [], list(there)
-    found = changes(wanted, current, made, same=same, least=_NEW)
+    found = changes(wanted, current, made, dropped=dropped, least=_NEW)
     if old or not wanted:
         return found
-    left = _alone(wanted[-1], {"name": STALE})
-    left["pool"] = {**left["pool"], "generation": _OLD, "resourceSliceCount": 1}
-    return replace(found, create=(*found.create, made(left, len(wanted))))
-
-
-def _alone(spec: Written, device: Written) -> dict[str, Any]:
-    """A slice of the same pool with nothing but this device."""
-    return {**{key: value for key, value in spec.items() if key != "sharedCounters"}, "devices": [device]}
-
-
-def _plain(device: Written) -> dict[str, Any]:
-    """The device without what only its own slice can have."""
-    return {key: value for key, value in device.items() if key != "consumesCounters"}
+    pool = {**wanted[-1]["pool"], "generation": _OLD, "resourceSliceCount": 1}
+    left = {key: value for key, value in wanted[-1].items() if key != "sharedCounters"}
+    return replace(
+        found, create=(*found.create, made({**left, "pool": pool, "devices": [{"name": STALE}]}, len(wanted)))
+    )
