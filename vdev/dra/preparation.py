@@ -24,7 +24,7 @@ from ..planning.allocation import Allocation, ContainerEdits, MpsShare
 from ..planning.resources import Resource
 from ..planning.sharing import mps_share
 from .claim import AllocationResult, Claim, PreparedClaim, PreparedDevice
-from .opaque_config import Mps, SharingSettings, check_all, is_foreign, kind_of, settings_of
+from .opaque_config import MpsConfig, SharingSettings, check_all, is_foreign, kind_of, settings_of
 
 _ALL = 100  # per cent
 _MIB = 2**20
@@ -191,8 +191,9 @@ def _mps_share(member: _Member, positions: dict[str, int]) -> MpsShare | None:
     mps, sharing = member.settings.mps, member.resource.sharing
     if mps is not None:
         _check_devices(mps, positions)
-        memory = mps.per_device.get(member.device.id, mps.per_device.get(str(position), mps.memory))
-        return MpsShare(position, memory // _MIB, mps.threads)
+        limits, others = mps.default_per_device_pinned_memory_limit, mps.default_pinned_device_memory_limit
+        memory = limits.get(member.device.id, limits.get(str(position), others))
+        return MpsShare(position, memory // _MIB, mps.default_active_thread_percentage)
     if not member.result.share_id or sharing is None or sharing.kind is not SharingKind.MPS:
         return None
     consumed = {name.rpartition("/")[2]: value for name, value in member.result.consumed.items()}
@@ -204,9 +205,9 @@ def _mps_share(member: _Member, positions: dict[str, int]) -> MpsShare | None:
     return MpsShare(position, mib * count, min(_ALL, percent * count))
 
 
-def _check_devices(mps: Mps, positions: dict[str, int]) -> None:
+def _check_devices(mps: MpsConfig, positions: dict[str, int]) -> None:
     known = {*positions, *map(str, positions.values())}
-    for name in mps.per_device:
+    for name in mps.default_per_device_pinned_memory_limit:
         if name not in known:
             raise ClaimRefused(
                 f"the configuration limits the memory of {name!r}, which is neither the id of a device of the request "
