@@ -28,8 +28,6 @@ _PCI_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _PCI_ROOT = re.compile(r"pci[0-9a-f]{4}:[0-9a-f]{2}")
 
 Attributes = dict[str, Attribute]
-LeftOut = dict[str, list[tuple[str, str]]]
-"""By attribute of an entry the devices that are without it, and why."""
 
 
 @functools.lru_cache(maxsize=256)
@@ -72,33 +70,6 @@ def standard_attributes(device: Device) -> Iterator[tuple[str, Attribute]]:
         yield PCIE_ROOT, string_attribute(root)
     if len(raw.numa) == 1:
         yield NUMA_NODE, number_attribute(raw.numa[0])
-
-
-def given_attributes(
-    entry: EntrySpec, device: Device, driver: str, left_out: LeftOut
-) -> Iterator[tuple[str, Attribute]]:
-    """The attributes that the file gives the device, which win over its own."""
-    shown: Mapping[str, str] | None = None
-    for name, value in entry.dra.attributes if entry.dra else ():
-        key = name.removeprefix(f"{driver}/")
-        if not isinstance(value, Template):
-            yield key, value
-            continue
-        shown = placeholders(entry.resource, device) if shown is None else shown
-        text = value.render(shown)
-        if problem := names.string_problem(text):
-            left_out.setdefault(name, []).append((device.selector or device.id, problem))
-        else:
-            yield key, Attribute(AttributeKind.STRING, text)
-
-
-def problems_of(entry: EntrySpec, left_out: LeftOut) -> Iterator[Problem]:
-    """One for each attribute, however many devices are without it."""
-    for name, devices in left_out.items():
-        first, problem = devices[0]
-        more = f" and {len(devices) - 1} more" if len(devices) > 1 else ""
-        where = f"{entry.where}.dra.attributes.{name}"
-        yield warning(where, f"the attribute {name} of {first}{more} is left out: {problem}")
 
 
 _MAX_NAME = 63
@@ -200,19 +171,6 @@ def _label(text: str) -> str:
     if label == text.replace(".", "-"):
         return label
     return f"{label[: _MAX_NAME - _DIGEST - 1].strip('-')}-{digest(text, _DIGEST)}".strip("-")
-
-
-def bent_names(entry: EntrySpec, device: Device) -> Iterator[str]:
-    """What to say of names of the device's own attributes that two share in a ResourceSlice, or that are too long."""
-    first: dict[str, str] = {}
-    for key in device.attributes:
-        name = names.identifier(key)
-        if (other := first.setdefault(name, key)) != key:
-            both = f"the attributes {other} and {key} of {entry.name}"
-            yield f"{both} are both {name} in its ResourceSlices; the last one is published"
-        elif len(key) > names.MAX_IDENTIFIER:
-            longest = f"where a name has at most {names.MAX_IDENTIFIER} characters"
-            yield f"the attribute {key} of {entry.name} is {name} in its ResourceSlices, {longest}"
 
 
 _DRIVER_VERSION = "580.95.5"
@@ -398,8 +356,8 @@ def described(driver: str, offered: Resource) -> PublishedPool:
     sets: dict[str, CounterSet] = {}
     places = _places(offered.entries.values())
     for entry, members in _by_entry(offered):
+        flaws: dict[str, Problem] = {}
         describe = _style(entry)(entry, offered, places[entry.name])
-        left_out: LeftOut = {}
         if entry.dra and entry.dra.mig_enabled:
             members = [each for each in members if each.is_partition]  # the GPU itself is not offered
         for made in describe.ordered(members):
@@ -408,9 +366,8 @@ def described(driver: str, offered: Resource) -> PublishedPool:
                 message = f"{both} would both be the device {made.name!r} of {driver}; the first one is"
                 problems.append(error(entry.where, message, "give one of the entries another name, or another driver"))
             else:
-                told = _with_given(made, entry, driver, left_out, problems)
-                devices[made.name] = made if told is made.attributes else replace(made, attributes=told)
-        problems.extend(problems_of(entry, left_out))
+                devices[made.name] = replace(made, attributes=_with_given(made, entry, driver, flaws))
+        problems.extend(flaws.values())
         sets |= describe.sets
     specs = [entry.dra for entry in offered.entries.values() if entry.dra]
     fails = any(each.unhealthy is not TaintPolicy.NONE or each.lost is not TaintPolicy.NONE for each in specs)
@@ -447,36 +404,41 @@ def _style(entry: EntrySpec) -> type[Describer]:
     return Amd if is_amd(entry) else Describer
 
 
-def _with_given(
-    device: DraDevice, entry: EntrySpec, driver: str, left_out: LeftOut, problems: list[Problem]
-) -> Mapping[str, Attribute]:
+def _with_given(device: DraDevice, entry: EntrySpec, driver: str, flaws: dict[str, Problem]) -> Mapping[str, Attribute]:
     """The attributes with those of the file, as many as a device may have; the device's own make room.
 
-    Only the type stays in any case, since DeviceClasses ask for it.
+    Only the type stays in any case, since DeviceClasses ask for it. `flaws` gets one problem for each attribute that is
+    not published as it is, however many devices have it.
     """
-    given = dict(given_attributes(entry, device.device, driver, left_out))
+    given = _given(entry, device.device, driver, flaws)
     own = {key: value for key, value in device.attributes.items() if key not in given}
-    problems.extend(_cut_off(device.device, entry, own.values()))
-    if _style(entry) is Describer:
-        problems.extend(warning(entry.where, each) for each in bent_names(entry, device.device))
-    room = names.MAX_ENTRIES - len(device.capacity)
-    if not given and len(own) <= room:
-        return device.attributes
-    beyond = len(own) + len(given) - room
-    if beyond <= 0:
-        return {**own, **given}
-    message = (
-        f"{beyond} attributes of {entry.name} are left out of its ResourceSlices: a device has at most "
-        f"{names.MAX_ENTRIES} attributes and capacities"
-    )
-    problems.append(warning(entry.where, message))
-    kept = list(dict.fromkeys(("type", *given, *own)))[:room]
+    for key, text in device.device.attributes.items():
+        if (why := names.string_problem(text)) and string_attribute(text) in own.values():
+            message = f"the attribute {key} of {entry.name} is cut off in its ResourceSlices: {why}"
+            flaws.setdefault(key, warning(entry.where, message))
+    kept = [*dict.fromkeys(("type", *given, *own))][: names.MAX_ENTRIES - len(device.capacity)]
+    if (beyond := len(own) + len(given) - len(kept)) > 0:
+        message = (
+            f"{beyond} attributes of {entry.name} are left out of its ResourceSlices: a device has at most "
+            f"{names.MAX_ENTRIES} attributes and capacities"
+        )
+        flaws.setdefault("", warning(entry.where, message))
     return {key: value for key, value in {**own, **given}.items() if key in kept}
 
 
-def _cut_off(device: Device, entry: EntrySpec, published: Iterable[Attribute]) -> Iterator[Problem]:
-    """What to say of the device's own texts that are too long for a ResourceSlice."""
-    for key, text in device.attributes.items():
-        if (why := names.string_problem(text)) and string_attribute(text) in published:
-            message = f"the attribute {key} of {entry.name} is cut off in its ResourceSlices: {why}"
-            yield warning(entry.where, message)
+def _given(entry: EntrySpec, device: Device, driver: str, flaws: dict[str, Problem]) -> dict[str, Attribute]:
+    """The attributes that the file gives the device."""
+    found: dict[str, Attribute] = {}
+    if entry.dra is None or not entry.dra.attributes:
+        return found
+    shown = placeholders(entry.resource, device)
+    for name, value in entry.dra.attributes:
+        key = name.removeprefix(f"{driver}/")
+        if not isinstance(value, Template):
+            found[key] = value
+        elif problem := names.string_problem(text := value.render(shown)):
+            message = f"the attribute {name} of {device.selector or device.id} is left out: {problem}"
+            flaws.setdefault(name, warning(f"{entry.where}.dra.attributes.{name}", message))
+        else:
+            found[key] = Attribute(AttributeKind.STRING, text)
+    return found

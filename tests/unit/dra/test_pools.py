@@ -255,17 +255,6 @@ def test_a_text_that_is_cut_off_is_said():
     assert "has 70 bytes" in problem.message
 
 
-def test_names_of_attributes_that_do_not_fit_are_said():
-    long = "n" * 33
-    plan = decide(world(file({"virtual": {"count": 2, "attributes": {"a-b": "x", "a.b": "y", long: "z"}}})))
-    first, _ = devices(plan.pools["acme.dev"]).values()
-    assert {"a_b", "n" * 32, "type", "id"} == set(first["attributes"])
-    assert ["warning", "warning"] == [each.severity for each in plan.problems]
-    clash, cut = (each.message for each in plan.problems)
-    assert "the attributes a-b and a.b of e0 are both a_b in its ResourceSlices; the last one is published" in clash
-    assert f"the attribute {long} of e0 is {'n' * 32} in its ResourceSlices" in cut
-
-
 def test_two_devices_of_one_name():
     plan = decide(
         world(
