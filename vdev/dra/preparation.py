@@ -4,13 +4,14 @@ Everything goes through one CDI specification per claim:
 
     <uid>-<device>[-<share>]   the nodes and mounts of a device
     <uid>_<request>            the variables of a request: those that list devices, with all of its devices
-    <uid>                      the same for all requests together, where that is more
+    <uid>                      the same for all requests together, if there are several
 
 A runtime applies one CDI device after the other, and the last one sets a variable. So a variable that lists devices
 cannot be an edit of each device. No label of DNS has a `_`, so that no two names are the same.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -102,15 +103,18 @@ def prepare(claim: Claim, driver: str, find: Find) -> PreparedClaim:
                 ignored=tuple(kind_of(config) for config in foreign if config.covers(result)),
             )
         )
-    together = None if claim.by_request else _together(claim, members, variables.values())
-    extra = [each for each in (*variables.values(), together) if each is not None and _has_edits(each)]
+    whole: list[cdi.CdiDevice] = []
+    if len(requests) > 1 and not claim.by_request:
+        with contextlib.suppress(AllocationError):  # no container can use all requests, and each of them is fine
+            whole = [_request_device(claim.uid, members)]
+    extra = [each for each in (*variables.values(), *whole) if _has_edits(each)]
     return PreparedClaim(
         uid=claim.uid,
         namespace=claim.namespace,
         name=claim.name,
         devices=tuple(devices),
         document=cdi.document(own_kind, [*named.values(), *extra], with_all=False),
-        together=cdi.qualified(own_kind, together.name) if together else "",
+        together=cdi.qualified(own_kind, claim.uid) if any(map(_has_edits, whole)) else "",
     )
 
 
@@ -118,9 +122,9 @@ def _member(claim: Claim, result: AllocationResult, find: Find) -> _Member:
     found = find(result.pool, result.device)
     what = f"device {result.device} of pool {result.pool}"
     if isinstance(found, str):
-        raise ClaimRefused(f"{what} is not to be had: {found}")
+        raise ClaimRefused(f"{what} cannot be prepared: {found}")
     if found.device.raw.refused:
-        raise ClaimRefused(f"{what} is not to be had: {found.device.raw.refused}")
+        raise ClaimRefused(f"{what} cannot be prepared: {found.device.raw.refused}")
     if not result.admin and bool(result.share_id) is not found.shared:
         was, now = ("as a share", "as a whole") if result.share_id else ("as a whole", "in shares")
         raise ClaimRefused(
@@ -129,20 +133,6 @@ def _member(claim: Claim, result: AllocationResult, find: Find) -> _Member:
         )
     settings = settings_of(claim, result, found.device)
     return _Member(result=result, device=found.device, resource=found.resource, settings=settings, record=found.record)
-
-
-def _together(claim: Claim, members: Sequence[_Member], requests: Iterable[cdi.CdiDevice]) -> cdi.CdiDevice | None:
-    """What all requests set together; None where each variable has one value, whichever of them comes last."""
-    variables: dict[str, set[str]] = {}
-    for request in requests:
-        for name, value in request.env.items():
-            variables.setdefault(name, set()).add(value)
-    if all(len(values) == 1 for values in variables.values()):
-        return None
-    try:
-        return _request_device(claim.uid, members)
-    except AllocationError:  # no container can use them together, each of them is fine
-        return None
 
 
 def _has_edits(device: cdi.CdiDevice) -> bool:

@@ -73,22 +73,15 @@ class DraServicer:
         self._calls.open()
 
     def handlers(self) -> Sequence[grpc.GenericRpcHandler]:
-        claims: dict[str, Any] = {
-            ClaimCall.PREPARE.value: grpc.unary_unary_rpc_method_handler(
-                self._prepare,
-                pb.NodePrepareResourcesRequest.FromString,
-                pb.NodePrepareResourcesResponse.SerializeToString,
+        claims = {
+            ClaimCall.PREPARE.value: _unary(
+                self._prepare, pb.NodePrepareResourcesRequest, pb.NodePrepareResourcesResponse
             ),
-            ClaimCall.UNPREPARE.value: grpc.unary_unary_rpc_method_handler(
-                self._unprepare,
-                pb.NodeUnprepareResourcesRequest.FromString,
-                pb.NodeUnprepareResourcesResponse.SerializeToString,
+            ClaimCall.UNPREPARE.value: _unary(
+                self._unprepare, pb.NodeUnprepareResourcesRequest, pb.NodeUnprepareResourcesResponse
             ),
         }
-        return [
-            grpc.method_handlers_generic_handler(_name(pb, "DRAPlugin"), claims),
-            *map(self._health_service, HEALTH_VERSIONS),
-        ]
+        return [_service(pb, "DRAPlugin", claims), *map(self._health_service, HEALTH_VERSIONS)]
 
     # --- claims -------------------------------------------------------------------------------------------------------
 
@@ -135,7 +128,7 @@ class DraServicer:
         method: Any = grpc.unary_stream_rpc_method_handler(
             watch, version.NodeWatchResourcesRequest.FromString, version.NodeWatchResourcesResponse.SerializeToString
         )
-        return grpc.method_handlers_generic_handler(_name(version, "DRAResourceHealth"), {"NodeWatchResources": method})
+        return _service(version, "DRAResourceHealth", {"NodeWatchResources": method})
 
     def _health_message(self, version: Any) -> Any:
         message = version.NodeWatchResourcesResponse()
@@ -170,17 +163,14 @@ class RegistrationServicer:
         self._on_change = on_change
 
     def handlers(self) -> Sequence[grpc.GenericRpcHandler]:
-        methods: dict[str, Any] = {
-            "GetInfo": grpc.unary_unary_rpc_method_handler(
-                self._get_info, registration_pb.InfoRequest.FromString, registration_pb.PluginInfo.SerializeToString
-            ),
-            "NotifyRegistrationStatus": grpc.unary_unary_rpc_method_handler(
-                self._notify,
-                registration_pb.RegistrationStatus.FromString,
-                registration_pb.RegistrationStatusResponse.SerializeToString,
+        messages = registration_pb
+        methods = {
+            "GetInfo": _unary(self._get_info, messages.InfoRequest, messages.PluginInfo),
+            "NotifyRegistrationStatus": _unary(
+                self._notify, messages.RegistrationStatus, messages.RegistrationStatusResponse
             ),
         }
-        return [grpc.method_handlers_generic_handler(_name(registration_pb, "Registration"), methods)]
+        return [_service(messages, "Registration", methods)]
 
     def close(self) -> None:
         """Nothing hangs here."""
@@ -208,9 +198,13 @@ class RegistrationServicer:
         return registration_pb.RegistrationStatusResponse()
 
 
-def _name(messages: Any, service: str) -> str:
-    name: str = messages.DESCRIPTOR.services_by_name[service].full_name
-    return name
+def _unary(method: Any, request: Any, response: Any) -> Any:
+    return grpc.unary_unary_rpc_method_handler(method, request.FromString, response.SerializeToString)
+
+
+def _service(messages: Any, name: str, methods: dict[str, Any]) -> grpc.GenericRpcHandler:
+    full_name = messages.DESCRIPTOR.services_by_name[name].full_name
+    return grpc.method_handlers_generic_handler(full_name, methods)
 
 
 def _refs(request: Any) -> list[ClaimRef]:

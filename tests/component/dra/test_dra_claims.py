@@ -104,7 +104,7 @@ async def test_several_claims_each_have_their_answer(driver, allocate):
     good, bad = await allocate("good", ("r", "gpu-0")), await allocate("bad", ("r", "gpu-9"))
     answers = await kubelet.prepare(good, bad)
     assert "" == answers[uid(good)].error
-    assert "device gpu-9 of pool node-1 is not to be had: this node has none of that name" == answers[uid(bad)].error
+    assert "device gpu-9 of pool node-1 cannot be prepared: this node has none of that name" == answers[uid(bad)].error
     assert not answers[uid(bad)].devices
     assert {uid(good): "", uid(bad): ""} == await kubelet.unprepare(good, bad)
 
