@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ..model import names
 from ..model.device import Device, bus_id, grouped, root
-from ..model.dra import Attribute, AttributeKind, DeviceCapacity, TaintPolicy
+from ..model.dra import Attribute, AttributeKind, DeviceCapacity
 from ..model.entry import EntrySpec, VirtualSource
 from ..model.geometry import Geometry, Placement, Profile
 from ..model.names import digest, domain_and_name
@@ -17,7 +17,7 @@ from ..planning.allocation import placeholders
 from ..planning.partitions import Counters, Limit, counters
 from ..planning.resources import Resource
 from . import published_devices
-from .published_devices import Consumption, CounterSet, DraDevice, PublishedPool
+from .published_devices import NO_COUNTERS, CounterSets, DraDevice, PublishedPool
 
 PCI_BUS_ID = "resource.kubernetes.io/pciBusID"
 PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
@@ -90,7 +90,7 @@ class Describer:
     slots = "slots"
 
     def __init__(self, entry: EntrySpec, offered: Resource, place: EntryPlace) -> None:
-        self.sets: dict[str, CounterSet] = {}
+        self.sets: dict[str, Mapping[str, int]] = {}
         self.entry = entry
         self.place = place
         self._offered = offered
@@ -122,16 +122,15 @@ class Describer:
             shared=is_shared,
         )
 
-    def _consumes(self, device: Device) -> tuple[Consumption, ...]:
+    def _consumes(self, device: Device) -> CounterSets:
         if self._counters is None:
-            return ()
+            return NO_COUNTERS
         name = self.counter_set(device)
-        if name not in self.sets:
-            self.sets[name] = CounterSet(name, self._counters.all)
+        everything = self.sets.setdefault(name, self._counters.all)
         if not device.is_partition:
-            return (Consumption(name, self._counters.all),)
+            return {name: everything}
         placement = Placement(self.profiles[device.profile], device.slices.start, len(device.slices))
-        return (Consumption(name, self._counters.taken_by(placement)),)
+        return {name: self._counters.taken_by(placement)}
 
     def gpu(self, device: Device) -> int:
         """The number of the device's GPU among those of its maker."""
@@ -353,7 +352,7 @@ def described(driver: str, offered: Resource) -> PublishedPool:
     """The pool as if every device were well."""
     problems: list[Problem] = []
     devices: dict[str, DraDevice] = {}
-    sets: dict[str, CounterSet] = {}
+    sets: dict[str, Mapping[str, int]] = {}
     places = _places(offered.entries.values())
     for entry, members in _by_entry(offered):
         flaws: dict[str, Problem] = {}
@@ -369,14 +368,11 @@ def described(driver: str, offered: Resource) -> PublishedPool:
                 devices[made.name] = replace(made, attributes=_with_given(made, entry, driver, flaws))
         problems.extend(flaws.values())
         sets |= describe.sets
-    specs = [entry.dra for entry in offered.entries.values() if entry.dra]
-    fails = any(each.unhealthy is not TaintPolicy.NONE or each.lost is not TaintPolicy.NONE for each in specs)
     return PublishedPool(
         driver=driver,
         devices=tuple(devices.values()),
-        counters=tuple(sets.values()),
+        counters=sets,
         offered=offered,
-        tight=fails or bool(sets),
         problems=tuple(dict.fromkeys(problems)),
     )
 

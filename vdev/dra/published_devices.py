@@ -1,7 +1,7 @@
 """What a device that fails says to the scheduler, by the policy of its entry; NVIDIA's devices in NVIDIA's words."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -56,20 +56,9 @@ def _free(name: str, value: int) -> DeviceCapacity:
 NO_ATTRIBUTES: Mapping[str, Attribute] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class CounterSet:
-    """What the partitions of a device take from: how much there is, by counter."""
-
-    name: str
-    counters: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Consumption:
-    """What a device takes from a set of counters."""
-
-    counter_set: str
-    counters: Mapping[str, int]
+CounterSets = Mapping[str, Mapping[str, int]]
+"""Amounts by counter, by the name of the set that has the counters."""
+NO_COUNTERS: CounterSets = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +82,7 @@ class DraDevice:
     device: Device
     attributes: Mapping[str, Attribute] = field(default_factory=lambda: NO_ATTRIBUTES)
     capacity: Mapping[str, DeviceCapacity] = field(default_factory=dict)
-    consumes: tuple[Consumption, ...] = ()
+    consumes: CounterSets = field(default_factory=lambda: NO_COUNTERS)
     shared: bool = False
     taints: tuple[Taint, ...] = ()
     health: Health = HEALTHY
@@ -113,15 +102,13 @@ class PublishedPool:
     """All devices of a driver on the node, in order of preference.
 
     `offered` has the entries, the flags and the sharing of these devices, under the driver's name; nothing of it is
-    published, and its slots are not kept up to date with health. `tight`: a taint may come, or there are counters, so
-    that fewer devices go into a slice.
+    published, and its slots are not kept up to date with health.
     """
 
     driver: str
     offered: Resource = field(compare=False)
     devices: tuple[DraDevice, ...] = ()
-    counters: tuple[CounterSet, ...] = ()
-    tight: bool = True
+    counters: CounterSets = field(default_factory=lambda: NO_COUNTERS)
     problems: tuple[Problem, ...] = ()
 
     @cached_property
@@ -179,17 +166,16 @@ class LostDevice:
     """A device as it is published while it is away and a claim has it, and the counters that it takes from."""
 
     device: DraDevice
-    counters: tuple[CounterSet, ...]
+    counters: CounterSets
 
 
 _LOST_DEVICE = TypeAdapter(LostDevice)
 
 
-def record(device: DraDevice, counters: Iterable[CounterSet], lost: tuple[Taint, ...]) -> Record:
+def record(device: DraDevice, counters: CounterSets, lost: tuple[Taint, ...]) -> Record:
     """The record of a device. `lost` are the taints that it gets when it is away."""
-    used = {consumed.counter_set for consumed in device.consumes}
     away = replace(device, taints=lost, health=GONE, lost=True)
-    kept = LostDevice(away, tuple(each for each in counters if each.name in used))
+    kept = LostDevice(away, {name: counters[name] for name in device.consumes})
     written: Record = _LOST_DEVICE.dump_python(kept, mode="json", fallback=dict, warnings=False)
     return written
 

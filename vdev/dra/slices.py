@@ -4,10 +4,10 @@ offers of the configuration  ─► described   names, attributes, capacity, cou
 health, faults, what is away ─► pools       taints, and what only claims keep
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 from ..faults.effects import SliceFault, TaintFault
 from ..model.device import GONE, Device, Key
@@ -16,7 +16,7 @@ from ..model.quantity import written
 from ..planning.resources import Inventory, Resource
 from . import published_devices
 from .attributes import described
-from .published_devices import CounterSet, DraDevice, Pools, PublishedPool, Record, Taint, recalled
+from .published_devices import CounterSets, DraDevice, Pools, PublishedPool, Record, Taint, recalled
 
 NO_POOLS: Pools = MappingProxyType({})
 
@@ -78,9 +78,9 @@ def _last(driver: str, before: PublishedPool | None, held: Collection[str]) -> P
     if not found:
         return before
     pool = before or PublishedPool(driver, Resource(driver, ()))
-    sets = {each.name: each for each in (*(one for lost in found for one in lost.counters), *pool.counters)}
+    counters = {name: each for lost in found for name, each in lost.counters.items()}
     devices = (*pool.devices, *(lost.device for lost in found))
-    return replace(pool, devices=devices, counters=tuple(sets.values()))
+    return replace(pool, devices=devices, counters={**counters, **pool.counters})
 
 
 def _judged(whole: PublishedPool, there: Resource, now: Moment) -> PublishedPool:
@@ -98,15 +98,13 @@ def _judged(whole: PublishedPool, there: Resource, now: Moment) -> PublishedPool
             said = published_devices.of_health(entry.dra, slot.health, numbers, nvidia=entry.is_nvidia)
             device = replace(device, taints=published_devices.with_rules(said, rules), health=slot.health)
         devices.append(device)
-    tight = whole.tight or any(device.taints for device in devices)
-    return _with_devices(replace(whole, tight=tight), devices, whole.counters)
+    return _with_devices(whole, devices, whole.counters)
 
 
-def _with_devices(pool: PublishedPool, devices: Sequence[DraDevice], known: Iterable[CounterSet]) -> PublishedPool:
+def _with_devices(pool: PublishedPool, devices: Sequence[DraDevice], known: CounterSets) -> PublishedPool:
     """The pool with other devices, and those of the known sets of counters from which they take."""
-    used = {consumed.counter_set for device in devices for consumed in device.consumes}
-    sets = {each.name: each for each in known if each.name in used}
-    return replace(pool, devices=tuple(devices), counters=tuple(sets.values()))
+    used = {name for device in devices for name in device.consumes}
+    return replace(pool, devices=tuple(devices), counters={name: each for name, each in known.items() if name in used})
 
 
 def _with_held(pool: PublishedPool, last: PublishedPool, held: Collection[str]) -> PublishedPool:
@@ -118,20 +116,18 @@ def _with_held(pool: PublishedPool, last: PublishedPool, held: Collection[str]) 
     offered = pool.offered
     if not entries.keys() <= offered.entries.keys():
         offered = replace(offered, entries={**entries, **offered.entries})
-    used = {consumed.counter_set for each in kept for consumed in each.consumes}
-    sets = {each.name: each for each in last.counters if each.name in used}
-    recut = {each.name for each in pool.counters if sets.get(each.name, each) != each}
+    sets = {name: last.counters[name] for each in kept for name in each.consumes if name in last.counters}
+    recut = {name for name, each in pool.counters.items() if sets.get(name, each) != each}
     beside = []
     for each in pool.devices:
         if any(_excludes(one, each) for one in kept):
             continue
-        if recut.isdisjoint(consumed.counter_set for consumed in each.consumes):
+        if recut.isdisjoint(each.consumes):
             beside.append(each)
         elif each.name in held and (was := last.by_name.get(each.name)):
             # It takes what it took, from counters that stay as they were.
             beside.append(replace(was, taints=each.taints, health=each.health))
-    known = (*(each for each in pool.counters if each.name not in sets), *sets.values())
-    return _with_devices(replace(pool, offered=offered), [*beside, *kept], known)
+    return _with_devices(replace(pool, offered=offered), [*beside, *kept], {**pool.counters, **sets})
 
 
 def _kept(last: PublishedPool, now: Mapping[str, DraDevice], held: Collection[str]) -> Iterator[DraDevice]:
@@ -168,11 +164,9 @@ def _excludes(kept: DraDevice, other: DraDevice) -> bool:
 
 
 Document = dict[str, Any]
-_Item = TypeVar("_Item")
 
-MOST_DEVICES = 128
-MOST_TIGHT = 64
-"""Devices of a slice, where one of them has taints or consumes counters."""
+MOST_DEVICES = 64
+"""Devices of a slice: so many if one of them has taints or consumes counters, which may come at any time."""
 MOST_SETS = 8
 _LONGEST_NAME = 253
 API_VERSION = "resource.k8s.io/v1"
@@ -182,11 +176,12 @@ API_VERSION = "resource.k8s.io/v1"
 def specifications(pool: PublishedPool, node: str) -> tuple[Document, ...]:
     """The `spec` of each slice of the pool; one without devices where there are none, which says that the driver is up.
 
-    Counters are in slices of their own, as servers want them from 1.35 on.
+    CounterSets are in slices of their own, as servers want them from 1.35 on.
     """
-    most = MOST_TIGHT if pool.tight else MOST_DEVICES
-    found = [{"sharedCounters": [_set(each) for each in some]} for some in _batches(pool.counters, MOST_SETS)]
-    found += [{"devices": [device_document(each) for each in some]} for some in _batches(pool.devices, most)]
+    sets = [{"name": name, "counters": _counters(each)} for name, each in pool.counters.items()]
+    devices = [device_document(each) for each in pool.devices]
+    found = [{"sharedCounters": some} for some in _batches(sets, MOST_SETS)]
+    found += [{"devices": some} for some in _batches(devices, MOST_DEVICES)]
     return tuple(
         {"driver": pool.driver, "pool": {"name": node}, "nodeName": node, **content}
         for content in found or [{"devices": []}]
@@ -212,16 +207,12 @@ def generate_name(driver: str, node: str, number: int) -> str:
     return f"{number:05x}-{driver}-{node}"[: _LONGEST_NAME - 1].rstrip(".-") + "-"
 
 
-def _batches(items: Sequence[_Item], most: int) -> Iterator[Sequence[_Item]]:
+def _batches(items: list[Document], most: int) -> Iterator[list[Document]]:
     return (items[at : at + most] for at in range(0, len(items), most))
 
 
-def _set(counters: CounterSet) -> Document:
-    return {"name": counters.name, "counters": _counters(counters.counters.items())}
-
-
-def _counters(items: Iterable[tuple[str, int]]) -> Document:
-    return {name: {"value": written(amount)} for name, amount in items}
+def _counters(amounts: Mapping[str, int]) -> Document:
+    return {name: {"value": written(amount)} for name, amount in amounts.items()}
 
 
 def device_document(device: DraDevice) -> Document:
@@ -233,7 +224,7 @@ def device_document(device: DraDevice) -> Document:
         found["capacity"] = {key: _capacity(each) for key, each in device.capacity.items()}
     if device.consumes:
         found["consumesCounters"] = [
-            {"counterSet": each.counter_set, "counters": _counters(each.counters.items())} for each in device.consumes
+            {"counterSet": name, "counters": _counters(each)} for name, each in device.consumes.items()
         ]
     if device.taints:
         found["taints"] = _taints(device.taints)
