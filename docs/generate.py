@@ -242,7 +242,7 @@ def presets() -> Iterator[str]:
     known = [config.preset(name) for name in config.preset_names()]
     yield from ("# Presets", "", MADE, "")
     yield "Models of devices, and of whole nodes of them, for `virtual: {preset: NAME}`. `vdev presets NAME` shows one"
-    yield "with its attributes. [One of your own](../partitions.md#a-device-of-your-own) is a file in `presetsDir`."
+    yield "with its attributes. [One of your own](../partitions.md#your-own-device) is a file in `presetsDir`."
     yield ""
     head = ("preset", "what it is", "resource", "memory", "devices", "not confirmed by anybody")
     rows = []

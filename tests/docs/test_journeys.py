@@ -10,11 +10,13 @@ import re
 import shlex
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 import yaml
@@ -45,9 +47,12 @@ class Journey:
     cluster: list[str]
 
 
-def journey(name):
-    """The journey of a page."""
+def journey(name, replaced=MappingProxyType({})):
+    """The journey of a page; some of its words are replaced, such as ports that are in use."""
     text = (DOCS / name).read_text()
+    for old, new in replaced.items():
+        assert old in text
+        text = text.replace(old, new)
     blocks = list(BLOCK.finditer(text))
     typed, shown = [], []
     for block in blocks:
@@ -63,6 +68,12 @@ def journey(name):
         shown=shown,
         cluster=[block["text"] for block in blocks if block["mark"] == "cluster"],
     )
+
+
+def free_address():
+    """A port of this host that nobody uses now."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return f"127.0.0.1:{server.getsockname()[1]}"
 
 
 def travelled(page, place, **environ):
@@ -131,22 +142,33 @@ def installed(page):
     return objects
 
 
-kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not here")
+clients = pytest.mark.skipif(
+    not (shutil.which("kubectl") and shutil.which("curl")), reason="kubectl or curl is not here"
+)
 
 
-@kubectl
+@clients
 @pytest.mark.long
 @pytest.mark.timeout(PATIENCE + 60)
-def test_platform_engineers(directory):
-    """From a file to pods, a drill and a test: everything but kind."""
-    page = journey("platform-engineers.md")
+def test_gpus(directory):
+    """From a file to pods, claims, metrics, a drill, a test and a fleet of ten nodes in place of 1,000."""
+    pytest.importorskip("cel_expr_python", reason="cel-expr-python, which evaluates selectors, is not installed")
+    telemetry, status = free_address(), free_address()
+    local = {
+        '":9400"': f'"{telemetry}"',
+        "127.0.0.1:9400": telemetry,
+        "127.0.0.1:8080": status,
+        "{000..999}": "{000..009}",
+        "\n1000\n": "\n10\n",
+    }
+    page = journey("gpus.md", local)
     assert_shown(page, travelled(page, directory))
 
 
 @helm
-def test_platform_engineers_on_kind():
+def test_gpus_on_kind():
     """The chart takes the page's file, which is for kind's nodes, and gives the agent what that asks for."""
-    page = journey("platform-engineers.md")
+    page = journey("gpus.md")
     objects = installed(page)
     assert {"default.yaml": page.files["gpus.yaml"]} == one(objects, "ConfigMap")["data"]
     spec = config.load_text(page.files["gpus.yaml"]).spec
@@ -156,7 +178,7 @@ def test_platform_engineers_on_kind():
     assert not spec.on_node("gpu-control-plane")
     assert "--enable-fault-injection" in pod_of(objects)["containers"][0]["args"]
     roles = {each["metadata"]["name"] for each in objects if each["kind"] == "ClusterRole"}
-    assert {"vdev-node-labels", "vdev-node-events"} == roles
+    assert {"vdev-node-labels", "vdev-node-events"} <= roles
     validate(yaml.safe_load_all(page.files["pods.yaml"]))
 
 

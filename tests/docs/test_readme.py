@@ -44,7 +44,11 @@ def until(condition, what):
 def test_every_block_is_executed_or_of_a_known_kind():
     """A new snippet cannot slip in without being run: each has a marker, or is the make block or sample output."""
     for match in BLOCK.finditer(README):
-        assert match["mark"] in {"file", "run", "background"} or match["lang"] == "text" or "make run" in match["text"]
+        assert (
+            match["mark"] in {"file", "run", "background", "install"}
+            or match["lang"] == "text"
+            or "make run" in match["text"]
+        )
 
 
 def test_the_two_commands_exist():

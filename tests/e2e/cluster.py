@@ -26,7 +26,7 @@ from vdev.sim.objects import pod_manifest
 from vdev.sim.objects.node_devices import Capacity
 from vdev.sim.objects.pods import ContainerSpec, ContainerStatus, Kind, Phase, PodSpec, PodStatus
 from vdev.sim.scenarios.plugin_process import reasons_in
-from vdev.sim.scenarios.scenario import Action, Capability, Expect, Scenario, ScenarioError
+from vdev.sim.scenarios.scenario import Action, Capability, Scenario, ScenarioError
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 EMPTY = "version: v1\ndevices: []\n"
@@ -238,16 +238,14 @@ class ClusterDriver:
 
     def unplayable(self, scenario: Scenario) -> str:
         """Why a scenario cannot be played here, empty if it can."""
-        stops = {Action.CRASH_KUBELET, Action.START_KUBELET}.intersection(
-            step for step in scenario.steps if isinstance(step, Action)
-        )
+        stops = any(step.name in ("crashKubelet", "startKubelet") for step in scenario.steps)
         if stops and not self.target.kubelet_stop_command:
             return "no --kubelet-stop-command"
         if Capability.DRA in scenario.requires and self.no_claims:
             return self.no_claims
         if missing := scenario.requires - self.capabilities:
             return f"needs {', '.join(sorted(each.value for each in missing))}"
-        counts = any(isinstance(step, Expect) and step.registrations for step in scenario.steps)
+        counts = any(each.registrations for each in scenario.expectations)
         return self.no_metrics if counts else ""
 
     async def begin(self) -> None:

@@ -12,9 +12,10 @@ import pytest
 from vdev import smi
 from vdev.model.device import Device, RawDevice
 from vdev.model.telemetry import PhysicsModel, order
-from vdev.telemetry import tool_data
+from vdev.telemetry.amd_tool import amd_data
+from vdev.telemetry.nvidia_tool import nvidia_data
 from vdev.telemetry.simulation import SensorReading, Throttle
-from vdev.telemetry.tool_data import Shown
+from vdev.telemetry.tool_text import Shown
 
 WALL = 1784019626.792  # 2026-07-14 09:00:26 UTC
 SHELLS: Mapping[str, Sequence[str]] = {"busybox": ("busybox", "sh"), "dash": ("dash",), "bash": ("bash", "--posix")}
@@ -147,7 +148,7 @@ class Container:
         for each in shown:
             directory = self.data / order(each.device)
             directory.mkdir(exist_ok=True)
-            text = tool_data.nvidia_data(each) if of == "nvidia" else tool_data.amd_data(each)
+            text = nvidia_data(each) if of == "nvidia" else amd_data(each)
             (directory / of).write_text(text)
 
     def run(

@@ -73,9 +73,8 @@ REFUSED = {
     "no expression": (asked(selectors=[{}]), CEL, "Required"),
     "half an expression": (cel("device.driver =="), CEL, "Invalid"),
     "a variable that is none": (cel("dev.driver == 'x'"), CEL, "Invalid"),
-    "a field that is none": (cel("device.model == 'x'"), CEL, "Invalid"),
     "a function that is none": (cel("device.attributes['a.dev'].x.includes('b')"), CEL, "Invalid"),
-    "no truth value": (cel("device.driver"), CEL, "Invalid"),
+    "no truth value": (cel("'text'"), CEL, "Invalid"),
     "an expression among several": (
         either("a", selectors=[{"cel": {"expression": "1"}}]),
         "spec.devices.requests[0].firstAvailable[0].selectors[0].cel.expression",
@@ -128,9 +127,9 @@ async def test_without_cel_expressions_are_stored_as_they_are(ask, monkeypatch):
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", missing)
-    cel_selectors._environment.cache_clear()
+    cel_selectors._library.cache_clear()
     status, _ = await make(ask, "ResourceClaim", cel("neither this nor that"))
-    cel_selectors._environment.cache_clear()
+    cel_selectors._library.cache_clear()
     assert 201 == status
 
 
@@ -167,10 +166,6 @@ async def test_all_devices_and_tolerations(ask):
 @pytest.mark.parametrize(
     ("spec", "field", "why"),
     [
-        ({"metadata": {"labels": {"a b": "c"}}}, "spec.metadata.labels", "Invalid"),
-        ({"metadata": {"annotations": {"a b": "c"}}}, "spec.metadata.annotations", "Invalid"),
-        ({"metadata": {"name": "x"}}, "spec.metadata.name", "Forbidden"),
-        ({"metadata": {"finalizers": ["a.dev/x"]}}, "spec.metadata.finalizers", "Forbidden"),
         ({"spec": cel("x")}, f"spec.{CEL}", "Invalid"),
     ],
 )

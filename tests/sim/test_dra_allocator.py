@@ -22,11 +22,11 @@ def matches(expression, _driver, found):
     return expression == "only-b" or expression in (found.get("attributes") or {})
 
 
-def allocated(slices, *claims, others=(), admin=False):
+def allocated(slices, *claims, others=()):
     """The results of each claim."""
     pools = gather(slices, "sim-node", {})
     used = in_use(others)
-    found = Allocator(pools, CLASSES, used, matches=matches, admin=lambda _: admin).allocate(list(claims), "sim-node")
+    found = Allocator(pools, CLASSES, used, matches=matches).allocate(list(claims), "sim-node")
     return [each["devices"]["results"] for each in found]
 
 
@@ -52,12 +52,10 @@ def test_the_first_that_fits():
         names([two()], claim("one", exactly(count=3)))
 
 
-def test_slices_are_tried_by_name_and_pools_with_binding_conditions_last():
+def test_slices_are_tried_by_name():
     first = slice_of("acme.dev", [device("z")], name="1", count=2)
     second = slice_of("acme.dev", [device("a")], name="2", count=2)
     assert ["z", "a"] == names([second, first], claim("one", exactly(count=2)))
-    waits = slice_of("a.dev", [device("w", bindingConditions=["c"], bindingFailureConditions=["f"])])
-    assert ["z"] == names([waits, second, first], claim("one"))
 
 
 def test_it_goes_back_where_a_choice_leads_nowhere():
@@ -101,7 +99,7 @@ def test_a_pool_that_is_not_complete_gives_nothing():
     ],
 )
 def test_an_invalid_pool_gives_nothing(devices):
-    with pytest.raises(UnschedulableError, match=r"^cannot allocate all claims; pool sim-node of acme\.dev: device a "):
+    with pytest.raises(UnschedulableError, match=r"^cannot allocate all claims; pool sim-node of acme\.dev: device a"):
         names([slice_of("acme.dev", devices)], claim("one"))
 
 
@@ -324,22 +322,20 @@ def test_taints(effect, toleration, expected):
     assert [expected] == names(slices, claim("one", request))
 
 
-def test_admin_access_occupies_nothing_and_needs_a_label():
+def test_admin_access_occupies_nothing():
     look = claim("look", exactly(allocationMode="All", adminAccess=True))
     held = with_status(claim("x"), [{"request": "main", "driver": "acme.dev", "pool": "sim-node", "device": "a"}])
-    assert ["a", "b"] == names([two()], look, others=[held], admin=True)
-    seen = with_status(look, allocated([two()], look, admin=True)[0])
+    assert ["a", "b"] == names([two()], look, others=[held])
+    seen = with_status(look, allocated([two()], look)[0])
     assert ["a"] == names([two()], claim("one"), others=[seen])
-    with pytest.raises(UnschedulableError, match="admin access to devices requires the"):
-        names([two()], look)
 
 
 def test_who_looks_at_devices_in_one_claim_looks_at_different_ones():
     looks = [exactly(name=name, adminAccess=True) for name in "xy"]
-    assert ["a", "b"] == names([two()], claim("one", *looks), admin=True)
-    assert ["a", "b"] == names([two()], claim("one", looks[0], exactly()), admin=True)
-    assert ["a", "b"] == names([two()], claim("one", exactly(), looks[1]), admin=True)
-    assert ["a", "a"] == names([two()], claim("one", exactly()), claim("two", looks[1]), admin=True)
+    assert ["a", "b"] == names([two()], claim("one", *looks))
+    assert ["a", "b"] == names([two()], claim("one", looks[0], exactly()))
+    assert ["a", "b"] == names([two()], claim("one", exactly(), looks[1]))
+    assert ["a", "a"] == names([two()], claim("one", exactly()), claim("two", looks[1]))
 
 
 def test_all_devices_against_a_constraint():
@@ -349,15 +345,8 @@ def test_all_devices_against_a_constraint():
         names([slice_of("acme.dev", devices)], claim("one", exactly(allocationMode="All"), constraints=[same]))
 
 
-def test_conditions_of_binding_are_told_with_the_device():
-    waits = device("w", bindingConditions=["acme.dev/ready"], bindingFailureConditions=["acme.dev/failed"])
-    (((found,),)) = allocated([slice_of("acme.dev", [waits])], claim("one"))
-    assert ["acme.dev/ready"] == found["bindingConditions"]
-    assert ["acme.dev/failed"] == found["bindingFailureConditions"]
-
-
 def test_configuration_of_a_class_is_there_once_for_all_its_requests():
-    """That of the claim as often as it names a request."""
+    """That of the claim as well."""
     pools = gather([two(), slice_of("acme.dev", [device("c"), device("d")], name="2", pool="more")], "sim-node", {})
     opaque = {"opaque": {"driver": "acme.dev", "parameters": {"kind": "X"}}}
     classes = {"acme.dev": device_class("acme.dev", config=[opaque])}
@@ -366,24 +355,17 @@ def test_configuration_of_a_class_is_there_once_for_all_its_requests():
     document = claim("one", exactly(name="x"), either, config=both)
     (found,) = Allocator(pools, classes, in_use([]), matches=matches).allocate([document], "sim-node")
     told = [(each["source"], each.get("requests")) for each in found["devices"]["config"]]
-    mine = [("FromClaim", names) for names in (["x", "f"], ["x", "f"], ["f/s"], None)]
+    mine = [("FromClaim", names) for names in (["x", "f"], ["f/s"], None)]
     assert [("FromClass", ["x", "f/s"]), *mine] == told
 
 
-@pytest.mark.parametrize(
-    ("place", "told"),
-    [
-        ({"allNodes": True}, None),
-        ({"nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "r", "operator": "Exists"}]}]}}, "r"),
-    ],
-)
-def test_an_allocation_says_on_which_nodes_it_can_be_used(place, told):
+@pytest.mark.parametrize("place", [{"allNodes": True}, {"nodeName": "sim-node"}])
+def test_an_allocation_says_on_which_nodes_it_can_be_used(place):
     found = slice_of("acme.dev", [device("net")])
     found["spec"].pop("nodeName")
-    pools = gather([{**found, "spec": {**found["spec"], **place}}], "sim-node", {"r": "1"})
+    pools = gather([{**found, "spec": {**found["spec"], **place}}], "sim-node", {})
     (given,) = Allocator(pools, CLASSES, in_use([]), matches=matches).allocate([claim("one")], "sim-node")
-    terms = given.get("nodeSelector", {}).get("nodeSelectorTerms", [])
-    assert [told] * bool(told) == [rule["key"] for term in terms for rule in term["matchExpressions"]]
+    assert ("nodeSelector" not in given) == ("allNodes" in place)
 
 
 def test_configuration_of_class_and_claim():

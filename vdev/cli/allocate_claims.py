@@ -153,7 +153,7 @@ def _allocate(objects: _Objects, seen: preview.Preview) -> None:
     offered = pools.gather(slices, seen.node, {})
     classes = {each.name: each.document for each in seen.classes} | objects.classes
     used = pools.in_use(objects.claims)
-    scheduler = Allocator(offered, classes, used, matches=matches, admin=lambda _namespace: True)
+    scheduler = Allocator(offered, classes, used, matches=matches)
     try:
         for claim in waiting:
             for field, why in claim_limits.requests("spec", claim["spec"]):

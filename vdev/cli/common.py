@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import os
-import re
 import shutil
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,8 +17,6 @@ from ..model.problem import Problem
 from ..preview import Preview, preview
 from ..settings import Group
 from . import options
-
-_CODE = re.compile(r"(\x1b\[[0-9;]*m)")
 
 
 class Colour(StrEnum):
@@ -40,26 +37,6 @@ def has_colours(environ: Mapping[str, str] = os.environ) -> bool:
 def painted(text: str, *colours: Colour) -> str:
     """The text in these colours, on a terminal; else as it is."""
     return f"\x1b[{';'.join(colours)}m{text}\x1b[0m" if colours and has_colours() else text
-
-
-def width() -> int | None:
-    """The columns of the terminal; None if the output goes elsewhere: nothing is cut then."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-
-
-def fitted(line: str, columns: int | None) -> str:
-    """The line, cut with an ellipsis if it is longer than that; colours take no room."""
-    parts = _CODE.split(line)
-    if columns is None or sum(len(each) for each in parts[::2]) <= columns:
-        return line
-    found, left = "", columns - 1
-    for number, part in enumerate(parts):
-        if number % 2:
-            found += part
-        elif left >= 0:
-            found += part if len(part) <= left else part[:left] + "…"
-            left = left - len(part) if len(part) <= left else -1
-    return found
 
 
 async def watch(
@@ -95,18 +72,16 @@ def height() -> int:
 
 
 def _screen(lines: Sequence[str]) -> str:
-    columns, lines_there = shutil.get_terminal_size()
-    height = lines_there - 1
-    if len(lines) > height:
-        lines = [*lines[: height - 1], painted(f"… and {len(lines) - height + 1} more lines", Colour.FAINT)]
-    shown = "".join(f"{fitted(line, columns)}\x1b[K\n" for line in lines)
-    return f"\x1b[H{shown}\x1b[J"
+    room = shutil.get_terminal_size().lines - 1
+    if len(lines) > room:
+        lines = [*lines[: room - 1], painted(f"… and {len(lines) - room + 1} more lines", Colour.FAINT)]
+    shown = "".join(f"{line}\x1b[K\n" for line in lines)
+    return f"\x1b[?7l\x1b[H{shown}\x1b[J\x1b[?7h"  # without line wrap, so the terminal cuts long lines
 
 
 _Each = TypeVar("_Each")
 SHOWN = 40  # rows of a table; the rest is only counted
 _NOTHING = ("", "-")
-_NARROWEST = 8  # columns of a table are cut to no less
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
@@ -160,20 +135,13 @@ def exit_code(problems: Iterable[Problem]) -> int:
 def table_lines(head: Sequence[str], rows: Sequence[Sequence[str]], *, indent: str = "") -> list[str]:
     """Columns as wide as they need, two spaces between them; one line each, and nothing that a terminal obeys.
 
-    A column in which no row has anything is left out. On a terminal that is too narrow the widest columns are cut.
+    A column in which no row has anything is left out.
     """
     kept = [column for column in range(len(head)) if not rows or any(row[column] not in _NOTHING for row in rows)]
     table = [[printable(row[column]) for column in kept] for row in (head, *rows)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    columns = width()
-    while columns is not None and len(indent) + sum(widths) + 2 * len(widths) - 2 > columns:
-        widest = max(range(len(widths)), key=widths.__getitem__)
-        if widths[widest] <= _NARROWEST:
-            break
-        widths[widest] -= 1
     return [
-        indent + "  ".join(fitted(cell, width).ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in table
+        indent + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table
     ]
 
 

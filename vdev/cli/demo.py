@@ -13,7 +13,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -61,127 +61,6 @@ async def until(kubelet: Any, condition: Callable[[], bool], what: str) -> float
     return (time.monotonic() - begun) * 1000
 
 
-DRIVER = "gpu.nvidia.com"
-_GPUS = """\
-devices:
-  - name: a100
-    resource: nvidia.com/gpu
-    advertise: [dra]
-    virtual: {preset: a100-sxm4-40gb, count: 2}
-    partitions: {"0": [7g.40gb], "1": [3g.20gb, 3g.20gb]}
-"""
-_CLASS = {"metadata": {"name": "partition"}, "spec": {}}
-_REQUEST = {"name": "pair", "exactly": {"deviceClassName": "partition", "count": 2}}
-_SPEC = {"devices": {"requests": [_REQUEST], "constraints": [{"matchAttribute": f"{DRIVER}/parentUUID"}]}}
-_TEMPLATE = {"metadata": {"name": "pair"}, "spec": {"spec": _SPEC}}
-_POD = {
-    "apiVersion": "v1",
-    "kind": "Pod",
-    "metadata": {"name": "claims"},
-    "spec": {
-        "resourceClaims": [{"name": "gpus", "resourceClaimTemplateName": "pair"}],
-        "containers": [{"name": "main", "image": "none", "resources": {"claims": [{"name": "gpus"}]}}],
-    },
-}
-
-
-async def tell(story: Story, kubelet: Any, config: Path) -> None:
-    """Publish GPUs, let a pod claim two partitions, wipe the slices under it, and let it end."""
-    await _publish(story, kubelet, config)
-    devices = await _claim(story, kubelet)
-    await _wipe(story, kubelet, devices)
-    await _end_of_claims(story, kubelet)
-
-
-async def _publish(story: Story, kubelet: Any, config: Path) -> None:
-    story.step("The file gets GPUs for claims (Dynamic Resource Allocation): advertise: [dra], and how they are cut")
-    config.write_text(config.read_text().replace("devices:\n", _GPUS, 1))
-    took = await until(kubelet, lambda: _is_connected(kubelet) and bool(_devices(kubelet)), "the driver's slices")
-    slices, names = _slices(kubelet), _devices(kubelet)
-    story.say(
-        f"driver {DRIVER}: {len(names)} partitions of 2 GPUs in {len(slices)} ResourceSlice{'s'[: len(slices) != 1]}"
-    )
-    for name in names:
-        story.say(f"  {name}")
-    story.check(f"they are published, and the kubelet knows the driver ({took:.0f} ms)", expected=3, actual=len(names))
-
-
-async def _claim(story: Story, kubelet: Any) -> list[str]:
-    story.step("A pod claims two partitions of one GPU, whichever it is")
-    await kubelet.objects.create("DeviceClass", _CLASS)
-    await kubelet.objects.create("ResourceClaimTemplate", _TEMPLATE)
-    pod = await kubelet.run_pod(_POD)
-    story.check(f"pod {pod.name} runs", expected=("Running", ""), actual=(pod.phase.value, pod.message))
-    devices = [each.rpartition("/")[2] for each in pod.container().claims["gpus"]]
-    story.say(f"claim {pod.claims['gpus']}: {', '.join(devices)}")
-    story.say("and its container gets:")
-    edits = pod.container().edits
-    story.show(edits)
-    gpus = {name.partition("-mig-")[0] for name in devices}
-    story.check("two partitions of the same GPU", expected=(2, 1), actual=(len(devices), len(gpus)))
-    visible = edits.envs.get("NVIDIA_VISIBLE_DEVICES", "")
-    story.check("its container sees both", expected=2, actual=visible.count("MIG-"))
-    await until(kubelet, lambda: _ready(kubelet) == devices, "the claim's status")
-    story.check("the claim's own status says that they are ready", expected=devices, actual=_ready(kubelet))
-    return devices
-
-
-async def _wipe(story: Story, kubelet: Any, devices: list[str]) -> None:
-    story.step("The kubelet restarts: it deletes all ResourceSlices of its node")
-    before = {each["metadata"]["uid"] for each in _slices(kubelet)}
-    names = _devices(kubelet)
-    await kubelet.restart(wait=False)
-    gone = await until(kubelet, lambda: before.isdisjoint(_uids(kubelet)), "the end of the slices")
-    took = await until(kubelet, lambda: _devices(kubelet) == names, "all slices")
-    story.check(
-        f"they were gone ({gone:.0f} ms), and are back ({took:.0f} ms)", expected=names, actual=_devices(kubelet)
-    )
-    await until(kubelet, lambda: kubelet.ready and _is_connected(kubelet), "the kubelet's pods")
-    pod = kubelet.pod("claims")
-    had = [each.rpartition("/")[2] for each in pod.container().claims["gpus"]]
-    story.check("the pod kept what it has", expected=("Running", devices), actual=(pod.phase.value, had))
-
-
-async def _end_of_claims(story: Story, kubelet: Any) -> None:
-    story.step("The pod is deleted")
-    await kubelet.delete_pod("claims")
-    await until(kubelet, lambda: not kubelet.pods() or kubelet.pods()[0].name != "claims", "the end of the pod")
-    story.check("its claim is unprepared and gone", expected=[], actual=_all(kubelet, "ResourceClaim"))
-
-
-def _all(kubelet: Any, kind: str) -> list[Mapping[str, Any]]:
-    store = kubelet.objects.store
-    return list(store.all(kubelet.objects.kind(kind)))
-
-
-def _slices(kubelet: Any) -> list[Mapping[str, Any]]:
-    """Those of the driver, if they are a whole pool."""
-    found = [each for each in _all(kubelet, "ResourceSlice") if each["spec"]["driver"] == DRIVER]
-    return found if all(each["spec"]["pool"]["resourceSliceCount"] == len(found) for each in found) else []
-
-
-def _uids(kubelet: Any) -> set[str]:
-    return {each["metadata"]["uid"] for each in _all(kubelet, "ResourceSlice")}
-
-
-def _devices(kubelet: Any) -> list[str]:
-    return [device["name"] for each in _slices(kubelet) for device in each["spec"].get("devices") or ()]
-
-
-def _is_connected(kubelet: Any) -> bool:
-    return any(each.connected for each in kubelet.drivers().get(DRIVER, ()))
-
-
-def _ready(kubelet: Any) -> list[str]:
-    """The devices of which the claims' own status says that they are."""
-    rows = [row for each in _all(kubelet, "ResourceClaim") for row in each.get("status", {}).get("devices") or ()]
-    return [row["device"] for row in rows if any(_is_true(each) for each in row.get("conditions") or ())]
-
-
-def _is_true(condition: Mapping[str, Any]) -> bool:
-    return (condition["type"], condition["status"]) == ("Ready", "True")
-
-
 DESCRIPTION = "Run the plugin against the embedded kubelet and show what happens. Needs no cluster and no root."
 EPILOG = """examples:
   vdev demo           run the story; exit code 0 only if every check holds
@@ -215,9 +94,6 @@ def _quickstart() -> str:
 
 async def _tell(directory: Path) -> int:
     from ..sim import Kubelet  # the embedded kubelet brings gRPC, which --help does not need
-    from ..sim.api.server import ApiServer
-    from ..sim.api.server_objects import ServerObjects
-    from ..sim.node_objects import NodeObjects
 
     story = Story()
     begun = time.monotonic()
@@ -225,17 +101,7 @@ async def _tell(directory: Path) -> int:
     config.write_text(_quickstart())
     print("vdev demo: a node, its kubelet, and a device plugin that advertises what a YAML file declares")
     try:
-        async with (
-            ApiServer() as api,
-            Kubelet(
-                directory / "kubelet",
-                node_name="demo-node",
-                objects=ServerObjects(api.objects),
-                cdi_dir=directory / "cdi",
-            ) as kubelet,
-        ):
-            NodeObjects(kubelet, api.objects).register()
-            (directory / "kubeconfig").write_text(api.kubeconfig())
+        async with Kubelet(directory / "kubelet", node_name="demo-node", cdi_dir=directory / "cdi") as kubelet:
             async with _plugin(config, directory) as plugin:
                 await _beginning(story, kubelet, config, plugin)
                 await _pods(story, kubelet)
@@ -243,7 +109,6 @@ async def _tell(directory: Path) -> int:
                 await _bad_edit(story, kubelet, config, directory)
                 await _restart(story, kubelet)
                 await _removal(story, kubelet, config)
-                await tell(story, kubelet, config)
             await _end(story, kubelet)
     except (FailedCheck, TimeoutError) as failed:
         print(f"   ✗ {failed}\n\nThe end of the plugin's log:", file=sys.stderr)
@@ -263,11 +128,11 @@ async def _plugin(config: Path, directory: Path) -> AsyncIterator[list[str]]:
         *("--config-file", str(config), "--kubelet-dir", str(directory / "kubelet")),
         *("--cdi-dir", str(directory / "cdi"), "--device-dir", str(directory / "devices")),
         *("--run-dir", str(directory), "--state-dir", str(directory / "state"), "--node-name", "demo-node"),
-        *("--kubeconfig", str(directory / "kubeconfig")),
         *("--log-format", "console"),
     ]
+    environ = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}  # no cluster has a part in it
     with (directory / "plugin.log").open("wb") as log:
-        process = await asyncio.create_subprocess_exec(*command, stdout=log, stderr=log)
+        process = await asyncio.create_subprocess_exec(*command, stdout=log, stderr=log, env=environ)
     try:
         yield command
     finally:
@@ -290,12 +155,6 @@ def _show_node(story: Story, kubelet: Any) -> None:
         story.say(line)
 
 
-def _pod(name: str, limits: Mapping[str, int]) -> dict[str, Any]:
-    from ..sim import manifest
-
-    return manifest(name, limits)
-
-
 async def _beginning(story: Story, kubelet: Any, config: Path, command: list[str]) -> None:
     story.step("The plugin starts and registers its resources with the kubelet")
     story.say("$ vdev " + shlex.join(command[3:]))
@@ -308,8 +167,10 @@ async def _beginning(story: Story, kubelet: Any, config: Path, command: list[str
 
 
 async def _pods(story: Story, kubelet: Any) -> None:
+    from ..sim import manifest
+
     story.step("Pods ask for devices, as any pod does: limits: {acme.dev/npu: 1, example.com/noise: 1}")
-    pod = await kubelet.run_pod(_pod("train", {NPU: 1, NOISE: 1}))
+    pod = await kubelet.run_pod(manifest("train", {NPU: 1, NOISE: 1}))
     story.check("pod train runs", expected="Running", actual=pod.phase.value)
     story.say("and its container gets:")
     edits = pod.container().edits
@@ -317,7 +178,7 @@ async def _pods(story: Story, kubelet: Any) -> None:
     story.check("the variable from the file's template", expected="Acme X1", actual=edits.envs.get("ACME_MODEL"))
     paths = {node.container_path for node in edits.devices}
     story.check("a renamed real node", expected=True, actual="/dev/noise" in paths)
-    refused = await kubelet.run_pod(_pod("greedy", {NPU: 2}))
+    refused = await kubelet.run_pod(manifest("greedy", {NPU: 2}))
     story.check("a pod that asks for more than is left is refused", expected="Failed", actual=refused.phase.value)
     story.say(f"  {refused.message}")
 

@@ -4,7 +4,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -64,52 +64,36 @@ def _slices(device: DraDevice) -> str:
     return f" (slice{'s' * (last > first)} {first}{f'-{last}' * (last > first)})"
 
 
-@dataclass(frozen=True, slots=True)
-class PoolChange:
-    """What becomes of a driver's devices, by name; the numbers of them are None where it has no pool."""
-
-    driver: str
-    before: int | None
-    after: int | None
-    added: list[str]
-    removed: list[str]
-    changed: list[str]  # of which something else is published
-
-
-def pool_changes(before: Pools, after: Pools) -> Iterator[PoolChange]:
+def pool_changes(before: Pools, after: Pools) -> Iterator[dict[str, Any]]:
+    """What becomes of each driver's devices, by name; `changed` are those of which something else is published."""
     for driver in sorted({*before, *after}):
         old = before[driver].by_name if driver in before else {}
         new = after[driver].by_name if driver in after else {}
-        change = PoolChange(
-            driver,
-            len(old) if driver in before else None,
-            len(new) if driver in after else None,
-            added=[name for name in new if name not in old],
-            removed=[name for name in old if name not in new],
-            changed=[name for name in new if name in old and _is_other(old[name], new[name])],
-        )
-        if None in (change.before, change.after) or change.added or change.removed or change.changed:
+        change = {
+            "driver": driver,
+            "added": [name for name in new if name not in old],
+            "removed": [name for name in old if name not in new],
+            "changed": [
+                name
+                for name in new
+                if name in old and cutting.device_document(old[name]) != cutting.device_document(new[name])
+            ],
+        }
+        if (driver in before) != (driver in after) or change["added"] or change["removed"] or change["changed"]:
             yield change
 
 
-def _is_other(one: DraDevice, other: DraDevice) -> bool:
-    return cutting.device_document(one) != cutting.device_document(other)
-
-
-def _pool_change_document(change: PoolChange) -> dict[str, Any]:
-    return {key: getattr(change, key) for key in ("driver", "added", "removed", "changed")}
-
-
-def _pool_change_lines(change: PoolChange) -> Iterator[str]:
-    if change.after is None:
-        yield f"  - {change.driver}: no ResourceSlices any more; devices that claims have are kept"
+def _pool_change_lines(change: dict[str, Any], before: Pools, after: Pools) -> Iterator[str]:
+    driver = change["driver"]
+    if driver not in after:
+        yield f"  - {driver}: no ResourceSlices any more; devices that claims have are kept"
         return
-    count = common.counted(change.after, "device")
-    if change.before is None:
-        yield f"  + {change.driver}: new, {count} for claims"
+    count = common.counted(len(after[driver].devices), "device")
+    if driver not in before:
+        yield f"  + {driver}: new, {count} for claims"
         return
-    yield f"  ~ {change.driver}: {change.before} -> {count} for claims"
-    for sign, names in (("+", change.added), ("-", change.removed), ("~", change.changed)):
+    yield f"  ~ {driver}: {len(before[driver].devices)} -> {count} for claims"
+    for sign, names in (("+", change["added"]), ("-", change["removed"]), ("~", change["changed"])):
         yield from common.signed_lines(sign, names)
 
 
@@ -176,17 +160,17 @@ def _changes(new: Preview, old: Preview) -> tuple[Change, ...]:
     return () if new.refused or old.refused else tuple(diff(old.inventory, new.inventory))
 
 
-def _label_changes(new: Preview, old: Preview) -> tuple[tuple[str, str | None, str | None], ...]:
-    """Which labels a reload would change: the key, and the values before and after; None where there is none."""
+def _label_changes(new: Preview, old: Preview) -> list[dict[str, str | None]]:
+    """Which labels a reload would change, with the values before and after; None where there is none."""
     if new.refused or old.refused:
-        return ()
+        return []
     keys = sorted({*old.labels, *new.labels})
-    changes = ((key, old.labels.get(key), new.labels.get(key)) for key in keys)
-    return tuple(change for change in changes if change[1] != change[2])
+    changes = [{"label": key, "old": old.labels.get(key), "new": new.labels.get(key)} for key in keys]
+    return [change for change in changes if change["old"] != change["new"]]
 
 
-def _slice_changes(new: Preview, old: Preview) -> tuple[PoolChange, ...]:
-    return () if new.refused or old.refused else tuple(pool_changes(old.pools, new.pools))
+def _slice_changes(new: Preview, old: Preview) -> list[dict[str, Any]]:
+    return [] if new.refused or old.refused else list(pool_changes(old.pools, new.pools))
 
 
 def _document(new: Preview, old: Preview | None) -> dict[str, Any]:
@@ -206,10 +190,8 @@ def _document(new: Preview, old: Preview | None) -> dict[str, Any]:
     }
     if old is not None:
         document["changes"] = [_change(change) for change in _changes(new, old)]
-        document["labelChanges"] = [
-            {"label": key, "old": before, "new": after} for key, before, after in _label_changes(new, old)
-        ]
-        document["sliceChanges"] = [_pool_change_document(each) for each in _slice_changes(new, old)]
+        document["labelChanges"] = _label_changes(new, old)
+        document["sliceChanges"] = _slice_changes(new, old)
     return document
 
 
@@ -302,7 +284,7 @@ def _print_resource(new: Preview, resource: Resource) -> None:
         print(f"  named so {reason}")
     common.print_first(("ID", "INDEX", "HEALTH", "NUMA", "PROFILE", "PATHS"), _row, resource.slots)
     for slot in [slot for slot in resource.slots[: common.SHOWN] if not slot.health.healthy]:
-        print(common.fitted(common.printable(f"  {slot.id} is unhealthy: {slot.health.reason}"), common.width()))
+        print(common.printable(f"  {slot.id} is unhealthy: {slot.health.reason}"))
 
 
 def _row(slot: Slot) -> tuple[str, ...]:
@@ -320,17 +302,18 @@ def _print_changes(old: Preview, new: Preview) -> None:
         print("\nwhat a reload would change is unknown: OLD has errors")
     else:
         print("\na reload would change:" if changes or labels or slices else "\na reload would change nothing")
-    for change in changes:
-        match change:
+    for resource_change in changes:
+        match resource_change:
             case Added(resource):
                 print(f"  + {resource.name}: new, {common.counted(len(resource.slots), 'device')}")
             case RemovedResource(resource):
                 print(f"  - {resource.name}: removed; devices that pods may hold stay listed as Unhealthy")
             case ChangedResource():
-                _print_changed(change)
+                _print_changed(resource_change)
     for each in slices:
-        print("\n".join(_pool_change_lines(each)))
-    for key, before, after in labels:
+        print("\n".join(_pool_change_lines(each, old.pools, new.pools)))
+    for change in labels:
+        key, before, after = change["label"], change["old"], change["new"]
         if before is None:
             print(f"  + label {key}: {after}")
         else:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..agent import command_socket
 from . import common, options
-from .common import Colour, fitted, painted, width
+from .common import Colour, painted
 
 DESCRIPTION = "Show the resources, devices, health, holders and last reload of the running plugin."
 EPILOG = """examples:
@@ -63,9 +63,9 @@ _IN_FULL = 8  # resources, up to which each is shown with all its devices
 def lines(status: dict[str, Any]) -> Iterator[str]:
     """The lines, of the document that `vdev status --output json` prints."""
     yield from _state(status)
-    if not status["standBy"]:
-        yield from _devices_in_short(status["resources"], status["dra"])
     missing = not status["kubelet"]["present"] and not status["standBy"]  # a stand-by does not look for it
+    if status["resources"] or not (missing or status["standBy"]):  # devices are looked for when the node is taken over
+        yield from _devices_in_short(status["resources"], status["dra"])
     yield f"the kubelet's socket {status['kubelet']['socket']}" + " (not there)" * missing
     yield from _holders(status["podResources"], status["record"])
     yield from _node(status["nodeApi"])
@@ -108,10 +108,9 @@ def _devices_in_short(resources: list[dict[str, Any]], drivers: list[dict[str, A
         yield "no devices; vdev plan FILE --explain says why none is found"
         return
     bad = sum(each["health"] != "Healthy" for each in devices)
-    held = sum(bool(each["holder"]) for each in devices)
     unhealthy = painted(f"{bad} unhealthy", Colour.BAD) if bad else "all healthy"
     offered = f"{common.counted(len(resources), 'resource')}, {common.counted(len(devices), 'device')}"
-    yield f"{offered}: {unhealthy}, {held} held by pods"
+    yield f"{offered}: {unhealthy}, {_held(devices)} held by pods"
 
 
 def _holders(source: dict[str, Any], record: dict[str, Any]) -> Iterator[str]:
@@ -223,20 +222,16 @@ def _is_well(resource: dict[str, Any]) -> bool:
 
 
 def _well(resources: list[dict[str, Any]]) -> Iterator[str]:
-    """Many resources with no problem: a few words for each, as many in a line as fit."""
+    """Many resources with no problem: a line for each."""
     yield ""
     yield painted(f"{common.counted(len(resources), 'resource')} registered, all devices healthy", Colour.BOLD)
-    texts = [_in_short(each) for each in resources]
-    widest = max(map(len, texts))
-    per_line = max(1, ((width() or _USUAL) - 2) // (widest + 2))
-    for start in range(0, len(texts), per_line):
-        yield "  " + "  ".join(text.ljust(widest) for text in texts[start : start + per_line]).rstrip()
+    rows = [(each["name"], str(each["capacity"]), str(_held(each["devices"]))) for each in resources]
+    yield from common.table_lines(("RESOURCE", "DEVICES", "HELD"), rows, indent="  ")
     yield "--output json lists all devices"
 
 
-def _in_short(resource: dict[str, Any]) -> str:
-    held = sum(bool(device["holder"]) for device in resource["devices"])
-    return f"{resource['name']}: {resource['capacity']}" + (f" ({held} held)" if held else "")
+def _held(devices: list[dict[str, Any]]) -> int:
+    return sum(bool(device["holder"]) for device in devices)
 
 
 def _resource(resource: dict[str, Any]) -> Iterator[str]:
@@ -256,13 +251,12 @@ def _resource(resource: dict[str, Any]) -> Iterator[str]:
             colours = [Colour.BAD] if device["health"] != "Healthy" else []
             yield painted(row, *colours)
             if why := _why(device):
-                yield painted(fitted(f"    {why}", width()), *colours)
+                yield painted(f"    {why}", *colours)
     if len(resource["devices"]) > common.SHOWN:
         yield f"  … and {len(resource['devices']) - common.SHOWN} more; --output json lists all"
 
 
 _ACTIONS = 3  # failed ones that are shown
-_USUAL = 100  # columns, if the output is no terminal
 _HEAD = ("ID", "DEVICE", "PROFILE", "HEALTH", "HELD BY", "CHANGED")
 
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 
 from ..model import names
 from ..model.device import Device, bus_id, grouped, root
-from ..model.dra import Attribute, AttributeKind, DeviceCapacity
-from ..model.entry import EntrySpec, VirtualSource
+from ..model.dra import Attribute, AttributeKind, DeviceCapacity, Version
+from ..model.entry import EntrySpec
 from ..model.geometry import Geometry, Placement, Profile
 from ..model.names import digest, domain_and_name
 from ..model.problem import Problem, error, warning
+from ..model.sources import VirtualSource
 from ..model.template import Template
 from ..planning.allocation import placeholders
 from ..planning.partitions import Counters, Limit, counters
@@ -59,6 +60,13 @@ def text_attribute(text: str) -> Attribute:
     return string_attribute(text)
 
 
+def typed_attribute(value: bool | int | Version) -> Attribute:
+    """A value that the file gives with its type."""
+    if isinstance(value, Version):
+        return Attribute(AttributeKind.VERSION, value.version)
+    return Attribute(AttributeKind.BOOL, value) if isinstance(value, bool) else number_attribute(value)
+
+
 def standard_attributes(device: Device) -> Iterator[tuple[str, Attribute]]:
     """Where the device is, as far as that is known."""
     raw = device.raw
@@ -94,8 +102,8 @@ class Describer:
         self.entry = entry
         self.place = place
         self._offered = offered
-        driver, declared = (entry.dra.driver, entry.dra.capacity) if entry.dra else ("", {})
-        self._given = {name.removeprefix(f"{driver}/"): each for name, each in declared.items()}
+        driver, declared = (entry.dra.driver, entry.dra.block.capacity) if entry.dra else ("", {})
+        self._given = {name.removeprefix(f"{driver}/"): each.published for name, each in declared.items()}
         self.is_dynamic = entry.dra is not None and entry.dra.is_dynamic
         self.profiles = {profile.name: profile for profile in (entry.geometry.profiles if entry.geometry else ())}
         self._counters = self.counters() if self.is_dynamic and entry.geometry else None
@@ -425,13 +433,13 @@ def _with_given(device: DraDevice, entry: EntrySpec, driver: str, flaws: dict[st
 def _given(entry: EntrySpec, device: Device, driver: str, flaws: dict[str, Problem]) -> dict[str, Attribute]:
     """The attributes that the file gives the device."""
     found: dict[str, Attribute] = {}
-    if entry.dra is None or not entry.dra.attributes:
+    if entry.dra is None or not entry.dra.block.attributes:
         return found
     shown = placeholders(entry.resource, device)
-    for name, value in entry.dra.attributes:
+    for name, value in entry.dra.block.attributes.items():
         key = name.removeprefix(f"{driver}/")
         if not isinstance(value, Template):
-            found[key] = value
+            found[key] = typed_attribute(value)
         elif problem := names.string_problem(text := value.render(shown)):
             message = f"the attribute {name} of {device.selector or device.id} is left out: {problem}"
             flaws.setdefault(name, warning(f"{entry.where}.dra.attributes.{name}", message))

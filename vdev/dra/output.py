@@ -75,13 +75,9 @@ class Dra(Output):
             RESOURCE_SLICES,
             fields=f"spec.nodeName={options.node}",
             keep=whole,
-            on_change=self._see_slice,
+            on_change=lambda _old, _new: self.slices.look(),
         )
         self.slices = ResourceSlices(access, self._following, faults)
-
-    def _see_slice(self, _old: object, _new: object, is_own: bool) -> None:
-        if not is_own:
-            self.slices.look()
 
     def start(self, group: asyncio.TaskGroup) -> None:
         self._group = group
@@ -194,12 +190,10 @@ class Dra(Output):
     def directories(self) -> frozenset[Path]:
         return frozenset(path for driver in self._drivers.values() for path in driver.directories)
 
-    def recheck(self, changed: frozenset[str] = frozenset()) -> bool:
+    def look(self) -> None:
         """Look at sockets and files soon; that is done beside the turns."""
-        del changed
         for driver in self._drivers.values():
             driver.recheck()
-        return False
 
     def poke(self) -> None:
         for driver in self._drivers.values():

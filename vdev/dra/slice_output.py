@@ -168,7 +168,7 @@ class ResourceSlices(ApiOutput):
                     if not gone.served:
                         raise
                     self._slices.removed(name)
-                    self._has_news = True  # it is made again at once
+                    self._news.set()  # it is made again at once
                     return
             for each in found.create:
                 self._wrote(driver, each["spec"], await self._api.create(RESOURCE_SLICES, each))

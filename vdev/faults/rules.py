@@ -49,7 +49,6 @@ from .effects import (
     FaultKind,
     FlapTimes,
     HardwareErrorsFault,
-    HealthStreamFault,
     HealthStreamFaults,
     HealthWord,
     OverheatFault,
@@ -58,7 +57,6 @@ from .effects import (
     ProcessFaults,
     RegisterFaults,
     Rpc,
-    SliceFault,
     SliceFaults,
     SocketFaults,
     StreamFaults,
@@ -484,132 +482,24 @@ NO_RULES = Faults()
 
 # --- in words ---------------------------------------------------------------------------------------------------------
 
-_OF_SLICES = {
-    SliceFault.WITHHELD: "changes are not written",
-    SliceFault.INCOMPLETE: "the pool has one less than it says",
-    SliceFault.OLD_GENERATION: "one of an older generation is left",
-    SliceFault.DUPLICATE_NAME: "one device is in two of them",
-    SliceFault.WIPED: "all are deleted",
-}
+_WORDS = {*KINDS, "resource", "reason", "delay", "hang", "error", "answer", "nth", "every_nth", "probability"}
 
 
 def words(rule: FaultRule) -> str:
-    """What the rule does, for people."""
-    where = "" if rule.resource == "*" else f" of {rule.resource}"
-    match rule.kind:
-        case FaultKind.DEVICE:
-            return _of_devices(rule)
-        case FaultKind.RPC:
-            return f"{_which(rule)} {' and '.join(sorted(rule.rpc))}{where} {_call(rule)}"
-        case FaultKind.PROCESS if rule.process:
-            return f"the process ends with exit code {rule.process.exit}"
-        case FaultKind.EVENT if rule.event:
-            return f"{rule.event.type} Event {rule.event.reason}: {rule.event.message}"
-        case FaultKind.CONDITION if rule.condition:
-            said = rule.condition.said_by(rule.name)
-            return f"condition {said.type} is {said.status}: {said.reason}: {said.message}"
-        case FaultKind.API if rule.api:
-            return f"{_which(rule)} the API server{_requests(rule.api)} {_answer(rule.api)}"
-        case FaultKind.POD_RESOURCES:
-            return "PodResources API does not answer"
-        case _:
-            return _of_the_resource(rule, where)
+    """What the rule does, for people: its own keys, in one line."""
+    given = rule.model_dump(mode="json", by_alias=True, include=_WORDS, exclude_defaults=True, warnings=False)
+    text = ", ".join(f"{key}: {_flow(value)}" for key, value in given.items())
+    return f"{text} ({xid_text(rule.xid)})" if rule.xid else text
 
 
-def _of_devices(rule: FaultRule) -> str:
-    if rule.xid is not None:
-        return _xid(rule.xid, rule.verdict)
-    if rule.flap is not None:
-        return f"Unhealthy, up {rule.flap.up:g} s and down {rule.flap.down:g} s in turns: {rule.reason or DRILL}"
-    if rule.remove or rule.drop:
-        return "dropped from the list, held or not" if rule.drop else "unplugged"
-    if taint := rule.taint:
-        return f"taint {taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
-    if rule.overheat is not None:
-        return f"heated to {rule.overheat.to:g} °C within {rule.overheat.within:g} s"
-    if rule.hardware_errors is not None:
-        return f"counts {_errors(rule.hardware_errors)} a minute"
-    return _health(rule.verdict or Health())
-
-
-def _of_the_resource(rule: FaultRule, where: str) -> str:
-    """Of a rule about a resource's registrations, streams and files, or about a driver."""
-    if rule.register_ is not None:
-        return _register(rule.register_, where)
-    if (stream := rule.stream) is not None:
-        return f"device list{where}: {stream.fault}{f' {stream.flood} times a second' if stream.flood else ''}"
-    if rule.socket is not None:
-        return f"socket{where}: {rule.socket.fault}d"
-    if (cdi := rule.cdi) is not None:
-        return f"CDI file{where}: {cdi.fault}{f' by {cdi.late:g} s' if cdi.late else ''}"
-    if (slices := rule.slices) is not None:
-        late = f"changes are written {slices.late:g} s late" if slices.late else ""
-        return f"ResourceSlices{where}: {late or _OF_SLICES[slices.fault]}"
-    silent = rule.health_stream is not None and rule.health_stream.fault is HealthStreamFault.SILENT
-    return f"health streams{where} {'say nothing more' if silent else 'end'}"
-
-
-def _register(block: RegisterFaults, where: str) -> str:
-    if block.never:
-        return f"no registration{where}"
-    if block.twice:
-        return f"every registration{where} is made twice"
-    if block.version:
-        return f"registrations{where} name version {block.version}"
-    return f"registrations{where} come {block.delay or 0:g} s late"
-
-
-def _health(verdict: Health) -> str:
-    return f"{'Healthy' if verdict.healthy else 'Unhealthy'}{f': {verdict.reason}' if verdict.reason else ''}"
-
-
-def _errors(errors: HardwareErrorsFault) -> str:
-    counts = {
-        "corrected ECC errors": errors.corrected_ecc,
-        "uncorrected ECC errors": errors.uncorrected_ecc,
-        "PCIe replays": errors.pcie_replays,
-        "remapped rows": errors.remapped_rows,
-    }
-    return " and ".join(f"{number:g} {what}" for what, number in counts.items() if number)
-
-
-def _xid(number: int, verdict: Health | None) -> str:
-    what = xid_text(number)
-    if verdict is None:
-        return f"{what}; the health stays as it is"
-    return _health(verdict) if verdict.reason == what else f"{what}; {_health(verdict)}"
-
-
-def _requests(failure: ApiFaults) -> str:
-    parts = (" or ".join(sorted(failure.of_verbs)), " or ".join(sorted(failure.resources)))
-    named = " of ".join(filter(None, parts))
-    return f" ({named})" if named else ""
-
-
-def _answer(failure: ApiFaults) -> str:
-    wait = "" if failure.after is None else f", to try again after {failure.after} s"
-    return f"gets the status {failure.status}{wait}" if failure.status else "gets no answer"
-
-
-def _which(rule: FaultRule) -> str:
-    if rule.nth:
-        return f"call {', '.join(map(str, rule.nth))} to"
-    if rule.every_nth is not None and rule.every_nth > 1:
-        return f"every {rule.every_nth}th call to"
-    return "each call to" if rule.probability >= ALWAYS else f"{rule.probability:.0%} of the calls to"
-
-
-def _call(rule: FaultRule) -> str:
-    parts = []
-    if delay := rule.delay:
-        middle = f"about {delay.p50:g} s, at most " if delay.p50 < delay.max else ""
-        parts.append(f"waits {middle}{delay.max:g} s")
-    if rule.hang:
-        parts.append("hangs")
-    if rule.error is not None:
-        parts.append(f"fails with {rule.error.code}: {rule.error.message}")
-    if rule.answer is not None and rule.answer.claim_error:
-        parts.append(f"refuses each claim: {rule.answer.claim_error}")
-    elif rule.answer is not None:
-        parts.append(f"gets a wrong answer ({rule.answer.given[0]})")
-    return ", then ".join(parts)
+def _flow(value: object) -> str:
+    match value:
+        case dict():
+            return "{" + ", ".join(f"{key}: {_flow(each)}" for key, each in value.items()) + "}"
+        case list():
+            return "[" + ", ".join(map(_flow, value)) + "]"
+        case bool():
+            return str(value).lower()
+        case float():
+            return f"{value:g}"
+    return str(value)

@@ -1,42 +1,42 @@
-"""What is kept of the objects of thousands of nodes: as little as is used, and once what many of them have alike."""
+"""What is kept of the objects of thousands of nodes: as little as is used."""
 
 import functools
-import marshal
-import sys
+import json
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import structlog
 
 from .. import kube
 from ..errors import ApiServerError
-from ..kube import MANAGER, Informer, key_of, metadata_of
+from ..kube import Informer, key_of, metadata_of
+from ..model.problem import Problem
 from ..planning.in_use import Use
 from .seen_pods import SeenPod, SeenPods, pod_of
+
+log = structlog.get_logger(__name__)
 
 Document = Mapping[str, Any]
 
 _TOLD = ("name", "uid", "resourceVersion", "labels", "annotations", "deletionTimestamp")
-_MAPPINGS = ("labels", "annotations")
 _STATUS = ("capacity", "allocatable")
-_PLAIN = 0  # the version of marshal's form in which equal values are equal bytes
 
 
 class Packed:
     """A slice of a node that is seldom looked at: as a document it takes thirty times as much."""
 
-    __slots__ = ("_bytes", "name", "node")
+    __slots__ = ("_bytes", "key", "nodes")
 
     def __init__(self, document: Document) -> None:
-        self.name = str(document["metadata"]["name"])
-        self.node = str(document["spec"]["nodeName"])
-        self._bytes = zlib.compress(marshal.dumps(dict(document)), 1)
+        self.key = key_of(document)
+        self.nodes = frozenset({str(document["spec"]["nodeName"])})
+        self._bytes = zlib.compress(json.dumps(document).encode(), 1)
 
     @property
     def document(self) -> Document:
-        found: Document = marshal.loads(zlib.decompress(self._bytes))  # noqa: S302 - it never left this process
+        found: Document = json.loads(zlib.decompress(self._bytes))
         return found
 
 
@@ -45,23 +45,17 @@ def _packed(document: Document) -> Packed | None:
 
 
 def kept(document: Document) -> Document:
-    """What is used of a Node. Five thousand whole ones would take more memory than all that is decided for them."""
+    """What is used of a Node. Thousands of whole ones would take more memory than all that is decided for them."""
     metadata, status = metadata_of(document), document.get("status") or {}
-    managed = [
-        {key: value for key, value in each.items() if key != "time"}
-        for each in metadata.get("managedFields") or ()
-        if _is_ours(each)
-    ]
-    version = (status.get("nodeInfo") or {}).get("kubeletVersion")
+    managed = metadata.get("managedFields") or ()
     told = {key: metadata[key] for key in _TOLD if key in metadata}
-    told |= {key: _interned(told[key]) for key in _MAPPINGS if told.get(key)}
     return {
-        "metadata": {**told, "managedFields": _shared(managed)},
-        "spec": {"taints": _shared((document.get("spec") or {}).get("taints") or [])},
-        "status": {key: _shared(status[key]) for key in _STATUS if key in status}
+        "metadata": {**told, "managedFields": [_without(each, "time") for each in managed]},
+        "spec": {"taints": (document.get("spec") or {}).get("taints") or []},
+        "status": {key: status[key] for key in _STATUS if key in status}
         | {
-            "conditions": [_without_heartbeat(each) for each in status.get("conditions") or ()],
-            "nodeInfo": _shared({"kubeletVersion": version}),
+            "conditions": [_without(each, "lastHeartbeatTime") for each in status.get("conditions") or ()],
+            "nodeInfo": {"kubeletVersion": (status.get("nodeInfo") or {}).get("kubeletVersion")},
         },
     }
 
@@ -74,28 +68,9 @@ def said(document: Document | None) -> object:
     return metadata, document["spec"], document["status"]
 
 
-def _without_heartbeat(condition: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A condition without the time that changes every few seconds though nothing happens."""
-    return {key: value for key, value in _interned(condition).items() if key != "lastHeartbeatTime"}
-
-
-def _interned(texts: Mapping[str, Any]) -> dict[str, Any]:
-    """The same, of strings that all nodes share."""
-    return {sys.intern(key): sys.intern(value) if type(value) is str else value for key, value in texts.items()}
-
-
-def _shared(value: Any) -> Any:
-    """The same, as one object for all nodes that have it alike. Nobody changes it."""
-    return _unpacked(marshal.dumps(value, _PLAIN))
-
-
-@functools.lru_cache(maxsize=1024)
-def _unpacked(packed: bytes) -> Any:
-    return marshal.loads(packed)  # noqa: S302 - it never left this process
-
-
-def _is_ours(entry: Mapping[str, Any]) -> bool:
-    return str(entry.get("manager", "")).startswith(MANAGER)
+def _without(values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """Without a time that changes though nothing happens."""
+    return {each: value for each, value in values.items() if each != key}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,41 +80,9 @@ class ClaimUses:
     key: str
     uses: tuple[Use, ...]
 
-
-class SeenClaims:
-    """`devices` are the names of allocated devices by node and driver; `on_node` is told of each change."""
-
-    def __init__(self, on_node: Callable[[str], None]) -> None:
-        self.devices: dict[str, dict[str, frozenset[str]]] = {}
-        self._on_node = on_node
-        self._by_node: dict[str, dict[str, tuple[Use, ...]]] = {}
-
-    def uses(self, node: str) -> tuple[Use, ...]:
-        """Which pod has which device of the node."""
-        return tuple(use for uses in self._by_node.get(node, {}).values() for use in uses if use.pod)
-
-    def see(self, old: ClaimUses | None, new: ClaimUses | None) -> None:
-        """A claim has this now in place of that."""
-        if old == new:
-            return
-        for node in {use.pool for each in (old, new) if each is not None for use in each.uses}:
-            of_node = self._by_node.setdefault(node, {})
-            mine = tuple(use for use in new.uses if use.pool == node) if new is not None else ()
-            if old is not None:
-                of_node.pop(old.key, None)
-            if new is not None and mine:
-                of_node[new.key] = mine
-            self._tell(node)
-
-    def _tell(self, node: str) -> None:
-        found: dict[str, set[str]] = {}
-        for uses in self._by_node[node].values():
-            for use in uses:
-                found.setdefault(use.driver, set()).add(use.device)
-        self.devices[node] = {driver: frozenset(names) for driver, names in found.items()}
-        if not found:
-            del self._by_node[node], self.devices[node]
-        self._on_node(node)
+    @property
+    def nodes(self) -> frozenset[str]:
+        return frozenset(use.pool for use in self.uses)
 
 
 def _uses(document: Document) -> ClaimUses | None:
@@ -155,7 +98,47 @@ def _uses(document: Document) -> ClaimUses | None:
     return ClaimUses(key_of(document), uses) if uses else None
 
 
-log = structlog.get_logger(__name__)
+class Placed(Protocol):
+    """What is kept of an object that concerns nodes."""
+
+    @property
+    def key(self) -> str:
+        """As the informer has it."""
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        """The names of the nodes."""
+
+
+P = TypeVar("P", bound=Placed)
+
+
+class ByNode(Generic[P]):
+    """What is kept of the objects of a kind, by node; `on_node` is told of each change."""
+
+    def __init__(self, on_node: Callable[[str], None]) -> None:
+        self._on_node = on_node
+        self._found: dict[str, dict[str, P]] = {}
+
+    def of(self, node: str) -> Sequence[P]:
+        return tuple(self._found.get(node, {}).values())
+
+    def see(self, old: P | None, new: P | None) -> None:
+        if old == new:
+            return
+        nodes: set[str] = set()
+        if old is not None:
+            for node in old.nodes:
+                del self._found[node][old.key]
+                if not self._found[node]:
+                    del self._found[node]
+            nodes |= old.nodes
+        if new is not None:
+            for node in new.nodes:
+                self._found.setdefault(node, {})[new.key] = new
+            nodes |= new.nodes
+        for node in nodes:
+            self._on_node(node)
 
 
 _FAKE_VERSIONS = ("fake", "kwok")
@@ -163,23 +146,16 @@ _FAKE_VERSIONS = ("fake", "kwok")
 
 
 class SeenNode:
-    """One Node: a `TargetNode` for the outputs. `on_change` is called when it is another one, or gone; `on_answer` when
-    the answer to a write says so, since more writes may follow. `wrote` takes such an answer.
+    """One Node: a `TargetNode` for the outputs. `on_change` is called when it is another one, or gone; `note` takes the
+    answer to a write.
     """
 
-    __slots__ = ("_users", "document", "name", "note", "on_answer", "on_change")
+    __slots__ = ("_users", "document", "name", "note", "on_change")
 
-    def __init__(
-        self,
-        name: str,
-        on_change: Callable[[], None],
-        on_answer: Callable[[], None],
-        wrote: Callable[[Document], None],
-    ) -> None:
+    def __init__(self, name: str, on_change: Callable[[], None], wrote: Callable[[Document], None]) -> None:
         self.name = name
         self.document: Document | None = None
         self.on_change = on_change
-        self.on_answer = on_answer
         self.note = wrote
         self._users: list[Callable[[], None]] = []
 
@@ -192,18 +168,15 @@ class SeenNode:
     def subscribe(self, on_change: Callable[[], None]) -> None:
         self._users.append(on_change)
 
-    def see(self, document: Document | None, *, is_own: bool) -> None:
-        """This is what is kept of the Node now; `is_own`: the answer to a write says so."""
+    def see(self, document: Document | None) -> None:
+        """This is what is kept of the Node now."""
         is_same = said(document) == said(self.document)
         self.document = document
         if is_same:
             return
         for tell in self._users:
             tell()
-        if is_own:
-            self.on_answer()
-        else:
-            self.on_change()
+        self.on_change()
 
     @property
     def metadata(self) -> Mapping[str, Any]:
@@ -231,21 +204,16 @@ class SeenNode:
 class SeenSlices:
     """The ResourceSlices of one node: a `SlicesView` for the output."""
 
-    __slots__ = ("_found", "_informer", "on_change")
-
-    def __init__(self, informer: Informer[Packed]) -> None:
-        self.on_change: Callable[[], None] = lambda: None
-        self._found: dict[str, Packed] = {}
+    def __init__(self, informer: Informer[Packed], slices: ByNode[Packed], node: str) -> None:
         self._informer = informer
-
-    def __len__(self) -> int:
-        return len(self._found)
+        self._slices = slices
+        self._node = node
 
     async def seen(self) -> Mapping[str, Document]:
         """All of them, by name. Raises ApiServerError where they may not be seen, or there is no such kind."""
         if isinstance(trouble := self._informer.trouble, kube.Denied | kube.Missing):
             raise trouble
-        return {name: each.document for name, each in self._found.items()}
+        return {each.key: each.document for each in self._slices.of(self._node)}
 
     def wrote(self, document: Document) -> None:
         """This is what the server answered to a write."""
@@ -254,42 +222,31 @@ class SeenSlices:
     def removed(self, name: str) -> None:
         self._informer.removed(name)
 
-    def see(self, old: Packed | None, new: Packed | None, *, is_own: bool) -> None:
-        if old is not None:
-            self._found.pop(old.name, None)
-        if new is not None:
-            self._found[new.name] = new
-        if not is_own:
-            self.on_change()
-
 
 class Cluster:
     """All Nodes and ResourceSlices, and the pods and claims that hold devices.
 
     `on_node` is called with the name of a Node that is new, other, or gone, or whose devices others hold;
-    `on_answer` when that is what the server answered to a write.
+    `on_slices` with that of a node whose slices are others.
     """
 
-    def __init__(
-        self,
-        api: kube.Api,
-        *,
-        on_node: Callable[[str], None],
-        on_answer: Callable[[str], None],
-    ) -> None:
+    def __init__(self, api: kube.Api, *, on_node: Callable[[str], None], on_slices: Callable[[str], None]) -> None:
         self.nodes: dict[str, SeenNode] = {}
-        self.slices: dict[str, SeenSlices] = {}
-        self.pods: dict[str, SeenPods] = {}
-        self.claims = SeenClaims(on_node)
         self._on_node = on_node
-        self._on_answer = on_answer
         self._told: dict[kube.ObjectKind, str] = {}  # the trouble that the log has
 
+        self._slices_of: ByNode[Packed] = ByNode(on_slices)
+        self._pods_of: ByNode[SeenPod] = ByNode(on_node)
+        self._claims_of: ByNode[ClaimUses] = ByNode(on_node)
         self._nodes: Informer[Document] = Informer(
             api, kube.NODES, keep=kept, on_change=self._see_node, on_look=lambda: self._say(self._nodes)
         )
         self._slices: Informer[Packed] = Informer(
-            api, kube.RESOURCE_SLICES, keep=_packed, on_change=self._see_slice, on_look=lambda: self._say(self._slices)
+            api,
+            kube.RESOURCE_SLICES,
+            keep=_packed,
+            on_change=self._slices_of.see,
+            on_look=lambda: self._say(self._slices),
         )
         self._pods: Informer[SeenPod] = Informer(
             api,
@@ -303,7 +260,7 @@ class Cluster:
             api,
             kube.RESOURCE_CLAIMS,
             keep=_uses,
-            on_change=lambda old, new, _: self.claims.see(old, new),
+            on_change=self._claims_of.see,
             on_look=lambda: self._say(self._claims),
         )
         self.informers: tuple[Informer[Any], ...] = (self._nodes, self._slices, self._pods, self._claims)
@@ -317,23 +274,19 @@ class Cluster:
         """A Node, which may not be there."""
         found = self.nodes.get(name)
         if found is None:
-            changed, answered = functools.partial(self._on_node, name), functools.partial(self._on_answer, name)
-            found = self.nodes[name] = SeenNode(name, changed, answered, self._nodes.wrote)
+            changed = functools.partial(self._on_node, name)
+            found = self.nodes[name] = SeenNode(name, changed, self._nodes.wrote)
         return found
 
     def slices_of(self, node: str) -> SeenSlices:
-        """Those of a node; there may be none."""
-        found = self.slices.get(node)
-        if found is None:
-            found = self.slices[node] = SeenSlices(self._slices)
-        return found
+        return SeenSlices(self._slices, self._slices_of, node)
 
     def pods_of(self, node: str) -> SeenPods:
-        """Those of a node that ask for devices; there may be none."""
-        found = self.pods.get(node)
-        if found is None:
-            found = self.pods[node] = SeenPods(self._pods, lambda: self._on_node(node))
-        return found
+        return SeenPods(self._pods, lambda: self._pods_of.of(node))
+
+    def allocated(self, node: str) -> tuple[Use, ...]:
+        """Which claim has which device of the node, with each pod that reserved it."""
+        return tuple(use for each in self._claims_of.of(node) for use in each.uses if use.pool == node)
 
     def removed(self, name: str) -> None:
         """A Node was deleted from here."""
@@ -342,30 +295,14 @@ class Cluster:
     def forget(self, name: str) -> None:
         """A Node that is gone and is not expected back."""
         self.nodes.pop(name, None)
-        self._forget_empty(name)
 
-    def _forget_empty(self, name: str) -> None:
-        """Slices and pods may be there before their Node is, and a while after it."""
-        if name not in self.nodes and not self.slices.get(name):
-            self.slices.pop(name, None)
-        if name not in self.nodes and not self.pods.get(name):
-            self.pods.pop(name, None)
+    def _see_node(self, old: Document | None, new: Document | None) -> None:
+        self.node(metadata_of(new or old)["name"]).see(new)
 
-    def _see_node(self, old: Document | None, new: Document | None, is_own: bool) -> None:
-        name = metadata_of(new or old)["name"]
-        self.node(name).see(new, is_own=is_own)
-
-    def _see_slice(self, old: Packed | None, new: Packed | None, is_own: bool) -> None:
-        for node in {each.node for each in (old, new) if each is not None}:
-            self.slices_of(node).see(old, new if new and new.node == node else None, is_own=is_own)
-            self._forget_empty(node)
-
-    def _see_pod(self, old: SeenPod | None, new: SeenPod | None, _is_own: bool) -> None:
-        for node in {
-            each.node for each in (old, new) if each is not None
-        }:  # two, if a new pod has the name of an old one
-            self.pods_of(node).see(old if old and old.node == node else None, new if new and new.node == node else None)
-            self._forget_empty(node)
+    def _see_pod(self, old: SeenPod | None, new: SeenPod | None) -> None:
+        if new is not None and isinstance(new.says, Problem) and (old is None or old.says != new.says):
+            log.warning("a pod says no load", reason=str(new.says))
+        self._pods_of.see(old, new)
 
     def _say(self, informer: Informer[Any]) -> None:
         """In the log, once, that a kind is not heard of, and that it is again."""

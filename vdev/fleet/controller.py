@@ -1,7 +1,7 @@
 """The controller: which nodes there are, and what is due for each.
 
 files ─► adopt ─┐
-Node changed ───┼─► due ─► turn: make the Node, decide, settle ─► writers
+Node changed ───┼─► work queue ─► turn: make the Node, decide, settle ─► writers
 time ───────────┘
 """
 
@@ -39,7 +39,8 @@ from .made_nodes import NodeMaker
 from .member import Member, spec_for_fleet
 from .scope import MAKER, MadeNode, Scope
 from .seen_pods import PodNotes
-from .writers import DueQueue, Writers
+from .work_queue import WorkQueue
+from .writers import Writers
 
 log = structlog.get_logger(__name__)
 
@@ -49,7 +50,7 @@ EVENTS = 500
 """Events of all nodes that are written at once; more come one after the other."""
 _READING = "reading the configuration"
 _READS = frozenset({"get", "list", "watch"})
-_TURNS = 64  # nodes that are made and decided for at the same time
+_WORKERS = 64  # nodes that are made and decided for at the same time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,19 +88,12 @@ class Fleet:
         self._read = Spec()  # as the files had it
         self._adopted = self._epoch  # when
         self.steps = Steps(timing=options.timing)
-        self._due = DueQueue(options.timing.clock)
+        self._due = WorkQueue(options.timing.clock)
         intervals = options.timing.intervals
         self._backoff = Backoff(intervals.api_pause_first, intervals.api_pause_most)
-        self._turns = asyncio.Semaphore(_TURNS)
-        self._turning: set[str] = set()
-        self._again: set[str] = set()  # what became due during its turn
         self._came: dict[str, float] = {}  # since when a node is known that was not there at the start
         self._trouble: dict[str, tuple[int, str]] = {}  # how often a Node could not be made or removed, and why
-        self.cluster = Cluster(
-            api,
-            on_node=self._due.add,
-            on_answer=lambda name: self._due.add_later(name, options.timing.intervals.look_after_answer),
-        )
+        self.cluster = Cluster(api, on_node=self._due.add, on_slices=self._look_at_slices)
         self.maker = NodeMaker(api, lambda: self.scope)
         self.writers: Writers | None = None
         self._events = Pace(options.timing.clock, burst=EVENTS, every=options.timing.intervals.write_event_of_fleet)
@@ -165,14 +159,14 @@ class Fleet:
     @property
     def is_settled(self) -> bool:
         """Whether every node is as the file says, as far as the API server told."""
-        is_idle = len(self._due) == 0 and not self._turning
-        return is_idle and not self._trouble and self.writers is not None and not self.writers.busy
+        is_idle = not self._due.names and not self._trouble
+        return is_idle and self.writers is not None and not self.writers.at_work
 
     @property
     def late(self) -> Sequence[tuple[str, str, str]]:
         """Which nodes are not as the file says, as far as is known: the node, what is to be done, why it fails."""
         failed = [(node, "making the Node", why) for node, (_, why) in tuple(self._trouble.items())]
-        turning = [(node, "deciding", "") for node in (*self._due.names, *self._turning) if node in self.made]
+        turning = [(node, "deciding", "") for node in self._due.names if node in self.made]
         return [*failed, *turning, *(self.writers.at_work if self.writers else ())]
 
     @property
@@ -197,7 +191,7 @@ class Fleet:
                 **{f"following {each.kind.name}s": each.run for each in self.cluster.informers},
                 "following the configuration": self._follow_files,
                 "telling the progress": self._tell_progress,
-                "taking turns": lambda: self._take_turns(group),
+                "taking turns": self._take_turns,
             }
             if (run_dir := self._options.run_dir) is not None:
                 commands, intervals = self.faults.commands, self._options.timing.intervals
@@ -226,35 +220,26 @@ class Fleet:
                 log.info("converged", nodes=len(self.members), writes=wrote, seconds=seconds)
                 begun, writes = self.clock.now(), self.writes
 
-    async def _take_turns(self, group: asyncio.TaskGroup) -> None:
+    async def _take_turns(self) -> None:
         for each in self.cluster.informers:
             await each.answered()
         self.has_begun = True
         self._came |= dict.fromkeys(self.cluster.nodes, self._epoch)
         self._due.add_all((*self.made, *self.cluster.nodes))
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(_WORKERS):
+                workers.create_task(self._work_off())
+
+    async def _work_off(self) -> None:
         while True:
             name = await self._due.next()
-            if name in self._turning:
-                self._again.add(name)
-                continue
-            assert self.writers is not None
-            await self.writers.room()
-            await self._turns.acquire()
-            self._turning.add(name)
-            group.create_task(self._turn(name), name=f"turn of {name}")
+            try:
+                await self._turn(name)
+            finally:
+                self._due.done(name)
 
     async def _turn(self, name: str) -> None:
-        """Make or remove the Node, and decide for it; one turn at a time for each."""
-        try:
-            await self._try_turn(name)
-        finally:
-            self._turning.discard(name)
-            self._turns.release()
-            if name in self._again:
-                self._again.discard(name)
-                self._due.add(name)
-
-    async def _try_turn(self, name: str) -> None:
+        """Make or remove the Node, and decide for it."""
         try:
             await self._make(name)
             await self._decide(name)
@@ -294,7 +279,7 @@ class Fleet:
                 member = self.members[name] = self._member(name)
             if member is not None:
                 await self._leave(name, member)
-            elif seen.document is None and name not in self.made:
+            if seen.document is None and name not in self.members and name not in self.made:
                 self.cluster.forget(name)
                 self._came.pop(name, None)
             return
@@ -310,7 +295,7 @@ class Fleet:
 
     async def _take(self, name: str, member: Member) -> float | None:
         """The member's turn, with what pods and claims have now."""
-        member.claimed, member.uses = self.cluster.claims.devices.get(name, {}), self.cluster.claims.uses(name)
+        member.allocated = self.cluster.allocated(name)
         member.rejects = self._spec.fleet.reject_pods
         again = await member.turn(self.cluster.pods_of(name))
         if member.plan is not None:
@@ -343,9 +328,11 @@ class Fleet:
             may_have_kubelet=False,
         )
         notes = PodNotes(self._api, self.clock, self.cluster.pods_of(name), name)
-        member = Member(seen, slices, notes, access, engine)
-        slices.on_change = member.slices.look
-        return member
+        return Member(seen, slices, notes, access, engine)
+
+    def _look_at_slices(self, name: str) -> None:
+        if (member := self.members.get(name)) is not None:
+            member.slices.look()
 
     def _wake(self, name: str, member: Member | None) -> None:
         for output in member.writers if member and self.writers else ():
@@ -363,7 +350,7 @@ class Fleet:
         Nobody knows any more what that was, so all stays as long as a pod or a claim has any of it.
         """
         is_ours = self.scope.is_marked(seen.metadata) and self.scope.covers(seen.metadata)
-        if not is_ours or self.cluster.claims.devices.get(seen.name):
+        if not is_ours or self.cluster.allocated(seen.name):
             return False
         return not any(each.pod.noted for each in self.cluster.pods_of(seen.name).by_uid.values())
 

@@ -12,10 +12,10 @@ from ..faults.effects import SliceFault
 from ..faults.engine import CONFIGURATION, Engine
 from ..faults.schedule import earliest
 from ..hostfs import HostRoot
-from ..model.device import Key, RawDevice
-from ..model.entry import EntrySpec, LabelOutput, NodeSpec, VirtualSource
+from ..model.device import Key, RawDevice, grouped
+from ..model.entry import EntrySpec, LabelOutput, NodeSpec
 from ..model.fleet import Delays
-from ..model.problem import Problem
+from ..model.sources import VirtualSource
 from ..model.spec import Spec
 from ..node.api_output import ApiOutput, NodeAccess
 from ..node.event_output import NodeEvents
@@ -26,7 +26,6 @@ from ..node.status_output import NodeStatus
 from ..planning.in_use import Holdings, Use
 from ..planning.inventory import arrange
 from ..planning.plan import Plan, World, decide
-from ..planning.resources import EMPTY
 from .cluster import SeenNode, SeenSlices
 from .layouts import Layouts
 from .pod_devices import Assignment, assign, by_resource, held
@@ -60,8 +59,7 @@ class Member:
         self.node = node
         self.engine = engine
         self.assigned = Assignment()
-        self.claimed: Claimed = {}
-        self.uses: tuple[Use, ...] = ()
+        self.allocated: tuple[Use, ...] = ()  # to claims, by which pods or by none yet
         self.rejects = False
         self.notes = notes
         self.plan: Plan | None = None
@@ -75,8 +73,7 @@ class Member:
         self._layouts = Layouts(node.name)
         self._spec = Spec()
         self._found: Mapping[str, Sequence[RawDevice]] = {}
-        self._problems: tuple[Problem, ...] = ()
-        self._used: tuple[Use, ...] = ()  # at the last decision
+        self._used: frozenset[Use] = frozenset()  # at the last decision
         self._decided_of: tuple[object, ...] = ()  # what the last turn depended on
         self._again: float | None = None  # when it said to decide again
 
@@ -95,14 +92,24 @@ class Member:
         if spec is self._spec:
             return
         name = self.node.name
-        found = {each.name: discovery.discover(each, NOWHERE, node=name) for each in spec.on_node(name)}
-        self._found = {entry: each.devices for entry, each in found.items()}
-        self._problems = tuple(problem for each in found.values() for problem in each.problems)
+        self._found = {each.name: discovery.discover(each, NOWHERE, node=name).devices for each in spec.on_node(name)}
         self._spec = spec
         if spec.faults.rules or self.engine.runs:
             if any(rule.nodes.labels for rule in spec.faults.rules):
                 self.engine.relabel({**self.node.labels, **self._first_plan().labels})
             self.engine.load(CONFIGURATION, spec.faults.rules, since=since)
+
+    @property
+    def claimed(self) -> Claimed:
+        """The devices that claims have, by driver."""
+        return {
+            driver: frozenset(devices)
+            for driver, devices in grouped((use.driver, use.device) for use in self.allocated).items()
+        }
+
+    def _uses(self) -> tuple[Use, ...]:
+        """Which pod has which device by a claim."""
+        return tuple(use for use in self.allocated if use.pod)
 
     def relabel(self) -> None:
         """Let rules know the labels that the Node has, and those that it shall have from here."""
@@ -131,7 +138,7 @@ class Member:
 
         Where nothing is new since the last turn it is over at once.
         """
-        before, given = self.assigned, (self.delays, self.rejects, self.claimed, self.uses)
+        before, given = self.assigned, (self.delays, self.rejects, self.allocated)
         chosen = self._layouts.told(self._spec, self.node.labels)
         seen = (self._spec, *given, self.node.ready_since(), chosen, before, *pods.by_uid.values())
         is_quiet = not self.engine.runs and (self._again is None or self._clock.now() < self._again)
@@ -167,10 +174,7 @@ class Member:
                 afflictions=afflictions,
                 holdings=holdings,
                 claimed=self.claimed,
-                listed=last.inventory if last else EMPTY,
-                retired=last.retired if last else {},
-                devices=last.devices if last else EMPTY,
-                lost=last.lost if last else {},
+                before=last,
                 pools=last.pools if last else {},
                 now=self._clock.now(),
             ),
@@ -203,10 +207,11 @@ class Member:
             if devices and pod.uid not in before and not (is_first and pod.noted):
                 for resource, ids in by_resource(devices).items():
                     self.engine.allocated(resource, ids)
-        for use in () if is_first else set(self.uses) - set(self._used):
+        used = frozenset(self._uses())
+        for use in () if is_first else used - self._used:
             if (pool := self.plan.pools.get(use.driver)) and (device := pool.by_name.get(use.device)):
                 self.engine.allocated(use.driver, (device.device.id,))
-        self._used = self.uses
+        self._used = used
 
     def _holdings(self, pods: SeenPods) -> Holdings:
         """Who has what, of the pods that are still there."""
@@ -219,7 +224,7 @@ class Member:
                     keys = {(name, each) for name, ids in of.items() for each in ids}
                     holders |= dict.fromkeys(keys, f"{seen.pod.namespace}/{seen.pod.name}")
                     containers |= dict.fromkeys(keys, container)
-        return Holdings(holders=holders, containers=containers, claimed=self.uses, read_at=self._clock.now())
+        return Holdings(holders=holders, containers=containers, claimed=self._uses(), read_at=self._clock.now())
 
     def _situation(self) -> Situation:
         return Situation(announced=dict(self.engine.announced))  # as it is now: the engine goes on counting
@@ -232,13 +237,6 @@ class Member:
             return max(0.0, self._clock.wall() - datetime.fromisoformat(since).timestamp())
         except ValueError:
             return None
-
-    @property
-    def problems(self) -> tuple[Problem, ...]:
-        base = self.plan.base.problems if self.plan else ()
-        plan = self.plan.problems if self.plan else ()
-        outputs = (problem for output in self.outputs for problem in output.problems)
-        return tuple(dict.fromkeys((*self._problems, *base, *plan, *outputs)))
 
 
 def _noted(pods: SeenPods) -> Mapping[Key, str]:

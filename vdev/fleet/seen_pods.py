@@ -4,10 +4,9 @@ The annotation `vdev.dev/devices` tells who has what, also the next controller. 
 as KWOK's stages write them, `allocatedResourcesStatus` tells the health of each device as a kubelet would.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from types import MappingProxyType
 from typing import Any
 
 import structlog
@@ -24,7 +23,6 @@ from .scope import MAKER
 log = structlog.get_logger(__name__)
 
 Document = Mapping[str, Any]
-NO_WISHES: Mapping[str, Any] = MappingProxyType({})
 _REASON = "UnexpectedAdmissionError"
 _STATUSES = "allocatedResourcesStatus"
 
@@ -51,6 +49,10 @@ class SeenPod:
     asks: AskingPod | None
     says: Range | Problem | None
 
+    @property
+    def nodes(self) -> frozenset[str]:
+        return frozenset({self.node})
+
 
 def pod_of(document: Document) -> SeenPod | None:
     """What is kept of a pod; None where it asks for nothing and says nothing."""
@@ -62,18 +64,21 @@ def pod_of(document: Document) -> SeenPod | None:
 
 
 class SeenPods:
-    """The pods of one node that ask for extended resources, by uid; and what pods say of their load, by name."""
+    """The pods of one node. `pods` are all of which anything is kept."""
 
-    __slots__ = ("_informer", "_on_change", "by_uid", "wishes")
-
-    def __init__(self, informer: Informer[SeenPod], on_change: Callable[[], None]) -> None:
-        self.by_uid: dict[str, AskingPod] = {}
-        self.wishes: Mapping[str, Range] = NO_WISHES
+    def __init__(self, informer: Informer[SeenPod], pods: Callable[[], Sequence[SeenPod]]) -> None:
         self._informer = informer
-        self._on_change = on_change
+        self._pods = pods
 
-    def __len__(self) -> int:
-        return len(self.by_uid) + len(self.wishes)
+    @property
+    def by_uid(self) -> Mapping[str, AskingPod]:
+        """Those that ask for extended resources."""
+        return {each.uid: each.asks for each in self._pods() if each.asks is not None}
+
+    @property
+    def wishes(self) -> Mapping[str, Range]:
+        """What they say of their load, by `namespace/name`."""
+        return {each.key: each.says for each in self._pods() if isinstance(each.says, Range)}
 
     def wrote(self, document: Document) -> None:
         """This is what the server answered to a write."""
@@ -82,21 +87,6 @@ class SeenPods:
     def removed(self, pod: Pod) -> None:
         """The server said that it is gone."""
         self._informer.removed(f"{pod.namespace}/{pod.name}")
-
-    def see(self, old: SeenPod | None, new: SeenPod | None) -> None:
-        """What is kept of a pod is this now."""
-        if old == new:
-            return
-        if old is not None:
-            self.by_uid.pop(old.uid, None)
-            self.wishes = {key: each for key, each in self.wishes.items() if key != old.key}
-        if new is not None and new.asks is not None:
-            self.by_uid[new.uid] = new.asks
-        if new is not None and isinstance(new.says, Range):
-            self.wishes = {**self.wishes, new.key: new.says}
-        elif new is not None and new.says is not None and (old is None or old.says != new.says):
-            log.warning("a pod says no load", reason=str(new.says))
-        self._on_change()
 
 
 class PodNotes:
@@ -147,8 +137,9 @@ class PodNotes:
         return uid not in self._said or (self._rejects and not self._said[uid])
 
     def _due(self) -> Iterator[tuple[AskingPod, Devices]]:
+        pods = self._pods.by_uid
         for uid, devices in self._assigned.devices.items():
-            seen = self._pods.by_uid.get(uid)
+            seen = pods.get(uid)
             if seen is not None and any(devices.values()) and (seen.text != note(devices) or self._told(seen, devices)):
                 yield seen, devices
 

@@ -1,7 +1,6 @@
 """Peers' configurations to vdev's: text in, texts out, with what could not be said.
 
-    documents    what a text holds, and what is wrapped in Kubernetes objects and Helm values
-    draft        a vdev file in the making, and its text
+    draft        what a text holds, unwrapped from Kubernetes objects; a vdev file in the making, and its text
     go_patterns  Go's globs and regular expressions to vdev's patterns
     forms        which module reads what, told by the content
     one module for each form

@@ -4,7 +4,6 @@ Facts: 179b1fe of 2026-04-09, `config.go`, `deviceplugin/path.go` and `usb.go`. 
 merges (all USB devices of a group) or lets overlap (one node in two devices) is said so here too.
 """
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,8 +25,7 @@ _GROUP_KEYS = ("count", "paths", "usb", "usbs")
 _PATH_KEYS = ("path", "type", "mountPath", "readOnly", "permissions", "limit", "optional")
 _USB_KEYS = ("vendor", "product", "serial")
 _DANGEROUS = ("/dev/mem", "/dev/kmem", "/dev/port")
-_OCTAL = re.compile(r"0[0-7]+")
-_EXPONENT = re.compile(r"[0-9]+[eE][0-9]")
+_NUMBER = re.compile(r"[0-9]{2,}|[0-9]+[eE][0-9]")  # what YAML 1.1 reads without quotes as another number
 _HEX = re.compile(r"(?:0[xX])?([0-9a-fA-F]{1,4})")
 
 
@@ -121,7 +119,7 @@ def _device(draft: Draft, device: Any, where: str, domain: str, *, is_file: bool
         count = number(mapping(group).get("count"))
         if count is None:
             draft.lost(f"{at}.count", f"{mapping(group)['count']!r} is no number")
-        twin = next((each for each in made if _source(each[0].body) == _source(body.body)), None)
+        twin = next((each for each in made if _source(each[0]) == _source(body)), None)
         if twin is not None:  # its ids are the same
             made[made.index(twin)] = (twin[0], max(twin[1], count or 1))
             continue
@@ -138,8 +136,8 @@ def _device(draft: Draft, device: Any, where: str, domain: str, *, is_file: bool
         draft.share(resource, counts.pop())
 
 
-def _source(body: dict[str, Any]) -> str:
-    return json.dumps([body.get("glob"), body.get("usb")])
+def _source(block: Block) -> tuple[object, object]:
+    return block.body.get("glob"), block.body.get("usb")
 
 
 def _group(draft: Draft, group: dict[str, Any], where: str, *, is_file: bool) -> Block | None:
@@ -232,26 +230,13 @@ def _stick(draft: Draft, block: Block, stick: dict[str, Any], where: str, *, is_
             draft.lost(f"{where}.{key}", "is missing, or no hexadecimal id; nothing can match it", block)
             return None
         item[key] = hit[1].lower().zfill(4)
-        if is_file and isinstance(value, config.Plain) and (read := _as_number(str(value))):
-            kind, other = read
-            if other != item[key]:
-                draft.told(
-                    f"{where}.{key}", f"{value} without quotes is {kind} in its file, so it looked for {other}", block
-                )
+        if is_file and isinstance(value, config.Plain) and _NUMBER.fullmatch(str(value)):
+            draft.told(
+                f"{where}.{key}", f"{value} without quotes is a number in its file, so it looked for another id", block
+            )
     if serial := stick.get("serial"):
         item["serial"] = literal(str(serial))
     return item
-
-
-def _as_number(written: str) -> tuple[str, str] | None:
-    """What Go's YAML makes of an id without quotes: the kind of number, and the id that it is then."""
-    if _OCTAL.fullmatch(written):
-        return "octal", f"{int(written, 8):04x}"
-    if written.isdecimal():
-        return "decimal", f"{int(written):04x}"
-    if _EXPONENT.fullmatch(written):
-        return "a number with an exponent", f"{int(float(written)):04x}"
-    return None
 
 
 def _let_overlap(draft: Draft, body: Block) -> None:
@@ -266,17 +251,16 @@ def _let_overlap(draft: Draft, body: Block) -> None:
 
 
 def _meet(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    paths, sticks = product(one.get("glob", ()), other.get("glob", ())), product(_sticks(one), _sticks(other))
-    return any(may_meet(a["path"], b["path"]) for a, b in paths) or any(
-        (a["vendor"], a["product"]) == (b["vendor"], b["product"])
-        and len({a.get("serial"), b.get("serial")} - {None}) < 2
-        for a, b in sticks
-    )
+    paths = product(one.get("glob", ()), other.get("glob", ()))
+    if any(may_meet(a["path"], b["path"]) for a, b in paths):
+        return True
+    return bool(_ids(one) & _ids(other))
 
 
-def _sticks(body: dict[str, Any]) -> list[dict[str, Any]]:
+def _ids(body: dict[str, Any]) -> set[tuple[str, str]]:
+    """Vendor and product of the USB devices of an entry."""
     usb = body.get("usb", [])
-    return usb if isinstance(usb, list) else [usb]
+    return {(each["vendor"], each["product"]) for each in (usb if isinstance(usb, list) else [usb])}
 
 
 def _text(value: Any) -> str:

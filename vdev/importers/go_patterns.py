@@ -8,12 +8,9 @@ signs *, + and ?. Others are refused with a reason.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, product
-from typing import TypeVar
-
-from ..model import path_pattern
+from itertools import product
 
 _MAX_PATTERNS = 64
 _MAX_LENGTH = 200
@@ -23,63 +20,50 @@ class NotAPatternError(ValueError):
     """What no pattern can say, and why."""
 
 
+_GLOB = re.compile(
+    r"\\(?P<escaped>.) | \[(?P<not>\^?)(?P<set>(?:\\.|[^]\\])+)\] | (?P<stars>\*+) | (?P<other>.)", re.X | re.S
+)
+
+
 def glob(pattern: str) -> str:
     """A path pattern of Go's `fs.Glob` as ours. Raises NotAPatternError."""
-    result, place = [], 0
-    while place < len(pattern):
-        character = pattern[place]
-        place += 1
-        if character == "\\":
-            if place == len(pattern):
-                raise NotAPatternError("it ends in a backslash")
-            result.append(literal(pattern[place]))
-            place += 1
-        elif character == "[":
-            end = _set_end(pattern, place)
-            body = pattern[place:end].replace("\\", "")
-            result.append(f"[!{body[1:]}]" if body.startswith("^") else f"[{body}]")
-            place = end + 1
-        elif character == "*" and result and result[-1] == "*":
-            continue  # two stars are one
+    result = []
+    for hit in _GLOB.finditer(pattern):
+        if hit["escaped"]:
+            result.append(literal(hit["escaped"]))
+        elif hit["set"]:
+            body = hit["set"].replace("\\", "")
+            if body[0] in "!]":
+                raise NotAPatternError(f"Go reads the set {hit[0]!r} in another way")
+            result.append(f"[{'!' if hit['not'] else ''}{body}]")
+        elif hit["stars"]:
+            result.append("*")
+        elif hit["other"] in "[\\":
+            raise NotAPatternError("a '[' is never closed, or it ends in a backslash")
         else:
-            result.append("[{]" if character == "{" else character)
+            result.append("[{]" if hit["other"] == "{" else hit["other"])
     return "".join(result)
-
-
-def _set_end(pattern: str, start: int) -> int:
-    place = start + (pattern[start : start + 1] == "^")
-    first = place
-    while place < len(pattern) and (pattern[place] != "]" or place == first):
-        if pattern[place] in "!]" and place == first:
-            raise NotAPatternError(f"Go reads the set {pattern[start - 1 :]!r} in another way")
-        place += 2 if pattern[place] == "\\" else 1
-    if place >= len(pattern):
-        raise NotAPatternError("a '[' is never closed")
-    return place
 
 
 def literal(text: str) -> str:
     return "".join(f"[{each}]" if each in "*?[{" else each for each in text)
 
 
-# --- do two patterns meet? -------------------------------------------------------------------------------------------
-
-
 def may_meet(one: str, other: str) -> bool:
     """Whether some path may be matched by both of two of our patterns, or lie in a directory that one of them names.
 
-    A yes too many costs little: the devices may be shared, and a comment says so.
+    Only what stands before the first wildcard of each name is compared. A yes too many costs little: the devices may be
+    shared, and a comment says so.
     """
-    return all(map(_names_may_meet, one.strip("/").split("/"), other.strip("/").split("/")))
-
-
-def _names_may_meet(one: str, other: str) -> bool:
-    """As `may_meet`, for one name of a path. Of two patterns only what stands before a wildcard is compared."""
-    if _fixed(one) == one:
-        return path_pattern.component_matches(other, one)
-    if _fixed(other) == other:
-        return path_pattern.component_matches(one, other)
-    return _fixed(one).startswith(_fixed(other)) or _fixed(other).startswith(_fixed(one))
+    for left, right in zip(one.strip("/").split("/"), other.strip("/").split("/"), strict=False):
+        fixed, other_fixed = _fixed(left), _fixed(right)
+        if fixed == left and other_fixed == right:
+            meet = left == right
+        else:
+            meet = fixed.startswith(other_fixed) or other_fixed.startswith(fixed)
+        if not meet:
+            return False
+    return True
 
 
 def _fixed(pattern: str) -> str:
@@ -106,15 +90,12 @@ class _Atom:
     """
 
     one: str
-    other: str
-    is_dot: bool = False  # any character, a '/' too
+    other: str = ""
     many: bool = False
 
 
-_Atoms = Sequence[_Atom]
-_Each = TypeVar("_Each")
 _ATOM = re.compile(
-    r"""(?: \\(?P<escaped>[^A-Za-z0-9]) | \\(?P<class>[dw]) | \[(?P<set>[^][\\/^][^][\\/]*)\] | (?P<dot>\.)
+    r"""(?: \\(?P<escaped>[^A-Za-z0-9]) | \\(?P<class>[dw]) | \[(?P<set>[^][\\/^!][^][\\/]*)\] | (?P<dot>\.)
           | (?P<plain>[^][\\.^$*+?{}()|]) )
         (?P<sign>[*+?]?)""",
     re.VERBOSE | re.DOTALL,
@@ -130,23 +111,21 @@ def regex(text: str, directory: str) -> Matching:
         raise NotAPatternError("it is too long")
     if _UNCLEAR.search(text):
         raise NotAPatternError("it has a '(', ')' or '|' that stands for itself")
-    patterns: list[tuple[str, tuple[str, ...]]] = []
-    exact = True
-    for alternative in _few(_alternatives(text)):
-        starts, ends = alternative.startswith("^"), alternative.endswith("$") and not alternative.endswith("\\$")
-        for atoms in _few(_sequences(alternative[starts : len(alternative) - ends])):
+    patterns: dict[tuple[str, tuple[str, ...]], None] = {}
+    exact, tried = True, 0
+    for alternative in _alternatives(text):
+        # An expression that begins or ends in any characters is not bound to that end.
+        bare = re.sub(r"(?<!\\)\.\*\$$", "", alternative)
+        starts, ends = bare.startswith("^"), bare.endswith("$") and not bare.endswith("\\$")
+        for atoms in _sequences(bare[starts : len(bare) - ends]):
             made, left_out, is_exact = _globs(atoms, starts=starts, ends=ends)
             exclude = tuple(f"{directory}/{each}" for each in left_out)
-            patterns += ((f"{directory}/{each}", exclude) for each in made)
+            patterns |= {(f"{directory}/{each}", exclude): None for each in made}
             exact = exact and is_exact
-    return Matching(tuple(_few(dict.fromkeys(patterns))), exact)
-
-
-def _few(found: Iterable[_Each]) -> list[_Each]:
-    few = list(islice(found, _MAX_PATTERNS + 1))
-    if len(few) > _MAX_PATTERNS:
-        raise NotAPatternError("it has too many alternatives")
-    return few
+            tried += 1
+            if tried > _MAX_PATTERNS:
+                raise NotAPatternError("it has too many alternatives")
+    return Matching(tuple(patterns), exact)
 
 
 def _alternatives(text: str) -> Iterator[str]:
@@ -161,9 +140,9 @@ def _alternatives(text: str) -> Iterator[str]:
         yield from _alternatives(text[: group.start()] + each + text[group.end() :])
 
 
-def _sequences(text: str) -> Iterator[_Atoms]:
+def _sequences(text: str) -> Iterator[list[_Atom]]:
     """What an expression without groups stands for; an atom that may be missing makes two of it."""
-    choices: list[list[_Atoms]] = []
+    choices: list[list[list[_Atom]]] = []
     place = 0
     while place < len(text):
         hit = _ATOM.match(text, place)
@@ -172,7 +151,7 @@ def _sequences(text: str) -> Iterator[_Atoms]:
         place = hit.end()
         atom = _atom(hit)
         many = replace(atom, many=True)
-        signs: dict[str, list[_Atoms]] = {"": [[atom]], "?": [[], [atom]], "*": [[many]], "+": [[atom, many]]}
+        signs: dict[str, list[list[_Atom]]] = {"": [[atom]], "?": [[], [atom]], "*": [[many]], "+": [[atom, many]]}
         choices.append(signs[hit["sign"]])
     for parts in product(*choices):
         yield [atom for part in parts for atom in part]
@@ -180,16 +159,14 @@ def _sequences(text: str) -> Iterator[_Atoms]:
 
 def _atom(hit: re.Match[str]) -> _Atom:
     if hit["dot"]:
-        return _Atom("?", "", is_dot=True)
+        return _Atom("?")
     if character := hit["plain"] or hit["escaped"]:
         return _Atom(literal(character), "" if character in "]!-^/" else f"[!{character}]")
     body = _CLASSES[hit["class"]] if hit["class"] else hit["set"]
-    if body.startswith("!"):  # as the first one it would negate the set
-        body = body[1:] + "!"
     return _Atom(f"[{body}]", f"[!{body}]")
 
 
-def _globs(atoms: _Atoms, *, starts: bool, ends: bool) -> tuple[list[str], list[str], bool]:
+def _globs(atoms: Sequence[_Atom], *, starts: bool, ends: bool) -> tuple[list[str], list[str], bool]:
     """Patterns of a sequence, patterns to leave out, and whether that is exact.
 
     `starts` and `ends` say whether it is bound to the start and the end of the path.
@@ -202,24 +179,19 @@ def _globs(atoms: _Atoms, *, starts: bool, ends: bool) -> tuple[list[str], list[
         if starts and ends:
             raise NotAPatternError("only an empty path is like it")
         return ["**"], [], True
-
     parts = ["*" if atom.many else atom.one for atom in atoms]
     body = re.sub(r"\*\*+", "*", "".join(parts))
     head, tails = ("" if starts else "**/*"), ([""] if ends else ["*", "*/**"])
-    takes_the_rest = atoms[-1].is_dot and atoms[-1].many  # `.*$`
-    if takes_the_rest:
-        atoms, tails = atoms[:-1], ["", "/**"]
     patterns = [f"{head}{body}{tail}" for tail in tails]
-
     many = [place for place, atom in enumerate(atoms) if atom.many]
-    if any(atom.is_dot for atom in atoms):
-        return patterns, [], False
+    if any(atom.one == "?" for atom in atoms):
+        return patterns, [], False  # a dot is a '/' too
     if not many:
         return patterns, [], True
     # A star of ours takes any characters. With one of them it is known between what they stand, so that a path with a
     # character that the set does not have can be left out.
     place = many[0]
-    if len(many) > 1 or takes_the_rest or not (starts and ends and atoms[place].other):
+    if len(many) > 1 or not (starts and ends and atoms[place].other):
         return patterns, [], False
     return patterns, ["".join((*parts[:place], f"*{atoms[place].other}*", *parts[place + 1 :]))], True
 

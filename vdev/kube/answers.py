@@ -11,7 +11,6 @@ ApiServerError
 └── Invalid        anything else that is wrong with the request
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -21,7 +20,6 @@ from ..errors import ApiServerError
 from ..json_text import parse_json
 from .kinds import ObjectKind
 
-_OWNER = re.compile(r'conflict with "((?:[^"\\]|\\.)*)"')
 _LONGEST_WAIT = 600.0  # seconds that a server is left alone, whatever it says
 _SHOWN = 400  # characters of a message that is not a Status: a proxy's page
 
@@ -72,10 +70,6 @@ class Unreachable(ApiServerError):
         self.reason = reason
 
 
-class TooLong(Exception):
-    """The server sends more than is taken of one answer, or of one line of it."""
-
-
 class Throttled(ApiServerError):
     """Too many requests; `after` is how many seconds the server asks to wait, if it says so."""
 
@@ -88,7 +82,7 @@ class Throttled(ApiServerError):
 
 
 class Denied(ApiServerError):
-    """The server does not know who asks, or does not allow it; `permission` is what is missing."""
+    """The server does not know who asks (then `known` is false), or does not allow it."""
 
     def __init__(self, call: ApiCall, message: str, *, known: bool = True) -> None:
         if known:
@@ -98,7 +92,6 @@ class Denied(ApiServerError):
             text = f"the API server does not know {call.who}: {message}; its token or certificate may have expired"
         super().__init__(text)
         self.call = call
-        self.permission = call.permission
         self.known = known
 
 
@@ -112,28 +105,12 @@ class Missing(ApiServerError):
         self.served = served
 
 
-@dataclass(frozen=True, slots=True)
-class FieldConflict:
-    """A field that another field manager owns: `.metadata.labels.nvidia.com/gpu.product`."""
-
-    field: str
-    manager: str
-
-
 class Conflict(ApiServerError):
-    """Somebody else was there first; `causes` are the fields of an apply that others own, `exists` that it exists."""
+    """Somebody else was there first: the fields of an apply are theirs, the object was changed, or (`exists`) made."""
 
-    def __init__(
-        self, call: ApiCall, message: str, *, causes: tuple[FieldConflict, ...] = (), exists: bool = False
-    ) -> None:
-        if causes:
-            owned = ", ".join(f"{each.field} belongs to {each.manager}" for each in causes)
-            text = f"others own what is to be written to {call.object}: {owned}"
-        else:
-            text = f"{call.object} {'exists already' if exists else 'was changed by somebody else'}: {message}"
-        super().__init__(text)
+    def __init__(self, call: ApiCall, message: str, *, exists: bool = False) -> None:
+        super().__init__(f"{call.object} {'exists already' if exists else 'was changed by somebody else'}: {message}")
         self.call = call
-        self.causes = causes
         self.exists = exists
 
 
@@ -146,13 +123,12 @@ class Expired(ApiServerError):
 
 
 class Invalid(ApiServerError):
-    """The server refuses what was sent; `status` is that of HTTP, `causes` have the field and what is wrong with it."""
+    """The server refuses what was sent; `status` is that of HTTP."""
 
-    def __init__(self, call: ApiCall, message: str, *, status: int, causes: tuple[tuple[str, str], ...] = ()) -> None:
+    def __init__(self, call: ApiCall, message: str, *, status: int) -> None:
         super().__init__(f"the API server refuses to {call.verb} {call.object}: {message}")
         self.call = call
         self.status = status
-        self.causes = causes
 
 
 def error_of(call: ApiCall, status: int, headers: Mapping[str, str], body: bytes) -> ApiServerError:
@@ -184,7 +160,7 @@ def _error(call: ApiCall, code: int, wait: float | None, status: Mapping[str, An
         case HTTPStatus.NOT_FOUND:
             error = Missing(call, message, served=bool(details.get("name")))
         case HTTPStatus.CONFLICT:
-            error = Conflict(call, message, causes=_owners(causes), exists=status.get("reason") == "AlreadyExists")
+            error = Conflict(call, message, exists=status.get("reason") == "AlreadyExists")
         case HTTPStatus.GONE:
             error = Expired(call, message)
         case HTTPStatus.TOO_MANY_REQUESTS:
@@ -196,8 +172,7 @@ def _error(call: ApiCall, code: int, wait: float | None, status: Mapping[str, An
         case _ if code >= HTTPStatus.INTERNAL_SERVER_ERROR or code < HTTPStatus.BAD_REQUEST:
             error = Unreachable(call, f"status {code}: {message}")
         case _:
-            fields = tuple((str(each.get("field", "")), str(each.get("message", ""))) for each in causes)
-            error = Invalid(call, message, status=code, causes=fields)
+            error = Invalid(call, message, status=code)
     return error
 
 
@@ -206,12 +181,6 @@ def _mapping(found: object) -> Mapping[str, Any]:
 
 
 _PHRASES = frozenset(map(int, HTTPStatus))
-
-
-def _owners(causes: list[Mapping[str, Any]]) -> tuple[FieldConflict, ...]:
-    ours = [each for each in causes if each.get("reason") == "FieldManagerConflict"]
-    found = ((str(each.get("field", "")), _OWNER.search(str(each.get("message", "")))) for each in ours)
-    return tuple(FieldConflict(field, owner[1] if owner else "somebody") for field, owner in found)
 
 
 def _status(body: bytes, code: int) -> Mapping[str, Any]:

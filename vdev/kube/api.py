@@ -6,7 +6,7 @@ A writer says who it is by the field manager. An apply without `force` takes not
 import contextlib
 import copy
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
@@ -14,7 +14,7 @@ from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..api_server import ApiServerAddress
 from ..json_text import parse_json
 from .answers import ApiCall, Unreachable, error_in_watch
-from .calls import LIMIT, NO_FAULT, ApiCalls, ApiRequest, FaultHook, checked
+from .calls import JSON, LIMIT, NO_FAULT, ApiCalls, ApiRequest, FaultHook
 from .kinds import ObjectKind
 
 MANAGER = "vdev"
@@ -24,7 +24,6 @@ _STRATEGIC = "application/strategic-merge-patch+json"
 _APPLY = "application/apply-patch+yaml"  # of which JSON is a part
 
 _CHUNK = "500"  # objects in one answer to a list
-_BATCH = 50  # of them, before others have a turn
 _SILENCE = 2.0  # times the longest watch, after which the connection must be dead
 
 Object: TypeAlias = Mapping[str, Any]
@@ -61,13 +60,12 @@ class Api:
         at_once: int = 8,
         limit: int = LIMIT,
     ) -> None:
-        self.server = server
         self.timing = timing
-        self._calls = ApiCalls(server, timing=timing, at_once=at_once, limit=limit, fault=fault)
-        self._fault: FaultHook = NO_FAULT
+        self._calls = ApiCalls(server, timing=timing, at_once=at_once, limit=limit)
+        self._fault = fault
 
     def with_fault(self, fault: FaultHook) -> Self:
-        """This client, for one of many uses: before a request of this one `fault` is asked as well."""
+        """This client, for one of many uses: before a request of this one `fault` is asked instead."""
         narrowed = copy.copy(self)
         narrowed._fault = fault
         return narrowed
@@ -102,7 +100,7 @@ class Api:
     async def get(self, kind: ObjectKind, name: str, *, namespace: str = "", at_hand: bool = False) -> dict[str, Any]:
         """One object; `at_hand`: as the API server's cache has it, which may be a moment old and is cheap for it."""
         call = ApiCall(verb="get", kind=kind, name=name, namespace=namespace)
-        return await self._ask("GET", call, params={"resourceVersion": "0"} if at_hand else {})
+        return await self._ask_object(call, {"resourceVersion": "0"} if at_hand else {})
 
     async def list(
         self,
@@ -111,31 +109,28 @@ class Api:
         namespace: str = "",
         labels: str = "",
         fields: str = "",
-        not_older: str = "",
+        at_hand: bool = False,
         keep: Callable[[Object], T],
     ) -> Listed[T]:
         """All objects that the selectors choose, in one state; in all namespaces where none is given.
 
-        It is as new as can be, or no older than a version ("0": whatever is at hand). `keep` makes of each object what
+        It is as new as can be, or (`at_hand`) as the server's cache has it. `keep` makes of each object what
         is kept of it: thousands of whole ones are much at once. Raises Expired where it takes so long that the server
         forgets what it is listing.
         """
         call = ApiCall(verb="list", kind=kind, namespace=namespace)
-        at = {"resourceVersion": not_older, "resourceVersionMatch": "NotOlderThan"} if not_older else {}
+        at = {"resourceVersion": "0", "resourceVersionMatch": "NotOlderThan"} if at_hand else {}
         objects: list[T] = []
         more, left = "", self._calls.limit
         while True:
             page = {"continue": more} if more else at
             params = _selectors(labels, fields) | {"limit": _CHUNK} | page
-            found, size = await self._calls.ask_sized(ApiRequest(method="GET", call=call, params=params), left)
+            found, size = await self._calls.ask(ApiRequest(call=call, params=params, fault=self._fault), left)
             left -= size
             items, metadata = found.get("items") or [], found.get("metadata") or {}
             if not isinstance(items, list) or not isinstance(metadata, dict):
                 raise Unreachable(call, "what came is no list")
-            for start in range(0, len(items), _BATCH):
-                if start:
-                    await self.timing.clock.sleep(0)  # what is kept of five hundred slices takes 50 ms to make
-                objects += [keep(checked(call, each)) for each in items[start : start + _BATCH]]
+            objects += [keep(_checked(call, each)) for each in items]
             if not (more := str(metadata.get("continue") or "")):
                 return Listed(tuple(objects), str(metadata.get("resourceVersion") or ""))
 
@@ -162,7 +157,7 @@ class Api:
             "resourceVersion": version,
             "timeoutSeconds": str(max(1, round(seconds))),
         }
-        request = ApiRequest(method="GET", call=call, params=params)
+        request = ApiRequest(call=call, params=params, fault=self._fault)
         async with (
             self._calls.watch(request, silence=seconds * _SILENCE) as lines,
             contextlib.aclosing(_events(call, lines)) as events,
@@ -172,9 +167,8 @@ class Api:
     async def names(self, kind: ObjectKind, most: int) -> tuple[str, ...]:
         """The names of the first objects of a kind, of so many at most."""
         call = ApiCall(verb="list", kind=kind)
-        request = ApiRequest(method="GET", call=call, params={"limit": str(most)}, fault=self._fault)
-        items = (await self._calls.ask(request)).get("items")
-        return tuple(checked(call, each)["metadata"]["name"] for each in items) if isinstance(items, list) else ()
+        items = (await self._ask(ApiRequest(call=call, params={"limit": str(most)}))).get("items")
+        return tuple(_checked(call, each)["metadata"]["name"] for each in items) if isinstance(items, list) else ()
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
@@ -183,14 +177,14 @@ class Api:
     ) -> dict[str, Any]:
         """The object as it was made. Raises Conflict where there is one of this name."""
         call = ApiCall(verb="create", kind=kind, namespace=namespace)
-        return await self._ask("POST", call, params={"fieldManager": manager}, body=_typed(kind, document))
+        return await self._ask_object(call, {"fieldManager": manager}, _typed(kind, document))
 
     async def update(self, kind: ObjectKind, document: Mapping[str, Any]) -> dict[str, Any]:
         """The object after it was replaced by this one. Raises Conflict where it is not the version that was read."""
         metadata = document["metadata"]
         namespace = str(metadata.get("namespace") or "")
         call = ApiCall(verb="update", kind=kind, name=str(metadata["name"]), namespace=namespace)
-        return await self._ask("PUT", call, params={"fieldManager": MANAGER}, body=_typed(kind, document))
+        return await self._ask_object(call, {"fieldManager": MANAGER}, _typed(kind, document))
 
     async def patch(
         self,
@@ -206,7 +200,7 @@ class Api:
         """The object after this was merged into it; `strategic`: lists by the keys of their items."""
         call = ApiCall(verb="patch", kind=kind, name=name, namespace=namespace, subresource=subresource)
         form = _STRATEGIC if strategic else _MERGE
-        return await self._ask("PATCH", call, params={"fieldManager": manager}, body=change, content_type=form)
+        return await self._ask_object(call, {"fieldManager": manager}, change, form)
 
     async def apply(
         self,
@@ -230,7 +224,7 @@ class Api:
             {"namespace": namespace} if namespace else {}
         )
         params = {"fieldManager": manager, "force": "true" if force else "false"}
-        return await self._ask("PATCH", call, params=params, body=whole, content_type=_APPLY)
+        return await self._ask_object(call, params, whole, _APPLY)
 
     async def delete(
         self, kind: ObjectKind, name: str, *, namespace: str = "", uid: str = "", version: str = ""
@@ -243,21 +237,23 @@ class Api:
         given = {"uid": uid, "resourceVersion": version}
         conditions = {key: value for key, value in given.items() if value}
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": conditions} if conditions else None
-        await self._calls.ask(ApiRequest(method="DELETE", call=call, params={}, body=body, fault=self._fault))
+        await self._ask(ApiRequest(call=call, params={}, body=body))
 
-    async def _ask(
-        self,
-        method: str,
-        call: ApiCall,
-        *,
-        params: Mapping[str, str] | None = None,
-        body: object = None,
-        content_type: str = "application/json",
+    async def _ask_object(
+        self, call: ApiCall, params: Mapping[str, str], body: object = None, content_type: str = JSON
     ) -> dict[str, Any]:
-        request = ApiRequest(
-            method=method, call=call, params=params or {}, body=body, content_type=content_type, fault=self._fault
-        )
-        return checked(call, await self._calls.ask(request))
+        request = ApiRequest(call=call, params=params, body=body, content_type=content_type)
+        return _checked(call, await self._ask(request))
+
+    async def _ask(self, request: ApiRequest) -> dict[str, Any]:
+        return (await self._calls.ask(replace(request, fault=self._fault), self._calls.limit))[0]
+
+
+def _checked(call: ApiCall, document: object) -> dict[str, Any]:
+    """The document, if it is an object with a name. Raises Unreachable."""
+    if isinstance(document, dict) and isinstance(metadata := document.get("metadata"), dict) and "name" in metadata:
+        return document
+    raise Unreachable(call, f"what came is no {call.kind.name}")
 
 
 def _typed(kind: ObjectKind, document: Mapping[str, Any]) -> dict[str, Any]:
@@ -279,6 +275,6 @@ async def _events(call: ApiCall, lines: AsyncIterator[bytes]) -> AsyncGenerator[
         if kind == "ERROR":
             raise error_in_watch(call, found)
         if kind in ("ADDED", "MODIFIED", "DELETED"):
-            checked(call, found)
+            _checked(call, found)
         metadata = found.get("metadata")
         yield kind, found, str(metadata.get("resourceVersion") or "") if isinstance(metadata, dict) else ""

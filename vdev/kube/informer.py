@@ -42,8 +42,7 @@ class Informer(Generic[T]):
     """The objects of a kind that the selectors choose. `api` None: there is no API server.
 
     `keep` makes of an object what is kept of it, or None if it is of no interest.
-    `on_change` is called for each new version, with what was kept before and what is kept now (None: nothing). Its last
-    argument says whether this is the answer to a write of ours, and not told by the server.
+    `on_change` is called for each new version, with what was kept before and what is kept now (None: nothing).
     `on_look` is called after each list, and when `trouble` is another one.
     `on_denied` is awaited when a permission is missing, and does what is done instead of following.
     """
@@ -54,7 +53,7 @@ class Informer(Generic[T]):
         kind: ObjectKind,
         *,
         keep: Callable[[Object], T | None],
-        on_change: Callable[[T | None, T | None, bool], None],
+        on_change: Callable[[T | None, T | None], None],
         on_look: Callable[[], None] = lambda: None,
         on_denied: Callable[[Denied], Awaitable[None]] | None = None,
         fields: str = "",
@@ -107,11 +106,11 @@ class Informer(Generic[T]):
         if not self._is_old(document):
             key = key_of(document)
             self._unheard.add(key)
-            self._replace(key, self._kept(document), own=True)
+            self._replace(key, self._kept(document))
 
     def removed(self, key: str) -> None:
         """The server said to a request of ours that there is none of this name."""
-        self._replace(key, None, own=True)
+        self._replace(key, None)
 
     async def read(self, name: str) -> None:
         """Ask for one object, once, without following it."""
@@ -143,21 +142,20 @@ class Informer(Generic[T]):
         intervals, clock = api.timing
         backoff = Backoff(intervals.api_pause_first, intervals.api_pause_most)
         failures = 0
-        not_older = "0"  # than this version a list may be; 0: whatever the server has at hand
         while True:
             begun = clock.now()
             trouble: ApiServerError | None = None
             try:
                 if not self._version:
-                    self._version = await self._list(api, not_older)
+                    # The first list may be a moment old. One after a version that is forgotten must be the newest.
+                    self._version = await self._list(api, at_hand=not self.is_listed)
                 await self._watch(api)
             except Expired:
-                self._version = not_older = ""  # the newest; a server that lags behind gets time to catch up
+                self._version = ""
             except (Unreachable, Throttled, Unconfigured) as failed:
                 trouble = failed
             except ApiServerError as refused:
                 trouble, self._version = refused, ""
-            not_older = self._version or not_older
             await self._tell(trouble)
             failures = failures + 1 if clock.now() - begun < intervals.steady else 0
             pause = backoff.pause(max(0, failures - 1)) if trouble or failures > 1 else 0.0
@@ -174,9 +172,9 @@ class Informer(Generic[T]):
         else:
             self._look(trouble)
 
-    async def _list(self, api: Api, not_older: str) -> str:
+    async def _list(self, api: Api, *, at_hand: bool) -> str:
         """Replace the copy by what is there now, but for what was written since; returns the version of the list."""
-        found = await api.list(self.kind, **self._selectors, not_older=not_older, keep=self._entry)
+        found = await api.list(self.kind, **self._selectors, at_hand=at_hand, keep=self._entry)
         there = {key: entry for key, entry in found.objects if entry is not None}
         for key in self._unheard & self._known.keys():
             if _is_newer(self._known[key].version, found.version):
@@ -229,14 +227,14 @@ class Informer(Generic[T]):
         if known is not None and known.uid == _uid_of(document):
             self._replace(key, None)
 
-    def _replace(self, key: str, new: _Known[T] | None, *, own: bool = False) -> None:
+    def _replace(self, key: str, new: _Known[T] | None) -> None:
         old = self._known.pop(key, None)
         if new is None:
             self._unheard.discard(key)
         else:
             self._known[key] = new
         if old is not None or new is not None:
-            self._on_change(old.value if old else None, new.value if new else None, own)
+            self._on_change(old.value if old else None, new.value if new else None)
 
     def _entry(self, document: Object) -> tuple[str, _Known[T] | None]:
         return key_of(document), self._kept(document)

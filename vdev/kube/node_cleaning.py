@@ -61,7 +61,8 @@ async def cleared(
         if wanted.get(part):
             continue
         mine = owned(document, _STATUS, part, manager=manager, subresource=_STATUS)
-        names = sorted(mine - owned_by_others(document, _STATUS, part, manager=manager, subresource=_STATUS))
+        others = owned_by_others(document, _STATUS, part, manager=manager, subresource=_STATUS)
+        names = sorted(mine - others.keys())
         if names:
             is_list = part == _CONDITIONS
             gone[part] = [{"type": each, "$patch": "delete"} for each in names] if is_list else dict.fromkeys(names)

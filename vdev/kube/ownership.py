@@ -26,19 +26,18 @@ def written(document: Mapping[str, Any], *path: str, manager: str, subresource: 
 
 def owned_by_others(
     document: Mapping[str, Any], *path: str, manager: str = MANAGER, subresource: str = ""
-) -> frozenset[str]:
-    """The keys below a path that anybody else owns, or the manager in another way.
+) -> Mapping[str, str]:
+    """The keys below a path that anybody else owns, or the manager in another way; and who does.
 
     A manager of fields in an item of a list alone, as a kubelet is of its conditions, does not own the item.
     """
-    entries = (document.get("metadata") or {}).get("managedFields") or ()
     mine = manager, _APPLY, subresource
-    others = [
-        each.get("fieldsV1") or {}
-        for each in entries
+    return {
+        key: str(each.get("manager"))
+        for each in (document.get("metadata") or {}).get("managedFields") or ()
         if (each.get("manager"), each.get("operation"), each.get("subresource", "")) != mine
-    ]
-    return frozenset(key for fields in others for key in _keys(fields, path, whole=True))
+        for key in _keys(each.get("fieldsV1") or {}, path, whole=True)
+    }
 
 
 def _fields(

@@ -66,7 +66,8 @@ def _percent(value: object) -> float:
     return number if number <= _HUNDRED else refuse(f"{text} is more than 100 percent", _EXAMPLE)
 
 
-def _range(value: object) -> Range:
+def percents(value: object) -> Range:
+    """Return a level, or the two ends of a range. Raises ValueError."""
     if isinstance(value, Range):
         return value
     if not isinstance(value, (list, tuple)):
@@ -83,7 +84,7 @@ def _range(value: object) -> Range:
 _LEVEL_JSON = {"type": "number", "minimum": 0, "maximum": 100}
 Percents = Annotated[
     Range,
-    BeforeValidator(_range),
+    BeforeValidator(percents),
     WithJsonSchema({"anyOf": [_LEVEL_JSON, {"type": "array", "minItems": 2, "maxItems": 2, "items": _LEVEL_JSON}]}),
 ]
 """A level, or the two ends of a range, in percent."""

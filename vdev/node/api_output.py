@@ -91,9 +91,8 @@ class ApiOutput(Output):
         self._takes_back = access.takes_back
         self._intervals = access.timing.intervals
         self._clock = access.timing.clock
-        self._has_news = False
-        self._waking: asyncio.Event | None = None  # of `work`, while it waits
-        self._wants_anew: asyncio.Event | None = None  # of a pause: something else is wanted than when it began
+        self._news = asyncio.Event()  # something may have to be written
+        self._wants_anew = asyncio.Event()  # something else is wanted than when a pause began
         self._follows = False
         self._repair = Backoff(access.timing.intervals.repair_node, access.timing.intervals.repair_node_most)
         self._pace = Pace(access.timing.clock, burst=_BURST, every=access.timing.intervals.write_node)
@@ -112,8 +111,7 @@ class ApiOutput(Output):
         if not self._follows:
             self._follows = True
             self._view.subscribe(self._see_node)
-        if self._wants_anew:
-            self._wants_anew.set()
+        self._wants_anew.set()
         self._stir()
 
     def _see_node(self) -> None:
@@ -122,37 +120,31 @@ class ApiOutput(Output):
 
     def _stir(self) -> None:
         """There is news; while some is left of before, the task that writes it looks again anyway."""
-        if self._has_news:
-            return
-        self._has_news = True
-        if self._waking:
-            self._waking.set()
-        self._tell()
+        if not self._news.is_set():
+            self._news.set()
+            self._tell()
 
     @property
     def has_news(self) -> bool:
         """Whether something may have to be written."""
-        return self._has_news
+        return self._news.is_set()
 
     async def work(self) -> None:
         """Wait for news, and write what differs. Raises ApiServerError; the news is kept then."""
-        while not self._has_news:
-            self._waking = asyncio.Event()
-            await self._waking.wait()
-        self._waking = None
+        await self._news.wait()
         await self.catch_up()
 
     async def catch_up(self) -> None:
         """Write what differs. Raises ApiServerError; the news is kept then."""
         document = await self._view.seen()
-        self._has_news = False
+        self._news.clear()
         try:
             if self._is_undone(document):
                 await self._pause_before_repair()
             await self._pace.ready()
             await self._write(await self._view.seen())
         except BaseException:
-            self._has_news = True
+            self._news.set()
             raise
 
     async def _apply(self, document: Mapping[str, Any], wanted: Mapping[str, Any], *, status: bool = False) -> None:
@@ -183,8 +175,7 @@ class ApiOutput(Output):
             self._repairs = 0
         self._repaired_at, self._repairs = now, self._repairs + 1
         if self._repairs > 1:
-            self._wants_anew = asyncio.Event()
+            self._wants_anew.clear()
             with contextlib.suppress(TimeoutError):
                 async with self._clock.timeout(self._repair.pause(self._repairs - 2)):
                     await self._wants_anew.wait()
-            self._wants_anew = None

@@ -15,8 +15,7 @@ import structlog
 from ..agent.applier import Output
 from ..errors import HostError
 from ..hostfs.files import read_plain, write_atomic
-from ..kube import Conflict
-from ..kube.ownership import owned
+from ..kube.ownership import owned, owned_by_others
 from ..model.entry import LabelOutput
 from ..model.problem import Problem, warning
 from ..planning.plan import Plan
@@ -24,8 +23,6 @@ from ..planning.repartition import RepartitionState
 from .api_output import ApiOutput, NodeAccess
 
 log = structlog.get_logger(__name__)
-
-_FIELD = ".metadata.labels."
 
 
 class NodeLabels(ApiOutput):
@@ -51,47 +48,26 @@ class NodeLabels(ApiOutput):
             self._note()
 
     def _is_undone(self, document: Mapping[str, Any]) -> bool:
-        free = self._free(document)
+        free, _ = self._free(document)
         return self.written == free and not _has(document, free)
 
     async def _write(self, document: Mapping[str, Any]) -> None:
-        wanted, free = self._wanted or {}, self._free(document)
-        if _has(document, free):
-            self.written = free  # perhaps since the agent before this one
-            self.kept_by = {label: who for label, who in self.kept_by.items() if label in wanted and label not in free}
-            return
-        await self._apply_free(document, wanted)
-
-    def _free(self, document: Mapping[str, Any]) -> Mapping[str, str]:
-        """The wanted labels that nobody else is known to keep at another value."""
-        mine, labels = _mine(document), _labels(document)
-        wanted = self._wanted or {}
-        free = {label: value for label, value in wanted.items() if not self._is_anothers(label, value, mine, labels)}
-        return wanted if free == wanted else free
-
-    def _is_anothers(self, label: str, value: str, mine: frozenset[str], labels: Mapping[str, str]) -> bool:
-        """Whether somebody else is known to keep it at another value, and still does."""
-        return label in self.kept_by and label not in mine and labels.get(label, value) != value
-
-    async def _apply_free(self, document: Mapping[str, Any], wanted: Mapping[str, str]) -> None:
-        """Apply all labels that nobody else keeps."""
-        asked = dict(wanted)
-        kept_by: dict[str, str] = {}
-        while True:
-            try:
-                await self._apply(document, {"metadata": {"labels": asked} if asked else {}})
-                break
-            except Conflict as conflict:
-                others = {each.field.removeprefix(_FIELD): each.manager for each in conflict.causes}
-                if not others.keys() & asked.keys():
-                    raise
-                kept_by |= others
-                asked = {label: value for label, value in asked.items() if label not in others}
-        log.log(self._level, "node labels written", labels=len(asked))
+        free, kept_by = self._free(document)
+        if not _has(document, free):
+            # Raises Conflict if somebody else has taken a label since the Node was seen: it is looked at again then.
+            await self._apply(document, {"metadata": {"labels": free} if free else {}})
+            log.log(self._level, "node labels written", labels=len(free))
         for label, manager in kept_by.items():
             if self.kept_by.get(label) != manager:
                 log.warning("node label belongs to somebody else", label=label, manager=manager)
-        self.kept_by, self.written = kept_by, asked
+        self.kept_by, self.written = kept_by, free
+
+    def _free(self, document: Mapping[str, Any]) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """The wanted labels that nobody else keeps at another value; and by label who keeps the others."""
+        wanted, labels = self._wanted or {}, _labels(document)
+        owners = owned_by_others(document, "metadata", "labels")
+        kept_by = {label: owners[label] for label in wanted if label in owners and labels.get(label) != wanted[label]}
+        return {label: value for label, value in wanted.items() if label not in kept_by}, kept_by
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -110,17 +86,13 @@ class NodeLabels(ApiOutput):
         return {"wanted": dict(self._wanted or {}), "written": dict(self.written), "keptBy": dict(self.kept_by)}
 
 
-def _mine(document: Mapping[str, Any]) -> frozenset[str]:
-    return owned(document, "metadata", "labels")
-
-
 def _labels(document: Mapping[str, Any]) -> Mapping[str, str]:
     return (document.get("metadata") or {}).get("labels") or {}
 
 
 def _has(document: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
     """Whether the Node has these labels, and no others from here."""
-    return _mine(document) == wanted.keys() and wanted.items() <= _labels(document).items()
+    return owned(document, "metadata", "labels") == wanted.keys() and wanted.items() <= _labels(document).items()
 
 
 FILE = "vdev"
@@ -135,17 +107,13 @@ class FeaturesFile(Output):
     def __init__(self, directory: Path) -> None:
         self.path = directory / FILE
         self._wanted: Mapping[str, str] | None = None  # None: nothing was ever wanted
-        self._is_checked = False
 
     async def settle(self, plan: Plan) -> None:
-        """Write the labels where they are others, or something took the file. Raises HostError."""
-        wanted = plan.features
-        if wanted is None and self._wanted is None:
+        """Write the labels where the file has others, or is gone. Raises HostError."""
+        if plan.features is None and self._wanted is None:
             return
-        if self._is_checked and wanted == self._wanted:
-            return
-        await asyncio.to_thread(self._write, wanted)
-        self._wanted, self._is_checked = wanted, True
+        await asyncio.to_thread(self._write, plan.features)
+        self._wanted = plan.features
 
     def _write(self, wanted: Mapping[str, str] | None) -> None:
         if wanted is None:
@@ -158,13 +126,6 @@ class FeaturesFile(Output):
                 return
         write_atomic(self.path, text)
         log.info("features file written", file=str(self.path), labels=len(wanted))
-
-    def recheck(self, changed: frozenset[str] = frozenset()) -> bool:
-        """Compare with the disk at the next `settle`; only the file itself says anything."""
-        if self._wanted is None or (changed and FILE not in changed):
-            return False
-        self._is_checked = False
-        return True
 
     @property
     def directories(self) -> frozenset[Path]:

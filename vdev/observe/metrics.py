@@ -34,7 +34,7 @@ class Metrics:
             "resource",
         )
         self.claims = self._gauge("prepared_claims", "Claims that a DRA driver prepared", "resource")
-        self.registered = self._gauge("registered", "1 while the resource is registered", "resource")
+        self.registered = self._gauge("registered", "Whether the resource is registered (1) or not (0)", "resource")
         self.streams = self._gauge("streams", "Open ListAndWatch streams", "resource")
         self.registrations = self._counter("registrations_total", "Successful registrations", "resource")
         self.health_changes = self._counter(
@@ -60,7 +60,8 @@ class Metrics:
         )
         self.reloads = self._counter("config_reloads_total", "Configurations read, by result", "result")
         self.reload_ok = self._gauge(
-            "config_last_reload_successful", "1 when the last configuration read was applied as a whole"
+            "config_last_reload_successful",
+            "Whether the last configuration that was read is applied as a whole (1) or not (0)",
         )
         self.reload_time = self._gauge(
             "config_last_reload_success_timestamp_seconds", "When a configuration was last applied"

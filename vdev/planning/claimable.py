@@ -86,12 +86,16 @@ def _replicas(problems: list[Problem], spec: Spec, entry: EntrySpec, devices: Se
     found: dict[str, int] = {}
     for name, members in by_name.items():
         rules = [rule for rule in spec.sharing.resources if rule.name == name]
-        if rules and entry.dra and entry.dra.is_dynamic:
+        if not rules:
+            continue
+        entries = frozenset(each.name for each in spec.entries)
+        is_dynamic = entry.dra is not None and entry.dra.is_dynamic
+        chosen = sharing.chosen([] if is_dynamic else problems, name, members, rules, entries)
+        shared = {each: rule.replicas for each, rule in chosen.items() if rule.replicas > 1}
+        if is_dynamic and shared:
             problems.append(_not_shared(entry, name, rules[0]))
-        elif rules:
-            entries = frozenset(each.name for each in spec.entries)
-            chosen = sharing.chosen(problems, name, members, rules, entries)
-            found |= {each: rule.replicas for each, rule in chosen.items() if rule.replicas > 1}
+        elif not is_dynamic:
+            found |= shared
     return found
 
 

@@ -29,7 +29,7 @@ _PERMISSIONS = {"".join(chosen) for size in (1, 2, 3) for chosen in itertools.pe
 _T = TypeVar("_T", str, tuple[str, str])
 Overlaps = Callable[[str, str], bool]  # whether two device ids stand for the same hardware
 _CODES = """
-allocated-not-prepared annotation-key api-version attribute-name attribute-value attribute-version binding-conditions
+allocated-not-prepared annotation-key api-version attribute-name attribute-value attribute-version
 cdi-name cdi-name-shared cdi-overwritten cdi-spec cdi-unresolved checkpoint-unreadable checkpoint-write claim-skipped
 claim-unknown conflict counter-name counter-sets counter-too-small counter-undefined counter-uses device-entries
 device-missing device-name device-on-two-pods device-permissions driver-name duplicate-cdi-device

@@ -62,18 +62,15 @@ class TextReport(ScenarioReport):
         self._scenario: Scenario | None = None
 
     def begin(self, name: str, path: Path, scenario: Scenario) -> None:
-        """A scenario begins."""
         self._path, self._scenario = path, scenario
         self._say(f"{name}: {scenario.title}")
 
     def waits(self, number: int, seconds: float) -> None:
-        """A step is not done yet."""
         assert self._scenario is not None
         _, text = self._scenario.lines[number - 1]
         self._say(f"  … step {number} of {len(self._scenario.steps)} waits: {text}  ({seconds:.0f} s)")
 
     def step(self, number: int, seconds: float, failure: str = "") -> None:
-        """A step was done, or failed."""
         assert self._scenario is not None
         line, text = self._scenario.lines[number - 1]
         mark = "✗" if failure else "✓"
@@ -81,7 +78,6 @@ class TextReport(ScenarioReport):
         self._say(f"  {mark} {where}{text}  ({seconds:.1f} s)")
 
     def end(self, result: ScenarioResult) -> None:
-        """A scenario ended."""
         for remark in result.remarks:
             self._say(f"  ! {remark}")
         if result.failure:
@@ -94,7 +90,6 @@ class TextReport(ScenarioReport):
         self._say("")
 
     def summary(self, results: Sequence[ScenarioResult], left_out: Sequence[str] = ()) -> None:
-        """All have ended."""
         failed = [each.name for each in results if each.failure]
         seconds = sum(each.seconds for each in results)
         played = f"{len(results)} scenario{'' if len(results) == 1 else 's'} in {seconds:.1f} s"
@@ -123,21 +118,18 @@ class JsonReport(ScenarioReport):
         self._put({"event": "scenario", **self._of("began"), **about})
 
     def entry(self, entry: Entry) -> None:
-        """Something happened on the node."""
         before = self._node
         if isinstance(entry, NodeChanged):
             self._node = entry.node
         self._put(entry_json(entry, before))
 
     def step(self, number: int, seconds: float, failure: str = "") -> None:
-        """A step was done, or failed."""
         assert self._scenario is not None
         line, text = self._scenario.lines[number - 1]
         outcome = self._of("failed" if failure else "done")
         self._put({"event": "step", **outcome, "step": number, "line": line, "text": text, "seconds": seconds})
 
     def end(self, result: ScenarioResult) -> None:
-        """A scenario ended."""
         outcome = self._of("failed" if result.failure else "passed")
         rest = {"failure": result.failure, "seconds": result.seconds, "log": str(result.log)}
         self._put({"event": "scenario", **outcome, **rest})

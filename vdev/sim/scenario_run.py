@@ -7,17 +7,19 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
 from ..errors import HostError, UsageError, reason_of
+from .lint import twice
 from .scenario_report import JsonReport, ScenarioReport, ScenarioResult, TextReport, history, write_junit
 from .scenarios import library
 from .scenarios.command_node import PLACES, CommandNode, NodeOptions, capabilities, filled
+from .scenarios.library import Found
 from .scenarios.play import need_of, play
-from .scenarios.scenario import ANY, Capability, EditConfiguration, Expect, Scenario, ScenarioError, StepFailed
+from .scenarios.scenario import ANY, Capability, Scenario, ScenarioError, StepFailed
 
 _HISTORY = 15  # things that happened before a failure that are shown with it
 _WAITS_SECONDS = 5.0  # between two words about a step that is not done yet
@@ -34,13 +36,6 @@ class RunOptions:
     junit: Path | None = None
     logs: Path | None = None
     as_json: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Chosen:
-    name: str
-    path: Path
-    scenario: Scenario
 
 
 async def run(options: RunOptions, out: TextIO = sys.stdout) -> int:
@@ -72,19 +67,17 @@ async def run(options: RunOptions, out: TextIO = sys.stdout) -> int:
 def describe() -> str:
     """The scenarios of the library, for people. Blocks."""
     rows = []
-    for name in library.NAMES:
-        _, _, scenario = library.find(name)
-        hooks = list(library.hooks(scenario))
-        needs = f" Needs {_flags(hooks)}." if hooks else ""
-        needs += " For DRA drivers: give it with --scenario." if library.is_dra(scenario) else ""
-        rows.append(f"{name:<17}{scenario.title}.{needs}")
+    for each in library.coming():
+        needs = f" Needs {_flags(each.hooks)}." if each.hooks else ""
+        needs += " For DRA drivers: give it with --scenario." if each.is_dra else ""
+        rows.append(f"{each.name:<17}{each.scenario.title}.{needs}")
     return "\n".join(rows)
 
 
 # --- what is played --------------------------------------------------------------------------------------------------
 
 
-def _choose(options: RunOptions) -> list[_Chosen]:
+def _choose(options: RunOptions) -> list[Found]:
     """The scenarios, each checked against what can be done. Blocks. Raises UsageError."""
     node = options.node
     words = dict.fromkeys(PLACES, "")
@@ -94,42 +87,39 @@ def _choose(options: RunOptions) -> list[_Chosen]:
         raise UsageError(f"--exec: there is no program {program!r} here{hint}")
     for command in node.hooks.values():
         filled(command, words)
-    names = options.scenarios or [name for name in library.NAMES if _suits(library.find(name)[2], node)]
-    chosen = [_Chosen(*library.find(name)) for name in names]
-    _check_hooks(node, [each.scenario for each in chosen], all_asked=not options.scenarios)
+    coming = library.coming()
+    chosen = [library.find(name) for name in options.scenarios] or [each for each in coming if _suits(each, node)]
+    _check_hooks(node, coming, chosen, all_asked=not options.scenarios)
     for each in chosen:
-        if problem := _problem(each.scenario, node):
+        if problem := _problem(each, node):
             raise UsageError(f"{each.path.name}: {problem}")
-    if twice := {each.name for each in chosen if [other.name for other in chosen].count(each.name) > 1}:
-        raise UsageError(f"two scenarios are called {min(twice)!r}; their results could not be told apart")
+    if repeated := twice(each.name for each in chosen):
+        raise UsageError(f"two scenarios are called {repeated[0]!r}; their results could not be told apart")
     return chosen
 
 
-def _suits(scenario: Scenario, node: NodeOptions) -> bool:
-    return not library.is_dra(scenario) and set(library.hooks(scenario)) <= node.hooks.keys()
+def _suits(found: Found, node: NodeOptions) -> bool:
+    return not found.is_dra and set(found.hooks) <= node.hooks.keys()
 
 
-def _check_hooks(node: NodeOptions, chosen: Iterable[Scenario], *, all_asked: bool) -> None:
+def _check_hooks(node: NodeOptions, coming: Sequence[Found], chosen: Sequence[Found], *, all_asked: bool) -> None:
     """Refuse a hook that no scenario has: what it was meant for would be left out without a word."""
-    coming = [library.find(name)[2] for name in library.NAMES]
-    known = dict.fromkeys(name for each in (*coming, *chosen) for name in library.hooks(each))
+    known = dict.fromkeys(name for each in (*coming, *chosen) for name in each.hooks)
     for name in node.hooks:
         if name not in known:
             raise UsageError(f"--hook {name}: no scenario that is played has such a hook; there are {', '.join(known)}")
-    if all_asked:
-        for each in coming:
-            missing = [name for name in library.hooks(each) if name not in node.hooks]
-            if given := [name for name in library.hooks(each) if name in node.hooks and missing]:
-                raise UsageError(f"--hook {given[0]}: the scenario that has it needs {_flags(missing)} as well")
+    for each in coming if all_asked else ():
+        missing = [name for name in each.hooks if name not in node.hooks]
+        if missing and (given := [name for name in each.hooks if name in node.hooks]):
+            raise UsageError(f"--hook {given[0]}: the scenario that has it needs {_flags(missing)} as well")
 
 
 def _left_out(node: NodeOptions) -> list[str]:
     """What of the library was not played, though nothing was chosen, and what it needs. Blocks."""
-    found = ((name, library.find(name)[2]) for name in library.NAMES)
     return [
-        f"{name}, which needs {_flags(library.hooks(scenario))}"
-        for name, scenario in found
-        if not library.is_dra(scenario) and not _suits(scenario, node)
+        f"{each.name}, which needs {_flags(each.hooks)}"
+        for each in library.coming()
+        if not each.is_dra and not _suits(each, node)
     ]
 
 
@@ -137,12 +127,13 @@ def _flags(hooks: Iterable[str]) -> str:
     return " and ".join(f"--hook {name}=COMMAND" for name in hooks)
 
 
-def _problem(scenario: Scenario, node: NodeOptions) -> str:
+def _problem(found: Found, node: NodeOptions) -> str:
     """Why a scenario cannot be played with a command; empty if it can."""
-    edits = any(isinstance(step, EditConfiguration) for step in scenario.steps)
+    scenario = found.scenario
+    edits = any(step.name == "editConfiguration" for step in scenario.steps)
     if (scenario.configuration or edits) and "{configuration}" not in node.command:
         return "it has a configuration for the plugin; name its file in --exec by {configuration}"
-    if missing := [name for name in library.hooks(scenario) if name not in node.hooks]:
+    if missing := [name for name in found.hooks if name not in node.hooks]:
         return f"it needs a command for the hook {missing[0]!r}; give --hook {missing[0]}=COMMAND"
     can = capabilities()
     if lacking := sorted(each.value for each in scenario.requires - can):
@@ -151,7 +142,7 @@ def _problem(scenario: Scenario, node: NodeOptions) -> str:
         need = need_of(step)
         if need is not None and need not in can:
             return f"step {number} needs {need.value}, which --exec does not have; a hook can do it"
-        if isinstance(step, Expect) and step.unhealthy:
+        if step.name == "expect" and step.value.unhealthy:
             return f"step {number} expects reasons of Unhealthy devices, which only vdev tells"
     return ""
 
@@ -159,9 +150,9 @@ def _problem(scenario: Scenario, node: NodeOptions) -> str:
 # --- playing ---------------------------------------------------------------------------------------------------------
 
 
-async def _play(chosen: _Chosen, options: NodeOptions, log: Path, report: ScenarioReport) -> ScenarioResult:
+async def _play(chosen: Found, options: NodeOptions, log: Path, report: ScenarioReport) -> ScenarioResult:
     report.begin(chosen.name, chosen.path, chosen.scenario)
-    moments = [time.monotonic()]  # of its begin, and of the end of each step
+    begun = time.monotonic()
     node = CommandNode(options, log)
     failure, happened = "", []
     try:
@@ -169,7 +160,7 @@ async def _play(chosen: _Chosen, options: NodeOptions, log: Path, report: Scenar
             for entry in node.kubelet.journal.entries:
                 report.entry(entry)
             node.kubelet.journal.listen(report.entry)
-            failure = await _played(chosen.scenario, node, options.timeout, moments, report)
+            failure = await _played(chosen.scenario, node, options.timeout, report)
             happened = history(node.kubelet.journal.entries)[-_HISTORY:]
     except ScenarioError as failed:  # at its end
         failure = failure or str(failed)
@@ -179,7 +170,7 @@ async def _play(chosen: _Chosen, options: NodeOptions, log: Path, report: Scenar
     result = ScenarioResult(
         name=chosen.name,
         file=str(chosen.path),
-        seconds=time.monotonic() - moments[0],
+        seconds=time.monotonic() - begun,
         failure=failure,
         history=happened if failure else (),
         remarks=[*_unlooked_at(chosen.scenario, node), *(str(each) for each in found if not node.counts(each))],
@@ -191,33 +182,25 @@ async def _play(chosen: _Chosen, options: NodeOptions, log: Path, report: Scenar
 
 def _unlooked_at(scenario: Scenario, node: CommandNode) -> list[str]:
     """What a scenario expects and cannot see, because the command does not name the API server."""
-    slices = any(ANY in step.slices.values() for step in scenario.steps if isinstance(step, Expect))
+    slices = any(ANY in each.slices.values() for each in scenario.expectations)
     if not slices or Capability.PUBLISHING in node.capabilities:
         return []
     return ["no ResourceSlice was looked at: the driver was given no API server; name {kubeconfig} in --exec"]
 
 
-async def _played(
-    scenario: Scenario, node: CommandNode, patience: float, moments: list[float], report: ScenarioReport
-) -> str:  # of an expectation, not of this call
+async def _played(scenario: Scenario, node: CommandNode, patience: float, report: ScenarioReport) -> str:
     """Why a scenario did not come true, with the plugin's last lines; empty if it did."""
+    steps = _Steps(scenario, report)
 
-    async def after(number: int) -> None:
+    async def after(_step: int) -> None:
         await node.check()
-        report.step(number, _lap(moments))
+        steps.end()
 
-    async def tell_waits() -> None:
-        while True:
-            begun = moments[-1]
-            await asyncio.sleep(_WAITS_SECONDS - (time.monotonic() - begun) % _WAITS_SECONDS)
-            if moments[-1] == begun and len(moments) <= len(scenario.steps):
-                report.waits(len(moments), time.monotonic() - begun)
-
-    teller = asyncio.create_task(tell_waits(), name="tell which step waits")
+    teller = asyncio.create_task(steps.tell_waits(), name="tell which step waits")
     try:
         await play(scenario, node, patience=patience, after=after)
     except StepFailed as failed:
-        report.step(failed.step, _lap(moments), failed.why)
+        steps.end(failed.why)
         return await node.explained(failed.why)
     except ScenarioError as failed:
         return await node.explained(str(failed))
@@ -226,13 +209,31 @@ async def _played(
     return ""
 
 
-def _lap(moments: list[float]) -> float:
-    """The seconds since the last of these moments; now is another one."""
-    moments.append(time.monotonic())
-    return moments[-1] - moments[-2]
+class _Steps:
+    """Tells how the steps of a scenario end, and now and then which one is not done yet."""
+
+    def __init__(self, scenario: Scenario, report: ScenarioReport) -> None:
+        self._count = len(scenario.steps)
+        self._report = report
+        self._number = 1
+        self._begun = time.monotonic()
+
+    def end(self, failure: str = "") -> None:
+        """The step is done, or failed."""
+        now = time.monotonic()
+        self._report.step(self._number, now - self._begun, failure)
+        self._number, self._begun = self._number + 1, now
+
+    async def tell_waits(self) -> None:
+        """Tell of steps that wait, until cancelled."""
+        while True:
+            number = self._number
+            await asyncio.sleep(_WAITS_SECONDS - (time.monotonic() - self._begun) % _WAITS_SECONDS)
+            if number == self._number <= self._count:
+                self._report.waits(number, time.monotonic() - self._begun)
 
 
-def _not_played(chosen: _Chosen, logs: Path) -> ScenarioResult:
+def _not_played(chosen: Found, logs: Path) -> ScenarioResult:
     """A scenario that was cut short, or whose turn did not come."""
     return ScenarioResult(
         name=chosen.name,
@@ -245,7 +246,7 @@ def _not_played(chosen: _Chosen, logs: Path) -> ScenarioResult:
     )
 
 
-def _make_logs(given: Path | None, chosen: Iterable[_Chosen]) -> Path:
+def _make_logs(given: Path | None, chosen: Iterable[Found]) -> Path:
     """The directory for the plugin's output, without that of an earlier run of these scenarios; whatever else is there
     is somebody else's. Blocks. Raises HostError.
     """

@@ -1,29 +1,38 @@
-"""The makers' command-line tools for containers: shell scripts, put together from the parts beside this file.
+"""The makers' command-line tools for containers: a shell script each, and what they are made of.
 
-A tool is one POSIX-sh script, mounted where the maker's own would be. It shows what data files say of the container's
-devices; `telemetry.tool_data` makes these, and says what is in them.
+A tool is one POSIX-sh script, mounted where the maker's own would be. It picks from the data files of the container's
+devices, in which vdev has rendered what can be known outside of the container (`telemetry.nvidia_tool`,
+`telemetry.amd_tool`).
 """
 
+import json
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 _HERE = Path(__file__).parent
 
 
 @cache
-def nvidia_smi() -> str:
-    names = ("data", "list", "table", "csv", "xml", "topology")
-    parts = [_part(f"nvidia/{name}.sh") for name in names]
-    return "".join((*parts, _fields(), _part("nvidia/main.sh")))
+def script(tool: str) -> str:
+    text = _part(f"{tool}.sh")
+    if tool != "nvidia-smi":
+        return text
+    comment, blank, program = text.partition("\n\n")
+    return f"{comment}\n{_fields()}{blank}{program}"
 
 
 @cache
-def amd_smi() -> str:
-    return "".join(_part(f"amd/{name}.sh") for name in ("data", "tree", "amd-sections", "amd-smi"))
+def nvidia_log() -> list[str]:
+    """The templates of the log: its beginning, its driver, a GPU, a MIG device, and the rest of a GPU."""
+    return _part("nvidia-log.xml").split("%%\n")
 
 
-def script(tool: str) -> str:
-    return {"nvidia-smi": nvidia_smi, "amd-smi": amd_smi}[tool]()
+@cache
+def amd_sections() -> dict[str, dict[str, Any]]:
+    """The sections of amd-smi, by command: trees of texts with values for `$name`."""
+    sections: dict[str, dict[str, Any]] = json.loads(_part("amd-sections.json"))
+    return sections
 
 
 def _part(name: str) -> str:
@@ -31,21 +40,28 @@ def _part(name: str) -> str:
 
 
 def _fields() -> str:
-    """What --query-gpu knows, as shell: a function that finds a field, and one that lists them all."""
-    cases, help_lines = [], []
-    for line in _part("nvidia/fields.txt").splitlines():
-        if line.startswith("#"):
-            continue
-        names, rest = line.split(" |", 1)
-        unit, value, meaning = (part.strip() for part in rest.split("|", 2))
-        plain = value.startswith("=")
-        head = names.split()[0]
-        sets = [f"Head={head}", f"Unit={unit}", f'Value="{value.removeprefix("=").strip()}"', *(["Plain=yes"] * plain)]
-        cases.append(f"        {' | '.join(names.split())}) {' '.join(sets)} ;;\n")
-        help_lines += [" or ".join(f'"{name}"' for name in names.split()), meaning, ""]
-    listed = "\n".join(help_lines).replace("'", "'\\''")
+    """What --query-... knows, as shell: a function that finds a field, and one that lists those of a switch."""
+    cases: list[str] = []
+    listed: dict[str, list[str]] = {}
+    switch = ""
+    for line in _part("nvidia-fields.txt").splitlines():
+        if line.startswith("["):
+            switch = line.strip("[]")
+            listed[switch] = [f'List of valid properties to query for the switch "--query-{switch}=":', ""]
+        elif line and not line.startswith("#"):
+            joined, rest = line.split(" |", 1)
+            names = joined.split()
+            unit, value, meaning = (part.strip() for part in rest.split("|", 2))
+            plain = " Plain=yes" if value.startswith("=") else ""
+            known = " | ".join(f"{switch}:{name}" for name in names)
+            sets = f'Head={names[0]} Unit={unit} Value="{value.removeprefix("=").strip()}"{plain}'
+            cases.append(f"        {known}) {sets} ;;\n")
+            listed[switch] += [" or ".join(f'"{name}"' for name in names), meaning, ""]
+    helps = []
+    for switch, lines in listed.items():
+        text = "\n".join(lines).replace("'", "'\\''")
+        helps.append(f"        {switch}) say '{text}' ;;\n")
     return (
-        "\ngpu_field() {\n    case $1 in\n" + "".join(cases) + "        *) return 1 ;;\n    esac\n}\n"
-        "\nhelp_gpu() {\n"
-        '    echo \'List of valid properties to query for the switch "--query-gpu=":\n\n' + listed + "'\n}\n"
+        "\nfield() {\n    case $1 in\n" + "".join(cases) + "        *) return 1 ;;\n    esac\n}\n"
+        "\nhelp_fields() {\n    case $1 in\n" + "".join(helps) + '        *) unknown "$Option" ;;\n    esac\n}\n'
     )

@@ -1,26 +1,31 @@
-"""What an exporter shows: a table of metrics, and the labels of a device."""
+"""What an exporter shows: a table of metrics, their values, and the labels of a device.
 
-from collections.abc import Callable, Iterator, Sequence
+The tables are files beside this one, with a line for each metric: its name, type and help, which value it shows, and
+labels that it adds to those of the device.
+"""
+
+import csv
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import resources
 
 from .sensors import Fixture, MeasuredDevice
 
 Labels = tuple[tuple[str, str], ...]
-Value = Callable[[MeasuredDevice], float | None]
+Values = Mapping[str, float | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One row of an exporter's table. `type` is counter or gauge; a `value` of None is left out.
+    """One row of an exporter's table. `type` is counter or gauge; `value` is the name of what it shows.
 
-    Floats are written with six digits after the point, as DCGM's exporter does, and integers as they are. Rows of one
-    name stand together; they differ in `labels`, which are added to those of the device.
+    Rows of one name stand together; they differ in `labels`, which are added to those of the device.
     """
 
     name: str
     type: str
     help: str
-    value: Value
+    value: str
     labels: Labels = ()
 
 
@@ -28,61 +33,50 @@ class Metric:
 class Exporter:
     """An exporter of one maker.
 
-    `labels` are called with a device, the node's name and the label for it, and yield the labels of the device once for
-    each container that has it. With `sorts_labels` a line has all labels in the order of their names.
+    `values` are those of a device, by the names that the table uses; what is missing or None is left out. Floats are
+    written with six digits after the point, as DCGM's exporter does, and integers as they are. `labels` are called with
+    a device, the node's name and the label for it, and yield the labels of the device once for each container that has
+    it. With `sorts_labels` a line has all labels in the order of their names.
     """
 
     metrics: Sequence[Metric]
+    values: Callable[[MeasuredDevice], Values]
     labels: Callable[[Fixture, str, str], Iterator[Labels]]
     sorts_labels: bool = False
 
 
-_MIB = 2**20
-_HUNDRED = 100.0
-_MHZ = 1_000_000
+def table(name: str) -> tuple[Metric, ...]:
+    text = resources.files(__package__).joinpath(name).read_text("utf-8")
+    rows = csv.DictReader(text.splitlines())
+    return tuple(Metric(row["name"], row["type"], row["help"], row["value"], _pairs(row["labels"])) for row in rows)
 
-METRICS: Sequence[Metric] = (
-    Metric("vdev_device_healthy", "gauge", "1 while the device works", lambda it: int(it.fixture.health.healthy)),
-    Metric(
-        "vdev_device_utilization_ratio", "gauge", "Load of the device, 0 to 1", lambda it: it.own.gpu_percent / _HUNDRED
-    ),
-    Metric("vdev_device_memory_bytes", "gauge", "Memory of the device", lambda it: it.own.memory_total_mib * _MIB),
-    Metric("vdev_device_memory_used_bytes", "gauge", "Memory in use", lambda it: it.own.memory_used_mib * _MIB),
-    Metric("vdev_device_memory_free_bytes", "gauge", "Memory that is free", lambda it: it.own.memory_free_mib * _MIB),
-    Metric("vdev_device_temperature_celsius", "gauge", "Temperature", lambda it: round(it.whole.temperature_c, 1)),
-    Metric("vdev_device_power_watts", "gauge", "Power draw", lambda it: it.whole.power_w),
-    Metric(
-        "vdev_device_energy_joules_total", "counter", "Energy since vdev started", lambda it: it.whole.energy_mj / 1000
-    ),
-    Metric("vdev_device_clock_hertz", "gauge", "Clock of the compute units", lambda it: it.whole.sm_clock_mhz * _MHZ),
-    Metric("vdev_device_throttled", "gauge", "1 while heat lowers the clock", lambda it: int(it.whole.throttle > 1)),
-    Metric(
-        "vdev_device_pcie_receive_bytes_per_second",
-        "gauge",
-        "Traffic to the device",
-        lambda it: it.whole.pcie_rx_bytes_s,
-    ),
-    Metric(
-        "vdev_device_pcie_transmit_bytes_per_second",
-        "gauge",
-        "Traffic from the device",
-        lambda it: it.whole.pcie_tx_bytes_s,
-    ),
-    Metric(
-        "vdev_device_memory_errors_total",
-        "counter",
-        "Errors of the memory since vdev started",
-        lambda it: it.whole.ecc_corrected,
-        (("corrected", "true"),),
-    ),
-    Metric(
-        "vdev_device_memory_errors_total",
-        "counter",
-        "Errors of the memory since vdev started",
-        lambda it: it.whole.ecc_uncorrected,
-        (("corrected", "false"),),
-    ),
-)
+
+def _pairs(text: str) -> Labels:
+    return tuple((name, value) for name, _, value in (pair.partition("=") for pair in text.split()))
+
+
+_MIB = 2**20
+METRICS = table("others.csv")
+
+
+def _values(it: MeasuredDevice) -> Values:
+    own, whole = it.own, it.whole
+    return {
+        "healthy": int(it.fixture.health.healthy),
+        "load": own.gpu_percent / 100,
+        "memory_bytes": own.memory_total_mib * _MIB,
+        "used_bytes": own.memory_used_mib * _MIB,
+        "free_bytes": own.memory_free_mib * _MIB,
+        "temperature": round(whole.temperature_c, 1),
+        "power": whole.power_w,
+        "energy": whole.energy_mj / 1000,
+        "clock": whole.sm_clock_mhz * 1_000_000,
+        "throttled": int(whole.throttle > 1),
+        "received": whole.pcie_rx_bytes_s,
+        "sent": whole.pcie_tx_bytes_s,
+        "corrected": whole.ecc_corrected,
+        "uncorrected": whole.ecc_uncorrected,
+    }
 
 
 def _labels(fixture: Fixture, node: str, _hostname_label: str) -> Iterator[Labels]:
@@ -101,4 +95,4 @@ def _labels(fixture: Fixture, node: str, _hostname_label: str) -> Iterator[Label
         yield (*fixed, *zip(("container", "namespace", "pod"), names, strict=True))
 
 
-EXPORTER = Exporter(METRICS, _labels)
+EXPORTER = Exporter(METRICS, _values, _labels)

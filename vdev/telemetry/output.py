@@ -19,7 +19,6 @@ from .page import page
 from .pod_wishes import PodWishes
 from .sensors import LoadSituation, MeasuredDevice, Sensors, User
 from .simulation import Throttle
-from .tool_files import SeenSensors
 
 if TYPE_CHECKING:
     from ..observe.http import Side
@@ -166,13 +165,6 @@ class Telemetry(Output):
         with self._reading:
             self._catch_up()
             return list(self._sensors.measured(self._clock.now(), only))
-
-    def seen(self, ids: Collection[str]) -> dict[str, SeenSensors]:
-        """What these devices and partitions show now, by id; those that are not there are left out. Likewise."""
-        return {
-            each.fixture.device.id: SeenSensors(each.fixture.number, each.whole, each.own, len(each.fixture.users))
-            for each in self.measured(only=ids)
-        }
 
     def page(self) -> str:
         """The same as Prometheus reads it."""

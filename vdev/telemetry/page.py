@@ -9,7 +9,7 @@ from itertools import groupby
 
 from ..model.telemetry import SmiTool
 from . import amd, dcgm, exporters
-from .exporters import Exporter, Labels
+from .exporters import Exporter, Labels, Values
 from .sensors import MeasuredDevice
 
 _EXPORTERS: Mapping[SmiTool | None, Exporter] = {
@@ -21,9 +21,9 @@ _EXPORTERS: Mapping[SmiTool | None, Exporter] = {
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A device for one container, with its labels, also as text: it is the same for most metrics."""
+    """The values of a device for one container, with its labels, also as text: it is the same for most metrics."""
 
-    measured: MeasuredDevice
+    values: Values
     labels: Labels
     text: str
 
@@ -45,10 +45,11 @@ def _page(
         amd_devices: set[str] = set()
         for each in measured:
             maker = each.fixture.maker
+            values = _EXPORTERS[maker].values(each)
             # A container with several claims on the device has one line if the labels do not name the claims.
             for labels in dict.fromkeys(_EXPORTERS[maker].labels(each.fixture, node, hostname_label)):
                 whole = labels if maker is None else (*labels, *more)
-                rows[maker].append(_Row(each, whole, _text(_EXPORTERS[maker], whole)))
+                rows[maker].append(_Row(values, whole, _text(_EXPORTERS[maker], whole)))
             if maker is SmiTool.AMD:
                 amd_devices.add(each.fixture.device.raw.id)
         if amd_devices:
@@ -70,7 +71,7 @@ def _families(exporter: Exporter, rows: Sequence[_Row]) -> Iterator[str]:
         lines = []
         for metric in metrics:
             for row in rows:
-                value = metric.value(row.measured)
+                value = row.values.get(metric.value)
                 if value is not None:
                     text = _text(exporter, (*row.labels, *metric.labels)) if metric.labels else row.text
                     lines.append(_line(name, text, value))

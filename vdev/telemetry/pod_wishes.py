@@ -9,7 +9,7 @@ from typing import Any
 from ..kube import PODS, Api, Informer, key_of
 from ..model.problem import Problem, warning
 from ..model.telemetry import Range
-from .simulation import ANNOTATIONS, WishError, wish
+from .simulation import ANNOTATIONS, wish
 
 _MOST_SHOWN = 40  # characters of an annotation
 _MOST_PROBLEMS = 10
@@ -42,7 +42,7 @@ class PodWishes:
             found.append(warning("telemetry.podAnnotations", message, hint))
         return tuple(found)
 
-    def _see(self, old: Range | Problem | None, new: Range | Problem | None, _own: bool) -> None:
+    def _see(self, old: Range | Problem | None, new: Range | Problem | None) -> None:
         if old != new:
             self._on_change()
 
@@ -55,7 +55,7 @@ def said_by(document: Mapping[str, Any]) -> Range | Problem | None:
         if text is not None:
             try:
                 return wish(str(text))
-            except WishError as wrong:
+            except ValueError as wrong:
                 shown = str(text)[:_MOST_SHOWN] + "…" * (len(str(text)) > _MOST_SHOWN)
                 message = f"its annotation {name} is {shown!r}: {wrong}; the pattern of its devices stays"
                 return warning(f"pod {key_of(document)}", message, "write percent, such as 75 or 60-90")

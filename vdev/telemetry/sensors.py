@@ -4,14 +4,15 @@
 that is there. A device that goes away and comes back begins anew.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..faults.effects import HardwareErrorsFault, OverheatFault, SensorFault
 from ..model.device import HEALTHY, Device, Health
-from ..model.geometry import PIN
+from ..model.geometry import PIN, Geometry
 from ..model.telemetry import NOTHING, EntryTelemetry, LoadPattern, Measured, PhysicsModel, Range, SmiTool
-from ..planning.resources import Inventory, Resource
+from ..planning.resources import Inventory, numbers
 from .simulation import DeviceConditions, Load, Part, SensorReading, SimulatedDevice
 
 _HUNDRED = 100.0
@@ -38,8 +39,7 @@ class Fixture:
     """What is known of a device or partition beside its sensors.
 
     `number` counts the devices of the maker on the node, `first` what comes before this one where each partition
-    counts. `slices` are the memory slices of the whole device, 0 where it cannot be cut; `is_cut`: it is cut now.
-    `users` are all containers that have it or a replica of it.
+    counts. `geometry` is how the whole device can be cut. `users` are all containers that have it or a replica of it.
     """
 
     device: Device
@@ -48,10 +48,28 @@ class Fixture:
     maker: SmiTool | None = None
     number: int = 0
     first: int = 0
-    slices: int = 0
-    is_cut: bool = False
+    geometry: Geometry | None = None
     health: Health = HEALTHY
     users: tuple[User, ...] = ()
+
+    @property
+    def is_cut(self) -> bool:
+        return self.device.is_partition
+
+    @property
+    def slices(self) -> int:
+        """The memory slices of the whole device, 0 where it cannot be cut."""
+        return self.geometry.slices if self.geometry else 0
+
+    @property
+    def compute(self) -> float:
+        """The part of its device's compute that it is."""
+        if self.geometry is None or not self.is_cut:
+            return 1.0
+        profile = self.geometry.profile(self.device.profile.partition(PIN)[0])
+        if profile.compute is not None and self.geometry.compute is not None:
+            return profile.compute / self.geometry.compute
+        return profile.slices / self.geometry.slices
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +105,6 @@ class LoadSituation:
     node: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Offered:
-    """A device, or a partition of one, under the name of a resource or of a driver."""
-
-    device: Device
-    resource: Resource
-    health: Health
-
-
 class Sensors:
     def __init__(self) -> None:
         self._devices: dict[str, SimulatedDevice] = {}  # by raw device id
@@ -103,19 +112,17 @@ class Sensors:
 
     def settle(self, situation: LoadSituation, at: float) -> None:
         """Let a situation hold from an instant on. Devices that are new have counted nothing."""
-        offered = _offered(situation)
-        numbers = _numbers(situation)
         before, self._devices, self._fixtures = self._devices, {}, {}
+        fixtures = _fixtures(situation)
         place = {entry: position for position, entry in enumerate(situation.loads)}
-        for raw in sorted(offered, key=lambda raw: (place[(it := offered[raw][0].device.raw).entry], it.index)):
+        for raw in sorted(fixtures, key=lambda raw: (place[(it := fixtures[raw][0].device.raw).entry], it.index)):
             device = before.get(raw)
-            conditions = _conditions(situation, offered[raw], device.conditions.parts if device else (), at)
+            conditions = _conditions(situation, fixtures[raw], device.conditions.parts if device else (), at)
             if device is None:
                 device = SimulatedDevice(conditions, at)
             else:
                 device.change(conditions, at)
-            self._devices[raw] = device
-            self._fixtures[raw] = tuple(_fixture(each, situation, *numbers.get(raw, (0, 0))) for each in offered[raw])
+            self._devices[raw], self._fixtures[raw] = device, fixtures[raw]
 
     def measured(self, at: float, only: Collection[str] | None = None) -> Iterator[MeasuredDevice]:
         """Yield what all devices that are there show at an instant, or only those of these ids."""
@@ -131,37 +138,52 @@ class Sensors:
                 yield MeasuredDevice(fixture, whole, device.read_part(part, at, whole) if part.is_partition else whole)
 
 
-def _offered(situation: LoadSituation) -> dict[str, tuple[_Offered, ...]]:
+def _fixtures(situation: LoadSituation) -> dict[str, tuple[Fixture, ...]]:
     """What each raw device consists of now, by its id: its partitions, or itself."""
-    found: dict[str, dict[str, _Offered]] = {}
+    numbers = _numbers(situation)
+    found: dict[str, dict[str, Fixture]] = {}
     for resource in situation.devices.each_once.values():
         for slot in resource.slots:
-            device = slot.device
-            if device.raw.entry in situation.loads:
-                found.setdefault(device.raw.id, {}).setdefault(device.id, _Offered(device, resource, slot.health))
+            device, told = slot.device, situation.loads.get(slot.device.raw.entry)
+            if told is None or device.id in found.get(device.raw.id, ()):
+                continue
+            entry = resource.entries.get(device.raw.entry)
+            number, first = numbers.get(device.raw.id, (0, 0))
+            found.setdefault(device.raw.id, {})[device.id] = Fixture(
+                device=device,
+                resource=entry.resource if entry else resource.name,
+                physics=told.physics,
+                maker=told.maker,
+                number=number,
+                first=first,
+                geometry=entry.geometry if entry else None,
+                health=slot.health,
+                users=tuple(situation.users.get(device.id, ())),
+            )
     for raw, devices in situation.claimed.items():
         if raw in found:
             whole = next(iter(found[raw].values()))
-            found[raw] |= {device.id: _Offered(device, whole.resource, whole.health) for device in devices}
+            for device in devices:
+                users = tuple(situation.users.get(device.id, ()))
+                found[raw][device.id] = replace(whole, device=device, users=users)
     return {
-        raw: tuple(each for each in of.values() if each.device.is_partition) or tuple(of.values())[:1]
-        for raw, of in found.items()
+        raw: tuple(each for each in of.values() if each.is_cut) or tuple(of.values())[:1] for raw, of in found.items()
     }
 
 
 def _conditions(
-    situation: LoadSituation, offered: Sequence[_Offered], before: Sequence[Part], at: float
+    situation: LoadSituation, fixtures: Sequence[Fixture], before: Sequence[Part], at: float
 ) -> DeviceConditions:
     """What loads a device from the instant `at` on, and what is wrong with it; `before` are its parts until then."""
-    raw = offered[0].device.raw
+    raw = fixtures[0].device.raw
     known = {part.id: part for part in before}
-    ids = dict.fromkeys((raw.id, *(each.device.id for each in offered)))
+    ids = dict.fromkeys((raw.id, *(each.device.id for each in fixtures)))
     faults = list(dict.fromkeys(fault for each in ids for fault in situation.sensors.get(each, ())))
     errors = [fault for fault in faults if isinstance(fault, HardwareErrorsFault)]
     return DeviceConditions(
         physics=situation.loads[raw.entry].physics,
         memory=raw.memory,
-        parts=tuple(_part(situation, each, known.get(each.device.id), at) for each in offered),
+        parts=tuple(_part(situation, each, known.get(each.device.id), at) for each in fixtures),
         xids=tuple(dict.fromkeys(number for each in ids for number in situation.xids.get(each, ()))),
         heat=next((fault for fault in reversed(faults) if isinstance(fault, OverheatFault)), None),
         errors=HardwareErrorsFault.model_construct(
@@ -173,33 +195,21 @@ def _conditions(
     )
 
 
-def _part(situation: LoadSituation, offered: _Offered, before: Part | None, at: float) -> Part:
-    device = offered.device
+def _part(situation: LoadSituation, fixture: Fixture, before: Part | None, at: float) -> Part:
+    device = fixture.device
     spec = situation.loads[device.raw.entry].load
-    pods = frozenset(f"{user.namespace}/{user.pod}" for user in situation.users.get(device.id, ()))
+    pods = frozenset(f"{user.namespace}/{user.pod}" for user in fixture.users)
     since = at if pods else 0.0
     if before is not None and before.pods == pods:  # they go on with what they do
         since = before.load.since
     return Part(
         id=device.id,
         is_partition=device.is_partition,
-        compute=_compute(offered),
+        compute=fixture.compute,
         memory=device.memory,
         load=_load(spec, pods, situation.wishes, since, f"{situation.seed}/{situation.node}/{device.id}"),
         pods=pods,
     )
-
-
-def _compute(offered: _Offered) -> float:
-    """The part of its device's compute that a device is."""
-    entry = offered.resource.entries.get(offered.device.raw.entry)
-    if not offered.device.is_partition or entry is None or entry.geometry is None:
-        return 1.0
-    geometry = entry.geometry
-    profile = geometry.profile(offered.device.profile.partition(PIN)[0])
-    if profile.compute is not None and geometry.compute is not None:
-        return profile.compute / geometry.compute
-    return profile.slices / geometry.slices
 
 
 def _load(spec: EntryTelemetry, pods: frozenset[str], wishes: Mapping[str, Range], since: float, seed: str) -> Load:
@@ -225,43 +235,21 @@ def _load(spec: EntryTelemetry, pods: frozenset[str], wishes: Mapping[str, Range
     )
 
 
-def _fixture(offered: _Offered, situation: LoadSituation, number: int, first: int) -> Fixture:
-    device = offered.device
-    told = situation.loads[device.raw.entry]
-    entry = offered.resource.entries.get(device.raw.entry)
-    return Fixture(
-        device=device,
-        resource=entry.resource if entry else offered.resource.name,
-        physics=told.physics,
-        maker=told.maker,
-        number=number,
-        first=first,
-        slices=entry.geometry.slices if entry and entry.geometry else 0,
-        is_cut=device.is_partition,
-        health=offered.health,
-        users=tuple(situation.users.get(device.id, ())),
-    )
-
-
 def _numbers(situation: LoadSituation) -> dict[str, tuple[int, int]]:
-    """The number of each raw device among those of its maker, entry after entry, and how many there are before it where
-    each partition counts.
+    """The number of each raw device among those of its maker, and how many there are before it where each partition
+    counts.
     """
-    indices: dict[str, dict[str, int]] = {}
-    cut: dict[str, set[str]] = {}
+    parts: dict[str, set[str]] = {}
+    maker: dict[str, SmiTool | None] = {}
     for resource in situation.base.each_once.values():
         for device in resource.by_device.values():
-            indices.setdefault(device.raw.entry, {})[device.raw.id] = device.raw.index
-            if device.is_partition:
-                cut.setdefault(device.raw.id, set()).add(device.id)
+            told = situation.loads.get(device.raw.entry)
+            maker[device.raw.id] = told.maker if told else None
+            parts.setdefault(device.raw.id, set()).update([device.id] if device.is_partition else ())
+    counted = numbers(situation.base)
     found: dict[str, tuple[int, int]] = {}
-    least: dict[SmiTool | None, int] = {}
-    first: dict[SmiTool | None, int] = {}
-    for entry, told in situation.loads.items():
-        mine = indices.get(entry, {})
-        offset = least.get(told.maker, 0)
-        for raw in sorted(mine, key=mine.__getitem__):
-            found[raw] = (offset + mine[raw], first.get(told.maker, 0))
-            first[told.maker] = found[raw][1] + len(cut.get(raw, (raw,)))
-        least[told.maker] = offset + max(mine.values(), default=-1) + 1
+    first: Counter[SmiTool | None] = Counter()
+    for raw in sorted(parts, key=lambda raw: counted[raw]):
+        found[raw] = (counted[raw], first[maker[raw]])
+        first[maker[raw]] += len(parts[raw]) or 1
     return found

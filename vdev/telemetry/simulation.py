@@ -6,38 +6,24 @@ on every run.
 
 import hashlib
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntFlag
 from typing import Any, NamedTuple
 
 from ..faults.effects import HardwareErrorsFault, OverheatFault
-from ..model.telemetry import NOTHING, LoadPattern, PhysicsModel, Range
+from ..model.telemetry import NOTHING, LoadPattern, PhysicsModel, Range, percents
 
 ANNOTATIONS = ("vdev.dev/load", "run.ai/simulated-gpu-utilization")
 """By which a pod says how it loads its devices; the first that is there counts."""
 
-_WISH = re.compile(r"\s*(\d{1,3}(?:\.\d{1,6})?)\s*%?\s*(?:-\s*(\d{1,3}(?:\.\d{1,6})?)\s*%?\s*)?")
 _HUNDRED = 100.0
 
 
-class WishError(ValueError):
-    """An annotation that says no load."""
-
-
 def wish(text: str) -> Range:
-    """Return the load of an annotation: a number, or a range such as 60-90, in percent. Raises WishError."""
-    found = _WISH.fullmatch(text)
-    if found is None:
-        raise WishError("expected percent such as 75, or a range such as 60-90")
-    low = float(found[1])
-    high = float(found[2]) if found[2] else low
-    if max(low, high) > _HUNDRED:
-        raise WishError(f"{max(low, high):g} is more than 100 percent")
-    if low > high:
-        raise WishError(f"the range begins at {low:g} and ends at {high:g}")
-    return Range(low, high)
+    """Return the load of an annotation: a number, or a range such as 60-90, in percent. Raises ValueError."""
+    ends = [each.strip().removesuffix("%").strip() for each in text.split("-")]
+    return percents(ends if len(ends) > 1 else ends[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,10 +7,11 @@ turns, every few seconds and after each plan: of devices that pods hold, and of 
 """
 
 import asyncio
+import itertools
 import os
 import shutil
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
@@ -24,32 +25,21 @@ from ..model import telemetry
 from ..model.problem import Problem, warning
 from ..model.telemetry import SmiTool
 from ..planning.plan import Plan
-from .simulation import LOST, SensorReading
-from .tool_data import Equipped, equipped, held, published
+from .sensors import MeasuredDevice
+from .simulation import LOST
+from .tool_data import equipped, held, published, text_of
+from .tool_text import Shown
 
 log = structlog.get_logger(__name__)
 
 _MAX_BYTES = 2**20  # of a script
 
 
-@dataclass(frozen=True, slots=True)
-class SeenSensors:
-    """What sensors say of a device or partition: of the whole device, and of what it is of that.
-
-    `number` counts the devices of the maker on the node, `holders` the containers that have it.
-    """
-
-    number: int
-    whole: SensorReading
-    own: SensorReading
-    holders: int = 0
-
-
-Sensors = Callable[[Collection[str]], Mapping[str, SeenSensors]]
+Sensors = Callable[[Collection[str]], Sequence[MeasuredDevice]]
 """Looks at devices and partitions, by id; those of which nothing is known are left out. It takes its time."""
 
 
-class ToolFiles(HostFiles[str, Equipped]):
+class ToolFiles(HostFiles[str, Shown]):
     """The tools and data files of one agent, below `root`, by device id.
 
     `run` keeps what they show up to date; it is to be run beside the turns.
@@ -90,10 +80,10 @@ class ToolFiles(HostFiles[str, Equipped]):
         wanted = self.wanted(plan).items()
         return frozenset(each.device.raw.id for name, each in wanted if name not in self._ready)
 
-    def wanted(self, plan: Plan) -> Mapping[str, Equipped]:
+    def wanted(self, plan: Plan) -> Mapping[str, Shown]:
         return equipped(plan)
 
-    def present(self, wanted: Mapping[str, Equipped]) -> Collection[str]:
+    def present(self, wanted: Mapping[str, Shown]) -> Collection[str]:
         del wanted
         try:
             return [entry.name for entry in os.scandir(self._devices) if entry.is_dir(follow_symlinks=False)]
@@ -102,17 +92,21 @@ class ToolFiles(HostFiles[str, Equipped]):
         except OSError as failed:
             raise HostError(f"cannot list {self._devices}: {_why(failed)}") from failed
 
+    def named(self, plan: Plan) -> Collection[str]:
+        listed = (each for resource in plan.told.resources.values() for each in resource.by_device.values())
+        published = (each.device for pool in plan.told_pools.values() for each in pool.devices)
+        return {each.id for each in itertools.chain(listed, published) if each.raw.tools}
+
     def held(self, left: Collection[str], plan: Plan) -> Collection[str]:
         claimable = published(plan)
         return [name for name in left if name in claimable or not plan.is_free(name)]
 
     def make(
-        self, plan: Plan, wanted: Mapping[str, Equipped], kept: frozenset[str], gone: frozenset[str]
+        self, plan: Plan, wanted: Mapping[str, Shown], kept: frozenset[str], gone: frozenset[str]
     ) -> Mapping[str, str]:
         del plan
-        now = self._clock.now()
         broken = self._scripts({each.tool for each in wanted.values()})
-        reasons = {name: broken.get(each.tool) or self._directory(name, each, now) for name, each in wanted.items()}
+        reasons = {name: broken.get(each.tool) or self._directory(name, each) for name, each in wanted.items()}
         for name in gone:
             shutil.rmtree(self._devices / name, ignore_errors=True)
         if not wanted and not kept and self._devices.is_dir():
@@ -153,20 +147,19 @@ class ToolFiles(HostFiles[str, Equipped]):
                 broken[tool] = _why(failed)
         return broken
 
-    def _directory(self, name: str, each: Equipped, now: float) -> str:
+    def _directory(self, name: str, each: Shown) -> str:
         """Make a device's directory with something in it; why it is not there, or the empty string."""
         directory = Path(telemetry.device_directory(str(self.root), name))
         try:
             _make(directory)
             if not (directory / each.tool.value).exists():
-                whole, own = each.unloaded(now)
-                self._write(directory, each, each.data(whole, own, holders=0, lost=False, wall=self._clock.wall()))
+                self._write(directory, replace(each, wall=self._clock.wall()))
         except (OSError, HostError) as failed:
             return _why(failed)
         return ""
 
-    def _write(self, directory: Path, each: Equipped, text: str) -> None:
-        write_atomic(directory / each.tool.value, text.encode())
+    def _write(self, directory: Path, shown: Shown) -> None:
+        write_atomic(directory / shown.tool.value, text_of(shown).encode())
 
     async def run(self) -> None:
         """Keep what the tools show up to date: every few seconds while there is anything, and after each plan."""
@@ -200,15 +193,17 @@ class ToolFiles(HostFiles[str, Equipped]):
         due = now_due | (self._due & wanted.keys())
         if not due:
             return ""
-        seen = self._sensors(due)
+        seen = {each.fixture.device.id: each for each in self._sensors(due)}
         wall, trouble = self._clock.wall(), ""
         for name in due:
             each = wanted[name]
-            at = seen.get(name) or SeenSensors(each.minor, *each.unloaded(self._clock.now()))
-            shown = replace(each, minor=at.number)
-            text = shown.data(at.whole, at.own, holders=at.holders, lost=name in lost, wall=wall)
+            shown = replace(each, lost=name in lost, wall=wall)
+            if at := seen.get(name):
+                part = at.own if each.device.is_partition else None
+                is_lost = shown.lost or at.whole.lost
+                shown = replace(shown, whole=at.whole, part=part, lost=is_lost, holders=len(at.fixture.users))
             try:
-                self._write(Path(telemetry.device_directory(str(self.root), name)), each, text)
+                self._write(Path(telemetry.device_directory(str(self.root), name)), shown)
             except (OSError, HostError) as failed:
                 trouble = _why(failed)
         self._due = now_due

@@ -104,10 +104,10 @@ def test_selectors(allocate):
 def test_selectors_without_cel(allocate, monkeypatch):
     """The claim is not refused: something is missing here, and it is said what to install."""
     monkeypatch.setitem(sys.modules, "cel_expr_python", None)
-    cel_selectors._environment.cache_clear()
+    cel_selectors._library.cache_clear()
     wanted = "selectors: [{cel: {expression: \"device.driver == 'seen here alone'\"}}]"
     code, out, err = allocate(claim().replace("count: 1", wanted))
-    cel_selectors._environment.cache_clear()
+    cel_selectors._library.cache_clear()
     assert (2, "") == (code, out)
     assert "a selector needs CEL: pip install cel-expr-python (the extra [sim] of vdev), or" in err
     assert "refused" not in err

@@ -393,6 +393,15 @@ def test_what_claims_cut_is_not_shared():
     assert "claims do not share nvidia.com/gpu of e0" in problem.message
 
 
+def test_sharing_of_other_entries_is_no_problem_of_what_claims_cut():
+    spec = file(
+        {"resource": "nvidia.com/gpu", "virtual": {"preset": "a30"}, "dra": {"partitions": "dynamic"}},
+        {"resource": "nvidia.com/gpu", "virtual": {"preset": "a30"}, "advertise": ["device-plugin"]},
+        sharing={"timeSlicing": {"resources": [{"name": "nvidia.com/gpu", "devices": ["e1"], "replicas": 3}]}},
+    )
+    assert () == inventory(spec, NODE).problems
+
+
 # --- health ----------------------------------------------------------------------------------------------------------
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.kit.measured import measured
+from vdev.dra.attributes import DRIVER_VERSION
 from vdev.faults.effects import HardwareErrorsFault, OverheatFault
-from vdev.telemetry import tool_data as amd_tools
 from vdev.telemetry.page import escaped, page
 from vdev.telemetry.sensors import User
 
@@ -234,7 +234,7 @@ def test_no_two_of_amds_have_one_number():
 
 def test_amds_driver_is_the_one_that_its_tools_name():
     """And that ResourceSlices name."""
-    assert f'driver_version="{amd_tools.AMD_DRIVER}"' in shown(AMD)
+    assert f'driver_version="{DRIVER_VERSION}"' in shown(AMD)
 
 
 def test_others_have_plain_names():

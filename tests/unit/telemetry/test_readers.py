@@ -17,7 +17,7 @@ def nvsmi(box: Container, *arguments: str) -> list[dict[str, object]]:
     place = box.root / "bin"
     place.mkdir(exist_ok=True)
     script = place / "nvidia-smi"
-    script.write_text(f"#!{box.program} {'sh' if box.shell == 'busybox' else ''}\n" + smi.nvidia_smi())
+    script.write_text(f"#!{box.program} {'sh' if box.shell == 'busybox' else ''}\n" + smi.script("nvidia-smi"))
     script.chmod(0o755)
     found = subprocess.run(
         [sys.executable, "-m", "nvsmi", *arguments, "--json"],

@@ -11,7 +11,8 @@ import pytest
 from tests.kit.once import once
 from tests.kit.smi_tools import h100, instance, mi300x
 from vdev import smi
-from vdev.telemetry import tool_data
+from vdev.telemetry.amd_tool import amd_data
+from vdev.telemetry.nvidia_tool import nvidia_data
 
 TOOLS = ("nvidia-smi", "amd-smi")
 PASSED = {
@@ -47,10 +48,8 @@ def test_scripts_are_clean(tool: str) -> None:
 @pytest.mark.parametrize("tool", TOOLS)
 def test_scripts_use_what_the_data_files_have(tool: str) -> None:
     """Every variable in small letters comes from there, of a whole device or a partition."""
-    of_nvidia = tool_data.nvidia_data(h100(0)) + tool_data.nvidia_data(
-        instance(h100(0), 0, "1g.10gb", range(1), 9984, 0, 16)
-    )
-    text = of_nvidia if tool == "nvidia-smi" else tool_data.amd_data(mi300x(0))
+    of_nvidia = nvidia_data(h100(0)) + nvidia_data(instance(h100(0), 0, "1g.10gb", range(1), 9984, 0, 16))
+    text = of_nvidia if tool == "nvidia-smi" else amd_data(mi300x(0))
     told = set(re.findall(r"^([a-z_0-9]+)=", text, re.MULTILINE))
     used = {str(each["message"]).split()[0] for each in findings(tool) if each["code"] == 2154}
     assert used

@@ -60,8 +60,9 @@ def allocation(claim: Document, chosen: Sequence[Wanted], grants: Sequence[Grant
     if config := [*_of_classes(chosen), *_of_claim(claim, chosen)]:
         devices["config"] = config
     found: dict[str, Any] = {"devices": devices}
-    if selector := _selector(grants, node):
-        found["nodeSelector"] = selector
+    if any(not grant.offer.place.get("allNodes") for grant in grants):
+        field = {"key": "metadata.name", "operator": "In", "values": [node]}
+        found["nodeSelector"] = {"nodeSelectorTerms": [{"matchFields": [field]}]}
     return found
 
 
@@ -75,11 +76,11 @@ def _of_classes(chosen: Sequence[Wanted]) -> Iterator[Document]:
 
 
 def _of_claim(claim: Document, chosen: Sequence[Wanted]) -> Iterator[Document]:
-    """The configuration of the claim: as often as it names a request, as Kubernetes 1.36 does."""
+    """The configuration of the claim for what was chosen."""
     for each in (claim["spec"].get("devices") or {}).get("config") or []:
         named = set(each.get("requests") or ())
-        times = sum(bool(wanted.names & named) for wanted in chosen) if named else 1
-        yield from [{"source": "FromClaim", **each}] * times
+        if not named or any(wanted.names & named for wanted in chosen):
+            yield {"source": "FromClaim", **each}
 
 
 def _result(grant: Grant) -> dict[str, Any]:
@@ -93,22 +94,4 @@ def _result(grant: Grant) -> dict[str, Any]:
         result["shareID"] = str(uuid.uuid4())
     if grant.taken:
         result["consumedCapacity"] = dict(grant.taken)
-    for name in ("bindingConditions", "bindingFailureConditions"):
-        if conditions := offer.document.get(name):
-            result[name] = list(conditions)
     return result
-
-
-def _selector(grants: Sequence[Grant], node: str) -> Document | None:
-    """On which nodes the devices can be used; None: on all."""
-    term: dict[str, list[Document]] = {}
-    for offer in (grant.offer for grant in grants):
-        if offer.place.get("nodeName") or offer.document.get("bindsToNode"):
-            field = {"key": "metadata.name", "operator": "In", "values": [node]}
-            return {"nodeSelectorTerms": [{"matchFields": [field]}]}
-        for given in (offer.place.get("nodeSelector") or {}).get("nodeSelectorTerms") or []:
-            for kind in ("matchFields", "matchExpressions"):
-                known = term.setdefault(kind, [])
-                known += [each for each in given.get(kind) or [] if each not in known]
-    kept = {kind: rules for kind, rules in term.items() if rules}
-    return {"nodeSelectorTerms": [kept]} if kept else None

@@ -11,7 +11,7 @@ from typing import Any
 from ..objects.pod_manifest import quantity
 from .allocations import Grant, Wanted, allocation
 from .cel_selectors import SelectorError
-from .pools import Counter, DeviceId, Document, InUse, Offer, Pool, consumed, consumption
+from .pools import DeviceId, Document, InUse, Offer, Pool, consumed, consumption
 
 MOST_RESULTS = 32  # of a claim
 Matches = Callable[[str, str, Document], bool]  # expression, driver, device
@@ -27,7 +27,7 @@ class UnschedulableError(Exception):
 
 
 class Allocator:
-    """Allocates claims on one node. `classes` are DeviceClasses by name, `admin` the namespaces with admin access."""
+    """Allocates claims on one node. `classes` are DeviceClasses by name."""
 
     def __init__(
         self,
@@ -36,20 +36,18 @@ class Allocator:
         used: InUse,
         *,
         matches: Matches,
-        admin: Callable[[str], bool] = lambda _namespace: False,
     ) -> None:
         self._pools = pools
         self._classes = classes
         self._used = used
         self._matches = matches
-        self._admin = admin
         self._claims: Sequence[Document] = ()
         self._rows: list[list[Wanted]] = []  # alternatives of each request
         self._every: dict[tuple[int, str], list[Offer]] = {}  # for requests of all devices
         self._selected: dict[tuple[int, str, DeviceId], bool] = {}
-        self._sound = {(each.driver, each.name): each for each in pools if not each.problem and not each.incomplete}
+        self._sound = {(each.driver, each.name): each for each in pools if not each.problem}
         self._offers = [offer for pool in self._sound.values() for offer in pool.offers]
-        self._left: dict[tuple[str, str], dict[Counter, Decimal]] = {}  # of pools: what allocated claims leave
+        self._left = {key: pool.counters_left(used) for key, pool in self._sound.items()}  # by allocated claims
         self._grants: list[Grant] = []
         self._chosen: list[Wanted] = []
 
@@ -89,18 +87,13 @@ class Allocator:
                 row = [(f"{request['name']}/{each['name']}", each) for each in alternatives]
             else:
                 row = [(request["name"], request["exactly"])]
-            rows.append([Wanted(number, name, each, self._class(name, each, claim)) for name, each in row])
+            rows.append([Wanted(number, name, each, self._class(name, each)) for name, each in row])
         return rows
 
-    def _class(self, name: str, request: Document, claim: Document) -> Document:
+    def _class(self, name: str, request: Document) -> Document:
         found = self._classes.get(request["deviceClassName"])
         if found is None:
             raise UnschedulableError(f"request {name}: device class {request['deviceClassName']} does not exist")
-        if request.get("adminAccess") and not self._admin(claim["metadata"].get("namespace", "default")):
-            raise UnschedulableError(
-                f"claim {_key(claim)}, request {name}: admin access to devices requires the "
-                "`resource.kubernetes.io/admin-access: true` label on the containing namespace"
-            )
         return found
 
     def _least(self, row: list[Wanted]) -> int:
@@ -112,9 +105,9 @@ class Allocator:
             return int(wanted.document.get("count", 1))
         key = wanted.claim, wanted.name
         if key not in self._every:
-            if unsound := [each for each in self._pools if each.incomplete or each.problem]:
-                why = unsound[0].problem or "slices are missing, or there are too many"
-                text = f"asks for all devices, but pool {unsound[0].name} of {unsound[0].driver} is not usable: {why}"
+            if unsound := next((each for each in self._pools if each.problem), None):
+                why = f"pool {unsound.name} of {unsound.driver} is not usable: {unsound.problem}"
+                text = f"asks for all devices, but {why}"
                 raise UnschedulableError(f"claim {_key(self._claims[wanted.claim])}, request {wanted.own} {text}")
             self._every[key] = [
                 each for each in self._offers if self._selects(wanted, each) and self._fits(wanted, each) is not None
@@ -183,11 +176,8 @@ class Allocator:
         granted = {each.offer.id: each.offer for each in self._grants if not each.wanted.is_admin}
         if not needed or wanted.is_admin or offer.id in granted or offer.id in self._used.shared:
             return True
-        key = offer.driver, offer.pool
-        if key not in self._left:
-            self._left[key] = self._sound[key].counters_left(self._used)
-        left = dict(self._left[key])
-        for each in (each for each in granted.values() if (each.driver, each.pool) == key):
+        left = dict(self._left[offer.driver, offer.pool])
+        for each in (each for each in granted.values() if (each.driver, each.pool) == (offer.driver, offer.pool)):
             for which, amount in consumption(each.document).items():
                 left[which] -= amount
         return all(amount <= left[which] for which, amount in needed.items())

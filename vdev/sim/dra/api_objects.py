@@ -6,9 +6,8 @@ Tests that have an API server hand in another implementation; the kubelet and th
 import itertools
 import uuid
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from typing import Any, Protocol, TypeAlias
-
-from ..objects.plain_objects import copied
 
 Document: TypeAlias = Mapping[str, Any]
 SLICE, CLASS, CLAIM, TEMPLATE, NAMESPACE = (
@@ -66,12 +65,11 @@ class MemoryObjects:
         return [self._found[key] for key in sorted(key for key in self._found if key[0] == kind)]
 
     async def get(self, kind: str, name: str, namespace: str = "") -> Document | None:
-        """An object, None if there is none."""
         return self._found.get((kind, _home(kind, namespace), name))
 
     async def create(self, kind: str, document: Document) -> Document:
         """Create an object. Raises ApiObjectError if there is one of that name."""
-        new = copied(dict(document))
+        new = deepcopy(dict(document))
         meta = new["metadata"] = dict(new.get("metadata") or {})
         serial = next(self._serial)
         if not meta.get("name"):
@@ -90,11 +88,10 @@ class MemoryObjects:
     async def edit(
         self, kind: str, name: str, namespace: str, change: Callable[[dict[str, Any]], None]
     ) -> Document | None:
-        """Change an object; None if it is gone."""
         found = self._found.get((kind, _home(kind, namespace), name))
         if found is None:
             return None
-        new = copied(found)
+        new = deepcopy(found)
         change(new)
         if new != found:
             new["metadata"]["resourceVersion"] = str(next(self._serial))
@@ -103,12 +100,10 @@ class MemoryObjects:
         return new
 
     async def delete(self, kind: str, name: str, namespace: str = "") -> None:
-        """Delete an object; no effect if it is gone."""
         if self._found.pop((kind, _home(kind, namespace), name), None) is not None:
             self._tell()
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call `listener` after each change; returns what ends that."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 

@@ -1,7 +1,8 @@
 """CEL selectors of DeviceClasses and requests, evaluated by CEL's own makers (`cel-expr-python`, optional).
 
-An expression is checked against the types of a device first, as the API server does; then it is evaluated. Where the
-real environment has more functions than this one, an expression that uses them is refused, never accepted.
+Attributes and capacities have types that only evaluation finds out, so a wrong type is an error of the allocation; the
+API server of a cluster knows more, and refuses some of these expressions before. An expression with a function that a
+real server has and this one lacks is refused, never accepted.
 """
 
 import functools
@@ -20,30 +21,22 @@ _SEMVER = re.compile(
     r"(?:\+[0-9a-zA-Z-]+(?:\.[0-9a-zA-Z-]+)*)?"
 )
 _TEXT = re.compile(r"""'([^'\\]*)'|"([^"\\]*)\"""")
+_MEMBERSHIP = re.compile(r"\bin\s+device\s*\.\s*(attributes|capacity)\b")
 _UNDECLARED = re.compile(r"undeclared reference to '(\w+)'")
 _ELSEWHERE = (  # functions that a real server has
     *("sets", "find", "findAll", "sum", "min", "max", "isSorted", "indexOf", "lastIndexOf", "semver", "isSemver"),
     *("isURL", "url", "ip", "isIP", "cidr", "isCIDR"),
 )
+# Quantities and versions share one type, because the library tells functions of one name apart by kinds of values, and
+# all messages are of one kind.
 _TYPES = """
-name: "vdev_sim_selectors.proto" package: "kubernetes" syntax: "proto3" dependency: "google/protobuf/struct.proto"
-message_type { name: "Quantity" field { name: "text" number: 1 label: LABEL_OPTIONAL type: TYPE_STRING } }
-message_type { name: "Semver" field { name: "text" number: 1 label: LABEL_OPTIONAL type: TYPE_STRING } }
+name: "vdev_sim_selectors.proto" package: "kubernetes" syntax: "proto3"
 message_type {
-  name: "Device"
-  field { name: "driver" number: 1 label: LABEL_OPTIONAL type: TYPE_STRING }
-  field { name: "allowMultipleAllocations" number: 2 label: LABEL_OPTIONAL type: TYPE_BOOL }
-  field { name: "attributes" number: 3 label: LABEL_REPEATED type: TYPE_MESSAGE type_name: "Device.AttributesEntry" }
-  field { name: "capacity" number: 4 label: LABEL_REPEATED type: TYPE_MESSAGE type_name: "Device.CapacityEntry" }
-  nested_type { name: "AttributesEntry" options { map_entry: true } %(fields)s }
-  nested_type { name: "CapacityEntry" options { map_entry: true } %(fields)s }
+  name: "Amount"
+  field { name: "text" number: 1 label: LABEL_OPTIONAL type: TYPE_STRING }
+  field { name: "is_version" number: 2 label: LABEL_OPTIONAL type: TYPE_BOOL }
 }
 """
-"""The types of the API as messages: a domain's content is dynamic, everything else is not."""
-_OF_ENTRY = """
-    field { name: "key" number: 1 label: LABEL_OPTIONAL type: TYPE_STRING }
-    field { name: "value" number: 2 label: LABEL_OPTIONAL type: TYPE_MESSAGE type_name: ".google.protobuf.Struct" }"""
-_MEMBERSHIP = re.compile(r"\bin\s+device\s*\.\s*(attributes|capacity)\b")
 
 
 class SelectorError(Exception):
@@ -61,11 +54,16 @@ def is_semver(text: str) -> bool:
 
 def matches(expression: str, driver: str, device: Mapping[str, Any]) -> bool:
     """Whether a device is selected. Raises SelectorError."""
-    program = _compiled(expression)
-    value = program(_view(driver, device, expression))
-    if not isinstance(value, bool):
-        raise SelectorError(f"CEL runtime error: {value}")
-    return value
+    view = _view(driver, device, expression)
+    try:
+        found = _compiled(expression).eval(data={"device": view})
+    except RuntimeError as error:
+        raise SelectorError(f"CEL runtime error: {error}") from error
+    value = found.plain_value()
+    if isinstance(value, bool):
+        return value
+    is_error = found.type() == _library().error
+    raise SelectorError(f"CEL runtime error: {value if is_error else f'expected a boolean, found {value!r}'}")
 
 
 def refusal(expression: str) -> str:
@@ -86,48 +84,34 @@ def refusal(expression: str) -> str:
 
 
 @functools.lru_cache(maxsize=1024)
-def _compiled(expression: str) -> Callable[[Mapping[str, Any]], Any]:
-    """What evaluates an expression: a bool, or the text of an error."""
+def _compiled(expression: str) -> Any:
+    """The expression as the library has it. Raises SelectorError."""
     if len(expression.encode()) > LONGEST_EXPRESSION:
         raise SelectorError(f"CEL compile error: the expression is longer than {LONGEST_EXPRESSION} bytes")
-    environment = _environment()
+    library = _library()
     try:
-        checked = environment.typed.compile(expression)
-        program = environment.dynamic.compile(expression, disable_check=True)
+        compiled = library.environment.compile(expression)
     except RuntimeError as error:
         raise SelectorError(f"CEL compile error: {error}") from error
-    if checked.return_type() not in (environment.bool, environment.dyn):
-        raise SelectorError(
-            "CEL compile error: must evaluate to bool or the unknown type, not " + checked.return_type().name()
-        )
-
-    def evaluate(view: Mapping[str, Any]) -> Any:
-        try:
-            result = program.eval(data={"device": view})
-        except RuntimeError as error:
-            return str(error)
-        value = result.plain_value()
-        if isinstance(value, bool) or result.type() == environment.error:
-            return value
-        return f"expected a boolean, found {value!r}"
-
-    return evaluate
+    if compiled.return_type() not in library.boolean:
+        name = compiled.return_type().name()
+        raise SelectorError(f"CEL compile error: must evaluate to bool or the unknown type, not {name}")
+    return compiled
 
 
 def _view(driver: str, device: Mapping[str, Any], expression: str) -> dict[str, Any]:
     """A device as expressions see it. An unknown domain is empty, unless the expression asks whether it is there."""
-    environment = _environment()
+    library = _library()
     attributes: dict[str, dict[str, Any]] = {}
     for name, value in (device.get("attributes") or {}).items():
         ((kind, content),) = value.items()
         domain, _, bare = name.rpartition("/")
-        known = environment.semver(text=content) if kind == "version" else content
+        known = library.version(content) if kind == "version" else content
         attributes.setdefault(domain or driver, {})[bare] = known
     capacity: dict[str, dict[str, Any]] = {}
     for name, value in (device.get("capacity") or {}).items():
         domain, _, bare = name.rpartition("/")
-        amount = quantity(value["value"], name)
-        capacity.setdefault(domain or driver, {})[bare] = environment.quantity(text=_canonical(amount))
+        capacity.setdefault(domain or driver, {})[bare] = library.quantity(quantity(value["value"], name))
     if not _MEMBERSHIP.search(expression):
         for one, other in _TEXT.findall(expression):
             attributes.setdefault(one or other, {})
@@ -136,13 +120,8 @@ def _view(driver: str, device: Mapping[str, Any], expression: str) -> dict[str, 
     return {"driver": driver, "attributes": attributes, "capacity": capacity, "allowMultipleAllocations": shared}
 
 
-def _canonical(amount: Decimal) -> str:
-    """One text for equal amounts, since messages are equal by their fields."""
-    return format(amount.normalize(), "f")
-
-
-class _Environment:
-    """The two environments: one with the types of the API, and one for values."""
+class _Library:
+    """CEL with Kubernetes' functions for quantities and versions."""
 
     def __init__(self) -> None:
         try:
@@ -150,83 +129,66 @@ class _Environment:
             from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
         except ImportError as error:
             raise NotInstalled(f"a selector needs CEL: {INSTALL}") from error
-        from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, struct_pb2, text_format
+        from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
         pool = descriptor_pool.DescriptorPool()
-        pool.AddSerializedFile(struct_pb2.DESCRIPTOR.serialized_pb)
-        types = text_format.Parse(_TYPES % {"fields": _OF_ENTRY}, descriptor_pb2.FileDescriptorProto())
+        types = text_format.Parse(_TYPES, descriptor_pb2.FileDescriptorProto())
         pool.AddSerializedFile(types.SerializeToString())
-        self.quantity = message_factory.GetMessageClass(pool.FindMessageTypeByName("kubernetes.Quantity"))
-        self.semver = message_factory.GetMessageClass(pool.FindMessageTypeByName("kubernetes.Semver"))
-        self.bool, self.dyn, self.error = cel.Type.BOOL, cel.Type.DYN, cel.Type.ERROR
-        extensions = [ext_optional.ExtOptional(), ext_strings.ExtStrings(), ext_bindings.ExtBindings()]
-
-        def environment(device: Any, functions: list[Any]) -> Any:
-            return cel.NewEnv(
-                descriptor_pool=pool, variables={"device": device}, functions=functions, extensions=extensions
-            )
-
-        declared, run = _functions(cel, self.quantity, self.semver)
-        self.typed = environment(cel.Type("kubernetes.Device"), declared)
-        self.dynamic = environment(cel.Type.Map(cel.Type.STRING, cel.Type.DYN), run)
-
-
-def _functions(cel: Any, amount: Any, version: Any) -> tuple[list[Any], list[Any]]:
-    """Kubernetes' libraries of quantities and versions: declared with every type for their check, and as they run.
-
-    At run time a function of one name is one, whatever message it is called on: the runtime tells them apart no more.
-    """
-    kind = cel.Type
-    q, v = kind("kubernetes.Quantity"), kind("kubernetes.Semver")
-
-    def number(value: Any) -> Decimal:
-        return Decimal(value.text)
-
-    def make(value: Decimal) -> Any:
-        return amount(text=_canonical(value))
-
-    def sides(a: Any, b: Any) -> int:
-        if type(a) is not type(b):
-            raise ValueError("a quantity and a version cannot be compared")
-        if isinstance(a, amount):
-            return _compare(number(a), number(b))
-        return _compare(_precedence(a.text), _precedence(b.text))
-
-    def part(index: int) -> Callable[[Any], int]:
-        return lambda value: int(_precedence(value.text)[index])
-
-    rows: list[tuple[str, Any, list[list[Any]], bool, Callable[..., Any]]] = [
-        ("quantity", q, [[kind.STRING]], False, lambda s: make(quantity(s, "quantity()"))),
-        ("isQuantity", kind.BOOL, [[kind.STRING]], False, _is_quantity),
-        ("semver", v, [[kind.STRING]], False, lambda s: _precedence(s) and version(text=s)),
-        ("isSemver", kind.BOOL, [[kind.STRING]], False, is_semver),
-        ("compareTo", kind.INT, [[q, q], [v, v]], True, sides),
-        ("isGreaterThan", kind.BOOL, [[q, q], [v, v]], True, lambda a, b: sides(a, b) > 0),
-        ("isLessThan", kind.BOOL, [[q, q], [v, v]], True, lambda a, b: sides(a, b) < 0),
-        ("sign", kind.INT, [[q]], True, lambda a: _compare(number(a), Decimal(0))),
-        ("asInteger", kind.INT, [[q]], True, lambda a: int(number(a))),
-        ("isInteger", kind.BOOL, [[q]], True, lambda a: number(a) == int(number(a))),
-        ("asApproximateFloat", kind.DOUBLE, [[q]], True, lambda a: float(number(a))),
-        ("add", q, [[q, q]], True, lambda a, b: make(number(a) + number(b))),
-        ("sub", q, [[q, q]], True, lambda a, b: make(number(a) - number(b))),
-        *((name, kind.INT, [[v]], True, part(index)) for index, name in enumerate(("major", "minor", "patch"))),
-    ]
-    declared = [
-        cel.FunctionDecl(
-            name,
-            [cel.Overload(f"{name}_{n}", result, types, member, run) for n, types in enumerate(signatures)],
+        self._amount = message_factory.GetMessageClass(pool.FindMessageTypeByName("kubernetes.Amount"))
+        self.boolean = (cel.Type.BOOL, cel.Type.DYN)
+        self.error = cel.Type.ERROR
+        self.environment = cel.NewEnv(
+            descriptor_pool=pool,
+            variables={"device": cel.Type.Map(cel.Type.STRING, cel.Type.DYN)},
+            functions=self._functions(cel),
+            extensions=[ext_optional.ExtOptional(), ext_strings.ExtStrings(), ext_bindings.ExtBindings()],
         )
-        for name, result, signatures, member, run in rows
-    ]
-    return declared, [
-        cel.FunctionDecl(name, [cel.Overload(name, result, signatures[0], member, run)])
-        for name, result, signatures, member, run in rows
-    ]
+
+    def quantity(self, amount: Decimal) -> Any:
+        # Messages are equal by their fields, so equal amounts need one text.
+        return self._amount(text=format(amount.normalize(), "f"))
+
+    def version(self, text: str) -> Any:
+        return self._amount(text=text, is_version=True)
+
+    def _functions(self, cel: Any) -> list[Any]:
+        type_ = cel.Type
+        amount = type_("kubernetes.Amount")
+
+        def semver(text: str) -> Any:
+            _precedence(text)  # raises an error for a text that is no version
+            return self.version(text)
+
+        def part(index: int) -> Callable[[Any], int]:
+            return lambda value: int(_precedence(value.text)[index])
+
+        rows: list[tuple[str, Any, list[Any], Callable[..., Any]]] = [
+            ("quantity", amount, [type_.STRING], lambda text: self.quantity(quantity(text, "quantity()"))),
+            ("isQuantity", type_.BOOL, [type_.STRING], _is_quantity),
+            ("semver", amount, [type_.STRING], semver),
+            ("isSemver", type_.BOOL, [type_.STRING], is_semver),
+            ("compareTo", type_.INT, [amount, amount], _compare),
+            ("isGreaterThan", type_.BOOL, [amount, amount], lambda one, other: _compare(one, other) > 0),
+            ("isLessThan", type_.BOOL, [amount, amount], lambda one, other: _compare(one, other) < 0),
+            ("sign", type_.INT, [amount], lambda one: int(_number(one) > 0) - int(_number(one) < 0)),
+            ("asInteger", type_.INT, [amount], lambda one: int(_number(one))),
+            ("isInteger", type_.BOOL, [amount], lambda one: _number(one) == int(_number(one))),
+            ("asApproximateFloat", type_.DOUBLE, [amount], lambda one: float(_number(one))),
+            ("add", amount, [amount, amount], lambda one, other: self.quantity(_number(one) + _number(other))),
+            ("sub", amount, [amount, amount], lambda one, other: self.quantity(_number(one) - _number(other))),
+            ("major", type_.INT, [amount], part(0)),
+            ("minor", type_.INT, [amount], part(1)),
+            ("patch", type_.INT, [amount], part(2)),
+        ]
+        return [
+            cel.FunctionDecl(name, [cel.Overload(name, result, types, types[0] is amount, run)])
+            for name, result, types, run in rows
+        ]
 
 
 @functools.cache
-def _environment() -> _Environment:
-    return _Environment()
+def _library() -> _Library:
+    return _Library()
 
 
 def _is_quantity(text: str) -> bool:
@@ -237,8 +199,17 @@ def _is_quantity(text: str) -> bool:
     return True
 
 
+def _number(amount: Any) -> Decimal:
+    if amount.is_version:
+        raise ValueError(f"{amount.text} is a version, not a quantity")
+    return Decimal(amount.text)
+
+
 def _compare(one: Any, other: Any) -> int:
-    return int(one > other) - int(one < other)
+    if one.is_version != other.is_version:
+        raise ValueError("a quantity and a version cannot be compared")
+    read: Callable[[Any], Any] = (lambda value: _precedence(value.text)) if one.is_version else _number
+    return int(read(one) > read(other)) - int(read(one) < read(other))
 
 
 def _precedence(text: str) -> tuple[Any, ...]:

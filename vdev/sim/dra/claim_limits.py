@@ -12,7 +12,6 @@ from typing import Any
 from ..objects import formats
 from . import cel_selectors
 
-ADMIN_ACCESS = "resource.kubernetes.io/admin-access"
 _MOST_CONDITIONS = 8  # of a device
 _MODES = ("All", "ExactCount")
 _STATUSES = ("False", "True", "Unknown")

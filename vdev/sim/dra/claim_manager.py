@@ -7,12 +7,14 @@ process. The texts of errors are the kubelet's. When a pod is started or retried
 import asyncio
 import contextlib
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ..journal import ClaimChanged, Journal
-from . import answer_lint
+from ..lint import warning
+from . import answer_lint, cdi_directory, claim_checkpoint
 from .api_objects import CLAIM, ApiObjectError, ApiObjects, Document
 from .claim_checkpoint import ClaimInfo, PreparedDevice
 from .driver_client import Answer, CallError, DriverClient
@@ -36,7 +38,7 @@ class PodClaims:
 class ClaimManager:
     """Prepares and unprepares claims. With `strict` every driver is asked twice, and both answers must agree.
 
-    `save` writes the checkpoint; `unresolved` gives those of some CDI names that do not resolve.
+    Its file is in `directory`; without `cdi_dir` CDI names are not resolved.
     """
 
     def __init__(
@@ -45,22 +47,32 @@ class ClaimManager:
         drivers: DriverRegistry,
         *,
         journal: Journal,
-        save: Callable[[], Awaitable[None]],
-        unresolved: Callable[[Iterable[str]], Awaitable[Sequence[str]]],
+        directory: Path,
+        cdi_dir: Path | None,
         strict: bool,
     ) -> None:
         self._objects = objects
         self._drivers = drivers
         self._journal = journal
-        self._save = save
-        self._unresolved = unresolved
+        self._directory = directory
+        self._cdi_dir = cdi_dir
         self._strict = strict
+        self._saving = asyncio.Lock()
         self._claims: dict[tuple[str, str], ClaimInfo] = {}  # by namespace and name, as in the kubelet
         self._locks: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    def restore(self, claims: Iterable[ClaimInfo]) -> None:
+    async def restore(self) -> None:
         """Take over what an earlier process prepared; for a pod that starts anew it is prepared again."""
+        claims, problem = await asyncio.to_thread(claim_checkpoint.read, self._directory)
+        if problem:
+            self._journal.find([warning("checkpoint-unreadable", "", problem)])
         self._claims = {(claim.namespace, claim.name): claim for claim in claims}
+
+    async def _save(self) -> None:
+        async with self._saving:
+            content = claim_checkpoint.take(self.all())
+            with contextlib.suppress(FileNotFoundError):  # the directory of a test that is over
+                await asyncio.to_thread(claim_checkpoint.write, self._directory, content)
 
     def all(self) -> list[ClaimInfo]:
         """The claims that the kubelet works with."""
@@ -109,8 +121,10 @@ class ClaimManager:
         for driver, infos in batches.items():
             answers = await self._ask(driver, infos)
             self._look(driver, infos, answers, results)
-            missing = await self._unresolved(name for a in answers.values() for d in a.devices for name in d.cdi)
-            self._journal.find(answer_lint.unresolved(driver, missing))
+            if self._cdi_dir is not None:
+                names = [name for answer in answers.values() for device in answer.devices for name in device.cdi]
+                resolved = await asyncio.to_thread(cdi_directory.resolve, self._cdi_dir, names)
+                self._journal.find(answer_lint.unresolved(driver, resolved.missing))
             for info in infos:
                 answered = answers[info.uid].devices
                 before = info.drivers.get(driver)  # of an earlier life of the kubelet

@@ -16,14 +16,12 @@ from ..lint import Finding
 from ..objects.pods import ExtendedClaim, Kind, PodSpec
 from . import cel_selectors, slice_lint
 from .allocator import Allocator, UnschedulableError
-from .api_objects import CLAIM, CLASS, NAMESPACE, SLICE, TEMPLATE, ApiObjects, Document
-from .claim_limits import ADMIN_ACCESS
+from .api_objects import CLAIM, CLASS, SLICE, TEMPLATE, ApiObjects, Document
 from .pools import gather, in_use
 
 _Asked: TypeAlias = tuple[str, str, str, str, int]  # container, resource, request, class, count
 _IMPLICIT = "deviceclass.resource.kubernetes.io/"
 _EXTENDED = "resource.kubernetes.io/extended-resource-claim"
-_MOST_USERS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +45,7 @@ class Cluster:
         self._node = node
         self._journal = journal
         self._lock = asyncio.Lock()  # a pod is released after what is made for it, never in between
-        self._slices: dict[int, Document] = {}  # as last seen, by identity: a slice that changes is a new object
+        self._slices: list[Document] = []  # as last seen
 
     async def claims(self, pod: PodSpec) -> dict[str, str]:
         """A pod's claims by the name in the pod; those of templates are made. Raises UnschedulableError."""
@@ -106,9 +104,6 @@ class Cluster:
             raise UnschedulableError(f'resourceclaim.resource.k8s.io "{name}" not found')
         if claim["metadata"].get("deletionTimestamp"):
             raise UnschedulableError(f'resourceclaim "{name}" is being deleted')
-        users = (claim.get("status") or {}).get("reservedFor") or []
-        if len(users) >= _MOST_USERS and all(each["uid"] != pod.uid for each in users):
-            raise UnschedulableError(f"resourceclaim {name} in use")
         return claim
 
     async def _allocate(
@@ -120,12 +115,7 @@ class Cluster:
             return None
         pools = gather(await self._objects.list(SLICE), self._node, {"kubernetes.io/hostname": self._node})
         used = in_use(await self._objects.list(CLAIM))
-        admins = {
-            each["metadata"]["name"]
-            for each in await self._objects.list(NAMESPACE)
-            if (each["metadata"].get("labels") or {}).get(ADMIN_ACCESS) == "true"
-        }
-        allocator = Allocator(pools, classes, used, matches=cel_selectors.matches, admin=admins.__contains__)
+        allocator = Allocator(pools, classes, used, matches=cel_selectors.matches)
         allocations = await asyncio.to_thread(allocator.allocate, [*claims, *hidden], self._node)
         for claim, allocation in zip(claims, allocations, strict=False):
             meta = claim["metadata"]
@@ -183,19 +173,20 @@ class Cluster:
                 self._journal.note(ClaimChanged(f"{meta['namespace']}/{meta['name']}", "released"))
 
     async def look(self) -> None:
-        """Report mistakes in the pools of which a slice is new, changed or gone since the last look.
-
-        Of thousands of nodes each has a pool, and each look is due to a change of one of them.
-        """
-        slices = {id(each): each for each in await self._objects.list(SLICE)}
-        before, self._slices = self._slices, slices
-        changed = [slices.get(key) or before[key] for key in slices.keys() ^ before.keys()]
-        pools = set(map(slice_lint.pool_of, changed))
-        self._journal.find(slice_lint.slices(each for each in slices.values() if slice_lint.pool_of(each) in pools))
+        """Report mistakes in the slices that this node can use, if one of them is new, changed or gone."""
+        slices = await self._own_slices()
+        if slices != self._slices:
+            self._slices = slices
+            self._journal.find(slice_lint.slices(slices))
 
     async def incomplete(self) -> list[Finding]:
         """What is wrong with pools now, and a mistake only if it stays so."""
-        return list(slice_lint.lasting(await self._objects.list(SLICE)))
+        return list(slice_lint.lasting(await self._own_slices()))
+
+    async def _own_slices(self) -> list[Document]:
+        """All but those of other nodes."""
+        found = await self._objects.list(SLICE)
+        return [each for each in found if each["spec"].get("nodeName") in (None, "", self._node)]
 
 
 def _for(claim: Document, pod: PodSpec) -> str:

@@ -1,9 +1,7 @@
 """The DRA half of one kubelet process: its parts put together, and what the rest of the kubelet asks of it."""
 
 import asyncio
-import contextlib
-import functools
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +9,7 @@ from ..kubelet_life import Life, Ticker
 from ..lint import Finding, Severity
 from ..objects.container_edits import Edits
 from ..objects.pods import ContainerClaim
-from . import cdi_directory, claim_checkpoint
+from . import cdi_directory
 from .api_objects import ApiObjects
 from .claim_checkpoint import PreparedDevice
 from .claim_manager import ClaimManager
@@ -50,22 +48,20 @@ class DynamicResources:
         changed: Callable[[frozenset[str]], None],
         active: Callable[[], Collection[str] | None],
     ) -> None:
-        self._root = root
         self._settings = settings
         self._life = life
         self._journal = life.journal
         self._active = active
         self._changed = changed
         self._ends: list[Callable[[], None]] = []
-        self._saving = asyncio.Lock()
         self.health = DeviceHealth(life.clock.now)
         self.drivers = DriverRegistry(settings.objects, settings.node, life, health=self.health, news=self._news)
         self._manager = ClaimManager(
             settings.objects,
             self.drivers,
             journal=life.journal,
-            save=self._save,
-            unresolved=self._unresolved,
+            directory=root,
+            cdi_dir=settings.cdi_dir,
             strict=settings.strict,
         )
         self.prepare = self._manager.prepare
@@ -74,10 +70,7 @@ class DynamicResources:
 
     async def start(self) -> None:
         """Take over what is prepared, and delete the node's slices."""
-        claims, problem = await asyncio.to_thread(claim_checkpoint.read, self._root)
-        if problem:
-            self._journal.find([Finding("checkpoint-unreadable", Severity.WARNING, "", problem)])
-        self._manager.restore(claims)
+        await self._manager.restore()
         self._life.spawn(self.drivers.wipe("", "it starts"), "wipe slices")
         self._ends.append(Ticker(self._life.clock, RECONCILE_SECONDS, self._reconcile).stop)
         self._ends.append(Ticker(self._life.clock, LOOK_SECONDS, self._look).stop)
@@ -122,12 +115,6 @@ class DynamicResources:
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
-    async def _unresolved(self, names: Iterable[str]) -> Sequence[str]:
-        directory = self._settings.cdi_dir
-        if directory is None:
-            return ()
-        return (await asyncio.to_thread(cdi_directory.resolve, directory, list(names))).missing
-
     def _news(self, driver: str, devices: Collection[tuple[str, str]]) -> None:
         """Have the pods looked at that have one of these devices: pool and name."""
         having = (
@@ -143,9 +130,3 @@ class DynamicResources:
     def _reconcile(self) -> None:
         if (active := self._active()) is not None:
             self._life.spawn(self._manager.reconcile(active), "reconcile claims")
-
-    async def _save(self) -> None:
-        async with self._saving:
-            text = claim_checkpoint.take(self._manager.all())
-            with contextlib.suppress(FileNotFoundError):  # the directory of a test that is over
-                await asyncio.to_thread(functools.partial(claim_checkpoint.write, self._root, text))

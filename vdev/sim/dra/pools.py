@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from ..objects.amounts import canonical
 from ..objects.pod_manifest import quantity
+from . import slice_lint
 
 Document: TypeAlias = Mapping[str, Any]
 DeviceId: TypeAlias = tuple[str, str, str]  # driver, pool, device
@@ -90,19 +91,10 @@ class Pool:
 
     driver: str
     name: str
-    generation: int
-    expected: int
-    slices: list[Document] = field(default_factory=list)
+    problem: str
     offers: list[Offer] = field(default_factory=list)
     everywhere: list[Offer] = field(default_factory=list)
     counters: dict[Counter, Decimal] = field(default_factory=dict)
-    problem: str = ""
-    binding: bool = False
-
-    @property
-    def incomplete(self) -> bool:
-        """Whether slices are missing, or there are too many."""
-        return len(self.slices) != self.expected
 
     def counters_left(self, used: InUse) -> dict[Counter, Decimal]:
         """What devices in use leave of the counters, wherever these devices are."""
@@ -115,20 +107,15 @@ class Pool:
 
 def gather(slices: Iterable[Document], node: str, labels: Mapping[str, str]) -> list[Pool]:
     """The pools that a node can use, in the order in which the allocator tries them."""
-    pools: dict[tuple[str, str], Pool] = {}
-    for each in sorted(slices, key=lambda document: str(document["metadata"].get("name", ""))):
-        spec = each["spec"]
-        driver, name, generation = spec["driver"], spec["pool"]["name"], int(spec["pool"].get("generation", 0))
-        pool = pools.get((driver, name))
-        if pool is None or generation > pool.generation:
-            pool = Pool(driver, name, generation, int(spec["pool"]["resourceSliceCount"]))
-            pools[driver, name] = pool
-        if generation == pool.generation:
-            pool.slices.append(each)
-    found = [pool for pool in pools.values() if any(_concerns(each["spec"], node, labels) for each in pool.slices)]
-    for pool in found:
-        _fill(pool, node, labels)
-    return sorted(found, key=lambda pool: (pool.binding, pool.driver, pool.name))
+    pools = []
+    by_name = sorted(slices, key=lambda document: str(document["metadata"].get("name", "")))
+    for (driver, name), members in slice_lint.by_pool(by_name).items():
+        specs = slice_lint.newest(members)
+        if any(_concerns(spec, node, labels) for spec in specs):
+            pool = Pool(driver, name, slice_lint.unusable(specs))
+            _fill(pool, specs, node, labels)
+            pools.append(pool)
+    return pools
 
 
 def _concerns(spec: Document, node: str, labels: Mapping[str, str]) -> bool:
@@ -170,35 +157,18 @@ def _selects(selector: Document, node: str, labels: Mapping[str, str]) -> bool:
     )
 
 
-def _fill(pool: Pool, node: str, labels: Mapping[str, str]) -> None:
-    """Put devices and counters of the slices together, and judge them."""
-    names: set[str] = set()
-    sets: set[str] = set()
-    for counters in (each for s in pool.slices for each in s["spec"].get("sharedCounters") or []):
-        if counters["name"] in sets:
-            pool.problem = f"the counter set {counters['name']} is there twice"
-        sets.add(counters["name"])
-        for counter, value in (counters.get("counters") or {}).items():
-            pool.counters[counters["name"], counter] = quantity(value["value"], counter)
-    for spec, device in ((s["spec"], each) for s in pool.slices for each in s["spec"].get("devices") or []):
-        place = device if spec.get("perDeviceNodeSelection") else spec
-        offer = Offer(pool.driver, pool.name, device["name"], device, place)
-        pool.everywhere.append(offer)
-        if unknown := sorted(_counters_of(device) - pool.counters.keys()):
-            pool.problem = f"device {device['name']} consumes {'/'.join(unknown[0])}, which is unknown"
-        if not _reaches(place, node, labels):
-            continue
-        if device["name"] in names:
-            pool.problem = f"device {device['name']} is there twice"
-        names.add(device["name"])
-        pool.offers.append(offer)
-        pool.binding |= bool(device.get("bindingConditions"))
-
-
-def _counters_of(device: Document) -> set[Counter]:
-    """From which counters a device takes; what it says of amounts is judged elsewhere, and may be anything."""
-    uses = device.get("consumesCounters") or []
-    return {(use["counterSet"], name) for use in uses for name in use.get("counters") or {}}
+def _fill(pool: Pool, specs: Iterable[Document], node: str, labels: Mapping[str, str]) -> None:
+    """Put devices and counters of the slices together."""
+    for spec in specs:
+        for counters in spec.get("sharedCounters") or []:
+            for counter, value in (counters.get("counters") or {}).items():
+                pool.counters[counters["name"], counter] = quantity(value["value"], counter)
+        for device in spec.get("devices") or []:
+            place = device if spec.get("perDeviceNodeSelection") else spec
+            offer = Offer(pool.driver, pool.name, device["name"], device, place)
+            pool.everywhere.append(offer)
+            if _reaches(place, node, labels):
+                pool.offers.append(offer)
 
 
 def consumption(device: Document) -> Mapping[Counter, Decimal]:

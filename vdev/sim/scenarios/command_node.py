@@ -20,10 +20,9 @@ from ..kubelet_life import Timings
 from ..lint import Finding, Severity
 from ..node_objects import NodeObjects
 from . import program
-from .command_plugin import GRACE_SECONDS, LAST_LINES, CommandPlugin, last_words
 from .embedded_driver import SimDriver
 from .placeholders import RESOURCE
-from .plugin_process import Plugin, PluginPlaces
+from .plugin_process import GRACE_SECONDS, LAST_LINES, CommandPlugin, Plugin, PluginPlaces, last_words
 from .scenario import Capability, ScenarioError
 
 PLACES = ("kubelet_dir", "plugin_dir", "cdi_dir", "dir", "configuration", "kubeconfig")

@@ -14,12 +14,10 @@ from pathlib import Path
 from typing import Any, Self, assert_never
 
 from ...aio.clock import LeapClock
-from ..device_manager.registration_server import Compat
 from ..dra.api_objects import CLAIM, SLICE, ApiObjects, MemoryObjects
 from ..journal import DriverRegistered, Entry, Lifecycle, Registered, RegistrationFailed, RegistrationWaits
 from ..kubelet import kubelet_directory
 from ..kubelet.kubelet import Kubelet
-from ..kubelet_life import Timings
 from ..lint import Severity
 from ..objects.node_devices import Capacity
 from ..objects.pods import PodStatus
@@ -33,9 +31,10 @@ _HOST_NODES = ("null", "zero")
 
 
 class SimDriver:
-    """A node in a temporary directory, as an async context manager. `plugin` creates the plugin under test, `timings`
-    are its kubelet's, as are `objects`, `compat`, `seed` and `strict`; `kubeconfig` is how the plugin finds the API
-    server of the objects. `kubelet_dir` is another directory for the kubelet. With `host_nodes` the host has device
+    """A node in a temporary directory, as an async context manager.
+
+    `plugin` creates the plugin under test, which finds the API server of the objects by `kubeconfig`. `kubelet_dir` is
+    another directory for the kubelet, `kubelet_options` are more of its options. With `host_nodes` the host has device
     nodes of its own, which the scenario can make and remove; without, containers may name nodes that are not there.
     With `cdi` CDI names are resolved in the node's directory, without containers may name any.
     """
@@ -45,15 +44,13 @@ class SimDriver:
         plugin: Callable[[PluginPlaces], Plugin] = VdevRun,
         *,
         node_name: str = "sim-node",
-        timings: Timings | None = None,
         objects: ApiObjects | None = None,
         kubeconfig: Path | None = None,
         strict: bool = False,
         kubelet_dir: Path | None = None,
         host_nodes: bool = True,
         cdi: bool = True,
-        compat: Compat = Compat.V1_36,
-        seed: int = 0,
+        **kubelet_options: Any,
     ) -> None:
         self._objects: ApiObjects = objects or MemoryObjects()
         self._kubeconfig = kubeconfig
@@ -61,10 +58,8 @@ class SimDriver:
         self._kubelet_dir = kubelet_dir
         self._host_nodes = host_nodes
         self._cdi = cdi
-        self._compat = compat
-        self._seed = seed
+        self._kubelet_options = kubelet_options
         self._make_plugin = plugin
-        self._timings = timings
         self._node_name = node_name
         self._clock = LeapClock()
         self.capabilities = frozenset(Capability) - {Capability.HOOK}
@@ -93,12 +88,10 @@ class SimDriver:
             node_name=self._node_name,
             clock=self._clock,
             host_root=self._places.host_root if self._host_nodes or self._strict else None,
-            compat=self._compat,
-            seed=self._seed,
-            timings=self._timings,
             objects=self._objects,
             cdi_dir=self._places.cdi_dir if self._cdi else None,
             strict=self._strict,
+            **self._kubelet_options,
         )
         await self.kubelet.start()
         return self
@@ -118,7 +111,6 @@ class SimDriver:
             await self._plugin.start()
 
     async def act(self, action: Action) -> None:
-        """Do something to the kubelet or the plugin."""
         match action:
             case Action.RESTART_KUBELET:
                 await self.kubelet.restart(wait=False)
@@ -188,24 +180,19 @@ class SimDriver:
         await self.change()
 
     async def create_pod(self, manifest: Mapping[str, Any]) -> None:
-        """Create a pod on the kubelet."""
         await self.kubelet.run_pod(manifest)
 
     async def delete_pod(self, name: str, *, force: bool = False) -> None:
-        """Delete a pod."""
         self._there(name)
         await self.kubelet.delete_pod(name, force=force)
 
     async def create_object(self, document: Mapping[str, Any]) -> None:
-        """Create an object."""
         await self._objects.create(document["kind"], document)
 
     async def delete_object(self, kind: str, name: str, namespace: str) -> None:
-        """Delete an object."""
         await self._objects.delete(kind, name, namespace)
 
     async def slices(self, driver: str) -> Sequence[str] | None:
-        """The devices that a driver publishes for the node."""
         found = [
             each["spec"]
             for each in await self._objects.list(SLICE)
@@ -218,7 +205,6 @@ class SimDriver:
         return [device["name"] for spec in current for device in spec.get("devices") or []]
 
     async def claim(self, name: str) -> Sequence[str] | None:
-        """The devices allocated to a claim."""
         claim = await self._objects.get(CLAIM, name, "default")
         if claim is None:
             return None
@@ -226,7 +212,6 @@ class SimDriver:
         return [each["device"] for each in allocation.get("devices", {}).get("results") or []]
 
     async def drivers(self, driver: str) -> int:
-        """To how many instances of a driver the kubelet is connected."""
         return sum(each.connected for each in self.kubelet.drivers().get(driver, []))
 
     async def events(self, pod: str) -> Sequence[str]:
@@ -234,7 +219,6 @@ class SimDriver:
         return [f"{each.reason}: {each.message}" for each in self.kubelet.events if each.pod == f"default/{pod}"]
 
     async def restart_container(self, pod: str) -> None:
-        """Restart the pod's first app container."""
         self._there(pod)
         await self.kubelet.restart_container(pod)
 
@@ -248,11 +232,9 @@ class SimDriver:
         await asyncio.to_thread(_device_node, self._places.host_root / path.lstrip("/"), make=make)
 
     async def node(self) -> Capacity:
-        """What the node status shows."""
         return self.kubelet.node()
 
     async def pod(self, name: str) -> PodStatus | None:
-        """A pod as it is, None if there is none."""
         return next((pod for pod in self.kubelet.pods() if pod.name == name), None)
 
     async def registrations(self, resource: str) -> int:
@@ -260,7 +242,6 @@ class SimDriver:
         return self.kubelet.metrics.registrations[resource] + self.kubelet.metrics.watched[resource]
 
     async def reasons(self) -> Mapping[tuple[str, str], str]:
-        """What the plugin says of itself."""
         return await self._plugin.reasons()
 
     async def hook(self, name: str) -> None:

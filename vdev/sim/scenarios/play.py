@@ -7,7 +7,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, assert_never
+from typing import Any
 
 from ...errors import VdevError
 from ..objects.node_devices import Capacity
@@ -15,34 +15,19 @@ from ..objects.pods import ContainerStatus, PodStatus
 from ..render import NOTHING, edits_json
 from . import placeholders
 from .placeholders import DRIVER, RESOURCE
-from .scenario import (
-    ANY,
-    Action,
-    AdvanceClock,
-    Capability,
-    CreateObject,
-    DeleteObject,
-    Driver,
-    EditConfiguration,
-    Expect,
-    Hook,
-    HostNode,
-    PodAction,
-    PodStep,
-    Remember,
-    Scenario,
-    ScenarioError,
-    Step,
-    StepFailed,
-)
+from .scenario import ANY, Action, Capability, Driver, Expect, Scenario, ScenarioError, Step, StepFailed
 
-_NEEDS = {
-    **dict.fromkeys([Action.RESTART_KUBELET, Action.CRASH_KUBELET, Action.START_KUBELET], Capability.KUBELET),
-    **dict.fromkeys([Action.RESTART_PLUGIN, Action.STOP_PLUGIN, Action.START_PLUGIN], Capability.PLUGIN),
-    Action.KILL_PLUGIN: Capability.KILL,
-    Action.REBOOT_PLUGIN_FIRST: Capability.REBOOT,
-    Action.REBOOT_KUBELET_FIRST: Capability.REBOOT_KUBELET_FIRST,
-    Action.ROLL_PLUGIN: Capability.ROLL,
+_NEEDS: Mapping[str, Capability] = {
+    **dict.fromkeys(["restartKubelet", "crashKubelet", "startKubelet"], Capability.KUBELET),
+    **dict.fromkeys(["restartPlugin", "stopPlugin", "startPlugin"], Capability.PLUGIN),
+    "killPlugin": Capability.KILL,
+    "rebootPluginFirst": Capability.REBOOT,
+    "rebootKubeletFirst": Capability.REBOOT_KUBELET_FIRST,
+    "rollPlugin": Capability.ROLL,
+    "advanceClock": Capability.CLOCK,
+    **dict.fromkeys(["createDeviceNode", "removeDeviceNode"], Capability.HOST_NODES),
+    **dict.fromkeys(["createObject", "deleteObject", "forceDeletePod"], Capability.DRA),
+    "hook": Capability.HOOK,
 }
 
 
@@ -94,51 +79,36 @@ class _Seen:
 
 def need_of(step: Step) -> Capability | None:
     """What a driver must be able to do for a step, None where every one can."""
-    match step:
-        case Action():
-            return _NEEDS[step]
-        case AdvanceClock():
-            return Capability.CLOCK
-        case HostNode():
-            return Capability.HOST_NODES
-        case CreateObject() | DeleteObject() | PodStep(PodAction.FORCE_DELETE):
-            return Capability.DRA
-        case Hook():
-            return Capability.HOOK
-        case EditConfiguration() | PodStep() | Remember() | Expect():
-            return None
-        case _:
-            assert_never(step)
+    return _NEEDS.get(step.name)
 
 
 async def _do(step: Step, scenario: Scenario, driver: Driver, patience: float, seen: _Seen) -> None:
-    match step:
-        case Action():
-            await driver.act(step)
-        case EditConfiguration():
-            await driver.configure(step.text)
-        case AdvanceClock():
-            await driver.advance_clock(step.seconds)
-        case PodStep(PodAction.CREATE):
-            await driver.create_pod(await _filled(scenario.pods[step.pod], driver))
-        case PodStep(PodAction.DELETE | PodAction.FORCE_DELETE):
-            await driver.delete_pod(step.pod, force=step.action is PodAction.FORCE_DELETE)
-        case PodStep():
-            await driver.restart_container(step.pod)
-        case CreateObject():
-            await driver.create_object(step.document)
-        case DeleteObject():
-            await driver.delete_object(step.kind, step.name, step.namespace)
-        case HostNode():
-            await driver.device_node(step.path, make=step.make)
-        case Hook():
-            await driver.hook(step.name)
-        case Remember():
+    value = step.value
+    match step.name:
+        case "editConfiguration":
+            await driver.configure(value)
+        case "advanceClock":
+            await driver.advance_clock(value)
+        case "createPod":
+            await driver.create_pod(await _filled(scenario.pods[value], driver))
+        case "deletePod" | "forceDeletePod":
+            await driver.delete_pod(value, force=step.name == "forceDeletePod")
+        case "restartContainer":
+            await driver.restart_container(value)
+        case "createObject":
+            await driver.create_object(value)
+        case "deleteObject":
+            await driver.delete_object(value["kind"], value["name"], value.get("namespace", ""))
+        case "createDeviceNode" | "removeDeviceNode":
+            await driver.device_node(value, make=step.name == "createDeviceNode")
+        case "hook":
+            await driver.hook(value)
+        case "remember":
             await _remember(seen, scenario, driver)
-        case Expect():
-            await _await(step, scenario, driver, patience, seen)
+        case "expect":
+            await _await(value, scenario, driver, patience, seen)
         case _:
-            assert_never(step)
+            await driver.act(Action(step.name))
 
 
 async def _filled(manifest: Mapping[str, Any], driver: Driver) -> Mapping[str, Any]:
@@ -259,7 +229,7 @@ def _nobody(placeholder: str) -> str:
 
 def _node_differences(expect: Expect, node: Capacity, names: Mapping[str, Sequence[str]], seen: _Seen) -> Iterator[str]:
     for resource, numbers in placeholders.spread(expect.node, names).items():
-        if any(each.refers for each in numbers) and not seen.noted:
+        if any(each.count is None for each in numbers) and not seen.noted:
             raise ScenarioError("it refers to what was remembered, but no step before it is `remember:`")
         shown = (node.capacity.get(resource, 0), node.allocatable.get(resource, 0))
         before = (seen.node.capacity.get(resource, 0), seen.node.allocatable.get(resource, 0))

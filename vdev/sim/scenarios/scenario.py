@@ -6,66 +6,35 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final, Protocol, assert_never
+from typing import Any, Final, Protocol
 
 from ...errors import VdevError
 from ..objects.node_devices import Capacity
 from ..objects.pods import PodStatus
 
 
-class Meaning(Enum):
-    """How an amount is compared."""
-
-    EXACTLY = "exactly"
-    AT_LEAST = "atLeast"
-    REMEMBERED = "remembered"
-    LESS = "lessThan"
-    NOT_LESS = "atLeast remembered"
-
-
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """An expected number. `count` means nothing where the amount refers to what was remembered."""
+    """An expected number, and how what is seen compares with it. None: the number that was remembered."""
 
-    count: int = 0
-    meaning: Meaning = Meaning.EXACTLY
-
-    @property
-    def refers(self) -> bool:
-        """Whether something must have been remembered."""
-        return self.meaning in (Meaning.REMEMBERED, Meaning.LESS, Meaning.NOT_LESS)
+    count: int | None = None
+    comparison: str = ""  # empty: equal; "at least" or "less than"
 
     def met(self, seen: int, remembered: int) -> bool:
         """Whether what is seen is what is expected."""
-        match self.meaning:
-            case Meaning.EXACTLY:
-                return seen == self.count
-            case Meaning.AT_LEAST:
-                return seen >= self.count
-            case Meaning.REMEMBERED:
-                return seen == remembered
-            case Meaning.LESS:
-                return seen < remembered
-            case Meaning.NOT_LESS:
-                return seen >= remembered
+        expected = remembered if self.count is None else self.count
+        match self.comparison:
+            case "at least":
+                return seen >= expected
+            case "less than":
+                return seen < expected
             case _:
-                assert_never(self.meaning)
+                return seen == expected
 
     def in_words(self, remembered: int) -> str:
         """As a message says it."""
-        match self.meaning:
-            case Meaning.EXACTLY:
-                return str(self.count)
-            case Meaning.AT_LEAST:
-                return f"at least {self.count}"
-            case Meaning.REMEMBERED:
-                return f"{remembered} as remembered"
-            case Meaning.LESS:
-                return f"less than the remembered {remembered}"
-            case Meaning.NOT_LESS:
-                return f"at least the remembered {remembered}"
-            case _:
-                assert_never(self.meaning)
+        number = f"{remembered} as remembered" if self.count is None else str(self.count)
+        return f"{self.comparison} {number}".strip()
 
 
 class ScenarioError(VdevError):
@@ -117,73 +86,6 @@ class Action(Enum):
     ROLL_PLUGIN = "rollPlugin"
 
 
-@dataclass(frozen=True, slots=True)
-class EditConfiguration:
-    """The plugin's configuration file is replaced by this text."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class AdvanceClock:
-    """Seconds pass for the kubelet."""
-
-    seconds: float
-
-
-class PodAction(Enum):
-    """What is done to a pod."""
-
-    CREATE = "createPod"  # bound to the node
-    DELETE = "deletePod"
-    FORCE_DELETE = "forceDeletePod"  # without waiting for its node
-    RESTART_CONTAINER = "restartContainer"  # its first app container dies and is started again
-
-
-@dataclass(frozen=True, slots=True)
-class PodStep:
-    """Something is done to the pod of this name."""
-
-    action: PodAction
-    pod: str
-
-
-@dataclass(frozen=True, slots=True)
-class CreateObject:
-    """A claim, template or class is created."""
-
-    document: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteObject:
-    """A claim, template, class or slice is deleted; `namespace` is empty for what is in none."""
-
-    kind: str
-    name: str
-    namespace: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class HostNode:
-    """A device node of the host is made, or removed."""
-
-    path: str
-    make: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Hook:
-    """Something happens outside the node, by a command that the player of the scenario gives for this name."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Remember:
-    """What the node shows and the pods hold is noted, for later expectations to refer to."""
-
-
 ANY: Final = "any"
 
 
@@ -208,18 +110,17 @@ class Expect:
     stays: float = 0.0
 
 
-Step = (
-    Action
-    | EditConfiguration
-    | AdvanceClock
-    | PodStep
-    | CreateObject
-    | DeleteObject
-    | HostNode
-    | Hook
-    | Remember
-    | Expect
-)
+POD_STEPS = frozenset({"createPod", "deletePod", "forceDeletePod", "restartContainer"})
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step by its name in the file, and what is written there for it: an `Expect`, the name of a pod, a path, a
+    document; None for an `Action` and for `remember`.
+    """
+
+    name: str
+    value: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +140,11 @@ class Scenario:
     hardware: Mapping[str, frozenset[str]] = field(default_factory=dict)
     objects: tuple[Mapping[str, Any], ...] = ()
     lines: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def expectations(self) -> list[Expect]:
+        """What its steps expect."""
+        return [step.value for step in self.steps if step.name == "expect"]
 
 
 class Driver(Protocol):

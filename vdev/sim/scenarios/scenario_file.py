@@ -1,43 +1,21 @@
 """Reads scenario files. The format is strict, and every error says where it is."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from enum import Enum
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import yaml
 
 from ...errors import UsageError, reason_of
 from ..lint import unknown_code
 from ..objects import yaml_text
-from .scenario import (
-    Action,
-    AdvanceClock,
-    Amount,
-    Capability,
-    CreateObject,
-    DeleteObject,
-    EditConfiguration,
-    Expect,
-    Hook,
-    HostNode,
-    Meaning,
-    PodAction,
-    PodStep,
-    Remember,
-    Scenario,
-    Step,
-)
+from .scenario import POD_STEPS, Action, Amount, Capability, Expect, Scenario, Step
 
-_E = TypeVar("_E", bound=Enum)
 _REMEMBERED = "remembered"
+_COMPARISONS = {"atLeast": "at least", "lessThan": "less than"}
 _LONGEST_STEP = 160  # characters of a step's text that a report shows
 _POD_KEYS = {"phase", "reason", "message", "containers", "terminating", "events"}
-_POD_STEPS = {action.value for action in PodAction}
-_BARE_STEPS = {"remember", *(action.value for action in Action)}
-_STEPS = {"expect", "editConfiguration", "advanceClock", "createObject", "deleteObject", "hook"}
-_STEPS |= {"createDeviceNode", "removeDeviceNode", *_POD_STEPS, *_BARE_STEPS}
 _EXPECT_KEYS = {"node", "pods", "registrations", "unhealthy", "findings", "slices", "claims", "drivers", "stays"}
 _CONTAINER_KEYS = {"devices", "deviceCounts", "deviceHealth", "restarts"}
 _CONTAINER_KEYS |= {"env", "deviceNodes", "mounts", "annotations", "cdiDevices", "claims"}
@@ -82,7 +60,7 @@ def parse(document: Any) -> Scenario:
     keys = _keys(document, "the file", required={"title", "steps"}, optional=optional)
     pods = {name: _manifest(name, pod) for name, pod in _mapping(keys.get("pods", {}), "pods").items()}
     steps = tuple(_step(step, f"steps[{i}]", pods) for i, step in enumerate(_list(keys["steps"], "steps")))
-    requires = frozenset(_enum(Capability, name, "requires") for name in _list(keys.get("requires", []), "requires"))
+    requires = frozenset(_capability(name) for name in _list(keys.get("requires", []), "requires"))
     hardware = {
         str(id_): frozenset(map(str, _list(pieces, f"hardware.{id_}")))
         for id_, pieces in _mapping(keys.get("hardware", {}), "hardware").items()
@@ -97,32 +75,12 @@ def _step(document: Any, where: str, pods: Mapping[str, Any]) -> Step:
         raise ScenarioFormatError(f"{where}: expected one step, such as `createPod: name`, found {document!r}")
     ((name, value),) = document.items()
     where = f"{where}.{name}"
-    match name:
-        case "expect":
-            return _expect(value, where)
-        case "editConfiguration":
-            return EditConfiguration(_text(value, where))
-        case "advanceClock":
-            return AdvanceClock(float(value))
-        case "createObject":
-            return CreateObject(_object(value, where))
-        case "deleteObject":
-            which = _keys(value, where, required={"kind", "name"}, optional={"namespace"})
-            return DeleteObject(which["kind"], which["name"], which.get("namespace", ""))
-        case str() if name in _POD_STEPS:
-            if value not in pods:
-                raise ScenarioFormatError(f"{where}: no pod {value!r}; there are {sorted(pods)}")
-            return PodStep(PodAction(name), value)
-        case "hook":
-            return Hook(_text(value, where))
-        case "createDeviceNode" | "removeDeviceNode":
-            return HostNode(_text(value, where), make=name == "createDeviceNode")
-        case _:
-            if name not in _BARE_STEPS:
-                raise ScenarioFormatError(f"{where}: unknown {name!r}; expected one of {sorted(_STEPS)}")
-            if value not in (None, {}):
-                raise ScenarioFormatError(f"{where}: expected nothing, found {value!r}")
-            return Remember() if name == "remember" else Action(name)
+    if name not in _STEPS:
+        raise ScenarioFormatError(f"{where}: unknown {name!r}; expected one of {sorted(_STEPS)}")
+    step = Step(name, _STEPS[name](value, where))
+    if name in POD_STEPS and value not in pods:
+        raise ScenarioFormatError(f"{where}: no pod {value!r}; there are {sorted(pods)}")
+    return step
 
 
 def _expect(document: Any, where: str) -> Expect:
@@ -130,14 +88,10 @@ def _expect(document: Any, where: str) -> Expect:
     node = {}
     for resource, numbers in _mapping(keys.get("node", {}), f"{where}.node").items():
         place = f"{where}.node.{resource}"
-        if numbers == _REMEMBERED:
-            node[resource] = (_amount(numbers, place), _amount(numbers, place))
-            continue
-        pair = _keys(numbers, place, required={"capacity", "allocatable"})
-        node[resource] = (
-            _amount(pair["capacity"], f"{place}.capacity"),
-            _amount(pair["allocatable"], f"{place}.allocatable"),
-        )
+        both = {"capacity": numbers, "allocatable": numbers} if numbers == _REMEMBERED else numbers
+        pair = _keys(both, place, required={"capacity", "allocatable"})
+        capacity, allocatable = (_amount(pair[each], f"{place}.{each}") for each in ("capacity", "allocatable"))
+        node[resource] = capacity, allocatable
     pods: dict[str, Mapping[str, Any] | None] = {}
     for name, wanted in _mapping(keys.get("pods", {}), f"{where}.pods").items():
         pods[name] = None if wanted is None else _keys(wanted, f"{where}.pods.{name}", optional=_POD_KEYS)
@@ -147,48 +101,40 @@ def _expect(document: Any, where: str) -> Expect:
         resource: dict(_mapping(reasons, f"{where}.unhealthy.{resource}"))
         for resource, reasons in _mapping(keys.get("unhealthy", {}), f"{where}.unhealthy").items()
     }
-    slices, claims = ({**_mapping(keys.get(key, {}), f"{where}.{key}")} for key in ("slices", "claims"))
-    stays = keys.get("stays", 0)
-    if isinstance(stays, bool) or not isinstance(stays, int | float) or stays < 0:
-        raise ScenarioFormatError(f"{where}.stays: expected seconds, found {stays!r}")
     return Expect(
-        node,
-        pods,
-        _amounts(keys, "registrations", where),
-        unhealthy,
-        "findings" in keys,
-        slices,
-        claims,
-        _amounts(keys, "drivers", where),
-        _codes(keys.get("findings", "none"), f"{where}.findings"),
-        float(stays),
+        node=node,
+        pods=pods,
+        registrations=_amounts(keys, "registrations", where),
+        unhealthy=unhealthy,
+        no_error_findings="findings" in keys,
+        slices=_mapping(keys.get("slices", {}), f"{where}.slices"),
+        claims=_mapping(keys.get("claims", {}), f"{where}.claims"),
+        drivers=_amounts(keys, "drivers", where),
+        no_warnings=_codes(keys.get("findings", "none"), f"{where}.findings"),
+        stays=_seconds(keys.get("stays", 0), f"{where}.stays"),
     )
 
 
 def _amounts(keys: Mapping[str, Any], key: str, where: str) -> dict[str, Amount]:
     found = _mapping(keys.get(key, {}), f"{where}.{key}")
     amounts = {name: _amount(value, f"{where}.{key}.{name}") for name, value in found.items()}
-    if refers := next((name for name, each in amounts.items() if each.refers), None):
+    if refers := next((name for name, each in amounts.items() if each.count is None), None):
         raise ScenarioFormatError(f"{where}.{key}.{refers}: only numbers of the node are remembered")
     return amounts
 
 
 def _amount(document: Any, where: str) -> Amount:
-    if isinstance(document, int) and not isinstance(document, bool) and document >= 0:
-        return Amount(document)
-    if document == _REMEMBERED:
-        return Amount(meaning=Meaning.REMEMBERED)
-    if document == {Meaning.LESS.value: _REMEMBERED}:
-        return Amount(meaning=Meaning.LESS)
-    if isinstance(document, Mapping) and document.keys() == {Meaning.AT_LEAST.value}:
-        least = _amount(document[Meaning.AT_LEAST.value], where)
-        if least.meaning is Meaning.REMEMBERED:
-            return Amount(meaning=Meaning.NOT_LESS)
-        if least.meaning is Meaning.EXACTLY:
-            return Amount(least.count, Meaning.AT_LEAST)
+    comparison, number = "", document
+    if isinstance(document, Mapping) and len(document) == 1:
+        ((key, number),) = document.items()
+        comparison = _COMPARISONS.get(key, "")
+    count = None if number == _REMEMBERED else number
+    is_count = count is None or (isinstance(count, int) and not isinstance(count, bool) and count >= 0)
+    if is_count and bool(comparison) == isinstance(document, Mapping):
+        return Amount(count, comparison)
     raise ScenarioFormatError(
-        f"{where}: expected a number, remembered, {{lessThan: remembered}} or {{atLeast: …}} of a number or "
-        f"remembered, found {document!r}"
+        f"{where}: expected a number or remembered, or one of them in {{atLeast: …}} or {{lessThan: …}}, "
+        f"found {document!r}"
     )
 
 
@@ -249,8 +195,35 @@ def _text(document: Any, where: str) -> str:
     return document
 
 
-def _enum(kind: type[_E], name: Any, where: str) -> _E:
+def _seconds(document: Any, where: str) -> float:
+    if isinstance(document, bool) or not isinstance(document, int | float) or document < 0:
+        raise ScenarioFormatError(f"{where}: expected seconds, found {document!r}")
+    return float(document)
+
+
+def _nothing(document: Any, where: str) -> None:
+    if document not in (None, {}):
+        raise ScenarioFormatError(f"{where}: expected nothing, found {document!r}")
+
+
+def _deleted(document: Any, where: str) -> Mapping[str, Any]:
+    return _keys(document, where, required={"kind", "name"}, optional={"namespace"})
+
+
+def _capability(name: Any) -> Capability:
     try:
-        return kind(name)
+        return Capability(name)
     except ValueError:
-        raise ScenarioFormatError(f"{where}: unknown {name!r}; expected one of {[e.value for e in kind]}") from None
+        known = [each.value for each in Capability]
+        raise ScenarioFormatError(f"requires: unknown {name!r}; expected one of {known}") from None
+
+
+_STEPS: Mapping[str, Callable[[Any, str], Any]] = {
+    "expect": _expect,
+    "advanceClock": _seconds,
+    "createObject": _object,
+    "deleteObject": _deleted,
+    **dict.fromkeys(["editConfiguration", "hook", "createDeviceNode", "removeDeviceNode", *POD_STEPS], _text),
+    **dict.fromkeys(["remember", *(action.value for action in Action)], _nothing),
+}
+"""What reads the value of each step."""

@@ -1,0 +1,63 @@
+"""The names of nodes that are due, as client-go's work queue has them: each once, and with one worker at a time."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from ..aio.clock import Clock
+
+
+class WorkQueue:
+    """A worker takes a name with `next`, and gives it back with `done`. What is added meanwhile is due again then."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._due: dict[str, None] = {}
+        self._taken: set[str] = set()
+        self._again: set[str] = set()
+        self._later: dict[str, tuple[float, Callable[[], object]]] = {}  # when, and how to cancel it
+        self._any = asyncio.Event()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What is due or with a worker; not what is due later."""
+        return (*self._due, *self._taken)
+
+    def add(self, name: str) -> None:
+        if name in self._taken:
+            self._again.add(name)
+        else:
+            self._due.setdefault(name)
+            self._any.set()
+
+    def add_all(self, names: Iterable[str]) -> None:
+        for name in names:
+            self.add(name)
+
+    def add_later(self, name: str, seconds: float) -> None:
+        """It is due after so many seconds; the earliest time counts."""
+        at = self._clock.now() + seconds
+        known = self._later.get(name)
+        if known is not None:
+            if known[0] <= at:
+                return
+            known[1]()
+        self._later[name] = at, self._clock.call_at(at, lambda: self._fall_due(name))
+
+    def _fall_due(self, name: str) -> None:
+        self._later.pop(name, None)
+        self.add(name)
+
+    async def next(self) -> str:
+        while not self._due:
+            self._any.clear()
+            await self._any.wait()
+        name = next(iter(self._due))
+        del self._due[name]
+        self._taken.add(name)
+        return name
+
+    def done(self, name: str) -> None:
+        self._taken.discard(name)
+        if name in self._again:
+            self._again.discard(name)
+            self.add(name)

@@ -1,0 +1,547 @@
+#!/bin/sh
+# nvidia-smi for simulated GPUs, made by vdev. It needs a POSIX shell alone, and picks from the files below $Directory,
+# which vdev keeps up to date. Names that begin with a capital letter are its own, others come from these files; texts
+# in them are written for `printf %b`.
+
+Directory=${VDEV_SMI_DIR:-/run/vdev/smi}
+Proc=${VDEV_SMI_PROC:-/proc}/1
+
+# Print $1 as it is; echo would read backslashes in it.
+say() {
+    printf '%s\n' "$1"
+}
+
+# Whether the image has a program.
+have() {
+    command -v "$1" >/dev/null 2>&1
+}
+
+# Call $1 for every GPU, and $2 for every MIG device, each with its data in variables.
+each_gpu() {
+    Index=-1
+    Last=
+    for File in "$Directory"/*/nvidia; do
+        [ -r "$File" ] || continue
+        . "$File"
+        if [ "$uuid" != "$Last" ]; then
+            Last=$uuid
+            Index=$((Index + 1))
+            Part=0
+            Wanted=
+            is_wanted && Wanted=yes && $1
+        fi
+        if [ -n "$mig_uuid" ]; then
+            [ -z "$Wanted" ] || ${2:-:}
+            Part=$((Part + 1))
+        fi
+    done
+}
+
+# Whether -i chose the GPU: by number, UUID, serial number or PCI address.
+is_wanted() {
+    [ -n "$Ids" ] || return 0
+    for Id in "$Index" "$uuid" "$serial" "$bus_id" "${bus_id#0000}" "${bus_id#00000000:}"; do
+        case ",$Ids," in *",$Id,"*) return 0 ;; esac
+    done
+    return 1
+}
+
+count_gpu() {
+    Chosen=$((Chosen + 1))
+    [ -z "$lost" ] || Lost="Unable to determine the device handle for GPU$Index: ${bus_id#0000}: $lost.  Reboot the system to recover this GPU"
+}
+
+# See what there is, and whether it can be asked; say so and end where it cannot.
+look() {
+    Chosen=0
+    Lost=
+    each_gpu count_gpu
+    Count=$((Index + 1))
+    if [ "$Count" = 0 ]; then
+        for Place in "$Directory"/*; do
+            if [ -d "$Place" ] && ! [ -e "$Place/amd" ]; then
+                say "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed and running."
+                say ''
+                exit 9
+            fi
+        done
+    fi
+    if [ -n "$Lost" ]; then
+        say "$Lost"
+        [ "$Chosen" -gt 1 ] || say 'No devices were found'
+        exit 15
+    fi
+    if [ "$Chosen" = 0 ]; then
+        say 'No devices were found'
+        exit 6
+    fi
+    tell_time
+    tell_process
+}
+
+# The time of this call, in both forms; of the data where the image has no `date`.
+tell_time() {
+    Now=$written
+    Now_csv=$written_csv
+    if have date; then
+        Now=$(LC_ALL=C date '+%a %b %e %H:%M:%S %Y')
+        Now_csv="$(LC_ALL=C date '+%Y/%m/%d %H:%M:%S').${written_csv##*.}"
+    fi
+}
+
+# The program that has the memory: the container's first one, which is what a container's own tool can see. A name
+# that XML would have to quote is not shown.
+tell_process() {
+    Process=
+    if [ -r "$Proc/cmdline" ]; then
+        read -r Process <"$Proc/comm" 2>/dev/null
+        Link=$(readlink "$Proc/exe" 2>/dev/null) && [ -n "$Link" ] && Process=$Link
+    fi
+    case $Process in
+        '' | *[\<\>\&]*) Process=python3 ;;
+    esac
+}
+
+has_process() {
+    [ "${process_memory:-0}" != 0 ]
+}
+
+refuse() {
+    say "$1"
+    exit 2
+}
+
+invalid() {
+    refuse "Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.
+"
+}
+
+unknown() {
+    refuse "ERROR: Option $1 is not recognized. Please run 'nvidia-smi -h'.
+"
+}
+
+# What the real tool has and this one leaves out.
+left_out() {
+    refuse "This nvidia-smi shows simulated GPUs and has no $1. Available are: the table (no arguments), -L, -q -x, topo -m, and --query-gpu=... and --query-compute-apps=... with --format=csv."
+}
+
+# A container may change no device, and may not list the partitions of others.
+denied() {
+    look
+    say "Unable to do $1 for GPU $bus_id: Insufficient Permissions"
+    exit 4
+}
+
+help() {
+    say "NVIDIA System Management Interface -- v${driver:-580}
+
+This one is vdev's: it shows simulated GPUs, as the files below $Directory describe them.
+
+nvidia-smi [OPTION1 [ARG1]] [OPTION2 [ARG2]] ...
+
+    <no arguments>              Show a summary of GPUs connected to the system.
+    -h,   --help                Print usage information and exit.
+          --version             Print version information and exit.
+    -L,   --list-gpus           Display a list of GPUs connected to the system.
+    -B,   --list-excluded-gpus  Display a list of excluded GPUs in the system.
+    -q -x                       Display GPU info as XML.
+    topo -m                     Displays how GPUs are connected.
+    nvlink -s                   Displays the state of the NVLinks.
+
+    --query-gpu=                Information about GPU (see --help-query-gpu).
+    --query-compute-apps=       List of currently active compute processes (see --help-query-compute-apps).
+    --query-accounted-apps=     List of accounted compute processes.
+    --query-retired-pages=      List of device memory pages that have been retired.
+    --query-remapped-rows=      Information about remapped rows.
+
+    [mandatory with --query-...]
+
+    --format=                   Comma separated list of format options:
+                                  csv - comma separated values (MANDATORY)
+                                  noheader - skip the first line with column headers
+                                  nounits - don't print units for numerical values
+
+    [plus any of]
+
+    -i,   --id=                 Target a specific GPU.
+    -f,   --filename=           Log to a specified file, rather than to stdout.
+    -l,   --loop=               Probe until Ctrl+C at specified second interval.
+    -lms, --loop-ms=            Probe until Ctrl+C at specified millisecond interval."
+}
+
+# The summary, as drivers from 550 on draw it.
+table() {
+    Line='-----------------------------------------'
+    Rule="+$Line+------------------------+----------------------+"
+    Wide="+$Line------------------------------------------------+"
+    printf '%-31s\n' "$Now"
+    say "$Wide"
+    printf '%b' "$table_head"
+    Cut=
+    each_gpu table_gpu
+    if [ -n "$Cut" ]; then
+        say ''
+        say "$Wide"
+        say '| MIG devices:                                                                            |'
+        printf '%b' "$mig_head"
+        each_gpu : table_part
+    fi
+    say ''
+    say "$Wide"
+    say '| Processes:                                                                              |
+|  GPU   GI   CI              PID   Type   Process name                        GPU Memory |
+|        ID   ID                                                               Usage      |
+|=========================================================================================|'
+    Any=
+    each_gpu table_process table_part_process
+    [ -n "$Any" ] || say '|  No running processes found                                                             |'
+    say "$Wide"
+}
+
+table_gpu() {
+    printf '| %3s%b' "$Index" "$table_rows"
+    say "$Rule"
+    [ "$mig" != Enabled ] || Cut=yes
+}
+
+table_part() {
+    printf '| %2s   %2s  %2s  %2s%b' "$Index" "$mig_gi" "$mig_ci" "$Part" "$mig_rows"
+}
+
+table_process() {
+    [ -n "$mig_uuid" ] || table_program N/A N/A
+}
+
+table_part_process() {
+    table_program "$mig_gi" "$mig_ci"
+}
+
+table_program() {
+    has_process || return
+    Any=yes
+    Short=$Process
+    while [ ${#Short} -gt 32 ]; do
+        Short=...${Short#????}
+    done
+    printf '|%5s   %3s  %3s%16s%7s   %-36s%10s |\n' "$Index" "$1" "$2" 1 C "$Short" "${process_memory}MiB"
+}
+
+list() {
+    each_gpu list_gpu list_part
+}
+
+list_gpu() {
+    say "GPU $Index: $name (UUID: $uuid)"
+}
+
+list_part() {
+    printf '  MIG %-11s Device %2s: (UUID: %s)\n' "$mig_profile" "$Part" "$mig_uuid"
+}
+
+version() {
+    printf '%-20s: %s\n' 'NVIDIA-SMI version' "$driver" 'NVML version' "${driver%.*}" 'DRIVER version' "$driver" \
+        'CUDA Version' "$cuda"
+}
+
+# -q -x: the log as XML. The data of a device has it in pieces, between which stand the container's MIG devices and
+# programs.
+xml() {
+    printf '%b' "$xml_head"
+    say "	<timestamp>$Now</timestamp>"
+    printf '%b' "$xml_driver"
+    say "	<attached_gpus>$Count</attached_gpus>"
+    Rest=
+    each_gpu xml_gpu xml_part
+    xml_gpu_ends
+    say '</nvidia_smi_log>'
+}
+
+xml_gpu() {
+    xml_gpu_ends
+    Rest=$xml_rest
+    Programs=
+    printf '%b' "$xml_gpu"
+    if [ -z "$mig_uuid" ]; then
+        say '			None'
+        xml_program N/A N/A
+    fi
+}
+
+xml_part() {
+    say "			<mig_device>
+				<index>$Part</index>"
+    printf '%b' "$xml_mig"
+    xml_program "$mig_gi" "$mig_ci"
+}
+
+xml_program() {
+    has_process || return
+    Programs="$Programs
+			<process_info>
+				<gpu_instance_id>$1</gpu_instance_id>
+				<compute_instance_id>$2</compute_instance_id>
+				<pid>1</pid>
+				<type>C</type>
+				<process_name>$Process</process_name>
+				<used_memory>$process_memory MiB</used_memory>
+			</process_info>"
+}
+
+xml_gpu_ends() {
+    [ -n "$Rest" ] || return
+    printf '%b' "$Rest"
+    say "		<processes>$Programs
+		</processes>
+	</gpu>"
+}
+
+# Selective queries: $Fields of each GPU or program, as lines of comma-separated values.
+query() {
+    Row=
+    each_field header
+    [ -n "$No_header$Header_told" ] || say "$Row"
+    case $Query in
+        gpu | remapped-rows) each_gpu query_row ;;
+        compute-apps) each_gpu query_whole query_program ;;
+    esac
+}
+
+query_row() {
+    Row=
+    each_field value
+    say "$Row"
+}
+
+query_whole() {
+    [ -n "$mig_uuid" ] || query_program
+}
+
+query_program() {
+    has_process && query_row
+}
+
+# Call $1 for each of $Fields; its name, unit and value are in Head, Unit and Value. The function `field` is made of the
+# table of fields.
+each_field() {
+    Rest=$Fields,
+    while [ -n "$Rest" ]; do
+        Field=${Rest%%,*}
+        Rest=${Rest#*,}
+        while [ "$Field" != "${Field# }" ]; do Field=${Field# }; done
+        while [ "$Field" != "${Field% }" ]; do Field=${Field% }; done
+        Plain=
+        field "$Query:$Field" || refuse "Field \"$Field\" is not a valid field to query.
+"
+        $1
+        Row=$Row${Rest:+, }
+    done
+}
+
+header() {
+    Row=$Row$Head${Unit:+ [$Unit]}
+}
+
+value() {
+    case $Value$Plain in
+        N/A) Value='[N/A]' ;;
+        '['*) ;;
+        *) [ -z "$Unit" ] || [ -n "$No_units" ] || Value="$Value $Unit" ;;
+    esac
+    Row=$Row$Value
+}
+
+# topo -m: how GPUs reach each other. Same NUMA node: NODE; another, or unknown: SYS.
+topology() {
+    Tab='	'
+    Names=
+    Others=
+    each_gpu topology_name
+    Bold=
+    Plain=
+    if [ -t 1 ]; then
+        Bold=$(printf '\033[4m')
+        Plain=$(printf '\033[0m')
+    fi
+    say "$Tab$Bold${Names#"$Tab"}${Tab}CPU Affinity${Tab}NUMA Affinity${Tab}GPU NUMA ID$Plain"
+    each_gpu topology_row
+    say '
+Legend:
+
+  X    = Self
+  SYS  = Connection traversing PCIe as well as the SMP interconnect between NUMA nodes (e.g., QPI/UPI)
+  NODE = Connection traversing PCIe as well as the interconnect between PCIe Host Bridges within a NUMA node
+  PHB  = Connection traversing PCIe as well as a PCIe Host Bridge (typically the CPU)
+  PXB  = Connection traversing multiple PCIe bridges (without traversing the PCIe Host Bridge)
+  PIX  = Connection traversing at most a single PCIe bridge
+  NV#  = Connection traversing a bonded set of # NVLinks'
+}
+
+topology_name() {
+    Names="$Names${Tab}GPU$Index"
+    Others="$Others $uuid=$numa"
+}
+
+topology_row() {
+    Row="GPU$Index"
+    for Other in $Others; do
+        Peer=${Other%%=*}
+        Way=SYS
+        [ -z "$numa" ] || [ "$numa" != "${Other#*=}" ] || Way=NODE
+        case " $nvlinks " in
+            *" $Peer="*)
+                Way=${nvlinks#*"$Peer="}
+                Way=NV${Way%% *}
+                ;;
+        esac
+        [ "$Peer" != "$uuid" ] || Way=' X '
+        Row="$Row$Tab$Way"
+    done
+    Cpus=
+    for List in "/sys/devices/system/node/node${numa:-0}/cpulist" /sys/devices/system/cpu/online; do
+        [ -n "$Cpus" ] || [ ! -r "$List" ] || read -r Cpus <"$List"
+    done
+    say "$Row$Tab${Cpus:-N/A}$Tab${numa:-N/A}$Tab${Tab}N/A"
+}
+
+nvlink() {
+    each_gpu nvlink_gpu
+}
+
+nvlink_gpu() {
+    list_gpu
+    printf '%b' "$nvlink_rows"
+}
+
+# The arguments.
+
+# Only one thing can be asked.
+task() {
+    [ "$Task" = table ] || invalid
+    Task=$1
+}
+
+is_number() {
+    case $1 in
+        '' | *[!0-9]*) return 1 ;;
+    esac
+}
+
+Task=table
+Ids=
+Fields=
+Format=
+Loop=
+No_header=
+No_units=
+Header_told=
+Xml=
+Output=
+
+case $1 in
+    topo | nvlink)
+        case $1$2 in
+            topo-m | topo--matrix) Task=topology ;;
+            nvlink-s | nvlink--status) Task=nvlink ;;
+            topo | nvlink) help && exit 0 ;;
+            *) unknown "$2" ;;
+        esac
+        shift 2
+        ;;
+    dmon | pmon) left_out "$1" ;;
+    mig | clocks | drain | vgpu | c2c | compute-policy | boost-slider | power-hint | base-clocks | conf-compute | gpm | pci)
+        case $2 in -h | --help) help && exit 0 ;; esac
+        denied "$*"
+        ;;
+esac
+
+while [ $# -gt 0 ]; do
+    Option=$1
+    shift
+    case $Option in
+        --*=*)
+            set -- "${Option#*=}" "$@"
+            Option=${Option%%=*}
+            ;;
+    esac
+    case $Option in
+        -i | --id | -f | --filename | -d | --display | --format | --query-* | -lms | --loop-ms)
+            [ -n "$1" ] || refuse "ERROR: Option $Option is missing its value. Please run 'nvidia-smi -h' for help.
+"
+            Value=$1
+            shift
+            ;;
+    esac
+    case $Option in
+        -h | --help) help && exit 0 ;;
+        --help-query-*) help_fields "${Option#--help-query-}" && exit 0 ;;
+        --version) task version ;;
+        -L | --list-gpus) task list ;;
+        -B | --list-excluded-gpus) task : ;;
+        -q | --query) task xml ;;
+        -x | --xml-format) Xml=yes ;;
+        -u | --unit) refuse 'ERROR: No units were found' ;;
+        -i | --id) Ids=$Value ;;
+        -f | --filename) Output=$Value ;;
+        -d | --display) ;; # of -q as text, which is left out
+        --query-gpu | --query-compute-apps | --query-remapped-rows | --query-accounted-apps | --query-retired-pages)
+            task query
+            Fields=$Value
+            Query=${Option#--query-}
+            ;;
+        --format) Format=$Value ;;
+        -l | --loop)
+            Loop=5
+            if is_number "$1"; then
+                Loop=$1
+                shift
+            fi
+            ;;
+        -lms | --loop-ms)
+            is_number "$Value" || unknown "$Option $Value"
+            Loop=$((Value / 1000)).$(printf '%03d' $((Value % 1000)))
+            ;;
+        -c | --compute-mode | -pm | --persistence-mode | -pl | --power-limit | -e | --ecc-config | -p | --reset-ecc-errors \
+            | -r | --gpu-reset | -ac | --applications-clocks | -rac | --reset-applications-clocks | -lgc | --lock-gpu-clocks \
+            | -rgc | --reset-gpu-clocks | -lmc | --lock-memory-clocks | -rmc | --reset-memory-clocks \
+            | -mig | --multi-instance-gpu | -am | --accounting-mode) denied "$Option" ;;
+        *) unknown "$Option" ;;
+    esac
+done
+
+if [ "$Task" = query ]; then
+    [ -n "$Format" ] || refuse "\"--format=\" switch is missing. Please run 'nvidia-smi -h' for help.
+"
+    Csv=
+    Rest=$Format,
+    while [ -n "$Rest" ]; do
+        case ${Rest%%,*} in
+            csv) Csv=yes ;;
+            noheader) No_header=yes ;;
+            nounits) No_units=yes ;;
+            *) refuse "ERROR: Format option \"${Rest%%,*}\" is not recognized. Please run 'nvidia-smi -h' for help.
+" ;;
+        esac
+        Rest=${Rest#*,}
+    done
+    [ -n "$Csv" ] || refuse "ERROR: Format option \"csv\" is missing. Please run 'nvidia-smi -h' for help.
+"
+elif [ -n "$Format" ]; then
+    invalid
+fi
+case $Task$Xml in
+    xmlyes) ;;
+    xml*) left_out '-q as text' ;;
+    *yes) invalid ;;
+esac
+
+[ -z "$Output" ] || exec >"$Output" || exit 255
+look
+$Task
+while [ -n "$Loop" ]; do
+    sleep "$Loop" || exit 255
+    Header_told=yes
+    look
+    $Task
+done
+exit 0

@@ -1,0 +1,285 @@
+"""What nvidia-smi shows of a GPU: values and texts that it picks from, the file `nvidia` of the device's directory."""
+
+import hashlib
+from collections.abc import Mapping
+from string import Template
+from xml.sax.saxutils import escape
+
+from .. import smi
+from ..model.device import bus_id
+from ..model.geometry import PIN, instance_id
+from .dcgm import DRIVER
+from .simulation import Throttle
+from .tool_text import Shown, assignments, escaped
+
+CUDA = "13.0"
+"""Of devices whose attribute cudaVersion says nothing."""
+
+_LIMITS_RELATIVE = ("ada-lovelace", "hopper", "blackwell")  # tell how far they are from their highest temperature
+_NEEDS_RESET = frozenset({46, 48, 62, 64, 74, 79, 95, 110, 119, 120, 136, 140, 143, 154, 155, 158})
+"""Xids whose resolution in NVIDIA's catalog is to reset the GPU."""
+_REMAP_PENDING = 63  # the Xid of a row that is remapped at the next reset
+_VIDEO = 0.78  # of the graphics clock is that of the video engines
+_NONE = "N/A"
+
+
+def nvidia_data(shown: Shown) -> str:
+    """The contents of the file `nvidia`: values of the device, and texts that the script prints."""
+    values = {**_identity(shown), **_sensors(shown), **_errors(shown), **_partition(shown)}
+    texts = {**_table(shown, values), **_log(shown, values), "nvlink_rows": _nvlinks(shown, values)}
+    return assignments({**values, **{name: escaped(text) for name, text in texts.items()}})
+
+
+def _identity(shown: Shown) -> Mapping[str, object]:
+    known, raw, physics = shown.attributes, shown.device.raw, shown.physics
+    address = bus_id(raw, shown.minor)
+    domain, bus, place = address.split(":")
+    digest = hashlib.sha256(raw.id.encode()).hexdigest()
+    cluster = known.get("fabricClusterUuid", "")
+    return {
+        "written": shown.written.strftime("%a %b %e %H:%M:%S %Y"),
+        "written_csv": shown.written.strftime("%Y/%m/%d %H:%M:%S.%f")[:-3],
+        "driver": known.get("driverVersion", DRIVER),
+        "cuda": known.get("cudaVersion", CUDA),
+        "lost": "GPU is lost" if shown.lost else "",
+        "name": shown.title,
+        "brand": known.get("brand", "Tesla" if known.get("model", "").startswith("Tesla") else "NVIDIA"),
+        "architecture": known.get("architecture", _NONE).replace("-", " ").title() or _NONE,
+        "compute_cap": known.get("computeCapability", _NONE),
+        "uuid": raw.id,
+        "serial": str(int(digest[:16], 16))[:13].ljust(13, "0"),
+        "pdi": f"0x{digest[16:32]}",
+        "minor": shown.minor,
+        "bus_id": f"0000{address}".upper(),
+        "pci_domain": domain.upper(),
+        "pci_bus": bus.upper(),
+        "pci_device": place.partition(".")[0].upper(),
+        "pci_id": known.get("pciDeviceId", _NONE),
+        "pci_sub_id": known.get("pciSubsystemId", _NONE),
+        "vbios": known.get("vbiosVersion", _NONE),
+        "board_id": f"0x{int(bus, 16) * 256:x}",
+        "board_part": known.get("boardPartNumber", _NONE),
+        "gpu_part": known.get("gpuPartNumber", _NONE),
+        "inforom": known.get("inforomVersion", _NONE),
+        "numa": raw.numa[0] if raw.numa else "",
+        "mig": _mig(shown),
+        "link_gen": physics.pcie_generation,
+        "link_width": physics.pcie_lanes,
+        "nvlinks": " ".join(f"{peer}={count}" for peer, count in shown.peers.items()),
+        "fabric_state": "Completed" if cluster else _NONE,
+        "fabric_status": "Success" if cluster else _NONE,
+        "fabric_clique": known.get("fabricCliqueId", "0") if cluster else _NONE,
+        "fabric_cluster": cluster or _NONE,
+    }
+
+
+def _mig(shown: Shown) -> str:
+    if not shown.slices:
+        return _NONE
+    return "Enabled" if shown.device.is_partition else "Disabled"
+
+
+def _sensors(shown: Shown) -> Mapping[str, object]:
+    now, physics = shown.whole, shown.physics
+    whole = _mig(shown) != "Enabled"  # instances share the engines, and what each does is told nowhere
+
+    def percent(value: float) -> object:
+        return round(value) if whole else _NONE
+
+    relative = shown.attributes.get("architecture") in _LIMITS_RELATIVE
+    idle = bool(now.throttle & Throttle.IDLE)
+    rests = idle and now.memory_clock_mhz < physics.peak_memory_clock / 2
+    hottest, temperature = round(physics.throttle_temperature), round(now.temperature_c)
+    memory_temperature = now.memory_temperature_c
+    return {
+        "total": now.memory_total_mib,
+        "reserved": now.memory_reserved_mib,
+        "used": now.memory_used_mib,
+        "free": now.memory_free_mib,
+        "bar1": _bar1(shown),
+        "util": percent(now.gpu_percent),
+        "mem_util": percent(now.copy_percent),
+        "enc_util": percent(now.encoder_percent),
+        "dec_util": percent(now.decoder_percent),
+        "idle_util": percent(0),
+        "process_memory": shown.process_mib,
+        "temp": temperature,
+        "temp_margin": hottest - temperature if relative else _NONE,
+        "temp_shutdown": round(physics.shutdown_temperature),
+        "temp_slowdown": round(physics.slowdown_temperature),
+        "temp_max": hottest,
+        "mem_temp": _NONE if memory_temperature is None else round(memory_temperature),
+        "power": f"{now.power_w:.2f}",
+        "power_limit": f"{physics.peak_power:.2f}",
+        "pstate": "P8" if rests else "P0",
+        "clock": now.sm_clock_mhz,
+        "mem_clock": now.memory_clock_mhz,
+        "video_clock": round(now.sm_clock_mhz * _VIDEO),
+        "max_clock": round(physics.peak_clock),
+        "max_mem_clock": round(physics.peak_memory_clock),
+        "max_video_clock": round(physics.peak_clock * _VIDEO),
+        "why_mask": f"0x{int(now.throttle):016X}",
+        "why_idle": _active(idle),
+        "why_power": _active(False),
+        "why_hw": _active(bool(now.throttle & Throttle.HARDWARE)),
+        "why_hot": _active(bool(now.throttle & Throttle.SOFTWARE_THERMAL)),
+        "pcie_tx": round(now.pcie_tx_bytes_s / 1000),
+        "pcie_rx": round(now.pcie_rx_bytes_s / 1000),
+        "replays": now.pcie_replays,
+    }
+
+
+def _active(is_so: bool) -> str:
+    return "Active" if is_so else "Not Active"
+
+
+def _bar1(shown: Shown) -> int:
+    """The smallest power of two that maps all memory, in MiB."""
+    return 1 << max(8, (shown.whole.memory_total_mib - 1).bit_length())
+
+
+def _errors(shown: Shown) -> Mapping[str, object]:
+    now = shown.whole
+    return {
+        "dram_corrected": now.ecc_corrected,
+        "dram_uncorrected": now.ecc_uncorrected,
+        "corrected": now.ecc_corrected,
+        "uncorrected": now.ecc_uncorrected,
+        "remapped_uncorrected": now.remapped_rows,
+        "remapped_pending": "Yes" if now.xid == _REMAP_PENDING else "No",
+        "remapped_failed": "Yes" if now.remap_failed else "No",
+        "recovery": "Reset" if now.xid in _NEEDS_RESET else "None",
+    }
+
+
+def _partition(shown: Shown) -> Mapping[str, object]:
+    device, part = shown.device, shown.part
+    if part is None:
+        return {"mig_uuid": ""}
+    told, size = device.attributes, max(1, len(device.slices))
+    return {
+        "mig_uuid": device.id,
+        "mig_profile": device.profile.partition(PIN)[0],
+        "mig_gi": instance_id(shown.slices, device.slices),
+        "mig_ci": 0,
+        "mig_sms": told.get("multiprocessors", _NONE),
+        "mig_ce": told.get("engines.copy", 0),
+        "mig_enc": told.get("engines.encoder", 0),
+        "mig_dec": told.get("engines.decoder", 0),
+        "mig_ofa": told.get("engines.ofa", 0),
+        "mig_jpg": told.get("engines.jpeg", 0),
+        "mig_total": part.memory_total_mib,
+        "mig_reserved": part.memory_reserved_mib,
+        "mig_used": part.memory_used_mib,
+        "mig_free": part.memory_free_mib,
+        "mig_bar1": (_bar1(shown) - shown.whole.memory_total_mib) * size // (shown.slices or 1),
+    }
+
+
+_OLD_RULE = "|-----------------------------------------+------------------------+----------------------|"
+_NEW_RULE = "+-----------------------------------------+------------------------+----------------------+"
+_TABLE_HEAD = """\
+| NVIDIA-SMI {driver:<23}Driver Version: {driver:<15}CUDA Version: {cuda:<9}|
+{rule}
+| GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile Uncorr. ECC |
+| Fan  Temp   Perf          Pwr:Usage/Cap |           Memory-Usage | GPU-Util  Compute M. |
+|                                         |                        |               MIG M. |
+|=========================================+========================+======================|
+"""
+_MIG_RULE = "+------------------+----------------------------------+-----------+-----------------------+\n"
+_MIG_HEAD = (
+    _MIG_RULE
+    + """\
+| GPU  GI  CI  MIG |              Shared Memory-Usage |        Vol|        Shared         |
+|      ID  ID  Dev |                Shared BAR1-Usage | SM     Unc| CE ENC  DEC  OFA  JPG |
+|                  |                                  |        ECC|                       |
+|==================+==================================+===========+=======================|
+"""
+)
+_OLD_MIG_HEAD = (
+    _MIG_RULE
+    + """\
+| GPU  GI  CI  MIG |                     Memory-Usage |        Vol|      Shared           |
+|      ID  ID  Dev |                       BAR1-Usage | SM     Unc| CE ENC  DEC  OFA  JPG |
+|                  |                                  |        ECC|                       |
+|==================+==================================+===========+=======================|
+"""
+)
+_NEW_TABLE, _NEW_LIMITS = 580, 560  # the drivers from which on the table and the log have another form
+_LONGEST_NAME = 27
+
+
+def _table(shown: Shown, values: Mapping[str, object]) -> Mapping[str, str]:
+    """The summary's heads, and a device's lines in it without its number, which the container knows."""
+    new = _major(values) >= _NEW_TABLE
+    name = str(values["name"])
+    if len(name) > _LONGEST_NAME:
+        name = f"{name[:24]}..."
+    errors = "On" if values["mig"] == "Enabled" else values["uncorrected"]
+    temperature, busy = f"{values['temp']}C", _with("%", values["util"], "")
+    limit, total = f"{int(shown.physics.peak_power)}W", f"{values['total']}MiB"
+    power = f"{int(shown.whole.power_w)}W / {limit:>5}"
+    memory = f"{values['used']}MiB / {total:>9}"
+    texts = {
+        "table_head": _TABLE_HEAD.format(**values, rule=_NEW_RULE if new else _OLD_RULE),
+        "mig_head": _MIG_HEAD if new else _OLD_MIG_HEAD,
+        "table_rows": (
+            f"  {name:<27}    On  |   {values['bus_id']:>16} Off | {errors:>20} |\n"
+            f"| N/A{temperature:>6}{values['pstate']:>6}{power:>24} | {memory:>22} |"
+            f" {busy:>7}{'Default':>13} |\n"
+            f"|{'':41}|{'':24}| {values['mig']:>20} |\n"
+        ),
+    }
+    if shown.part is not None:
+        used, total, bar1 = (f"{values[key]}MiB" for key in ("mig_used", "mig_total", "mig_bar1"))
+        texts["mig_rows"] = (
+            f"  |{used:>19} / {total:>8}    |{values['mig_sms']:>3}      0 |"
+            f"{values['mig_ce']:>3} {values['mig_enc']:>3} {values['mig_dec']:>4} {values['mig_ofa']:>4}"
+            f" {values['mig_jpg']:>4} |\n"
+            f"|{'':18}|{'0MiB':>19} / {bar1:>8}    |           |                       |\n{_MIG_RULE}"
+        )
+    return texts
+
+
+def _log(shown: Shown, values: Mapping[str, object]) -> Mapping[str, str]:
+    """The pieces of the log, between which the script puts what only the container knows."""
+    physics = shown.physics
+    relative = values["temp_margin"] != _NONE
+    base = round(physics.throttle_temperature)
+    limits = {"shutdown": physics.shutdown_temperature, "slowdown": physics.slowdown_temperature, "max": base}
+    units = {"util": "%", "mem_util": "%", "enc_util": "%", "dec_util": "%", "idle_util": "%", "temp_margin": "C"}
+    units |= {"mem_temp": "C"}
+    told = {
+        **values,
+        **{key: _with(unit, values[key], " ") for key, unit in units.items()},
+        # Later architectures tell limits as distances from the highest temperature.
+        "limit": "tlimit_" if relative else "",
+        **{f"limit_{key}": base - round(limit) if relative else round(limit) for key, limit in limits.items()},
+        "bar1_free": _bar1(shown) - 1,
+        "pci_number": str(values["pci_id"]).removeprefix("0x"),
+        "pci_sub_number": str(values["pci_sub_id"]).removeprefix("0x"),
+        "dtd": 13 if _major(values) >= _NEW_LIMITS else 12,
+    }
+    plain = {key: escape(str(value)) for key, value in told.items()}
+    head, driver, gpu, part, rest = (Template(text) for text in smi.nvidia_log())
+    texts = {"xml_head": head, "xml_driver": driver, "xml_gpu": gpu, "xml_rest": rest}
+    if shown.part is not None:
+        texts["xml_mig"] = part
+    return {name: text.substitute(plain) for name, text in texts.items()}
+
+
+def _nvlinks(shown: Shown, values: Mapping[str, object]) -> str:
+    if values["mig"] == "Enabled":
+        return "Nvlink queries are not supported for Devices in MIG mode\n"
+    speed = f"{shown.physics.link_speed / 2:.3f}"
+    return "".join(f"\t Link {link}: {speed} GB/s\n" for link in range(shown.physics.links))
+
+
+def _major(values: Mapping[str, object]) -> int:
+    """The release of the driver, such as 580."""
+    major = str(values["driver"]).partition(".")[0]
+    return int(major) if major.isdecimal() else _NEW_TABLE
+
+
+def _with(unit: str, value: object, between: str) -> str:
+    return _NONE if value == _NONE else f"{value}{between}{unit}"
