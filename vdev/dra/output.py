@@ -18,7 +18,6 @@ from ..model.problem import Problem
 from ..node.api_output import NodeAccess
 from ..observe.metrics import Metrics
 from ..planning.plan import Plan
-from . import published_devices
 from .checkpoint import CHECKPOINT, devices_of
 from .claim import PreparedClaim
 from .places import Places
@@ -157,7 +156,7 @@ class Dra(Output):
             return "the pool has no such device now"
         if found.lost:
             return "it is only kept for the claims that have it, and goes to no other"
-        resource, written = published.resource_of(found), _record(published, found)
+        resource, written = published.resource_of(found), record(published, found)
         return Published(device=found.device, resource=resource, shared=found.shared, record=written)
 
     @property
@@ -177,8 +176,8 @@ class Dra(Output):
         preparing, prepared = driver.claims.preparing, driver.claims.prepared  # in this order, see there
         given = {device.device: device.record for claim in prepared.values() for device in claim.devices}
         if pool := self._pools.get(driver.name):
-            coming = (pool.by_name[name] for name in pool.by_name.keys() & preparing - given.keys())
-            given |= {each.name: _record(pool, each) for each in coming}
+            coming = (each for each in pool.devices if each.name in preparing - given.keys() and not each.lost)
+            given |= {each.name: record(pool, each) for each in coming}
         return given
 
     @property
@@ -284,14 +283,6 @@ def _document(device: DraDevice, claims: Sequence[PreparedClaim]) -> dict[str, A
         "taints": [f"{each.key}{f'={each.value}' if each.value else ''}:{each.effect}" for each in device.taints],
         "claims": [f"{each.namespace}/{each.name}" for each in claims],
     }
-
-
-def _record(pool: PublishedPool, device: DraDevice) -> Record:
-    """What is written down of a published device with the claim that gets it."""
-    entry = pool.resource_of(device).entries[device.entry]
-    return record(
-        device, pool.counters, published_devices.of_loss(entry.dra, nvidia=entry.is_nvidia) if entry.dra else ()
-    )
 
 
 def _recorded(kubelet_dir: Path) -> "Claimed":

@@ -12,7 +12,8 @@ from pydantic import TypeAdapter, ValidationError
 from ..faults.effects import TaintFault
 from ..faults.xids import APPLICATION_ERRORS
 from ..model.device import GONE, HEALTHY, Device, Health
-from ..model.dra import Attribute, DeviceCapacity, DraSpec, RequestPolicy, TaintPolicy
+from ..model.dra import Attribute, DeviceCapacity, RequestPolicy, TaintPolicy
+from ..model.entry import EntrySpec
 from ..model.problem import Problem
 from ..model.spec import SharingKind
 from ..planning.resources import Resource
@@ -128,21 +129,22 @@ _XID = re.compile(r"\bxid\W{0,3}([0-9]{1,4})\b", re.IGNORECASE)
 _INFORMS = "None"
 
 
-def of_health(dra: DraSpec, health: Health, xids: Sequence[int], *, nvidia: bool) -> tuple[Taint, ...]:
+def of_health(entry: EntrySpec, health: Health, xids: Sequence[int]) -> tuple[Taint, ...]:
     """The taints of a device that is there, with this health and these errors of NVIDIA's driver.
 
     An error that is an application's own leaves the device well, and only informs; of several errors the worst is told.
     """
-    policy = dra.block.taints.unhealthy
-    if policy is TaintPolicy.NONE:
+    policy = entry.dra.block.taints.unhealthy if entry.dra else TaintPolicy.NONE
+    if entry.dra is None or policy is TaintPolicy.NONE:
         return ()
-    if not xids and nvidia and not health.healthy and (told := _XID.search(health.reason)):
+    driver = entry.dra.driver
+    if not xids and entry.is_nvidia and not health.healthy and (told := _XID.search(health.reason)):
         xids = (int(told[1]),)
     if xids:
         worst = next((each for each in xids if each not in APPLICATION_ERRORS), xids[0])
         effect = _INFORMS if worst in APPLICATION_ERRORS and health.healthy else policy.value
-        return (Taint(f"{dra.driver}/xid", effect, str(worst)),)
-    return () if health.healthy else (Taint(f"{dra.driver}/unhealthy", policy.value),)
+        return (Taint(f"{driver}/xid", effect, str(worst)),)
+    return () if health.healthy else (Taint(f"{driver}/unhealthy", policy.value),)
 
 
 def with_rules(said: Sequence[Taint], rules: Sequence[TaintFault]) -> tuple[Taint, ...]:
@@ -151,12 +153,12 @@ def with_rules(said: Sequence[Taint], rules: Sequence[TaintFault]) -> tuple[Tain
     return tuple({(each.key, each.effect): each for each in every}.values())
 
 
-def of_loss(dra: DraSpec, *, nvidia: bool) -> tuple[Taint, ...]:
+def of_loss(entry: EntrySpec) -> tuple[Taint, ...]:
     """The taints of a device that is away while a claim has it."""
-    policy = dra.block.taints.lost
-    if policy is TaintPolicy.NONE:
+    if entry.dra is None or entry.dra.block.taints.lost is TaintPolicy.NONE:
         return ()
-    return (Taint(f"{dra.driver}/{'gpu-lost' if nvidia else 'lost'}", policy.value),)
+    key = f"{entry.dra.driver}/{'gpu-lost' if entry.is_nvidia else 'lost'}"
+    return (Taint(key, entry.dra.block.taints.lost.value),)
 
 
 Record = Mapping[str, Any]
@@ -174,10 +176,10 @@ class LostDevice:
 _LOST_DEVICE = TypeAdapter(LostDevice)
 
 
-def record(device: DraDevice, counters: CounterSets, lost: tuple[Taint, ...]) -> Record:
-    """The record of a device. `lost` are the taints that it gets when it is away."""
-    away = replace(device, taints=lost, health=GONE, lost=True)
-    kept = LostDevice(away, {name: counters[name] for name in device.consumes})
+def record(pool: PublishedPool, device: DraDevice) -> Record:
+    """The record of a device of this pool."""
+    away = replace(device, taints=of_loss(pool.offered.entries[device.entry]), health=GONE, lost=True)
+    kept = LostDevice(away, {name: pool.counters[name] for name in device.consumes})
     written: Record = _LOST_DEVICE.dump_python(kept, mode="json", fallback=dict, warnings=False)
     return written
 

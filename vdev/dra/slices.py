@@ -5,11 +5,12 @@ health, faults, what is away ─► pools       taints, and what only claims kee
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..faults.effects import SliceFault, TaintFault
+from ..faults.effects import SliceFault
+from ..faults.targets import Afflictions
 from ..model.device import GONE, Device, Key
 from ..model.dra import Attribute, DeviceCapacity
 from ..model.quantity import written
@@ -18,42 +19,30 @@ from . import published_devices
 from .attributes import described
 from .published_devices import CounterSets, DraDevice, Pools, PublishedPool, Record, Taint, recalled
 
+if TYPE_CHECKING:
+    from ..planning.plan import World
+
 NO_POOLS: Pools = MappingProxyType({})
 
 Claimed = Mapping[str, Collection[str]]
 """The names of the devices that prepared claims have, by driver; maybe with what was written down of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """What the pools depend on beside the offers: `devices` with their health, without those that are away; the pools
-    `before`, what is `claimed` of them, and the `xids` and the `taints` of fault rules that offered devices have, by
-    driver and id.
-    """
-
-    devices: Inventory
-    before: Pools = field(default_factory=lambda: NO_POOLS)
-    claimed: Claimed = field(default_factory=dict)
-    xids: Mapping[Key, Sequence[int]] = field(default_factory=dict)
-    taints: Mapping[Key, Sequence[TaintFault]] = field(default_factory=dict)
-
-
-def pools(base: Inventory, now: Moment) -> Pools:
+def pools(world: "World", devices: Inventory) -> Pools:
     """What each driver publishes of what the configuration and discovery come to.
 
-    A device that is claimed stays as it was before while it is away, or is no longer shared, and nothing that overlaps
-    it takes its place.
+    `devices` are those that are there, with their health. A device that is claimed stays as it was before while it is
+    away, or is no longer shared, and nothing that overlaps it takes its place.
     """
-    before = now.before
-    lasts = {driver: _last(driver, before.get(driver), held) for driver, held in now.claimed.items() if held}
-    drivers = base.claimable.keys() | {driver for driver, last in lasts.items() if last is not None}
+    before, offers = world.pools, world.base.claimable
+    lasts = {driver: _last(driver, before.get(driver), held) for driver, held in world.claimed.items() if held}
     found: dict[str, PublishedPool] = {}
-    for driver in sorted(drivers):
+    for driver in sorted(offers.keys() | {driver for driver, last in lasts.items() if last is not None}):
         last = lasts.get(driver) or before.get(driver)
-        offered = base.claimable.get(driver) or replace(last.offered if last else Resource(driver, ()), slots=())
-        there = now.devices.claimable.get(driver) or offered
-        pool = _judged(described(driver, offered), there, now)
-        if (held := now.claimed.get(driver, ())) and last:
+        offered = offers.get(driver) or replace(last.offered if last else Resource(driver, ()), slots=())
+        there = devices.claimable.get(driver) or offered
+        pool = _judged(described(driver, offered), there, world.afflictions)
+        if (held := world.claimed.get(driver, ())) and last:
             pool = _with_held(pool, last, held)
         found[driver] = pool
     return found
@@ -83,7 +72,7 @@ def _last(driver: str, before: PublishedPool | None, held: Collection[str]) -> P
     return replace(pool, devices=devices, counters={**counters, **pool.counters})
 
 
-def _judged(whole: PublishedPool, there: Resource, now: Moment) -> PublishedPool:
+def _judged(whole: PublishedPool, there: Resource, afflictions: Afflictions) -> PublishedPool:
     """The pool with taints, and without what is away."""
     devices: list[DraDevice] = []
     for device in whole.devices:
@@ -91,11 +80,9 @@ def _judged(whole: PublishedPool, there: Resource, now: Moment) -> PublishedPool
         if slot is None:
             continue
         key = (whole.driver, slot.id)
-        numbers, rules = now.xids.get(key, ()), now.taints.get(key, ())
-        if not (slot.health.healthy and not numbers and not rules):
-            entry = there.entries[device.entry]
-            assert entry.dra is not None
-            said = published_devices.of_health(entry.dra, slot.health, numbers, nvidia=entry.is_nvidia)
+        xids, rules = [each.number for each in afflictions.xids.get(key, ())], afflictions.taints.get(key, ())
+        if xids or rules or not slot.health.healthy:
+            said = published_devices.of_health(there.entries[device.entry], slot.health, xids)
             device = replace(device, taints=published_devices.with_rules(said, rules), health=slot.health)
         devices.append(device)
     return _with_devices(whole, devices, whole.counters)
@@ -139,14 +126,9 @@ def _kept(last: PublishedPool, now: Mapping[str, DraDevice], held: Collection[st
         there = current if current and current.device.id == device.device.id else None
         if there and (there.shared or not device.shared):
             continue
-        health = there.health if there else GONE
         entry = last.offered.entries.get(device.entry)
-        if entry is not None and entry.dra is not None:
-            yield replace(
-                device, taints=published_devices.of_loss(entry.dra, nvidia=entry.is_nvidia), health=health, lost=True
-            )
-        elif device.lost:
-            yield replace(device, health=health)
+        taints = published_devices.of_loss(entry) if entry else device.taints
+        yield replace(device, taints=taints, health=there.health if there else GONE, lost=True)
 
 
 def _excludes(kept: DraDevice, other: DraDevice) -> bool:
@@ -176,7 +158,7 @@ API_VERSION = "resource.k8s.io/v1"
 def specifications(pool: PublishedPool, node: str) -> tuple[Document, ...]:
     """The `spec` of each slice of the pool; one without devices where there are none, which says that the driver is up.
 
-    CounterSets are in slices of their own, as servers want them from 1.35 on.
+    Counters are in slices of their own, as servers want them from 1.35 on.
     """
     sets = [{"name": name, "counters": _counters(each)} for name, each in pool.counters.items()]
     devices = [device_document(each) for each in pool.devices]

@@ -12,6 +12,7 @@ from vdev.dra import slices as cutting
 from vdev.dra.published_devices import Taint, recalled, record
 from vdev.faults.targets import Afflictions
 from vdev.model.device import GONE
+from vdev.model.dra import TaintPolicy
 from vdev.planning.inventory import inventory
 from vdev.planning.plan import World, decide
 
@@ -116,17 +117,17 @@ def test_a_device_that_stays_is_kept_beside_one_that_goes():
     assert {"c-0-half-0": False, "c-0-half-2": True} == {each.name: each.lost for each in made.devices}
 
 
-LOST = Taint("x.dev/lost", "NoSchedule")
-
-
 @given(FILES)
 def test_what_is_written_down_of_a_device_is_what_was_published(tree):
     """As JSON and back: everything that the scheduler sees of it, its counters, and what it overlaps."""
     base = inventory(config.load_text(json.dumps({"devices": list(tree)})).spec, NODE)
     for pool in decide(World(spec=config.load_text("devices: []").spec, node=NODE, base=base)).pools.values():
         for device in pool.devices:
-            back = recalled(json.loads(json.dumps(record(device, pool.counters, (LOST,)))))
-            assert replace(device, taints=(LOST,), health=GONE, lost=True) == back.device
+            back = recalled(json.loads(json.dumps(record(pool, device))))
+            policy = pool.offered.entries[device.entry].dra.block.taints.lost
+            lost = () if policy is TaintPolicy.NONE else (Taint("x.dev/lost", policy.value),)
+            assert replace(device, taints=back.device.taints, health=GONE, lost=True) == back.device
+            assert lost == tuple(replace(each, key="x.dev/lost") for each in back.device.taints)
             assert {name: pool.counters[name] for name in device.consumes} == back.counters
 
 

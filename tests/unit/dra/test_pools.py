@@ -380,7 +380,7 @@ def test_declared_capacity_outlives_its_device():
     """It is written down with the claim that has the device."""
     made = pool(NET)
     (device,) = made.devices
-    again = published_devices.recalled(json.loads(json.dumps(published_devices.record(device, (), ())))).device
+    again = published_devices.recalled(json.loads(json.dumps(published_devices.record(made, device)))).device
     assert device.capacity == again.capacity
 
 
@@ -519,7 +519,7 @@ def test_a_device_that_is_no_longer_shared_is_withheld_while_claims_have_shares(
     assert kept["acme.dev"].by_name["e0-0"].health.healthy
     assert before["acme.dev"].by_name["e0-0"].capacity == kept["acme.dev"].by_name["e0-0"].capacity
     assert kept == decide(world(whole, pools=kept, claimed=claimed)).pools
-    written = {name: record(each, (), each.taints) for name, each in kept["acme.dev"].by_name.items() if each.lost}
+    written = {name: record(kept["acme.dev"], each) for name, each in kept["acme.dev"].by_name.items() if each.lost}
     (restarted,) = (each for each in pools(whole, claimed={"acme.dev": written})["acme.dev"].devices if each.shared)
     assert (kept["acme.dev"].by_name["e0-0"].taints, True) == (restarted.taints, restarted.health.healthy)
     assert before == decide(world(file(entry, sharing=sharing), pools=kept, claimed=claimed)).pools
