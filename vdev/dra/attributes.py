@@ -3,7 +3,7 @@
 import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..model import names
 from ..model.device import Device, bus_id, grouped, root
@@ -84,23 +84,18 @@ _MAX_NAME = 63
 _DIGEST = 8
 
 
-@dataclass(frozen=True, slots=True)
-class EntryPlace:
-    """Where an entry stands among those of a driver: the number of its first GPU, and how many GPUs there are."""
-
-    first: int
-    gpus: int
-
-
 class Describer:
-    """Describes the devices of one entry, and collects their sets of counters."""
+    """Describes the devices of one entry, and collects their sets of counters.
+
+    `first` is the number of the entry's first GPU among the `gpus` of its maker.
+    """
 
     slots = "slots"
 
-    def __init__(self, entry: EntrySpec, offered: Resource, place: EntryPlace) -> None:
+    def __init__(self, entry: EntrySpec, offered: Resource, first: int, gpus: int) -> None:
         self.sets: dict[str, Mapping[str, int]] = {}
         self.entry = entry
-        self.place = place
+        self.first, self.gpus = first, gpus
         self._offered = offered
         driver, declared = (entry.dra.driver, entry.dra.block.capacity) if entry.dra else ("", {})
         self._given = {name.removeprefix(f"{driver}/"): each.published for name, each in declared.items()}
@@ -142,7 +137,7 @@ class Describer:
 
     def gpu(self, device: Device) -> int:
         """The number of the device's GPU among those of its maker."""
-        return self.place.first + device.raw.index
+        return self.first + device.raw.index
 
     def counters(self) -> Counters:
         assert self.entry.geometry is not None
@@ -313,7 +308,7 @@ class Amd(Describer):
 
     def _card(self, device: Device) -> int:
         slices = self.entry.geometry.slices if self.entry.geometry else 1
-        return card(device, self.gpu(device), self.place.gpus, slices)
+        return card(device, self.gpu(device), self.gpus, slices)
 
     def name(self, device: Device) -> str:
         card = self._card(device)
@@ -362,9 +357,10 @@ def described(driver: str, offered: Resource) -> PublishedPool:
     devices: dict[str, DraDevice] = {}
     sets: dict[str, Mapping[str, int]] = {}
     places = _places(offered.entries.values())
-    for entry, members in _by_entry(offered):
+    members_of = grouped((slot.device.raw.entry, slot.device) for slot in offered.slots)
+    for name, entry in offered.entries.items():
         flaws: dict[str, Problem] = {}
-        describe = _style(entry)(entry, offered, places[entry.name])
+        describe, members = _style(entry)(entry, offered, *places[name]), members_of.get(name, [])
         if entry.dra and entry.dra.mig_enabled:
             members = [each for each in members if each.is_partition]  # the GPU itself is not offered
         for made in describe.ordered(members):
@@ -385,21 +381,18 @@ def described(driver: str, offered: Resource) -> PublishedPool:
     )
 
 
-def _by_entry(offered: Resource) -> Iterator[tuple[EntrySpec, list[Device]]]:
-    members = grouped((slot.device.raw.entry, slot.device) for slot in offered.slots)
-    return ((entry, members.get(name, [])) for name, entry in offered.entries.items())
+def _places(entries: Iterable[EntrySpec]) -> dict[str, tuple[int, int]]:
+    """The number of each entry's first GPU, and how many GPUs its maker has.
 
-
-def _places(entries: Iterable[EntrySpec]) -> dict[str, EntryPlace]:
-    """GPUs are numbered over all entries of a maker, in the order of the file."""
+    They are numbered over all entries of a maker, in the order of the file.
+    """
     first: dict[str, int] = {}
-    total: dict[str, int] = {}
-    kinds: dict[str, str] = {}
+    total: dict[type[Describer], int] = {}
     for entry in entries:
-        kind = kinds[entry.name] = _style(entry).__name__
-        first[entry.name] = total.get(kind, 0)
-        total[kind] = first[entry.name] + (entry.source.count if isinstance(entry.source, VirtualSource) else 0)
-    return {name: EntryPlace(number, total[kinds[name]]) for name, number in first.items()}
+        first[entry.name] = total.get(_style(entry), 0)
+        count = entry.source.count if isinstance(entry.source, VirtualSource) else 0
+        total[_style(entry)] = first[entry.name] + count
+    return {entry.name: (first[entry.name], total[_style(entry)]) for entry in entries}
 
 
 def _style(entry: EntrySpec) -> type[Describer]:

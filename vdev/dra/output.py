@@ -209,7 +209,11 @@ class Dra(Output):
         if hands_over:
             log.info("ResourceSlices left to the agent that stands by")
         else:
-            await self._withdraw()
+            try:
+                async with self._options.clock.timeout(self._options.intervals.last_requests):
+                    await self._steps.take("taking ResourceSlices away", self.slices.withdraw)
+            except TimeoutError:
+                log.warning("the API server takes too long; the kubelet takes the ResourceSlices away in 30 s")
         for driver in self._drivers.values():
             driver.stop()
         if running := [task for task in self._tasks.values() if not task.done()]:
@@ -255,13 +259,6 @@ class Dra(Output):
             ],
             "deviceList": [_document(each, claims.get(each.name, ())) for each in devices],
         }
-
-    async def _withdraw(self) -> None:
-        try:
-            async with self._options.clock.timeout(self._options.intervals.last_requests):
-                await self._steps.take("taking ResourceSlices away", self.slices.withdraw)
-        except TimeoutError:
-            log.warning("the API server takes too long; the kubelet takes the ResourceSlices away in 30 s")
 
 
 def _claims_by_device(driver: "DraDriver") -> Mapping[str, Sequence[PreparedClaim]]:

@@ -54,9 +54,6 @@ def _free(name: str, value: int) -> DeviceCapacity:
     return DeviceCapacity(whole, RequestPolicy(0, 0, whole, step)) if whole else DeviceCapacity(value)
 
 
-NO_ATTRIBUTES: Mapping[str, Attribute] = MappingProxyType({})
-
-
 CounterSets = Mapping[str, Mapping[str, int]]
 """Amounts by counter, by the name of the set that has the counters."""
 NO_COUNTERS: CounterSets = MappingProxyType({})
@@ -81,7 +78,7 @@ class DraDevice:
 
     name: str
     device: Device
-    attributes: Mapping[str, Attribute] = field(default_factory=lambda: NO_ATTRIBUTES)
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
     capacity: Mapping[str, DeviceCapacity] = field(default_factory=dict)
     consumes: CounterSets = field(default_factory=lambda: NO_COUNTERS)
     shared: bool = False

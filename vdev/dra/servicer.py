@@ -88,7 +88,8 @@ class DraServicer:
     async def _prepare(self, request: pb.NodePrepareResourcesRequest, context: Context) -> Any:
         async with self._calls.answering(ClaimCall.PREPARE, context) as wrong:
             if wrong.claim_error:
-                return _refused(pb.NodePrepareResourcesResponse, request, wrong.claim_error)
+                claims = {each.uid: pb.NodePrepareResourceResponse(error=wrong.claim_error) for each in request.claims}
+                return pb.NodePrepareResourcesResponse(claims=claims)
             before = self._claims.prepared
             answers = await self._claims.prepare(_refs(request))
             for uid, each in answers.items():
@@ -100,10 +101,11 @@ class DraServicer:
     async def _unprepare(self, request: pb.NodeUnprepareResourcesRequest, context: Context) -> Any:
         async with self._calls.answering(ClaimCall.UNPREPARE, context) as wrong:
             if wrong.claim_error:
-                return _refused(pb.NodeUnprepareResourcesResponse, request, wrong.claim_error)
-            answers = await self._claims.unprepare(_refs(request))
-            claims = {uid: pb.NodeUnprepareResourceResponse(error=error) for uid, error in answers.items()}
-            return pb.NodeUnprepareResourcesResponse(claims=_without_skipped(claims, request, wrong.claims))
+                errors = {each.uid: wrong.claim_error for each in request.claims}
+            else:
+                errors = _without_skipped(await self._claims.unprepare(_refs(request)), request, wrong.claims)
+            claims = {uid: pb.NodeUnprepareResourceResponse(error=error) for uid, error in errors.items()}
+            return pb.NodeUnprepareResourcesResponse(claims=claims)
 
     # --- health -------------------------------------------------------------------------------------------------------
 
@@ -209,10 +211,6 @@ def _service(messages: Any, name: str, methods: dict[str, Any]) -> grpc.GenericR
 
 def _refs(request: Any) -> list[ClaimRef]:
     return [ClaimRef(each.namespace, each.uid, each.name) for each in request.claims]
-
-
-def _refused(response: Any, request: Any, why: str) -> Any:
-    return response(claims={each.uid: {"error": why} for each in request.claims})
 
 
 def _without_skipped(claims: dict[str, Any], request: Any, wrong: FaultyClaims | None) -> dict[str, Any]:
