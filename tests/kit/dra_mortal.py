@@ -62,7 +62,7 @@ async def _after(directory, call):
     """What is wrong after a new driver has taken up what is left."""
     claims = _claims(directory)
     await claims.restore()
-    wrong = list(claims.troubles)
+    wrong = [claims.trouble] if claims.trouble else []
     files = {each.name for each in (directory / "cdi").iterdir()}
     named = {uid: f"k8s.{DRIVER}-claim_{uid}.json" for uid in UIDS.values()}
     if files != {named[uid] for uid in claims.prepared}:

@@ -33,14 +33,10 @@ Prepared = Mapping[str, PreparedClaim]
 
 
 class Checkpoint:
-    """The record at `path`, with a version, a serial number and a checksum. Blocks.
-
-    `problem` says what was wrong with it at the first look, or is empty.
-    """
+    """The record at `path`, with a version, a serial number and a checksum. Blocks."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.problem = ""
         self._serial = -1  # of what is known; -1: nothing was read or written yet
         self._known: Prepared = {}
 
@@ -54,7 +50,9 @@ class Checkpoint:
             if text is not None:
                 serial, claims = _parsed(text)
         except ValueError as wrong:
-            self._move_aside(str(wrong))
+            log.error("the record of prepared claims cannot be used", file=str(self.path), reason=str(wrong))
+            with contextlib.suppress(OSError):
+                self.path.replace(self.path.with_name(f"{self.path.name}.spoilt"))
         if serial >= self._serial:
             self._serial, self._known = serial, claims
         else:
@@ -76,18 +74,6 @@ class Checkpoint:
             raise HostError(f"cannot write {self.path}: it would have more than {MAX_BYTES} bytes")
         write_atomic(self.path, text, mode=0o600)
         self._serial, self._known = serial, dict(claims)
-
-    def _move_aside(self, wrong: str) -> None:
-        aside = self.path.with_name(f"{self.path.name}.spoilt")
-        with contextlib.suppress(OSError):
-            self.path.replace(aside)
-        log.error("the record of prepared claims cannot be used", file=str(self.path), reason=wrong)
-        if self._serial >= 0:
-            return
-        self.problem = (
-            f"the record of prepared claims {self.path} cannot be used and was moved to {aside.name}: {wrong}; until "
-            "the pods that have claims now have ended, vdev cannot tell when a device of theirs is given to another pod"
-        )
 
 
 def devices_of(path: Path) -> Mapping[str, Mapping[str, Any]]:

@@ -49,7 +49,7 @@ class Claims:
     """The claims of one driver on this node.
 
     `find` tells what is published; it is called in a thread. `on_change` gets all prepared claims when they, or the
-    troubles, changed. `renew` makes what stands in for a physical device anew, when no claim has it any more; it is
+    trouble, changed. `renew` makes what stands in for a physical device anew, when no claim has it any more; it is
     called in a thread, and raises HostError. `api` None: there is no API server, and nothing can be prepared.
     """
 
@@ -71,6 +71,8 @@ class Claims:
         """
         self.is_restored = False
         """Whether the record was read."""
+        self.trouble = ""
+        """What is wrong with what is on the disk, or the empty string."""
         self._places = places
         self._driver = places.driver
         self._api = api
@@ -82,13 +84,7 @@ class Claims:
         self._files = ClaimFiles(places.cdi_dir, places.driver)
         self._one_at_a_time = asyncio.Lock()
         self._lock = DirectoryLock(places.directory)
-        self._trouble = ""
-        self._told: tuple[Prepared, tuple[str, ...]] = {}, ()
-
-    @property
-    def troubles(self) -> tuple[str, ...]:
-        """What is wrong with what is on the disk, in sentences."""
-        return tuple(filter(None, (self._checkpoint.problem, self._trouble)))
+        self._told: tuple[Prepared, str] = {}, ""
 
     async def prepare(self, refs: Sequence[ClaimRef]) -> dict[str, PreparedClaim | str]:
         """What each claim gets, by uid; or why it cannot be prepared, in a sentence."""
@@ -195,8 +191,8 @@ class Claims:
             working.exception()  # those who wait for it get it as well
         self._lock.release()
         self._one_at_a_time.release()
-        if (self.prepared, self.troubles) != self._told:
-            self._told = self.prepared, self.troubles
+        if (self.prepared, self.trouble) != self._told:
+            self._told = self.prepared, self.trouble
             self._on_change(self.prepared)
 
     # --- what is done in a thread, under the lock ---------------------------------------------------------------------
@@ -257,10 +253,10 @@ class Claims:
         remove_unfinished(self._places.directory, [self._places.checkpoint.name])
         known = self._checkpoint.read()
         self.prepared, self.is_restored = known, True
-        self._trouble = ""
+        self.trouble = ""
         unknown = self._files.unknown(known.values())
-        if unknown and not self._checkpoint.problem:
-            self._trouble = (
+        if unknown:
+            self.trouble = (
                 f"the record {self._places.checkpoint} does not have the claims of {len(unknown)} CDI files in "
                 f"{self._files.directory}, of which the first is {unknown[0]}; these stay until the kubelet unprepares "
                 "the claims, and until then vdev cannot tell when a device of theirs is given to another pod"
@@ -269,4 +265,4 @@ class Claims:
             try:
                 self._files.write(claim)
             except HostError as failed:
-                self._trouble = f"containers of {claim} cannot be started: {failed}"
+                self.trouble = f"containers of {claim} cannot be started: {failed}"

@@ -118,7 +118,7 @@ class DraDriver:
     @property
     def problems(self) -> tuple[Problem, ...]:
         """What a person should know."""
-        errors = (self._trouble, self._registration.refusal, *self.claims.troubles)
+        errors = (self._trouble, self._registration.refusal, self.claims.trouble)
         found = [error(f"dra driver {self.name}", each) for each in errors if each]
         if self._status.trouble:
             found.append(warning(f"dra driver {self.name}", self._status.trouble))

@@ -326,7 +326,7 @@ async def test_a_call_comes_before_the_loss_of_the_record_is_seen(driver, alloca
 
 @pytest.mark.parametrize(("spoil", "why"), SPOILT)
 async def test_a_spoilt_record_at_a_start(start_driver, api, allocate, kubelet, cdi_dir, spoil, why):
-    """It is moved aside and is a problem; claims can be prepared and unprepared, and no CDI file is removed before."""
+    """It is moved aside; claims can be prepared and unprepared, and those that were in it are a problem until then."""
     first = await start_driver(api)
     called = await kubelet.register()
     claim = await allocate("c", ("r", "gpu-0"))
@@ -338,14 +338,15 @@ async def test_a_spoilt_record_at_a_start(start_driver, api, allocate, kubelet, 
     called = await kubelet.register()
     other = await allocate("d", ("r", "gpu-1"))
     assert "" == (await called.prepare(other))[uid(other)].error
-    running.driver.recheck()
-    await running.until(lambda: not running.driver._recheck)
     (problem,) = running.driver.problems
-    assert f"{record} cannot be used and was moved to prepared-claims.json.spoilt: {why}" in problem.message
+    assert f"the record {record} does not have the claims of 1 CDI files" in problem.message
+    assert [why] == [each["reason"] for each in running.logs if each["event"].endswith("cannot be used")]
     assert record.with_name("prepared-claims.json.spoilt").exists()
     assert document(cdi_dir, claim)
     assert {uid(claim): "", uid(other): ""} == await called.unprepare(claim, other)
     assert [] == [*cdi_dir.iterdir()]
+    running.driver.recheck()
+    await running.until(lambda: not running.driver.problems)
 
 
 async def test_a_record_that_is_missing_at_a_start(start_driver, api, allocate, kubelet, cdi_dir):
