@@ -6,6 +6,7 @@ from pathlib import Path
 import grpc
 import jsonschema
 
+from vdev.dra.published_devices import DraDevice, PublishedPool
 from vdev.model.device import Device, RawDevice, Slot
 from vdev.model.entry import EntrySpec
 from vdev.model.sources import VirtualSource
@@ -56,6 +57,12 @@ def resource(*devices, **entry):
     """A resource with these devices."""
     gpu = EntrySpec(name="gpu", resource="acme.dev/gpu", source=VirtualSource(count=len(devices)), **entry)
     return Resource("acme.dev/gpu", tuple(Slot(each.id, each) for each in devices), {"gpu": gpu})
+
+
+def published(device, resource, *, shared=False):
+    """The device in a pool of the resource's devices."""
+    found = DraDevice(name=device.id, device=device, shared=shared)
+    return PublishedPool("acme.dev", resource, (found,)), found
 
 
 class Kubelet:

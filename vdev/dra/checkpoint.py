@@ -39,6 +39,7 @@ class Checkpoint:
         self.path = path
         self._serial = -1  # of what is known; -1: nothing was read or written yet
         self._known: Prepared = {}
+        self._text: bytes | None = None  # that says what is known
 
     def read(self) -> Prepared:
         """The claims. A file that cannot be understood is moved aside. Raises HostError if it cannot be read.
@@ -46,6 +47,8 @@ class Checkpoint:
         A running process that finds no record, or an older one, writes down again what it knows.
         """
         text, serial, claims = read_plain(self.path, limit=MAX_BYTES, follow=False), -1, dict[str, PreparedClaim]()
+        if text == self._text:
+            return self._known
         try:
             if text is not None:
                 serial, claims = _parsed(text)
@@ -54,7 +57,7 @@ class Checkpoint:
             with contextlib.suppress(OSError):
                 self.path.replace(self.path.with_name(f"{self.path.name}.spoilt"))
         if serial >= self._serial:
-            self._serial, self._known = serial, claims
+            self._serial, self._known, self._text = serial, claims, text
         else:
             log.error("the record of prepared claims was lost, and is written again", file=str(self.path))
             self._replace(self._known)
@@ -73,7 +76,7 @@ class Checkpoint:
         if len(text) > MAX_BYTES:
             raise HostError(f"cannot write {self.path}: it would have more than {MAX_BYTES} bytes")
         write_atomic(self.path, text, mode=0o600)
-        self._serial, self._known = serial, dict(claims)
+        self._serial, self._known, self._text = serial, dict(claims), text
 
 
 def devices_of(path: Path) -> Mapping[str, Mapping[str, Any]]:

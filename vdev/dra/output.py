@@ -21,7 +21,6 @@ from ..planning.plan import Plan
 from .checkpoint import CHECKPOINT, devices_of
 from .claim import PreparedClaim
 from .places import Places
-from .preparation import Published
 from .published_devices import DraDevice, Pools, PublishedPool, Record, record
 from .slice_output import ResourceSlices
 
@@ -146,18 +145,13 @@ class Dra(Output):
     def _observe(self, rpc: str, driver: str, code: str, seconds: float) -> None:
         self._metrics.rpc.labels(rpc, driver, code).observe(seconds)
 
-    def _find(self, driver: str, pool: str, device: str) -> Published | str:
+    def _find(self, driver: str, pool: str, device: str) -> tuple[PublishedPool, DraDevice] | str:
         """What is published under these names, or why there is none."""
-        published: PublishedPool | None = self._pools.get(driver)
+        published = self._pools.get(driver)
         if pool != self._options.node or published is None:
             return f"this node publishes the pool {self._options.node}"
         found = published.by_name.get(device)
-        if found is None:
-            return "the pool has no such device now"
-        if found.lost:
-            return "it is only kept for the claims that have it, and goes to no other"
-        resource, written = published.resource_of(found), record(published, found)
-        return Published(device=found.device, resource=resource, shared=found.shared, record=written)
+        return (published, found) if found else "the pool has no such device now"
 
     @property
     def claimed(self) -> "Claimed":

@@ -11,9 +11,8 @@ cannot be an edit of each device. No label of DNS has a `_`, so that no two name
 """
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from ..errors import AllocationError, ClaimRefused
 from ..model.device import Device, Mount, grouped
@@ -26,27 +25,14 @@ from ..planning.resources import Resource
 from ..planning.sharing import mps_share
 from .claim import AllocationResult, Claim, PreparedClaim, PreparedDevice
 from .opaque_config import MpsConfig, SharingSettings, check_all, is_foreign, kind_of, settings_of
+from .published_devices import DraDevice, PublishedPool, Record, record
 
 _ALL = 100  # per cent
 _MIB = 2**20
 _MPS_PIPE, _MPS_SHM = "/tmp/nvidia-mps", "/dev/shm"  # of the container, where NVIDIA's driver has them
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
-    """A device as it was published: what it is, and of which resource.
-
-    `shared`: it may be allocated to several claims at once, each with a share of it. `record` is what is written down
-    of it, for the case that it is away when the next process starts.
-    """
-
-    device: Device
-    resource: Resource
-    shared: bool = False
-    record: Mapping[str, Any] = field(default_factory=dict)
-
-
-Find = Callable[[str, str], Published | str]
+Find = Callable[[str, str], tuple[PublishedPool, DraDevice] | str]
 """What is published under the names of a pool and a device; or why there is none, in a sentence."""
 
 
@@ -58,7 +44,7 @@ class _Member:
     device: Device
     resource: Resource
     settings: SharingSettings
-    record: Mapping[str, Any]
+    record: Record
 
 
 def kind(driver: str) -> str:
@@ -123,16 +109,24 @@ def _member(claim: Claim, result: AllocationResult, find: Find) -> _Member:
     what = f"device {result.device} of pool {result.pool}"
     if isinstance(found, str):
         raise ClaimRefused(f"{what} cannot be prepared: {found}")
-    if found.device.raw.refused:
-        raise ClaimRefused(f"{what} cannot be prepared: {found.device.raw.refused}")
-    if not result.admin and bool(result.share_id) is not found.shared:
+    pool, published = found
+    if published.lost:
+        raise ClaimRefused(f"{what} cannot be prepared: it is only published for the claims that have it already")
+    if published.device.raw.refused:
+        raise ClaimRefused(f"{what} cannot be prepared: {published.device.raw.refused}")
+    if not result.admin and bool(result.share_id) is not published.shared:
         was, now = ("as a share", "as a whole") if result.share_id else ("as a whole", "in shares")
         raise ClaimRefused(
             f"{what} was allocated {was} and is published {now} by now; delete the pod and its claim, so that new ones "
             "are allocated"
         )
-    settings = settings_of(claim, result, found.device)
-    return _Member(result=result, device=found.device, resource=found.resource, settings=settings, record=found.record)
+    return _Member(
+        result=result,
+        device=published.device,
+        resource=pool.resource_of(published),
+        settings=settings_of(claim, result, published.device),
+        record=record(pool, published),
+    )
 
 
 def _has_edits(device: cdi.CdiDevice) -> bool:

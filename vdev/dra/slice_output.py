@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import structlog
 
 from ..faults.engine import Engine
-from ..kube import MANAGER, RESOURCE_SLICES, Api, Conflict, Missing
+from ..kube import MANAGER, RESOURCE_SLICES, Conflict, Missing
 from ..model.problem import Problem, error, warning
 from ..node.api_output import ApiOutput, NodeAccess
 from ..planning.plan import Plan
@@ -86,7 +86,7 @@ class ResourceSlices(ApiOutput):
         """Take all slices away: this is a clean end. Raises ApiServerError."""
         for each in (await self._slices.seen()).values() if self._follows else ():
             if _is_ours(each):
-                await self._delete(self._api, each)
+                await self._delete(each)
         self.published.clear()
 
     async def _write(self, document: Document) -> None:
@@ -157,24 +157,19 @@ class ResourceSlices(ApiOutput):
         """Old ones go first, then others change, then new ones come: as Kubernetes' helper does."""
         if not found:
             return
-        try:
-            for each in found.delete:
-                await self._delete(self._api, each)
-            for each in found.update:
-                name = str(each["metadata"]["name"])
-                try:
-                    self._wrote(driver, each["spec"], await self._api.update(RESOURCE_SLICES, each))
-                except Missing as gone:
-                    if not gone.served:
-                        raise
-                    self._slices.removed(name)
-                    self._news.set()  # it is made again at once
-                    return
-            for each in found.create:
-                self._wrote(driver, each["spec"], await self._api.create(RESOURCE_SLICES, each))
-        except (Conflict, Missing) as changed:
-            log.debug("a slice is another one than was seen", driver=driver, reason=str(changed))
-            raise
+        for each in found.delete:
+            await self._delete(each)
+        for each in found.update:
+            try:
+                self._wrote(driver, each["spec"], await self._api.update(RESOURCE_SLICES, each))
+            except Missing as gone:
+                if not gone.served:
+                    raise
+                self._slices.removed(str(each["metadata"]["name"]))
+                self._news.set()  # it is made again at once
+                return
+        for each in found.create:
+            self._wrote(driver, each["spec"], await self._api.create(RESOURCE_SLICES, each))
         log.log(
             self._level,
             "ResourceSlices published",
@@ -184,10 +179,10 @@ class ResourceSlices(ApiOutput):
             deleted=len(found.delete),
         )
 
-    async def _delete(self, api: Api, document: Document) -> None:
+    async def _delete(self, document: Document) -> None:
         metadata = document["metadata"]
         with contextlib.suppress(Missing, Conflict):  # it is gone, or it was another one of that name
-            await api.delete(RESOURCE_SLICES, str(metadata["name"]), uid=str(metadata.get("uid") or ""))
+            await self._api.delete(RESOURCE_SLICES, str(metadata["name"]), uid=str(metadata.get("uid") or ""))
         self._slices.removed(str(metadata["name"]))
 
     def _wrote(self, driver: str, sent: Document, stored: Document) -> None:

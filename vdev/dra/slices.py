@@ -146,6 +146,7 @@ def _excludes(kept: DraDevice, other: DraDevice) -> bool:
 
 
 Document = dict[str, Any]
+Written = Mapping[str, Any]
 
 MOST_DEVICES = 64
 """Devices of a slice: so many if one of them has taints or consumes counters, which may come at any time."""
@@ -172,16 +173,12 @@ def specifications(pool: PublishedPool, node: str) -> tuple[Document, ...]:
 
 def objects(pool: PublishedPool, node: str) -> tuple[Document, ...]:
     """The slices as they are created the first time, without what only the server knows: the Node's uid."""
-    specs = specifications(pool, node)
-    return tuple(
-        {
-            "apiVersion": API_VERSION,
-            "kind": "ResourceSlice",
-            "metadata": {"generateName": generate_name(pool.driver, node, number)},
-            "spec": {**spec, "pool": {"name": node, "generation": 1, "resourceSliceCount": len(specs)}},
-        }
-        for number, spec in enumerate(specs)
-    )
+
+    def made(spec: Written, number: int) -> Document:
+        metadata = {"generateName": generate_name(pool.driver, node, number)}
+        return {"apiVersion": API_VERSION, "kind": "ResourceSlice", "metadata": metadata, "spec": spec}
+
+    return tuple(map(dict, changes(specifications(pool, node), (), made).create))
 
 
 def generate_name(driver: str, node: str, number: int) -> str:
@@ -237,7 +234,6 @@ def _taints(taints: Sequence[Taint]) -> list[Document]:
     ]
 
 
-Written = Mapping[str, Any]
 Made = Callable[[Written, int], Written]
 
 

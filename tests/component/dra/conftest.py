@@ -15,7 +15,6 @@ from tests.kit import dra, quick
 from vdev.aio.clock import LeapClock, Timing
 from vdev.dra.driver import DraDriver, DriverState
 from vdev.dra.places import Places
-from vdev.dra.preparation import Published
 from vdev.intervals import Intervals
 
 DRIVER = "gpu.acme.dev"
@@ -50,9 +49,7 @@ def published():
     """What the node publishes, by device: two whole devices and one in shares; a test may change it."""
     devices = {f"gpu-{number}": dra.device(f"GPU-{number}", number) for number in range(3)}
     resource = dra.resource(*devices.values())
-    return {
-        name: Published(device=device, resource=resource, shared=name == "gpu-2") for name, device in devices.items()
-    }
+    return {name: dra.published(device, resource, shared=name == "gpu-2") for name, device in devices.items()}
 
 
 @pytest.fixture

@@ -232,7 +232,8 @@ async def test_a_device_that_is_shared_by_now_is_refused(driver, allocate, publi
     """It was allocated before the configuration changed."""
     _, kubelet = driver
     claim = await allocate("c", ("r", "gpu-0"))
-    published["gpu-0"] = replace(published["gpu-0"], shared=True)
+    pool, device = published["gpu-0"]
+    published["gpu-0"] = pool, replace(device, shared=True)
     assert "was allocated as a whole and is published in shares" in (await kubelet.prepare(claim))[uid(claim)].error
 
 

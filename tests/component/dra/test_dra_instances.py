@@ -15,7 +15,6 @@ from tests.kit import dra
 from vdev.aio.clock import LeapClock, Timing
 from vdev.dra.claims import ClaimRef, Claims
 from vdev.dra.places import Places
-from vdev.dra.preparation import Published
 
 DRIVER = "gpu.acme.dev"
 DEVICES = {f"gpu-{number}": dra.device(f"GPU-{number}", number) for number in range(3)}
@@ -35,7 +34,7 @@ class Api:
 
 
 def _find(_pool, device):
-    return Published(device=DEVICES[device], resource=RESOURCE, shared=device == SHARED)
+    return dra.published(DEVICES[device], RESOURCE, shared=device == SHARED)
 
 
 @st.composite

@@ -10,7 +10,6 @@ from pydantic import TypeAdapter
 from tests.kit import dra
 from vdev.dra import preparation as preparing
 from vdev.dra.claim import PreparedClaim, PreparedDevice, read_claim
-from vdev.dra.preparation import Published
 from vdev.errors import AllocationError, ClaimRefused
 from vdev.model.device import DeviceNode
 from vdev.model.entry import Container
@@ -35,7 +34,7 @@ def prepare(build):
         def find(pool, device):
             if pool != "node-a" or device not in devices:
                 return "this node publishes none of that name"
-            return Published(device=devices[device], resource=resource, shared=shared)
+            return dra.published(devices[device], resource, shared=shared)
 
         document = dra.claim("c", *results, driver=DRIVER, uid=uid, config=config, pool="node-a", **more)
         return preparing.prepare(read_claim(document, DRIVER, uid=uid), DRIVER, find)
@@ -90,7 +89,7 @@ def test_every_claim_gives_a_valid_specification(uid, requests):
     claim = preparing.prepare(
         read_claim(document, DRIVER, uid=str(uid)),
         DRIVER,
-        lambda _pool, name: Published(device=devices[name], resource=resource),
+        lambda _pool, name: dra.published(devices[name], resource),
     )
     dra.CDI.validate(claim.document)
     names = [each["name"] for each in claim.document["devices"]]
@@ -158,7 +157,7 @@ def test_a_device_of_which_nothing_may_reach_a_container_is_refused(build):
     device = dra.device("GPU-0", 0)
     device = replace(device, raw=replace(device.raw, refused="it is the node's own disk"))
     document = dra.claim("c", ("r", "gpu-0"), driver=DRIVER, uid=UID)
-    found = Published(device=device, resource=dra.resource(device))
+    found = dra.published(device, dra.resource(device))
     with pytest.raises(ClaimRefused, match="cannot be prepared: it is the node's own disk"):
         preparing.prepare(read_claim(document, DRIVER, uid=UID), DRIVER, lambda _pool, _device: found)
 
@@ -354,7 +353,7 @@ FOREIGN = {"apiVersion": "gpu.resource.example.com/v1alpha1", "kind": "GpuConfig
 def test_configuration_of_another_driver_is_ignored_and_noted(build):
     """What vdev stands in for is not known; the rest of the configuration counts as if that were not there."""
     driver, gpus = "gpu.example.com", [dra.device("GPU-0", 0), dra.device("GPU-1", 1)]
-    found = {each.id: Published(device=each, resource=dra.resource(*gpus)) for each in gpus}
+    found = {each.id: dra.published(each, dra.resource(*gpus)) for each in gpus}
     config = [
         dra.config(OURS | {"env": {"WHO": "class"}}, driver, source="FromClass"),
         dra.config(FOREIGN, driver, "a"),
@@ -444,7 +443,7 @@ def test_nodes_with_numbers_need_not_exist_on_the_host(build, prepare):
     resource = stock.resources["nvidia.com/gpu"]
     device = next(iter(resource.by_device.values()))
     document = dra.claim("c", ("r", "gpu-0"), driver=DRIVER, uid=UID)
-    found = Published(device=device, resource=resource)
+    found = dra.published(device, resource)
     claim = preparing.prepare(read_claim(document, DRIVER, uid=UID), DRIVER, lambda _pool, _device: found)
     (edits,) = [each["containerEdits"] for each in claim.document["devices"] if each["name"] == f"{UID}-gpu-0"]
     assert [{"path": "/dev/x", "permissions": "rw", "type": "c", "major": 1, "minor": 3}] == edits["deviceNodes"]
