@@ -24,7 +24,7 @@ from vdev.planning.resources import Resource
 CDI = jsonschema.Draft202012Validator(json.loads((Path(__file__).parent / "cdi.schema.json").read_text()))
 
 
-def claim(name, *results, driver, uid="", namespace="default", pool="node-1", config=(), others=None, annotations=None):
+def claim(name, *results, driver, uid="", namespace="default", pool="node-1", config=(), others=None):
     """An allocated ResourceClaim. `results` are (request, device[, more fields]); `others` those of other drivers."""
     found = [
         {"request": request, "driver": driver, "pool": pool, "device": device, **(more[0] if more else {})}
@@ -37,7 +37,7 @@ def claim(name, *results, driver, uid="", namespace="default", pool="node-1", co
     requests = dict.fromkeys(each["request"].partition("/")[0] for each in found)
     metadata = {"name": name, "namespace": namespace, **({"uid": uid} if uid else {})}
     return {
-        "metadata": metadata | ({"annotations": annotations} if annotations else {}),
+        "metadata": metadata,
         "spec": {"devices": {"requests": [{"name": each, "exactly": {"deviceClassName": "any"}} for each in requests]}},
         "status": {"allocation": {"devices": {"results": found, **({"config": [*config]} if config else {})}}},
     }

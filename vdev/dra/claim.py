@@ -12,8 +12,6 @@ from ..errors import ClaimRefused
 from ..model.device import EMPTY
 from ..planning.cdi import Document
 
-_EXTENDED = "resource.kubernetes.io/extended-resource-claim"  # an annotation: containers name its requests one by one
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocationResult:
@@ -50,14 +48,13 @@ class OpaqueConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """An allocated claim as one driver sees it. `by_request`: each container names the requests that it uses."""
+    """An allocated claim as one driver sees it."""
 
     uid: str
     namespace: str
     name: str
     results: tuple[AllocationResult, ...]
     configs: tuple[OpaqueConfig, ...] = ()
-    by_request: bool = False
 
 
 def read_claim(document: Mapping[str, Any], driver: str, *, uid: str) -> Claim:
@@ -83,7 +80,6 @@ def read_claim(document: Mapping[str, Any], driver: str, *, uid: str) -> Claim:
         name=name,
         results=results,
         configs=tuple(_config(each) for each in sorted(opaque, key=lambda each: each["source"] != "FromClass")),
-        by_request=(metadata.get("annotations") or {}).get(_EXTENDED) == "true",
     )
 
 
@@ -144,7 +140,7 @@ class PreparedClaim:
     """A claim that is prepared. `document` is its CDI specification.
 
     `together` is the CDI name of what a container gets that uses all requests of the claim at once; empty if there is
-    only one request, or if containers name the requests.
+    only one request.
     """
 
     uid: str

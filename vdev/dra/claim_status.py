@@ -22,8 +22,6 @@ from .claim import PreparedClaim
 
 log = structlog.get_logger(__name__)
 
-_LONGEST_MANAGER = 128
-_LONGEST_MESSAGE = 1024
 Document = Mapping[str, Any]
 
 
@@ -34,7 +32,7 @@ class ClaimStatus:
         self.trouble = ""
         self._driver = driver
         self._api = api
-        self._manager = f"vdev-{driver}"[:_LONGEST_MANAGER]
+        self._manager = f"vdev-{driver}"
         self._intervals, self._clock = timing
         self._claims: Prepared = {}
         self._health: Mapping[str, Health] | None = None  # by device; None: it is not known yet
@@ -140,7 +138,7 @@ class ClaimStatus:
             "type": "Ready",
             "status": status,
             "reason": reason,
-            "message": message[:_LONGEST_MESSAGE],
+            "message": message,
             "lastTransitionTime": (same or {}).get("lastTransitionTime") or now,
         }
 

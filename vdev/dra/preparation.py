@@ -90,7 +90,7 @@ def prepare(claim: Claim, driver: str, find: Find) -> PreparedClaim:
             )
         )
     whole: list[cdi.CdiDevice] = []
-    if len(requests) > 1 and not claim.by_request:
+    if len(requests) > 1:
         with contextlib.suppress(AllocationError):  # no container can use all requests, and each of them is fine
             whole = [_request_device(claim.uid, members)]
     extra = [each for each in (*variables.values(), *whole) if _has_edits(each)]

@@ -69,12 +69,6 @@ def test_all_requests_together_have_one_list(prepare):
     assert {"NVIDIA_VISIBLE_DEVICES": "GPU-gggg0,GPU-gggg1"} == env(claim, UID)
 
 
-def test_a_claim_for_extended_resources_is_used_by_request(prepare):
-    """The scheduler made it, and the kubelet names a request for each container."""
-    annotations = {"resource.kubernetes.io/extended-resource-claim": "true"}
-    assert "" == prepare(("a", "gpu-0"), ("b", "gpu-1"), annotations=annotations).together
-
-
 @given(
     uid=st.uuids(),
     requests=st.lists(st.from_regex(r"[a-z0-9]([-a-z0-9]{0,20}[a-z0-9])?", fullmatch=True), min_size=2, max_size=2),
