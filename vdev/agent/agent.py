@@ -137,7 +137,6 @@ class Agent:
             wake=self._claims_changed,
             renew=self.nodes.renew,
             faults=self.faults.engine,
-            watch=self.link,
         )
         self.reconciler = Reconciler(
             options,
