@@ -3,9 +3,9 @@
 import pytest
 
 from tests.kit.api_server import ApiServer
+from tests.kit.releases import Release
 from tests.kit.slice_rules import check_pool
 from vdev.sim.api.kinds import KINDS
-from vdev.sim.api.rules import Release
 
 CONFIG = """
 version: v1

@@ -112,15 +112,6 @@ async def test_one_namespace(api_server, api, follow):
     assert ["p:"] == seen.told
 
 
-async def test_a_list_in_several_answers(api_server, api):
-    """Of one state."""
-    for index in range(501):
-        await api_server.add("nodes", node(f"n{index:03d}"))
-    found = await api.list(NODES, keep=kube.whole)
-    assert (501, 2) == (len(found.objects), len(api_server.asked))
-    assert str(api_server.objects.version) == found.version
-
-
 async def test_a_server_that_restarts_during_a_watch(api_server, api, follow):
     """Nothing is missed, and nothing is listed again."""
     await api_server.add("nodes", node("a", "1"))

@@ -117,6 +117,22 @@ async def test_an_answer_that_is_compressed(odd_server):
     assert b"accept-encoding: identity" in heads[0]
 
 
+async def test_a_list_in_several_answers(odd_server):
+    """Each page says how the next one is asked for; the version is theirs."""
+    heads = []
+
+    async def say(writer, head):
+        heads.append(head)
+        more = {"continue": "two"} if b"continue" not in head else {}
+        page = {"metadata": {"resourceVersion": "7", **more}, "items": [{"metadata": {"name": f"n{len(heads)}"}}]}
+        await says(json.dumps(page).encode())(writer, head)
+
+    api = await odd_server(say)
+    found = await api.list(NODES, keep=kube.whole)
+    assert (["n1", "n2"], "7") == ([each["metadata"]["name"] for each in found.objects], found.version)
+    assert b"continue=two" in heads[1]
+
+
 async def test_a_list_without_end(odd_server):
     """Its pages are counted together."""
     numbers = itertools.count()

@@ -18,7 +18,7 @@ from tests.kit.manifests import kustomized, loaded
 from vdev.agent import command_socket
 from vdev.errors import VdevError
 from vdev.sim import Kubelet, LeapClock
-from vdev.sim.api import discovery, http_requests, rules
+from vdev.sim.api import discovery, http_requests, rules, writes
 from vdev.sim.api.kinds import KINDS, ApiKind, Refused
 from vdev.sim.api.selectors import selection
 from vdev.sim.api.server import ApiServer
@@ -38,11 +38,15 @@ MERGE, APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
 _TEMPLATE = "vdev.test/template"  # the annotation of an agent's pod that says what it was made of
 
 
-def _causes(document):
-    """What is wrong with an object by its schema, and with the labels by which a DaemonSet chooses its nodes."""
-    yield from api_schemas.causes(document)
-    template = (document.get("spec") or {}).get("template") or {}
-    yield from rules.labels("spec.template.spec.nodeSelector", (template.get("spec") or {}).get("nodeSelector") or {})
+class _Rules(rules.Rules):
+    """With the schemas of objects, and the labels by which a DaemonSet chooses its nodes."""
+
+    def causes(self, kind, old, new):
+        yield from super().causes(kind, old, new)
+        yield from api_schemas.causes(new)
+        template = (new.get("spec") or {}).get("template") or {}
+        chosen = (template.get("spec") or {}).get("nodeSelector") or {}
+        yield from rules.labels("spec.template.spec.nodeSelector", chosen)
 
 
 class EmbeddedKubectl(Kubectl):
@@ -54,7 +58,7 @@ class EmbeddedKubectl(Kubectl):
         super().__init__(Target())
         self.root = root
         self.proxy = proxy
-        self.objects = Objects(more=_causes)
+        self.objects = Objects(rules=_Rules())
         self.api = ApiServer(self.objects, kinds=(*KINDS, *OTHERS))
         self.clock = LeapClock()
         self.kubelet = Kubelet(
@@ -144,7 +148,7 @@ class EmbeddedKubectl(Kubectl):
             case ["get", path] if path.endswith("/proxy/metrics"):
                 return self._metrics()
             case ["get", path] if "raw" in flags:
-                return json.dumps(discovery.answer(path, self.api.kinds.values(), self.objects.release.version))
+                return json.dumps(discovery.answer(path, self.api.kinds.values(), self.objects.rules.version))
             case ["get", kind]:
                 kind = self._kind(kind)
                 params = {"labelSelector": flags.get("selector", ""), "fieldSelector": flags.get("field-selector", "")}
@@ -201,7 +205,7 @@ class EmbeddedKubectl(Kubectl):
         params = {"fieldManager": "kubectl"} | ({"force": "true"} if content_type == APPLY else {})
         headers = {"content-type": content_type}
         request = http_requests.Request(verb, kind, namespace, name, "", params, headers, body)
-        http_requests.write(self.objects, request)
+        writes.write(self.objects, request)
         await self.objects.tell()
 
     async def _delete(self, kind, namespace, name, flags, patience):

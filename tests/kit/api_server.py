@@ -13,11 +13,12 @@ import asyncio
 import functools
 from dataclasses import dataclass, field
 
+from starlette.responses import StreamingResponse
+
 from tests.kit import api_schemas
+from tests.kit.releases import Release
 from vdev.sim.api import patches, server
 from vdev.sim.api.kinds import KINDS, Refused
-from vdev.sim.api.lists_and_watches import Lists
-from vdev.sim.api.rules import Release
 from vdev.sim.api.store import Objects
 
 ME = "system:serviceaccount:vdev-system:vdev"
@@ -65,9 +66,10 @@ class Failure:
         return True
 
 
-def _nothing(_document):
-    """No rule besides."""
-    return ()
+async def _cut():
+    """The body of an answer that breaks."""
+    yield b""
+    raise ConnectionResetError
 
 
 class ApiServer(server.ApiServer):
@@ -79,14 +81,17 @@ class ApiServer(server.ApiServer):
     bookmarks = 0.0  # at once, so that no test waits for one
 
     def __init__(self, *, token="secret", tls=None, kinds=KINDS, release=None, schemas=True):
-        more = api_schemas.causes if schemas else _nothing
-        self._anew = functools.partial(Objects, release=release or Release(), more=more)
+        rules = release or Release()
+        if schemas:
+            rules.more = api_schemas.causes
+        self._anew = functools.partial(Objects, rules=rules)
         super().__init__(self._anew(), kinds=kinds, tls=tls)
         self._begin()
         self.tokens = {token}
         self.permissions = None
         self.asked = []
         self._failures = []
+        self._watches = {}  # the bytes with which each task that watches is to break, None: it is not
 
     def _begin(self):
         for name in ("vdev-system",):
@@ -167,10 +172,9 @@ class ApiServer(server.ApiServer):
 
     def break_watches(self, rest=b""):
         """Cut every connection that watches, after a last few bytes."""
-        for each in self._clients:
-            if each.watches:
-                each.writer.write(b"%x\r\n%s\r\n" % (len(rest), rest) if rest else b"")
-                each.task.cancel()
+        for task in self._watches:
+            self._watches[task] = rest
+            task.cancel()
 
     def expire(self):
         """Forget every version but the newest."""
@@ -180,7 +184,6 @@ class ApiServer(server.ApiServer):
     def lose_store(self):
         """Have another, empty one, whose versions begin anew; to be done while it is down."""
         self.objects = self._anew()
-        self._lists = Lists(self.objects)
         self._begin()
 
     async def bookmark(self):
@@ -190,14 +193,34 @@ class ApiServer(server.ApiServer):
 
     # --- on the way of a request --------------------------------------------------------------------------------------
 
-    async def authenticate(self, headers):
-        """By its token."""
-        scheme, _, token = headers.get("authorization", "").partition(" ")
+    async def respond(self, sent):
+        """Cut the connection where a failure has no status."""
+        try:
+            return await super().respond(sent)
+        except ConnectionResetError:
+            return StreamingResponse(_cut())
+
+    async def tell(self, watch):
+        """Until `break_watches`."""
+        task = asyncio.current_task()
+        self._watches[task] = None
+        try:
+            async for text in super().tell(watch):
+                yield text
+        except asyncio.CancelledError:
+            if self._watches[task] is None:
+                raise
+            task.uncancel()
+            yield self._watches[task]
+            raise ConnectionResetError from None
+        finally:
+            del self._watches[task]
+
+    async def admit(self, request):
+        """Ask for its token, note it, let it fail, ask for its permission."""
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme != "Bearer" or token not in self.tokens:
             raise Refused(401, "Unauthorized", "Unauthorized")
-
-    async def admit(self, request, writer):
-        """Note it, let it fail, ask for its permission."""
         asked = Asked(
             request.verb,
             request.resource,
@@ -208,7 +231,7 @@ class ApiServer(server.ApiServer):
             request.body,
         )
         self.asked.append(asked)
-        await self._fail(writer, request.verb, request.resource)
+        await self._fail(request.verb, request.resource)
         self._allow(request.verb, request)
         is_apply = request.verb == "patch" and "apply" in request.content_type and not request.subresource
         if is_apply and not self.objects.has(request.kind, request.namespace, request.name):
@@ -220,7 +243,7 @@ class ApiServer(server.ApiServer):
         def check(old, new):
             kind, verb, name = request.kind, request.verb, request.name
             before, after = ((each.get("status") or {}).get("devices") or [] for each in (old, new))
-            if kind.kind != "ResourceClaim" or self.objects.release.version < (1, 36):
+            if kind.kind != "ResourceClaim" or self.objects.rules.version < (1, 36):
                 return
             for driver in sorted({each["driver"] for each in (*before, *after)}):
                 same = [each for each in before if each["driver"] == driver] == [
@@ -237,14 +260,13 @@ class ApiServer(server.ApiServer):
 
         return check
 
-    async def _fail(self, writer, verb, resource):
+    async def _fail(self, verb, resource):
         for each in self._failures:
             if each.hit(verb, resource):
                 if each.hang:
                     await each.released.wait()
                     return
                 if not each.status:
-                    writer.transport.abort()
                     raise ConnectionResetError
                 raise Refused(each.status, "Failure", each.message, after=each.after)
 

@@ -61,20 +61,6 @@ async def test_what_only_the_server_writes(ask):
         assert made["metadata"][field] == changed["metadata"][field]
 
 
-async def test_no_new_finalizers_for_what_goes(ask):
-    """Those that are there can only be taken away."""
-    one = of("ConfigMap") | {"metadata": {"name": "one", "finalizers": ["a.dev/x"]}}
-    await ask("POST", MAPS, one)
-    await ask("DELETE", f"{MAPS}/one")
-    more = {"metadata": {"finalizers": ["a.dev/x", "a.dev/y"]}}
-    status, answer = await ask("PATCH", f"{MAPS}/one", more, MERGE)
-    assert (422, "FieldValueForbidden") == (status, answer["details"]["causes"][0]["reason"])
-    status, answer = await ask(
-        "POST", MAPS, of("ConfigMap", "two") | {"metadata": {"name": "two", "finalizers": ["x"]}}
-    )
-    assert (422, "metadata.finalizers[0]") == (status, answer["details"]["causes"][0]["field"])
-
-
 async def test_what_is_stored_is_never_changed(ask):
     """Code that has an object may keep it, whatever is written afterwards and through which door."""
     objects, nodes = ask.server.objects, ask.server.kind("nodes")

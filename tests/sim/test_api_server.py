@@ -1,20 +1,18 @@
 """The API server of the embedded kubelet, by HTTP: what it stores, what it refuses, and what it tells."""
 
 import asyncio
-import contextlib
 import json
 import os
 import re
 import shutil
-import socket
 from urllib.parse import quote
 
 import pytest
 
+from tests.kit.releases import Release
 from tests.kit.rest import Caller
 from vdev.errors import UsageError
 from vdev.sim.api.kinds import KINDS, ApiKind
-from vdev.sim.api.rules import Release
 from vdev.sim.api.server import ApiServer
 from vdev.sim.api.store import Objects
 
@@ -73,12 +71,6 @@ async def test_an_apply_to_an_object_that_is_gone_makes_no_other(ask):
     assert 201 == status
 
 
-def nodes_with(operator, *values):
-    """A slice's choice of nodes, by a label."""
-    requirement = {"key": "a", "operator": operator} | ({"values": list(values)} if values else {})
-    return {"nodeName": None, "nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}}
-
-
 REFUSED = {
     "129 devices": (slice_(*({"name": f"d{n}"} for n in range(129))), "129 devices; at most 128"),
     "65 with a taint": (
@@ -114,15 +106,6 @@ REFUSED = {
         r"spec.sharedCounters\[0\].value: unknown field",
     ),
     "a node": (slice_({"name": "a"}, nodeName="A_b"), "spec.nodeName: Invalid value"),
-    "a device's node": (
-        slice_({"name": "a", "nodeName": "B_"}, nodeName=None, perDeviceNodeSelection=True),
-        r"spec.devices\[0\].nodeName: Invalid value",
-    ),
-    "an operator": (slice_({"name": "a"}, **nodes_with("Is", "b")), r"matchExpressions\[0\].operator: Invalid value"),
-    "no values": (slice_({"name": "a"}, **nodes_with("In")), r"matchExpressions\[0\].values: Required value"),
-    "values of nothing": (slice_({"name": "a"}, **nodes_with("Exists", "b")), "values: Forbidden"),
-    "a node's label": (slice_({"name": "a"}, **nodes_with("In", "b c")), r"values\[0\]: Invalid value"),
-    "counters beside no devices": (slice_(devices=[], **COUNTERS), "only one of `sharedCounters` or `devices`"),
     "a range from nowhere": (
         slice_(
             {
@@ -230,7 +213,7 @@ async def test_a_claim_with_mistakes_besides_its_requests_is_refused(ask, more, 
 @pytest.mark.parametrize(("version", "alpha"), [((1, 35), False), ((1, 36), False), ((1, 34), True)])
 async def test_fields_of_gates_that_are_off_are_dropped(version, alpha):
     """Without a word, as the real server does it."""
-    async with ApiServer(Objects(release=Release(version, alpha=alpha))) as server:
+    async with ApiServer(Objects(rules=Release(version, alpha=alpha))) as server:
         ask = Caller(server)
         shared = {
             "allowMultipleAllocations": True,
@@ -242,16 +225,6 @@ async def test_fields_of_gates_that_are_off_are_dropped(version, alpha):
         assert is_there is ("taints" in device)
         assert is_there is ("allowMultipleAllocations" in device)
         assert is_there is ("requestPolicy" in device["capacity"]["slots"])
-
-
-async def test_counters_of_1_34_are_beside_their_devices():
-    """Later ones want a slice for them; 1.34 knows only those of the same slice."""
-    async with ApiServer(Objects(release=Release((1, 34), alpha=True))) as server:
-        ask = Caller(server)
-        assert 201 == (await ask("POST", SLICES, slice_(CONSUMING, **COUNTERS)))[0]
-        status, answer = await ask("POST", SLICES, slice_(CONSUMING, name="two"))
-        assert 422 == status
-        assert "must reference a counterSet in the ResourceSlice" in answer["message"]
 
 
 async def test_a_write_by_an_old_version_is_a_conflict(ask):
@@ -299,8 +272,6 @@ async def test_what_is_not_there(ask):
         ("PATCH", f"{NODES}/n", 7, MERGE, 400),
         ("PATCH", f"{NODES}/n", {"apiVersion": "v1", "kind": "Node"}, APPLY, 422),
         ("PUT", NODES, {}, "application/json", 405),
-        ("GET", f"{NODES}?limit=many", None, "", 400),
-        ("GET", f"{NODES}?continue=rubbish", None, "", 400),
         ("GET", f"{NODES}?fieldSelector=spec.podCIDR%3D1", None, "", 400),
         ("GET", f"{NODES}?watch=true&resourceVersion=99999999", None, "", 504),
     ],
@@ -336,15 +307,11 @@ async def test_an_operation_beyond_the_end_of_a_list(ask):
 
 
 async def test_a_generated_name_has_the_beginning_that_fits_a_label(ask):
-    """58 characters of it and 5 of its own (names.SimpleNameGenerator); what begins no name is refused."""
+    """58 characters of it and 5 of its own (names.SimpleNameGenerator)."""
     long = slice_({"name": "a"})
     long["metadata"] = {"generateName": "00000-acme.dev-" + "n" * 100 + "-"}
     status, made = await ask("POST", SLICES, long)
     assert (201, 63) == (status, len(made["metadata"]["name"]))
-    for beginning in ("n" * 255 + "-", "Upper-", "ends."):
-        long["metadata"] = {"generateName": beginning}
-        status, answer = await ask("POST", SLICES, long)
-        assert (422, True) == (status, "metadata.generateName" in answer["message"])
 
 
 OWNER = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "1"}
@@ -354,8 +321,6 @@ OWNER = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "1"}
     ("more", "why"),
     [
         ({"metadata": {"name": "m", "ownerReferences": [OWNER | {"uid": ""}]}}, "ownerReferences.uid"),
-        ({"metadata": {"name": "m", "ownerReferences": [OWNER | {"controller": True}] * 2}}, "Only one reference"),
-        ({"metadata": {"name": "m", "finalizers": ["a b"]}}, "metadata.finalizers"),
     ],
 )
 async def test_metadata_is_refused(ask, more, why):
@@ -366,20 +331,10 @@ async def test_metadata_is_refused(ask, more, why):
     assert re.search(why, answer["message"]), answer["message"]
 
 
-async def test_what_else_is_refused(ask):
-    """A namespace whose name is no label, another kind by a patch, a manager with a long name."""
+async def test_another_kind_is_refused(ask):
+    """Another kind by a patch."""
     await ask("POST", NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a.b"}}
-    assert 422 == (await ask("POST", "/api/v1/namespaces", namespace))[0]
     assert 400 == (await ask("PATCH", f"{NODES}/n", {"kind": "Pod"}, MERGE))[0]
-    assert 422 == (await ask("PATCH", f"{NODES}/n?fieldManager={'x' * 129}", {}, MERGE))[0]
-
-
-async def test_annotations_have_a_largest_size(ask):
-    """256 KiB, keys and values together."""
-    document = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "annotations": {"a": "x" * 262_144}}}
-    status, answer = await ask("POST", NODES, document)
-    assert (422, True) == (status, "Too long" in answer["message"])
 
 
 @pytest.mark.parametrize(
@@ -388,9 +343,6 @@ async def test_annotations_have_a_largest_size(ask):
         ("a in(x,y)", ["n1", "n2"]),
         ("a  notin ( x )", ["n2", "n3"]),
         ("! a", ["n3"]),
-        ("a>1", []),
-        ("b>1", ["n2"]),
-        ("b<2", ["n1"]),
         ("a=x,b", ["n1"]),
     ],
 )
@@ -402,7 +354,7 @@ async def test_label_selectors(ask, selector, chosen):
     assert chosen == [each["metadata"]["name"] for each in found["items"]]
 
 
-@pytest.mark.parametrize("selector", ["a in (x", "a b", "a=x y", "a>x", "=x", "a in x", "a,,b", "Not_a.Domain/x=1"])
+@pytest.mark.parametrize("selector", ["a in (x", "a b", "a=x y", "a>x", "=x", "a in x", "a,,b"])
 async def test_a_label_selector_that_is_none(ask, selector):
     """It is refused, and never matches everything or nothing without a word."""
     status, answer = await ask("GET", f"{NODES}?labelSelector={quote(selector)}")
@@ -422,26 +374,6 @@ async def test_a_claim_has_one_allocation(ask):
     assert (422, True) == (status, "status.allocation: Invalid value: field is immutable" in answer["message"])
     assert 200 == (await ask("PATCH", path, {"status": {"allocation": None, "reservedFor": None}}, MERGE))[0]
     assert 200 == (await ask("PATCH", path, {"status": {"allocation": other}}, MERGE))[0]
-
-
-async def test_pages_are_of_one_moment(ask):
-    """What changes between two pages is in none of them; a list that nobody remembers has expired."""
-    for number in range(5):
-        await ask("POST", MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"m{number}"}})
-    _, first = await ask("GET", f"{MAPS}?limit=2")
-    assert 3 == first["metadata"]["remainingItemCount"]
-    await ask("DELETE", f"{MAPS}/m3")
-    await ask("PATCH", f"{MAPS}/m4", {"data": {"a": "b"}}, MERGE)
-    _, second = await ask("GET", f"{MAPS}?limit=2&continue={first['metadata']['continue']}")
-    _, third = await ask("GET", f"{MAPS}?limit=2&continue={second['metadata']['continue']}")
-    found = [each["metadata"]["name"] for page in (first, second, third) for each in page["items"]]
-    assert ["m0", "m1", "m2", "m3", "m4"] == found
-    assert "data" not in third["items"][0]
-    assert "continue" not in third["metadata"]
-    assert 1 == len({page["metadata"]["resourceVersion"] for page in (first, second, third)})
-    for _ in range(100):
-        await ask("GET", f"{MAPS}?limit=2")
-    assert (410, "Expired") == await reason(ask("GET", f"{MAPS}?continue={first['metadata']['continue']}"))
 
 
 async def test_a_watch(ask):
@@ -601,19 +533,13 @@ NOT_OLDER = "resourceVersionMatch=NotOlderThan"
             ["ADDED", "ADDED", "BOOKMARK"],
         ),
         (f"sendInitialEvents=false&{NOT_OLDER}", []),
-        ("sendInitialEvents=true", ["resourceVersionMatch"]),
-        (NOT_OLDER, ["resourceVersionMatch"]),
     ],
 )
 async def test_a_watch_that_begins_with_what_there_is(ask, query, kinds):
-    """And says where that ends, as informers of today ask for; or a request that is none."""
+    """And says where that ends, as informers of today ask for."""
     for name in ("a", "b"):
         await ask("POST", MAPS, {"metadata": {"name": name}})
     events = await ask.watch(f"{MAPS}?{query}")
-    if kinds == ["resourceVersionMatch"]:
-        (refused,) = events
-        assert (422, kinds[0]) == (refused["code"], refused["details"]["causes"][0]["field"])
-        return
     assert kinds == [each["type"] for each in events]
     if "BOOKMARK" in kinds:
         metadata = events[-1]["object"]["metadata"]
@@ -621,34 +547,12 @@ async def test_a_watch_that_begins_with_what_there_is(ask, query, kinds):
         assert int(metadata["resourceVersion"]) >= int(events[0]["object"]["metadata"]["resourceVersion"])
 
 
-@pytest.mark.parametrize("turns", range(6))
-async def test_who_connects_as_the_server_vanishes_is_cut_off_too(turns):
-    """Wherever the loop is with taking the connection; nobody would ever answer on it."""
-    async with ApiServer() as server:
-        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            async with asyncio.timeout(60):
-                await server.down()
-            with contextlib.suppress(ConnectionResetError):
-                assert b"" == await asyncio.to_thread(client.recv, 1)
-
-
 async def test_a_list_that_is_not_older(ask):
-    """An informer that begins again names the version that it had; one that is exactly so old is not kept."""
+    """An informer that begins again names the version that it had."""
     _, made = await ask("POST", MAPS, {"metadata": {"name": "a"}})
     version = made["metadata"]["resourceVersion"]
-    assert 200 == (await ask("GET", f"{MAPS}?resourceVersion={version}&resourceVersionMatch=Exact"))[0]
     await ask("POST", MAPS, {"metadata": {"name": "b"}})
     for query in ("", f"&{NOT_OLDER}", "&limit=5"):
         status, found = await ask("GET", f"{MAPS}?resourceVersion={version}{query}")
         assert (200, ["a", "b"]) == (status, [each["metadata"]["name"] for each in found["items"]])
-    for query, code in (
-        (f"resourceVersion={version}&resourceVersionMatch=Exact", 410),
-        ("resourceVersion=0&resourceVersionMatch=Exact", 422),
-        (f"resourceVersion={version}&resourceVersionMatch=Newest", 422),
-        ("resourceVersionMatch=Exact", 422),
-        ("sendInitialEvents=true", 422),
-        ("resourceVersion=99999999", 504),
-    ):
-        assert code == (await ask("GET", f"{MAPS}?{query}"))[0], query
+    assert 504 == (await ask("GET", f"{MAPS}?resourceVersion=99999999"))[0]

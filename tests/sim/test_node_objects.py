@@ -148,14 +148,13 @@ async def test_what_is_seen_of_containers(node, plugins):
     one["spec"]["initContainers"] = [{"name": "first", "image": "x", "resources": {"limits": {NPU: "1"}}}]
     one["spec"]["nodeName"] = "sim-node"
     await node.create(one)
-    assert {"phase": "Pending", "qosClass": "BestEffort"} == node.status("one")
+    assert {"phase": "Pending"} == node.status("one")
     await asked.wait()
     assert "containerStatuses" not in node.status("one")
     go.set()
     await node.until(lambda: "Running" == node.status("one").get("phase"), "pod one")
     (first,) = node.status("one")["initContainerStatuses"]
     assert {"terminated": {"exitCode": 0, "reason": "Completed"}} == first["state"]
-    assert "BestEffort" == node.status("one")["qosClass"]
     two = manifest("two", {NPU: 1})
     two["spec"]["nodeName"] = "sim-node"
     await node.create(two)
@@ -255,7 +254,7 @@ async def test_another_nodes_pod(node):
     await node.create(other)
     await node.create(manifest("mine"))
     await node.until(lambda: "Running" == node.status("mine").get("phase"), "pod mine")
-    assert {"phase": "Pending", "qosClass": "BestEffort"} == node.status("other")
+    assert {"phase": "Pending"} == node.status("other")
 
 
 @pytest.mark.parametrize("waiting", [{"schedulerName": "other"}, {"schedulingGates": [{"name": "acme.dev/gate"}]}])

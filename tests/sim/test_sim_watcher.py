@@ -1,10 +1,6 @@
 """Device plugins that register through plugins_registry: the kubelet asks them, and lets them go with their socket."""
 
 import asyncio
-import os
-import random
-import shutil
-import socket
 
 import grpc
 import grpc.aio
@@ -15,7 +11,6 @@ from vdev.pb import pluginregistration_v1_pb2 as registration
 from vdev.pb import pluginregistration_v1_pb2_grpc as registration_grpc
 from vdev.sim import Compat, Kubelet, Timings, manifest
 from vdev.sim.journal import DriverRefused, PluginLost, Registered
-from vdev.sim.kubelet import plugin_watcher
 
 NPU = "acme.dev/npu"
 QUICK = {"boot": 0.01, "lead": 0.01, "sources": 0.05}
@@ -300,46 +295,3 @@ async def test_a_plugin_that_ends_well_is_no_finding(kubelet, clock, watched, sh
     clock.advance(30)
     await shows(kubelet, NPU, 2, 0)
     assert [] == kubelet.findings
-
-
-def bind(path):
-    """Leave a socket there on which nobody listens."""
-    with socket.socket(socket.AF_UNIX) as made:
-        made.bind(str(path))
-
-
-def test_each_change_of_the_sockets_is_seen_at_the_next_look(tmp_path):
-    """However soon it comes after the last look, also in a directory below, and when the whole is made again."""
-    chance, root = random.Random(1), tmp_path / "r"
-    seen = plugin_watcher._Seen(str(root))
-    for _ in range(300):
-        where = chance.choice((root, root / "below"))
-        path = where / chance.choice("abc")
-        match chance.randrange(4):
-            case 0 if path.exists():
-                path.unlink()
-            case 1 if path.exists():
-                path.unlink()
-                bind(path)
-            case 2 if root.exists():
-                root.rename(tmp_path / "old")
-                root.mkdir()
-                shutil.rmtree(tmp_path / "old")
-            case _:
-                where.mkdir(parents=True, exist_ok=True)
-                if not path.exists():
-                    bind(path)
-        assert plugin_watcher._sockets(str(root)) == seen.sockets()
-
-
-def test_a_directory_that_has_not_changed_for_a_while_is_not_listed(tmp_path, monkeypatch):
-    """Its time tells that nothing came or went."""
-    bind(tmp_path / "a")
-    os.utime(tmp_path, (1, 1))
-    seen = plugin_watcher._Seen(str(tmp_path))
-    first = seen.sockets()
-    with monkeypatch.context() as unlisted:
-        unlisted.setattr(os, "scandir", None)
-        assert first == seen.sockets()
-    bind(tmp_path / "b")
-    assert {str(tmp_path / "a"), str(tmp_path / "b")} == seen.sockets().keys()

@@ -43,19 +43,5 @@ def test_what_cannot_be_read(text):
         yaml_text.documents(text)
 
 
-@pytest.mark.parametrize("form", ["{{<<: [*a{0}, *a{0}], x{1}: 1}}", "[*a{0}, *a{0}]", "{{a: *a{0}, b: *a{0}}}"])
-def test_what_expands_without_end(form):
-    """A few lines of aliases do not become gigabytes."""
-    lines = [f"a{n + 1}: &a{n + 1} {form.format(n, n + 1)}" for n in range(40)]
-    with pytest.raises(yaml.YAMLError, match="more than 100000 values"):
-        yaml_text.document("\n".join(["a0: &a0 {k: v}", *lines]))
-
-
-def test_a_value_in_itself():
-    """It has no end, so it is no document."""
-    with pytest.raises(yaml.YAMLError, match="nested too deep"):
-        yaml_text.document("a: &a [*a]")
-
-
 def test_merge_keys():
     assert {"x": 1, "y": 2} == yaml_text.document("a: &a {x: 1}\nb: {<<: *a, y: 2}")["b"]

@@ -50,11 +50,11 @@ class WorldCluster:
     def installed(self) -> Iterator[None]:
         """Let the server's time be the world's, each agent be in a pod of its own, and selectors need no CEL."""
 
-        def now() -> str:
+        def timestamp() -> str:
             return dt.datetime.fromtimestamp(WALL + self._world.now, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
         with ExitStack() as stack:
-            stack.enter_context(mock.patch.object(store, "_now", now))
+            stack.enter_context(mock.patch.object(store, "timestamp", timestamp))
             stack.enter_context(
                 mock.patch.object(output, "os", SimpleNamespace(environ=SimpleNamespace(get=_variable)))
             )

@@ -11,13 +11,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from .api.kinds import KINDS, ApiKind, Document, Refused
-from .api.store import Objects
+from .api.store import Objects, timestamp
 from .journal import PodWaiting
 from .kubelet.kubelet import Kubelet, KubeletPanic
 from .kubelet.node_status import unschedulable
 from .kubelet.pod_claims import WAITING_REASON as CLAIMS_REASON
 from .objects import pod_manifest
-from .objects.plain_objects import now
 from .objects.pod_manifest import ManifestError
 from .objects.pods import ContainerStatus, Kind, Phase, PodStatus
 
@@ -195,8 +194,6 @@ class NodeObjects:
     def _write_status(
         self, kind: ApiKind, old: Document, status: Mapping[str, Any], *, manager: str = _KUBELET
     ) -> None:
-        if quality := (old.get("status") or {}).get("qosClass"):
-            status = {**status, "qosClass": quality}
         if (old.get("status") or {}) != status:
             meta, new = old["metadata"], {**old, "status": status}
             where = meta.get("namespace", ""), meta["name"]
@@ -212,7 +209,7 @@ class NodeObjects:
 
     def _event(self, pod: str, reason: str, message: str) -> None:
         namespace, _, name = pod.partition("/")
-        moment = now()
+        moment = timestamp()
         about = {"kind": "Pod", "apiVersion": "v1", "namespace": namespace, "name": name}
         with contextlib.suppress(Refused):
             about["uid"] = self._objects.get(_POD, namespace, name)["metadata"]["uid"]
@@ -286,4 +283,4 @@ def _with_ready(conditions: list[Mapping[str, Any]], *, is_so: bool) -> list[Map
 
 
 def _ready(status: str, reason: str, message: str) -> dict[str, str]:
-    return {"type": "Ready", "status": status, "reason": reason, "message": message, "lastTransitionTime": now()}
+    return {"type": "Ready", "status": status, "reason": reason, "message": message, "lastTransitionTime": timestamp()}

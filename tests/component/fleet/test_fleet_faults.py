@@ -216,14 +216,14 @@ class Slow:
         self.gate, self.waiting = asyncio.Event(), 0
         server.admit = self.admit
 
-    async def admit(self, request, writer):
+    async def admit(self, request):
         """As the server does, but late."""
         self._number += 1
         self.waiting += 1
         await self.gate.wait()
         for _ in range(self._number * 7 % 23):
             await asyncio.sleep(0)
-        await self._admit(request, writer)
+        await self._admit(request)
 
     def end(self):
         """It is as fast as before."""

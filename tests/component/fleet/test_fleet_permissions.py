@@ -56,9 +56,9 @@ class Policy:
         self._admit, self._check_of = server.admit, server.check_of
         server.admit, server.check_of = self.admit, self.check_of
 
-    async def admit(self, request, writer):
+    async def admit(self, request):
         """What is made or deleted."""
-        await self._admit(request, writer)
+        await self._admit(request)
         is_there = self.server.objects.has(request.kind, request.namespace, request.name)
         if request.verb == "delete":
             self.judge(request, "DELETE", self.server.objects.get(request.kind, request.namespace, request.name), None)

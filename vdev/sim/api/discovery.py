@@ -6,8 +6,7 @@ The OpenAPI document says no more than that patches can be checked by the server
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from . import pod_actions
-from .kinds import ApiKind
+from .kinds import POD_ACTIONS, ApiKind
 
 _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 
@@ -66,7 +65,7 @@ def _resources(group: str, version: str, kinds: Iterable[ApiKind]) -> dict[str, 
         if each.status:
             rows.append({**row, "name": f"{each.plural}/status", "verbs": ["get", "patch", "update"]})
         for action in each.actions:
-            api, _, made = "/".join(pod_actions.KINDS[action]).rpartition("/")
+            api, _, made = "/".join(POD_ACTIONS[action]).rpartition("/")
             of = dict(zip(("group", "version"), api.split("/"), strict=True)) if "/" in api else {}
             rows.append({**row, **of, "name": f"{each.plural}/{action}", "kind": made, "verbs": ["create"]})
     full = f"{group}/{version}" if group else version

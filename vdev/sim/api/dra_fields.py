@@ -28,9 +28,9 @@ _SCALARS: Mapping[int, tuple[type, str]] = {
 }
 
 
-def wrong_fields(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+def wrong_fields(kind: str, document: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What is wrong with an object of DRA: fields that there are not, and values of another type."""
-    message = _MESSAGES[document["kind"]]
+    message = _MESSAGES[kind]
     return list(_wrong(message.DESCRIPTOR, {name: each for name, each in document.items() if name not in _TYPE}, ""))
 
 

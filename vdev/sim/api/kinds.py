@@ -51,6 +51,7 @@ _REASONS = {
     "Too many": "FieldValueTooMany",
 }
 _ABOUT = tuple(f"involvedObject.{each}" for each in ("kind", "name", "namespace", "uid"))
+POD_ACTIONS = {"binding": ("v1", "Binding"), "eviction": ("policy/v1", "Eviction")}  # and what is created there
 DRA = "resource.k8s.io"  # whose objects are refused with fields that there are not
 KINDS = (
     ApiKind("", "v1", "Namespace", "namespaces", namespaced=False, status=True, at_first="Active", short=("ns",)),
@@ -74,7 +75,7 @@ KINDS = (
         graceful=True,
         selectable=("spec.nodeName", "spec.schedulerName", "spec.restartPolicy", "status.phase"),
         short=("po",),
-        actions=("binding", "eviction"),
+        actions=tuple(POD_ACTIONS),
     ),
     ApiKind("", "v1", "Event", "events", selectable=("reason", "type", *_ABOUT), short=("ev",)),
     ApiKind("", "v1", "ConfigMap", "configmaps", short=("cm",)),
@@ -143,19 +144,10 @@ def conflict(kind: ApiKind, name: str, why: str) -> Refused:
 def invalid(kind: ApiKind, name: str, wrong: Iterable[tuple[str, str]]) -> Refused:
     """The object is not one: field and message each."""
     full = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
-    return _invalid(f'{full} "{name}"', wrong, **{**_about(kind, name), "kind": kind.kind})
-
-
-def invalid_options(name: str, wrong: Iterable[tuple[str, str]]) -> Refused:
-    """What a request says beside its object cannot be."""
-    return _invalid(f'{name}.meta.k8s.io ""', wrong, group="meta.k8s.io", kind=name)
-
-
-def _invalid(what: str, wrong: Iterable[tuple[str, str]], **details: Any) -> Refused:
     causes = [{"reason": _reason_of(text), "message": text, "field": field} for field, text in wrong]
     said = ", ".join(f"{each['field']}: {each['message']}" if each["field"] else each["message"] for each in causes)
-    text = f"{what} is invalid: {said if len(causes) == 1 else f'[{said}]'}"
-    return Refused(422, "Invalid", text, **details, causes=causes)
+    text = f'{full} "{name}" is invalid: {said if len(causes) == 1 else f"[{said}]"}'
+    return Refused(422, "Invalid", text, **{**_about(kind, name), "kind": kind.kind}, causes=causes)
 
 
 def _reason_of(text: str) -> str:

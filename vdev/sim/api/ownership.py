@@ -6,12 +6,12 @@ list without keys only the whole is owned. An item of a list with keys is owned 
 
 import json
 from collections.abc import Collection, Iterable, Mapping
+from copy import deepcopy
 from typing import Any, TypeAlias
 
-from ..objects.plain_objects import copied
-
 Path: TypeAlias = tuple[str, ...]
-Manager: TypeAlias = tuple[str, str, str]
+Manager: TypeAlias = tuple[str, str, str]  # name, operation (Apply or Update) and subresource
+Owners: TypeAlias = Mapping[Manager, frozenset[Path]]
 
 # The keys of lists whose items are merged; every other list is one value.
 LIST_KEYS: Mapping[tuple[str, ...], tuple[str, ...]] = {
@@ -74,16 +74,16 @@ def merged(live: Any, applied: Any, path: Path = ()) -> Any:
     if isinstance(live, dict) and isinstance(applied, dict):
         found = dict(live)
         for name, value in applied.items():
-            found[name] = merged(live[name], value, (*path, f"f:{name}")) if name in live else copied(value)
+            found[name] = merged(live[name], value, (*path, f"f:{name}")) if name in live else deepcopy(value)
         return found
     keys = _keys(path)
     if isinstance(live, list) and isinstance(applied, list) and keys:
         found = {_item(keys, each): each for each in live}
         for each in applied:
             name = _item(keys, each)
-            found[name] = merged(found[name], each, (*path, name)) if name in found else copied(each)
+            found[name] = merged(found[name], each, (*path, name)) if name in found else deepcopy(each)
         return list(found.values())
-    return copied(applied)
+    return deepcopy(applied)
 
 
 def without(document: Mapping[str, Any], paths: Iterable[Path]) -> dict[str, Any]:
@@ -122,75 +122,54 @@ def encoded(paths: Iterable[Path]) -> dict[str, Any]:
     return tree
 
 
-class Owners:
-    """The managers of one object. A manager is (name, operation, subresource); operation is Apply or Update."""
+def updated(owners: Owners, manager: Manager, old: Mapping[str, Any], new: Mapping[str, Any]) -> Owners:
+    """The owners after an update: the writer owns what changed as well, and nobody owns what is gone."""
+    changed, removed = _compared(old, new)
+    return _taken(owners, manager, owners.get(manager, frozenset()) | changed, changed, removed)
 
-    def __init__(self) -> None:
-        self.sets: dict[Manager, set[Path]] = {}
-        self.versions: dict[Manager, str] = {}
 
-    def copy(self) -> "Owners":
-        """Another one that changes by itself."""
-        new = Owners()
-        new.sets = {manager: set(paths) for manager, paths in self.sets.items()}
-        new.versions = dict(self.versions)
-        return new
+def applied(
+    owners: Owners, manager: Manager, live: Mapping[str, Any], document: Mapping[str, Any], *, force: bool
+) -> tuple[dict[str, Any], Owners, list[tuple[Manager, Path]]]:
+    """The object and its owners after an apply, and the conflicts: (manager, path). With conflicts nothing is to be
+    stored.
+    """
+    wanted = frozenset(owned(document))
+    before = owners.get(manager, frozenset())
+    new = merged(live, document)
+    others = {path for each, paths in owners.items() if each != manager for path in paths}
+    kept = _in_owned_items(wanted | others)
+    dropped = {path for path in before - wanted if path not in others and not _above(path, kept)}
+    dropped |= {path for path in _fields_of(before) if not _above(path, kept)}
+    new = without(new, dropped)
+    changed, removed = _compared(live, new)
+    clashes = [
+        (other, path) for other, paths in sorted(owners.items()) if other != manager for path in sorted(paths & changed)
+    ]
+    return new, _taken(owners, manager, wanted, changed, removed), [] if force else clashes
 
-    def update(self, manager: Manager, version: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-        """The writer owns what changed; nobody owns what is gone."""
-        changed, removed = _compared(old, new)
-        self._take(manager, changed, removed)
-        if changed:
-            self.sets.setdefault(manager, set()).update(changed)
-            self.versions[manager] = version
-        self._clean()
 
-    def apply(
-        self, manager: Manager, version: str, live: Mapping[str, Any], applied: Mapping[str, Any], *, force: bool
-    ) -> tuple[dict[str, Any], list[tuple[Manager, Path]]]:
-        """The document after an apply, and the conflicts: (manager, path). With conflicts nothing is to be stored."""
-        wanted = set(owned(applied))
-        before = self.sets.get(manager, set())
-        new = merged(live, applied)
-        others = {path for each, paths in self.sets.items() if each != manager for path in paths}
-        kept = _in_owned_items(wanted | others)
-        dropped = {path for path in before - wanted if path not in others and not _above(path, kept)}
-        dropped |= {path for path in _fields_of(before) if not _above(path, kept)}
-        new = without(new, dropped)
-        changed, removed = _compared(live, new)
-        clashes = [
-            (other, path)
-            for other, paths in sorted(self.sets.items())
-            if other != manager
-            for path in sorted(paths & changed)
-        ]
-        if clashes and not force:
-            return new, clashes
-        self.sets[manager], self.versions[manager] = wanted, version
-        self._take(manager, changed, removed)
-        self._clean()
-        return new, []
+def _taken(
+    owners: Owners, manager: Manager, mine: frozenset[Path], changed: frozenset[Path], removed: frozenset[Path]
+) -> Owners:
+    """Give fields to a manager, and those that changed or are gone to no other one."""
+    found = {other: paths - changed - removed for other, paths in owners.items()} | {manager: mine - removed}
+    return {each: paths for each, paths in found.items() if paths}
 
-    def entries(self) -> list[dict[str, Any]]:
-        """As `metadata.managedFields` has them."""
-        found = []
-        for (name, operation, subresource), paths in sorted(self.sets.items()):
-            entry = {
-                "manager": name,
-                "operation": operation,
-                "apiVersion": self.versions[name, operation, subresource],
-                "fieldsType": "FieldsV1",
-                "fieldsV1": encoded(paths),
-            }
-            found.append(entry | ({"subresource": subresource} if subresource else {}))
-        return found
 
-    def _take(self, manager: Manager, changed: set[Path], removed: set[Path]) -> None:
-        for other, paths in self.sets.items():
-            paths.difference_update(removed if other == manager else removed | changed)
-
-    def _clean(self) -> None:
-        self.sets = {manager: paths for manager, paths in self.sets.items() if paths}
+def entries(owners: Owners, version: str) -> list[dict[str, Any]]:
+    """As `metadata.managedFields` has them."""
+    return [
+        {
+            "manager": name,
+            "operation": operation,
+            "apiVersion": version,
+            "fieldsType": "FieldsV1",
+            "fieldsV1": encoded(paths),
+            **({"subresource": subresource} if subresource else {}),
+        }
+        for (name, operation, subresource), paths in sorted(owners.items())
+    ]
 
 
 def _in_owned_items(paths: Collection[Path]) -> set[Path]:
@@ -221,8 +200,8 @@ def _is_key(path: Path) -> bool:
     return len(path) > 1 and path[-2][2:] in _MAPS
 
 
-def _compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[set[Path], set[Path]]:
+def _compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[frozenset[Path], frozenset[Path]]:
     """The paths whose values are new or others, and those that are gone."""
     before, after = owned(old), owned(new)
-    changed = {path for path, value in after.items() if path not in before or before[path] != value}
-    return changed, set(before) - set(after)
+    changed = frozenset(path for path, value in after.items() if path not in before or before[path] != value)
+    return changed, frozenset(before.keys() - after.keys())

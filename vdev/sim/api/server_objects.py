@@ -6,13 +6,13 @@
 A driver then talks HTTP to the server, and the kubelet sees what it writes.
 """
 
-from collections.abc import Callable, Iterable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from copy import deepcopy
 from typing import Any
 
 from ..dra.api_objects import ApiObjectError
-from ..objects.plain_objects import copied
-from .dra_fields import wrong_fields
-from .kinds import DRA, KINDS, ApiKind, Document, Refused, invalid
+from .kinds import KINDS, ApiKind, Document, Refused, Stored
 from .store import Objects
 
 MANAGER = "cluster"
@@ -47,17 +47,10 @@ class ServerObjects:
 
     async def create(self, kind: str, document: Document) -> Document:
         self._reachable()
-        namespace = self._home(kind, document["metadata"].get("namespace", ""))
-        stored = self._kinds[kind]
-        try:
-            _check(stored, document)
+        stored, namespace = self._kinds[kind], self._home(kind, document["metadata"].get("namespace", ""))
+        with _as_errors_of_objects():
             found = self.store.create(stored, namespace, document, MANAGER)
-            if stored.status and (status := document.get("status")):
-                name = found["metadata"]["name"]
-                new = {**found, "status": status}
-                found = self.store.change(stored, (namespace, name), new, manager=MANAGER, subresource="status")
-        except (Refused, AttributeError, KeyError, TypeError, ValueError) as refused:
-            raise ApiObjectError(str(refused)) from refused
+            found = self._with_status(stored, found, document.get("status", found.get("status")))
         await self.store.tell()
         return found
 
@@ -68,19 +61,21 @@ class ServerObjects:
         old = await self.get(kind, name, namespace)
         if old is None:
             return None
-        new = copied(dict(old))
+        new = deepcopy(dict(old))
         change(new)
-        stored, key = self._kinds[kind], (self._home(kind, namespace), name)
-        try:
-            _check(stored, new)
-            found = self.store.change(stored, key, new, manager=MANAGER)
-            if stored.status and new.get("status", {}) != old.get("status", {}):
-                status = {**found, "status": new.get("status", {})}
-                found = self.store.change(stored, key, status, manager=MANAGER, subresource="status")
-        except (Refused, AttributeError, KeyError, TypeError, ValueError) as refused:
-            raise ApiObjectError(str(refused)) from refused
+        stored = self._kinds[kind]
+        with _as_errors_of_objects():
+            found = self.store.change(stored, (self._home(kind, namespace), name), new, manager=MANAGER)
+            found = self._with_status(stored, found, new.get("status"))
         await self.store.tell()
         return found
+
+    def _with_status(self, kind: ApiKind, found: Stored, status: Document | None) -> Stored:
+        """Write the status as well, which is a part of its own."""
+        if not kind.status or (status or {}) == found.get("status", {}):
+            return found
+        key = found["metadata"].get("namespace", ""), found["metadata"]["name"]
+        return self.store.change(kind, key, {**found, "status": status or {}}, manager=MANAGER, subresource="status")
 
     async def delete(self, kind: str, name: str, namespace: str = "") -> None:
         """Delete an object; no effect if it is gone."""
@@ -104,8 +99,9 @@ class ServerObjects:
             raise ApiObjectError("dial tcp: connection refused")
 
 
-def _check(kind: ApiKind, document: Document) -> None:
-    """See that an object of DRA has no field that it cannot have, nor of another type. Raises Refused."""
-    named = {**document, "apiVersion": kind.api_version, "kind": kind.kind}
-    if kind.group == DRA and (wrong := wrong_fields(named)):
-        raise invalid(kind, document["metadata"].get("name", ""), wrong)
+@contextlib.contextmanager
+def _as_errors_of_objects() -> Iterator[None]:
+    try:
+        yield
+    except (Refused, AttributeError, KeyError, TypeError, ValueError) as refused:
+        raise ApiObjectError(str(refused)) from refused

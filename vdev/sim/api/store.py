@@ -5,33 +5,32 @@ Stored objects are never changed, only replaced, so that code that has one may k
 
 import asyncio
 import bisect
+import datetime as dt
 import secrets
 import uuid
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ..objects.amounts import as_given_back
-from ..objects.plain_objects import copied
-from ..objects.plain_objects import now as _now
-from . import rules
+from . import ownership
 from .kinds import KINDS, ApiKind, Document, Refused, Stored, conflict, exists, invalid, not_found, value_at
 from .object_changes import (
     applied,
     clash,
-    elsewhere,
     identified,
     keep_identity,
     let_through,
+    misplaced,
     without_deallocated,
     without_status,
 )
 from .ownership import Manager, Owners
-from .rules import Release
+from .rules import Rules
 
 Key: TypeAlias = tuple[str, str]  # namespace and name
-Rules: TypeAlias = Callable[[Document], Iterable[tuple[str, str]]]
 Check: TypeAlias = Callable[[Document, Document], None]
 NAMESPACES = ("default", "kube-system")
 _KEPT = 20_000  # changes of a kind that a watch can still ask for
@@ -49,15 +48,18 @@ class Happened:
     new: Stored | None
 
 
+def timestamp() -> str:
+    return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def anything(_old: Document, _new: Document) -> None: ...
 
 
 class Objects:
-    """All objects, by the rules of a release, and by `more`."""
+    """All objects, by the rules of a release."""
 
-    def __init__(self, *, release: Release | None = None, more: Rules = lambda _document: ()) -> None:
-        self.release = release or Release()
-        self._more = more
+    def __init__(self, *, rules: Rules | None = None) -> None:
+        self.rules = rules or Rules()
         self.version = 1000
         self.forgotten = 0  # versions below this one
         self.changes = 0
@@ -104,7 +106,7 @@ class Objects:
 
     def create(self, kind: ApiKind, namespace: str, document: Document, manager: str) -> Stored:
         """A new object. Raises Refused."""
-        new = copied(dict(as_given_back(kind.kind, document)))
+        new = deepcopy(dict(as_given_back(kind.kind, document)))
         metadata = new["metadata"] = dict(new.get("metadata") or {})
         if metadata.get("resourceVersion"):
             raise Refused(400, "BadRequest", "resourceVersion should not be set on objects to be created")
@@ -121,9 +123,9 @@ class Objects:
             new.pop("status", None)
         if kind.at_first:
             new["status"] = {"phase": kind.at_first}
-        rules.complete(kind, new, release=self.release, now=_now())
-        owners = Owners()
-        owners.update((manager, "Update", ""), kind.api_version, {}, without_status(new) if kind.status else new)
+        self.rules.complete(kind, new, now=timestamp())
+        begun = without_status(new) if kind.status else new
+        owners = ownership.updated({}, (manager, "Update", ""), {}, begun)
         return self._store(kind, (namespace, name), {}, new, owners)
 
     def change(
@@ -134,8 +136,8 @@ class Objects:
         `check` is given the object before and after, and raises Refused.
         """
         old = self.get(kind, *key)
-        whole = copied(identified(old, as_given_back(kind.kind, new)))
-        rules.complete(kind, whole, release=self.release, now=_now())
+        whole = deepcopy(identified(old, as_given_back(kind.kind, new)))
+        self.rules.complete(kind, whole, now=timestamp())
         new = let_through(kind, old, whole, subresource)
         if kind.kind == "ResourceClaim" and subresource == "status":
             new = without_deallocated(old, new)
@@ -143,8 +145,8 @@ class Objects:
         return self._update(kind, key, old, new, (manager, "Update", subresource))
 
     def bind(self, kind: ApiKind, key: Key, pod: Stored, *, manager: str) -> Stored:
-        """A pod that has its node now, at once with the condition that says so."""
-        scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": _now()}
+        """A pod that has its node now, in one change with the condition that says so."""
+        scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": timestamp()}
         status = pod.setdefault("status", {})
         others = [each for each in status.get("conditions") or () if each["type"] != scheduled["type"]]
         status["conditions"] = [*others, scheduled]
@@ -156,7 +158,7 @@ class Objects:
         name = key[1]
         metadata = document.get("metadata") or {}
         if metadata.get("name") != name:
-            raise elsewhere("URL", metadata.get("name", ""), name)
+            raise misplaced()
         if not metadata.get("resourceVersion"):
             text = "Invalid value: 0: must be specified for an update"
             raise invalid(kind, name, [("metadata.resourceVersion", text)])
@@ -177,19 +179,18 @@ class Objects:
         if (document.get("metadata") or {}).get("managedFields"):
             raise Refused(400, "BadRequest", "metadata.managedFields must be nil")
         old: Stored = {}
-        owners = Owners()
+        owners: Owners = {}
         if subresource or self.has(kind, *key):
             old = self.get(kind, *key)
-            owners = self._owners[kind, *key].copy()
+            owners = self._owners[kind, *key]
         elif uid := (document.get("metadata") or {}).get("uid"):
             raise conflict(kind, key[1], f"Precondition failed: UID in precondition: {uid}, UID in object meta: ")
         given = applied(kind, as_given_back(kind.kind, document), subresource)
-        whole: Manager = (manager, "Apply", subresource)
-        new, clashes = owners.apply(whole, kind.api_version, old, given, force=force)
+        new, owners, clashes = ownership.applied(owners, (manager, "Apply", subresource), old, given, force=force)
         if clashes:
             raise clash(clashes, kind.api_version)
-        new = copied(identified(old, new) if old else new)
-        rules.complete(kind, new, release=self.release, now=_now())
+        new = deepcopy(identified(old, new) if old else new)
+        self.rules.complete(kind, new, now=timestamp())
         if old:
             keep_identity(kind, old, new)
         check(old, new)
@@ -218,7 +219,7 @@ class Objects:
         if waits or found["metadata"].get("finalizers"):
             if found["metadata"].get("deletionTimestamp"):
                 return found
-            marked = {**found, "metadata": {**found["metadata"], "deletionTimestamp": _now()}}
+            marked = {**found, "metadata": {**found["metadata"], "deletionTimestamp": timestamp()}}
             if kind.generation:
                 marked["metadata"]["generation"] += 1
             return self._store(kind, (namespace, name), found, marked, self._owners[kind, namespace, name])
@@ -241,34 +242,29 @@ class Objects:
             if not self.has(_NAMESPACE, "", namespace):
                 raise not_found(_NAMESPACE, namespace)
             if metadata.setdefault("namespace", namespace) != namespace:
-                raise elsewhere("request", metadata["namespace"], namespace)
+                raise misplaced()
         elif metadata.get("namespace"):
-            raise Refused(400, "BadRequest", "namespace may not be set on objects that are in none")
+            raise misplaced()
         metadata["uid"] = str(uuid.uuid4())
-        metadata["creationTimestamp"] = _now()
+        metadata["creationTimestamp"] = timestamp()
         for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"):
             metadata.pop(field, None)
 
     def _update(self, kind: ApiKind, key: Key, old: Stored, new: Document, manager: Manager) -> Stored:
-        owners = self._owners[kind, *key].copy()
-        owners.update(manager, kind.api_version, old, new)
+        owners = ownership.updated(self._owners[kind, *key], manager, old, new)
         return self._store(kind, key, old, new, owners)
 
     def _store(self, kind: ApiKind, key: Key, old: Stored, new: Document, owners: Owners) -> Stored:
         metadata = dict(new["metadata"])
         stored = {**new, "apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
-        metadata["managedFields"] = owners.entries()
+        metadata["managedFields"] = ownership.entries(owners, kind.api_version)
         if kind.generation:
             before = old["metadata"]["generation"] if old else 0
             was = max(before, metadata.get("generation") or 0) if old else 0
             metadata["generation"] = was + (not old or old.get("spec") != stored.get("spec"))
         if old and of_version(stored, "") == of_version(old, ""):
             return old
-        before, after = (value_at(each, "status.allocation") for each in (old, stored))
-        changed = bool(kind.kind == "ResourceClaim" and before and after and before != after)
-        fixed = [("status.allocation", "Invalid value: field is immutable")] * changed
-        wrong = [*fixed, *rules.causes(kind, stored, release=self.release), *self._more(stored)]
-        if wrong:
+        if wrong := [*self.rules.causes(kind, old, stored)]:
             raise invalid(kind, metadata["name"], wrong)
         metadata["resourceVersion"] = str(self.version + 1)
         self._found[kind][key] = stored

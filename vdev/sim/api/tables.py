@@ -59,17 +59,9 @@ class Form:
 
 
 def _wants_table(accept: str) -> bool:
-    """Whether a table is what a client prefers of all that it accepts and the server has."""
-    for each in accept.split(","):
-        media_type, *more = (part.strip() for part in each.split(";"))
-        options = dict(part.split("=", 1) for part in more if "=" in part)
-        if media_type not in ("application/json", "*/*"):
-            continue
-        if "as" not in options:
-            return False
-        if (options["as"], options.get("g"), options.get("v")) == ("Table", "meta.k8s.io", "v1"):
-            return True
-    return False
+    """Whether a table is what a client asks for first, as kubectl does."""
+    media_type, *options = accept.partition(",")[0].replace(" ", "").split(";")
+    return media_type == "application/json" and {"as=Table", "v=v1", "g=meta.k8s.io"} == set(options)
 
 
 def age(since: dt.timedelta) -> str:

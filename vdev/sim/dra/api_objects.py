@@ -6,9 +6,8 @@ Tests that have an API server hand in another implementation; the kubelet and th
 import itertools
 import uuid
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from typing import Any, Protocol, TypeAlias
-
-from ..objects.plain_objects import copied
 
 Document: TypeAlias = Mapping[str, Any]
 SLICE, CLASS, CLAIM, TEMPLATE, NAMESPACE = (
@@ -70,7 +69,7 @@ class MemoryObjects:
 
     async def create(self, kind: str, document: Document) -> Document:
         """Create an object. Raises ApiObjectError if there is one of that name."""
-        new = copied(dict(document))
+        new = deepcopy(dict(document))
         meta = new["metadata"] = dict(new.get("metadata") or {})
         serial = next(self._serial)
         if not meta.get("name"):
@@ -92,7 +91,7 @@ class MemoryObjects:
         found = self._found.get((kind, _home(kind, namespace), name))
         if found is None:
             return None
-        new = copied(found)
+        new = deepcopy(found)
         change(new)
         if new != found:
             new["metadata"]["resourceVersion"] = str(next(self._serial))

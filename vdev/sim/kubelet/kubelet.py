@@ -11,7 +11,6 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Self
 
 from ...aio.clock import SYSTEM, Clock
@@ -34,7 +33,7 @@ from .pod_claims import PodClaimWork, Scheduling
 from .pod_records import PodRecord, PodStore
 from .pod_workers import PodWorkers, ProcessGoneError
 
-_CAPACITY: Mapping[str, str] = MappingProxyType({"pods": "110"})
+_CAPACITY: Mapping[str, str] = {"pods": "110"}
 
 
 class KubeletPanic(VdevError):  # what it is, not an error of ours

@@ -67,11 +67,8 @@ class KubeletProcess:
     _registry: Registry = field(init=False)
     _watcher: PluginWatcher = field(init=False)
     _servers: list[grpc.aio.Server] = field(default_factory=list)
-    _group: asyncio.TaskGroup = field(default_factory=asyncio.TaskGroup)
-    _supervisor: asyncio.Task[None] | None = None
-    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     _pauses: dict[asyncio.Event, None] = field(default_factory=dict)
-    _end: asyncio.Event = field(default_factory=asyncio.Event)
     _saving: asyncio.Lock = field(default_factory=asyncio.Lock)
     _write: asyncio.Future[str] | None = None
 
@@ -84,10 +81,6 @@ class KubeletProcess:
         self.fresh = found is None and not problem
         if found is not None:
             device_checkpoint.restore(self.table, found, now=self.clock.now())
-        # A TaskGroup is entered and left by one task, while fixtures start and stop a kubelet in two: hence this task.
-        up = asyncio.get_running_loop().create_future()
-        self._supervisor = asyncio.create_task(self._supervise(up), name="kubelet")
-        await up
         self.alive = True
         await asyncio.to_thread(kubelet_directory.remove_sockets, paths.device_plugins)
         if not self.fresh:
@@ -124,15 +117,17 @@ class KubeletProcess:
         for pause in self._pauses:
             pause.set()
         await asyncio.gather(*(server.stop(None) for server in self._servers))
-        for task in self._tasks:
+        own = {asyncio.current_task()}
+        for task in self._tasks - own:
             task.cancel()
         await self._registry.close()
         await self.dra.close()
-        self._end.set()
-        if self._supervisor is not None:
-            await self._supervisor
+        results = await asyncio.gather(*(self._tasks - own), return_exceptions=True)
         if self._write is not None:
             await asyncio.wait([self._write])
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
 
     async def save(self) -> None:
         """Write the checkpoint and return when it is on disk. No effect once the process has ended."""
@@ -146,11 +141,15 @@ class KubeletProcess:
                 self.journal.find([Finding("checkpoint-write", Severity.ERROR, "", problem)])
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Run a task until it is done or the process ends."""
-        task = self._group.create_task(work, name=name)
+        """Run a task until it is done or the process ends, which raises what it failed with."""
+        task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._done)
         return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled() or task.exception() is None:
+            self._tasks.discard(task)
 
     def later(self, seconds: float, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         """Run a task in some time by the kubelet's clock, unless the process has ended by then."""
@@ -209,11 +208,6 @@ class KubeletProcess:
         self._servers.append(server)  # before it runs: who is cancelled while it starts ends it, too
         await server.start()
         await asyncio.to_thread(kubelet_directory.publish, private, public)
-
-    async def _supervise(self, up: asyncio.Future[None]) -> None:
-        async with self._group:
-            up.set_result(None)
-            await self._end.wait()
 
     def _held(self, resource: str) -> set[str]:
         """The ids that containers use or still may, or that an Allocate in flight names.

@@ -9,8 +9,7 @@ import asyncio
 import contextlib
 import os
 import stat
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -29,7 +28,6 @@ from ..lint import SUN_PATH_LIMIT
 PERIOD_SECONDS = 1.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 122.0
 _PLAIN_IN_AUTHORITY = "!$&'()*+,;=:[]@"  # as in Go's gRPC, for which it is the path: the kubelet names no other
-_SETTLED = 50_000_000  # nanoseconds after which a change of a directory has another time than the one before it
 _Stamp: TypeAlias = tuple[int, int, int]
 
 
@@ -65,11 +63,10 @@ class PluginWatcher:
         self._busy: set[str] = set()
         self._pauses: dict[str, tuple[float, float]] = {}  # by path, no matter who is there: how long, until when
         self._look = asyncio.Event()
-        self._seen = _Seen(self._directory)
 
     async def run(self) -> None:
         """Look until cancelled."""
-        ticker = Ticker(self._life.clock, PERIOD_SECONDS, self._tick)
+        ticker = Ticker(self._life.clock, PERIOD_SECONDS, self._look.set)
         try:
             while True:
                 await self._reconcile()
@@ -77,11 +74,6 @@ class PluginWatcher:
                 self._look.clear()
         finally:
             ticker.stop()
-
-    def _tick(self) -> None:
-        """Look again unless all that is there is registered: to see that takes less than to ask a thread."""
-        if self._seen.sockets() != {path: each.stamp for path, each in self._registered.items()}:
-            self._look.set()
 
     async def _reconcile(self) -> None:
         found = await asyncio.to_thread(_sockets, self._directory)
@@ -180,44 +172,8 @@ class PluginWatcher:
             ) from None
 
 
-class _Seen:
-    """What `_sockets` found last, which is not looked for again while the directories have the time that they had.
-
-    A directory that was changed just before it was listed may change once more within the same tick of the system's
-    clock, so that its time says nothing yet.
-    """
-
-    def __init__(self, directory: str) -> None:
-        self._directory = directory
-        self._stamps: dict[str, _Stamp | None] = {}
-        self._found: dict[str, _Stamp] = {}
-        self._is_settled = False
-
-    def sockets(self) -> dict[str, _Stamp]:
-        """The sockets below the directory now. Blocks briefly."""
-        if self._is_settled and all(_stamp(path) == stamp for path, stamp in self._stamps.items()):
-            return self._found
-        now = time.time_ns()
-        self._stamps = {self._directory: _stamp(self._directory)}
-        self._found = _sockets(self._directory, on_directory=lambda path: self._stamps.update({path: _stamp(path)}))
-        self._is_settled = all(stamp is None or stamp[2] < now - _SETTLED for stamp in self._stamps.values())
-        return self._found
-
-
-def _stamp(directory: str) -> _Stamp | None:
-    """Which directory stands there, and when it changed last; None where there is none."""
-    try:
-        seen = os.stat(directory)  # a path made of it would cost more than looking
-    except OSError:
-        return None
-    return seen.st_dev, seen.st_ino, seen.st_mtime_ns
-
-
-def _sockets(directory: str, *, on_directory: Callable[[str], object] = lambda _: None) -> dict[str, _Stamp]:
-    """The sockets below a directory by path, and which file each is. What goes meanwhile is left out. Blocks.
-
-    `on_directory` is told of each directory below before that is listed.
-    """
+def _sockets(directory: str) -> dict[str, _Stamp]:
+    """The sockets below a directory by path, and which file each is. What goes meanwhile is left out. Blocks."""
     found: dict[str, _Stamp] = {}
     directories = [directory]
     for here in directories:
@@ -226,7 +182,6 @@ def _sockets(directory: str, *, on_directory: Callable[[str], object] = lambda _
                 if entry.name.startswith("."):
                     continue
                 if entry.is_dir(follow_symlinks=False):
-                    on_directory(entry.path)
                     directories.append(entry.path)
                     continue
                 try:

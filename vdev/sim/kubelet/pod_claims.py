@@ -9,7 +9,6 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from decimal import Decimal
-from types import MappingProxyType
 
 from ..dra.allocator import UnschedulableError
 from ..dra.api_objects import ApiObjectError
@@ -198,8 +197,8 @@ def _without(spec: PodSpec, served: set[tuple[str, str]]) -> PodSpec:
     containers = tuple(
         replace(
             each,
-            limits=MappingProxyType({r: n for r, n in each.limits.items() if (each.name, r) not in served}),
-            requests=MappingProxyType({r: n for r, n in each.requests.items() if (each.name, r) not in served}),
+            limits={r: n for r, n in each.limits.items() if (each.name, r) not in served},
+            requests={r: n for r, n in each.requests.items() if (each.name, r) not in served},
         )
         for each in spec.containers
     )

@@ -5,7 +5,6 @@ Records outlive the kubelet process, as the real ones do; `known` and `admitted`
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from ..dra.control_plane import Bound
 from ..journal import Journal, PodChanged
@@ -41,11 +40,11 @@ class ContainerRecord:
             message=self.message,
             restarts=max(0, self.starts - 1),
             allocations=self.allocations,
-            devices=MappingProxyType(dict(self.devices)),
+            devices=self.devices,
             edits=self.edits,
-            health=_frozen(self.health),
-            health_messages=_frozen(self.health_messages),
-            claims=MappingProxyType(dict(self.claims)),
+            health=self.health,
+            health_messages=self.health_messages,
+            claims=self.claims,
             done=self.done,
         )
 
@@ -104,7 +103,7 @@ class PodRecord:
             tuple(container.status() for container in self.containers),
             self.terminating,
             bound=self.bound,
-            claims=MappingProxyType(dict(claims.claims)),
+            claims=claims.claims,
             extended=claims.extended,
             admitted=self.shown,
         )
@@ -174,7 +173,3 @@ class PodStore:
     def of_uid(self, uid: str) -> PodRecord | None:
         """The record of a pod by its UID."""
         return next((record for record in self.records.values() if record.spec.uid == uid), None)
-
-
-def _frozen(table: Mapping[str, Mapping[str, str]]) -> Mapping[str, Mapping[str, str]]:
-    return MappingProxyType({key: MappingProxyType(dict(row)) for key, row in table.items()})

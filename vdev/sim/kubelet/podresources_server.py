@@ -4,7 +4,6 @@ Serves v1 and v1alpha1 with the real server's rate limit, 100 calls per second w
 `PodStore` and devices from the device table, and changes neither, except that List lets the kubelet forget ended pods.
 """
 
-import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
@@ -114,19 +113,30 @@ class PodResources(v1_grpc.PodResourcesListerServicer):
         Of a claim there is all that is prepared, whichever of its requests the container names, as in a real kubelet.
         """
         held = self._table.holders.get(pod.uid, {})
-        containers = (
-            (
-                each.name,
-                tuple(_entries(held.get(each.name, {}))),
-                tuple(
-                    (claim, tuple(self._claimed(pod.namespace, claim)))
-                    for claim in dict.fromkeys(one.claim for one in self._pods.container_claims(pod.uid, each.name))
-                ),
-            )
-            for each in pod.containers
-            if each.kind is not Kind.INIT
+        return v1.PodResources(
+            name=pod.name,
+            namespace=pod.namespace,
+            containers=[
+                v1.ContainerResources(
+                    name=each.name,
+                    devices=_devices(held.get(each.name, {})),
+                    dynamic_resources=self._claims(pod, each.name),
+                )
+                for each in pod.containers
+                if each.kind is not Kind.INIT
+            ],
         )
-        return _pod(pod.namespace, pod.name, tuple(containers))
+
+    def _claims(self, pod: PodSpec, container: str) -> list[v1.DynamicResource]:
+        names = dict.fromkeys(each.claim for each in self._pods.container_claims(pod.uid, container))
+        return [
+            v1.DynamicResource(
+                claim_name=name,
+                claim_namespace=pod.namespace,
+                claim_resources=_claimed(self._claimed(pod.namespace, name)),
+            )
+            for name in names
+        ]
 
 
 class _V1Alpha1(v1alpha1_grpc.PodResourcesListerServicer):
@@ -145,44 +155,13 @@ class _V1Alpha1(v1alpha1_grpc.PodResourcesListerServicer):
         return found
 
 
-def _entries(held: Mapping[str, Held]) -> "Iterator[_Entry]":
-    """Resource, id and NUMA node of each device. A plugin that says node -1 said none, as in the kubelet's memory."""
+def _devices(held: Mapping[str, Held]) -> Iterator[v1.ContainerDevices]:
+    """Of a plugin that says node -1 there is none, as in the kubelet's memory."""
     for resource, devices in held.items():
         for node, ids in devices.by_numa:
-            yield from ((resource, id_, None if node == NO_NUMA else node) for id_ in ids)
+            yield from (_device(resource, id_, None if node == NO_NUMA else node) for id_ in ids)
 
 
-_Entry: TypeAlias = tuple[str, str, int | None]
-_Claim: TypeAlias = tuple[str, tuple[tuple[str, PreparedDevice], ...]]
-
-
-@functools.lru_cache(maxsize=256)
-def _pod(
-    namespace: str, name: str, containers: tuple[tuple[str, tuple[_Entry, ...], tuple[_Claim, ...]], ...]
-) -> v1.PodResources:
-    """What a pod has, which the sender copies."""
-    return v1.PodResources(
-        name=name,
-        namespace=namespace,
-        containers=[
-            v1.ContainerResources(
-                name=container,
-                devices=[_device(*entry) for entry in entries],
-                dynamic_resources=[
-                    v1.DynamicResource(
-                        claim_name=claim,
-                        claim_namespace=namespace,
-                        claim_resources=list(_claimed(devices)),
-                    )
-                    for claim, devices in claims
-                ],
-            )
-            for container, entries, claims in containers
-        ],
-    )
-
-
-@functools.lru_cache(maxsize=4096)
 def _device(resource: str, id_: str, node: int | None) -> v1.ContainerDevices:
     """One entry per device and NUMA node, never grouped; no topology means that the field is absent."""
     topology = None if node is None else v1.TopologyInfo(nodes=[v1.NUMANode(ID=node)])

@@ -6,13 +6,11 @@ named. What a single response may contain is checked in `lint`.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import TypeVar
 
 from ...pb import deviceplugin_v1beta1_pb2 as api
 
 _V = TypeVar("_V")
-_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +35,10 @@ class DeviceNode:
 class Edits:
     """Everything that the plugins change in one container. The pod's own environment would override `envs`."""
 
-    envs: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    envs: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[Mount, ...] = ()
     devices: tuple[DeviceNode, ...] = ()
-    annotations: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    annotations: Mapping[str, str] = field(default_factory=dict)
     cdi_devices: tuple[str, ...] = ()
     conflicts: tuple[str, ...] = ()
 
@@ -50,10 +48,10 @@ def joined(first: Edits, second: Edits) -> Edits:
     mounts = {each.container_path: each for each in (*first.mounts, *second.mounts)}
     nodes = {each.container_path: each for each in (*first.devices, *second.devices)}
     return Edits(
-        MappingProxyType({**first.envs, **second.envs}),
+        {**first.envs, **second.envs},
         tuple(mounts.values()),
         tuple(nodes.values()),
-        MappingProxyType({**first.annotations, **second.annotations}),
+        {**first.annotations, **second.annotations},
         (*first.cdi_devices, *second.cdi_devices),
         (*first.conflicts, *second.conflicts),
     )
@@ -85,10 +83,10 @@ def merge(responses: Iterable[tuple[str, api.ContainerAllocateResponse]]) -> Edi
             put("annotation", annotations, name, text, resource)
         cdi.update(dict.fromkeys(device.name for device in response.cdi_devices))
     return Edits(
-        MappingProxyType(envs),
+        envs,
         tuple(mounts.values()),
         tuple(nodes.values()),
-        MappingProxyType(annotations),
+        annotations,
         tuple(cdi),
         tuple(conflicts),
     )

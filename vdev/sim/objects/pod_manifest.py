@@ -6,7 +6,6 @@ Only rules about extended resources are checked. The values that come out are th
 import uuid
 from collections.abc import Mapping
 from decimal import ROUND_CEILING, Decimal
-from types import MappingProxyType
 from typing import Any
 
 from ...errors import UsageError
@@ -89,8 +88,8 @@ def _container(document: Any, where: str, *, init: bool) -> ContainerSpec:
             _check_extended(resource, limits.get(resource), requests.get(resource), f"{where}.resources")
     kind = Kind.APP if not init else Kind.SIDECAR if container.get("restartPolicy") == "Always" else Kind.INIT
     counts = {r: int(amount.to_integral_value(ROUND_CEILING)) for r, amount in limits.items()}
-    amounts = MappingProxyType({**limits, **requests})
-    return ContainerSpec(name, kind, MappingProxyType(counts), amounts, _used_claims(resources.get("claims"), where))
+    claims = _used_claims(resources.get("claims"), where)
+    return ContainerSpec(name, kind, counts, {**limits, **requests}, claims)
 
 
 def _claims(documents: Any) -> tuple[PodClaim, ...]:

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
-from types import MappingProxyType
 from typing import Any
 
 from .container_edits import Edits
@@ -116,11 +115,11 @@ class ContainerStatus:
     message: str = ""
     restarts: int = 0
     allocations: int = 0
-    devices: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     edits: Edits = field(default_factory=Edits)
-    health: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}))
-    health_messages: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}))
-    claims: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    health: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    health_messages: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    claims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     done: bool = False
 
     @property
@@ -163,7 +162,7 @@ class PodStatus:
     containers: tuple[ContainerStatus, ...] = ()
     terminating: bool = False
     bound: bool = True
-    claims: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    claims: Mapping[str, str] = field(default_factory=dict)
     extended: ExtendedClaim | None = None
     admitted: bool = False
 

@@ -1,53 +1,41 @@
 """YAML as Kubernetes reads it, by way of Go: a date is a text, and there are no numbers in base 60.
 
 Whatever cannot be read is a `yaml.YAMLError`. PyYAML alone has others for values that only look like what they are
-not, such as the 13th month, recurses without a limit, and expands aliases and merge keys to any size.
+not, such as `!!int x`.
 """
 
 import contextlib
-import itertools
 import re
 from collections.abc import Iterator
 from typing import Any
 
 import yaml
 
-_TAG = "tag:yaml.org,2002:"
-_BASE_60 = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?")
-_MOST_VALUES = 100_000  # of a document; an alias of aliases doubles them with every line
-_NOT_YAML = (ValueError, LookupError, AttributeError, TypeError, ArithmeticError, RecursionError)
-
-
-class _Resolver:
-    """Stands for the pattern of a kind of numbers, and matches none in base 60."""
-
-    def __init__(self, pattern: re.Pattern[str]) -> None:
-        self._pattern = pattern
-
-    def match(self, text: str) -> re.Match[str] | None:
-        return None if _BASE_60.fullmatch(text) else self._pattern.match(text)
-
-
-_RESOLVERS: dict[str, list[tuple[str, Any]]] = {
-    first: [
-        (tag, _Resolver(pattern) if tag in (f"{_TAG}int", f"{_TAG}float") else pattern)
-        for tag, pattern in rules
-        if tag != f"{_TAG}timestamp"
-    ]
-    for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
+_INT, _FLOAT, _TIME = (f"tag:yaml.org,2002:{name}" for name in ("int", "float", "timestamp"))
+_NOT_YAML = (ValueError, LookupError, AttributeError, TypeError, ArithmeticError)
 
 
 class _Loader(yaml.SafeLoader):
-    yaml_implicit_resolvers: dict[str, list[tuple[str, Any]]] = _RESOLVERS
+    yaml_implicit_resolvers: dict[str, list[tuple[str, Any]]] = {
+        first: [(tag, pattern) for tag, pattern in rules if tag not in (_INT, _FLOAT, _TIME)]
+        for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+_Loader.add_implicit_resolver(
+    _INT, re.compile(r"[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)$"), list("-+0123456789")
+)
+_Loader.add_implicit_resolver(
+    _FLOAT,
+    re.compile(r"[-+]?([0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)([eE][-+][0-9]+)?$|[-+]?\.(inf|Inf|INF)$|\.(nan|NaN|NAN)$"),
+    list("-+0123456789."),
+)
 
 
 def document(text: str | bytes) -> Any:
     """The only document; None where there is none. Raises yaml.YAMLError."""
     with _as_yaml_errors():
-        loader = _Loader(text)
-        node = loader.get_single_node()
-        return None if node is None else _value(loader, node)
+        return _Loader(text).get_single_data()
 
 
 def documents(text: str | bytes) -> list[Any]:
@@ -63,7 +51,7 @@ def numbered_documents(text: str | bytes) -> list[tuple[int, Any]]:
         while loader.check_node():
             node = loader.get_node()
             assert node is not None  # as there is one
-            found.append((node.start_mark.line + 1, _value(loader, node)))
+            found.append((node.start_mark.line + 1, loader.construct_document(node)))
     return found
 
 
@@ -72,21 +60,6 @@ def line_and_problem(error: yaml.YAMLError) -> tuple[int, str]:
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
         return 0, str(error)
     return error.problem_mark.line + 1, ": ".join(filter(None, (error.context, error.problem)))
-
-
-def _value(loader: _Loader, node: yaml.Node) -> Any:
-    if _size(node, {}) > _MOST_VALUES:
-        raise yaml.YAMLError(f"aliases and merge keys expand to more than {_MOST_VALUES} values")
-    return loader.construct_document(node)
-
-
-def _size(node: yaml.Node, known: dict[yaml.Node, int]) -> int:
-    """The number of values once every alias and merge key is written out. Raises RecursionError for a loop."""
-    if node not in known:
-        pairs = node.value if isinstance(node, yaml.CollectionNode) else ()
-        parts = itertools.chain.from_iterable(pairs) if isinstance(node, yaml.MappingNode) else pairs
-        known[node] = 1 + sum(_size(each, known) for each in parts)
-    return known[node]
 
 
 @contextlib.contextmanager
