@@ -210,7 +210,7 @@ async def test_pod_status_only_when_health_changes(kubelet, plugins, device):
     plugin = await plugins(NPU, ["d1"])
     await kubelet.run_pod(manifest("p", {NPU: 1}))
     updates = []
-    kubelet.journal.listen(lambda entry: updates.append(entry) if type(entry).__name__ == "PodChanged" else None)
+    kubelet.journal.listen(lambda entry: updates.append(entry) if entry.event == "pod" else None)
     plugin.list("d1")
     plugin.list("d1", "d2")
     plugin.list(device("d1", "Unhealthy"), "d2")

@@ -19,11 +19,10 @@ from ..errors import HostError
 from .api.server import ApiServer
 from .api.server_objects import ServerObjects
 from .device_manager.registration_server import Compat
-from .journal import Entry, Lifecycle, NodeChanged
+from .journal import Entry
 from .kubelet.kubelet import Kubelet
 from .node_objects import NodeObjects
 from .pod_directory import PodDirectory
-from .render import NOTHING, entry_json, render_entry
 
 DEFAULT_DIRECTORY = Path("/tmp/vdev-sim")  # short and easy to type; its owner is checked
 
@@ -112,7 +111,6 @@ def _write(path: Path, text: str) -> None:
 
 async def _serve(options: SimOptions, kubelet: Kubelet, nodes: NodeObjects | None, out: TextIO) -> int:
     again, end = asyncio.Event(), asyncio.Event()
-    printer = Printer(options.output, out)
     greeted = False
 
     def show(entry: Entry) -> None:
@@ -120,8 +118,10 @@ async def _serve(options: SimOptions, kubelet: Kubelet, nodes: NodeObjects | Non
         if not greeted and options.output is Output.TEXT:
             _banner(options, out)
         greeted = True
-        printer.print(entry)
-        if isinstance(entry, Lifecycle) and entry.what == "panicked":
+        if line := json.dumps(entry.document) if options.output is Output.JSON else entry.text:
+            out.write(line + "\n")
+            out.flush()
+        if entry.event == "kubelet" and entry.fields["what"] == "panicked":
             again.set()  # as systemd does
 
     kubelet.journal.listen(show)
@@ -144,26 +144,6 @@ async def _restart_on(again: asyncio.Event, kubelet: Kubelet) -> None:
         await again.wait()
         again.clear()
         await kubelet.restart()
-
-
-class Printer:
-    """Prints entries as they come, and of the node only what changed."""
-
-    def __init__(self, output: Output, out: TextIO) -> None:
-        self._output = output
-        self._out = out
-        self._node = NOTHING
-
-    def print(self, entry: Entry) -> None:
-        """Print an entry, if there is anything to say about it."""
-        before = self._node
-        if isinstance(entry, NodeChanged):
-            self._node = entry.node
-        as_json = self._output is Output.JSON
-        text = json.dumps(entry_json(entry, before)) if as_json else render_entry(entry, before)
-        if text:
-            self._out.write(text + "\n")
-            self._out.flush()
 
 
 def _banner(options: SimOptions, out: TextIO) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 
 from .api.kinds import KINDS, ApiKind, Document, Refused
 from .api.store import Objects, timestamp
-from .journal import PodWaiting
 from .kubelet.kubelet import Kubelet, KubeletPanic
 from .kubelet.node_status import unschedulable
 from .kubelet.pod_claims import WAITING_REASON as CLAIMS_REASON
@@ -160,7 +159,7 @@ class NodeObjects:
             if {**(old.get("status") or {}), **status} != old.get("status"):
                 key = f"{old['metadata']['namespace']}/{old['metadata']['name']}"
                 self._event(key, "FailedScheduling", why)
-                self._kubelet.journal.note(PodWaiting(key, why))
+                self._kubelet.journal.tell_waiting(key, why)
                 self._write_status(_POD, old, status, manager=_SCHEDULER)
 
     def _end(self, group: asyncio.TaskGroup, uid: str, there: Mapping[str, PodStatus], document: Document) -> None:

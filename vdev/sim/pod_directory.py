@@ -18,7 +18,6 @@ import yaml
 
 from ..errors import UsageError
 from .dra.api_objects import KINDS, NAMESPACE, ApiObjectError
-from .journal import ManifestRefused, PodWaiting
 from .kubelet.kubelet import Kubelet, KubeletPanic
 from .kubelet.node_status import unschedulable
 from .objects import pod_manifest, yaml_text
@@ -110,37 +109,42 @@ class PodDirectory:
                 meta = (await self._kubelet.objects.create(document["kind"], document))["metadata"]
                 made.append((document["kind"], meta["name"], meta.get("namespace", "")))
             except ApiObjectError as error:
-                self._kubelet.journal.note(self._refused(name, error, line))
+                self._refuse(name, error, line)
 
     def _parse(self, name: str, content: bytes) -> None:
         try:
             self._wanted[name] = _content(name, content)
         except _Wrong as error:
-            self._kubelet.journal.note(self._refused(name, error, error.line))
+            self._refuse(name, error, error.line)
 
-    def _refused(self, name: str, error: Exception, line: int) -> ManifestRefused:
-        return ManifestRefused(str(self._path / name), str(error), line)
+    def _refuse(self, name: str, error: Exception, line: int) -> None:
+        path = str(self._path / name)
+        text = f"{path}{f':{line}' if line else ''} refused: {error}"
+        self._kubelet.journal.note("manifestRefused", "pod", text, path=path, error=str(error), line=line)
 
     async def _run(self, name: str, pod: _Pod) -> None:
         key = name, pod.spec.key
         short = [] if pod.spec.node else await self._kubelet.short_of(pod.spec)
         if short:
-            text = unschedulable(short)
-            self._say(key, text, PodWaiting(pod.spec.key, text))
+            why = unschedulable(short)
+            if self._is_news(key, why):
+                self._kubelet.journal.tell_waiting(pod.spec.key, why)
             return
         try:
             await self._kubelet.run_pod(pod.document)
         except ManifestError as error:
-            self._say(key, str(error), self._refused(name, error, pod.line))
+            if self._is_news(key, str(error)):
+                self._refuse(name, error, pod.line)
             return
         except KubeletPanic:
             pass  # The journal has it; the next start takes the pod up.
         self._running.setdefault(name, set()).add(pod.spec.key)
 
-    def _say(self, key: tuple[str, str], text: str, entry: PodWaiting | ManifestRefused) -> None:
-        if self._said.get(key) != text:
-            self._said[key] = text
-            self._kubelet.journal.note(entry)
+    def _is_news(self, key: tuple[str, str], why: str) -> bool:
+        """Whether this was not said of the pod the last time."""
+        before = self._said.get(key)
+        self._said[key] = why
+        return before != why
 
 
 def _content(name: str, content: bytes) -> _Wanted:

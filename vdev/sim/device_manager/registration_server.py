@@ -18,7 +18,6 @@ from ...pb import deviceplugin_v1beta1_pb2 as api
 from ...pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
 from .. import lint
 from ..go_errors import RegistrationError
-from ..journal import Listed, PluginLost, Registered, RegistrationFailed, RegistrationWaits
 from ..kubelet_life import Life
 from ..objects import formats
 from ..objects.node_devices import Device, PluginOptions
@@ -72,7 +71,11 @@ class Registry(api_grpc.RegistrationServicer):
         try:
             await self._register(request)
         except RegistrationError as error:
-            self._journal.note(RegistrationFailed(request.resource_name, request.endpoint, str(error)))
+            resource, endpoint = request.resource_name, request.endpoint
+            text = f"{resource or 'unnamed'} refused ({endpoint}): {error}"
+            self._journal.note(
+                "registrationFailed", "plugin", text, resource=resource, endpoint=endpoint, error=str(error)
+            )
             await context.abort(grpc.StatusCode.UNKNOWN, str(error))
         return api.Empty()
 
@@ -95,13 +98,18 @@ class Registry(api_grpc.RegistrationServicer):
         self._journal.find(lint.registration(request, self._directory, streams_open=self.streams(resource)))
         # As Go's filepath.Join: an absolute endpoint stays below the directory, "" is the directory, ".." escapes.
         socket = posixpath.normpath(f"{self._directory}/{request.endpoint}")
-        waits = RegistrationWaits(resource, request.endpoint)
-        timer = asyncio.get_running_loop().call_later(self._life.timings.slow, self._journal.note, waits)
+        timer = asyncio.get_running_loop().call_later(
+            self._life.timings.slow, self._say_waits, resource, request.endpoint
+        )
         try:
             options = await self.take(resource, socket, endpoint=request.endpoint)
         finally:
             timer.cancel()
         self._journal.find(lint.options(request, options))
+
+    def _say_waits(self, resource: str, endpoint: str) -> None:
+        text = f"{resource} called Register, but nothing answers at {endpoint}: serve before you register"
+        self._journal.note("registrationWaits", "plugin", text, resource=resource, endpoint=endpoint)
 
     def streams(self, resource: str) -> int:
         """How many ListAndWatch streams of a resource are open."""
@@ -118,7 +126,20 @@ class Registry(api_grpc.RegistrationServicer):
         self._table.connected(resource, socket=socket, options=options)
         self._endpoints[resource] = client
         self._life.spawn(self._run(client, ended), f"list-and-watch {resource}")
-        self._journal.note(Registered(resource, endpoint, options, again))
+        extra = ["pre-start"] if options.pre_start_required else []
+        extra += ["preferred allocation"] if options.preferred_allocation else []
+        self._journal.note(
+            "registered",
+            "plugin",
+            f"{resource} registered{' again' if again else ''} ({', '.join([endpoint, *extra])})",
+            resource=resource,
+            endpoint=endpoint,
+            options={
+                "preStartRequired": options.pre_start_required,
+                "getPreferredAllocationAvailable": options.preferred_allocation,
+            },
+            again=again,
+        )
         return options
 
     async def drop(self, resource: str, socket: str, why: str) -> None:
@@ -161,7 +182,8 @@ class Registry(api_grpc.RegistrationServicer):
         self._opened.remove(victim)
         socket = victim.socket if self._compat is Compat.V1_37 else None
         if self._table.disconnected(victim.resource, now=self._life.clock.now(), socket=socket):
-            self._journal.note(PluginLost(victim.resource, why))
+            text = f"{victim.resource} disconnected: {why}; all its devices are unhealthy now"
+            self._journal.note("pluginLost", "plugin", text, resource=victim.resource, error=why)
             self._changed(frozenset())  # the checkpoint is not written for this
 
     async def _received(self, resource: str, response: api.ListAndWatchResponse) -> None:
@@ -171,7 +193,9 @@ class Registry(api_grpc.RegistrationServicer):
         size = response.ByteSize()
         self._journal.find(lint.device_list(resource, devices, size=size, held=held, elsewhere=elsewhere))
         touched = self._table.listed(resource, devices)
-        self._journal.note(Listed(resource, len(self._table.healthy[resource]), len(self._table.unhealthy[resource])))
+        healthy, unhealthy = len(self._table.healthy[resource]), len(self._table.unhealthy[resource])
+        # Without a text: the node says the same in numbers, if they changed.
+        self._journal.note("listed", "plugin", "", resource=resource, healthy=healthy, unhealthy=unhealthy)
         await self._save()
         self._changed(touched)
 

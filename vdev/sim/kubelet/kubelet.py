@@ -20,7 +20,7 @@ from ..device_manager.registration_server import Compat
 from ..dra.api_objects import ApiObjects, MemoryObjects
 from ..dra.control_plane import Cluster
 from ..dra.dynamic_resources import DraSettings
-from ..journal import Journal, Lifecycle, PodDeleted
+from ..journal import Journal
 from ..kubelet_life import Ticker, Timings
 from ..lint import Finding, Overlaps, Severity
 from ..objects import pod_manifest
@@ -156,7 +156,8 @@ class Kubelet(KubeletView):
         )
         if process.fresh:  # A node without a checkpoint counts as new: what it showed of extended resources is void.
             self._node.reset()
-        self.journal.note(Lifecycle("started", str(process.paths.registration_socket)))
+        socket = str(process.paths.registration_socket)
+        self.journal.note("kubelet", "kubelet", f"started; plugins register at {socket}", what="started", detail=socket)
         self._ends.append(Ticker(self._clock, self._settings.timings.tick, self._tick).stop)
         self.tick()
         self._ends.append(self.objects.listen(self._scheduling.wake))
@@ -271,7 +272,7 @@ class Kubelet(KubeletView):
                 await self._workers.end(record)
             return
         del self._store.records[record.spec.key]
-        self.journal.note(PodDeleted(record.status()))
+        record.tell_deleted(self.journal)
         if claims and self._workers is not None:
             await self._workers.forced(record)
         elif claims:
@@ -353,7 +354,7 @@ class Kubelet(KubeletView):
             if others:
                 await asyncio.wait(others)
         finally:
-            self.journal.note(Lifecycle(how))
+            self.journal.note("kubelet", "kubelet", how, what=how, detail="")
 
     async def _work(self, work: Any) -> None:
         """Await work on a pod. If the kubelet ends meanwhile, the next start takes the pod up again."""

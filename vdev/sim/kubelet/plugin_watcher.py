@@ -21,7 +21,6 @@ import grpc.aio
 from ...pb import pluginregistration_v1_pb2 as api
 from ...pb import pluginregistration_v1_pb2_grpc as api_grpc
 from ..go_errors import RegistrationError, go_text
-from ..journal import DriverRefused
 from ..kubelet_life import Life, Ticker
 from ..lint import SUN_PATH_LIMIT
 
@@ -95,7 +94,8 @@ class PluginWatcher:
             before = self._pauses.get(path)
             seconds = min(before[0] * 2, _LONGEST_PAUSE) if before else _FIRST_PAUSE
             self._pauses[path] = seconds, self._life.clock.now() + seconds
-            self._life.journal.note(DriverRefused(path, str(error)))
+            text = f"refused ({path}): {error}"
+            self._life.journal.note("driverRefused", "plugin", text, socket=path, error=str(error))
         finally:
             self._busy.discard(path)
 

@@ -15,7 +15,7 @@ from ..dra.api_objects import ApiObjectError
 from ..dra.claim_manager import ClaimsError, PodClaims
 from ..dra.control_plane import Bound, Cluster
 from ..dra.dynamic_resources import DynamicResources
-from ..journal import Event, Journal, PodDeleted
+from ..journal import Event, Journal
 from ..lint import Finding
 from ..objects.pods import Kind, PodSpec
 from .pod_records import ContainerRecord, PodRecord, PodStore
@@ -155,7 +155,7 @@ class PodClaimWork:
         pod.claims = None
         if pod.terminating and self._store.records.get(pod.spec.key) is pod:
             del self._store.records[pod.spec.key]
-            self._journal.note(PodDeleted(pod.status()))
+            pod.tell_deleted(self._journal)
         return True
 
     async def forced(self, pod: PodRecord) -> None:

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..dra.control_plane import Bound
-from ..journal import Journal, PodChanged
+from ..journal import Journal
 from ..objects import container_edits
 from ..objects.pod_manifest import ManifestError
 from ..objects.pods import ContainerClaim, ContainerSpec, ContainerStatus, Phase, PodSpec, PodStatus
+from ..render import pod_json, render_pod
 
 
 @dataclass(slots=True)
@@ -90,7 +91,12 @@ class PodRecord:
         status = self.status()
         if status != self.told:
             self.told = status
-            journal.note(PodChanged(status))
+            journal.note("pod", "pod", render_pod(status), **pod_json(status))
+
+    def tell_deleted(self, journal: Journal) -> None:
+        """Record that the pod is gone."""
+        name, namespace = self.spec.name, self.spec.namespace
+        journal.note("podDeleted", "pod", f"{self.spec.key} deleted", name=name, namespace=namespace)
 
     def status(self) -> PodStatus:
         """As a frozen value."""
