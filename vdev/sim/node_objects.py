@@ -14,7 +14,7 @@ from .api.kinds import KINDS, ApiKind, Document, Refused
 from .api.store import Objects, timestamp
 from .kubelet.kubelet import Kubelet, KubeletPanic
 from .kubelet.node_status import unschedulable
-from .kubelet.pod_claims import WAITING_REASON as CLAIMS_REASON
+from .kubelet.pod_workers import CLAIMS_REASON
 from .objects import pod_manifest
 from .objects.pod_manifest import ManifestError
 from .objects.pods import ContainerStatus, Kind, Phase, PodStatus

@@ -15,24 +15,26 @@ from typing import Any, Self
 
 from ...aio.clock import SYSTEM, Clock
 from ...errors import UsageError, VdevError
-from ..device_manager.device_table import DeviceVanishedError
+from ..device_manager.device_table import DeviceTable, DeviceVanishedError
 from ..device_manager.registration_server import Compat
 from ..dra.api_objects import ApiObjects, MemoryObjects
 from ..dra.control_plane import Cluster
+from ..dra.driver_registry import DriverStatus
 from ..dra.dynamic_resources import DraSettings
-from ..journal import Journal
+from ..journal import Event, Journal, Metrics
 from ..kubelet_life import Ticker, Timings
 from ..lint import Finding, Overlaps, Severity
 from ..objects import pod_manifest
+from ..objects.node_devices import Capacity
 from ..objects.pods import Phase, PodSpec, PodStatus
 from .kubelet_directory import KubeletPaths
 from .kubelet_process import KubeletProcess, KubeletSettings
-from .kubelet_view import KubeletView
 from .node_status import NodeStatus, lacking
-from .pod_claims import PodClaimWork, Scheduling
 from .pod_records import PodRecord, PodStore
+from .pod_scheduler import PodScheduler
 from .pod_workers import PodWorkers, ProcessGoneError
 
+_POLL_FIRST, _POLL_MOST = 0.001, 0.05  # seconds
 _CAPACITY: Mapping[str, str] = {"pods": "110"}
 
 
@@ -40,7 +42,7 @@ class KubeletPanic(VdevError):  # what it is, not an error of ours
     """The plugin did something that makes a real 1.36 kubelet panic. The embedded one is down until `start()`."""
 
 
-class Kubelet(KubeletView):
+class Kubelet:
     """A kubelet's device manager with real sockets, as an async context manager.
 
     `root` is the kubelet's directory (default: a temporary one). `clock` drives the node-status tick and the grace of
@@ -81,9 +83,15 @@ class Kubelet(KubeletView):
         self._dice = random.Random(seed)  # a choice that tests can repeat, no secret
         self.objects: ApiObjects = objects or MemoryObjects()
         dra = DraSettings(self.objects, node_name, None if cdi_dir is None else Path(cdi_dir), strict)
-        self._settings = KubeletSettings(Compat(compat), timings or Timings(), rate_limit, overlaps, dra)
+        self._settings = KubeletSettings(
+            Compat(compat),
+            timings or Timings(),
+            rate_limit,
+            overlaps,
+            None if host_root is None else Path(host_root),
+            dra,
+        )
         self._status_on_change = status_on_change
-        self._host_root = None if host_root is None else Path(host_root)
         self._store = PodStore()
         self._serial = 0
         self._node = NodeStatus(self.journal, capacity)
@@ -93,7 +101,7 @@ class Kubelet(KubeletView):
         self._ran: Mapping[str, frozenset[str]] = {}  # by pod: the containers that ran when the process started
         self._sources: asyncio.Task[KubeletPanic | None] | None = None
         self._cluster = Cluster(self.objects, node_name, self.journal)
-        self._scheduling = Scheduling(
+        self._scheduling = PodScheduler(
             self._cluster, self._store, journal=self.journal, allocatable=self._node.allocatable
         )
         self._scheduler: asyncio.Task[None] | None = None
@@ -146,14 +154,7 @@ class Kubelet(KubeletView):
             await process.kill()
             raise
         self._process = process
-        self._workers = PodWorkers(
-            process,
-            self._store,
-            journal=self.journal,
-            allocatable=self._node.allocatable,
-            host_root=self._host_root,
-            claims=PodClaimWork(process.dra, self._cluster, self._store, journal=self.journal),
-        )
+        self._workers = PodWorkers(process, self._cluster, allocatable=self._node.allocatable)
         if process.fresh:  # A node without a checkpoint counts as new: what it showed of extended resources is void.
             self._node.reset()
         socket = str(process.paths.registration_socket)
@@ -305,6 +306,111 @@ class Kubelet(KubeletView):
         _, workers = self._up()
         await self._work(workers.restart(record, record.container(container)))
         return record.status()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the kubelet process runs."""
+        return self._process is not None and self._process.alive
+
+    @property
+    def ready(self) -> bool:
+        """Whether the kubelet has learned of its pods since its start, and admitted them."""
+        return self._process is not None and self._process.sources_ready
+
+    # --- places --------------------------------------------------------------------------------------------------
+
+    @property
+    def root(self) -> Path:
+        """The kubelet's directory, for `vdev run --kubelet-dir`. Without `root=`, it exists after the first start."""
+        if self._root is None:
+            raise UsageError("the kubelet has no directory before its first start; start it, or pass root")
+        return self._root
+
+    @property
+    def device_plugin_dir(self) -> Path:
+        """Where plugins put their sockets."""
+        return KubeletPaths(self.root).device_plugins
+
+    @property
+    def socket(self) -> Path:
+        """Where plugins register."""
+        return KubeletPaths(self.root).registration_socket
+
+    @property
+    def pod_resources_socket(self) -> Path:
+        """Where the PodResources API is served."""
+        return KubeletPaths(self.root).pod_resources_socket
+
+    # --- what it shows -------------------------------------------------------------------------------------------
+
+    def node(self) -> Capacity:
+        """Capacity and allocatable of plugin resources in the node status, as of the last tick."""
+        return self._node.shown
+
+    def devices(self) -> Capacity:
+        """The same in the device manager, now; empty while the kubelet is down."""
+        return Capacity({}, {}) if self._process is None else self._process.table.view()
+
+    def drivers(self) -> dict[str, list[DriverStatus]]:
+        """The registered instances of DRA drivers by name, oldest first; empty while the kubelet is down."""
+        registry = None if self._process is None else self._process.dra.drivers
+        return {} if registry is None else {name: registry.instances(name) for name in registry.names()}
+
+    def listed(self) -> dict[str, dict[str, str]]:
+        """The current lists of connected plugins: by resource, health by device id."""
+        table = DeviceTable() if self._process is None else self._process.table
+        return {
+            resource: {id_: each.health for id_, each in devices.items()}
+            for resource, devices in table.devices.items()
+            if table.lists_now(resource)
+        }
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Mistakes that the real kubelet would not have reported, oldest first."""
+        return list(self.journal.findings)
+
+    @property
+    def errors(self) -> list[Finding]:
+        """The findings that break something; a test that ends with `assert not kubelet.errors` is a good test."""
+        return [finding for finding in self.journal.findings if finding.severity is Severity.ERROR]
+
+    @property
+    def events(self) -> list[Event]:
+        """The Warning events on pods, oldest first."""
+        return list(self.journal.events)
+
+    @property
+    def metrics(self) -> Metrics:
+        """The kubelet's counters."""
+        return self.journal.metrics
+
+    async def wait_until(self, condition: Callable[[], object], *, timeout: float = 30.0, what: str = "") -> None:
+        """Return once `condition()` is true; it is called at every change. TimeoutError describes the whole node."""
+        pause = _POLL_FIRST
+        try:
+            async with asyncio.timeout(timeout):
+                while not condition():
+                    await self.journal.next_change(at_most=pause)  # a condition may be about other things, too
+                    pause = min(2 * pause, _POLL_MOST)  # which mostly come soon or take their time
+        except TimeoutError:
+            raise TimeoutError(f"waited {timeout:g} s for {what or 'a condition'}; {self._in_words()}") from None
+
+    def pod(self, name: str, *, namespace: str = "default") -> PodStatus:
+        """A pod as it is now. KeyError if there is none."""
+        return self._store.record(name, namespace).status()
+
+    def pods(self) -> list[PodStatus]:
+        """All pods, in the order of their creation."""
+        return [record.status() for record in self._store.records.values()]
+
+    def _in_words(self) -> str:
+        node = self._node.shown
+        shown = [f"{pod.spec.key}: {pod.phase.value} {pod.message}".rstrip() for pod in self.pods()]
+        return (
+            f"node {dict(node.capacity)} capacity, {dict(node.allocatable)} allocatable; "
+            f"pods {shown}; findings {[str(f) for f in self.findings]}"
+        )
 
     # --- inside --------------------------------------------------------------------------------------------------
 

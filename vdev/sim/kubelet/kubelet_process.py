@@ -43,6 +43,7 @@ class KubeletSettings:
     timings: Timings
     rate_limit: bool
     overlaps: Overlaps
+    host_root: Path | None
     dra: DraSettings
 
 

@@ -3,51 +3,13 @@
 Records outlive the kubelet process, as the real ones do; `known` and `admitted` are reset when a process starts.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..dra.control_plane import Bound
 from ..journal import Journal
-from ..objects import container_edits
 from ..objects.pod_manifest import ManifestError
-from ..objects.pods import ContainerClaim, ContainerSpec, ContainerStatus, Phase, PodSpec, PodStatus
+from ..objects.pods import ContainerClaim, ContainerStatus, Phase, PodSpec, PodStatus
 from ..render import pod_json, render_pod
-
-
-@dataclass(slots=True)
-class ContainerRecord:
-    """One container as the runtime and the pod's status know it."""
-
-    spec: ContainerSpec
-    running: bool = False
-    done: bool = False
-    waiting: str = ""
-    message: str = ""
-    starts: int = 0
-    allocations: int = 0
-    devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    edits: container_edits.Edits = field(default_factory=container_edits.Edits)
-    health: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    health_messages: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    claims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-    def status(self) -> ContainerStatus:
-        """As a frozen value."""
-        return ContainerStatus(
-            name=self.spec.name,
-            kind=self.spec.kind,
-            running=self.running,
-            waiting=self.waiting,
-            message=self.message,
-            restarts=max(0, self.starts - 1),
-            allocations=self.allocations,
-            devices=self.devices,
-            edits=self.edits,
-            health=self.health,
-            health_messages=self.health_messages,
-            claims=self.claims,
-            done=self.done,
-        )
 
 
 @dataclass(slots=True)
@@ -60,7 +22,7 @@ class PodRecord:
 
     spec: PodSpec
     affinity: frozenset[int] | None
-    containers: list[ContainerRecord]
+    containers: list[ContainerStatus]
     phase: Phase = Phase.PENDING
     reason: str = ""
     message: str = ""
@@ -77,14 +39,14 @@ class PodRecord:
         """What a container uses of the pod's claims."""
         if self.claims is None:
             return []
-        spec = next(each for each in self.spec.containers if each.name == name)
-        found = [ContainerClaim(claim, self.claims.claims[claim], request) for claim, request in spec.claims]
+        uses = self.spec.container(name).claims
+        found = [ContainerClaim(claim, self.claims.claims[claim], request) for claim, request in uses]
         return found + (self.claims.extended.uses(name) if self.claims.extended else [])
 
-    def container(self, name: str | None) -> ContainerRecord:
+    def container(self, name: str | None) -> ContainerStatus:
         """The container of that name, or the first app container. KeyError with the names there are."""
         wanted = self.status().container(name).name
-        return next(container for container in self.containers if container.spec.name == wanted)
+        return next(container for container in self.containers if container.name == wanted)
 
     def tell(self, journal: Journal) -> None:
         """Record the pod's status if it has changed."""
@@ -106,7 +68,7 @@ class PodRecord:
             self.phase,
             self.reason,
             self.message,
-            tuple(container.status() for container in self.containers),
+            tuple(replace(container) for container in self.containers),
             self.terminating,
             bound=self.bound,
             claims=claims.claims,
@@ -136,7 +98,7 @@ class PodStore:
         """Create a pod; if not `bound` it waits for claims. Raises ManifestError if there is one of that name."""
         if spec.key in self.records:
             raise ManifestError(f"pod {spec.key} exists already")
-        containers = [ContainerRecord(container) for container in spec.containers]
+        containers = [ContainerStatus(container.name, container.kind) for container in spec.containers]
         record = PodRecord(spec, affinity, containers, bound=bound)
         self.records[spec.key] = record
         return record
@@ -145,7 +107,7 @@ class PodStore:
         """Mark all pods as unknown to a kubelet process that starts; returns by pod the containers that run."""
         for record in self.records.values():
             record.known = record.admitted = False
-        return {key: frozenset(c.spec.name for c in pod.containers if c.running) for key, pod in self.records.items()}
+        return {key: frozenset(c.name for c in pod.containers if c.running) for key, pod in self.records.items()}
 
     def unknown(self) -> PodRecord | None:
         """The oldest pod of this node that has not ended and that the kubelet process does not know."""
@@ -174,7 +136,7 @@ class PodStore:
         pod = self.of_uid(uid)
         if pod is None or pod.phase.terminal:
             return False
-        return not any(each.done for each in pod.containers if each.spec.name == container)
+        return not any(each.done for each in pod.containers if each.name == container)
 
     def of_uid(self, uid: str) -> PodRecord | None:
         """The record of a pod by its UID."""
