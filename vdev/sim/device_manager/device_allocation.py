@@ -6,7 +6,7 @@ Init containers come first, and later containers of the pod reuse the devices of
 
 import random
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection
 
 from ...pb import deviceplugin_v1beta1_pb2 as api
 from .. import lint
@@ -27,7 +27,7 @@ class Allocator:
         dice: random.Random,
         journal: Journal,
         client: Callable[[str], PluginClient | None],
-        save: Callable[[], Awaitable[None]],
+        save: Callable[[], None],
     ) -> None:
         self._table = table
         self._dice = dice
@@ -102,7 +102,7 @@ class Allocator:
                 continue
             calls += await self._allocate_one(request)
         if calls:  # once per container, and not for one that failed
-            await self._save()
+            self._save()
         return calls
 
     async def _allocate_one(self, request: ContainerRequest) -> int:

@@ -7,9 +7,8 @@ closes the connection of the new instance; 1.37 keys them by socket. `device_tab
 
 import asyncio
 import posixpath
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from enum import Enum
-from typing import Any
 
 import grpc
 import grpc.aio
@@ -46,7 +45,7 @@ class Registry(api_grpc.RegistrationServicer):
         compat: Compat,
         held: Callable[[str], set[str]],
         changed: Callable[[frozenset[str]], None],
-        save: Callable[[], Coroutine[Any, Any, None]],
+        save: Callable[[], None],
     ) -> None:
         self._table = table
         self._life = life
@@ -196,7 +195,7 @@ class Registry(api_grpc.RegistrationServicer):
         healthy, unhealthy = len(self._table.healthy[resource]), len(self._table.unhealthy[resource])
         # Without a text: the node says the same in numbers, if they changed.
         self._journal.note("listed", "plugin", "", resource=resource, healthy=healthy, unhealthy=unhealthy)
-        await self._save()
+        self._save()
         self._changed(touched)
 
     def _known(self, resource: str) -> set[str]:

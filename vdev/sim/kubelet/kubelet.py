@@ -104,8 +104,6 @@ class Kubelet:
         self._scheduling = PodScheduler(
             self._cluster, self._store, journal=self.journal, allocatable=self._node.allocatable
         )
-        self._scheduler: asyncio.Task[None] | None = None
-        self._admissions: set[asyncio.Task[None]] = set()
 
     # --- life ----------------------------------------------------------------------------------------------------
 
@@ -162,10 +160,10 @@ class Kubelet:
         self._ends.append(Ticker(self._clock, self._settings.timings.tick, self._tick).stop)
         self.tick()
         self._ends.append(self.objects.listen(self._scheduling.wake))
-        self._scheduler = asyncio.create_task(self._schedule(), name="the scheduler")
+        process.spawn(self._schedule(process), "the scheduler")
         self._scheduling.wake()
         if readmit:
-            self._sources = asyncio.create_task(self._hear_of_pods(process), name="the kubelet's sources")
+            self._sources = process.spawn(self._hear_of_pods(process), "the kubelet's sources")
             if wait:
                 try:
                     await self._heard()
@@ -219,7 +217,7 @@ class Kubelet:
         if self._process is None or not self._process.alive:
             return
         if self._node.follow(self._process.table.capacity(now=self._clock.now())):
-            self._process.spawn(self._process.save(), "save checkpoint")
+            self._process.save()
 
     def _tick(self) -> None:
         self.tick()
@@ -418,12 +416,10 @@ class Kubelet:
         if record.bound and self.ready and self._workers is not None:
             await self._work(self._workers.add(record))
 
-    async def _schedule(self) -> None:
+    async def _schedule(self, process: KubeletProcess) -> None:
         """Bind the pods that wait, whenever something changed. None waits for what another one's driver does."""
         async for record in self._scheduling.bound():
-            task = asyncio.create_task(self._admit_bound(record), name=f"admit {record.spec.key}")
-            self._admissions.add(task)
-            task.add_done_callback(self._admissions.discard)
+            process.spawn(self._admit_bound(record), f"admit {record.spec.key}")
 
     async def _admit_bound(self, record: PodRecord) -> None:
         with contextlib.suppress(KubeletPanic):  # the journal has it
@@ -432,33 +428,27 @@ class Kubelet:
     async def _hear_of_pods(self, process: KubeletProcess) -> "KubeletPanic | None":
         """Wait as long as the pod sources take, then admit the pods. Returns a panic, for those who wait."""
         if not process.fresh or self._store.records:
-            await process.pause(self._settings.timings.sources)
+            await self._clock.sleep(self._settings.timings.sources)
         try:
-            if process.alive:
-                await self.readmit()
+            await self.readmit()
         except KubeletPanic as panic:
             return panic
         return None
 
     async def _heard(self) -> None:
         """Return once the kubelet has learned of its pods or ended; at once if it was told not to wait for them."""
-        if self._sources is not None and (panic := await asyncio.shield(self._sources)):
-            raise panic
+        if (sources := self._sources) is not None:
+            await asyncio.wait([sources])
+            if not sources.cancelled() and (panic := sources.result()):
+                raise panic
 
     async def _end(self, how: str) -> None:
         process, _ = self._up()
-        sources, self._sources = self._sources, None
-        self._process = self._workers = None
+        self._process = self._workers = self._sources = None
         while self._ends:
             self._ends.pop()()
-        scheduler, self._scheduler = self._scheduler, None
-        if scheduler is not None:
-            scheduler.cancel()
-        others = {each for each in (scheduler, sources) if each is not None} - {asyncio.current_task()}
         try:
             await process.kill()
-            if others:
-                await asyncio.wait(others)
         finally:
             self.journal.note("kubelet", "kubelet", how, what=how, detail="")
 

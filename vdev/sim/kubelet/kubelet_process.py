@@ -5,12 +5,11 @@ it (pods, journal, node status) is passed in by `kubelet`.
 """
 
 import asyncio
-import functools
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc.aio
 
@@ -32,6 +31,7 @@ from .plugin_watcher import Handler, PluginWatcher
 from .pod_records import PodStore
 from .podresources_server import PodResources, RateLimit
 
+_T = TypeVar("_T")
 _REGISTRATION, _POD_RESOURCES = "r", "p"  # the sockets on which the servers really listen
 
 
@@ -69,9 +69,6 @@ class KubeletProcess:
     _watcher: PluginWatcher = field(init=False)
     _servers: list[grpc.aio.Server] = field(default_factory=list)
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
-    _pauses: dict[asyncio.Event, None] = field(default_factory=dict)
-    _saving: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _write: asyncio.Future[str] | None = None
 
     async def start(self) -> None:
         """Read the checkpoint, remove every socket of the directory, and serve. Raises SocketError, HostError."""
@@ -85,7 +82,7 @@ class KubeletProcess:
         self.alive = True
         await asyncio.to_thread(kubelet_directory.remove_sockets, paths.device_plugins)
         if not self.fresh:
-            await self.pause(self.settings.timings.boot)
+            await self.clock.sleep(self.settings.timings.boot)
         registration, pod_resources = grpc.aio.server(), grpc.aio.server()
         api_grpc.add_RegistrationServicer_to_server(self._registry, registration)
         limit = RateLimit(asyncio.get_running_loop().time) if self.settings.rate_limit else None
@@ -95,28 +92,14 @@ class KubeletProcess:
         answers.serve_on(pod_resources)
         await self._serve(pod_resources, paths.pod_resources_socket, _POD_RESOURCES)
         if not self.fresh:
-            await self.pause(self.settings.timings.lead)
+            await self.clock.sleep(self.settings.timings.lead)
         await self._serve(registration, paths.registration_socket, _REGISTRATION)
         await self.dra.start()
         self.spawn(self._watcher.run(), "plugin watcher")
 
-    async def pause(self, seconds: float) -> None:
-        """Let time pass by the kubelet's clock; returns early if the process ends."""
-        over = asyncio.Event()
-        self._pauses[over] = None
-        prevent = self.clock.call_later(seconds, over.set)
-        try:
-            if self.alive:
-                await over.wait()
-        finally:
-            prevent()
-            self._pauses.pop(over, None)
-
     async def kill(self) -> None:
         """End at once, as with kill -9: connections break, sockets stay behind and refuse."""
         self.alive = False
-        for pause in self._pauses:
-            pause.set()
         await asyncio.gather(*(server.stop(None) for server in self._servers))
         own = {asyncio.current_task()}
         for task in self._tasks - own:
@@ -124,31 +107,28 @@ class KubeletProcess:
         await self._registry.close()
         await self.dra.close()
         results = await asyncio.gather(*(self._tasks - own), return_exceptions=True)
-        if self._write is not None:
-            await asyncio.wait([self._write])
         for result in results:
             if isinstance(result, Exception):
                 raise result
 
-    async def save(self) -> None:
-        """Write the checkpoint and return when it is on disk. No effect once the process has ended."""
-        async with self._saving:
-            if not self.alive:
-                return
-            text = device_checkpoint.take(self.table)
-            write = functools.partial(_write_checkpoint, self.paths.device_plugins, text)
-            self._write = asyncio.get_running_loop().run_in_executor(None, write)
-            if problem := await asyncio.shield(self._write):
-                self.journal.find([Finding("checkpoint-write", Severity.ERROR, "", problem)])
+    def save(self) -> None:
+        """Write the checkpoint. No effect once the process has ended."""
+        if not self.alive:
+            return
+        directory = self.paths.device_plugins
+        try:
+            device_checkpoint.write(directory, device_checkpoint.take(self.table))
+        except OSError as error:  # which the real kubelet only logs
+            self.journal.find([Finding("checkpoint-write", Severity.ERROR, "", f"{directory}: {error}")])
 
-    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+    def spawn(self, work: Coroutine[Any, Any, _T], name: str) -> asyncio.Task[_T]:
         """Run a task until it is done or the process ends, which raises what it failed with."""
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._done)
         return task
 
-    def _done(self, task: asyncio.Task[None]) -> None:
+    def _done(self, task: asyncio.Task[Any]) -> None:
         if task.cancelled() or task.exception() is None:
             self._tasks.discard(task)
 
@@ -186,7 +166,7 @@ class KubeletProcess:
         handlers: dict[str, Handler] = {"DevicePlugin": watched, "DRAPlugin": self.dra.drivers}
         self._watcher = PluginWatcher(self.paths.plugins_registry, handlers, life)
 
-    def _prepare(self) -> tuple[device_checkpoint.Checkpoint | None, str]:
+    def _prepare(self) -> tuple[Mapping[str, Any] | None, str]:
         """Make the directories; the checkpoint that was left there, or why it cannot be read. Blocks."""
         paths = self.paths
         for socket in (paths.registration_socket, paths.pod_resources_socket):
@@ -223,12 +203,3 @@ class KubeletProcess:
         """Free devices of ended pods, but not before all pods are known: others would lose theirs."""
         if self.sources_ready:
             self.allocator.free(active)
-
-
-def _write_checkpoint(directory: Path, text: str) -> str:
-    """Write the file; returns what went wrong instead of raising, because the real kubelet only logs it."""
-    try:
-        device_checkpoint.write(directory, text)
-    except OSError as error:
-        return f"{directory}: {error}"
-    return ""
