@@ -5,7 +5,7 @@ It outlives kubelet processes, as the API server's records do, and notifies list
 
 import asyncio
 import contextlib
-from collections import Counter, defaultdict, deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -45,15 +45,10 @@ class Event:
 
 @dataclass(slots=True)
 class Metrics:
-    """The kubelet's counters that concern devices, by their label value (section of the real metric's name)."""
+    """How often plugins and drivers have registered, by resource or driver."""
 
     registrations: Counter[str] = field(default_factory=Counter)  # device_plugin_registration_total{resource_name}
     watched: Counter[str] = field(default_factory=Counter)  # device plugins of plugins_registry, which no metric counts
-    alloc_seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    admission_rejections: Counter[str] = field(default_factory=Counter)  # admission_rejections_total{reason}
-    pod_resources_requests: Counter[str] = field(default_factory=Counter)  # by method: list, get, get_allocatable
-    pod_resources_errors: Counter[str] = field(default_factory=Counter)
-    driver_calls: Counter[tuple[str, str, str]] = field(default_factory=Counter)  # driver, method, gRPC status code
 
 
 class Journal:

@@ -86,9 +86,7 @@ class KubeletProcess:
         registration, pod_resources = grpc.aio.server(), grpc.aio.server()
         api_grpc.add_RegistrationServicer_to_server(self._registry, registration)
         limit = RateLimit(asyncio.get_running_loop().time) if self.settings.rate_limit else None
-        answers = PodResources(
-            self.table, self.pods, free=self._free, journal=self.journal, limit=limit, claimed=self.dra.prepared
-        )
+        answers = PodResources(self.table, self.pods, free=self.allocator.free, limit=limit, claimed=self.dra.prepared)
         answers.serve_on(pod_resources)
         await self._serve(pod_resources, paths.pod_resources_socket, _POD_RESOURCES)
         if not self.fresh:
@@ -153,14 +151,19 @@ class KubeletProcess:
             save=self.save,
         )
         self.allocator = Allocator(
-            self.table, dice=self.dice, journal=self.journal, client=self._registry.endpoint, save=self.save
+            self.table,
+            dice=self.dice,
+            journal=self.journal,
+            client=self._registry.endpoint,
+            save=self.save,
+            active=self._active,
         )
         self.dra = DynamicResources(
             self.paths.root,
             self.settings.dra,
             life,
             changed=self.changed,
-            active=lambda: {pod.uid for pod in self.pods.active()} if self.sources_ready else None,
+            active=self._active,
         )
         watched = WatchedPlugins(self._registry, str(self.paths.device_plugins), journal=self.journal, later=self.later)
         handlers: dict[str, Handler] = {"DevicePlugin": watched, "DRAPlugin": self.dra.drivers}
@@ -199,7 +202,6 @@ class KubeletProcess:
         used = {id_ for pod, container, ids in holders if self.pods.uses(pod, container) for id_ in ids}
         return used | self.allocator.in_flight.get(resource, set())
 
-    def _free(self, active: set[str]) -> None:
-        """Free devices of ended pods, but not before all pods are known: others would lose theirs."""
-        if self.sources_ready:
-            self.allocator.free(active)
+    def _active(self) -> set[str] | None:
+        """The UIDs of the pods that count; None before all pods are known."""
+        return {pod.uid for pod in self.pods.active()} if self.sources_ready else None

@@ -200,12 +200,10 @@ class PodWorkers:
 
     async def _admit(self, pod: PodRecord, running: frozenset[str]) -> None:
         process = self._process
-        active = {spec.uid for spec in self._store.active()} if process.sources_ready else None
         for container in pod.containers:
             container.allocations += await process.allocator.admit(
                 pod.spec,
                 pod.spec.container(container.name),
-                active=active,
                 affinity=pod.affinity,
                 running=not process.sources_ready and container.name in running,
             )
@@ -242,7 +240,6 @@ class PodWorkers:
         for container in pod.containers:
             container.running, container.waiting = False, ""
         self._journal.events.append(Event(pod.spec.key, reason, text))
-        self._journal.metrics.admission_rejections[reason] += 1
         pod.tell(self._journal)
 
     async def _prepare(self, pod: PodRecord) -> bool:
@@ -298,8 +295,7 @@ class PodWorkers:
         for resource in wanted:
             await process.allocator.pre_start(pod.spec, spec, resource)
         if any(process.table.held(pod.spec.uid, spec.name, resource) is None for resource in wanted):
-            active = {record.uid for record in self._store.active()} if process.sources_ready else None
-            container.allocations += await process.allocator.allocate(pod.spec, spec, active=active)
+            container.allocations += await process.allocator.allocate(pod.spec, spec)
             self._look_at_hardware(pod)
         held = process.table.holders.get(pod.spec.uid, {}).get(spec.name, {})
         resources = process.dice.sample(sorted(held), len(held))
