@@ -67,8 +67,6 @@ class Allocator:
         """
         self._pending = pod.uid
         self._reusable = {pod.uid: self._reusable.get(pod.uid, {})}
-        if affinity is not None:  # else the topology manager has no policy, and asks nothing
-            self._look_up(pod, container)
         calls = await self.allocate(pod, container, affinity=affinity, running=running)
         for resource, held in self._table.holders.get(pod.uid, {}).get(container.name, {}).items():
             pool = self._reusable[pod.uid].setdefault(resource, set())
@@ -77,14 +75,6 @@ class Allocator:
             else:
                 pool -= held.ids
         return calls
-
-    def _look_up(self, pod: PodSpec, container: ContainerSpec) -> None:
-        for resource, count in container.limits.items():
-            held = self._table.held(pod.uid, container.name, resource)
-            if held is None:
-                self._table.look_up(resource, self._reusable[pod.uid].get(resource, ()))
-            elif len(held) == count:
-                self._table.look_up(resource, held)
 
     async def allocate(
         self,

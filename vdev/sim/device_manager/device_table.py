@@ -130,14 +130,6 @@ class DeviceTable:
         """Whether any device of the resource has a NUMA node, which makes the whole resource NUMA-aware."""
         return any(device.numa for device in self.devices.get(resource, {}).values())
 
-    def look_up(self, resource: str, ids: Iterable[str]) -> None:
-        """Ask where devices are, as the topology manager does before a container gets what it asks for.
-
-        Raises DeviceVanishedError for one that is held and not in the list.
-        """
-        if self.has_topology(resource) and (gone := sorted(set(ids) - self.devices[resource].keys())):
-            raise DeviceVanishedError(f"device {gone[0]} of {resource} is held and was dropped from its list")
-
     def allocatable_devices(self) -> dict[str, list[Device]]:
         """The devices that are healthy now, per resource, whether held or not."""
         return {r: [self.devices[r][id_] for id_ in sorted(ids)] for r, ids in sorted(self.healthy.items()) if ids}

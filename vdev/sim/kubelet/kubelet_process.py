@@ -16,6 +16,7 @@ import grpc.aio
 from ...aio.clock import Clock
 from ...errors import SocketError
 from ...pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
+from ...pb.podresources_v1_pb2_grpc import add_PodResourcesListerServicer_to_server
 from ..device_manager import device_checkpoint
 from ..device_manager.device_allocation import Allocator
 from ..device_manager.device_table import DeviceTable
@@ -87,7 +88,7 @@ class KubeletProcess:
         api_grpc.add_RegistrationServicer_to_server(self._registry, registration)
         limit = RateLimit(asyncio.get_running_loop().time) if self.settings.rate_limit else None
         answers = PodResources(self.table, self.pods, free=self.allocator.free, limit=limit, claimed=self.dra.prepared)
-        answers.serve_on(pod_resources)
+        add_PodResourcesListerServicer_to_server(answers, pod_resources)
         await self._serve(pod_resources, paths.pod_resources_socket, _POD_RESOURCES)
         if not self.fresh:
             await self.clock.sleep(self.settings.timings.lead)

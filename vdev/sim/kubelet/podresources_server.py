@@ -1,6 +1,6 @@
 """The PodResources API on pod-resources/kubelet.sock: which container holds which devices.
 
-Serves v1 and v1alpha1 with the real server's rate limit, 100 calls per second with a burst of 10. It reads pods from
+Serves v1 with the real server's rate limit, 100 calls per second with a burst of 10. It reads pods from
 `PodStore` and devices from the device table, and changes neither, except that List lets the kubelet forget ended pods.
 """
 
@@ -12,8 +12,6 @@ import grpc.aio
 
 from ...pb import podresources_v1_pb2 as v1
 from ...pb import podresources_v1_pb2_grpc as v1_grpc
-from ...pb import podresources_v1alpha1_pb2 as v1alpha1
-from ...pb import podresources_v1alpha1_pb2_grpc as v1alpha1_grpc
 from ..device_manager.device_table import NO_NUMA, DeviceTable, Held
 from ..dra.claim_checkpoint import PreparedDevice
 from ..objects.pods import Kind, PodSpec
@@ -47,7 +45,7 @@ class RateLimit:
 
 
 class PodResources(v1_grpc.PodResourcesListerServicer):
-    """The service, in both versions. `claimed` gives driver and device of all that is prepared for a claim."""
+    """The service. `claimed` gives driver and device of all that is prepared for a claim."""
 
     def __init__(
         self,
@@ -63,11 +61,6 @@ class PodResources(v1_grpc.PodResourcesListerServicer):
         self._table = table
         self._pods = pods
         self._limit = limit
-
-    def serve_on(self, server: grpc.aio.Server) -> None:
-        """Add both versions to a server."""
-        v1_grpc.add_PodResourcesListerServicer_to_server(self, server)
-        v1alpha1_grpc.add_PodResourcesListerServicer_to_server(_V1Alpha1(self), server)
 
     async def List(self, request: v1.ListPodResourcesRequest, context: _Context) -> v1.ListPodResourcesResponse:
         """The active pods. Frees what other pods held, as the real one does."""
@@ -132,22 +125,6 @@ class PodResources(v1_grpc.PodResourcesListerServicer):
             )
             for name in names
         ]
-
-
-class _V1Alpha1(v1alpha1_grpc.PodResourcesListerServicer):
-    """The same with fewer fields."""
-
-    def __init__(self, answers: PodResources) -> None:
-        self._answers = answers
-
-    async def List(
-        self, request: v1alpha1.ListPodResourcesRequest, context: _Context
-    ) -> v1alpha1.ListPodResourcesResponse:
-        del request
-        answer = await self._answers.List(v1.ListPodResourcesRequest(), context)
-        found = v1alpha1.ListPodResourcesResponse.FromString(answer.SerializeToString())
-        found.DiscardUnknownFields()
-        return found
 
 
 def _devices(held: Mapping[str, Held]) -> Iterator[v1.ContainerDevices]:
