@@ -4,12 +4,9 @@ The plugin watcher asks what they are; here they are judged, in the kubelet's or
 `registration_server`'s, which are the same for both ways. The kubelet counts these registrations in no metric.
 """
 
-from collections.abc import Callable, Coroutine
-from typing import Any
-
 from .. import lint
 from ..go_errors import RegistrationError
-from ..journal import Journal
+from ..kubelet_life import Life
 from ..objects import formats
 from .registration_server import VERSION, Registry
 
@@ -19,21 +16,14 @@ RENEWAL_SECONDS = 10.0
 class WatchedPlugins:
     """Takes plugins of the type DevicePlugin, whose name is that of their resource.
 
-    `directory` is that of kubelet.sock; `later` runs something in some time, if the kubelet lives by then.
+    `directory` is that of kubelet.sock.
     """
 
-    def __init__(
-        self,
-        registry: Registry,
-        directory: str,
-        *,
-        journal: Journal,
-        later: Callable[[float, Callable[[], Coroutine[Any, Any, None]], str], None],
-    ) -> None:
+    def __init__(self, registry: Registry, directory: str, life: Life) -> None:
         self._registry = registry
         self._directory = directory
-        self._journal = journal
-        self._later = later
+        self._life = life
+        self._journal = life.journal
         self._taken: dict[tuple[str, str], object] = {}  # by resource and endpoint: which registration it is
 
     def validate(self, name: str, endpoint: str, versions: list[str]) -> None:
@@ -69,7 +59,7 @@ class WatchedPlugins:
             if self._taken.get((name, endpoint)) is mark and not self._registry.streams(name):
                 self._journal.find(lint.not_renewed(name, endpoint, RENEWAL_SECONDS))
 
-        self._later(RENEWAL_SECONDS, judge, f"look whether {name} is registered anew")
+        self._life.later(RENEWAL_SECONDS, judge, f"look whether {name} is registered anew")
 
 
 def _path(endpoint: str) -> str:

@@ -22,7 +22,7 @@ from ..dra.control_plane import Cluster
 from ..dra.driver_registry import DriverStatus
 from ..dra.dynamic_resources import DraSettings
 from ..journal import Event, Journal, Metrics
-from ..kubelet_life import Ticker, Timings
+from ..kubelet_life import Timings
 from ..lint import Finding, Overlaps, Severity
 from ..objects import pod_manifest
 from ..objects.node_devices import Capacity
@@ -97,7 +97,7 @@ class Kubelet:
         self._node = NodeStatus(self.journal, capacity)
         self._process: KubeletProcess | None = None
         self._workers: PodWorkers | None = None
-        self._ends: list[Callable[[], None]] = []  # of what is called again and again
+        self._stop_listening: Callable[[], None] = lambda: None
         self._ran: Mapping[str, frozenset[str]] = {}  # by pod: the containers that ran when the process started
         self._sources: asyncio.Task[KubeletPanic | None] | None = None
         self._cluster = Cluster(self.objects, node_name, self.journal)
@@ -157,13 +157,13 @@ class Kubelet:
             self._node.reset()
         socket = str(process.paths.registration_socket)
         self.journal.note("kubelet", "kubelet", f"started; plugins register at {socket}", what="started", detail=socket)
-        self._ends.append(Ticker(self._clock, self._settings.timings.tick, self._tick).stop)
+        process.life.every(self._settings.timings.tick, self._tick)
         self.tick()
-        self._ends.append(self.objects.listen(self._scheduling.wake))
-        process.spawn(self._schedule(process), "the scheduler")
+        self._stop_listening = self.objects.listen(self._scheduling.wake)
+        process.life.spawn(self._schedule(process), "the scheduler")
         self._scheduling.wake()
         if readmit:
-            self._sources = process.spawn(self._hear_of_pods(process), "the kubelet's sources")
+            self._sources = process.life.spawn(self._hear_of_pods(process), "the kubelet's sources")
             if wait:
                 try:
                     await self._heard()
@@ -222,7 +222,7 @@ class Kubelet:
     def _tick(self) -> None:
         self.tick()
         if self._process is not None and self._process.alive:
-            self._process.spawn(self._scheduling.look_again(), "look at slices")
+            self._process.life.spawn(self._scheduling.look_again(), "look at slices")
 
     # --- pods ----------------------------------------------------------------------------------------------------
 
@@ -419,7 +419,7 @@ class Kubelet:
     async def _schedule(self, process: KubeletProcess) -> None:
         """Bind the pods that wait, whenever something changed. None waits for what another one's driver does."""
         async for record in self._scheduling.bound():
-            process.spawn(self._admit_bound(record), f"admit {record.spec.key}")
+            process.life.spawn(self._admit_bound(record), f"admit {record.spec.key}")
 
     async def _admit_bound(self, record: PodRecord) -> None:
         with contextlib.suppress(KubeletPanic):  # the journal has it
@@ -445,8 +445,7 @@ class Kubelet:
     async def _end(self, how: str) -> None:
         process, _ = self._up()
         self._process = self._workers = self._sources = None
-        while self._ends:
-            self._ends.pop()()
+        self._stop_listening()
         try:
             await process.kill()
         finally:

@@ -6,10 +6,10 @@ it (pods, journal, node status) is passed in by `kubelet`.
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import grpc.aio
 
@@ -32,7 +32,6 @@ from .plugin_watcher import Handler, PluginWatcher
 from .pod_records import PodStore
 from .podresources_server import PodResources, RateLimit
 
-_T = TypeVar("_T")
 _REGISTRATION, _POD_RESOURCES = "r", "p"  # the sockets on which the servers really listen
 
 
@@ -61,15 +60,18 @@ class KubeletProcess:
     changed: Callable[[frozenset[str]], None]
     table: DeviceTable = field(default_factory=DeviceTable)
     fresh: bool = True
-    alive: bool = False
     sources_ready: bool = False
     admission_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    life: Life = field(init=False)
     allocator: Allocator = field(init=False)
     dra: DynamicResources = field(init=False)
     _registry: Registry = field(init=False)
     _watcher: PluginWatcher = field(init=False)
     _servers: list[grpc.aio.Server] = field(default_factory=list)
-    _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
+
+    @property
+    def alive(self) -> bool:
+        return self.life.alive
 
     async def start(self) -> None:
         """Read the checkpoint, remove every socket of the directory, and serve. Raises SocketError, HostError."""
@@ -80,7 +82,7 @@ class KubeletProcess:
         self.fresh = found is None and not problem
         if found is not None:
             device_checkpoint.restore(self.table, found, now=self.clock.now())
-        self.alive = True
+        self.life.alive = True
         await asyncio.to_thread(kubelet_directory.remove_sockets, paths.device_plugins)
         if not self.fresh:
             await self.clock.sleep(self.settings.timings.boot)
@@ -94,21 +96,17 @@ class KubeletProcess:
             await self.clock.sleep(self.settings.timings.lead)
         await self._serve(registration, paths.registration_socket, _REGISTRATION)
         await self.dra.start()
-        self.spawn(self._watcher.run(), "plugin watcher")
+        self.life.spawn(self._watcher.run(), "plugin watcher")
 
     async def kill(self) -> None:
         """End at once, as with kill -9: connections break, sockets stay behind and refuse."""
-        self.alive = False
+        self.life.alive = False
         await asyncio.gather(*(server.stop(None) for server in self._servers))
-        own = {asyncio.current_task()}
-        for task in self._tasks - own:
-            task.cancel()
-        await self._registry.close()
-        await self.dra.close()
-        results = await asyncio.gather(*(self._tasks - own), return_exceptions=True)
-        for result in results:
-            if isinstance(result, Exception):
-                raise result
+        try:
+            await self.life.end()
+        finally:
+            await self._registry.close()
+            await self.dra.close()
 
     def save(self) -> None:
         """Write the checkpoint. No effect once the process has ended."""
@@ -120,28 +118,8 @@ class KubeletProcess:
         except OSError as error:  # which the real kubelet only logs
             self.journal.find([Finding("checkpoint-write", Severity.ERROR, "", f"{directory}: {error}")])
 
-    def spawn(self, work: Coroutine[Any, Any, _T], name: str) -> asyncio.Task[_T]:
-        """Run a task until it is done or the process ends, which raises what it failed with."""
-        task = asyncio.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-        return task
-
-    def _done(self, task: asyncio.Task[Any]) -> None:
-        if task.cancelled() or task.exception() is None:
-            self._tasks.discard(task)
-
-    def later(self, seconds: float, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
-        """Run a task in some time by the kubelet's clock, unless the process has ended by then."""
-
-        def due() -> None:
-            if self.alive:
-                self.spawn(work(), name)
-
-        self.clock.call_later(seconds, due)
-
     def __post_init__(self) -> None:
-        life = Life(self.clock, self.settings.timings, self.journal, self.spawn)
+        life = self.life = Life(self.clock, self.settings.timings, self.journal)
         self._registry = Registry(
             self.table,
             life=life,
@@ -166,7 +144,7 @@ class KubeletProcess:
             changed=self.changed,
             active=self._active,
         )
-        watched = WatchedPlugins(self._registry, str(self.paths.device_plugins), journal=self.journal, later=self.later)
+        watched = WatchedPlugins(self._registry, str(self.paths.device_plugins), life)
         handlers: dict[str, Handler] = {"DevicePlugin": watched, "DRAPlugin": self.dra.drivers}
         self._watcher = PluginWatcher(self.paths.plugins_registry, handlers, life)
 

@@ -1,8 +1,8 @@
 """The kubelet's plugin watcher: it finds registration sockets below plugins_registry and registers who answers there.
 
-It looks each second by the kubelet's clock, unregisters first, then registers, and tries failures again with growing
-pauses. A socket that was made again at its old path is another plugin, but has to wait for the pause that its
-predecessors' failures have earned the path. The watcher calls the plugin, never the reverse.
+It looks each second (`Timings.look`) by the kubelet's clock, unregisters first, then registers, and tries failures
+again with growing pauses. A socket that was made again at its old path is another plugin, but has to wait for the pause
+that its predecessors' failures have earned the path. The watcher calls the plugin, never the reverse.
 """
 
 import asyncio
@@ -21,10 +21,9 @@ import grpc.aio
 from ...pb import pluginregistration_v1_pb2 as api
 from ...pb import pluginregistration_v1_pb2_grpc as api_grpc
 from ..go_errors import RegistrationError, go_text
-from ..kubelet_life import Life, Ticker
+from ..kubelet_life import Life
 from ..lint import SUN_PATH_LIMIT
 
-PERIOD_SECONDS = 1.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 122.0
 _PLAIN_IN_AUTHORITY = "!$&'()*+,;=:[]@"  # as in Go's gRPC, for which it is the path: the kubelet names no other
 _Stamp: TypeAlias = tuple[int, int, int]
@@ -65,14 +64,11 @@ class PluginWatcher:
 
     async def run(self) -> None:
         """Look until cancelled."""
-        ticker = Ticker(self._life.clock, PERIOD_SECONDS, self._look.set)
-        try:
-            while True:
-                await self._reconcile()
-                await self._look.wait()
-                self._look.clear()
-        finally:
-            ticker.stop()
+        self._life.every(self._life.timings.look, self._look.set)
+        while True:
+            await self._reconcile()
+            await self._look.wait()
+            self._look.clear()
 
     async def _reconcile(self) -> None:
         found = await asyncio.to_thread(_sockets, self._directory)

@@ -6,9 +6,10 @@ The records of pods outlive the process (`pod_records`). Which devices a contain
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from decimal import Decimal
+from typing import Any
 
 from ...pb import deviceplugin_v1beta1_pb2 as api
 from .. import lint
@@ -88,7 +89,7 @@ class PodWorkers:
         """
         if not pod.sandbox and not await self._prepare(pod):
             self._check_alive()
-            self._process.later(self._process.settings.timings.retry, lambda: self._again(pod), "prepare claims again")
+            self._retry(lambda: self._again(pod), "prepare claims again")
             self.update(pod)
             return
         self._check_alive()
@@ -100,6 +101,10 @@ class PodWorkers:
             if not container.running and not container.done and container.kind is not Kind.APP:
                 break
         self.update(pod)
+
+    def _retry(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        life = self._process.life
+        life.later(life.timings.retry, work, name)
 
     async def _again(self, pod: PodRecord) -> None:
         if pod.terminating or pod.phase.terminal or self._store.records.get(pod.spec.key) is not pod:
@@ -127,7 +132,7 @@ class PodWorkers:
             if pod.terminating:
                 pod.message = str(error)
             pod.tell(self._journal)
-            self._process.later(self._process.settings.timings.retry, lambda: self.end(pod), "unprepare claims again")
+            self._retry(lambda: self.end(pod), "unprepare claims again")
             return
         pod.claims = None
         if pod.terminating and self._store.records.get(pod.spec.key) is pod:
@@ -277,9 +282,7 @@ class PodWorkers:
             container.waiting = RUNTIME_REASON if isinstance(error, UnresolvedError) else WAITING_REASON
             container.message = str(error)
             self._journal.events.append(Event(pod.spec.key, "Failed", f"Error: {error}"))
-            self._process.later(
-                self._process.settings.timings.retry, lambda: self._start_again(pod, container), "start container again"
-            )
+            self._retry(lambda: self._start_again(pod, container), "start container again")
             return
         self._check_alive()
         container.waiting = container.message = ""
