@@ -7,7 +7,8 @@ import grpc
 import jsonschema
 
 from vdev.model.device import Device, RawDevice, Slot
-from vdev.model.entry import EntrySpec, VirtualSource
+from vdev.model.entry import EntrySpec
+from vdev.model.sources import VirtualSource
 from vdev.pb import (
     dra_health_v1_pb2,
     dra_health_v1alpha1_pb2,

@@ -26,7 +26,7 @@ import yaml
 
 from vdev.hostfs import HostRoot
 from vdev.hostfs.root import inspect
-from vdev.model.entry import NodeKind
+from vdev.model.sources import NodeKind
 
 _OWN = {"driver", "node", "links"}
 

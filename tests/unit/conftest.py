@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from vdev.model.device import Health, IdStyle, RawDevice
-from vdev.model.entry import EntrySpec, Flags, VirtualSource
+from vdev.model.entry import EntrySpec, Flags
 from vdev.model.geometry import Geometry, Profile
+from vdev.model.sources import VirtualSource
 from vdev.model.spec import SharedResource, SharingKind, SharingSpec, Spec
 from vdev.planning.inventory import arrange
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.worlds.claim_model import ClaimModel
 from vdev.hostfs.root import inspect
-from vdev.model.entry import NodeKind
+from vdev.model.sources import NodeKind
 
 SLICES = 4
 SIZES = {"1x": 1, "2x": 2}

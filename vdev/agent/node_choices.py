@@ -174,7 +174,7 @@ class NodeChoices(CutDevices):
 
 def with_pods(spec: Spec, claimed: Mapping[Key, Device], holdings: Holdings) -> Sequence[ClaimedDevice]:
     """What claims have of entries that are published as layouts cut them, with the pods."""
-    static = {each.name for each in spec.entries if each.dra and each.dra.partitions is DraPartitions.STATIC}
+    static = {each.name for each in spec.entries if each.dra and each.dra.block.partitions is DraPartitions.STATIC}
     pods = {(use.driver, use.device): use.pod for use in holdings.claimed}
     return [
         ClaimedDevice(key[0], device, pods.get(key, ""))

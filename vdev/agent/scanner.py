@@ -13,8 +13,9 @@ from ..discovery.health_monitor import HealthMonitor, Target
 from ..errors import HostError
 from ..hostfs import HostRoot
 from ..model.device import Health, RawDevice
-from ..model.entry import EntrySpec, VirtualSource
+from ..model.entry import EntrySpec
 from ..model.problem import Problem
+from ..model.sources import VirtualSource
 from ..model.spec import Spec
 from ..observe.metrics import Metrics
 from ..planning import health

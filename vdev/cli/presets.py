@@ -69,7 +69,7 @@ def document(preset: config.Preset) -> dict[str, Any]:
         "memory": preset.memory or None,
         "numa": list(preset.numa),
         "attributes": dict(preset.attributes),
-        "deviceNodes": [each.host_path.source for each in preset.device_nodes],
+        "deviceNodes": [each.path.source for each in preset.device_nodes],
         "partitioning": geometry
         and {
             "memorySlices": geometry.slices,
@@ -109,7 +109,7 @@ def _print(preset: config.Preset) -> None:
         ("memory", f"{_memory(preset.memory)} each" if preset.memory else "none: the entry says it"),
         ("devices", _count(preset)),
         ("NUMA nodes", ", ".join(map(str, preset.numa))),
-        ("device nodes", ", ".join(each.host_path.source for each in preset.device_nodes)),
+        ("device nodes", ", ".join(each.path.source for each in preset.device_nodes)),
         ("not confirmed", ", ".join(preset.unverified)),
     ]
     for name, value in facts:

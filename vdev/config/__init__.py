@@ -1,8 +1,8 @@
 """The configuration: files, environment and flags to one checked `model.spec.Spec`.
 
     loader, parser             text to a tree of values, each with its position
-    config_file, entry, …      the keys of each section and their single values, as pydantic models;
-                               `faults.rules`, `model.telemetry` and `model.fleet` have those of their sections
+    config_file, entry         the keys of each section and their single values, as pydantic models; those that
+                               the rest of vdev works with are in `model` and `faults`
     validation                 tree to models; what is broken is left out and reported by `messages`
     …_checks                   what must fit together
     …_spec                     models to `model.spec.Spec`, with what `presets` describe

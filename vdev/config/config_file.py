@@ -1,7 +1,7 @@
-"""The whole file, and its sections other than `devices` and `faults`: flags, sharing, names by pattern."""
+"""The whole file, and its sections other than `devices` and `faults`: flags, sharing, names by pattern, node."""
 
 import json
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
@@ -10,8 +10,10 @@ from ..model.entry import AllocationPolicy, DeviceIdStrategy, DeviceListStrategy
 from ..model.entry import Flags as ModelFlags
 from ..model.fleet import Fleet
 from ..model.scalars import (
+    MAX_COUNT,
     AbsolutePath,
     Flag,
+    Plain,
     ResourceName,
     ResourceTemplate,
     Section,
@@ -21,15 +23,14 @@ from ..model.scalars import (
     Word,
     between,
     choice,
+    described,
     matching,
     not_empty,
     refuse,
 )
 from ..model.telemetry import Telemetry
 from .entry import Entry
-from .node_section import Node
 from .nvidia_forms import DOMAIN, Gfd, Imex, References, comma_list, prefixed
-from .sources import MAX_COUNT
 
 # --- flags -----------------------------------------------------------------------------------------------------------
 
@@ -179,6 +180,42 @@ class Resources(Section):
     """Whole devices, by the model's name."""
     mig: list[PatternItem] = []
     """Partitions, by the profile's name."""
+
+
+# --- node -------------------------------------------------------------------------------------------------------------
+
+NFD = "nfd"
+
+
+def _labels(value: object) -> object:
+    if isinstance(value, bool) or (type(value) is str and value == NFD):
+        return value
+    if isinstance(value, Plain) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    hint = "take the quotes off" if isinstance(value, str) and value.lower() in ("true", "false") else ""
+    return refuse(f"expected true, false or {NFD}, got {described(value)}", hint)
+
+
+Labels = Annotated[
+    bool | Literal["nfd"],
+    BeforeValidator(_labels),
+    WithJsonSchema({"anyOf": [{"type": "boolean"}, {"const": NFD}]}),
+]
+"""Whether and how labels are written."""
+
+
+class Node(Section):
+    """What the plugin says about its node beside the device plugin API. Each needs permissions of its own."""
+
+    labels: Labels = False
+    """Whether the node gets the labels that the makers' own labellers write, and those of the entries. true: on the
+    Node object; nfd: through a file for Node Feature Discovery, which needs no access to the API server."""
+    events: Flag = False
+    """Whether what happens to devices becomes Events of the Node."""
+    conditions: Flag = False
+    """Whether the conditions of the entries are written into the Node's status."""
+    status: Flag = False
+    """Whether extended resources are written into the Node's status, for a node on which no device plugin is to run."""
 
 
 # --- the file --------------------------------------------------------------------------------------------------------

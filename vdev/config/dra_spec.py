@@ -2,24 +2,13 @@
 
 from ..model import names as slice_syntax
 from ..model.device import IdStyle
-from ..model.dra import (
-    Attribute,
-    AttributeKind,
-    AttributeTemplate,
-    DeviceCapacity,
-    DraPartitions,
-    DraSpec,
-    RequestPolicy,
-)
-from ..model.entry import VirtualSource
+from ..model.dra import Dra, DraPartitions, DraSpec
 from ..model.names import domain_and_name
 from ..model.problem import KeyPath
-from ..model.template import Template
+from ..model.sources import VirtualSource
 from ..planning.partitions import MAX_COUNTERS, counters
-from .dra_block import Capacity, Dra, Value, Version
 from .entry import Entry
 from .messages import ProblemReport
-from .templated import Parse
 from .virtual_block import ResolvedSource
 
 _NVIDIAS_COUNTERS = 7  # of engines, multiprocessors and memory, whether a geometry needs them or not
@@ -28,17 +17,13 @@ _DRIVERS = {"nvidia.com": "gpu.nvidia.com", "amd.com": "gpu.amd.com"}
 """What makers call their drivers, by the domain under which their device plugins advertise."""
 
 
-def dra_spec(model: Entry, resolved: ResolvedSource, parse: Parse, path: KeyPath, report: ProblemReport) -> DraSpec:
+def dra_spec(model: Entry, resolved: ResolvedSource, path: KeyPath, report: ProblemReport) -> DraSpec:
     """What is published of the entry's devices. With errors in the report, the value is of no use."""
     block = model.dra or Dra()
     at = (*path, "dra")
     if block.partitions is DraPartitions.DYNAMIC and not resolved.lacks_preset:
         _check_dynamic(resolved, path, report)
     driver = block.driver or _default_driver(model, resolved, path, report)
-    values = tuple(
-        AttributeTemplate(name, _attribute(value, parse, (*at, "attributes", name)))
-        for name, value in block.attributes.items()
-    )
     for key, what, names in (("attributes", "attribute", block.attributes), ("capacity", "capacity", block.capacity)):
         first: dict[str, str] = {}
         for name in names:
@@ -65,12 +50,8 @@ def dra_spec(model: Entry, resolved: ResolvedSource, parse: Parse, path: KeyPath
         report.key_error((*at, "migEnabled"), message, "take it out")
     return DraSpec(
         driver=driver,
-        partitions=block.partitions,
+        block=block,
         mig_enabled=block.mig_enabled is not False if has_fixed_mode else None,
-        attributes=values,
-        capacity={name: _capacity(each) for name, each in block.capacity.items()},
-        unhealthy=block.taints.unhealthy,
-        lost=block.taints.lost,
         extended_resource=_is_nvidia(resolved) if block.extended_resource is None else block.extended_resource,
     )
 
@@ -95,16 +76,6 @@ def _is_ampere(resolved: ResolvedSource) -> bool:
     )
 
 
-def _capacity(given: Capacity) -> DeviceCapacity:
-    policy = given.request_policy
-    if policy is None:
-        return DeviceCapacity(given.value)
-    span, values = policy.valid_range, tuple(policy.valid_values)
-    if span is None:
-        return DeviceCapacity(given.value, RequestPolicy(policy.default, values=values))
-    return DeviceCapacity(given.value, RequestPolicy(policy.default, span.min, span.max, span.step))
-
-
 def _check_dynamic(resolved: ResolvedSource, path: KeyPath, report: ProblemReport) -> None:
     at = (*path, "dra", "partitions")
     if resolved.geometry is None:
@@ -121,14 +92,3 @@ def _check_dynamic(resolved: ResolvedSource, path: KeyPath, report: ProblemRepor
                 f"these devices need {needed} counters for their slices and limits, and a ResourceSlice has {room}"
             )
             report.error(at, message, "use static, or a partitioning with fewer slices")
-
-
-def _attribute(value: Value, parse: Parse, path: KeyPath) -> Attribute | Template:
-    if isinstance(value, Version):
-        return Attribute(AttributeKind.VERSION, value.version)
-    if isinstance(value, bool):
-        return Attribute(AttributeKind.BOOL, value)
-    if isinstance(value, int):
-        return Attribute(AttributeKind.INT, value)
-    parsed = parse(value, path)
-    return Attribute(AttributeKind.STRING, parsed.render({})) if parsed.is_constant else parsed

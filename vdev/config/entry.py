@@ -2,121 +2,85 @@
 
 from typing import Annotated
 
-from ..model.dra import ClaimApi
-from ..model.entry import GroupBy, OnFailure, Probe
+from ..model.dra import Advertise, ClaimApi, Dra
+from ..model.entry import Action, Condition, Container, Health, LabelKey, LabelValue, OnFailure
 from ..model.names import ENTRY_NAME
 from ..model.scalars import (
+    INTEGER,
     PATH,
     STRING,
-    AnnotationKey,
-    Duration,
+    AsWritten,
+    Constraint,
+    Count,
     EnvName,
     Flag,
+    Index,
+    Memory,
     NodePattern,
     PathPattern,
-    PathTemplate,
-    Permissions,
     ResourceTemplate,
     Section,
-    TemplateText,
     Text,
+    Whole,
+    Word,
+    between,
     choice,
-    longer_than_nothing,
     matching,
     not_empty,
     one_or_many,
-    without_problem,
+    refuse,
 )
-from ..model.telemetry import EntryTelemetry
-from .dra_block import Advertise, Dra
-from .node_section import Condition, LabelKey, LabelValue
-from .partitions_block import Partitions
-from .sources import Count, Glob, Sysfs, Usbs, Virtual
+from ..model.sources import Glob, GroupBy, Sysfs, Usbs
+from ..model.telemetry import EntryTelemetry, PhysicsModel
+from ..model.virtual_node import VirtualNode
+from .partitions_block import PartitioningModel, Partitions
+
+NumaNode = Annotated[Whole, between(0, 1023)]
 
 
-def _path_problem(value: str) -> str:
-    if not value.startswith(("/", "{path}")):
-        return f"{value!r} is not an absolute path; it must start with '/' or {{path}}"
-    return f"{value!r} contains '..'; write the path without it" if ".." in value.split("/") else ""
+DeviceId = Annotated[
+    Text,
+    matching(
+        "(?=.{1,63}$)(?!.*::)[A-Za-z0-9](?:[A-Za-z0-9._:-]*[A-Za-z0-9])?",
+        "1 to 63 letters, digits, '.', '_', '-' and ':', with a letter or digit at both ends, and no '::'",
+    ),
+]
 
 
-HostFile = Annotated[TemplateText, without_problem(_path_problem, pattern=r"^(/|\{path\})")]
-"""A path of the host, or the device's own."""
+def _each_once(ids: list[str]) -> None:
+    seen: set[str] = set()
+    for each in ids:
+        if each in seen:
+            refuse(f"{each!r} is listed twice", "give each device an id of its own")
+        seen.add(each)
 
 
-class Action(Section):
-    """Something to do to a device: exactly one of command, truncate and chmod."""
+class Virtual(Section):
+    """Virtual devices. Values given here win over those of the preset."""
 
-    command: list[TemplateText] = []
-    """A program and its arguments, run without a shell; may hold placeholders."""
-    truncate: HostFile | None = None
-    """A plain file of the host to empty; may hold placeholders."""
-    chmod: HostFile | None = None
-    """A plain file or device node of the host whose mode is set; may hold placeholders."""
-    mode: Annotated[Text, matching("0?[0-7]{3}", 'three octal digits in quotes, such as "0660"')] | None = None
-    """For chmod: the mode, in octal. Default: "0660"."""
-    timeout: Annotated[Duration, longer_than_nothing(3600, "1h")] | None = None
-    """For command: how long it may take, such as 10s, before it is killed. Default: 10s."""
-
-
-class ContainerPath(Section):
-    """A path of the host that the container gets."""
-
-    host_path: PathTemplate
-    """Path on the host; may hold placeholders."""
-    container_path: PathTemplate | None = None
-    """Path in the container; may hold placeholders. Default: hostPath."""
-
-
-class ContainerNode(ContainerPath):
-    """A device node for the container."""
-
-    permissions: Permissions = "rw"
-    """One or more of r (read), w (write) and m (mknod)."""
-
-
-class ContainerMount(ContainerPath):
-    """A bind mount for the container."""
-
-    read_only: Flag = False
-    """Whether the container may only read it."""
-
-
-class Container(Section):
-    """What each container with such a device gets besides the device list."""
-
-    env: dict[EnvName, TemplateText] = {}
-    """Environment variables; values may hold placeholders, and those of several devices are joined with commas."""
-    device_nodes: list[ContainerNode] = []
-    """Device nodes."""
-    mounts: list[ContainerMount] = []
-    """Bind mounts."""
-    annotations: dict[AnnotationKey, TemplateText] = {}
-    """Annotations for the container's runtime; values may hold placeholders."""
-
-
-class Health(Section):
-    """A probe that is repeated over time."""
-
-    probe: Annotated[Probe, choice(Probe)]
-    """When a device is healthy. exists: its paths exist; open: its nodes can be opened; file: a file has the content;
-    command: it exits with 0."""
-    interval: Annotated[Duration, longer_than_nothing(86400, "24h")] = 5.0
-    """Time between two probes, such as 5s."""
-    timeout: Annotated[Duration, longer_than_nothing(86400, "24h")] = 2.0
-    """How long a probe may take."""
-    path: PathTemplate | None = None
-    """For probe file: the file; may hold placeholders."""
-    content: Text = ""
-    """For probe file: the content that it must have, apart from surrounding spaces. Default: it only has to exist."""
-    command: list[TemplateText] = []
-    """For probe command: the program and its arguments; may hold placeholders."""
-    unhealthy_threshold: Count = 1
-    """How many probes in a row must fail before the device counts as unhealthy."""
-    healthy_threshold: Count = 1
-    """How many probes in a row must succeed before it counts as healthy again."""
-    start_grace: Duration = 0.0
-    """For how long after a device appears failed probes do not count."""
+    preset: Word | None = None
+    """A real model, such as a100-sxm4-40gb, or a whole node of it, such as dgx-a100."""
+    count: Count | None = None
+    """How many devices. Default: the node preset's number, else 1."""
+    ids: Annotated[list[DeviceId], Constraint(_each_once)] = []
+    """Ids of the devices, one for each, such as those of real devices elsewhere. Default: made of the entry's name and
+    the index, or as the maker's driver makes them."""
+    memory: Memory | None = None
+    """Memory of each device, as a Kubernetes quantity such as 16Gi. Default: the preset's, else none."""
+    numa: Annotated[list[NumaNode], one_or_many(INTEGER)] | None = None
+    """NUMA node: one number for all devices, or a list with one per device. Default: the preset's, else none."""
+    attributes: dict[str, AsWritten] = {}
+    """Facts about each device, for templates such as {attributes.model}. Values are kept as written."""
+    links: list[list[Index]] | None = None
+    """Fast links between devices. Either groups of indices, [[0, 1], [2, 3]]; or a score for every pair, as `count`
+    lists of `count` numbers, symmetric and with a zero diagonal, where 100 is one NVLink. `count` lists of `count`
+    numbers are always read as scores."""
+    node: VirtualNode | None = None
+    """A node or file that a container gets for each device. Default: none."""
+    partitioning: PartitioningModel | None = None
+    """How a device can be partitioned, in the form that presets use. Default: as in the preset, else not at all."""
+    physics: PhysicsModel | None = None
+    """What a device draws and how warm it gets under load, in the form that presets use. Default: as in the preset."""
 
 
 EntryName = Annotated[
@@ -177,7 +141,7 @@ class Entry(Section):
     labels: dict[LabelKey, LabelValue] = {}
     """Labels of the node, under node.labels; values may hold placeholders, and must come to the same for all devices.
     They win over those of the devices' maker."""
-    conditions: list[Condition] = []
+    conditions: tuple[Condition, ...] = ()
     """Conditions of the node that follow the health of these devices, under node.conditions."""
     telemetry: EntryTelemetry | None = None
     """How the devices are loaded, for metrics, `vdev top` and the tools in containers. Default: busy, once telemetry is
@@ -187,14 +151,14 @@ class Entry(Section):
     and AMD, once telemetry is given anywhere in the file."""
     exclude_topology: Flag = False
     """Whether NUMA nodes are hidden from the kubelet."""
-    on_allocate: list[Action] = []
+    on_allocate: tuple[Action, ...] = ()
     """What is done once when a pod was given a device, before its first container with it starts; a failure is reported
     and stops nothing."""
-    on_release: list[Action] = []
+    on_release: tuple[Action, ...] = ()
     """What is done once after a pod released a device, before a container of the next pod starts."""
     if_release_fails: Annotated[OnFailure, choice(OnFailure)] | None = None
     """What happens when an onRelease fails: the device is Unhealthy until it succeeds, and it is tried again (block),
     or the failure is reported and stops nothing (continue). Default: block."""
-    pre_start: list[Action] = []
+    pre_start: tuple[Action, ...] = ()
     """What is done before a container with such a device starts, within 25 seconds; if it fails, the container does not
     start."""

@@ -8,15 +8,18 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ..model import names, path_pattern
 from ..model.dra import ClaimApi, DraPartitions
-from ..model.entry import PRE_START_LIMIT, GroupBy, MigStrategy, PathType, Probe
+from ..model.entry import PRE_START_LIMIT, Action, ContainerPath, Health, MigStrategy, Probe
 from ..model.problem import KeyPath
-from ..model.virtual_node import LineEnd
+from ..model.scalars import MAX_COUNT
+from ..model.sources import GroupBy, PathType
+from ..model.telemetry import LoadPattern
+from ..model.template import Template
+from ..model.virtual_node import LineEnd, VirtualNode
 from ..planning.sharing import MPS_CLIENTS
 from . import config_file
-from .entry import Action, ContainerPath, Entry, Health
+from .entry import Entry
 from .messages import ProblemReport
 from .nvidia_forms import EXPECTED_DEVICES
-from .sources import VirtualNode
 from .validation import Validated
 
 DANGEROUS = ("/", "/dev", "/dev/mem", "/dev/kmem", "/dev/port")  # each gives a container power over the whole host
@@ -50,6 +53,7 @@ def check_entry(model: Entry, path: KeyPath, report: ProblemReport) -> None:
         report.key_error((*path, "ifReleaseFails"), "ifReleaseFails is for onRelease only")
     _actions(model.pre_start, (*path, "preStart"), report, limit=PRE_START_LIMIT)
     _apis(model, path, report)
+    _telemetry(model, path, report)
 
 
 def _keys_of_sources(model: Entry, path: KeyPath, report: ProblemReport) -> None:
@@ -127,12 +131,13 @@ def _container(model: Entry, path: KeyPath, report: ProblemReport) -> None:
     for key, items in lists:
         for number, item in enumerate(items):
             at = (*container, key, number)
-            shown = "containerPath" if item.container_path else "hostPath"
-            members.append(((*at, shown), item.container_path or item.host_path))
-            _dangerous(item.host_path, model, (*at, "hostPath"), report)
+            has_own = "container_path" in item.model_fields_set
+            members.append(((*at, "containerPath" if has_own else "hostPath"), item.inside.source))
+            _dangerous(item.host_path.source, model, (*at, "hostPath"), report)
             if key == "deviceNodes":
                 _is_no_directory(item.host_path, (*at, "hostPath"), report)
-                _is_no_directory(item.container_path or "", (*at, "containerPath"), report)
+                if has_own:
+                    _is_no_directory(item.inside, (*at, "containerPath"), report)
     for at, shown in members:
         parts = _parts(shown)
         if not parts:
@@ -144,8 +149,9 @@ def _container(model: Entry, path: KeyPath, report: ProblemReport) -> None:
         taken.setdefault(plain, at)
 
 
-def _is_no_directory(path: str, at: KeyPath, report: ProblemReport) -> None:
+def _is_no_directory(template: Template, at: KeyPath, report: ProblemReport) -> None:
     """A path of one node; only what is found on the host has a name to put into a directory."""
+    path = template.source
     if path.endswith("/") and _parts(path):
         report.error(at, f"{path!r} ends in '/', and this is the path of one node", "write the node's name after it")
 
@@ -160,8 +166,9 @@ def _own_places(model: Entry, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
     for number, stick in enumerate(sticks if len(sticks) > 1 else ()):
         if stick.container_path and not stick.container_path.endswith("/"):
             yield (*path, "usb", number, "containerPath"), stick.container_path
-    if model.virtual and model.virtual.node and model.virtual.node.container_path:
-        yield (*path, "virtual", "node", "containerPath"), model.virtual.node.container_path
+    node = model.virtual.node if model.virtual else None
+    if node and "container_path" in node.model_fields_set:
+        yield (*path, "virtual", "node", "containerPath"), node.inside.source
 
 
 def _virtual_node(model: VirtualNode, count: int, path: KeyPath, report: ProblemReport) -> None:
@@ -171,7 +178,7 @@ def _virtual_node(model: VirtualNode, count: int, path: KeyPath, report: Problem
     if not kind:
         return
     if kind != "directory":
-        _is_no_directory(model.container_path or "", (*path, "containerPath"), report)
+        _is_no_directory(model.inside, (*path, "containerPath"), report)
     belongs = {"permissions": ("like",), "readOnly": ("file", "directory"), "answers": ("pty",), "otherwise": ("pty",)}
     for key, owners in belongs.items():
         if model.by_key[key] not in (None, {}) and kind not in owners:
@@ -304,50 +311,37 @@ def _overlaps(items: list[tuple[KeyPath, config_file.SharedItem]], report: Probl
 
     In a file for NVIDIA's plugin they need not: a device has the larger number of replicas.
     """
-    claims: dict[
-        str, dict[str, KeyPath]
-    ] = {}  # resource -> reference -> who shares it; "all" and "#<count>" stand for many
+    taken: dict[str, dict[str, KeyPath]] = {}  # by resource and device
     for path, item in items:
-        taken = claims.setdefault(item.name, {})
-        wanted = _claims(item.devices)
-        for claim in wanted:
-            if (other := _holder(claim, taken)) is not None:
-                at = (*path, "devices") if (*path, "devices") in report.document.values else path
-                what = (
-                    "every device" if claim == _ALL else "device 0" if claim.startswith(_COUNT) else f"device {claim}"
-                )
-                message = f"{what} of {item.name} is already shared, at {report.document.value_place(other)}"
-                hint = "items for one resource must list different devices"
-                instead = "it has the larger number of replicas, as with NVIDIA's plugin"
-                _wrong(item, at, report, message, hint, instead)
-                break
-        for claim in wanted:
-            taken.setdefault(claim, path)
+        wanted, others = _shared_devices(item.devices), taken.setdefault(item.name, {})
+        if clash := _clash(wanted, others):
+            device, other = clash
+            at = (*path, "devices") if (*path, "devices") in report.document.values else path
+            what = "every device" if device == _ALL else f"device {device}"
+            message = f"{what} of {item.name} is already shared, at {report.document.value_place(other)}"
+            hint = "items for one resource must list different devices"
+            instead = "it has the larger number of replicas, as with NVIDIA's plugin"
+            _wrong(item, at, report, message, hint, instead)
+        for device in wanted:
+            others.setdefault(device, path)
 
 
-_ALL, _COUNT = "all", "#"
+_ALL = "all"
 
 
-def _claims(devices: int | tuple[str, ...] | None) -> tuple[str, ...]:
+def _clash(wanted: Sequence[str], taken: Mapping[str, KeyPath]) -> tuple[str, KeyPath] | None:
+    """The first device that another item shares already, and that item."""
+    if _ALL in wanted:
+        return next(((_ALL, place) for place in taken.values()), None)
+    found = ((device, taken.get(device) or taken.get(_ALL)) for device in wanted)
+    return next(((device, place) for device, place in found if place), None)
+
+
+def _shared_devices(devices: int | tuple[str, ...] | None) -> tuple[str, ...]:
+    """What the item shares; a count means the lowest indices."""
     if devices is None:
         return (_ALL,)
-    return (f"{_COUNT}{devices}",) if isinstance(devices, int) else devices
-
-
-def _holder(claim: str, taken: Mapping[str, KeyPath]) -> KeyPath | None:
-    """The item that certainly shares the claimed device, or None."""
-    if claim == _ALL or _ALL in taken:
-        return next(iter(taken.values()), None) if claim == _ALL else taken[_ALL]
-    if claim in taken:
-        return taken[claim]
-    count = int(claim.removeprefix(_COUNT)) if claim.startswith(_COUNT) else 0
-    if claim.isdigit() or count:
-        for other, path in taken.items():
-            if other.startswith(_COUNT) and (count or int(claim) < int(other[1:])):
-                return path
-            if count and other.isdigit() and int(other) < count:
-                return path
-    return None
+    return tuple(map(str, range(min(devices, MAX_COUNT)))) if isinstance(devices, int) else devices
 
 
 def _renames(
@@ -398,3 +392,20 @@ def _mps(validated: Validated, models: Entries, report: ProblemReport) -> None:
         if item.name in cut:
             at = report.document.key_place((*cut[item.name], "partitions"))
             report.error((*path, "name"), f"partitions cannot be shared with MPS, and {item.name} has some, at {at}")
+
+
+_UNTIMED = (LoadPattern.IDLE, LoadPattern.STEADY)
+
+
+def _telemetry(model: Entry, path: KeyPath, report: ProblemReport) -> None:
+    """Report keys that have no meaning for the pattern of the entry."""
+    block = model.telemetry
+    if block is None:
+        return
+    path = (*path, "telemetry")
+    if block.pattern in _UNTIMED and block.period is not None:
+        report.key_error((*path, "period"), f"{block.pattern} has no period", "leave it out")
+    if block.pattern is LoadPattern.IDLE:
+        for key in ("gpu", "memory", "encoder", "decoder"):
+            if getattr(block, key) is not None:
+                report.key_error((*path, key), f"idle devices have no load, so {key} has no effect")

@@ -1,41 +1,29 @@
 """One entry's model to its `EntrySpec`."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any, TypeVar
 
 from ..errors import ConfigError
 from ..model import names
 from ..model.dra import ClaimApi
-from ..model.entry import (
-    Condition,
-    ConditionSpec,
-    EntrySpec,
-    GlobPath,
-    GlobSource,
-    GroupBy,
-    OnFailure,
-    SysfsSource,
-    UsbGroup,
-    UsbSource,
-    VirtualSource,
-)
-from ..model.entry import VirtualSource as ModelVirtualSource
+from ..model.entry import EntrySpec, OnFailure
 from ..model.geometry import NamedLayout, PartitionChoice, generated, nearest
 from ..model.problem import KeyPath
-from . import sources
+from ..model.scalars import Section
+from ..model.sources import GlobItem, GlobSource, GroupBy, Usb, UsbGroup, VirtualSource
+from ..model.telemetry import EntryTelemetry, Measured, SmiTool
+from ..model.template import Template, TemplateError, parse
 from .dra_spec import dra_spec
 from .entry import Entry
-from .layout_files import LayoutFiles
-from .layouts import Subject
+from .layouts import LayoutFiles, Subject
 from .messages import ProblemReport
 from .partitions_block import FromLabel
 from .presets import PresetTexts
-from .telemetry_spec import measured, smi_tool
-from .templated import Parse, actions, container, health, parser, texts, virtual_node
 from .virtual_block import ResolvedSource, cannot_be_cut, partitions, virtual
 
-_BY_POSITION = GroupBy.POSITION
+Part = TypeVar("Part", GlobItem, Usb)
+
 _SHOWN = 3  # layouts that a warning names
 
 
@@ -56,13 +44,9 @@ def entry_spec(
     With errors in the report, the value is of no use.
     """
     resolved = _resolved(model, path, presets, report)
-    parse = parser(report, resolved.attributes)
-    source, count = resolved.source, 0
-    if model.virtual and isinstance(source, ModelVirtualSource):
-        count = source.count
-        if model.virtual.node:
-            source = replace(source, node=virtual_node(model.virtual.node, parse, (*path, "virtual", "node")))
-    _container_paths(model, path, parser(report, resolved.attributes | {"base"}))
+    _check_templates(model, path, resolved.attributes, report)
+    source = resolved.source
+    count = source.count if isinstance(source, VirtualSource) else 0
     at = (*path, "partitions")
     choice = _choice(model, resolved, at, layouts, report)
     if choice:
@@ -73,31 +57,27 @@ def entry_spec(
     return EntrySpec(
         name=model.name,
         resource=model.resource,
-        template=parse(model.resource, (*path, "resource")) if "{" in model.resource else None,
+        template=parse(model.resource) if "{" in model.resource else None,
         source=source,
         where=report.where(path),
         on_nodes=tuple(model.on_nodes),
-        container=container(model.container, parse, (*path, "container")),
-        health=health(model.health, parse, (*path, "health")) if model.health else None,
+        container=model.container,
+        health=model.health,
         visible_devices_env=model.visible_devices_env or resolved.visible_devices_env,
         geometry=resolved.geometry,
         partitions=cut,
         choice=choice,
+        allow_dangerous=model.allow_dangerous,
         exclude_topology=model.exclude_topology,
         shared=model.shared,
-        on_allocate=actions(model.on_allocate, parse, (*path, "onAllocate")),
-        on_release=actions(model.on_release, parse, (*path, "onRelease")),
+        on_allocate=model.on_allocate,
+        on_release=model.on_release,
         if_release_fails=model.if_release_fails or OnFailure.BLOCK,
-        pre_start=actions(model.pre_start, parse, (*path, "preStart")),
-        labels=texts(model.labels, parse, (*path, "labels")),
-        conditions=tuple(
-            ConditionSpec(
-                type=each.type, true_when=each.true_when, reason=each.reason or "", message=each.message or ""
-            )
-            for each in model.conditions
-        ),
+        pre_start=model.pre_start,
+        labels=model.labels,
+        conditions=model.conditions,
         listed=ClaimApi.DEVICE_PLUGIN in model.advertise,
-        dra=dra_spec(model, resolved, parse, path, report) if ClaimApi.DRA in model.advertise else None,
+        dra=dra_spec(model, resolved, path, report) if ClaimApi.DRA in model.advertise else None,
         gpu_names=resolved.gpu_names,
         telemetry=measured(model, resolved) if is_measured and (model.virtual or model.telemetry) else None,
         smi=smi_tool(model, resolved, path, report, on=is_measured),
@@ -107,21 +87,40 @@ def entry_spec(
 def _resolved(model: Entry, path: KeyPath, presets: PresetTexts, report: ProblemReport) -> ResolvedSource:
     if model.virtual:
         return virtual(model.virtual, (*path, "virtual"), presets, report)
-    if model.glob:
-        return _real(_glob(model))
-    if model.sysfs:
-        return _real(_sysfs(model.sysfs, allow_dangerous=model.allow_dangerous))
-    sticks = tuple(map(_usb, model.usb or [sources.Usb()]))
-    grouped = len(sticks) > 1 or model.group_by is GroupBy.ALL
-    return _real(UsbGroup(sticks=sticks, group_by=model.group_by or _BY_POSITION) if grouped else sticks[0])
-
-
-def _real(source: GlobSource | SysfsSource | UsbSource | UsbGroup) -> ResolvedSource:
+    source = model.sysfs or (_glob(model) if model.glob else _usb(model))
     return ResolvedSource(source, source.attribute_names)
 
 
-def _container_paths(model: Entry, path: KeyPath, parse: Parse) -> None:
-    """Check the placeholders in the paths of real devices' nodes, which discovery renders, with the node as `base`."""
+def _check_templates(model: Entry, path: KeyPath, attributes: frozenset[str], report: ProblemReport) -> None:
+    """Report placeholders for attributes that the entry's devices lack. Those that they have are `attributes`."""
+    texts = [(at, each.source, attributes) for at, each in _templates(model, path)]
+    texts.append(((*path, "resource"), model.resource, attributes))
+    # The paths of real devices' nodes are rendered by discovery, with the node as `base`.
+    texts += ((at, text, attributes | {"base"}) for at, text in _container_paths(model, path))
+    for at, text, known in texts:
+        try:
+            parse(text, attributes=known)
+        except TemplateError as error:
+            report.error(at, str(error))
+
+
+def _templates(value: object, path: KeyPath) -> Iterator[tuple[KeyPath, Template]]:
+    """Every template that is written in the value, with its place."""
+    inner: Iterable[tuple[Any, object]] = ()
+    match value:
+        case Template():
+            yield path, value
+        case Section():
+            inner = value.written.items()
+        case dict():
+            inner = value.items()
+        case list() | tuple():
+            inner = enumerate(value)
+    for key, each in inner:
+        yield from _templates(each, (*path, key))
+
+
+def _container_paths(model: Entry, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
     items = [((*path, "glob", number), item.container_path) for number, item in enumerate(model.glob or ())]
     several = len(model.usb or ()) > 1
     items += [
@@ -131,7 +130,7 @@ def _container_paths(model: Entry, path: KeyPath, parse: Parse) -> None:
     if model.sysfs:
         items.append(((*path, "sysfs"), model.sysfs.container_path))
     for at, text in items:
-        parse(text, (*at, "containerPath"))
+        yield (*at, "containerPath"), text
 
 
 def _choice(
@@ -149,58 +148,24 @@ def _choice(
 
 
 def _glob(model: Entry) -> GlobSource:
+    paths = tuple(model.glob or ())
     return GlobSource(
-        paths=tuple(
-            GlobPath(
-                path=item.path,
-                container_path=item.container_path,
-                permissions=item.permissions or "rw",
-                type=item.type,
-                read_only=bool(item.read_only),
-                optional=item.optional and len(model.glob or ()) > 1,
-                limit=item.limit,
-                kinds=tuple(dict.fromkeys(item.kinds)),
-            )
-            for item in model.glob or ()
-        ),
+        paths=paths if len(paths) > 1 else tuple(map(_required, paths)),
         exclude=tuple(model.exclude),
-        group_by=model.group_by or _BY_POSITION,
-        allow_dangerous=model.allow_dangerous,
+        group_by=model.group_by or GroupBy.POSITION,
     )
 
 
-def _sysfs(model: sources.Sysfs, *, allow_dangerous: bool) -> SysfsSource:
-    return SysfsSource(
-        kind="class" if model.class_ else "bus",
-        subsystem=model.class_ or model.bus or "",
-        match=tuple(
-            Condition(attribute=attribute, operator=test.operator, values=test.values)
-            for attribute, test in model.match.items()
-        ),
-        children=tuple(model.children),
-        container_path=model.container_path,
-        permissions=model.permissions,
-        allow_dangerous=allow_dangerous,
-    )
+def _usb(model: Entry) -> UsbGroup:
+    sticks, group_by = tuple(model.usb or ()), model.group_by or GroupBy.POSITION
+    if len(sticks) == 1 and group_by is not GroupBy.ALL:
+        sticks = (_required(sticks[0]),)
+    return UsbGroup(sticks=sticks, group_by=group_by)
 
 
-def _usb(model: sources.Usb) -> UsbSource:
-    return UsbSource(
-        vendor=_hex(model.vendor, 4),
-        product=_hex(model.product, 4),
-        serial=model.serial or "",
-        port=model.port or "",
-        device_class=_hex(model.class_, 2),
-        children=tuple(model.children),
-        container_path=model.container_path,
-        permissions=model.permissions,
-        optional=model.optional,
-    )
-
-
-def _hex(digits: str | None, width: int) -> str:
-    """Hexadecimal digits as sysfs writes them: lower case, full width, no prefix."""
-    return digits.lower().removeprefix("0x").zfill(width) if digits else ""
+def _required(only: Part) -> Part:
+    """The only one of its list, of which a device cannot be without."""
+    return only.model_copy(update={"optional": False}) if only.optional else only
 
 
 def _partition_choice(
@@ -245,3 +210,27 @@ def _warn_of_misfits(layouts: Mapping[str, NamedLayout], file: Path, path: KeyPa
         more = f", and {len(misfits) - _SHOWN} more" if len(misfits) > _SHOWN else ""
         message = f"{len(misfits)} of the {len(layouts)} layouts in {file} do not fit these devices"
         report.warning(path, f"{message}: {', '.join(misfits[:_SHOWN])}{more}", "a label that names one of them fails")
+
+
+_TOOLS = {"nvidia.com/gpu": SmiTool.NVIDIA, "amd.com/gpu": SmiTool.AMD}
+"""By the resource under which the maker's own plugin advertises."""
+
+
+def measured(model: Entry, resolved: ResolvedSource) -> Measured:
+    """How an entry's devices are loaded, and what they are like."""
+    return Measured(model.telemetry or EntryTelemetry(), resolved.physics, _maker(resolved))
+
+
+def smi_tool(
+    model: Entry, resolved: ResolvedSource, path: KeyPath, report: ProblemReport, *, on: bool
+) -> SmiTool | None:
+    """The tool that containers get to look at the devices with; by default that of the maker, once `on`."""
+    tool = _maker(resolved)
+    if model.smi and tool is None and not resolved.lacks_preset:
+        hint = "leave smi out, or use a preset of NVIDIA or AMD"
+        report.error((*path, "smi"), "these devices have no smi: only presets of NVIDIA and AMD do", hint)
+    return tool if (on if model.smi is None else model.smi) else None
+
+
+def _maker(resolved: ResolvedSource) -> SmiTool | None:
+    return _TOOLS.get(resolved.source.maker_resource) if isinstance(resolved.source, VirtualSource) else None

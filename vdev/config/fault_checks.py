@@ -9,10 +9,11 @@ from ..faults.effects import ApiFaults, ClaimCall, FaultKind, Rpc
 from ..faults.rules import KINDS, DeviceFilter, FaultRule, Select
 from ..faults.xids import APPLICATION_ERRORS
 from ..model.device import base_id
-from ..model.entry import EntrySpec, VirtualSource
+from ..model.entry import EntrySpec
 from ..model.names import is_nvidia_id
 from ..model.problem import KeyPath, did_you_mean
 from ..model.scalars import Section
+from ..model.sources import VirtualSource
 from ..model.spec import Spec
 from .messages import ProblemReport
 from .whole_spec import partition_names

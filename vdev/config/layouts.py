@@ -1,13 +1,18 @@
-"""The devices that a layout is for, as far as a file of layouts asks."""
+"""Files of named layouts, of mig-parted's form or device-config-manager's, and what they say of an entry's devices.
+
+A file is read once for all entries of one reading, and its text remembered, as those of presets are.
+"""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from ..errors import ConfigError
 from ..model.geometry import Geometry, LayoutError, NamedLayout, Parts, layout, repeated
 from ..model.scalars import (
     STRING,
@@ -23,7 +28,9 @@ from ..model.scalars import (
     refuse_all,
 )
 from ..planning.partitions import place
-from .messages import ProblemReport
+from .loader import Text as FileText
+from .loader import read_file, read_text
+from .messages import ProblemReport, explained
 from .partitions_block import counts_of
 
 
@@ -245,3 +252,46 @@ def _matches(wanted: str, pci_id: str) -> bool:
 
 def _number(text: str) -> int | None:
     return int(text, 0) if _PCI_ID.fullmatch(text) else None
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+Form = MigPartedFile | DeviceConfigFile
+_NONE: Mapping[str, FileText] = {}
+
+
+class LayoutFiles:
+    """The files that one reading of the configuration takes, by path. `known` are texts that stand for files."""
+
+    def __init__(self, *, known: Mapping[str, FileText] = _NONE) -> None:
+        self.texts = dict(known)  # those that were asked for
+        self._read: dict[str, Form | ConfigError] = {}
+
+    def layouts(self, path: Path, subject: Subject) -> dict[str, NamedLayout]:
+        """What the file says of these devices. Raises ConfigError with every problem of the file, and HostError."""
+        name = str(path)
+        if name not in self._read:
+            try:
+                self._read[name] = self._validated(name)
+            except ConfigError as bad:
+                self._read[name] = bad
+        form = self._read[name]
+        if isinstance(form, ConfigError):
+            raise form
+        return form.layouts(subject)
+
+    def _validated(self, name: str) -> Form:
+        known = self.texts.get(name)
+        document = read_text(known.text, known.file) if known else read_file(Path(name))
+        (self.texts[name],) = document.texts
+        model: type[Form] = DeviceConfigFile if KEY in document.root else MigPartedFile
+        report = ProblemReport(document, [*document.problems])
+        try:
+            form = model.model_validate(document.root)
+        except ValidationError as error:
+            report.problems += explained(error, document, model)
+        else:
+            form.check(report)
+            if not report.problems:
+                return form
+        raise ConfigError(tuple(report.problems))

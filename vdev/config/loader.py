@@ -16,28 +16,24 @@ import yaml
 
 from ..errors import ConfigError, HostError
 from ..model.problem import KeyPath, Override, Place, Problem, Severity, did_you_mean, show
-from ..model.scalars import Plain
+from ..model.scalars import Plain, Section, keys_of
+from .config_file import ConfigFile, Flags, PluginFlags, Resources, Sharing
+from .nvidia_forms import Gfd, Imex
 from .parser import Composer, Expansion, Pairs, Tree, as_yaml, problem_at, refusal
 
 SECTIONS = frozenset({"version", "flags", "sharing", "resources", "imex"})
 """The sections that NVIDIA's plugin knows."""
 
-_OURS = ("devices", "faults", "node", "telemetry", "fleet", "presetsDir")
-_KEYS: dict[KeyPath, Collection[str]] = {
-    (): SECTIONS,
-    ("flags",): (
-        *("migStrategy", "failOnInitError", "mpsRoot", "nvidiaDriverRoot", "nvidiaDevRoot", "gdrcopyEnabled"),
-        *("gdsEnabled", "mofedEnabled", "useNodeFeatureAPI", "deviceDiscoveryStrategy", "plugin", "gfd"),
-    ),
-    ("flags", "plugin"): (
-        *("passDeviceSpecs", "deviceListStrategy", "deviceIDStrategy", "cdiAnnotationPrefix", "nvidiaCTKPath"),
-        *("containerDriverRoot", "sharedDevicesAllocationPolicy"),
-    ),
-    ("flags", "gfd"): ("oneshot", "noTimestamp", "sleepInterval", "outputFile", "machineTypeFile"),
-    ("sharing",): ("timeSlicing", "mps"),
-    ("resources",): ("gpus", "mig"),
-    ("imex",): ("channelIDs", "required"),
+_OURS = keys_of(ConfigFile) - SECTIONS
+_MODELS: Mapping[KeyPath, type[Section]] = {
+    ("flags",): Flags,
+    ("flags", "plugin"): PluginFlags,
+    ("flags", "gfd"): Gfd,
+    ("sharing",): Sharing,
+    ("resources",): Resources,
+    ("imex",): Imex,
 }
+_KEYS = {(): SECTIONS} | {path: keys_of(model) for path, model in _MODELS.items()}
 _SPELLED = {path: {key.lower(): key for key in keys} for path, keys in _KEYS.items()}
 
 MIG_PARTED = frozenset({"version", "mig-configs"})

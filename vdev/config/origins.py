@@ -11,10 +11,11 @@ from typing import Any
 
 from ..model.problem import KeyPath, Override, show
 from ..model.scalars import Plain, Section
+from ..model.sources import AttributeTest
 from ..model.telemetry import Range
+from ..model.template import Template
 from .loader import Document
 from .parser import quoted
-from .sources import Test
 from .validation import Validated
 
 DEFAULT = "default"
@@ -71,10 +72,12 @@ def _plain(value: Any) -> Any:
     match value:
         case Section():
             return {key: _plain(item) for key, item in value.by_key.items() if item is not None}
-        case Test():
+        case AttributeTest():
             return value.written
         case Range():
             return [value.low, value.high] if value.low != value.high else value.low
+        case Template():
+            return value.source
         case Enum():
             return value.value
         case dict():

@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from ..model import geometry, names
+from ..model.entry import LabelKey
 from ..model.geometry import repeated
 from ..model.scalars import (
     AsWritten,
@@ -37,7 +38,6 @@ from ..model.scalars import (
     refuse_items,
 )
 from ..planning import partitions
-from .node_section import LabelKey
 
 MAX_PARTS = 256  # of one profile on a device: as many as it may have slices
 

@@ -14,19 +14,17 @@ from ..model.entry import EntrySpec
 from ..model.fleet import NO_FLEET
 from ..model.problem import KeyPath, Override, Problem, error, errors
 from ..model.spec import Spec
-from . import fault_checks, file_checks, telemetry_spec, whole_spec
+from . import fault_checks, file_checks, whole_spec
 from .entry_checks import check_entries, check_entry, check_sharing
 from .entry_spec import entry_spec
 from .fault_checks import check_rule
 from .file_checks import check_node
-from .fleet_checks import check_capacity, check_fleet
-from .layout_files import LayoutFiles
+from .layouts import LayoutFiles
 from .loader import Document, Texts, overlaid
 from .messages import MAX_PROBLEMS, ProblemReport, stands_alone
 from .origins import Origin, origins
 from .parser import Tree, in_order
 from .presets import PresetTexts
-from .telemetry_spec import check_telemetry
 from .validation import Validated, validate
 
 
@@ -88,11 +86,10 @@ def built(
         layouts = LayoutFiles()
     else:
         presets, layouts = PresetTexts(known=known.presets), LayoutFiles(known=known.layouts)
-    telemetry = telemetry_spec.telemetry(validated.file)
+    telemetry = whole_spec.telemetry(validated.file)
     compiled: dict[KeyPath, EntrySpec] = {}
     for path, model in entries:
         check_entry(model, path, report)
-        check_telemetry(model, path, report)
         compiled[path] = entry_spec(model, path, presets, layouts, report, is_measured=telemetry is not None)
     check_entries(entries, report)
     flags = whole_spec.flags(validated.file)
@@ -100,7 +97,7 @@ def built(
     check_sharing(validated, entries, whole_spec.partition_names(compiled.values(), flags), report)
     file_checks.check_sizes(validated, compiled, report)
     check_node(validated.file.node, entries, report)
-    check_fleet(validated.file.fleet, report)
+    file_checks.check_fleet(validated.file.fleet, report)
     file_checks.check_emptiness(validated, report)
     file_checks.unused_keys(validated.file, report)
 
@@ -118,7 +115,7 @@ def built(
 
     whole = spec(frozenset())
     if not report.broken():
-        check_capacity(validated.file.fleet, whole, report)
+        file_checks.check_capacity(validated.file.fleet, whole, report)
     section = validated.file.faults
     faults = section.model_copy(update={"rules": _rules(validated, whole, report, section.seed)})
     problems = in_order((*report.problems, *report.elsewhere), (*document.files, *layouts.texts))

@@ -1,4 +1,4 @@
-"""Preset files by name: those of the user's directories first, then ours.
+"""Preset files: their form, and the files by name, those of the user's directories first, then ours.
 
 A file is read once and its text remembered, so that all entries of one reading see the same, and so that it can be read
 again when the directories are not there.
@@ -11,30 +11,45 @@ from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import ValidationError
 
 from ..errors import ConfigError
 from ..model.device import EMPTY, IdStyle
-from ..model.entry import NodeTemplate
 from ..model.geometry import Geometry
 from ..model.problem import Place, did_you_mean
+from ..model.scalars import (
+    AsWritten,
+    Count,
+    EnvName,
+    Index,
+    Memory,
+    ResourceName,
+    Section,
+    Text,
+    Whole,
+    Word,
+    between,
+    choice,
+)
+from ..model.sources import DriverNode
 from ..model.telemetry import PhysicsModel
-from ..model.template import parse
-from .loader import Text, decoded, read_text
+from .loader import Text as FileText
+from .loader import decoded, read_text
 from .messages import ProblemReport, explained
 from .parser import refusal
-from .preset_file import DeviceNodeModel, PresetModel
+from .partitions_block import PartitioningModel
 from .validation import FAST_LINK, Links, device_links, numa_nodes
 
 _SUFFIXES = (".yaml", ".yml")
-_NONE: Mapping[str, Text] = {}
+_NONE: Mapping[str, FileText] = {}
 
 
 class PresetTexts:
     """The presets that one reading of the configuration can name. `known` are texts that stand for `dirs`."""
 
-    def __init__(self, dirs: Sequence[Path] = (), *, known: Mapping[str, Text] = _NONE) -> None:
+    def __init__(self, dirs: Sequence[Path] = (), *, known: Mapping[str, FileText] = _NONE) -> None:
         self.own = dict(known)  # those of the user's that were asked for, by name
         self._dirs = tuple(dirs)
 
@@ -48,7 +63,7 @@ class PresetTexts:
         found = (name for directory in (*self._dirs, _ours()) for name in _files(directory))
         return tuple(sorted({*self.own, *found}))
 
-    def find(self, name: str) -> Text | None:
+    def find(self, name: str) -> FileText | None:
         """The text of the preset, or None where there is none of that name. Raises ConfigError."""
         if name in self.own:
             return self.own[name]
@@ -73,7 +88,7 @@ def _files(directory: Traversable) -> dict[str, Traversable]:
     return {entry.name.rpartition(".")[0]: entry for entry in entries if entry.name.endswith(_SUFFIXES)}
 
 
-def _read_text(file: Traversable) -> Text:
+def _read_text(file: Traversable) -> FileText:
     place = Place(str(file))
     try:
         if not file.is_file():  # a pipe would keep its reader waiting
@@ -81,7 +96,46 @@ def _read_text(file: Traversable) -> Text:
         data = file.read_bytes()
     except OSError as error:
         raise refusal(place, f"cannot be read: {error.strerror}") from error
-    return Text(str(file), decoded(data, str(file)))
+    return FileText(str(file), decoded(data, str(file)))
+
+
+class PresetModel(Section):
+    """A preset's file."""
+
+    base: Word | None = None
+    """Another preset, whose values hold where this one gives none."""
+    description: Word | None = None
+    """What it is, in a few words."""
+    resource: ResourceName | None = None
+    """The resource under which its vendor's plugin advertises it."""
+    id_style: Annotated[IdStyle, choice(IdStyle)] | None = None
+    """How ids look: `<name>-<index>`, or NVIDIA's UUIDs."""
+    visible_devices_env: EnvName | None = None
+    """The variable that tells the vendor's runtime which devices a container gets."""
+    count: Count | None = None
+    """How many devices a node has."""
+    memory: Memory | None = None
+    """Memory of each device, as a Kubernetes quantity such as 16Gi."""
+    numa: list[Index] | None = None
+    """NUMA nodes: one for all devices, or one per device."""
+    attributes: dict[str, AsWritten] = {}
+    """Facts about each device, for templates; added to those of the base."""
+    links: list[list[Index]] | None = None
+    """Groups of devices, each linked to each; or a score for every pair, as `count` lists of `count` numbers."""
+    link_score: Annotated[Whole, between(1)] | None = None
+    """The score of a link within a group, 100 for one NVLink."""
+    device_nodes: list[DriverNode] | None = None
+    """Device nodes that the real device has."""
+    partition_nodes: list[DriverNode] | None = None
+    """Device nodes that a partition of it has. Default: those of the device."""
+    partitioning: PartitioningModel | None = None
+    """How a device can be partitioned."""
+    physics: PhysicsModel | None = None
+    """What a device draws and how warm it gets under load."""
+    sources: dict[str, Text] = {}
+    """Where the figures come from, by key."""
+    unverified: list[Text] = []
+    """Keys whose figures nobody has confirmed."""
 
 
 _MAKER = re.compile(r"(nvidia|amd|intel|google)[-_ ]", re.IGNORECASE)
@@ -127,8 +181,8 @@ class Preset:
     numa: tuple[int, ...] = ()
     attributes: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     links: Links = field(default_factory=dict)
-    device_nodes: tuple[NodeTemplate, ...] = ()
-    partition_nodes: tuple[NodeTemplate, ...] = ()
+    device_nodes: tuple[DriverNode, ...] = ()
+    partition_nodes: tuple[DriverNode, ...] = ()
     geometry: Geometry | None = None
     physics: PhysicsModel = PhysicsModel()
 
@@ -192,7 +246,7 @@ def _preset(name: str, model: PresetModel, report: ProblemReport) -> Preset:
     links = device_links(model.links or [], count, ("links",), report, score=model.link_score or FAST_LINK)
     if report.problems:
         raise ConfigError(tuple(report.problems))
-    nodes = _nodes(model.device_nodes)
+    nodes = tuple(model.device_nodes or ())
     id_style = model.id_style or IdStyle.NAME
     return Preset(
         name=name,
@@ -207,15 +261,7 @@ def _preset(name: str, model: PresetModel, report: ProblemReport) -> Preset:
         attributes={**_DRIVERS[id_style], **model.attributes},
         links=links,
         device_nodes=nodes,
-        partition_nodes=nodes if model.partition_nodes is None else _nodes(model.partition_nodes),
+        partition_nodes=nodes if model.partition_nodes is None else tuple(model.partition_nodes),
         geometry=model.partitioning.to_geometry() if model.partitioning else None,
         physics=model.physics or PhysicsModel(),
-    )
-
-
-def _nodes(models: Sequence[DeviceNodeModel] | None) -> tuple[NodeTemplate, ...]:
-    return tuple(
-        NodeTemplate(path, path, model.permissions, model.first_index)
-        for model in models or ()
-        for path in [parse(model.path)]
     )

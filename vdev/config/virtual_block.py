@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from ..errors import ConfigError
 from ..model.device import IdStyle
-from ..model.entry import Source, VirtualSource
 from ..model.geometry import Geometry, LayoutError, layout
 from ..model.problem import KeyPath
 from ..model.scalars import index_range
+from ..model.sources import Source, VirtualSource
 from ..model.telemetry import PhysicsModel
 from ..planning.partitions import place
-from . import sources
+from .entry import Virtual
 from .messages import ProblemReport
 from .presets import Preset, PresetTexts, UnknownPresetError, load_preset
 from .validation import Links, device_links, numa_nodes
@@ -39,7 +39,7 @@ class ResolvedSource:
     physics: PhysicsModel = PhysicsModel()
 
 
-def virtual(model: sources.Virtual, path: KeyPath, presets: PresetTexts, report: ProblemReport) -> ResolvedSource:
+def virtual(model: Virtual, path: KeyPath, presets: PresetTexts, report: ProblemReport) -> ResolvedSource:
     """The source of a `virtual` block at `path`, its preset one of `presets`."""
     preset = _preset(model.preset, (*path, "preset"), presets, report)
     count = model.count or len(model.ids) or preset.count or 1
@@ -68,6 +68,7 @@ def virtual(model: sources.Virtual, path: KeyPath, presets: PresetTexts, report:
         maker_resource=preset.resource,
         driver_nodes=preset.device_nodes,
         partition_nodes=preset.partition_nodes,
+        node=model.node,
     )
     geometry = model.partitioning.to_geometry() if model.partitioning else preset.geometry
     profiles = geometry.profiles if geometry else ()

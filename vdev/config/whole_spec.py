@@ -7,9 +7,9 @@ from ..model.geometry import resource_suffix
 from ..model.names import domain_and_name
 from ..model.problem import KeyPath
 from ..model.spec import NamePattern, SharedResource, SharingKind, SharingSpec
+from ..model.telemetry import Telemetry
 from . import config_file
 from .messages import ProblemReport
-from .node_section import NFD
 from .validation import Validated
 
 CHART_MPS_ROOT = "/run/nvidia/mps"
@@ -37,9 +37,15 @@ def flags(file: config_file.ConfigFile) -> Flags:
     )
 
 
+def telemetry(file: config_file.ConfigFile) -> Telemetry | None:
+    """What is told of all devices; None where nobody asks for what they measure."""
+    asked = any(entry.telemetry is not None or entry.smi for entry in file.devices)
+    return file.telemetry or (Telemetry() if asked else None)
+
+
 def node(file: config_file.ConfigFile) -> NodeSpec:
     model, gfd = file.node, file.flags.gfd
-    labels = {False: LabelOutput.OFF, True: LabelOutput.NODE, NFD: LabelOutput.NFD}[model.labels]
+    labels = {False: LabelOutput.OFF, True: LabelOutput.NODE, config_file.NFD: LabelOutput.NFD}[model.labels]
     return NodeSpec(
         labels=labels,
         timestamp=not (gfd and gfd.no_timestamp),

@@ -10,8 +10,9 @@ from typing import assert_never
 from ..errors import HostError
 from ..hostfs import HostRoot
 from ..model import telemetry, virtual_node
-from ..model.entry import EntrySpec, GlobSource, SysfsSource, UsbGroup, UsbSource, VirtualSource
+from ..model.entry import EntrySpec
 from ..model.problem import error
+from ..model.sources import GlobSource, Sysfs, UsbGroup, VirtualSource
 from ..model.template import TemplateError
 from . import glob_source, sysfs_source, usb_source, virtual_source
 from .found import Found, Numbering
@@ -52,11 +53,9 @@ def _discover(entry: EntrySpec, host: HostRoot, node: str, numbering: Numbering,
             return virtual_source.discover(entry, entry.source, host, node=node, device_dir=device_dir, smi_dir=smi_dir)
         case GlobSource():
             return glob_source.discover(entry, entry.source, host, numbering=numbering)
-        case SysfsSource():
+        case Sysfs():
             return sysfs_source.discover(entry, entry.source, host, numbering=numbering)
-        case UsbSource():
-            return usb_source.discover(entry, entry.source, host, numbering=numbering)
         case UsbGroup():
-            return usb_source.discover_groups(entry, entry.source, host, numbering=numbering)
+            return usb_source.discover(entry, entry.source, host, numbering=numbering)
         case _:
             assert_never(entry.source)

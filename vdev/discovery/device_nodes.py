@@ -8,7 +8,7 @@ from pathlib import Path
 from ..errors import HostError
 from ..hostfs import FileInfo, HostRoot
 from ..model import template
-from ..model.entry import NodeKind
+from ..model.sources import NodeKind
 from .found import is_usable
 
 _SYS_DEVICES = "/sys/devices"

@@ -10,8 +10,9 @@ from ..errors import HostError
 from ..hostfs import FileInfo, HostRoot
 from ..model import names, path_pattern
 from ..model.device import HEALTHY, DeviceNode, Health, Mount, RawDevice, facts
-from ..model.entry import EntrySpec, GlobPath, GlobSource, GroupBy, NodeKind, PathType
+from ..model.entry import EntrySpec
 from ..model.path_pattern import PathPattern, natural_key
+from ..model.sources import GlobItem, GlobSource, GroupBy, NodeKind, PathType
 from .device_nodes import Danger, Numa, container_path, node_key, nodes_below
 from .found import Candidate, Check, Found, Numbering, Problems, is_usable
 
@@ -36,11 +37,11 @@ class MatchGroup:
     key: tuple[str, ...]
     members: tuple[Match | None, ...]
 
-    def missing(self, items: Sequence[GlobPath]) -> list[GlobPath]:
+    def missing(self, items: Sequence[GlobItem]) -> list[GlobItem]:
         """The required patterns without a member."""
         return [item for item, member in zip(items, self.members, strict=True) if member is None and not item.optional]
 
-    def identity(self, items: Sequence[GlobPath]) -> tuple[GlobPath, Match] | None:
+    def identity(self, items: Sequence[GlobItem]) -> tuple[GlobItem, Match] | None:
         """The first required member, which the device is named after; None when every pattern is optional."""
         for item, member in zip(items, self.members, strict=True):
             if not item.optional:
@@ -48,7 +49,7 @@ class MatchGroup:
         return None
 
 
-def by_position(items: Sequence[GlobPath], matches: Sequence[Sequence[Match]]) -> list[MatchGroup]:
+def by_position(items: Sequence[GlobItem], matches: Sequence[Sequence[Match]]) -> list[MatchGroup]:
     required = [(item, found) for item, found in zip(items, matches, strict=True) if not item.optional]
     natural = max((len(found) for found in ([each for _, each in required] or matches)), default=0)
     covered = min((len(found) * item.limit for item, found in required), default=natural)
@@ -62,7 +63,7 @@ def by_position(items: Sequence[GlobPath], matches: Sequence[Sequence[Match]]) -
     return groups
 
 
-def by_name(items: Sequence[GlobPath], matches: Sequence[Sequence[Match]]) -> list[MatchGroup]:
+def by_name(items: Sequence[GlobItem], matches: Sequence[Sequence[Match]]) -> list[MatchGroup]:
     leading = [found for item, found in zip(items, matches, strict=True) if not item.optional] or list(matches)
     length = max((len(match.captures) for found in leading for match in found), default=0)
     keys = {match.captures for found in leading for match in found if len(match.captures) == length}
@@ -81,8 +82,8 @@ def by_name(items: Sequence[GlobPath], matches: Sequence[Sequence[Match]]) -> li
 
 
 def together(
-    items: Sequence[GlobPath], matches: Sequence[Sequence[Match]]
-) -> tuple[tuple[GlobPath, ...], list[MatchGroup]]:
+    items: Sequence[GlobItem], matches: Sequence[Sequence[Match]]
+) -> tuple[tuple[GlobItem, ...], list[MatchGroup]]:
     """One group of all matches, with the pattern of each; none while a required pattern has no match."""
     if not any(matches) or any(not found and not item.optional for item, found in zip(items, matches, strict=True)):
         return tuple(items), []
@@ -202,7 +203,7 @@ _LEADS_NOWHERE = Check("exists", "", ok=False)
 
 def discover(entry: EntrySpec, source: GlobSource, host: HostRoot, *, numbering: Numbering) -> Found:
     problems = Problems(entry)
-    scan = _Scan(source, host, problems)
+    scan = _Scan(source, host, problems, allow_dangerous=entry.allow_dangerous)
     matches = [scan.matches(item) for item in source.paths]
     items, groups = _groups(source, matches)
     by_key = source.group_by is GroupBy.ALL or all(each.optional for each in items)
@@ -234,7 +235,7 @@ def discover(entry: EntrySpec, source: GlobSource, host: HostRoot, *, numbering:
 
 def _groups(
     source: GlobSource, matches: Sequence[Sequence[Match]]
-) -> tuple[tuple[GlobPath, ...], Sequence[MatchGroup]]:
+) -> tuple[tuple[GlobItem, ...], Sequence[MatchGroup]]:
     """What belongs together, and the pattern of each member."""
     match source.group_by:
         case GroupBy.POSITION:
@@ -250,10 +251,11 @@ def _groups(
 class _Scan:
     """Finds what the patterns match and keeps what may be used."""
 
-    def __init__(self, source: GlobSource, host: HostRoot, problems: Problems) -> None:
+    def __init__(self, source: GlobSource, host: HostRoot, problems: Problems, *, allow_dangerous: bool) -> None:
         self.candidates: list[Candidate] = []
         self._walk = Walk(host, problems)
         self._source = source
+        self._allow_dangerous = allow_dangerous
         self._host = host
         self._problems = problems
         self._danger = Danger(host)
@@ -262,7 +264,7 @@ class _Scan:
     def watched(self) -> set[str]:
         return self._walk.watched
 
-    def matches(self, item: GlobPath) -> list[Match]:
+    def matches(self, item: GlobItem) -> list[Match]:
         """The usable matches of one pattern, in natural order."""
         wanted = path_pattern.parse(item.path)
         paths = self._walk.paths(wanted)
@@ -284,7 +286,7 @@ class _Scan:
                 self.watched.add(posixpath.dirname(verdict.info.path))
         return found
 
-    def _judge(self, item: GlobPath, wanted: path_pattern.PathPattern, path: str) -> Match | Check:
+    def _judge(self, item: GlobItem, wanted: path_pattern.PathPattern, path: str) -> Match | Check:
         """A usable match, or the condition that it does not meet."""
         say = self._problems.error if wanted.is_literal else self._problems.warn
         try:
@@ -302,7 +304,7 @@ class _Scan:
             if item.type is PathType.DEVICE and _is_surprising(wanted, info):
                 say(path, f"is not a device node ({_called(info.kind)})", _kind_hint(info.kind))
             return Check(f"is {' or '.join(kinds)}", info.kind, ok=False)
-        danger = "" if self._source.allow_dangerous else self._danger.of(info)
+        danger = "" if self._allow_dangerous else self._danger.of(info)
         if danger:
             say(path, f"is not handed out because it {danger}", "allowDangerous: true permits it")
             return Check("is not dangerous", danger, ok=False)
@@ -344,7 +346,7 @@ def _kind_hint(kind: NodeKind) -> str:
 class _Builder:
     """Makes devices of groups, which are named after their first required member, or with `by_key` after their key."""
 
-    def __init__(self, entry: EntrySpec, items: Sequence[GlobPath], host: HostRoot, *, by_key: bool) -> None:
+    def __init__(self, entry: EntrySpec, items: Sequence[GlobItem], host: HostRoot, *, by_key: bool) -> None:
         self.watched: set[str] = set()
         self._entry = entry
         self._items = items
@@ -391,7 +393,7 @@ class _Builder:
         )
         nodes: list[DeviceNode] = []
         mounts: list[Mount] = []
-        keys: list[tuple[GlobPath, str]] = []
+        keys: list[tuple[GlobItem, str]] = []
         lacking = ""
         for item, match in pairs:
             own = {f"attributes.{key}": value for key, value in _attributes(match).items()}
@@ -400,25 +402,25 @@ class _Builder:
             if match.info.is_device:
                 keys.append((item, node_key(match.info)))
             if item.type is PathType.MOUNT:
-                mounts.append(Mount(match.path, inside, item.read_only))
+                mounts.append(Mount(match.path, inside, bool(item.read_only)))
             elif match.info.kind is NodeKind.DIRECTORY:
                 self.watched.add(match.info.path)
                 below, reason = self._below(match.info.path)
                 keys += [(item, node_key(info)) for _, info in below]
                 nodes += [
-                    DeviceNode(info.path, inside + path.removeprefix(match.info.path), item.permissions)
+                    DeviceNode(info.path, inside + path.removeprefix(match.info.path), item.permissions or "rw")
                     for path, info in below
                 ]
                 lacking = lacking or ("" if item.optional else reason)
             else:
-                nodes.append(DeviceNode(match.info.path, inside, item.permissions))
+                nodes.append(DeviceNode(match.info.path, inside, item.permissions or "rw"))
         if not (nodes or mounts):  # of optional directories alone
             lacking = lacking or "none of its directories has a device node"
         health = Health(healthy=False, reason=lacking) if lacking and bare.health.healthy else bare.health
         owns, uses = self._claims(keys)
         return replace(bare, nodes=tuple(nodes), mounts=tuple(mounts), health=health, owns=owns, uses=uses)
 
-    def _claims(self, keys: Sequence[tuple[GlobPath, str]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def _claims(self, keys: Sequence[tuple[GlobItem, str]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The nodes that a device is, and others that it has for itself: neither optional ones nor those with a limit.
 
         It is what matched the first of these patterns. Where every pattern is optional, none of them counts as such.
@@ -444,7 +446,7 @@ class _Builder:
         return Health(healthy=False, reason=f"nothing matches {missing[0].path} for {'-'.join(members.key)}")
 
 
-def _identity(item: GlobPath, match: Match) -> str:
+def _identity(item: GlobItem, match: Match) -> str:
     """What the device is named after: its path below the last directory that the pattern names without wildcards."""
     directory = path_pattern.parse(item.path).directory
     return match.path.removeprefix(directory).strip("/") or match.path.strip("/")

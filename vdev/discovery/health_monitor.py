@@ -12,13 +12,14 @@ from ..aio.blocking_calls import BlockingCalls, StillHanging
 from ..aio.clock import SYSTEM, Clock
 from ..hostfs import HostRoot
 from ..model.device import Health, RawDevice
-from ..model.entry import HealthSpec, Probe
+from ..model.entry import Health as HealthPolicy
+from ..model.entry import Probe
 from ..planning.health import Outcome, Track, observe_probe
 from .probes import prober
 
 
 class Target(NamedTuple):
-    spec: HealthSpec
+    spec: HealthPolicy
     device: RawDevice
     resource: str = ""
 
@@ -88,7 +89,7 @@ class HealthMonitor:
             for probed in self._probed.values():
                 probed.task = None
 
-    def update(self, targets: Mapping[str, Target | tuple[HealthSpec, RawDevice]]) -> None:
+    def update(self, targets: Mapping[str, Target | tuple[HealthPolicy, RawDevice]]) -> None:
         """Probe exactly these devices, by id, from now on.
 
         What did not change goes on undisturbed; a device whose probe is the same but whose nodes are others keeps its

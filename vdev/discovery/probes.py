@@ -19,7 +19,8 @@ from ..aio.program import Program, shown
 from ..errors import HostError, reason_of
 from ..hostfs import HostRoot
 from ..model.device import DeviceNode, RawDevice, facts
-from ..model.entry import HealthSpec, Probe
+from ..model.entry import Health as HealthPolicy
+from ..model.entry import Probe
 from ..planning.health import Outcome
 
 _OK = Outcome(ok=True)
@@ -37,7 +38,7 @@ class Prober(Protocol):
         """Directories whose changes may change the outcome; blocks. After `run`, which has found the way to them."""
 
 
-def prober(spec: HealthSpec, device: RawDevice, resource: str, host: HostRoot) -> Prober:
+def prober(spec: HealthPolicy, device: RawDevice, resource: str, host: HostRoot) -> Prober:
     values = facts(device, resource)
     match spec.probe:
         case Probe.EXISTS:

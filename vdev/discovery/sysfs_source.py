@@ -9,9 +9,9 @@ from ..errors import HostError
 from ..hostfs import HostRoot
 from ..model import names
 from ..model.device import HEALTHY, DeviceNode, Health, RawDevice, facts
-from ..model.entry import Condition, ContainerSpec, EntrySpec, NodeKind, SysfsSource, UsbSource
+from ..model.entry import Container, EntrySpec
 from ..model.path_pattern import natural_key
-from ..planning import naming
+from ..model.sources import AttributeTest, NodeKind, Sysfs, Usb, meets, wording
 from .device_nodes import Danger, Numa, container_path, looked_at, node_key
 from .found import Candidate, Check, Found, Numbering, Problems, is_usable
 
@@ -155,7 +155,7 @@ class NodeFinder:
     """Gathers nodes for one scan; `watched` are the directories in which nodes may appear or vanish."""
 
     entry: EntrySpec
-    source: SysfsSource | UsbSource
+    source: Sysfs | Usb
     host: HostRoot
     tree: SysTree
     numa: Numa
@@ -222,10 +222,10 @@ class NodeFinder:
         name = posixpath.basename(directory)
         if wanted:
             return ""
-        if isinstance(self.source, UsbSource):
+        if isinstance(self.source, Usb):
             return f"{name} has no device node: sysfs shows neither its name nor its bus and device numbers"
         is_net = "net" in (self.source.subsystem, *self.source.children)
-        if is_net or self.entry.container != ContainerSpec():
+        if is_net or self.entry.container != Container():
             return ""
         return f"{name} has no device node; give children or container, so that a pod gets something"
 
@@ -244,16 +244,16 @@ class NodeFinder:
 _ABSENT = "(absent)"
 
 
-def discover(entry: EntrySpec, source: SysfsSource, host: HostRoot, *, numbering: Numbering) -> Found:
+def discover(entry: EntrySpec, source: Sysfs, host: HostRoot, *, numbering: Numbering) -> Found:
     problems, tree, danger = Problems(entry), SysTree(host), Danger(host)
     listing = f"/sys/class/{source.subsystem}" if source.kind == "class" else f"/sys/bus/{source.subsystem}/devices"
     members = tree.members(listing)
     identities = _identities(source, tree, members)
     candidates, matched = [], []
     for name, directory in members:
-        checks = [_check(tree, directory, condition) for condition in source.match]
+        checks = [_check(tree, directory, attribute, test) for attribute, test in source.match.items()]
         reason = ""
-        if not source.allow_dangerous and all(check.ok for check in checks) and (node := tree.node(directory)):
+        if not entry.allow_dangerous and all(check.ok for check in checks) and (node := tree.node(directory)):
             info = looked_at(host, node)
             reason = danger.of(info) if info is not None else ""
         if reason:
@@ -287,30 +287,26 @@ def discover(entry: EntrySpec, source: SysfsSource, host: HostRoot, *, numbering
     )
 
 
-def _bus(source: SysfsSource) -> str:
+def _bus(source: Sysfs) -> str:
     return source.subsystem if source.kind == "bus" else ""
 
 
-def _check(tree: SysTree, directory: str, condition: Condition) -> Check:
+def _check(tree: SysTree, directory: str, attribute: str, test: AttributeTest) -> Check:
     try:
-        value = tree.attribute(directory, condition.attribute)
+        value = tree.attribute(directory, attribute)
     except HostError as broken:
-        return Check(naming.wording(condition), f"({broken})", ok=False)
-    return Check(
-        naming.wording(condition),
-        _ABSENT if value is None else value,
-        ok=naming.meets(condition, value),
-    )
+        return Check(wording(attribute, test), f"({broken})", ok=False)
+    return Check(wording(attribute, test), _ABSENT if value is None else value, ok=meets(test, value))
 
 
-def _attributes(tree: SysTree, source: SysfsSource, name: str, directory: str) -> dict[str, str]:
+def _attributes(tree: SysTree, source: Sysfs, name: str, directory: str) -> dict[str, str]:
     """Facts for templates: the device's name, its driver, and the attributes that were asked about."""
-    asked = {condition.attribute: tree.text(directory, condition.attribute) for condition in source.match}
+    asked = {attribute: tree.text(directory, attribute) for attribute in source.match}
     driver = tree.text(directory, "driver") or tree.text(directory, "device/driver")
     return {"name": name, "driver": driver, **asked}
 
 
-def _identities(source: SysfsSource, tree: SysTree, members: list[tuple[str, str]]) -> dict[str, str]:
+def _identities(source: Sysfs, tree: SysTree, members: list[tuple[str, str]]) -> dict[str, str]:
     """What each member's id is made of: where it is plugged in, and which of the class's devices there it is.
 
     `video2` may be `video0` after a re-plug; `1-1.4:1.0` is the same port. All members are counted, whatever the

@@ -8,7 +8,8 @@ from fnmatch import fnmatchcase
 from ..hostfs import HostRoot
 from ..model import names
 from ..model.device import HEALTHY, RawDevice
-from ..model.entry import EntrySpec, GroupBy, UsbGroup, UsbSource
+from ..model.entry import EntrySpec
+from ..model.sources import GroupBy, Usb, UsbGroup
 from .device_nodes import Numa
 from .found import Candidate, Check, Found, Numbering, Problems
 from .sysfs_source import NodeFinder, SysTree
@@ -32,13 +33,7 @@ Members = Sequence[tuple[int, _Usb]]
 """What a device is made of: USB devices, each with the place of its stick in the list."""
 
 
-def discover(entry: EntrySpec, source: UsbSource, host: HostRoot, *, numbering: Numbering) -> Found:
-    """The USB devices that match, named after their serial number, or their port where that is not unique."""
-    alone = UsbGroup(sticks=(replace(source, optional=False),))
-    return discover_groups(entry, alone, host, numbering=numbering)
-
-
-def discover_groups(entry: EntrySpec, group: UsbGroup, host: HostRoot, *, numbering: Numbering) -> Found:
+def discover(entry: EntrySpec, group: UsbGroup, host: HostRoot, *, numbering: Numbering) -> Found:
     """Devices of several USB devices, named after the first that they need, or else by their number."""
     problems, tree = Problems(entry), SysTree(host)
     present = _present(tree)
@@ -123,7 +118,7 @@ def _present(tree: SysTree) -> list[_Usb]:
     return [_read(tree, name, directory) for name, directory in tree.members(_LISTING) if ":" not in name]
 
 
-def _meets(source: UsbSource, device: _Usb) -> bool:
+def _meets(source: Usb, device: _Usb) -> bool:
     return all(check.ok for check in _checks(source, device))
 
 
@@ -147,13 +142,13 @@ def _read(tree: SysTree, port: str, directory: str) -> _Usb:
     )
 
 
-def _checks(source: UsbSource, device: _Usb) -> tuple[Check, ...]:
-    wanted_class = f"{int(source.device_class, 16):02x}" if source.device_class else ""
+def _checks(source: Usb, device: _Usb) -> tuple[Check, ...]:
+    vendor, product, wanted_class = source.vendor, source.product, source.class_
     checks = []
-    if source.vendor:
-        checks.append(Check(f"vendor = {source.vendor}", device.vendor, ok=device.vendor == source.vendor))
-    if source.product:
-        checks.append(Check(f"product = {source.product}", device.product, ok=device.product == source.product))
+    if vendor:
+        checks.append(Check(f"vendor = {vendor}", device.vendor, ok=device.vendor == vendor))
+    if product:
+        checks.append(Check(f"product = {product}", device.product, ok=device.product == product))
     if source.serial:
         checks.append(Check(f"serial = {source.serial}", device.serial, ok=_fits(device.serial, source.serial)))
     if source.port:
@@ -167,13 +162,13 @@ def _fits(value: str, wanted: str) -> bool:
     return bool(value) and fnmatchcase(value, wanted)
 
 
-def _wanted(source: UsbSource) -> str:
+def _wanted(source: Usb) -> str:
     given = {
         "vendor": source.vendor,
         "product": source.product,
         "serial": source.serial,
         "port": source.port,
-        "class": source.device_class,
+        "class": source.class_,
     }
     return " ".join(f"{key} {value}" for key, value in given.items() if value)
 

@@ -10,7 +10,8 @@ from ..errors import HostError
 from ..hostfs import HostRoot
 from ..model import telemetry, virtual_node
 from ..model.device import DeviceNode, IdStyle, RawDevice, facts
-from ..model.entry import EntrySpec, NodeTemplate, VirtualSource
+from ..model.entry import EntrySpec
+from ..model.sources import DriverNode, VirtualSource
 from ..planning import virtual_devices
 from .found import Found
 
@@ -67,15 +68,12 @@ def discover(
     return Found(devices=tuple(devices), watch=watch)
 
 
-def _nodes(templates: Iterable[NodeTemplate], device: RawDevice, known: Mapping[str, str]) -> list[DeviceNode]:
-    def node(template: NodeTemplate) -> DeviceNode:
-        first = template.first_index
-        values = {**known, "index": str(device.index + first)} if first else known
-        return DeviceNode(
-            template.host_path.render(values), template.container_path.render(values), template.permissions
-        )
+def _nodes(wanted: Iterable[DriverNode], device: RawDevice, known: Mapping[str, str]) -> list[DeviceNode]:
+    def node(each: DriverNode) -> DeviceNode:
+        path = each.path.render({**known, "index": str(device.index + each.first_index)})
+        return DeviceNode(path, path, each.permissions)
 
-    return [node(template) for template in templates]
+    return [node(each) for each in wanted]
 
 
 def _instance_nodes(host: HostRoot) -> Mapping[int, Mapping[int, tuple[DeviceNode, ...]]]:

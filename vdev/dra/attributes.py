@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 
 from ..model import names
 from ..model.device import Device, bus_id, grouped, root
-from ..model.dra import Attribute, AttributeKind, DeviceCapacity, TaintPolicy
-from ..model.entry import EntrySpec, VirtualSource
+from ..model.dra import Attribute, AttributeKind, DeviceCapacity, TaintPolicy, Taints, Version
+from ..model.entry import EntrySpec
 from ..model.geometry import Geometry, Placement, Profile
 from ..model.names import digest, domain_and_name
 from ..model.problem import Problem, error, warning
+from ..model.sources import VirtualSource
 from ..model.template import Template
 from ..planning.allocation import placeholders
 from ..planning.partitions import Counters, Limit, counters
@@ -61,6 +62,13 @@ def text_attribute(text: str) -> Attribute:
     return string_attribute(text)
 
 
+def typed_attribute(value: bool | int | Version) -> Attribute:
+    """A value that the file gives with its type."""
+    if isinstance(value, Version):
+        return Attribute(AttributeKind.VERSION, value.version)
+    return Attribute(AttributeKind.BOOL, value) if isinstance(value, bool) else number_attribute(value)
+
+
 def standard_attributes(device: Device) -> Iterator[tuple[str, Attribute]]:
     """Where the device is, as far as that is known."""
     raw = device.raw
@@ -79,10 +87,10 @@ def given_attributes(
 ) -> Iterator[tuple[str, Attribute]]:
     """The attributes that the file gives the device, which win over its own."""
     shown: Mapping[str, str] | None = None
-    for name, value in entry.dra.attributes if entry.dra else ():
+    for name, value in entry.dra.block.attributes.items() if entry.dra else ():
         key = name.removeprefix(f"{driver}/")
         if not isinstance(value, Template):
-            yield key, value
+            yield key, typed_attribute(value)
             continue
         shown = placeholders(entry.resource, device) if shown is None else shown
         text = value.render(shown)
@@ -123,8 +131,8 @@ class Describer:
         self.entry = entry
         self.place = place
         self._offered = offered
-        driver, declared = (entry.dra.driver, entry.dra.capacity) if entry.dra else ("", {})
-        self._given = {name.removeprefix(f"{driver}/"): each for name, each in declared.items()}
+        driver, declared = (entry.dra.driver, entry.dra.block.capacity) if entry.dra else ("", {})
+        self._given = {name.removeprefix(f"{driver}/"): each.published for name, each in declared.items()}
         self.is_dynamic = entry.dra is not None and entry.dra.is_dynamic
         self.profiles = {profile.name: profile for profile in (entry.geometry.profiles if entry.geometry else ())}
         self._counters = self.counters() if self.is_dynamic and entry.geometry else None
@@ -412,8 +420,8 @@ def described(driver: str, offered: Resource) -> PublishedPool:
                 devices[made.name] = made if told is made.attributes else replace(made, attributes=told)
         problems.extend(problems_of(entry, left_out))
         sets |= describe.sets
-    specs = [entry.dra for entry in offered.entries.values() if entry.dra]
-    fails = any(each.unhealthy is not TaintPolicy.NONE or each.lost is not TaintPolicy.NONE for each in specs)
+    taints = [entry.dra.block.taints for entry in offered.entries.values() if entry.dra]
+    fails = any(each != Taints(unhealthy=TaintPolicy.NONE, lost=TaintPolicy.NONE) for each in taints)
     return PublishedPool(
         driver=driver,
         devices=tuple(devices.values()),

@@ -92,5 +92,5 @@ def _of_entry(entry: EntrySpec, *, extended: bool) -> Iterator[DeviceClass]:
         kind = domain_and_name(entry.resource)[1]
         name = names.dns_label(kind)
         yield DeviceClass(f"{name}.{driver}", driver, kind, resource)
-        if entry.dra.partitions is DraPartitions.DYNAMIC or entry.possible_profiles:
+        if entry.dra.block.partitions is DraPartitions.DYNAMIC or entry.possible_profiles:
             yield DeviceClass(f"{name}-partition.{driver}", driver, f"{kind}-partition")

@@ -144,15 +144,16 @@ def of_health(dra: DraSpec, health: Health, xids: Sequence[int], *, nvidia: bool
 
     An error that is an application's own leaves the device well, and only informs; of several errors the worst is told.
     """
-    if dra.unhealthy is TaintPolicy.NONE:
+    policy = dra.block.taints.unhealthy
+    if policy is TaintPolicy.NONE:
         return ()
     if not xids and nvidia and not health.healthy and (told := _XID.search(health.reason)):
         xids = (int(told[1]),)
     if xids:
         worst = next((each for each in xids if each not in APPLICATION_ERRORS), xids[0])
-        effect = _INFORMS if worst in APPLICATION_ERRORS and health.healthy else dra.unhealthy.value
+        effect = _INFORMS if worst in APPLICATION_ERRORS and health.healthy else policy.value
         return (Taint(f"{dra.driver}/xid", effect, str(worst)),)
-    return () if health.healthy else (Taint(f"{dra.driver}/unhealthy", dra.unhealthy.value),)
+    return () if health.healthy else (Taint(f"{dra.driver}/unhealthy", policy.value),)
 
 
 def with_rules(said: Sequence[Taint], rules: Sequence[TaintFault]) -> tuple[Taint, ...]:
@@ -163,9 +164,10 @@ def with_rules(said: Sequence[Taint], rules: Sequence[TaintFault]) -> tuple[Tain
 
 def of_loss(dra: DraSpec, *, nvidia: bool) -> tuple[Taint, ...]:
     """The taints of a device that is away while a claim has it."""
-    if dra.lost is TaintPolicy.NONE:
+    policy = dra.block.taints.lost
+    if policy is TaintPolicy.NONE:
         return ()
-    return (Taint(f"{dra.driver}/{'gpu-lost' if nvidia else 'lost'}", dra.lost.value),)
+    return (Taint(f"{dra.driver}/{'gpu-lost' if nvidia else 'lost'}", policy.value),)
 
 
 Record = Mapping[str, Any]

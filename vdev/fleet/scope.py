@@ -6,10 +6,11 @@ from typing import Any
 
 from ..faults.effects import ApiFaults, ApiResource, ApiVerb, FaultKind
 from ..faults.rules import FaultRule, Start
-from ..model.entry import EntrySpec, VirtualSource
+from ..model.entry import EntrySpec
 from ..model.fleet import AT_ONCE, NO_FLEET, Delays, Fleet, FleetNodes
 from ..model.names import filled
 from ..model.problem import Problem, warning
+from ..model.sources import VirtualSource
 from ..model.spec import Spec
 from ..planning.plan import NO_POOLS, Plan
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import HostError, reason_of
-from ..model.entry import NodeKind
+from ..model.sources import NodeKind
 from .files import read_plain
 
 _MAX_LINKS = 40  # the kernel's own limit for one path

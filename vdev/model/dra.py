@@ -1,10 +1,31 @@
 """What an entry says about Dynamic Resource Allocation: which driver publishes its devices, and how."""
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Annotated, NamedTuple, Self
 
+from pydantic import PlainValidator, WithJsonSchema, model_validator
+
+from . import names, template
+from .scalars import (
+    AMOUNT,
+    STRING,
+    Amount,
+    Flag,
+    Plain,
+    Section,
+    Shorthand,
+    Text,
+    Word,
+    choice,
+    described,
+    not_empty,
+    one_or_many,
+    refuse,
+    without_problem,
+)
 from .template import Template
 
 
@@ -46,13 +67,6 @@ class Attribute(NamedTuple):
     value: int | bool | str
 
 
-class AttributeTemplate(NamedTuple):
-    """The value of an attribute that the file gives: the same for all devices, or a string with placeholders."""
-
-    name: str
-    value: Attribute | Template
-
-
 @dataclass(frozen=True, slots=True)
 class RequestPolicy:
     """How much of a capacity a claim may take, if several claims share a device; `default` if it does not say.
@@ -75,26 +89,206 @@ class DeviceCapacity:
     policy: RequestPolicy | None = None
 
 
+Advertise = Annotated[list[Annotated[ClaimApi, choice(ClaimApi)]], one_or_many(STRING), not_empty()]
+"""One API, or a list of them."""
+
+DriverName = Annotated[Word, without_problem(names.driver_problem)]
+"""The name of a DRA driver, as Kubernetes takes it."""
+
+AttributeName = Annotated[Word, without_problem(names.attribute_problem)]
+"""The name of an attribute, as Kubernetes takes it."""
+
+
+class Version(Section):
+    """An attribute's value that is a version."""
+
+    version: Annotated[Text, without_problem(names.version_problem)]
+    """Three numbers without leading zeros, such as 580.95.5."""
+
+
+_MOST_VALUES = 10
+_WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})")
+_EXPECTED = "expected a string, a whole number, true, false, or {version: 1.2.3}"
+
+
+def _value(value: object) -> object:
+    if isinstance(value, (int, Template, Version)):
+        return value
+    if isinstance(value, Mapping):
+        return Version.model_validate(value)
+    if isinstance(value, Plain):
+        if value.lower() in ("true", "false"):
+            return value.lower() == "true"
+        if _WHOLE.fullmatch(value):
+            return int(value)
+        refuse(f"{_EXPECTED}, got {described(value)}", f'write it in quotes: "{value}"')
+    if isinstance(value, str):
+        return _string(value)
+    return refuse(f"{_EXPECTED}, got {described(value)}")
+
+
+def _string(value: str) -> Template:
+    try:
+        parsed = template.parse(value)
+    except template.TemplateError as error:
+        refuse(str(error))
+    if problem := names.string_problem("".join(parsed.literals)):
+        refuse(problem)
+    return parsed
+
+
+Value = Annotated[
+    bool | int | Template | Version,
+    PlainValidator(_value),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": ["string", "integer", "boolean"]},
+                {
+                    "type": "object",
+                    "additionalProperties": False,
+                    "required": ["version"],
+                    "properties": {"version": {"type": "string"}},
+                },
+            ]
+        }
+    ),
+]
+"""An attribute's value."""
+
+
+class ValidRange(Section):
+    """The amounts that a claim may take."""
+
+    min: Amount
+    """The least."""
+    max: Amount | None = None
+    """The most. Default: all that there is."""
+    step: Amount | None = None
+    """Amounts are min and a multiple of this; others are rounded up. Default: any amount."""
+
+
+class CapacityPolicy(Section):
+    """How much of a capacity a claim may take; as the requestPolicy of a ResourceSlice."""
+
+    default: Amount
+    """What a claim takes that does not ask for an amount."""
+    valid_values: list[Amount] = []
+    """The amounts that a claim may take; others are rounded up."""
+    valid_range: ValidRange | None = None
+    """The amounts that a claim may take, as a range."""
+
+
+class Capacity(Section):
+    """How much of something each device has."""
+
+    value: Amount
+    """The amount, as a Kubernetes quantity such as 100, 16Gi or 10G."""
+    request_policy: CapacityPolicy | None = None
+    """How much of it a claim may take. With a policy, several claims may have the device at the same time."""
+
+    @property
+    def published(self) -> DeviceCapacity:
+        """The capacity as a ResourceSlice has it."""
+        policy = self.request_policy
+        if policy is None:
+            return DeviceCapacity(self.value)
+        span, values = policy.valid_range, tuple(policy.valid_values)
+        if span is None:
+            return DeviceCapacity(self.value, RequestPolicy(policy.default, values=values))
+        return DeviceCapacity(self.value, RequestPolicy(policy.default, span.min, span.max, span.step))
+
+    @model_validator(mode="after")
+    def _policy_fits(self) -> Self:
+        if self.request_policy and (problem := _policy_problem(self.value, self.request_policy)):
+            refuse(problem)
+        return self
+
+
+def _policy_problem(value: int, policy: CapacityPolicy) -> str:
+    """What Kubernetes would refuse."""
+    if policy.valid_values and policy.valid_range:
+        return "validValues and validRange exclude each other"
+    if policy.valid_values:
+        return _values_problem(value, policy.default, policy.valid_values)
+    if policy.valid_range:
+        return _range_problem(value, policy.default, policy.valid_range)
+    return "the default is more than the capacity" if policy.default > value else ""
+
+
+def _values_problem(value: int, default: int, values: list[int]) -> str:
+    if len(values) > _MOST_VALUES or values != sorted(set(values)) or default not in values:
+        return f"validValues are at most {_MOST_VALUES}, in ascending order, and contain the default"
+    return "a valid value is more than the capacity" if values[-1] > value else ""
+
+
+def _range_problem(value: int, default: int, span: ValidRange) -> str:
+    most = value if span.max is None else span.max
+    if not span.min <= default <= most <= value:
+        return "expected min <= default <= max <= value"
+    if span.step is None:
+        return ""
+    if span.step == 0:
+        return "the step must be more than 0"
+    if (default - span.min) % span.step or (span.max is not None and (most - span.min) % span.step):
+        return "default and max must be a whole number of steps from min"
+    return "min and one step are more than the capacity" if span.min + span.step > value else ""
+
+
+def _capacity_problem(value: object) -> object:
+    return {"value": value}
+
+
+class Taints(Section):
+    """What a device that fails does to claims."""
+
+    unhealthy: Annotated[TaintPolicy, choice(TaintPolicy)] = TaintPolicy.NO_SCHEDULE
+    """For a device that does not work. none: nothing; NoSchedule: no further claim gets it; NoExecute: pods that have
+    it are evicted too."""
+    lost: Annotated[TaintPolicy, choice(TaintPolicy)] = TaintPolicy.NO_SCHEDULE
+    """For a device that went away while a pod has it."""
+
+
+class Dra(Section):
+    """How Dynamic Resource Allocation offers the devices, where `advertise` has dra."""
+
+    driver: DriverName | None = None
+    """Name of the driver that publishes the devices. Default: that of the preset's maker, such as gpu.nvidia.com, else
+    the domain of the resource."""
+    partitions: Annotated[DraPartitions, choice(DraPartitions)] = DraPartitions.STATIC
+    """Which partitions there are. static: those under partitions; dynamic: every one that a device can be cut into, and
+    the whole device, of which claims get what still fits; see migEnabled."""
+    mig_enabled: Flag | None = None
+    """The MIG mode of NVIDIA's Ampere presets under partitions: dynamic. These GPUs cannot change it without a reset:
+    true publishes only partitions, false only whole GPUs. Default: true. Newer GPUs are published with both."""
+    attributes: dict[AttributeName, Value] = {}
+    """Attributes of each device, beside its own: a string, which may hold placeholders, a whole number, true or false,
+    or a version, written {version: 1.2.3}. A name without a domain is in the driver's."""
+    capacity: dict[AttributeName, Annotated[Capacity, Shorthand((Mapping, Capacity), AMOUNT, _capacity_problem)]] = {}
+    """Capacity of each whole device, beside its own or in its place, such as compute: 100. A name without a domain is
+    in the driver's."""
+    taints: Taints = Taints()
+    """What a device that fails does to claims."""
+    extended_resource: Flag | None = None
+    """Whether the DeviceClass that `vdev dra classes` makes stands for the entry's resource, so that pods that ask for
+    it get these devices without a claim. Default: true for NVIDIA presets, as with NVIDIA's driver, else false."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraSpec:
-    """How the devices of an entry are published in ResourceSlices.
+    """How the devices of an entry are published in ResourceSlices: what the file says, and what the devices add to it.
 
     `mig_enabled` is the mode of GPUs that cannot change it without a reset, None for all others: with dynamic
-    partitions, True publishes no whole GPU, False only whole GPUs. `unhealthy` is for devices that do not work, `lost`
-    for those that are away. `capacity` is what whole devices have beside their own. `extended_resource`: pods get the
-    whole ones also by the name of the entry's resource, without a claim of their own.
+    partitions, True publishes no whole GPU, False only whole GPUs. `extended_resource`: pods get whole devices also by
+    the name of the entry's resource, without a claim of their own.
     """
 
     driver: str
-    partitions: DraPartitions = DraPartitions.STATIC
+    block: Dra = Dra()
     mig_enabled: bool | None = None
-    attributes: tuple[AttributeTemplate, ...] = ()
-    capacity: Mapping[str, DeviceCapacity] = field(default_factory=dict)
-    unhealthy: TaintPolicy = TaintPolicy.NO_SCHEDULE
-    lost: TaintPolicy = TaintPolicy.NO_SCHEDULE
     extended_resource: bool = False
 
     @property
     def is_dynamic(self) -> bool:
         """Whether claims cut the devices."""
-        return self.partitions is DraPartitions.DYNAMIC and self.mig_enabled is not False
+        return self.block.partitions is DraPartitions.DYNAMIC and self.mig_enabled is not False

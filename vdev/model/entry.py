@@ -5,13 +5,35 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from typing import Annotated, Self
 
-from .device import EMPTY, IdStyle, RawDevice, facts
+from pydantic import model_validator
+
+from . import names
+from .device import IdStyle, RawDevice, facts
 from .dra import DraSpec
 from .geometry import PIN, Geometry, PartitionChoice
+from .scalars import (
+    AnnotationKey,
+    ConditionType,
+    Count,
+    Duration,
+    EnvName,
+    Flag,
+    PathTemplate,
+    Permissions,
+    Section,
+    TemplateText,
+    Text,
+    Word,
+    choice,
+    longer_than_nothing,
+    matching,
+    without_problem,
+)
+from .sources import Source, VirtualSource
 from .telemetry import Measured, SmiTool
 from .template import Template
-from .virtual_node import PlainDirectory, PlainFile, StandIn
 
 
 class MigStrategy(StrEnum):
@@ -72,36 +94,49 @@ class Flags:
 DEFAULT_FLAGS = Flags()
 
 
-@dataclass(frozen=True, slots=True)
-class NodeTemplate:
-    """A device node whose paths are rendered per device, with `{index}` counting from `first_index`."""
+class ContainerPath(Section):
+    """A path of the host that the container gets."""
 
-    host_path: Template
-    container_path: Template
-    permissions: str = "rw"
-    first_index: int = 0
+    host_path: PathTemplate
+    """Path on the host; may hold placeholders."""
+    container_path: PathTemplate | None = None
+    """Path in the container; may hold placeholders. Default: hostPath."""
 
+    @property
+    def inside(self) -> Template:
+        """Its path in the container."""
+        return self.container_path or self.host_path
 
-@dataclass(frozen=True, slots=True)
-class MountTemplate:
-    """A bind mount whose paths are rendered per device."""
-
-    host_path: Template
-    container_path: Template
-    read_only: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerSpec:
-    """What each container gets besides the device list."""
-
-    env: tuple[tuple[str, Template], ...] = ()
-    nodes: tuple[NodeTemplate, ...] = ()
-    mounts: tuple[MountTemplate, ...] = ()
-    annotations: tuple[tuple[str, Template], ...] = ()
+    @model_validator(mode="after")
+    def _fill(self) -> Self:
+        return self.filled(container_path=self.inside)
 
 
-NOTHING_MORE = ContainerSpec()
+class ContainerNode(ContainerPath):
+    """A device node for the container."""
+
+    permissions: Permissions = "rw"
+    """One or more of r (read), w (write) and m (mknod)."""
+
+
+class ContainerMount(ContainerPath):
+    """A bind mount for the container."""
+
+    read_only: Flag = False
+    """Whether the container may only read it."""
+
+
+class Container(Section):
+    """What each container with such a device gets besides the device list."""
+
+    env: dict[EnvName, TemplateText] = {}
+    """Environment variables; values may hold placeholders, and those of several devices are joined with commas."""
+    device_nodes: tuple[ContainerNode, ...] = ()
+    """Device nodes."""
+    mounts: tuple[ContainerMount, ...] = ()
+    """Bind mounts."""
+    annotations: dict[AnnotationKey, TemplateText] = {}
+    """Annotations for the container's runtime; values may hold placeholders."""
 
 
 class Probe(StrEnum):
@@ -113,24 +148,28 @@ class Probe(StrEnum):
     COMMAND = "command"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HealthSpec:
-    """A probe over time. Times are in seconds; thresholds count successive equal results.
+class Health(Section):
+    """A probe that is repeated over time."""
 
-    FILE: the file at `path` (a template) must hold `content` (stripped; "" = it only has to exist). COMMAND: `command`
-    (argv templates) must exit 0 within `timeout`. `start_grace`: failures this soon after the device appeared do not
-    count.
-    """
-
-    probe: Probe
-    interval: float = 5.0
-    timeout: float = 2.0
-    path: Template | None = None
-    content: str = ""
-    command: tuple[Template, ...] = ()
-    unhealthy_threshold: int = 1
-    healthy_threshold: int = 1
-    start_grace: float = 0.0
+    probe: Annotated[Probe, choice(Probe)]
+    """When a device is healthy. exists: its paths exist; open: its nodes can be opened; file: a file has the content;
+    command: it exits with 0."""
+    interval: Annotated[Duration, longer_than_nothing(86400, "24h")] = 5.0
+    """Time between two probes, such as 5s."""
+    timeout: Annotated[Duration, longer_than_nothing(86400, "24h")] = 2.0
+    """How long a probe may take."""
+    path: PathTemplate | None = None
+    """For probe file: the file; may hold placeholders."""
+    content: Text = ""
+    """For probe file: the content that it must have, apart from surrounding spaces. Default: it only has to exist."""
+    command: tuple[TemplateText, ...] = ()
+    """For probe command: the program and its arguments; may hold placeholders."""
+    unhealthy_threshold: Count = 1
+    """How many probes in a row must fail before the device counts as unhealthy."""
+    healthy_threshold: Count = 1
+    """How many probes in a row must succeed before it counts as healthy again."""
+    start_grace: Duration = 0.0
+    """For how long after a device appears failed probes do not count."""
 
 
 class ActionKind(StrEnum):
@@ -142,19 +181,63 @@ class ActionKind(StrEnum):
     RENEW = "renew"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActionSpec:
-    """Something to do to a device when its holder changes, or before its container starts.
+def _host_file_problem(parsed: Template) -> str:
+    value = parsed.source
+    if not value.startswith(("/", "{path}")):
+        return f"{value!r} is not an absolute path; it must start with '/' or {{path}}"
+    return f"{value!r} contains '..'; write the path without it" if ".." in value.split("/") else ""
 
-    COMMAND runs `command` (argv templates, no shell, no environment but PATH) and waits at most `timeout` seconds;
-    TRUNCATE empties the file at `path`; CHMOD gives it `mode`; RENEW makes what stands in for the device anew.
-    """
 
-    kind: ActionKind
-    command: tuple[Template, ...] = ()
-    path: Template | None = None
-    mode: int = 0o660
-    timeout: float = 10.0
+HostFile = Annotated[TemplateText, without_problem(_host_file_problem, pattern=r"^(/|\{path\})")]
+"""A path of the host, or the device's own."""
+
+
+class Action(Section):
+    """Something to do to a device: exactly one of command, truncate and chmod."""
+
+    command: tuple[TemplateText, ...] = ()
+    """A program and its arguments, run without a shell; may hold placeholders."""
+    truncate: HostFile | None = None
+    """A plain file of the host to empty; may hold placeholders."""
+    chmod: HostFile | None = None
+    """A plain file or device node of the host whose mode is set; may hold placeholders."""
+    mode: Annotated[Text, matching("0?[0-7]{3}", 'three octal digits in quotes, such as "0660"')] | None = None
+    """For chmod: the mode, in octal. Default: "0660"."""
+    timeout: Annotated[Duration, longer_than_nothing(3600, "1h")] | None = None
+    """For command: how long it may take, such as 10s, before it is killed. Default: 10s."""
+
+    @property
+    def kind(self) -> ActionKind:
+        if self.command:
+            return ActionKind.COMMAND
+        if self.truncate is not None:
+            return ActionKind.TRUNCATE
+        return ActionKind.RENEW if self.chmod is None else ActionKind.CHMOD
+
+    @property
+    def path(self) -> Template | None:
+        """The file that is emptied or whose mode is set."""
+        return self.truncate or self.chmod
+
+    @property
+    def permissions(self) -> int:
+        """The mode that chmod sets."""
+        return int(self.mode or "0660", 8)
+
+    @property
+    def seconds(self) -> float:
+        """How long it may take."""
+        return self.timeout or 10.0
+
+    @model_validator(mode="after")
+    def _fill(self) -> Self:
+        if self.kind is ActionKind.COMMAND:
+            return self.filled(timeout=self.seconds)
+        return self.filled(mode="0660") if self.kind is ActionKind.CHMOD else self
+
+
+RENEW = Action()
+"""Makes what stands in for the device anew."""
 
 
 class OnFailure(StrEnum):
@@ -166,181 +249,6 @@ class OnFailure(StrEnum):
 
 PRE_START_LIMIT = 25.0
 """Seconds for all that is done before one container starts; the kubelet waits 30."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VirtualSource:
-    """Devices that exist only in the file (or as a preset's data).
-
-    `numa` holds one value per device, or one for all, or none. `links` maps pairs of indices to a score (NVIDIA's
-    scale: 100 per NVLink), symmetric. `driver_nodes` are templates of the nodes that the real device has, `node` is
-    what a container gets in its stead. `maker_resource` is the resource under which the maker's own plugin advertises
-    devices of the preset. `ids` has one for each device, or none where they are made up.
-    """
-
-    count: int
-    ids: tuple[str, ...] = ()
-    memory: int = 0
-    numa: tuple[int, ...] = ()
-    attributes: Mapping[str, str] = field(default_factory=lambda: EMPTY)
-    links: Mapping[tuple[int, int], int] = field(default_factory=dict)
-    id_style: IdStyle = IdStyle.NAME
-    preset: str = ""
-    maker_resource: str = ""
-    driver_nodes: tuple[NodeTemplate, ...] = ()
-    partition_nodes: tuple[NodeTemplate, ...] = ()
-    node: StandIn | None = None
-
-    @property
-    def attribute_names(self) -> frozenset[str]:
-        """The attributes of its devices, for templates."""
-        return frozenset(self.attributes)
-
-
-class PathType(StrEnum):
-    """How a matched path reaches the container: as a device node, or as a bind mount."""
-
-    DEVICE = "device"
-    MOUNT = "mount"
-
-
-class NodeKind(StrEnum):
-    """What a host path is."""
-
-    CHAR = "char"
-    BLOCK = "block"
-    FILE = "file"
-    DIRECTORY = "directory"
-    SOCKET = "socket"
-    FIFO = "fifo"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GlobPath:
-    """One pattern of a group.
-
-    `container_path` "" keeps the host's path; ending in "/" it is a directory that the node goes into; else a new
-    name, a template. `kinds` empty means the type's default (char and block for devices, anything for mounts). `limit`
-    lets one match serve that many devices of the group.
-    """
-
-    path: str
-    container_path: str = ""
-    permissions: str = "rw"
-    type: PathType = PathType.DEVICE
-    read_only: bool = False
-    optional: bool = False
-    limit: int = 1
-    kinds: tuple[NodeKind, ...] = ()
-
-
-class GroupBy(StrEnum):
-    """Which matches form a device: the i-th of each, those in which `*` captured the same text, or all of them."""
-
-    POSITION = "position"
-    NAME = "name"
-    ALL = "all"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GlobSource:
-    """Devices found by path patterns below the host root; several patterns together form one device."""
-
-    paths: tuple[GlobPath, ...]
-    exclude: tuple[str, ...] = ()
-    group_by: GroupBy = GroupBy.POSITION
-    allow_dangerous: bool = False
-
-    @property
-    def attribute_names(self) -> frozenset[str]:
-        """The attributes of its devices, for templates."""
-        return frozenset({"base", "target", "match", "below"})
-
-
-class Operator(StrEnum):
-    """How an attribute is compared."""
-
-    GLOB = "glob"
-    IN = "in"
-    NOT_IN = "notIn"
-    EXISTS = "exists"
-    GT = "gt"
-    GE = "ge"
-    LT = "lt"
-    LE = "le"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
-    """One condition on a sysfs attribute; the path may climb to parents with `../`.
-
-    `values` holds the pattern (GLOB), the allowed values (IN), "true"/"false" (EXISTS) or the number (comparisons).
-    """
-
-    attribute: str
-    operator: Operator
-    values: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SysfsSource:
-    """Devices found in sysfs: all of a class or bus that meet every condition.
-
-    `children` names subsystems (`drm`, `hidraw`, `tty`, `input`, `video4linux`, `net`, `vfio`) whose device nodes
-    below the match are handed out with it. `container_path` and `permissions` are as in a glob.
-    """
-
-    kind: str  # "class" or "bus"
-    subsystem: str
-    match: tuple[Condition, ...] = ()
-    children: tuple[str, ...] = ()
-    container_path: str = ""
-    permissions: str = "rw"
-    allow_dangerous: bool = False
-
-    @property
-    def attribute_names(self) -> frozenset[str]:
-        """The attributes of its devices, for templates; a child's is the name of its nodes or interfaces."""
-        return frozenset({"name", "driver", *(each.attribute for each in self.match), *self.children})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UsbSource:
-    """USB devices by identity. Ids are four lower-case hexadecimal digits; `serial` and `port` are globs; "" matches
-    all. `optional` is for a member of a `UsbGroup`.
-    """
-
-    vendor: str = ""
-    product: str = ""
-    serial: str = ""
-    port: str = ""
-    device_class: str = ""
-    children: tuple[str, ...] = ()
-    container_path: str = ""
-    permissions: str = "rw"
-    optional: bool = False
-
-    @property
-    def attribute_names(self) -> frozenset[str]:
-        """The attributes of its devices, for templates; a child's is the name of its nodes or interfaces."""
-        own = {"vendor", "product", "serial", "port", "manufacturerName", "productName"}
-        return frozenset({*own, *self.children})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UsbGroup:
-    """Devices that are several USB devices each: one of each stick, or with ALL whatever matches one of them."""
-
-    sticks: tuple[UsbSource, ...]
-    group_by: GroupBy = GroupBy.POSITION
-
-    @property
-    def attribute_names(self) -> frozenset[str]:
-        """The attributes that its devices may have, for templates: those of the stick that comes first."""
-        return frozenset[str]().union(*(each.attribute_names for each in self.sticks))
-
-
-Source = VirtualSource | GlobSource | SysfsSource | UsbSource | UsbGroup
 
 
 class LabelOutput(StrEnum):
@@ -358,17 +266,28 @@ class TrueWhen(StrEnum):
     UNHEALTHY = "unhealthy"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConditionSpec:
-    """A condition of the Node that follows the health of an entry's devices.
+def _literals_problem(value: Template) -> str:
+    return names.literals_problem(value.literals)
 
-    `reason` and `message` are for when a device is unhealthy; "" = made from what is wrong with it.
-    """
 
-    type: str
-    true_when: TrueWhen = TrueWhen.HEALTHY
-    reason: str = ""
-    message: str = ""
+LabelKey = Annotated[Word, without_problem(names.key_problem)]
+"""The key of a label, as Kubernetes takes it."""
+
+LabelValue = Annotated[TemplateText, without_problem(_literals_problem)]
+"""The value of a label, with placeholders."""
+
+
+class Condition(Section):
+    """A condition of the Node that follows the health of the entry's devices."""
+
+    type: ConditionType
+    """Type of the condition, such as GpuHealthy."""
+    true_when: Annotated[TrueWhen, choice(TrueWhen)] = TrueWhen.HEALTHY
+    """When the condition is True: while all devices are healthy, or while one is unhealthy."""
+    reason: Annotated[Word, without_problem(names.condition_reason_problem)] | None = None
+    """Reason to give while a device is unhealthy, one word such as GpuLost. Default: made from the device's own."""
+    message: Text | None = None
+    """Message to give while a device is unhealthy. Default: which devices, and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -401,22 +320,23 @@ class EntrySpec:
     template: Template | None = None  # of the resource's name, where each device has its own
     where: str = field(default="", compare=False)  # a moved line is no change
     on_nodes: tuple[str, ...] = ()
-    container: ContainerSpec = NOTHING_MORE
-    health: HealthSpec | None = None
+    container: Container = Container()
+    health: Health | None = None
     visible_devices_env: str = ""  # "" = made from the resource's name
     geometry: Geometry | None = None
     partitions: Mapping[int, tuple[str, ...]] = field(
         default_factory=dict
     )  # device index -> profiles, layouts resolved; with a choice, those of a node without the label
     choice: PartitionChoice | None = None  # a label of the node says how the devices are cut
+    allow_dangerous: bool = False  # nodes with power over the whole host may be handed out
     exclude_topology: bool = False
     shared: bool = False  # its devices may be nodes that devices of other entries are, too
-    pre_start: tuple[ActionSpec, ...] = ()
-    on_allocate: tuple[ActionSpec, ...] = ()
-    on_release: tuple[ActionSpec, ...] = ()
+    pre_start: tuple[Action, ...] = ()
+    on_allocate: tuple[Action, ...] = ()
+    on_release: tuple[Action, ...] = ()
     if_release_fails: OnFailure = OnFailure.BLOCK
-    labels: tuple[tuple[str, Template], ...] = ()  # of the node, beside those of the devices' maker
-    conditions: tuple[ConditionSpec, ...] = ()
+    labels: Mapping[str, Template] = field(default_factory=dict)  # of the node, beside those of the devices' maker
+    conditions: tuple[Condition, ...] = ()
     listed: bool = True  # by a device plugin
     dra: DraSpec | None = None  # published for Dynamic Resource Allocation
     telemetry: Measured | None = None  # None: nobody asks
@@ -432,7 +352,7 @@ class EntrySpec:
     def is_writable(self) -> bool:
         """Whether pods can write into the file or directory that stands in for a device."""
         node = self.source.node if isinstance(self.source, VirtualSource) else None
-        return isinstance(node, PlainFile | PlainDirectory) and not node.read_only
+        return node is not None and node.is_writable
 
     @property
     def is_nvidia(self) -> bool:
@@ -450,7 +370,7 @@ class EntrySpec:
     def without_node(self) -> "EntrySpec":
         """The entry without what the node says of it, which changes no device and nothing that a container gets."""
         said = self.labels or self.conditions or self.dra or self.telemetry
-        return replace(self, labels=(), conditions=(), dra=None, telemetry=None) if said else self
+        return replace(self, labels={}, conditions=(), dra=None, telemetry=None) if said else self
 
     @property
     def possible_profiles(self) -> frozenset[str]:

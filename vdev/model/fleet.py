@@ -36,7 +36,7 @@ def _names(value: str) -> str:
 NodeNames = Annotated[Word, AfterValidator(_names)]
 """A name, or many by ranges of numbers."""
 
-FleetLabelKey = Annotated[Word, without_problem(names.plain_key_problem)]
+FleetLabelKey = Annotated[Word, without_problem(names.qualified_name_problem)]
 """The key of a label, an annotation or a taint; also of those that belong to Kubernetes."""
 
 FleetLabelValue = Annotated[AsWritten, without_problem(names.value_problem)]

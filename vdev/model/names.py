@@ -57,19 +57,6 @@ def env_name_problem(name: str) -> str:
     return "" if _ENV.fullmatch(name) else f"{name!r} is not a valid environment variable: {_ENV_RULE}"
 
 
-def annotation_key_problem(key: str) -> str:
-    """Why Kubernetes refuses `key` for an annotation, or the empty string: a qualified name, compared in lower case."""
-    prefix, slash, name = key.rpartition("/")
-    if slash and (not DNS_NAME.fullmatch(prefix.lower()) or len(prefix) > _MAX_PREFIX):
-        wrong = f"{prefix!r} before '/' is not a DNS name of at most {_MAX_PREFIX} characters"
-    elif len(name) > _MAX_NAME or not NAME_PART.fullmatch(name):
-        what = f"at most {_MAX_NAME} letters, digits, '-', '_' and '.', with a letter or digit at both ends"
-        wrong = f"{name!r} must be {what}"
-    else:
-        return ""
-    return f"{key!r} is not a valid annotation key: {wrong}"
-
-
 @lru_cache(maxsize=256)
 def visible_devices_env(resource: str) -> str:
     """The device-list variable of a resource: `acme.dev/npu` gives `ACME_DEV_NPU_VISIBLE_DEVICES`."""
@@ -139,8 +126,8 @@ KUBELET_CONDITIONS = frozenset({"Ready", "MemoryPressure", "DiskPressure", "PIDP
 @functools.lru_cache(maxsize=1024)
 def key_problem(key: str) -> str:
     """Why Kubernetes refuses `key` for a label, or why it belongs to somebody else; the empty string for a good one."""
-    if wrong := _qualified_name_problem(key):
-        return f"{key!r} is not a valid label key: {wrong}"
+    if wrong := qualified_name_problem(key, "label key"):
+        return wrong
     prefix = key.rpartition("/")[0]
     if not _is_in(prefix, _FEATURES) and (prefix in _OWNED or any(_is_in(prefix, domain) for domain in _OTHERS)):
         return f"the label {key!r} belongs to Kubernetes: only the kubelet or an administrator sets those of {prefix}"
@@ -172,10 +159,27 @@ def literals_problem(literals: tuple[str, ...]) -> str:
     return ""
 
 
-def plain_key_problem(key: str) -> str:
-    """Why Kubernetes refuses `key` for a label or an annotation, or the empty string; no matter whose it is."""
-    wrong = _qualified_name_problem(key)
-    return f"{key!r} is not a valid key: {wrong}" if wrong else ""
+def qualified_name_problem(text: str, what: str = "key", *, any_case: bool = False) -> str:
+    """Why Kubernetes refuses `text`, `[<DNS name>/]<name>`, or the empty string. `what` is what the name is for."""
+    prefix, slash, name = text.rpartition("/")
+    if slash and (not DNS_NAME.fullmatch(prefix.lower() if any_case else prefix) or len(prefix) > _MAX_PREFIX):
+        case = "" if any_case else " in lower case"
+        wrong = f"{prefix!r} before '/' is not a DNS name{case} of at most {_MAX_PREFIX} characters"
+    elif not NAME_PART.fullmatch(name) or len(name) > _MAX_NAME:
+        wrong = f"{name!r} must be 1 to {_MAX_NAME} {_VALUE_RULE}"
+    else:
+        return ""
+    return f"{text!r} is not a valid {what}: {wrong}"
+
+
+def annotation_key_problem(key: str) -> str:
+    """Why Kubernetes refuses `key` for an annotation, or the empty string."""
+    return qualified_name_problem(key, "annotation key", any_case=True)
+
+
+def taint_key_problem(key: str) -> str:
+    """Why Kubernetes refuses `key` for a device's taint, or the empty string."""
+    return qualified_name_problem(key, "key of a taint")
 
 
 def node_name_problem(name: str) -> str:
@@ -188,21 +192,13 @@ def node_name_problem(name: str) -> str:
     return ""
 
 
-def taint_key_problem(key: str) -> str:
-    """Why Kubernetes refuses `key` for a device's taint, or the empty string."""
-    wrong = _qualified_name_problem(key)
-    return f"{key!r} is not a valid key of a taint: {wrong}" if wrong else ""
-
-
 def condition_type_problem(name: str) -> str:
     """Why `name` cannot be the type of a condition of ours, or the empty string."""
     if name in KUBELET_CONDITIONS:
         return f"the condition {name} belongs to the kubelet, which would write over it"
     if len(name) > _MAX_TYPE:
         return f"{name[:20]!r}… has {len(name)} characters; at most {_MAX_TYPE} are allowed"
-    if wrong := _qualified_name_problem(name):
-        return f"{name!r} is not a valid type of a condition: {wrong}"
-    return ""
+    return qualified_name_problem(name, "type of a condition")
 
 
 def condition_reason_problem(reason: str) -> str:
@@ -210,16 +206,6 @@ def condition_reason_problem(reason: str) -> str:
     if not _REASON.fullmatch(reason):
         rule = "letters, digits, '_', ',' and ':', with a letter first and none of ',' and ':' last"
         return f"{reason!r} is not a valid reason: it is one word of {rule}, such as GpuLost"
-    return ""
-
-
-def _qualified_name_problem(text: str) -> str:
-    """`[<DNS name>/]<name>`."""
-    prefix, slash, name = text.rpartition("/")
-    if slash and (not DNS_NAME.fullmatch(prefix) or len(prefix) > _MAX_PREFIX):
-        return f"{prefix!r} before '/' is not a DNS name in lower case of at most {_MAX_PREFIX} characters"
-    if not NAME_PART.fullmatch(name) or len(name) > _MAX_NAME:
-        return f"{name!r} must be 1 to {_MAX_NAME} {_VALUE_RULE}"
     return ""
 
 

@@ -22,6 +22,8 @@ from pydantic import (
     ConfigDict,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
+    PlainValidator,
+    TypeAdapter,
     ValidationError,
     WithJsonSchema,
     model_validator,
@@ -32,6 +34,7 @@ from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, cor
 
 from . import names, path_pattern, quantity, template
 from .problem import did_you_mean
+from .template import Template
 
 PROBLEM = "vdev"
 """The type of pydantic errors whose text is ours."""
@@ -61,6 +64,12 @@ class Section(BaseModel):
         return {field.alias or name: getattr(self, name) for name, field in type(self).model_fields.items()}
 
     @property
+    def written(self) -> dict[str, Any]:
+        """The values that the file gives, by key."""
+        fields = type(self).model_fields
+        return {fields[name].alias or name: getattr(self, name) for name in self.model_fields_set}
+
+    @property
     def given(self) -> tuple[str, ...]:
         """The keys with a value other than their default, in the schema's order; false and an empty list count as
         absent.
@@ -76,8 +85,18 @@ class Section(BaseModel):
     def _drop_empty(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        known = _keys(cls)
+        known = keys_of(cls)
         return {key: value for key, value in data.items() if value is not None or key not in known}
+
+    def filled(self, **defaults: object) -> Self:
+        """Itself, with these values in fields that have none, so that a default that is written out is no change.
+
+        For a validator of the section alone: its defaults that follow from other fields.
+        """
+        for name, value in defaults.items():
+            if self.__dict__[name] is None:
+                self.__dict__[name] = value
+        return self
 
     def __deepcopy__(self, memo: object = None) -> Self:
         """Itself, for nothing changes it: pydantic asks for a copy of each default that it cannot hash."""
@@ -85,7 +104,8 @@ class Section(BaseModel):
 
 
 @functools.cache
-def _keys(section: type[Section]) -> frozenset[str]:
+def keys_of(section: type[Section]) -> frozenset[str]:
+    """The keys that the mapping may have."""
     return frozenset(field.alias or name for name, field in section.model_fields.items())
 
 
@@ -196,10 +216,10 @@ class Constraint:
         return handler(schema) | dict(self.json)
 
 
-def without_problem(problem_of: Callable[[str], str | tuple[str, str]], **json: object) -> Constraint:
+def without_problem(problem_of: Callable[[Any], str | tuple[str, str]], **json: object) -> Constraint:
     """`problem_of` returns what is wrong with the text, perhaps with a hint; nothing is wrong where that is empty."""
 
-    def check(value: str) -> None:
+    def check(value: object) -> None:
         found = problem_of(value)
         message, hint = (found, "") if isinstance(found, str) else found
         if message:
@@ -302,8 +322,32 @@ ResourceTemplate = Annotated[Text, without_problem(_templated_problem, pattern="
 EnvName = Annotated[Text, without_problem(names.env_name_problem, pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
 """The name of an environment variable."""
 
-TemplateText = Annotated[Text, without_problem(_template_problem)]
+PathText = Annotated[
+    Text,
+    without_problem(_template_problem),
+    without_problem(_path_problem, pattern="^/"),
+    Constraint(_no_wildcard, (("pattern", "^/[^*?]*$"),)),
+]
+"""An absolute path with placeholders, as a text."""
+
+
+def _parsed(text: Any) -> PlainValidator:
+    """A template of what is a text of the type `text`."""
+    adapter: TypeAdapter[str] = TypeAdapter(text)
+
+    def parsed(value: object) -> Template:
+        return value if isinstance(value, Template) else template.parse(adapter.validate_python(value))
+
+    return PlainValidator(parsed)
+
+
+TemplateText = Annotated[
+    Template, _parsed(Annotated[Text, without_problem(_template_problem)]), WithJsonSchema({"type": "string"})
+]
 """A text with placeholders such as {index} or {attributes.model}; {{ and }} are literal braces."""
+
+PathTemplate = Annotated[Template, _parsed(PathText), WithJsonSchema({"type": "string", "pattern": "^/[^*?]*$"})]
+"""An absolute path with placeholders."""
 
 AbsolutePath = Annotated[Text, without_problem(_path_problem, pattern="^/")]
 """An absolute path."""
@@ -323,11 +367,6 @@ AnnotationKey = Annotated[Word, without_problem(names.annotation_key_problem)]
 ConditionType = Annotated[Word, without_problem(names.condition_type_problem)]
 """The type of a condition of the Node, as Kubernetes takes it."""
 
-PathTemplate = Annotated[
-    TemplateText, without_problem(_path_problem, pattern="^/"), Constraint(_no_wildcard, (("pattern", "^/[^*?]*$"),))
-]
-"""An absolute path with placeholders."""
-
 Permissions = Annotated[Text, without_problem(_permissions_problem, pattern="^[rwm]{1,3}$")]
 """What a container may do with a device node: one or more of r (read), w (write) and m (mknod)."""
 
@@ -336,6 +375,7 @@ Permissions = Annotated[Text, without_problem(_permissions_problem, pattern="^[r
 
 _WHOLE = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _MAX_DIGITS = 18
+MAX_COUNT = 200_000  # the kubelet takes no list over 4 MiB, which is about as many devices with the shortest ids
 _LOOKS_BOOLEAN = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 
 
@@ -368,6 +408,8 @@ def _boolean(value: object) -> object:
 Whole = Annotated[int, BeforeValidator(_whole)]
 """A whole number, in decimal."""
 
+Count = Annotated[Whole, between(1, MAX_COUNT)]
+Index = Annotated[Whole, between(0)]
 
 Flag = Annotated[bool, BeforeValidator(_boolean)]
 """true or false."""
@@ -435,7 +477,7 @@ def _quantity(value: object) -> object:
     try:
         return quantity.parse_quantity(str(value))
     except quantity.QuantityError as error:
-        refuse(str(error))
+        return refuse(str(error))
 
 
 Memory = Annotated[

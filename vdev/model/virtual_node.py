@@ -5,16 +5,20 @@
     file        a plain file                    directory    a directory with plain files
 
 The first reaches a container as a device node, the others as bind mounts; what a runtime takes and refuses was seen on
-containerd 2.1. On the host a stand-in is `<directory>/vdev-<device id>`; `agent.outputs.virtual` makes and removes it.
+containerd 2.1. On the host a stand-in is `<directory>/vdev-<device id>`; `agent.virtual_nodes` makes and removes it.
 """
 
 import posixpath
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
+from typing import Annotated, Any, Self
+
+from pydantic import WithJsonSchema, model_validator
 
 from .device import DeviceNode, Mount, RawDevice
-from .template import Template
+from .scalars import Flag, PathTemplate, Permissions, Section, TemplateText, Text, choice, matching
+from .template import Template, parse
 
 DIRECTORY = "/var/run/vdev/devices"
 PREFIX = "vdev-"
@@ -40,44 +44,59 @@ class LineEnd(StrEnum):
     SCRIPT = "script"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LikeNode:
-    """A device node."""
+_BY_ID = parse("/dev/{id}")
+_LIKE_JSON = WithJsonSchema({"enum": [*Like, None]})
 
-    container_path: Template
-    like: Like
-    permissions: str = "rw"
+FileName = Annotated[Text, matching(r"(?!\.\.?$)[^/]{1,255}", "a file's name, without '/'")]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PtyLine:
-    """A serial line. A script answers each line that it knows with its own, others with `otherwise`, if that is set."""
+class VirtualNode(Section):
+    """A node or file that stands in for the device: exactly one of like, pty, file and directory."""
 
-    container_path: Template
-    end: LineEnd
-    answers: tuple[tuple[str, Template], ...] = ()
-    otherwise: Template | None = None
+    may_be_empty = frozenset({"like", "directory"})
 
+    like: Annotated[Like | None, choice(Like), _LIKE_JSON] = None
+    """A character device that behaves as /dev/null, /dev/zero or /dev/random: null, zero or random."""
+    pty: Annotated[LineEnd | None, choice(LineEnd)] = None
+    """A serial line; at its other end is echo, silence, or a script that answers lines."""
+    answers: dict[Text, TemplateText] = {}
+    """For pty script: the answer to each line; answers may hold placeholders."""
+    otherwise: TemplateText | None = None
+    """For pty script: the answer to any other line. Default: none."""
+    file: TemplateText | None = None
+    """A plain file with this content, which may hold placeholders."""
+    directory: dict[FileName, TemplateText] | None = None
+    """A directory with these files: their names, and their content, which may hold placeholders."""
+    container_path: PathTemplate | None = None
+    """Path in the container; may hold placeholders. Default: /dev/{id}."""
+    permissions: Permissions | None = None
+    """For like: one or more of r (read), w (write) and m (mknod). Default: rw."""
+    read_only: Flag | None = None
+    """For file and directory: whether the container may only read it. Default: false."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlainFile:
-    """A file with some content."""
+    @model_validator(mode="before")
+    @classmethod
+    def _name_null(cls, data: Any) -> Any:
+        """Here alone is an unquoted null a value: the name of a device."""
+        empty = {"like": Like.NULL.value, "directory": {}}
+        if not isinstance(data, dict):
+            return data
+        return {key: empty.get(key) if value is None else value for key, value in data.items()}
 
-    container_path: Template
-    content: Template
-    read_only: bool = False
+    @property
+    def inside(self) -> Template:
+        """Its path in the container."""
+        return self.container_path or _BY_ID
 
+    @model_validator(mode="after")
+    def _fill(self) -> Self:
+        self.filled(container_path=self.inside)
+        return self.filled(permissions="rw") if self.like else self if self.pty else self.filled(read_only=False)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlainDirectory:
-    """A directory with files: (name, content)."""
-
-    container_path: Template
-    files: tuple[tuple[str, Template], ...] = ()
-    read_only: bool = False
-
-
-StandIn = LikeNode | PtyLine | PlainFile | PlainDirectory
+    @property
+    def is_writable(self) -> bool:
+        """Whether pods can write into the file or directory."""
+        return (self.file is not None or self.directory is not None) and not self.read_only
 
 
 def host_path(directory: str, device: str) -> str:
@@ -85,16 +104,11 @@ def host_path(directory: str, device: str) -> str:
     return posixpath.join(directory, PREFIX + device)
 
 
-def with_standin(device: RawDevice, standin: StandIn, values: Mapping[str, str], directory: str) -> RawDevice:
+def with_standin(device: RawDevice, node: VirtualNode, values: Mapping[str, str], directory: str) -> RawDevice:
     """The device with what a container gets for its stand-in; `values` are what placeholders stand for."""
-    inside, outside = standin.container_path.render(values), host_path(directory, device.id)
-    match standin:
-        case LikeNode():
-            major, minor = NUMBERS[standin.like]
-            node = DeviceNode(outside, inside, standin.permissions, "c", major, minor)
-            return replace(device, nodes=(*device.nodes, node))
-        case PtyLine():
-            mount = Mount(outside, inside)
-        case PlainFile() | PlainDirectory():
-            mount = Mount(outside, inside, standin.read_only)
-    return replace(device, mounts=(*device.mounts, mount))
+    inside, outside = node.inside.render(values), host_path(directory, device.id)
+    if node.like is None:
+        return replace(device, mounts=(*device.mounts, Mount(outside, inside, bool(node.read_only))))
+    major, minor = NUMBERS[node.like]
+    given = DeviceNode(outside, inside, node.permissions or "rw", "c", major, minor)
+    return replace(device, nodes=(*device.nodes, given))

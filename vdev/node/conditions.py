@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from ..faults.effects import ConditionFault
 from ..model.device import grouped
-from ..model.entry import ConditionSpec, EntrySpec, TrueWhen
+from ..model.entry import Condition, EntrySpec, TrueWhen
 from ..model.names import MESSAGE
 from ..planning.resources import Inventory
 from .events import named, shortened
@@ -57,7 +57,7 @@ def conditions(
     return tuple(found.values())
 
 
-def _condition(name: str, members: list[tuple[EntrySpec, ConditionSpec]], lost: Losses) -> NodeCondition:
+def _condition(name: str, members: list[tuple[EntrySpec, Condition]], lost: Losses) -> NodeCondition:
     true_when = members[0][1].true_when
     for entry, spec in members:
         mine = {key[1]: loss for key, loss in lost.items() if loss.spec.name == entry.name}

@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from ..model.device import EMPTY, RawDevice
-from ..model.entry import EntrySpec, MigStrategy, VirtualSource
+from ..model.entry import EntrySpec, MigStrategy
 from ..model.geometry import LayoutError, Profile
 from ..model.names import domain_and_name
 from ..model.problem import Problem
+from ..model.sources import VirtualSource
 from ..model.spec import Spec
 from ..planning.naming import partition_id
 from ..planning.partitions import place

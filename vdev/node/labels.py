@@ -154,10 +154,10 @@ def _devices(entries: Sequence[EntrySpec], inventory: Inventory) -> dict[str, li
 def _of_entry(entry: EntrySpec, devices: Sequence[tuple[str, Device]], problems: list[Problem]) -> dict[str, str]:
     if not devices:
         return {}
-    constant = all(template.is_constant for _, template in entry.labels)
+    constant = all(template.is_constant for template in entry.labels.values())
     shown = [placeholders(name, device) for name, device in (devices[:1] if constant else devices)]
     values: dict[str, str] = {}
-    for key, template in entry.labels:
+    for key, template in entry.labels.items():
         told = dict.fromkeys(template.render(each) for each in shown)
         used, *others = told
         if others:
@@ -201,7 +201,7 @@ def node_labels(
     values |= nvidia_labels.tpu_labels(_made_by(devices, nvidia_labels.DOMAIN))
     own, doubts = entry_labels(entries, inventory)
     problems += doubts
-    places = {key: entry.where for entry in reversed(entries) for key, _ in entry.labels}
+    places = {key: entry.where for entry in reversed(entries) for key in entry.labels}
     fine = {}
     for key, value in sorted({**values, **own}.items()):
         if wrong := names.key_problem(key) or names.value_problem(value):

@@ -8,9 +8,10 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from ..model.entry import MigStrategy, VirtualSource
+from ..model.entry import MigStrategy
 from ..model.geometry import Profile
 from ..model.problem import Problem, warning
+from ..model.sources import VirtualSource
 from ..model.spec import SharedResource, SharingKind, Spec
 from ..planning.naming import name_of_partition, name_of_whole
 from .label_values import Hardware, Machine

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 from ..errors import AllocationError, InvalidRequest, UnhealthyDevice, UnknownDevice
 from ..model import telemetry
 from ..model.device import EMPTY, REPLICA_MARK, UNKNOWN_ENTRY, Device, DeviceNode, Mount, Slot, facts, grouped
-from ..model.entry import DeviceIdStrategy, DeviceListStrategy, EntrySpec, Flags, NodeTemplate
+from ..model.entry import ContainerNode, DeviceIdStrategy, DeviceListStrategy, EntrySpec, Flags
 from ..model.geometry import instance_id
 from ..model.names import MAX_ID, visible_devices_env
 from ..model.spec import SharingKind
@@ -88,8 +88,8 @@ def _made(resource: Resource, device: Device) -> DeviceEdits:
     )
 
 
-def _texts(templates: tuple[tuple[str, Template], ...], values: Mapping[str, str]) -> tuple[Text, ...]:
-    return tuple((key, template.render(values), template.is_constant) for key, template in templates)
+def _texts(templates: Mapping[str, Template], values: Mapping[str, str]) -> tuple[Text, ...]:
+    return tuple((key, template.render(values), template.is_constant) for key, template in templates.items())
 
 
 # --- strategies -----------------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ def placeholders(resource: str, device: Device) -> Mapping[str, str]:
 def values_of(resource: str, entry: EntrySpec, device: Device) -> Mapping[str, str]:
     """The values of the device's `{placeholders}`; none where the entry's block is empty."""
     block = entry.container
-    if block.env or block.annotations or block.nodes or block.mounts:
+    if block.env or block.annotations or block.device_nodes or block.mounts:
         return placeholders(resource, device)
     return EMPTY
 
@@ -141,7 +141,7 @@ def nodes_of(
     driver.
     """
     root = flags.dev_root if entry.is_nvidia else "/"
-    own = tuple(_below(root, render_node(template, values)) for template in entry.container.nodes)
+    own = tuple(_below(root, render_node(template, values)) for template in entry.container.device_nodes)
     real = device.raw.driver_nodes if device.id == device.raw.id else device.raw.partition_nodes
     if device.is_partition and entry.geometry:
         real += device.raw.instance_nodes.get(instance_id(entry.geometry.slices, device.slices), ())
@@ -149,18 +149,16 @@ def nodes_of(
     return (*preset, *device.raw.nodes, *own)
 
 
-def render_node(template: NodeTemplate, values: Mapping[str, str]) -> DeviceNode:
-    return DeviceNode(template.host_path.render(values), template.container_path.render(values), template.permissions)
+def render_node(node: ContainerNode, values: Mapping[str, str]) -> DeviceNode:
+    return DeviceNode(node.host_path.render(values), node.inside.render(values), node.permissions)
 
 
 def mounts_of(entry: EntrySpec, device: Device, values: Mapping[str, str], flags: Flags) -> tuple[Mount, ...]:
     """The bind mounts of a device: those found, its maker's tools, and those of the entry's block."""
     root = flags.driver_root if entry.is_nvidia else "/"
     own = (
-        Mount(
-            _join(root, template.host_path.render(values)), template.container_path.render(values), template.read_only
-        )
-        for template in entry.container.mounts
+        Mount(_join(root, mount.host_path.render(values)), mount.inside.render(values), mount.read_only)
+        for mount in entry.container.mounts
     )
     tools = telemetry.mounts(device.raw.tools, entry.smi, device) if entry.smi and device.raw.tools else ()
     return (*device.raw.mounts, *tools, *own)

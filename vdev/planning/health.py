@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from ..intervals import PRODUCTION, Intervals
 from ..model.device import HEALTHY, Health
-from ..model.entry import HealthSpec
+from ..model.entry import Health as HealthPolicy
 
 TOLERATED = 5  # flickers in a row before returns are held back
 
@@ -99,7 +99,7 @@ class Track:
     braked: bool = False
 
 
-def observe_probe(track: Track, spec: HealthSpec, outcome: Outcome, now: float, *, scheduled: bool = True) -> Track:
+def observe_probe(track: Track, spec: HealthPolicy, outcome: Outcome, now: float, *, scheduled: bool = True) -> Track:
     """The track after one more result.
 
     A probe that an event brought forward (`scheduled=False`) can end a run of results but not lengthen it, because

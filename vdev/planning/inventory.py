@@ -13,8 +13,9 @@ from itertools import chain
 
 from ..model import names
 from ..model.device import RawDevice, Slot
-from ..model.entry import EntrySpec, VirtualSource
+from ..model.entry import EntrySpec
 from ..model.problem import Problem, error, warning
+from ..model.sources import VirtualSource
 from ..model.spec import Spec
 from . import claimable, naming, refusal, sharing
 from . import naming as template_names

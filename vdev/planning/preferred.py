@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 
-from ..model.entry import AllocationPolicy, VirtualSource
+from ..model.entry import AllocationPolicy
+from ..model.sources import VirtualSource
 from .heaviest import Weights, heaviest
 from .resources import Resource
 

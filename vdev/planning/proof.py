@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
-from ..model.entry import LabelOutput, VirtualSource
+from ..model.entry import LabelOutput
 from ..model.names import is_nvidia_id
 from ..model.problem import Problem, warning
+from ..model.sources import VirtualSource
 from ..model.spec import Spec
 from . import inventory
 from .plan import World, decide

@@ -15,8 +15,9 @@ from functools import lru_cache
 
 from ..model import template
 from ..model.device import DeviceNode, Health, Mount, RawDevice, Slot, facts
-from ..model.entry import EntrySpec, SysfsSource, UsbGroup, UsbSource, VirtualSource
+from ..model.entry import EntrySpec
 from ..model.problem import Problem, warning
+from ..model.sources import Sysfs, UsbGroup, VirtualSource
 from ..model.template import Template
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")  # with line breaks and overrides
@@ -93,12 +94,14 @@ def _problem(entry: EntrySpec, why: Mapping[str, str]) -> Problem:
 def _places(entry: EntrySpec) -> Iterator[_Place]:
     """Every template of the entry whose text goes to a container, to a command or names a file."""
     container = entry.container
-    yield from (_Place(f"container.env {name}", _Use.VARIABLE, each) for name, each in container.env)
-    yield from (_Place(f"container.annotations {name}", _Use.ANNOTATION, each) for name, each in container.annotations)
-    for key, items in (("deviceNodes", container.nodes), ("mounts", container.mounts)):
+    yield from (_Place(f"container.env {name}", _Use.VARIABLE, each) for name, each in container.env.items())
+    yield from (
+        _Place(f"container.annotations {name}", _Use.ANNOTATION, each) for name, each in container.annotations.items()
+    )
+    for key, items in (("deviceNodes", container.device_nodes), ("mounts", container.mounts)):
         for item in items:
             yield _Place(f"container.{key} hostPath", _Use.PATH, item.host_path)
-            yield _Place(f"container.{key} containerPath", _Use.PATH, item.container_path)
+            yield _Place(f"container.{key} containerPath", _Use.PATH, item.inside)
     yield from _inside(entry)
     if entry.health is not None:
         if entry.health.path is not None:
@@ -118,13 +121,13 @@ def _places(entry: EntrySpec) -> Iterator[_Place]:
 def _inside(entry: EntrySpec) -> Iterator[_Place]:
     """The container paths of the source's own nodes. Those of a glob are made of the names of real files."""
     match entry.source:
-        case SysfsSource(container_path=path) | UsbSource(container_path=path):
+        case Sysfs(container_path=path):
             yield _Place("containerPath", _Use.PATH, template.parse(path), in_directory=True)
         case UsbGroup(sticks=sticks):
             for stick in sticks:
                 yield _Place("containerPath", _Use.PATH, template.parse(stick.container_path), in_directory=True)
         case VirtualSource(node=node) if node is not None:
-            yield _Place("node.containerPath", _Use.PATH, node.container_path)
+            yield _Place("node.containerPath", _Use.PATH, node.inside)
 
 
 # --- checking one device ----------------------------------------------------------------------------------------------
@@ -176,12 +179,12 @@ def _is_list(entry: EntrySpec, attribute: str) -> bool:
     """Whether discovery joined the names of several children in it."""
     if isinstance(entry.source, UsbGroup):
         return any(attribute in stick.children for stick in entry.source.sticks)
-    return isinstance(entry.source, (SysfsSource, UsbSource)) and attribute in entry.source.children
+    return isinstance(entry.source, Sysfs) and attribute in entry.source.children
 
 
 def _is_chosen(entry: EntrySpec, name: str) -> bool:
     """Whether the maker of the device chose the text; what a path pattern found is part of a real path."""
-    return isinstance(entry.source, (SysfsSource, UsbSource, UsbGroup)) and name != "path"
+    return isinstance(entry.source, (Sysfs, UsbGroup)) and name != "path"
 
 
 def _known(entry: EntrySpec, text: Template, values: Mapping[str, str]) -> dict[str, str]:

@@ -13,8 +13,9 @@ from functools import cached_property
 from typing import Any
 
 from ..model.device import HEALTHY, Device, Health, Slot
-from ..model.entry import EntrySpec, Flags, VirtualSource
+from ..model.entry import EntrySpec, Flags
 from ..model.problem import Problem
+from ..model.sources import VirtualSource
 from . import refusal
 from .sharing import Sharing
 

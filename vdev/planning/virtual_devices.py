@@ -7,7 +7,8 @@ from typing import assert_never
 
 from ..model import names
 from ..model.device import IdStyle, RawDevice
-from ..model.entry import EntrySpec, VirtualSource
+from ..model.entry import EntrySpec
+from ..model.sources import VirtualSource
 from ..model.virtual_node import LineEnd
 
 _NAMESPACE = uuid.UUID("0d3a1c52-6f0e-5b1c-9a40-3f6de1c7b2a8")  # of ids made here; must never change

@@ -5,7 +5,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from ..model.device import Device
-from ..model.entry import EntrySpec, VirtualSource
+from ..model.entry import EntrySpec
+from ..model.sources import VirtualSource
 from ..model.telemetry import PhysicsModel, SmiTool
 from ..planning.plan import Plan
 from ..planning.resources import numbers

@@ -8,7 +8,7 @@ import pytest
 from tests.kit.refused import refusals
 from vdev import config
 from vdev.errors import ConfigError
-from vdev.model.entry import VirtualSource
+from vdev.model.sources import VirtualSource
 
 HEAD = "devices:\n  - name: a\n    resource: example.com/a\n"  # line 4 follows
 

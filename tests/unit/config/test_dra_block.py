@@ -4,7 +4,8 @@ import pytest
 
 from vdev import config
 from vdev.errors import ConfigError
-from vdev.model.dra import Attribute, AttributeKind, DraPartitions, TaintPolicy
+from vdev.model.dra import Dra, DraPartitions, TaintPolicy, Version
+from vdev.model.template import parse
 
 ENTRY = "devices:\n- name: a\n  resource: example.com/a\n  virtual: {attributes: {m: x}}\n  "
 CUT = (
@@ -38,8 +39,9 @@ def test_the_device_plugin_alone_unless_said_otherwise():
 def test_published_where_it_is_asked_for(written, listed):
     found = entry(f"{ENTRY}advertise: {written}")
     assert listed is found.listed
-    assert ("example.com", DraPartitions.STATIC, ()) == (found.dra.driver, found.dra.partitions, found.dra.attributes)
-    assert (TaintPolicy.NO_SCHEDULE, TaintPolicy.NO_SCHEDULE) == (found.dra.unhealthy, found.dra.lost)
+    assert ("example.com", Dra()) == (found.dra.driver, found.dra.block)
+    taints = found.dra.block.taints
+    assert (TaintPolicy.NO_SCHEDULE, TaintPolicy.NO_SCHEDULE) == (taints.unhealthy, taints.lost)
 
 
 @pytest.mark.parametrize(
@@ -64,18 +66,17 @@ def test_everything_that_can_be_said():
         CUT + "advertise: dra\n  dra:\n    partitions: dynamic\n    taints: {unhealthy: none, lost: NoExecute}\n"
         "    attributes: {cooling: liquid, example.org/rack: 7, on: true, quoted: '7', fw: {version: 1.2.3-rc.1}, "
         "n: 'x{index}'}\n"
-    ).dra
+    ).dra.block
     assert DraPartitions.DYNAMIC is found.partitions
-    assert (TaintPolicy.NONE, TaintPolicy.NO_EXECUTE) == (found.unhealthy, found.lost)
-    *constant, (name, template) = found.attributes
-    assert ("n", "x{index}") == (name, template.source)
-    assert [
-        ("cooling", Attribute(AttributeKind.STRING, "liquid")),
-        ("example.org/rack", Attribute(AttributeKind.INT, 7)),
-        ("on", Attribute(AttributeKind.BOOL, True)),
-        ("quoted", Attribute(AttributeKind.STRING, "7")),
-        ("fw", Attribute(AttributeKind.VERSION, "1.2.3-rc.1")),
-    ] == constant
+    assert (TaintPolicy.NONE, TaintPolicy.NO_EXECUTE) == (found.taints.unhealthy, found.taints.lost)
+    assert {
+        "cooling": parse("liquid"),
+        "example.org/rack": 7,
+        "on": True,
+        "quoted": parse("7"),
+        "fw": Version(version="1.2.3-rc.1"),
+        "n": parse("x{index}"),
+    } == found.attributes
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 
 from tests.kit.refused import refusals
 from vdev import config
-from vdev.model.entry import ConditionSpec, LabelOutput, NodeSpec, TrueWhen
+from vdev.model.entry import Condition, LabelOutput, NodeSpec, TrueWhen
 
 ENTRY = "devices:\n- name: a\n  resource: example.com/a\n  virtual: {attributes: {m: x}}\n  "
 
@@ -55,11 +55,11 @@ def test_labels_and_conditions_of_an_entry():
     assert () == loaded.problems
     (entry,) = loaded.spec.entries
     assert {"acme.dev/l": "m-x", "empty": ""} == {
-        key: template.render({"attributes.m": "x"}) for key, template in entry.labels
+        key: template.render({"attributes.m": "x"}) for key, template in entry.labels.items()
     }
     assert (
-        ConditionSpec(type="GpuHealthy"),
-        ConditionSpec(type="GpuLost", true_when=TrueWhen.UNHEALTHY, reason="Lost", message="gone"),
+        Condition(type="GpuHealthy"),
+        Condition(type="GpuLost", trueWhen=TrueWhen.UNHEALTHY, reason="Lost", message="gone"),
     ) == entry.conditions
 
 

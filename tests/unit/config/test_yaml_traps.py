@@ -4,15 +4,15 @@ import pytest
 
 from vdev import config
 from vdev.errors import ConfigError
-from vdev.model.entry import UsbSource, VirtualSource
+from vdev.model.sources import Usb, UsbGroup, VirtualSource
 
 
-def usb(value: str, key: str = "vendor") -> UsbSource:
+def usb(value: str, key: str = "vendor") -> Usb:
     """The source of an entry with that text in it."""
     text = f"devices:\n  - name: u\n    resource: a.b/u\n    usb: {{{key}: {value}}}\n"
     source = config.load_text(text, "f").spec.entries[0].source
-    assert isinstance(source, UsbSource)
-    return source
+    assert isinstance(source, UsbGroup)
+    return source.sticks[0]
 
 
 def virtual(fields: str) -> VirtualSource:

@@ -13,8 +13,9 @@ from vdev.errors import HostError
 from vdev.hostfs import HostRoot
 from vdev.hostfs.root import inspect
 from vdev.model.device import DeviceNode, Mount
-from vdev.model.entry import EntrySpec, GlobPath, GlobSource, GroupBy, NodeKind, PathType
+from vdev.model.entry import EntrySpec
 from vdev.model.problem import Severity
+from vdev.model.sources import GlobItem, GlobSource, GroupBy, NodeKind, PathType
 
 KIT = Path(__file__).parents[2] / "kit"
 
@@ -26,16 +27,16 @@ def fake(tmp_path: Path) -> FakeHost:
 
 def find(
     fake: FakeHost,
-    *paths: str | GlobPath,
+    *paths: str | GlobItem,
     numbering: Numbering | None = None,
     exclude: tuple[str, ...] = (),
     group_by: GroupBy = GroupBy.POSITION,
     allow_dangerous: bool = False,
 ) -> Found:
     """One scan for an entry `e` with these patterns."""
-    items = tuple(GlobPath(path=each) if isinstance(each, str) else each for each in paths)
-    source = GlobSource(paths=items, exclude=exclude, group_by=group_by, allow_dangerous=allow_dangerous)
-    entry = EntrySpec(name="e", resource="example.com/e", source=source)
+    items = tuple(GlobItem(path=each) if isinstance(each, str) else each for each in paths)
+    source = GlobSource(paths=items, exclude=exclude, group_by=group_by)
+    entry = EntrySpec(name="e", resource="example.com/e", source=source, allow_dangerous=allow_dangerous)
     return discovery.discover(entry, fake.host, node="n", numbering=numbering)
 
 
@@ -79,12 +80,11 @@ def test_what_a_pattern_matches(fake: FakeHost, pattern: str, expected: list[str
     ("links", "pattern", "words"),
     [
         (10, "/d/*/*/*/*/*/*", "given up: it would have to look at more than 200000 directory entries"),
-        (10, "/d/*/*/*/*/*/x", "given up: it would have to look at more than 200000 directory entries"),
         (40, "/d/*/*/*", "given up: more than 50000 matches"),
     ],
 )
 def test_a_pattern_that_asks_for_too_much_is_an_error(fake: FakeHost, links: int, pattern: str, words: str) -> None:
-    """It is bounded, says so, and leaves but one directory to watch."""
+    """It is bounded, and says so."""
     (fake.root / "d").mkdir()
     for number in range(links):
         fake.link(f"/d/l{number}", ".")
@@ -93,14 +93,8 @@ def test_a_pattern_that_asks_for_too_much_is_an_error(fake: FakeHost, links: int
     (message,) = messages(found)
     assert words in message
     assert found.problems[0].is_error
-
-
-def test_a_pattern_that_asks_for_too_much_watches_one_directory(fake: FakeHost) -> None:
-    """What it looked at is not watched: the directory that it is about may become smaller."""
-    (fake.root / "d").mkdir()
-    for number in range(10):
-        fake.link(f"/d/l{number}", ".")
-    assert {"/d"} == find(fake, "/d/*/*/*/*/*/*").watch
+    if "entries" in words:  # what it looked at is not watched: the directory that it is about may become smaller
+        assert {"/d"} == found.watch
 
 
 def test_a_link_that_cannot_be_read_is_nothing(tmp_path: Path) -> None:
@@ -111,7 +105,7 @@ def test_a_link_that_cannot_be_read_is_nothing(tmp_path: Path) -> None:
 
     (tmp_path / "link").symlink_to("anywhere")
     (tmp_path / "exe").touch()
-    source = GlobSource(paths=(GlobPath(path="/exe"),))
+    source = GlobSource(paths=(GlobItem(path="/exe"),))
     entry = EntrySpec(name="e", resource="example.com/e", source=source)
     assert () == discovery.discover(entry, HostRoot(tmp_path, inspect=unreadable), node="n").devices
 
@@ -177,14 +171,14 @@ def test_the_ith_matches_form_a_device(fake: FakeHost) -> None:
 def test_a_limit_lets_one_match_serve_several_devices(fake: FakeHost) -> None:
     """One node with limit 2 pairs with two of three."""
     three_cameras(fake)
-    found = find(fake, "/dev/video*", GlobPath(path="/dev/media*", limit=2))
+    found = find(fake, "/dev/video*", GlobItem(path="/dev/media*", limit=2))
     assert [["/dev/video0", "/dev/media0"], ["/dev/video1", "/dev/media0"]] == nodes(found)
 
 
 def test_a_limit_does_not_multiply_devices(fake: FakeHost) -> None:
     """Alone, a pattern gives as many devices as it has matches; replicas are for `sharing`."""
     fake.node("fuse", "10:229")
-    assert [["/dev/fuse"]] == nodes(find(fake, GlobPath(path="/dev/fuse", limit=10)))
+    assert [["/dev/fuse"]] == nodes(find(fake, GlobItem(path="/dev/fuse", limit=10)))
 
 
 def test_a_required_pattern_without_match_gives_no_device(fake: FakeHost) -> None:
@@ -199,7 +193,7 @@ def test_an_optional_member_changes_neither_number_nor_ids(fake: FakeHost, prese
     three_cameras(fake)
     for name in present:
         fake.node(name, "116:33")
-    found = find(fake, GlobPath(path="/dev/timer", optional=True, limit=2), "/dev/video*")
+    found = find(fake, GlobItem(path="/dev/timer", optional=True, limit=2), "/dev/video*")
     assert ["e-video0", "e-video1", "e-video2"] == ids(found)
     timer = [f"/dev/{name}" for name in present]
     assert [[*timer, "/dev/video0"], [*timer, "/dev/video1"], ["/dev/video2"]] == nodes(found)
@@ -208,7 +202,7 @@ def test_an_optional_member_changes_neither_number_nor_ids(fake: FakeHost, prese
 def test_only_optional_members_form_one_device_of_what_is_there(fake: FakeHost) -> None:
     """Named after its position, because any of them may be missing."""
     fake.node("ttyUSB0")
-    items = [GlobPath(path=f"/dev/{name}", optional=True) for name in ("ttyS0", "ttyUSB0")]
+    items = [GlobItem(path=f"/dev/{name}", optional=True) for name in ("ttyS0", "ttyUSB0")]
     found = find(fake, *items)
     assert (["e-0"], [["/dev/ttyUSB0"]]) == (ids(found), nodes(found))
 
@@ -218,7 +212,7 @@ def test_members_with_equal_wildcards_form_a_device(fake: FakeHost) -> None:
     for name in ("pcmC0D0c", "pcmC2D0c", "controlC2", "controlC1", "timer"):
         fake.node(f"snd/{name}")
     found = find(
-        fake, "/dev/snd/pcmC*D0c", "/dev/snd/controlC*", GlobPath(path="/dev/snd/timer", limit=9), group_by=GroupBy.NAME
+        fake, "/dev/snd/pcmC*D0c", "/dev/snd/controlC*", GlobItem(path="/dev/snd/timer", limit=9), group_by=GroupBy.NAME
     )
     assert [
         ["/dev/snd/pcmC0D0c", "/dev/snd/timer"],
@@ -231,7 +225,7 @@ def test_fewer_wildcards_join_every_device_that_begins_alike(fake: FakeHost) -> 
     """One control node serves both devices of its card, within its limit."""
     for name in ("pcmC1D0p", "pcmC1D3p", "controlC1"):
         fake.node(f"snd/{name}")
-    found = find(fake, "/dev/snd/pcmC*D*p", GlobPath(path="/dev/snd/controlC*", limit=2), group_by=GroupBy.NAME)
+    found = find(fake, "/dev/snd/pcmC*D*p", GlobItem(path="/dev/snd/controlC*", limit=2), group_by=GroupBy.NAME)
     assert [["/dev/snd/pcmC1D0p", "/dev/snd/controlC1"], ["/dev/snd/pcmC1D3p", "/dev/snd/controlC1"]] == nodes(found)
 
 
@@ -251,7 +245,7 @@ def test_ids_are_unique_where_one_match_names_several_devices(fake: FakeHost) ->
     """The second use has a number, and a file that is called so does not collide with it."""
     three_cameras(fake)
     fake.node("media0.1")
-    found = find(fake, GlobPath(path="/dev/media*", limit=9), GlobPath(path="/dev/video*", limit=2))
+    found = find(fake, GlobItem(path="/dev/media*", limit=9), GlobItem(path="/dev/video*", limit=2))
     assert "e-media0" == ids(found)[0]
     assert len(found.devices) == len(set(ids(found)))
 
@@ -294,21 +288,21 @@ def test_an_index_stays_while_others_come_and_go(fake: FakeHost) -> None:
 def test_where_it_appears_in_the_container(fake: FakeHost, wanted: str, expected: str) -> None:
     """As on the host, in a directory, or renamed with placeholders."""
     fake.node("video3", "81:3")
-    found = find(fake, GlobPath(path="/dev/video*", container_path=wanted, permissions="r"))
+    found = find(fake, GlobItem(path="/dev/video*", permissions="r").model_copy(update={"container_path": wanted}))
     assert (DeviceNode("/dev/video3", expected, "r"),) == found.devices[0].nodes
 
 
 def test_a_wrong_placeholder_is_an_error_of_the_entry(fake: FakeHost) -> None:
     """One broken entry is a problem, not an exception."""
     fake.node("video3")
-    found = find(fake, GlobPath(path="/dev/video*", container_path="/dev/{indx}"))
+    found = find(fake, GlobItem(path="/dev/video*").model_copy(update={"container_path": "/dev/{indx}"}))
     assert "unknown placeholder {indx}" in messages(found)[0]
 
 
 def test_a_mount_takes_anything(fake: FakeHost) -> None:
     """Files, directories and sockets reach the container as bind mounts."""
     fake.file("/etc/firmware.bin", "")
-    found = find(fake, GlobPath(path="/etc/firmware.*", type=PathType.MOUNT, container_path="/fw/", read_only=True))
+    found = find(fake, GlobItem(path="/etc/firmware.*", type=PathType.MOUNT, containerPath="/fw/", readOnly=True))
     assert (Mount("/etc/firmware.bin", "/fw/firmware.bin", True),) == found.devices[0].mounts
 
 
@@ -317,7 +311,7 @@ def test_a_directory_of_nodes_can_be_one_device(fake: FakeHost) -> None:
     fake.node("snd/controlC0")
     fake.node("snd/seq/x")
     fake.file("/dev/snd/readme", "")
-    found = find(fake, GlobPath(path="/dev/snd", kinds=(NodeKind.DIRECTORY,), container_path="/dev/sound"))
+    found = find(fake, GlobItem(path="/dev/snd", kinds=(NodeKind.DIRECTORY,), containerPath="/dev/sound"))
     expected = [("/dev/snd/controlC0", "/dev/sound/controlC0"), ("/dev/snd/seq/x", "/dev/sound/seq/x")]
     assert expected == [(node.host_path, node.container_path) for node in found.devices[0].nodes]
 
@@ -326,7 +320,7 @@ def test_a_directory_of_nodes_can_be_one_device(fake: FakeHost) -> None:
 def test_a_directory_without_nodes_is_an_unhealthy_device(fake: FakeHost, optional: bool) -> None:
     """There is nothing to hand out; once a node appears, the device is whole."""
     (fake.root / "dev/snd").mkdir()
-    item = GlobPath(path="/dev/snd", kinds=(NodeKind.DIRECTORY,), optional=optional)
+    item = GlobItem(path="/dev/snd", kinds=(NodeKind.DIRECTORY,), optional=optional)
     reason = "none of its directories has a device node" if optional else "/dev/snd has no device node"
     assert [reason] == [device.health.reason for device in find(fake, item).devices]
     assert "/dev/snd" in find(fake, item).watch
@@ -348,7 +342,7 @@ def test_a_directory_that_cannot_be_read_breaks_its_device_alone(
         return real(path)
 
     monkeypatch.setattr(fake.host, "entries", broken)
-    found = find(fake, GlobPath(path="/dev/[ab]", kinds=(NodeKind.DIRECTORY,)))
+    found = find(fake, GlobItem(path="/dev/[ab]", kinds=(NodeKind.DIRECTORY,)))
     assert ["cannot list /dev/a: Permission denied", ""] == [device.health.reason for device in found.devices]
 
 
@@ -383,7 +377,7 @@ def test_kinds_narrow_what_matches(fake: FakeHost) -> None:
     """Only block devices, say."""
     fake.node("sdz", "8:400", kind="block")
     fake.node("sdx", "1:3")
-    assert [["/dev/sdz"]] == nodes(find(fake, GlobPath(path="/dev/sd*", kinds=(NodeKind.BLOCK,))))
+    assert [["/dev/sdz"]] == nodes(find(fake, GlobItem(path="/dev/sd*", kinds=(NodeKind.BLOCK,))))
 
 
 # --- what must not be handed out --------------------------------------------------------------------------------------
@@ -460,7 +454,7 @@ def test_every_change_of_what_devices_are_made_of_is_found(
     """NUMA node, numbers, members, what a link leads to, and what is in a directory all count."""
     fake.add((KIT / "server.yaml").read_text())
     fake.link("/dev/gpu", "dri/renderD128")
-    source = GlobSource(paths=(GlobPath(path=pattern, kinds=(NodeKind.CHAR, NodeKind.DIRECTORY)),))
+    source = GlobSource(paths=(GlobItem(path=pattern, kinds=(NodeKind.CHAR, NodeKind.DIRECTORY)),))
     entry = EntrySpec(name="e", resource="example.com/e", source=source)
     first = discovery.discover(entry, fake.host, node="n")
     change(fake)
@@ -535,12 +529,12 @@ def test_many_problems_alike_are_counted(fake: FakeHost) -> None:
     assert "95 more: each is not a device node (plain file)" in messages(found)[-1]
 
 
-def test_ten_thousand_entries_are_found(fake: FakeHost) -> None:
+def test_thousands_of_entries_are_found(fake: FakeHost) -> None:
     """Every one a device, in natural order, with its own id."""
-    for number in range(10_000):
+    for number in range(2_000):
         fake.node(f"tty{number}")
     found = find(fake, "/dev/tty*")
-    assert [f"e-tty{number}" for number in range(10_000)] == ids(found)
+    assert [f"e-tty{number}" for number in range(2_000)] == ids(found)
 
 
 def test_a_missing_host_root_finds_nothing(tmp_path: Path) -> None:
@@ -565,8 +559,8 @@ def test_real_nodes_are_seen_as_nodes(tmp_path: Path) -> None:
 # --- optional paths alone, and all matches together -------------------------------------------------------------------
 
 
-def optional(*paths: str) -> tuple[GlobPath, ...]:
-    return tuple(GlobPath(path=path, optional=True) for path in paths)
+def optional(*paths: str) -> tuple[GlobItem, ...]:
+    return tuple(GlobItem(path=path, optional=True) for path in paths)
 
 
 @pytest.mark.parametrize("here", [("ttyS0",), ("ttyUSB0",), ("ttyS0", "ttyUSB0"), ()])
@@ -608,7 +602,7 @@ def test_all_matches_together_are_one_device(fake: FakeHost) -> None:
     """With groupBy all, whatever the patterns match, under one id that never changes."""
     for name in ("infiniband/uverbs0", "infiniband/uverbs1", "infiniband/rdma_cm"):
         fake.node(name)
-    paths = (GlobPath(path="/dev/infiniband/uverbs*", container_path="/dev/ib/"), "/dev/infiniband/rdma_cm")
+    paths = (GlobItem(path="/dev/infiniband/uverbs*", containerPath="/dev/ib/"), "/dev/infiniband/rdma_cm")
 
     (device,) = find(fake, *paths, group_by=GroupBy.ALL).devices
 

@@ -9,8 +9,8 @@ from tests.kit.fakehost import FakeHost
 from vdev import discovery
 from vdev.discovery import Found, Numbering
 from vdev.errors import HostError
-from vdev.model.entry import Condition, ContainerSpec, EntrySpec, Operator, SysfsSource
-from vdev.model.template import parse
+from vdev.model.entry import Container, EntrySpec
+from vdev.model.sources import AttributeTest, Operator, Sysfs
 
 KIT = Path(__file__).parents[2] / "kit"
 GPU = "pci0000:00/0000:00:01.0/0000:01:00.0"
@@ -27,21 +27,29 @@ def desk(tmp_path: Path) -> FakeHost:
     return FakeHost(tmp_path / "desk").add((KIT / "workstation.yaml").read_text())
 
 
-def where(attribute: str, *values: str, operator: Operator = Operator.GLOB) -> Condition:
-    return Condition(attribute=attribute, operator=operator, values=values)
+Match = tuple[str, AttributeTest]
 
 
-def find(fake: FakeHost, source: SysfsSource, numbering: Numbering | None = None) -> Found:
+def where(attribute: str, *values: str, operator: Operator = Operator.GLOB) -> tuple[str, AttributeTest]:
+    return attribute, AttributeTest(operator=operator, values=values)
+
+
+def find(fake: FakeHost, source: Sysfs, numbering: Numbering | None = None) -> Found:
     entry = EntrySpec(name="e", resource="example.com/e", source=source)
     return discovery.discover(entry, fake.host, node="n", numbering=numbering)
 
 
-def by_class(name: str, *match: Condition, children: tuple[str, ...] = (), container_path: str = "") -> SysfsSource:
-    return SysfsSource(kind="class", subsystem=name, match=match, children=children, container_path=container_path)
+def by_class(name: str, *match: Match, children: tuple[str, ...] = (), container_path: str = "") -> Sysfs:
+    return by("class", name, *match, children=children, container_path=container_path)
 
 
-def by_bus(name: str, *match: Condition, children: tuple[str, ...] = (), container_path: str = "") -> SysfsSource:
-    return SysfsSource(kind="bus", subsystem=name, match=match, children=children, container_path=container_path)
+def by_bus(name: str, *match: Match, children: tuple[str, ...] = (), container_path: str = "") -> Sysfs:
+    return by("bus", name, *match, children=children, container_path=container_path)
+
+
+def by(kind: str, name: str, *match: Match, children: tuple[str, ...] = (), container_path: str = "") -> Sysfs:
+    renamed = {"containerPath": container_path} if container_path else {}
+    return Sysfs(**{kind: name, "match": dict(match), "children": children, **renamed})
 
 
 def nodes(found: Found) -> dict[str, list[str]]:
@@ -92,7 +100,7 @@ def test_a_replug_keeps_a_class_devices_id(desk: FakeHost) -> None:
         ([where("../../../../../../../../etc/hostname", "*")], []),
     ],
 )
-def test_conditions_on_pci_devices(server: FakeHost, conditions: list[Condition], expected: list[str]) -> None:
+def test_conditions_on_pci_devices(server: FakeHost, conditions: list[Match], expected: list[str]) -> None:
     """Ids, drivers, virtual functions, numbers, parents; a link's value is its target's name."""
     found = find(server, by_bus("pci", *conditions))
     assert expected == [device.attributes["name"] for device in found.devices]
@@ -223,17 +231,17 @@ def test_devices_without_node_name_in_uevent_are_found_where_udev_puts_them(tmp_
     [
         (
             by_bus("pci", where("driver", "vfio-pci")),
-            ContainerSpec(),
+            Container(),
             "0000:86:01.0 has no device node; give children or container, so that a pod gets something",
         ),
-        (by_bus("pci", where("driver", "vfio-pci"), children=("vfio",)), ContainerSpec(), ""),
-        (by_bus("pci", where("driver", "vfio-pci")), ContainerSpec(env=(("VF", parse("{attributes.name}")),)), ""),
-        (by_class("net"), ContainerSpec(), ""),
+        (by_bus("pci", where("driver", "vfio-pci"), children=("vfio",)), Container(), ""),
+        (by_bus("pci", where("driver", "vfio-pci")), Container(env={"VF": "{attributes.name}"}), ""),
+        (by_class("net"), Container(), ""),
     ],
     ids=["nothing", "children", "container", "interface"],
 )
 def test_a_device_that_gives_a_container_nothing_is_unhealthy(
-    server: FakeHost, source: SysfsSource, container: ContainerSpec, reason: str
+    server: FakeHost, source: Sysfs, container: Container, reason: str
 ) -> None:
     """A node, an interface or what the entry adds is of use; a bare PCI function is not."""
     entry = EntrySpec(name="e", resource="example.com/e", source=source, container=container)
@@ -259,8 +267,8 @@ def test_the_number_of_a_virtual_function(tmp_path: Path) -> None:
         fake.plug(f"pci0000:00/{place}", bus="pci", vendor="0x8086")
         (directory / "physfn").symlink_to("../0000:00:01.0")
         (tmp_path / "sys/devices" / parent / f"virtfn{number}").symlink_to(f"../{place}")
-    numbered = Condition(attribute="virtfn", operator=Operator.IN, values=("0", "2"))
+    numbered = where("virtfn", "0", "2", operator=Operator.IN)
 
-    found = find(fake, SysfsSource(kind="bus", subsystem="pci", match=(numbered,)))
+    found = find(fake, by_bus("pci", numbered))
 
     assert ["0000:00:01.7", "0000:00:02.0"] == [device.attributes["name"] for device in found.devices]

@@ -1,6 +1,5 @@
 """USB devices: identity by serial number, else by port; children; classes."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +7,8 @@ import pytest
 from tests.kit.fakehost import FakeHost
 from vdev import discovery
 from vdev.discovery import Found, Numbering
-from vdev.model.entry import EntrySpec, GroupBy, Source, UsbGroup, UsbSource
+from vdev.model.entry import EntrySpec
+from vdev.model.sources import GroupBy, Usb, UsbGroup
 
 KIT = Path(__file__).parents[2] / "kit"
 BUS = "pci0000:00/0000:00:14.0/usb1"
@@ -19,7 +19,8 @@ def desk(tmp_path: Path) -> FakeHost:
     return FakeHost(tmp_path).add((KIT / "workstation.yaml").read_text())
 
 
-def find(fake: FakeHost, source: Source, numbering: Numbering | None = None) -> Found:
+def find(fake: FakeHost, source: Usb | UsbGroup, numbering: Numbering | None = None) -> Found:
+    source = UsbGroup(sticks=(source,)) if isinstance(source, Usb) else source
     entry = EntrySpec(name="e", resource="example.com/e", source=source)
     return discovery.discover(entry, fake.host, node="n", numbering=numbering)
 
@@ -42,44 +43,44 @@ def stick(fake: FakeHost, port: str, number: int, serial: str = "A1", product: s
     )
 
 
-SDR = UsbSource(vendor="0bda", product="2838")
+SDR = Usb(vendor="0bda", product="2838")
 
 
 def test_a_serial_number_is_no_path(tmp_path: Path) -> None:
     """A `*` stands for any of it, whatever its maker put in."""
     fake = FakeHost(tmp_path)
     stick(fake, "1-1", 2, serial=".A/B")
-    assert [["/dev/bus/usb/001/002"]] == list(nodes(find(fake, UsbSource(serial="*B"))).values())
+    assert [["/dev/bus/usb/001/002"]] == list(nodes(find(fake, Usb(serial="*B"))).values())
 
 
 @pytest.mark.parametrize(
     ("source", "ports"),
     [
-        (UsbSource(vendor="1050"), ["1-2"]),
-        (UsbSource(vendor="1a86", product="7523"), ["1-1.1", "1-1.2"]),
-        (UsbSource(vendor="1a86", product="0000"), []),
-        (UsbSource(serial="8ad5*"), ["1-1.3"]),
-        (UsbSource(port="1-1.[12]"), ["1-1.1", "1-1.2"]),
-        (UsbSource(device_class="0e"), ["1-4"]),
-        (UsbSource(device_class="0x3"), ["1-2"]),
-        (UsbSource(device_class="09"), ["1-1", "usb1"]),
-        (UsbSource(vendor="1050", serial="*"), []),
+        (Usb(vendor="1050"), ["1-2"]),
+        (Usb(vendor="1a86", product="7523"), ["1-1.1", "1-1.2"]),
+        (Usb(vendor="1a86", product="0000"), []),
+        (Usb(serial="8ad5*"), ["1-1.3"]),
+        (Usb(port="1-1.[12]"), ["1-1.1", "1-1.2"]),
+        (Usb(**{"class": "0e"}), ["1-4"]),
+        (Usb(**{"class": "0x3"}), ["1-2"]),
+        (Usb(**{"class": "09"}), ["1-1", "usb1"]),
+        (Usb(vendor="1050", serial="*"), []),
     ],
 )
-def test_what_is_selected(desk: FakeHost, source: UsbSource, ports: list[str]) -> None:
+def test_what_is_selected(desk: FakeHost, source: Usb, ports: list[str]) -> None:
     """By ids, serial number, port, and the class of the device or of an interface."""
     assert ports == [device.attributes["port"] for device in find(desk, source).devices]
 
 
 def test_a_key_comes_with_its_hidraw_node(desk: FakeHost) -> None:
     """The bus node, and the child's."""
-    found = find(desk, UsbSource(vendor="1050", product="0407", children=("hidraw", "input")))
+    found = find(desk, Usb(vendor="1050", product="0407", children=("hidraw", "input")))
     assert {"e_1-2": ["/dev/bus/usb/001/007", "/dev/hidraw1", "/dev/input/event3"]} == nodes(found)
 
 
 def test_every_match_is_a_device_of_its_own(desk: FakeHost) -> None:
     """Two adapters with one serial number are two devices, told apart by port."""
-    found = find(desk, UsbSource(vendor="1a86", children=("tty",), container_path="/dev/ttyV{index}"))
+    found = find(desk, Usb(vendor="1a86", children=("tty",), containerPath="/dev/ttyV{index}"))
     assert {
         "e_1-1.1": ["/dev/bus/usb/001/010", "/dev/ttyUSB0"],
         "e_1-1.2": ["/dev/bus/usb/001/011", "/dev/ttyUSB1"],
@@ -89,7 +90,7 @@ def test_every_match_is_a_device_of_its_own(desk: FakeHost) -> None:
 
 def test_a_hub_does_not_collect_what_is_plugged_into_it(desk: FakeHost) -> None:
     """The hub has no tty of its own and says so."""
-    found = find(desk, UsbSource(vendor="05e3", children=("tty",)))
+    found = find(desk, Usb(vendor="05e3", children=("tty",)))
     assert "no tty device below 1-1" == found.devices[0].health.reason
 
 
@@ -108,12 +109,12 @@ def test_a_replug_keeps_the_id_by_serial_number(tmp_path: Path) -> None:
 
 def test_a_replug_without_serial_number_keeps_the_id_by_port(desk: FakeHost) -> None:
     """The same port, another device number."""
-    assert ["e_1-2"] == list(nodes(find(desk, UsbSource(vendor="1050"))))
+    assert ["e_1-2"] == list(nodes(find(desk, Usb(vendor="1050"))))
     desk.unplug(f"{BUS}/1-2")
     desk.plug(
         f"{BUS}/1-2", bus="usb", idVendor="1050", idProduct="0407", node={"path": "bus/usb/001/033", "number": "189:32"}
     )
-    assert {"e_1-2": ["/dev/bus/usb/001/033"]} == nodes(find(desk, UsbSource(vendor="1050")))
+    assert {"e_1-2": ["/dev/bus/usb/001/033"]} == nodes(find(desk, Usb(vendor="1050")))
 
 
 def test_a_twin_that_joins_changes_nobodys_id(tmp_path: Path) -> None:
@@ -159,7 +160,7 @@ def test_a_missing_bus_node_is_unhealthy(tmp_path: Path) -> None:
 
 def test_every_usb_device_says_why_it_did_not_match(desk: FakeHost) -> None:
     """The camera has the vendor, not the product."""
-    found = find(desk, UsbSource(vendor="046d", product="0825"))
+    found = find(desk, Usb(vendor="046d", product="0825"))
     camera = next(each for each in found.candidates if each.path.endswith("/1-4"))
     assert ("ok: vendor = 046d", "no: product = 0825, found 082d") == camera.why
     assert ["e: warning: usb vendor 046d product 0825 matches no device on this node"] == [
@@ -202,7 +203,7 @@ def test_what_a_device_says_cannot_write_to_a_terminal(tmp_path: Path) -> None:
     """Why a stick did not match is shown on one line, without its escape sequences."""
     fake = FakeHost(tmp_path)
     stick(fake, "1-1", 1, serial="A\x1b[2J\nok: all")
-    (candidate,) = find(fake, UsbSource(vendor="0bda", serial="B*")).candidates
+    (candidate,) = find(fake, Usb(vendor="0bda", serial="B*")).candidates
     assert "no: serial = B*, found A [2J ok: all" in candidate.why
 
 
@@ -213,11 +214,11 @@ def bus(*numbers: int) -> list[str]:
     return [f"/dev/bus/usb/001/{number:03}" for number in numbers]
 
 
-def group(*sticks: UsbSource, group_by: GroupBy = GroupBy.POSITION) -> UsbGroup:
+def group(*sticks: Usb, group_by: GroupBy = GroupBy.POSITION) -> UsbGroup:
     return UsbGroup(sticks=sticks, group_by=group_by)
 
 
-DONGLE = UsbSource(vendor="0bda", product="4711")
+DONGLE = Usb(vendor="0bda", product="4711")
 
 
 def test_a_device_is_one_of_each_stick(tmp_path: Path) -> None:
@@ -256,13 +257,17 @@ def test_a_required_stick_that_is_missing(tmp_path: Path) -> None:
         str(problem) for problem in found.problems
     ]
 
-    assert {"e-A1": bus(11)} == nodes(find(fake, group(SDR, replace(DONGLE, optional=True))))
+    assert {"e-A1": bus(11)} == nodes(find(fake, group(SDR, Usb(vendor="0bda", product="4711", optional=True))))
 
 
 def test_everything_that_matches_as_one_device(tmp_path: Path) -> None:
     """With groupBy all; of optional sticks it needs one."""
     fake = FakeHost(tmp_path)
-    both = group(replace(SDR, optional=True), replace(DONGLE, optional=True), group_by=GroupBy.ALL)
+    both = group(
+        Usb(vendor="0bda", product="2838", optional=True),
+        Usb(vendor="0bda", product="4711", optional=True),
+        group_by=GroupBy.ALL,
+    )
     assert {} == nodes(find(fake, both))
     stick(fake, "1-1", 11, "A1")
     assert {"e-all": bus(11)} == nodes(find(fake, both))
@@ -277,6 +282,6 @@ def test_why_a_stick_is_no_member(tmp_path: Path) -> None:
     fake = FakeHost(tmp_path)
     stick(fake, "1-1", 11, "A1", product="4712")
 
-    (candidate,) = find(fake, group(UsbSource(vendor="1050"), DONGLE)).candidates
+    (candidate,) = find(fake, group(Usb(vendor="1050"), DONGLE)).candidates
 
     assert ["ok: vendor = 0bda", "no: product = 4711, found 4712"] == list(map(str, candidate.checks))

@@ -6,9 +6,9 @@ from pathlib import Path
 from tests.kit.fakehost import FakeHost
 from vdev import config, discovery
 from vdev.discovery import Found, Numbering
-from vdev.model import template
 from vdev.model.device import DeviceNode, IdStyle
-from vdev.model.entry import EntrySpec, NodeTemplate, VirtualSource
+from vdev.model.entry import EntrySpec
+from vdev.model.sources import DriverNode, VirtualSource
 
 
 def find(tmp_path: Path, source: VirtualSource, node: str = "n") -> Found:
@@ -42,7 +42,7 @@ def test_the_real_devices_nodes_are_kept_where_the_host_has_them(tmp_path: Path)
     """A mock GPU next to a real driver."""
     fake = FakeHost(tmp_path)
     fake.node("nvidia1", "195:1")
-    wanted = NodeTemplate(template.parse("/dev/nvidia{index}"), template.parse("/dev/nvidia{index}"))
+    wanted = DriverNode(path="/dev/nvidia{index}")
     found = find(tmp_path, VirtualSource(count=2, driver_nodes=(wanted,)))
     assert [(), (DeviceNode("/dev/nvidia1", "/dev/nvidia1", "rw"),)] == [each.driver_nodes for each in found.devices]
     assert {"/dev"} == found.watch

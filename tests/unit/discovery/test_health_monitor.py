@@ -19,7 +19,9 @@ from vdev.hostfs import HostRoot
 from vdev.hostfs.root import FileInfo
 from vdev.model import template
 from vdev.model.device import DeviceNode, Mount, RawDevice
-from vdev.model.entry import HealthSpec, NodeKind, Probe
+from vdev.model.entry import Health as HealthPolicy
+from vdev.model.entry import Probe
+from vdev.model.sources import NodeKind
 
 TIMEOUT = 20.0
 
@@ -70,7 +72,7 @@ async def verdict(monitor: HealthMonitor, target: Target) -> str:
 
 
 async def test_directories_are_those_that_probes_look_into(monitor: HealthMonitor, host: HostRoot) -> None:
-    file = HealthSpec(probe=Probe.FILE, path=template.parse(str(host.root / "state")), interval=0.01)
+    file = HealthPolicy(probe=Probe.FILE, path=template.parse(str(host.root / "state")), interval=0.01)
     await verdict(monitor, Target(SLOW, device("/dev/ttyUSB0")))
     assert {host.root / "dev"} == monitor.directories
     assert frozenset() == monitor.contents
@@ -82,12 +84,12 @@ async def test_directories_are_those_that_probes_look_into(monitor: HealthMonito
     assert frozenset() == monitor.directories
 
 
-def command(*argv: str, timeout: float = 10.0) -> HealthSpec:
-    return HealthSpec(probe=Probe.COMMAND, command=tuple(map(template.parse, argv)), timeout=timeout)
+def command(*argv: str, timeout: float = 10.0) -> HealthPolicy:
+    return HealthPolicy(probe=Probe.COMMAND, command=tuple(map(template.parse, argv)), timeout=timeout)
 
 
-EXISTS = HealthSpec(probe=Probe.EXISTS, interval=0.02)
-SLOW = HealthSpec(probe=Probe.EXISTS, interval=3600.0)
+EXISTS = HealthPolicy(probe=Probe.EXISTS, interval=0.02)
+SLOW = HealthPolicy(probe=Probe.EXISTS, interval=3600.0)
 
 
 async def test_a_device_that_vanishes_fails_and_recovers(monitor: HealthMonitor, host: HostRoot) -> None:
@@ -142,7 +144,9 @@ async def test_open_asks_for_what_the_container_gets(
         return real(path, flags)
 
     monkeypatch.setattr(os, "open", note)
-    assert "" == await verdict(monitor, Target(HealthSpec(probe=Probe.OPEN), device("/dev/x", permissions=permissions)))
+    assert "" == await verdict(
+        monitor, Target(HealthPolicy(probe=Probe.OPEN), device("/dev/x", permissions=permissions))
+    )
     assert mode | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC == seen[0]
 
 
@@ -159,13 +163,13 @@ async def test_busy_is_healthy_other_errors_are_not(
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(os, "open", refuse)
-    assert reason == await verdict(monitor, Target(HealthSpec(probe=Probe.OPEN), device("/dev/x")))
+    assert reason == await verdict(monitor, Target(HealthPolicy(probe=Probe.OPEN), device("/dev/x")))
 
 
 async def test_a_file_says_whether_the_device_works(monitor: HealthMonitor, tmp_path: Path) -> None:
     """A sidecar writes the word; spaces around it do not matter."""
     path = tmp_path / "uart-0.state"
-    spec = HealthSpec(probe=Probe.FILE, path=template.parse(f"{tmp_path}/{{id}}.state"), content="ok", interval=0.02)
+    spec = HealthPolicy(probe=Probe.FILE, path=template.parse(f"{tmp_path}/{{id}}.state"), content="ok", interval=0.02)
     assert f"{path} is missing" == await verdict(monitor, Target(spec, device()))
     path.write_text("  ok\n")
     await until(monitor, lambda: monitor.verdicts["x"].health.healthy)
@@ -254,7 +258,7 @@ async def test_news_do_not_put_off_what_is_due(tmp_path: Path) -> None:
     (tmp_path / "dev").mkdir()
     node, clock = tmp_path / "dev/ttyUSB0", ManualClock(100.0)
     node.touch()
-    spec = replace(SLOW, interval=10.0, timeout=3600.0, unhealthy_threshold=3, healthy_threshold=2)
+    spec = HealthPolicy(probe=Probe.EXISTS, interval=10.0, timeout=3600.0, unhealthyThreshold=3, healthyThreshold=2)
     async with running(HealthMonitor(Host(tmp_path, inspect=every_file_is_a_node), clock)) as monitor:
         assert "" == await verdict(monitor, Target(spec, device("/dev/ttyUSB0")))
         for change, healthy in ((node.unlink, False), (node.touch, True)):
@@ -290,7 +294,7 @@ async def test_a_probe_that_hangs_holds_nobody_up(host: HostRoot, monkeypatch: p
 
     real = os.open
     monkeypatch.setattr(os, "open", hang)
-    spec = HealthSpec(probe=Probe.OPEN, interval=0.2, timeout=0.5)
+    spec = HealthPolicy(probe=Probe.OPEN, interval=0.2, timeout=0.5)
     hanging = {f"h{number}": Target(spec, device(f"/dev/hang{number}")) for number in range(100)}
     try:
         async with running(HealthMonitor(host)) as monitor:

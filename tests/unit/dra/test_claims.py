@@ -12,9 +12,8 @@ from vdev.dra import preparation as preparing
 from vdev.dra.claim import PreparedDevice, read_claim
 from vdev.dra.preparation import Published
 from vdev.errors import AllocationError, ClaimRefused
-from vdev.model import template
 from vdev.model.device import DeviceNode
-from vdev.model.entry import ContainerSpec, NodeTemplate
+from vdev.model.entry import Container
 from vdev.model.spec import SharingKind
 
 DRIVER = "gpu.nvidia.com"
@@ -101,8 +100,8 @@ def test_every_claim_gives_a_valid_specification(uid, requests):
 
 def test_a_device_brings_its_nodes(build, prepare):
     """The nodes are edits of the device, so that a container gets those of the requests that it uses."""
-    node = NodeTemplate(template.parse("/dev/null"), template.parse("/dev/acme{index}"), "rw")
-    entry = build.entry(container=ContainerSpec(nodes=(node,)))
+    node = {"hostPath": "/dev/null", "containerPath": "/dev/acme{index}"}
+    entry = build.entry(container=Container(deviceNodes=[node]))
     claim = prepare(("r", "gpu-0"), ("r", "gpu-1"), entry=entry)
     paths = {
         each["name"]: [one["path"] for one in each["containerEdits"].get("deviceNodes", ())]
@@ -113,8 +112,8 @@ def test_a_device_brings_its_nodes(build, prepare):
 
 def test_two_things_at_one_container_path_are_refused(build, prepare):
     """As Allocate refuses it."""
-    node = NodeTemplate(template.parse("/dev/acme{index}"), template.parse("/dev/acme"), "rw")
-    entry = build.entry(container=ContainerSpec(nodes=(node,)))
+    node = {"hostPath": "/dev/acme{index}", "containerPath": "/dev/acme"}
+    entry = build.entry(container=Container(deviceNodes=[node]))
     with pytest.raises(AllocationError, match="the container path /dev/acme would be both"):
         prepare(("r", "gpu-0"), ("r", "gpu-1"), entry=entry)
     apart = prepare(("a", "gpu-0"), ("b", "gpu-1"), entry=entry)

@@ -7,7 +7,7 @@ import pytest
 
 from vdev.errors import HostError
 from vdev.hostfs import HostRoot
-from vdev.model.entry import NodeKind
+from vdev.model.sources import NodeKind
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from vdev.model.device import Health
-from vdev.model.entry import ConditionSpec, MigStrategy
+from vdev.model.entry import Condition, MigStrategy
 from vdev.node.events import EventText, of_layouts, of_losses, of_partitions
 from vdev.node.losses import NONE, losses
 from vdev.planning.repartition import Progress, RepartitionState
@@ -58,7 +58,7 @@ def test_a_drill_is_called_one(build):
 
 def test_an_unplugged_device_is_gone_and_comes_back(build):
     """What discovery no longer finds is lost while its entry is what it was, whatever the Node says of it."""
-    entry = build.entry(conditions=(ConditionSpec(type="GpuHealthy"),))
+    entry = build.entry(conditions=(Condition(type="GpuHealthy"),))
     both, one = build.inventory(entry), build.inventory(entry, found={"gpu": build.raws(entry, count=1)})
     lost = losses(both, one, NONE, [entry])
     assert [("DeviceLost", f"{GPU}: GPU-gggg1 is gone")] == said(of_losses(NONE, lost, one))

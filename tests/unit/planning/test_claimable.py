@@ -9,7 +9,7 @@ from vdev.faults import targets
 from vdev.faults.schedule import Dice
 from vdev.model.device import DeviceNode, RawDevice
 from vdev.model.dra import DraSpec
-from vdev.model.entry import GlobPath, GlobSource
+from vdev.model.sources import GlobItem, GlobSource
 from vdev.model.spec import Spec
 from vdev.planning.inventory import arrange, inventory
 
@@ -34,7 +34,7 @@ def test_an_entry_of_claims_does_not_move_the_indices_of_the_others(build):
 
 
 def test_a_node_belongs_to_one_entry_whoever_offers_it(build):
-    source = GlobSource(paths=(GlobPath(path="/dev/x"),))
+    source = GlobSource(paths=(GlobItem(path="/dev/x"),))
     claimed = replace(build.entry("a", "a.b/a", listed=False, dra=DRA), source=source)
     listed = replace(build.entry("b", "a.b/b"), source=source)
     raws = {

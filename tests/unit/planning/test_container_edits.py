@@ -6,9 +6,8 @@ from dataclasses import replace
 import pytest
 
 from vdev.errors import AllocationError, InvalidRequest, UnhealthyDevice, UnknownDevice
-from vdev.model import template
 from vdev.model.device import DeviceNode, Mount
-from vdev.model.entry import ContainerSpec, DeviceIdStrategy, DeviceListStrategy, MigStrategy, NodeTemplate
+from vdev.model.entry import Container, DeviceIdStrategy, DeviceListStrategy, MigStrategy
 from vdev.model.spec import SharingKind
 from vdev.planning import allocation
 from vdev.planning.allocation import cdi_documents, container_edits
@@ -119,8 +118,7 @@ def test_other_vendors_have_variables_mounts_and_kinds_of_their_own(build):
 
 
 def node(path, container=None, permissions="rw"):
-    parsed = template.parse
-    return NodeTemplate(parsed(path), parsed(container or path), permissions)
+    return {"hostPath": path, "containerPath": container or path, "permissions": permissions}
 
 
 @pytest.mark.parametrize(
@@ -163,13 +161,7 @@ def test_pass_device_specs_hands_out_the_drivers_nodes_once(build):
 
 
 def container(**parts):
-    parsed = template.parse
-    return ContainerSpec(
-        env=tuple((key, parsed(text)) for key, text in parts.get("env", {}).items()),
-        annotations=tuple((key, parsed(text)) for key, text in parts.get("annotations", {}).items()),
-        nodes=parts.get("nodes", ()),
-        mounts=parts.get("mounts", ()),
-    )
+    return Container.model_validate({"deviceNodes" if key == "nodes" else key: each for key, each in parts.items()})
 
 
 def test_container_texts_are_joined_per_device_and_constants_once(build):
@@ -252,45 +244,49 @@ ROWS = list(
 )
 
 
-@pytest.mark.parametrize(("strategies", "ids", "specs", "replicas", "mig"), ROWS)
-def test_every_combination_is_consistent(build, strategies, ids, specs, replicas, mig):
+def test_every_combination_is_consistent(subtests, build):
     """Strategy x id strategy x passDeviceSpecs x sharing x MIG: each part names the same devices in order."""
-    entry = build.entry(partitions={0: ("2g.10gb",) * 3, 1: ("2g.10gb",) * 3})
-    name = "nvidia.com/mig-2g.10gb" if mig is MigStrategy.MIXED else GPU
-    sharing = build.sharing({"name": name, "replicas": replicas}) if replicas else None
-    control = DeviceNode("/dev/nvidiactl", "/dev/nvidiactl")
-    found = {"gpu": build.raws(entry, driver_nodes=(control,), partition_nodes=(control,))}
-    stock = build.inventory(
-        entry,
-        found=found,
-        sharing=sharing,
-        device_list_strategies=strategies,
-        device_id_strategy=ids,
-        pass_device_specs=specs,
-        mig_strategy=mig,
-    )
-    slots = stock.resources[name].slots
-    assert (6 if mig is not MigStrategy.NONE else 2) * (replicas or 1) == len(slots)
-    picked = (slots[-1], slots[0])
-    got = edits(stock, name, *(slot.id for slot in picked))
-    shown = [slot.device.ordinal if ids is DeviceIdStrategy.INDEX else slot.device.id for slot in picked]
-    names = [f"{KIND}={each}" for each in shown]
-    root = "/var/run/nvidia-container-devices"
-    if MOUNTS in strategies:
-        assert (root, [f"{root}/{each}" for each in shown]) == (got.env["NVIDIA_VISIBLE_DEVICES"], list(got.mounts))
-    elif ENVVAR in strategies:
-        assert ",".join(shown) == got.env["NVIDIA_VISIBLE_DEVICES"]
-    else:
-        assert "NVIDIA_VISIBLE_DEVICES" not in got.env
-    assert (names if CRI in strategies else []) == got.cdi_devices
-    assert ([",".join(names)] if ANNOTATIONS in strategies else []) == list(got.annotations.values())
-    handed = specs and not all(each.is_cdi for each in strategies)
-    assert ([control] if handed else []) == list(got.nodes.values())
-    if any(each.is_cdi for each in strategies):
-        (document,) = cdi_documents(stock).values()
-        listed = {device["name"] for device in document["devices"]}
-        assert {*shown, "all"} <= listed
-        assert not any("::" in each for each in listed)
+    for strategies, ids, specs, replicas, mig in ROWS:
+        with subtests.test(strategies=strategies, ids=ids, specs=specs, replicas=replicas, mig=mig):
+            entry = build.entry(partitions={0: ("2g.10gb",) * 3, 1: ("2g.10gb",) * 3})
+            name = "nvidia.com/mig-2g.10gb" if mig is MigStrategy.MIXED else GPU
+            sharing = build.sharing({"name": name, "replicas": replicas}) if replicas else None
+            control = DeviceNode("/dev/nvidiactl", "/dev/nvidiactl")
+            found = {"gpu": build.raws(entry, driver_nodes=(control,), partition_nodes=(control,))}
+            stock = build.inventory(
+                entry,
+                found=found,
+                sharing=sharing,
+                device_list_strategies=strategies,
+                device_id_strategy=ids,
+                pass_device_specs=specs,
+                mig_strategy=mig,
+            )
+            slots = stock.resources[name].slots
+            assert (6 if mig is not MigStrategy.NONE else 2) * (replicas or 1) == len(slots)
+            picked = (slots[-1], slots[0])
+            got = edits(stock, name, *(slot.id for slot in picked))
+            shown = [slot.device.ordinal if ids is DeviceIdStrategy.INDEX else slot.device.id for slot in picked]
+            names = [f"{KIND}={each}" for each in shown]
+            root = "/var/run/nvidia-container-devices"
+            if MOUNTS in strategies:
+                assert (root, [f"{root}/{each}" for each in shown]) == (
+                    got.env["NVIDIA_VISIBLE_DEVICES"],
+                    list(got.mounts),
+                )
+            elif ENVVAR in strategies:
+                assert ",".join(shown) == got.env["NVIDIA_VISIBLE_DEVICES"]
+            else:
+                assert "NVIDIA_VISIBLE_DEVICES" not in got.env
+            assert (names if CRI in strategies else []) == got.cdi_devices
+            assert ([",".join(names)] if ANNOTATIONS in strategies else []) == list(got.annotations.values())
+            handed = specs and not all(each.is_cdi for each in strategies)
+            assert ([control] if handed else []) == list(got.nodes.values())
+            if any(each.is_cdi for each in strategies):
+                (document,) = cdi_documents(stock).values()
+                listed = {device["name"] for device in document["devices"]}
+                assert {*shown, "all"} <= listed
+                assert not any("::" in each for each in listed)
 
 
 STRATEGIES = [(ENVVAR,), (MOUNTS,), (ANNOTATIONS,), (CRI,), (ENVVAR, CRI), (ENVVAR, MOUNTS, ANNOTATIONS)]
@@ -314,11 +310,7 @@ def test_what_was_given_before_changes_no_answer(build, strategies, mps):
 
 def test_a_device_that_no_container_can_get_is_told_to_who_asks(build):
     entry = build.entry("npu", "acme.dev/npu", count=1, nvidia=False)
-    block = ContainerSpec(
-        nodes=tuple(
-            NodeTemplate(template.parse(path), template.parse("/dev/one")) for path in ("/dev/null", "/dev/zero")
-        )
-    )
+    block = container(nodes=[node(path, "/dev/one") for path in ("/dev/null", "/dev/zero")])
     stock = build.inventory(replace(entry, container=block))
     with pytest.raises(AllocationError, match="would be both"):
         edits(stock, "acme.dev/npu", "npu-0")

@@ -2,8 +2,9 @@
 
 import pytest
 
-from vdev.model.entry import EntrySpec, GlobSource, MigStrategy
+from vdev.model.entry import EntrySpec, MigStrategy
 from vdev.model.geometry import Geometry, Profile
+from vdev.model.sources import GlobSource
 from vdev.model.spec import NamePattern
 from vdev.planning import naming
 

@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vdev.model.device import RawDevice
-from vdev.model.entry import EntrySpec, GlobSource
+from vdev.model.entry import EntrySpec
+from vdev.model.sources import GlobSource
 from vdev.planning import inventory
 
 NODES = [f"char 188:{number}" for number in range(6)]

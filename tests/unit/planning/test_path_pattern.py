@@ -11,9 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from vdev.model import path_pattern
-from vdev.model.entry import Condition, Operator
+from vdev.model import sources as attribute_match
+from vdev.model.sources import AttributeTest, Operator
 from vdev.planning import naming
-from vdev.planning import naming as attribute_match
 
 names = st.text("ab01-.]^!", min_size=1, max_size=6)
 components = st.text("ab01*?[]!-.^", min_size=1, max_size=8).filter(lambda text: "**" not in text)
@@ -143,7 +143,7 @@ def test_a_hostile_pattern_ends(wanted: str, text: str) -> None:
     """Trying every way would take longer than the universe has been there."""
     assert path_pattern.parse(wanted).captures(text) is None
     assert not naming.matches(wanted, text)
-    assert not attribute_match.meets(Condition(attribute="x", operator=Operator.GLOB, values=(wanted,)), text)
+    assert not attribute_match.meets(AttributeTest(operator=Operator.GLOB, values=(wanted,)), text)
 
 
 def test_a_pattern_of_many_braces_and_commas_is_judged_in_one_pass() -> None:
@@ -225,14 +225,14 @@ def test_every_text_can_be_sorted(texts: list[str]) -> None:
 )
 def test_conditions(operator: Operator, values: tuple[str, ...], value: str | None, expected: bool) -> None:
     """Each operator, with a value and without."""
-    assert expected == attribute_match.meets(Condition(attribute="x", operator=operator, values=values), value)
+    assert expected == attribute_match.meets(AttributeTest(operator=operator, values=values), value)
 
 
 @given(st.text(max_size=8) | st.none(), st.floats().filter(lambda each: attribute_match.number(str(each)) is not None))
 def test_comparisons_agree_with_each_other(value: str | None, limit: float) -> None:
     """Greater, or at most: exactly one of them holds for a number, neither for anything else."""
     above, below = (
-        attribute_match.meets(Condition(attribute="x", operator=operator, values=(str(limit),)), value)
+        attribute_match.meets(AttributeTest(operator=operator, values=(str(limit),)), value)
         for operator in (Operator.GT, Operator.LE)
     )
     number = attribute_match.number(value)

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from vdev import config, discovery
 from vdev.hostfs import HostRoot
 from vdev.model.device import Device, RawDevice, Slot
-from vdev.model.entry import AllocationPolicy, EntrySpec, Flags, VirtualSource
+from vdev.model.entry import AllocationPolicy, EntrySpec, Flags
+from vdev.model.sources import VirtualSource
 from vdev.planning.heaviest import heaviest
 from vdev.planning.inventory import arrange
 from vdev.planning.preferred import AllocatableSlot, Allocator, Nearness, allocator_for, fewest

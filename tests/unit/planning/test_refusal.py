@@ -1,28 +1,14 @@
 """What devices say of themselves, put into templates: what would lead elsewhere or mean something else is refused."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from vdev.errors import UnhealthyDevice
 from vdev.model.device import DeviceNode, Mount, RawDevice
-from vdev.model.entry import (
-    ActionKind,
-    ActionSpec,
-    ContainerSpec,
-    DeviceListStrategy,
-    EntrySpec,
-    Flags,
-    GlobPath,
-    GlobSource,
-    HealthSpec,
-    MountTemplate,
-    NodeTemplate,
-    Probe,
-    UsbSource,
-)
+from vdev.model.entry import Action, Container, DeviceListStrategy, EntrySpec, Flags, Probe
+from vdev.model.entry import Health as HealthPolicy
+from vdev.model.sources import GlobItem, GlobSource, Usb, UsbGroup
 from vdev.model.spec import Spec
 from vdev.model.template import parse
 from vdev.planning import allocation, cdi
@@ -31,27 +17,33 @@ from vdev.planning.inventory import arrange
 
 NAME = "acme.dev/dongle"
 CRI = (DeviceListStrategy.ENVVAR, DeviceListStrategy.CDI_CRI)
-USB = UsbSource(vendor="1050", children=("hidraw",))
+
+
+def usb(**keys):
+    return UsbGroup(sticks=(Usb(vendor="1050", children=("hidraw",), **keys),))
+
+
+USB = usb()
 
 
 def path(text):
-    return ContainerSpec(mounts=(MountTemplate(parse(text), parse("/data")),))
+    return Container(mounts=({"hostPath": parse(text), "containerPath": "/data"},))
 
 
 def inside(text):
-    return ContainerSpec(mounts=(MountTemplate(parse("/opt"), parse(text)),))
+    return Container(mounts=({"hostPath": "/opt", "containerPath": parse(text)},))
 
 
 def node(text):
-    return ContainerSpec(nodes=(NodeTemplate(parse(text), parse("/dev/x")),))
+    return Container(deviceNodes=({"hostPath": parse(text), "containerPath": "/dev/x"},))
 
 
 def variable(text):
-    return ContainerSpec(env=(("X", parse(text)),))
+    return Container(env={"X": parse(text)})
 
 
 def annotation(text):
-    return ContainerSpec(annotations=(("x", parse(text)),))
+    return Container(annotations={"x": parse(text)})
 
 
 def raw(number, **changes):
@@ -137,19 +129,19 @@ def test_links_by_id_work():
     """The best names there are go into paths and variables."""
     by_id = "/dev/serial/by-id/usb-FTDI_FT232R_USB_UART_A5069RR4-if00-port0"
     found = raw(1, paths=(by_id,), nodes=(DeviceNode("/dev/ttyUSB0", by_id),), mounts=(Mount(by_id, by_id),))
-    container = ContainerSpec(env=(("PORT", parse("{path}")),), mounts=path("{path}").mounts)
-    source = GlobSource(paths=(GlobPath(path="/dev/serial/by-id/*"),))
+    container = Container(env={"PORT": parse("{path}")}, mounts=path("{path}").mounts)
+    source = GlobSource(paths=(GlobItem(path="/dev/serial/by-id/*"),))
     assert {"e-1": ""} == reasons(arranged([found], source, container=container))
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"source": replace(USB, container_path="/dev/{attributes.serial}")},
-        {"health": HealthSpec(probe=Probe.FILE, path=parse("/run/{attributes.serial}"))},
-        {"health": HealthSpec(probe=Probe.COMMAND, command=(parse("x"), parse("{attributes.serial}\n")))},
-        {"on_release": (ActionSpec(kind=ActionKind.TRUNCATE, path=parse("/a/{attributes.serial}")),)},
-        {"pre_start": (ActionSpec(kind=ActionKind.COMMAND, command=(parse("{attributes.serial}"),)),)},
+        {"source": usb(containerPath="/dev/{attributes.serial}")},
+        {"health": HealthPolicy(probe=Probe.FILE, path=parse("/run/{attributes.serial}"))},
+        {"health": HealthPolicy(probe=Probe.COMMAND, command=(parse("x"), parse("{attributes.serial}\n")))},
+        {"on_release": (Action(truncate=parse("/a/{attributes.serial}")),)},
+        {"pre_start": (Action(command=(parse("{attributes.serial}"),)),)},
     ],
 )
 @pytest.mark.parametrize("serial", ["../x\n", "-x\n"])
@@ -162,7 +154,7 @@ def test_every_template_counts(changes, serial):
 def test_a_word_that_a_command_would_take_for_an_option():
     """`-rf` as a serial number is refused only where it begins the word."""
     for text, refused in (("{attributes.serial}", True), ("--of={attributes.serial}", False)):
-        action = ActionSpec(kind=ActionKind.COMMAND, command=(parse("wipe"), parse(text)))
+        action = Action(command=(parse("wipe"), parse(text)))
         stock = arranged([raw(1, attributes={"serial": "-rf"})], on_release=(action,))
         assert refused == bool(reasons(stock)["e-1"])
 
@@ -182,7 +174,7 @@ def test_virtual_devices_are_trusted_further(build):
         ("/srv/{attributes.away}", True),
         ("/s/{profile}", False),
     ):
-        entry = build.entry(container=replace(path(text), env=variable("{attributes.model}").env))
+        entry = build.entry(container=path(text).model_copy(update={"env": variable("{attributes.model}").env}))
         stock = build.inventory(entry, found={"gpu": build.raws(entry, attributes=facts)})
         slots = stock.resources["nvidia.com/gpu"].slots
         assert [refused, refused] == [bool(slot.health.reason) for slot in slots]
@@ -195,9 +187,9 @@ _TEXTS = st.text(max_size=12) | st.sampled_from(["..", ".", "a,b", "/", "-x", "\
 @given(serial=_TEXTS, other=_TEXTS)
 def test_whatever_it_says_of_itself_stays_in_its_place(serial, other):
     """What is handed out is below the directory that was written, one value per device, and text on the wire."""
-    container = ContainerSpec(
-        env=(("X", parse("{attributes.serial}")),),
-        mounts=(MountTemplate(parse("/srv/{attributes.serial}/{attributes.other}x"), parse("/data")),),
+    container = Container(
+        env={"X": "{attributes.serial}"},
+        mounts=({"hostPath": "/srv/{attributes.serial}/{attributes.other}x", "containerPath": "/data"},),
     )
     found = [raw(1, attributes={"serial": serial, "other": other})]
     stock = arranged(found, container=container)

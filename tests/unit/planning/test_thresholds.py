@@ -1,23 +1,22 @@
 """From probe results to a verdict: thresholds, grace, brake."""
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from vdev.model.device import HEALTHY
-from vdev.model.entry import HealthSpec, Probe
+from vdev.model.entry import Health as HealthPolicy
+from vdev.model.entry import Probe
 from vdev.planning.health import Outcome, Track, observe_probe
 
 GOOD = Outcome(ok=True)
 BAD = Outcome(ok=False, reason="broken")
 
 
-def spec(**changes: object) -> HealthSpec:
-    return replace(HealthSpec(probe=Probe.EXISTS, interval=5.0), **changes)  # type: ignore[arg-type]
+def spec(**changes: object) -> HealthPolicy:
+    return HealthPolicy(probe=Probe.EXISTS, interval=5.0).model_copy(update=changes)
 
 
-def run(policy: HealthSpec, results: str, *, gap: float = 5.0, scheduled: bool = True) -> list[bool]:
+def run(policy: HealthPolicy, results: str, *, gap: float = 5.0, scheduled: bool = True) -> list[bool]:
     """The verdict after each result; `+` is a success, `-` a failure."""
     track, verdicts = Track(appeared=0.0), []
     for number, result in enumerate(results):
@@ -75,18 +74,18 @@ def test_a_flapping_device_comes_back_when_it_is_quiet() -> None:
 
 
 specs = st.builds(
-    HealthSpec,
+    HealthPolicy,
     probe=st.just(Probe.EXISTS),
     interval=st.floats(0.1, 60.0),
-    unhealthy_threshold=st.integers(1, 5),
-    healthy_threshold=st.integers(1, 5),
-    start_grace=st.floats(0.0, 30.0),
+    unhealthyThreshold=st.integers(1, 5),
+    healthyThreshold=st.integers(1, 5),
+    startGrace=st.floats(0.0, 30.0),
 )
 histories = st.lists(st.tuples(st.booleans(), st.floats(0.0, 20.0), st.booleans()), max_size=60)
 
 
 @given(specs, histories)
-def test_the_verdict_obeys_the_rules(policy: HealthSpec, history: list[tuple[bool, float, bool]]) -> None:
+def test_the_verdict_obeys_the_rules(policy: HealthPolicy, history: list[tuple[bool, float, bool]]) -> None:
     """No fall before its threshold, no recovery without successes, reasons only for the unhealthy."""
     track, now = Track(appeared=0.0), 0.0
     counted: list[bool] = []
@@ -105,7 +104,7 @@ def test_the_verdict_obeys_the_rules(policy: HealthSpec, history: list[tuple[boo
 
 
 @given(specs, histories)
-def test_lasting_success_always_heals(policy: HealthSpec, history: list[tuple[bool, float, bool]]) -> None:
+def test_lasting_success_always_heals(policy: HealthPolicy, history: list[tuple[bool, float, bool]]) -> None:
     """Whatever happened before, enough scheduled successes end in Healthy."""
     track, now = Track(appeared=0.0), 0.0
     for ok, wait, scheduled in history:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ...model.names import DNS_NAME, plain_key_problem, resource_name_problem, value_problem
+from ...model.names import DNS_NAME, qualified_name_problem, resource_name_problem, value_problem
 
 _LONGEST_LABEL, _LONGEST_SUBDOMAIN = 63, 253
 _CHARACTERS = "lower-case letters, digits and '-', with a letter or digit at both ends"
@@ -45,7 +45,7 @@ def driver(text: Any) -> Iterator[str]:
 
 def qualified_name(key: str) -> Iterator[str]:
     """What is wrong with the key of a label, a taint or a condition: a name, which may stand behind a domain."""
-    if problem := plain_key_problem(key):
+    if problem := qualified_name_problem(key):
         yield wrong(key, problem)
 
 

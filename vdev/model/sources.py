@@ -1,0 +1,463 @@
+"""Where the devices of an entry come from: `virtual`, `glob`, `sysfs` or `usb`."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, Self, assert_never
+
+from pydantic import (
+    AfterValidator,
+    Field,
+    PlainValidator,
+    TypeAdapter,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+    model_validator,
+)
+
+from . import path_pattern
+from .device import EMPTY, IdStyle
+from .scalars import (
+    PATH,
+    STRING,
+    Count,
+    Flag,
+    Index,
+    ItemInJson,
+    PathPattern,
+    PathTemplate,
+    PathText,
+    Permissions,
+    Plain,
+    Section,
+    Shorthand,
+    Text,
+    Word,
+    choice,
+    described,
+    matching,
+    not_empty,
+    one_of,
+    one_or_many,
+    refuse,
+    without_problem,
+)
+from .virtual_node import VirtualNode
+
+
+class DriverNode(Section):
+    """A device node that the real device has."""
+
+    path: PathTemplate
+    """Path on the host; {index} is the device's number."""
+    permissions: Permissions = "rw"
+    """One or more of r (read), w (write) and m (mknod)."""
+    first_index: Index = 0
+    """What {index} is for the first device."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VirtualSource:
+    """Devices that exist only in the file (or as a preset's data).
+
+    `numa` holds one value per device, or one for all, or none. `links` maps pairs of indices to a score (NVIDIA's
+    scale: 100 per NVLink), symmetric. `driver_nodes` are templates of the nodes that the real device has, `node` is
+    what a container gets in its stead. `maker_resource` is the resource under which the maker's own plugin advertises
+    devices of the preset. `ids` has one for each device, or none where they are made up.
+    """
+
+    count: int
+    ids: tuple[str, ...] = ()
+    memory: int = 0
+    numa: tuple[int, ...] = ()
+    attributes: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    links: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    id_style: IdStyle = IdStyle.NAME
+    preset: str = ""
+    maker_resource: str = ""
+    driver_nodes: tuple[DriverNode, ...] = ()
+    partition_nodes: tuple[DriverNode, ...] = ()
+    node: VirtualNode | None = None
+
+    @property
+    def attribute_names(self) -> frozenset[str]:
+        """The attributes of its devices, for templates."""
+        return frozenset(self.attributes)
+
+
+class PathType(StrEnum):
+    """How a matched path reaches the container: as a device node, or as a bind mount."""
+
+    DEVICE = "device"
+    MOUNT = "mount"
+
+
+class NodeKind(StrEnum):
+    """What a host path is."""
+
+    CHAR = "char"
+    BLOCK = "block"
+    FILE = "file"
+    DIRECTORY = "directory"
+    SOCKET = "socket"
+    FIFO = "fifo"
+
+
+class GroupBy(StrEnum):
+    """Which matches form a device: the i-th of each, those in which `*` captured the same text, or all of them."""
+
+    POSITION = "position"
+    NAME = "name"
+    ALL = "all"
+
+
+class GlobItem(Section):
+    """One path pattern. Several patterns in one entry together form one device."""
+
+    path: PathPattern
+    """Absolute path pattern with *, ? and [...]; a * does not match '/'."""
+    container_path: PathText = ""
+    """Path in the container: a directory when it ends in '/', else a new name, which may hold placeholders.
+    Default: as on the host."""
+    permissions: Permissions | None = None
+    """For type device: one or more of r (read), w (write) and m (mknod). Default: rw."""
+    type: Annotated[PathType, choice(PathType)] = PathType.DEVICE
+    """How it reaches the container: as a device node, or as a bind mount."""
+    read_only: Flag | None = None
+    """For type mount: whether it is mounted read-only. Default: false."""
+    optional: Flag = False
+    """Whether a device may lack this path. Where all paths are optional, it needs one of them."""
+    limit: Count = 1
+    """How many devices of the entry may share one match."""
+    kinds: Annotated[tuple[Annotated[NodeKind, choice(NodeKind)], ...], one_or_many(STRING)] = ()
+    """What may match. Default: char and block for devices, anything for mounts."""
+
+    @model_validator(mode="after")
+    def _fill(self) -> Self:
+        return self.filled(permissions="rw") if self.type is PathType.DEVICE else self.filled(read_only=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_text(cls, data: Any) -> Any:
+        if isinstance(data, str):
+            refuse(f"expected a mapping, got {described(data)}", f"in a list, write {{path: {data}}}")
+        return data
+
+
+def path_item(value: object) -> list[Any]:
+    """A single pattern as a list of items."""
+    return [{"path": value} if isinstance(value, str) else value]
+
+
+Glob = Annotated[list[GlobItem], ItemInJson(), Shorthand((list, tuple), PATH, path_item)]
+"""One pattern, or a list of patterns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GlobSource:
+    """Devices found by path patterns below the host root; several patterns together form one device."""
+
+    paths: tuple[GlobItem, ...]
+    exclude: tuple[str, ...] = ()
+    group_by: GroupBy = GroupBy.POSITION
+
+    @property
+    def attribute_names(self) -> frozenset[str]:
+        """The attributes of its devices, for templates."""
+        return frozenset({"base", "target", "match", "below"})
+
+
+class Operator(StrEnum):
+    """How an attribute is compared."""
+
+    GLOB = "glob"
+    IN = "in"
+    NOT_IN = "notIn"
+    EXISTS = "exists"
+    GT = "gt"
+    GE = "ge"
+    LT = "lt"
+    LE = "le"
+
+
+_OPERATORS = {
+    "in": Operator.IN,
+    "notIn": Operator.NOT_IN,
+    "exists": Operator.EXISTS,
+    ">": Operator.GT,
+    "gt": Operator.GT,
+    ">=": Operator.GE,
+    "ge": Operator.GE,
+    "<": Operator.LT,
+    "lt": Operator.LT,
+    "<=": Operator.LE,
+    "le": Operator.LE,
+}
+_TEXT_LIST = {"type": "array", "minItems": 1, "items": {"type": "string"}}
+_OPERANDS = {Operator.IN: _TEXT_LIST, Operator.NOT_IN: _TEXT_LIST, Operator.EXISTS: {"type": "boolean"}}
+_TEST_JSON = {
+    "anyOf": [
+        {"type": "string"},
+        {
+            "type": "object",
+            "minProperties": 1,
+            "maxProperties": 1,
+            "additionalProperties": False,
+            "properties": {
+                word: _OPERANDS.get(operator, {"type": ["number", "string"]}) for word, operator in _OPERATORS.items()
+            },
+        },
+    ]
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeTest:
+    """A condition on the value of a sysfs attribute.
+
+    `values` holds the pattern (GLOB), the allowed values (IN), "true"/"false" (EXISTS) or the number (comparisons).
+    `written` is how the file says it.
+    """
+
+    operator: Operator
+    values: tuple[str, ...]
+    written: str | dict[str, str | list[str]] = field(default="", compare=False)
+
+
+def _test(value: object) -> AttributeTest:
+    """What an attribute must hold: a pattern, or a mapping of one operator to its operand."""
+    if isinstance(value, AttributeTest):
+        return value
+    if type(value) is str:
+        return AttributeTest(Operator.GLOB, _patterns(value), value)
+    if not isinstance(value, dict):
+        quoted = f'write it in quotes: "{value}"' if isinstance(value, str) else ""
+        refuse(
+            f"expected a pattern, got {described(value)}", quoted or "a text, or such as {in: [...]} or {exists: true}"
+        )
+    if len(value) != 1:
+        refuse(f"expected one operator, got {len(value)}", "expected one of " + ", ".join(_OPERATORS))
+    ((word, operand),) = value.items()
+    operator = _OPERATORS[one_of(word, _OPERATORS)]
+    values = _operand(operator, operand)
+    listed = operator in (Operator.IN, Operator.NOT_IN)
+    return AttributeTest(operator, values, {word: list(values) if listed else Plain(values[0])})
+
+
+def _patterns(*texts: str) -> tuple[str, ...]:
+    for text in texts:
+        if any(found := path_pattern.word_problem(text)):
+            refuse(*found)
+    return texts
+
+
+def _operand(operator: Operator, value: object) -> tuple[str, ...]:
+    match operator:
+        case Operator.IN | Operator.NOT_IN:
+            items = value if isinstance(value, list) else []
+            if not items:
+                refuse(f"expected a list of strings, got {described(value)}")
+            for item in items:
+                if type(item) is not str:
+                    refuse(f"expected a list of strings, with {described(item)} in it", f'write it in quotes: "{item}"')
+            return _patterns(*items)
+        case Operator.EXISTS:
+            return (str(_EXISTS.validate_python(value)).lower(),)
+        case _:
+            if isinstance(value, bool) or number(str(value)) is None:
+                refuse(f"expected a number, got {described(value)}")
+            return (str(value),)
+
+
+_EXISTS: TypeAdapter[bool] = TypeAdapter(Flag)
+
+
+_HEX = "0x"
+_NUMBER = re.compile(r"[-+]?(0[xX][0-9a-fA-F]{1,16}|([0-9]{1,20}\.?[0-9]{0,20}|\.[0-9]{1,20})([eE][-+]?[0-9]{1,2})?)")
+_COMPARED: Mapping[Operator, Callable[[float, float], bool]] = {
+    Operator.GT: lambda value, limit: value > limit,
+    Operator.GE: lambda value, limit: value >= limit,
+    Operator.LT: lambda value, limit: value < limit,
+    Operator.LE: lambda value, limit: value <= limit,
+}
+_SIGNS: Mapping[Operator, str] = {
+    Operator.GLOB: "=",
+    Operator.IN: "in",
+    Operator.NOT_IN: "not in",
+    Operator.GT: ">",
+    Operator.GE: ">=",
+    Operator.LT: "<",
+    Operator.LE: "<=",
+}
+
+
+def meets(test: AttributeTest, value: str | None) -> bool:
+    """Whether the value, None for an attribute that is not there, meets the condition.
+
+    sysfs writes PCI ids as `0x10de` and USB ids as `046d`; a pattern fits with and without the prefix, in either case.
+    An attribute that is not there meets `notIn` and `exists: false` alone.
+    """
+    match test.operator:
+        case Operator.EXISTS:
+            return (value is not None) == (test.values[0] == "true")
+        case Operator.NOT_IN:
+            return value is None or not any(_fits(value, pattern) for pattern in test.values)
+        case Operator.GLOB | Operator.IN:
+            return value is not None and any(_fits(value, pattern) for pattern in test.values)
+        case Operator.GT | Operator.GE | Operator.LT | Operator.LE:
+            left, right = number(value), number(test.values[0])
+            return left is not None and right is not None and _COMPARED[test.operator](left, right)
+        case _:
+            assert_never(test.operator)
+
+
+def number(text: str | None) -> float | None:
+    """The value of a number as sysfs writes them: decimal, or hexadecimal with `0x`; None for anything else."""
+    text = "" if text is None else text.strip()
+    if not _NUMBER.fullmatch(text):
+        return None
+    return float(int(text, 16)) if _HEX in text.lower() else float(text)
+
+
+def wording(attribute: str, test: AttributeTest) -> str:
+    """The condition as a person writes it: `idVendor = 046d`, `numa_node >= 1`, `driver exists`."""
+    operator, values = test.operator, ", ".join(test.values)
+    if operator is Operator.EXISTS:
+        return f"{attribute} {'exists' if values == 'true' else 'is absent'}"
+    if operator in (Operator.IN, Operator.NOT_IN):
+        values = f"[{values}]"
+    return f"{attribute} {_SIGNS[operator]} {values}"
+
+
+def _fits(value: str, pattern: str) -> bool:
+    if fnmatchcase(value, pattern):
+        return True
+    bare = value.lower()
+    return bare.startswith(_HEX) and fnmatchcase(bare.removeprefix(_HEX), pattern.lower().removeprefix(_HEX))
+
+
+def _attribute_problem(path: str) -> str:
+    if not path:
+        return "must not be empty"
+    if path.startswith("/"):
+        return f"{path!r} is an absolute path; write it relative to the device, with '../' for its parents"
+    return ""
+
+
+Attribute = Annotated[Text, without_problem(_attribute_problem, pattern="^[^/]")]
+"""The path of an attribute, relative to its device."""
+
+Subsystem = Annotated[
+    Text, matching(r"(?!\.{1,2}$)[^/]+", "the name of a class, a bus or a subsystem, such as tty, without '/'")
+]
+"""A name below /sys/class or /sys/bus."""
+
+WordPattern = Annotated[Word, without_problem(path_pattern.word_problem)]
+"""A pattern for a word."""
+
+AttributeCondition = Annotated[AttributeTest, PlainValidator(_test), WithJsonSchema(_TEST_JSON)]
+"""A condition on an attribute's value."""
+
+
+class Sysfs(Section):
+    """Real devices of a class or bus in sysfs that meet every condition."""
+
+    class_: Annotated[Subsystem | None, Field(alias="class")] = None
+    """A class below /sys/class, such as video4linux."""
+    bus: Subsystem | None = None
+    """A bus below /sys/bus, such as usb or pci."""
+    match: dict[Attribute, AttributeCondition] = {}
+    """What attribute files must hold, by their path relative to the device, with ../ for parents. A value is a pattern,
+    or one of {in: [...]}, {notIn: [...]}, {exists: true}, {">=": 4}, {gt: 4} and so on."""
+    children: tuple[Subsystem, ...] = ()
+    """Subsystems whose device nodes below the match are part of the device, such as drm or hidraw."""
+    container_path: PathText = ""
+    """Path in the container: a directory when it ends in '/', else a new name. Default: as on the host."""
+    permissions: Permissions = "rw"
+    """One or more of r (read), w (write) and m (mknod)."""
+
+    @property
+    def kind(self) -> str:
+        """Whether they are of a class or of a bus."""
+        return "class" if self.class_ else "bus"
+
+    @property
+    def subsystem(self) -> str:
+        """The class or bus."""
+        return self.class_ or self.bus or ""
+
+    @property
+    def attribute_names(self) -> frozenset[str]:
+        """The attributes of its devices, for templates; a child's is the name of its nodes or interfaces."""
+        return frozenset({"name", "driver", *self.match, *self.children})
+
+
+def _padded(width: int) -> AfterValidator:
+    """Hexadecimal digits as sysfs writes them: lower case, full width, no prefix."""
+    return AfterValidator(lambda digits: digits.lower().removeprefix("0x").zfill(width))
+
+
+_Hex4 = Annotated[
+    Text, matching("(?:0[xX])?[0-9a-fA-F]{1,4}", 'up to four hexadecimal digits, such as "046d"'), _padded(4)
+]
+_Hex2 = Annotated[
+    Text, matching("(?:0[xX])?[0-9a-fA-F]{1,2}", 'up to two hexadecimal digits, such as "03"'), _padded(2)
+]
+
+
+class Usb(Section):
+    """Real USB devices by identity. A key that is not given matches everything; at least one must be given."""
+
+    vendor: _Hex4 | None = None
+    """Vendor id: hexadecimal digits, in quotes."""
+    product: _Hex4 | None = None
+    """Product id: hexadecimal digits, in quotes."""
+    serial: WordPattern | None = None
+    """Pattern for the serial number."""
+    port: WordPattern | None = None
+    """Pattern for the port, such as 1-1.2: the place where something is plugged in, whatever it is."""
+    class_: Annotated[_Hex2 | None, Field(alias="class")] = None
+    """Class of the device or of one of its interfaces: hexadecimal digits, in quotes."""
+    children: tuple[Subsystem, ...] = ()
+    """Subsystems whose device nodes are part of the device, such as hidraw or tty."""
+    container_path: PathText = ""
+    """Path in the container: a directory when it ends in '/', else a new name. Default: as on the host."""
+    permissions: Permissions = "rw"
+    """One or more of r (read), w (write) and m (mknod)."""
+    optional: Flag = False
+    """In a list: whether a device may lack this one."""
+
+    @property
+    def attribute_names(self) -> frozenset[str]:
+        """The attributes of its devices, for templates; a child's is the name of its nodes or interfaces."""
+        own = {"vendor", "product", "serial", "port", "manufacturerName", "productName"}
+        return frozenset({*own, *self.children})
+
+
+def _usbs(value: object, _: ValidatorFunctionWrapHandler) -> list[Usb]:
+    """One form or the other, and errors of that alone."""
+    return _STICKS.validate_python(value) if isinstance(value, (list, tuple)) else [Usb.model_validate(value)]
+
+
+_STICKS: TypeAdapter[list[Usb]] = TypeAdapter(Annotated[list[Usb], not_empty()])
+Usbs = Annotated[list[Usb], WrapValidator(_usbs), ItemInJson()]
+"""One USB device, or a list of those that form a device together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsbGroup:
+    """Devices of one or several USB devices each: one of each stick, or with ALL whatever matches one of them."""
+
+    sticks: tuple[Usb, ...]
+    group_by: GroupBy = GroupBy.POSITION
+
+    @property
+    def attribute_names(self) -> frozenset[str]:
+        """The attributes that its devices may have, for templates: those of the stick that comes first."""
+        return frozenset[str]().union(*(each.attribute_names for each in self.sticks))
+
+
+Source = VirtualSource | GlobSource | Sysfs | UsbGroup
