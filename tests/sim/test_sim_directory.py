@@ -54,7 +54,7 @@ async def test_pod_waits_for_its_resource(kubelet, plugins, pods):
     """A pod waits until the node has enough, as for the scheduler, and says what for."""
     write(pods / "p.yaml", manifest("p", {NPU: 2}))
     text = f"0/1 nodes are available: 1 Insufficient {NPU}."
-    await kubelet.wait_until(lambda: text in [each.fields["reason"] for each in kubelet.journal.of("podWaiting")])
+    await kubelet.wait_until(lambda: text in [pod.message for pod in kubelet.pods()])
     await plugins(NPU, ["d1", "d2"])
     await kubelet.wait_until(lambda: [pod.phase for pod in kubelet.pods()] == [Phase.RUNNING])
 

@@ -83,9 +83,10 @@ class Journal:
                 fields = {**asdict(finding), "severity": finding.severity.value}
                 self.note("finding", "finding", str(finding), **fields)
 
-    def tell_waiting(self, pod: str, why: str) -> None:
-        """A pod waits to be scheduled; `why` is what the scheduler would say."""
-        self.note("podWaiting", "pod", f"{pod} waits: {why}", pod=pod, reason=why)
+    def tell_refused(self, path: str, why: str, line: int = 0) -> None:
+        """A manifest is refused: that of a file, at this line if it is known, or of a pod of the API server."""
+        text = f"{path}{f':{line}' if line else ''} refused: {why}"
+        self.note("manifestRefused", "pod", text, path=path, error=why, line=line)
 
     def tell_claim(self, name: str, what: str, devices: Sequence[str] = ()) -> None:
         """A claim was allocated, prepared, unprepared or released. `devices` are `driver/pool/device`."""

@@ -2,8 +2,7 @@
 
 A file may also hold claims, templates, classes and slices of DRA, with pods or without; they come and go with it.
 
-Stands in for the scheduler, too: a pod waits until the node shows enough of what it asks for, unless its manifest
-names a node; then it goes straight to the kubelet. The directory is polled, so any file system will do.
+The directory is polled, so any file system will do.
 """
 
 import asyncio
@@ -19,7 +18,6 @@ import yaml
 from ..errors import UsageError
 from .dra.api_objects import KINDS, NAMESPACE, ApiObjectError
 from .kubelet.kubelet import Kubelet, KubeletPanic
-from .kubelet.node_status import unschedulable
 from .objects import pod_manifest, yaml_text
 from .objects.pod_manifest import ManifestError
 from .objects.pods import PodSpec
@@ -31,13 +29,13 @@ _LARGEST_MANIFEST = 1_000_000  # bytes; a Pod that the API server takes is small
 
 @dataclass(slots=True)
 class _Pod:
-    """A Pod manifest, which begins on this line of its file. `said` is why the pod does not run."""
+    """A Pod manifest, which begins on this line of its file. `refused` is why the kubelet did not take it, last."""
 
     line: int
     document: Mapping[str, Any]
     spec: PodSpec
     runs: bool = False
-    said: str = ""
+    refused: str = ""
 
 
 @dataclass(slots=True)
@@ -108,18 +106,11 @@ class PodDirectory:
             await self._kubelet.objects.delete(kind, made, where)
 
     async def _run(self, name: str, pod: _Pod) -> None:
-        said = pod.said
-        short = [] if pod.spec.node else await self._kubelet.short_of(pod.spec)
-        if short:
-            pod.said = unschedulable(short)
-            if pod.said != said:
-                self._kubelet.journal.tell_waiting(pod.spec.key, pod.said)
-            return
         try:
-            await self._kubelet.run_pod(pod.document)
+            await self._kubelet.run_pod(pod.document, wait_for_devices=True)
         except ManifestError as error:
-            pod.said = str(error)
-            if pod.said != said:
+            if pod.refused != str(error):
+                pod.refused = str(error)
                 self._refuse(name, error, pod.line)
             return
         except KubeletPanic:
@@ -127,9 +118,7 @@ class PodDirectory:
         pod.runs = True
 
     def _refuse(self, name: str, error: Exception, line: int) -> None:
-        path = str(self._path / name)
-        text = f"{path}{f':{line}' if line else ''} refused: {error}"
-        self._kubelet.journal.note("manifestRefused", "pod", text, path=path, error=str(error), line=line)
+        self._kubelet.journal.tell_refused(str(self._path / name), str(error), line)
 
 
 def _content(name: str, content: bytes) -> tuple[list[_Pod], list[tuple[int, Mapping[str, Any]]]]:

@@ -26,15 +26,16 @@ from ..kubelet_life import Timings
 from ..lint import Finding, Overlaps, Severity
 from ..objects import pod_manifest
 from ..objects.node_devices import Capacity
-from ..objects.pods import Phase, PodSpec, PodStatus
+from ..objects.pods import Phase, PodStatus
 from .kubelet_directory import KubeletPaths
 from .kubelet_process import KubeletProcess, KubeletSettings
-from .node_status import NodeStatus, lacking
+from .node_status import NodeStatus
 from .pod_records import PodRecord, PodStore
 from .pod_scheduler import PodScheduler
 from .pod_workers import PodWorkers, ProcessGoneError
 
 _POLL_FIRST, _POLL_MOST = 0.001, 0.05  # seconds
+_ROOM = ("pod", "podDeleted", "node")  # events after which a pod that waits may fit
 _CAPACITY: Mapping[str, str] = {"pods": "110"}
 
 
@@ -101,9 +102,8 @@ class Kubelet:
         self._ran: Mapping[str, frozenset[str]] = {}  # by pod: the containers that ran when the process started
         self._sources: asyncio.Task[KubeletPanic | None] | None = None
         self._cluster = Cluster(self.objects, node_name, self.journal)
-        self._scheduling = PodScheduler(
-            self._cluster, self._store, journal=self.journal, allocatable=self._node.allocatable
-        )
+        self._scheduling = PodScheduler(self._cluster, self._store, self._node, self.journal)
+        self.journal.listen(lambda entry: self._scheduling.wake() if entry.event in _ROOM else None)
 
     # --- life ----------------------------------------------------------------------------------------------------
 
@@ -226,33 +226,36 @@ class Kubelet:
 
     # --- pods ----------------------------------------------------------------------------------------------------
 
-    async def run_pod(self, manifest: Mapping[str, Any], *, numa_affinity: Iterable[int] | None = None) -> PodStatus:
+    async def run_pod(
+        self,
+        manifest: Mapping[str, Any],
+        *,
+        numa_affinity: Iterable[int] | None = None,
+        wait_for_devices: bool = False,
+    ) -> PodStatus:
         """Create a pod, admit it and start its containers; returns its status after that.
 
         `manifest` is a v1 Pod. `numa_affinity` are the NUMA nodes that the topology manager aligns with (None: policy
-        `none`). A rejected pod raises nothing; its phase is Failed. While the kubelet is down the pod stays Pending.
+        `none`). With `wait_for_devices` a pod for which the node has too few devices stays Pending until it has enough,
+        unless it names its node. A rejected pod raises nothing; its phase is Failed. While the kubelet is down the pod
+        stays Pending.
         Raises ManifestError, and KubeletPanic where the real kubelet would panic.
         """
         self._serial += 1
         affinity = None if numa_affinity is None else frozenset(numa_affinity)
         spec = pod_manifest.parse(manifest, serial=self._serial)
-        waits = await self._scheduling.concerns(spec)
-        record = self._store.add(spec, affinity, bound=not waits)
-        await self._heard()
-        if waits and self.alive:
-            await self._scheduling.bind(record)
+        wait_for_devices = wait_for_devices and not spec.node
+        waits = wait_for_devices or await self._scheduling.concerns(spec)
+        record = self._store.add(spec, affinity, bound=not waits, waits_for_devices=wait_for_devices)
+        try:
+            await self._heard()
+            if waits and self.alive:
+                await self._scheduling.bind(record)
+        finally:
+            record.queued = True
+            self._scheduling.wake()
         await self._admit(record)
         return record.status()
-
-    async def served_by_claims(self, spec: PodSpec) -> set[str]:
-        """The extended resources of a pod that DRA would serve on this node."""
-        return await self._cluster.served(spec, self._node.allocatable())
-
-    async def short_of(self, spec: PodSpec) -> list[str]:
-        """The extended resources of which the node has too little left for a pod, but for those that claims serve."""
-        served = await self.served_by_claims(spec)
-        others = [pod.spec.requested() for pod in self.pods() if not pod.phase.terminal]
-        return lacking(spec.requested(), others, free=self._node.shown.allocatable, served=served)
 
     async def delete_pod(self, name: str, *, namespace: str = "default", force: bool = False) -> None:
         """Delete a pod. The next admission or PodResources call frees its devices; plugins are not notified.
@@ -468,7 +471,6 @@ class Kubelet:
             self._workers.push(uids)
         if self._status_on_change:
             self.tick()
-        self._scheduling.wake()
         self.journal.changed()
 
     def _up(self) -> tuple[KubeletProcess, PodWorkers]:

@@ -95,10 +95,5 @@ def lacking(
     return sorted(resource for resource, amount in wanted.items() if amount > left.get(resource, Decimal(0)))
 
 
-def unschedulable(short: Iterable[str]) -> str:
-    """What the scheduler says of a pod for which the node has too little of these resources."""
-    return f"0/1 nodes are available: {', '.join(f'1 Insufficient {resource}' for resource in short)}."
-
-
 def _whole(amount: Decimal) -> int:
     return int(amount.to_integral_value())

@@ -18,6 +18,8 @@ class PodRecord:
     once that process has taken it on. `bound` says that the pod has its node, `claims` what claims it has then, and
     `terminating` that it was deleted and waits for its claims to be unprepared. `sandbox`: its claims were prepared
     since the node booted. `shown`: its status has containers, since a process took it on that may have ended.
+    `waits_for_devices`: it is not bound before the node has enough devices for it. `queued`: the scheduler may try it,
+    since the caller that made it has tried it.
     """
 
     spec: PodSpec
@@ -33,6 +35,8 @@ class PodRecord:
     terminating: bool = False
     sandbox: bool = False
     shown: bool = False
+    waits_for_devices: bool = False
+    queued: bool = False
     told: PodStatus | None = None
 
     def container_claims(self, name: str) -> list[ContainerClaim]:
@@ -94,12 +98,14 @@ class PodStore:
         """Pods that the kubelet process knows and that have not ended, including the one being admitted."""
         return [r.spec for r in self.records.values() if r.known and not r.phase.terminal]
 
-    def add(self, spec: PodSpec, affinity: frozenset[int] | None, *, bound: bool = True) -> PodRecord:
-        """Create a pod; if not `bound` it waits for claims. Raises ManifestError if there is one of that name."""
+    def add(
+        self, spec: PodSpec, affinity: frozenset[int] | None, *, bound: bool = True, waits_for_devices: bool = False
+    ) -> PodRecord:
+        """Create a pod, which waits for the scheduler if not `bound`. Raises ManifestError if the name is taken."""
         if spec.key in self.records:
             raise ManifestError(f"pod {spec.key} exists already")
         containers = [ContainerStatus(container.name, container.kind) for container in spec.containers]
-        record = PodRecord(spec, affinity, containers, bound=bound)
+        record = PodRecord(spec, affinity, containers, bound=bound, waits_for_devices=waits_for_devices)
         self.records[spec.key] = record
         return record
 
@@ -116,7 +122,7 @@ class PodStore:
 
     def waiting(self) -> list[PodRecord]:
         """The pods that wait for the scheduler."""
-        return [record for record in self.records.values() if self.waits(record)]
+        return [record for record in self.records.values() if record.queued and self.waits(record)]
 
     def waits(self, pod: PodRecord) -> bool:
         """Whether a pod waits for the scheduler; one that was deleted does not."""

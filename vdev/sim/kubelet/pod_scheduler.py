@@ -1,10 +1,9 @@
-"""The scheduler's work for pods with claims: it allocates the claims and binds the pod to the node."""
+"""The scheduler's work: it binds pods to the node once their claims are allocated and the node has enough devices."""
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from decimal import Decimal
 
 from ..dra.allocator import UnschedulableError
 from ..dra.api_objects import ApiObjectError
@@ -12,24 +11,24 @@ from ..dra.control_plane import Bound, Cluster
 from ..journal import Event, Journal
 from ..lint import Finding
 from ..objects.pods import PodSpec
+from .node_status import NodeStatus, lacking
 from .pod_records import PodRecord, PodStore
 
 
 class PodScheduler:
-    """Binds pods that need claims to the node. `allocatable` is the node status."""
+    """Binds pods that wait for claims or devices to the node."""
 
     def __init__(
         self,
         cluster: Cluster,
         store: PodStore,
-        *,
+        node: NodeStatus,
         journal: Journal,
-        allocatable: Callable[[], Mapping[str, Decimal]],
     ) -> None:
         self._cluster = cluster
         self._store = store
         self._journal = journal
-        self._allocatable = allocatable
+        self._node = node
         self._lock = asyncio.Lock()
         self._changed = asyncio.Event()
         self._seen: list[Finding] = []
@@ -59,7 +58,7 @@ class PodScheduler:
     async def concerns(self, pod: PodSpec) -> bool:
         """Whether a pod has to wait for claims."""
         try:
-            return await self._cluster.concerns(pod, self._allocatable())
+            return await self._cluster.concerns(pod, self._node.allocatable())
         except ApiObjectError:
             return False  # it has none itself, and nobody says that a class serves its resources
 
@@ -72,14 +71,25 @@ class PodScheduler:
             if not self._store.waits(pod):
                 return
             try:
-                if pod.spec.node:
-                    self._give(pod, Bound(await self._cluster.claims(pod.spec)))
-                else:
-                    self._give(pod, await self._cluster.schedule(pod.spec, self._allocatable()))
+                self._give(pod, await self._place(pod))
             except UnschedulableError as error:
                 self._refused(pod, error)
             except ApiObjectError as error:
                 self._refused(pod, UnschedulableError(str(error)))
+
+    async def _place(self, pod: PodRecord) -> Bound:
+        """The claims of a pod that can be bound now. Raises UnschedulableError."""
+        if pod.spec.node:
+            return Bound(await self._cluster.claims(pod.spec))
+        allocatable = self._node.allocatable()
+        if pod.waits_for_devices:
+            served = await self._cluster.served(pod.spec, allocatable)
+            others = [
+                each.spec.requested() for each in self._store.records.values() if each.bound and not each.phase.terminal
+            ]
+            if short := lacking(pod.spec.requested(), others, free=self._node.shown.allocatable, served=served):
+                raise UnschedulableError(", ".join(f"1 Insufficient {resource}" for resource in short))
+        return await self._cluster.schedule(pod.spec, allocatable)
 
     def _refused(self, pod: PodRecord, error: UnschedulableError) -> None:
         if pod.message != error.message:
@@ -90,7 +100,7 @@ class PodScheduler:
     def _give(self, pod: PodRecord, bound: Bound) -> None:
         if not self._store.waits(pod):
             return  # it was deleted meanwhile, and what was made for it is about to be released
-        pod.claims, pod.bound, pod.reason, pod.message = bound, True, "", ""
+        pod.claims, pod.bound, pod.reason, pod.message = bound if bound.names else None, True, "", ""
         if bound.extended is not None:
             served = {(container, resource) for container, resource, _ in bound.extended.mappings}
             pod.spec = _without(pod.spec, served)
