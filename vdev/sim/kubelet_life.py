@@ -79,15 +79,22 @@ class Life:
 
         self.clock.call_later(period, due)
 
-    async def end(self) -> None:
-        """End all tasks but the one that calls this. Raises what one of them failed with."""
+    def cancel(self) -> None:
+        """Cancel all tasks but the one that calls this."""
         self.alive = False
-        others = self._tasks - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        for result in await asyncio.gather(*others, return_exceptions=True):
+        for task in self._others():
+            if not task.cancelling():
+                task.cancel()
+
+    async def end(self) -> None:
+        """Cancel all tasks but the one that calls this, and wait for them. Raises what one of them failed with."""
+        self.cancel()
+        for result in await asyncio.gather(*self._others(), return_exceptions=True):
             if isinstance(result, Exception):
                 raise result
+
+    def _others(self) -> set[asyncio.Task[Any]]:
+        return self._tasks - {asyncio.current_task()}
 
     def _done(self, task: asyncio.Task[Any]) -> None:
         if task.cancelled() or task.exception() is None:

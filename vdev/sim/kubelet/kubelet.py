@@ -9,7 +9,7 @@ import contextlib
 import random
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -32,7 +32,7 @@ from .kubelet_process import KubeletProcess, KubeletSettings
 from .node_status import NodeStatus
 from .pod_records import PodRecord, PodStore
 from .pod_scheduler import PodScheduler
-from .pod_workers import PodWorkers, ProcessGoneError
+from .pod_workers import PodWorkers
 
 _POLL_FIRST, _POLL_MOST = 0.001, 0.05  # seconds
 _ROOM = ("pod", "podDeleted", "node")  # events after which a pod that waits may fit
@@ -454,17 +454,15 @@ class Kubelet:
         finally:
             self.journal.note("kubelet", "kubelet", how, what=how, detail="")
 
-    async def _work(self, work: Any) -> None:
-        """Await work on a pod. If the kubelet ends meanwhile, the next start takes the pod up again."""
-        try:
-            await work
-        except ProcessGoneError:
-            self.journal.changed()
-        except DeviceVanishedError as error:
-            text = f"{error}: the kubelet panics with 'invalid memory address or nil pointer dereference'"
-            self.journal.find([Finding("panic", Severity.ERROR, "", text)])
+    async def _work(self, work: Coroutine[Any, Any, None]) -> None:
+        """Let the process work on a pod. If it ends meanwhile, the next start takes the pod up again."""
+        process, _ = self._up()
+        task = process.life.spawn(_panic_of(work), "work on a pod")
+        await asyncio.wait([task])
+        if not task.cancelled() and (panic := task.result()):
+            self.journal.find([Finding("panic", Severity.ERROR, "", str(panic))])
             await self._end("panicked")
-            raise KubeletPanic(text) from error
+            raise panic
 
     def _devices_changed(self, uids: frozenset[str]) -> None:
         if self._workers is not None:
@@ -482,3 +480,11 @@ class Kubelet:
         if self._workers is not None:
             self._workers.update(record)
         self.journal.changed()
+
+
+async def _panic_of(work: Coroutine[Any, Any, None]) -> KubeletPanic | None:
+    try:
+        await work
+    except DeviceVanishedError as error:
+        return KubeletPanic(f"{error}: the kubelet panics with 'invalid memory address or nil pointer dereference'")
+    return None

@@ -100,7 +100,7 @@ class KubeletProcess:
 
     async def kill(self) -> None:
         """End at once, as with kill -9: connections break, sockets stay behind and refuse."""
-        self.life.alive = False
+        self.life.cancel()
         await asyncio.gather(*(server.stop(None) for server in self._servers))
         try:
             await self.life.end()

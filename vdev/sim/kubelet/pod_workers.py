@@ -5,7 +5,6 @@ The records of pods outlive the process (`pod_records`). Which devices a contain
 """
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from decimal import Decimal
@@ -32,13 +31,10 @@ RUNTIME_REASON = "CreateContainerError"
 CLAIMS_REASON = "ContainerCreating"
 
 
-class ProcessGoneError(Exception):
-    """The kubelet ended while it was working on a pod; the next one takes the pod up again."""
-
-
 class PodWorkers:
     """Works on pods with one kubelet process. `allocatable` is the node status, as predicates see it.
 
+    What it does with a pod is a task of the process, and is cancelled where that ends; the next one takes the pod up.
     What fails is tried again by the kubelet's clock: a pod whose claims cannot be prepared waits, one whose claims
     cannot be unprepared stays Terminating.
     """
@@ -55,10 +51,9 @@ class PodWorkers:
     async def add(self, pod: PodRecord, *, running: frozenset[str] = frozenset()) -> None:
         """Admit a pod and start its containers. `running` are those that already ran when the kubelet started.
 
-        Raises ProcessGoneError, and DeviceVanishedError where the real kubelet panics.
+        Raises DeviceVanishedError where the real kubelet panics.
         """
         async with self._process.admission_lock:
-            self._check_alive()
             if pod.known or pod.phase.terminal or self._store.records.get(pod.spec.key) is not pod:
                 return
             pod.known = True
@@ -74,7 +69,6 @@ class PodWorkers:
         try:
             await self._admit(pod, running)
         except (AdmissionError, PluginError) as error:
-            self._check_alive()
             self._reject(pod, "UnexpectedAdmissionError", f"Allocate failed due to {error}, which is unexpected")
             return False
         if shortage := self._shortage(pod):
@@ -88,11 +82,9 @@ class PodWorkers:
         Its claims come first, once: with the pod's sandbox, which outlives the kubelet but not the node.
         """
         if not pod.sandbox and not await self._prepare(pod):
-            self._check_alive()
             self._retry(lambda: self._again(pod), "prepare claims again")
             self.update(pod)
             return
-        self._check_alive()
         pod.sandbox = True
         for container in pod.containers:
             if container.running or container.done or pod.phase.terminal:
@@ -109,8 +101,7 @@ class PodWorkers:
     async def _again(self, pod: PodRecord) -> None:
         if pod.terminating or pod.phase.terminal or self._store.records.get(pod.spec.key) is not pod:
             return
-        with contextlib.suppress(ProcessGoneError):
-            await self.sync(pod)
+        await self.sync(pod)
 
     async def _start_again(self, pod: PodRecord, container: ContainerStatus) -> None:
         if not container.waiting or pod.terminating or pod.phase.terminal:
@@ -118,8 +109,7 @@ class PodWorkers:
         if container.kind is not Kind.APP:  # others may have to wait for it
             await self._again(pod)
         elif self._store.records.get(pod.spec.key) is pod:
-            with contextlib.suppress(ProcessGoneError):
-                await self.restart(pod, container)
+            await self.restart(pod, container)
 
     async def end(self, pod: PodRecord) -> None:
         """Unprepare and release the claims of a pod that has ended, until it works, and forget a deleted pod."""
@@ -212,7 +202,6 @@ class PodWorkers:
                 affinity=pod.affinity,
                 running=not process.sources_ready and container.name in running,
             )
-            self._check_alive()
         self._look_at_hardware(pod)
 
     def _look_at_hardware(self, pod: PodRecord) -> None:
@@ -278,13 +267,11 @@ class PodWorkers:
         try:
             container.edits = await self._run_options(pod, container)
         except (AdmissionError, PluginError, UnresolvedError) as error:
-            self._check_alive()
             container.waiting = RUNTIME_REASON if isinstance(error, UnresolvedError) else WAITING_REASON
             container.message = str(error)
             self._journal.events.append(Event(pod.spec.key, "Failed", f"Error: {error}"))
             self._retry(lambda: self._start_again(pod, container), "start container again")
             return
-        self._check_alive()
         container.waiting = container.message = ""
         container.restarts += container.started
         container.started = True
@@ -326,10 +313,6 @@ class PodWorkers:
             Finding("device-missing", Severity.WARNING, "", f"device {path} does not exist on the host")
             for path in missing
         )
-
-    def _check_alive(self) -> None:
-        if not self._process.alive:
-            raise ProcessGoneError
 
 
 def _claim_names(pod: PodRecord) -> tuple[str, ...]:
