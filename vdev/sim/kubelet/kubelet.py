@@ -99,7 +99,6 @@ class Kubelet:
         self._process: KubeletProcess | None = None
         self._workers: PodWorkers | None = None
         self._stop_listening: Callable[[], None] = lambda: None
-        self._ran: Mapping[str, frozenset[str]] = {}  # by pod: the containers that ran when the process started
         self._sources: asyncio.Task[KubeletPanic | None] | None = None
         self._cluster = Cluster(self.objects, node_name, self.journal)
         self._scheduling = PodScheduler(self._cluster, self._store, self._node, self.journal)
@@ -145,7 +144,7 @@ class Kubelet:
             clock=self._clock,
             changed=self._devices_changed,
         )
-        self._ran = self._store.forget()
+        self._store.forget()
         try:
             await process.start()
         except BaseException:
@@ -175,7 +174,7 @@ class Kubelet:
         """Admit every pod that has not ended, in order of creation, as a kubelet does once it learns of its pods."""
         process, workers = self._up()
         while process.alive and (record := self._store.unknown()) is not None:
-            await self._work(workers.add(record, running=self._ran.get(record.spec.key, frozenset())))
+            await self._work(workers.add(record))
         process.sources_ready = True
         for record in [each for each in self._store.records.values() if each.terminating or each.phase.terminal]:
             await workers.end(record)

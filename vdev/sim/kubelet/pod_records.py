@@ -1,6 +1,6 @@
 """The pods of the node as records that change: what the API server and the container runtime know of them.
 
-Records outlive the kubelet process, as the real ones do; `known` and `admitted` are reset when a process starts.
+Records outlive the kubelet process, as the real ones do; `known` is reset when a process starts.
 """
 
 from dataclasses import dataclass, field, replace
@@ -15,9 +15,9 @@ from ..render import pod_json, render_pod
 @dataclass(slots=True)
 class PodRecord:
     """One pod as the API server knows it. `known` once the current kubelet process has learned of it, `admitted`
-    once that process has taken it on. `bound` says that the pod has its node, `claims` what claims it has then, and
-    `terminating` that it was deleted and waits for its claims to be unprepared. `sandbox`: its claims were prepared
-    since the node booted. `shown`: its status has containers, since a process took it on that may have ended.
+    once that or an earlier one has taken it on. `bound` says that the pod has its node, `claims` what claims it has
+    then, and `terminating` that it was deleted and waits for its claims to be unprepared. `sandbox`: its claims were
+    prepared since the node booted.
     `waits_for_devices`: it is not bound before the node has enough devices for it. `queued`: the scheduler may try it,
     since the caller that made it has tried it.
     """
@@ -34,7 +34,6 @@ class PodRecord:
     claims: Bound | None = None
     terminating: bool = False
     sandbox: bool = False
-    shown: bool = False
     waits_for_devices: bool = False
     queued: bool = False
     told: PodStatus | None = None
@@ -77,7 +76,7 @@ class PodRecord:
             bound=self.bound,
             claims=claims.claims,
             extended=claims.extended,
-            admitted=self.shown,
+            admitted=self.admitted,
         )
 
 
@@ -109,11 +108,10 @@ class PodStore:
         self.records[spec.key] = record
         return record
 
-    def forget(self) -> dict[str, frozenset[str]]:
-        """Mark all pods as unknown to a kubelet process that starts; returns by pod the containers that run."""
+    def forget(self) -> None:
+        """Mark all pods as unknown to a kubelet process that starts."""
         for record in self.records.values():
-            record.known = record.admitted = False
-        return {key: frozenset(c.name for c in pod.containers if c.running) for key, pod in self.records.items()}
+            record.known = False
 
     def unknown(self) -> PodRecord | None:
         """The oldest pod of this node that has not ended and that the kubelet process does not know."""

@@ -48,26 +48,23 @@ class PodWorkers:
         self._journal = process.journal
         self._allocatable = allocatable
 
-    async def add(self, pod: PodRecord, *, running: frozenset[str] = frozenset()) -> None:
-        """Admit a pod and start its containers. `running` are those that already ran when the kubelet started.
-
-        Raises DeviceVanishedError where the real kubelet panics.
-        """
+    async def add(self, pod: PodRecord) -> None:
+        """Admit a pod and start its containers. Raises DeviceVanishedError where the real kubelet panics."""
         async with self._process.admission_lock:
             if pod.known or pod.phase.terminal or self._store.records.get(pod.spec.key) is not pod:
                 return
             pod.known = True
-            pod.admitted = await self._take_on(pod, running)
-            pod.shown = pod.shown or pod.admitted
-        if pod.admitted:
+            admitted = await self._take_on(pod)
+        if admitted:
+            pod.admitted = True
             await self.sync(pod)
         else:
             await self.end(pod)
 
-    async def _take_on(self, pod: PodRecord, running: frozenset[str]) -> bool:
+    async def _take_on(self, pod: PodRecord) -> bool:
         """Admit or reject a pod; whether it was admitted."""
         try:
-            await self._admit(pod, running)
+            await self._admit(pod)
         except (AdmissionError, PluginError) as error:
             self._reject(pod, "UnexpectedAdmissionError", f"Allocate failed due to {error}, which is unexpected")
             return False
@@ -190,17 +187,17 @@ class PodWorkers:
     def push(self, uids: Iterable[str]) -> None:
         """Update the status of these pods at once, because the health of their devices changed."""
         for uid in uids:
-            if (pod := self._store.of_uid(uid)) is not None and pod.admitted and not pod.phase.terminal:
+            if (pod := self._store.of_uid(uid)) is not None and pod.known and pod.admitted and not pod.phase.terminal:
                 self.update(pod)
 
-    async def _admit(self, pod: PodRecord, running: frozenset[str]) -> None:
+    async def _admit(self, pod: PodRecord) -> None:
         process = self._process
         for container in pod.containers:
             container.allocations += await process.allocator.admit(
                 pod.spec,
                 pod.spec.container(container.name),
                 affinity=pod.affinity,
-                running=not process.sources_ready and container.name in running,
+                running=not process.sources_ready and container.running,
             )
         self._look_at_hardware(pod)
 
