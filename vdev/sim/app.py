@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TextIO
 
 from ..errors import HostError
+from ..hostfs import write_atomic
 from .api.server import ApiServer
 from .api.server_objects import ServerObjects
 from .device_manager.registration_server import Compat
@@ -91,22 +92,16 @@ def _api_server(options: SimOptions) -> ApiServer | None:
 async def _served(options: SimOptions, api: ApiServer) -> AsyncIterator[None]:
     """Let it serve, and write the file that leads to it."""
     try:
+        options.kubelet_dir.mkdir(parents=True, exist_ok=True)
         await api.up()
-        await asyncio.to_thread(_write, options.kubeconfig, api.kubeconfig())
     except OSError as error:
         await api.down()
         raise HostError(f"the API server cannot be served at {options.api_server}: {error.strerror}") from error
     try:
+        write_atomic(options.kubeconfig, api.kubeconfig().encode())
         yield
     finally:
         await api.down()
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_suffix(".new")
-    fresh.write_text(text)
-    fresh.rename(path)
 
 
 async def _serve(options: SimOptions, kubelet: Kubelet, nodes: NodeObjects | None, out: TextIO) -> int:

@@ -140,7 +140,7 @@ class Allocator:
 
     async def _prefer(self, request: ContainerRequest, available: set[str], taken: set[str]) -> set[str]:
         endpoint = self._table.endpoints.get(request.resource)
-        if endpoint is None or endpoint.options is None or not endpoint.options.preferred_allocation:
+        if endpoint is None or endpoint.options is None or not endpoint.options.get_preferred_allocation_available:
             return set()
         wanted = api.ContainerPreferredAllocationRequest(
             available_deviceIDs=self._dice.sample(sorted(available), len(available)),

@@ -9,12 +9,12 @@ The file is an upper bound of what pods hold: devices of pods that have ended st
 
 import base64
 import json
-import os
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ...hostfs import write_atomic
 from ...json_text import parse_json
 from .device_table import DeviceTable, Endpoint, Held
 
@@ -77,15 +77,8 @@ def read(directory: Path) -> tuple[Mapping[str, Any] | None, str]:
 
 
 def write(directory: Path, text: str) -> None:
-    """Replace the checkpoint atomically, by a temporary dot file and a rename. Blocks briefly."""
-    temporary = f"{directory}/.{FILE_NAME}"
-    with open(temporary, "w", opener=_for_oneself) as file:
-        file.write(text)
-    os.replace(temporary, f"{directory}/{FILE_NAME}")
-
-
-def _for_oneself(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)  # as the real one
+    """Replace the checkpoint. Blocks briefly. Raises HostError."""
+    write_atomic(directory / FILE_NAME, text.encode(), mode=0o600)  # as the real one
 
 
 def belongs_to_real_kubelet(directory: Path) -> bool:

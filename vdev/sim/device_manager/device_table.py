@@ -7,7 +7,8 @@ for a resource is decided in `registration_server`, which ids a container gets i
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from ..objects.node_devices import HEALTHY, UNHEALTHY, Capacity, Device, PluginOptions
+from ...pb import deviceplugin_v1beta1_pb2 as api
+from ..objects.node_devices import HEALTHY, UNHEALTHY, Capacity, Device
 
 NO_NUMA = -1
 GRACE_SECONDS = 300.0
@@ -21,7 +22,7 @@ class Endpoint:
     """
 
     socket: str
-    options: PluginOptions | None
+    options: api.DevicePluginOptions | None
     stopped: float | None = None
     lists: bool = False
 
@@ -56,7 +57,7 @@ class DeviceTable:
 
     # --- what plugins do ---------------------------------------------------------------------------------------
 
-    def connected(self, resource: str, *, socket: str, options: PluginOptions) -> None:
+    def connected(self, resource: str, *, socket: str, options: api.DevicePluginOptions) -> None:
         """A plugin registered. The health sets stay as they are until its first list."""
         self.endpoints[resource] = Endpoint(socket, options)
 

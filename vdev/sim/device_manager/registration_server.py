@@ -19,7 +19,7 @@ from .. import lint
 from ..go_errors import RegistrationError
 from ..kubelet_life import Life
 from ..objects import formats
-from ..objects.node_devices import Device, PluginOptions
+from ..objects.node_devices import Device
 from .device_table import DeviceTable
 from .plugin_client import PluginClient, PluginError
 
@@ -116,7 +116,7 @@ class Registry(api_grpc.RegistrationServicer):
 
     async def take(
         self, resource: str, socket: str, *, endpoint: str, ended: Callable[[], None] = lambda: None
-    ) -> PluginOptions:
+    ) -> api.DevicePluginOptions:
         """Connect to a plugin and follow its list. `endpoint` is how it calls the socket; `ended` is called when its
         stream has. Raises RegistrationError.
         """
@@ -126,7 +126,7 @@ class Registry(api_grpc.RegistrationServicer):
         self._endpoints[resource] = client
         self._life.spawn(self._run(client, ended), f"list-and-watch {resource}")
         extra = ["pre-start"] if options.pre_start_required else []
-        extra += ["preferred allocation"] if options.preferred_allocation else []
+        extra += ["preferred allocation"] if options.get_preferred_allocation_available else []
         self._journal.note(
             "registered",
             "plugin",
@@ -135,7 +135,7 @@ class Registry(api_grpc.RegistrationServicer):
             endpoint=endpoint,
             options={
                 "preStartRequired": options.pre_start_required,
-                "getPreferredAllocationAvailable": options.preferred_allocation,
+                "getPreferredAllocationAvailable": options.get_preferred_allocation_available,
             },
             again=again,
         )
@@ -147,7 +147,7 @@ class Registry(api_grpc.RegistrationServicer):
         if victim is not None:
             await self._disconnect(victim, why)
 
-    async def _connect(self, resource: str, socket: str) -> tuple[PluginClient, PluginOptions]:
+    async def _connect(self, resource: str, socket: str) -> tuple[PluginClient, api.DevicePluginOptions]:
         client = PluginClient(resource, socket, self._life)
         self._opened.append(client)
         others = self._clients.get(resource, []) if self._compat is Compat.V1_37 else []
@@ -157,13 +157,13 @@ class Registry(api_grpc.RegistrationServicer):
             if not await client.dial():
                 self._journal.find(lint.unserved(resource, socket))
             step = "failed to get device plugin options"
-            answer = await client.options()
+            options = await client.options()
         except (PluginError, asyncio.CancelledError) as error:
             self._forget(resource, socket)
             if isinstance(error, PluginError):
                 raise RegistrationError(f"{step}: {error}") from error
             raise
-        return client, PluginOptions(answer.pre_start_required, answer.get_preferred_allocation_available)
+        return client, options
 
     async def _run(self, client: PluginClient, ended: Callable[[], None]) -> None:
         """One ListAndWatch, never retried. Its end takes down whatever connection the table has for it by now."""

@@ -14,7 +14,7 @@ from typing import Any
 import grpc.aio
 
 from ...aio.clock import Clock
-from ...errors import SocketError
+from ...errors import HostError, SocketError
 from ...pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
 from ...pb.podresources_v1_pb2_grpc import add_PodResourcesListerServicer_to_server
 from ..device_manager import device_checkpoint
@@ -112,11 +112,10 @@ class KubeletProcess:
         """Write the checkpoint. No effect once the process has ended."""
         if not self.alive:
             return
-        directory = self.paths.device_plugins
         try:
-            device_checkpoint.write(directory, device_checkpoint.take(self.table))
-        except OSError as error:  # which the real kubelet only logs
-            self.journal.find([Finding("checkpoint-write", Severity.ERROR, "", f"{directory}: {error}")])
+            device_checkpoint.write(self.paths.device_plugins, device_checkpoint.take(self.table))
+        except HostError as error:  # which the real kubelet only logs
+            self.journal.find([Finding("checkpoint-write", Severity.ERROR, "", str(error))])
 
     def __post_init__(self) -> None:
         life = self.life = Life(self.clock, self.settings.timings, self.journal)
