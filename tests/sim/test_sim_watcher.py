@@ -273,7 +273,7 @@ async def test_a_stream_that_ends_while_the_socket_stays_is_a_finding(kubelet, c
     await shows(kubelet, NPU, 2, 0)
     clock.advance(9)
     assert [] == kubelet.findings
-    clock.advance(2)
+    clock.advance(11)
     await kubelet.wait_until(lambda: kubelet.findings)
     assert ["not-registered-anew"] == codes(kubelet)
     await asked.stop()

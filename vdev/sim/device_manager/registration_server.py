@@ -114,17 +114,13 @@ class Registry(api_grpc.RegistrationServicer):
         """How many ListAndWatch streams of a resource are open."""
         return sum(client.streaming for client in self._opened if client.resource == resource)
 
-    async def take(
-        self, resource: str, socket: str, *, endpoint: str, ended: Callable[[], None] = lambda: None
-    ) -> api.DevicePluginOptions:
-        """Connect to a plugin and follow its list. `endpoint` is how it calls the socket; `ended` is called when its
-        stream has. Raises RegistrationError.
-        """
+    async def take(self, resource: str, socket: str, *, endpoint: str) -> api.DevicePluginOptions:
+        """Connect to a plugin and follow its list. `endpoint` is how it calls the socket. Raises RegistrationError."""
         client, options = await self._connect(resource, socket)
         again = resource in self._table.endpoints
         self._table.connected(resource, socket=socket, options=options)
         self._endpoints[resource] = client
-        self._life.spawn(self._run(client, ended), f"list-and-watch {resource}")
+        self._life.spawn(self._run(client), f"list-and-watch {resource}")
         extra = ["pre-start"] if options.pre_start_required else []
         extra += ["preferred allocation"] if options.get_preferred_allocation_available else []
         self._journal.note(
@@ -165,7 +161,7 @@ class Registry(api_grpc.RegistrationServicer):
             raise
         return client, options
 
-    async def _run(self, client: PluginClient, ended: Callable[[], None]) -> None:
+    async def _run(self, client: PluginClient) -> None:
         """One ListAndWatch, never retried. Its end takes down whatever connection the table has for it by now."""
         resource = client.resource
         error = await client.watch(lambda response: self._received(resource, response))
@@ -173,7 +169,6 @@ class Registry(api_grpc.RegistrationServicer):
         # Without one a failed registration took the entry away: the devices stay healthy forever, as in the kubelet.
         if victim is not None:
             await self._disconnect(victim, error)
-        ended()
 
     async def _disconnect(self, victim: PluginClient, why: str) -> None:
         """Close a connection that is in the table no more, and let its devices be unhealthy."""

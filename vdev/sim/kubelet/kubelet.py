@@ -34,7 +34,7 @@ from .pod_records import PodRecord, PodStore
 from .pod_scheduler import PodScheduler
 from .pod_workers import PodWorkers
 
-_POLL_FIRST, _POLL_MOST = 0.001, 0.05  # seconds
+_POLL_SECONDS = 0.01
 _ROOM = ("pod", "podDeleted", "node")  # events after which a pod that waits may fit
 _CAPACITY: Mapping[str, str] = {"pods": "110"}
 
@@ -387,12 +387,10 @@ class Kubelet:
 
     async def wait_until(self, condition: Callable[[], object], *, timeout: float = 30.0, what: str = "") -> None:
         """Return once `condition()` is true; it is called at every change. TimeoutError describes the whole node."""
-        pause = _POLL_FIRST
         try:
             async with asyncio.timeout(timeout):
                 while not condition():
-                    await self.journal.next_change(at_most=pause)  # a condition may be about other things, too
-                    pause = min(2 * pause, _POLL_MOST)  # which mostly come soon or take their time
+                    await self.journal.next_change(at_most=_POLL_SECONDS)  # it may be about other things, too
         except TimeoutError:
             raise TimeoutError(f"waited {timeout:g} s for {what or 'a condition'}; {self._in_words()}") from None
 
