@@ -114,7 +114,7 @@ def watched_registration(resource: str, endpoint: str, directory: str, *, stream
 
 def not_renewed(resource: str, endpoint: str, seconds: float) -> Iterator[Finding]:
     """Of a plugin whose stream ended longer ago, and whose registration socket is the same as then."""
-    text = f"its ListAndWatch stream at {endpoint} ended more than {seconds:g} s ago and its registration socket is still there"
+    text = f"its ListAndWatch stream at {endpoint} ended over {seconds:g} s ago and its registration socket remains"
     hint = "the kubelet asks it again only after that socket was removed and made again"
     yield warning("not-registered-anew", resource, f"{text}; {hint}")
 
