@@ -123,17 +123,19 @@ async def test_it_goes_when_a_device_that_nobody_has_loses_it(kubelet, start, ap
     assert () == (await seated(kubelet)).container().edits.mounts
 
 
-async def test_it_goes_after_the_pool_that_names_it(start, api_server, stand_in, monkeypatch):
+async def test_it_goes_after_the_pool_that_names_it(kubelet, start, api_server, stand_in, monkeypatch):
     """A claim may be prepared until the driver knows of the edit."""
     seen = []
 
     async def apply(self, plan, apply=Dra.settle):
         if plan.pools and plan.pools["acme.dev"].offered.entries["seat"].source.node is None:
-            seen.append(stand_in.exists())
+            seen.append(await asyncio.to_thread(stand_in.exists))
         await apply(self, plan)
 
     monkeypatch.setattr(Dra, "settle", apply)
     agent = await start(config(NODES["a file"]))
+    holders = agent.agent.holders
+    await kubelet.wait_until(lambda: holders.snapshot(()).complete, what="what pods hold, without which nothing goes")
     agent.edit(OTHER + SEAT.replace(", node: {NODE}", ""))
     await api_server.until(lambda: not os.path.lexists(stand_in))
     assert seen[0]
