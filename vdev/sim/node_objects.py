@@ -45,7 +45,6 @@ class NodeObjects:
         self._objects = objects
         self._changed = asyncio.Event()
         self._taken: dict[str, str] = {}  # by UID: namespace/name of the pods that the kubelet was given
-        self._ending: set[str] = set()  # UIDs
         self._told = len(kubelet.journal.events)
 
     async def run(self) -> None:
@@ -109,7 +108,6 @@ class NodeObjects:
                 self._tell_pod(document, there[uid])
         for uid in [uid for uid in self._taken if uid not in mine]:
             namespace, _, name = self._taken.pop(uid).partition("/")
-            self._ending.discard(uid)
             if uid in there:
                 force = self._quietly(self._kubelet.delete_pod(name, namespace=namespace, force=True))
                 group.create_task(force, name=f"forget pod {namespace}/{name}")
@@ -159,8 +157,7 @@ class NodeObjects:
         namespace, _, name = self._taken[uid].partition("/")
         if uid not in there:
             self._objects.delete(_POD, namespace, name)
-        elif uid not in self._ending:
-            self._ending.add(uid)
+        elif not there[uid].terminating:
             work = self._quietly(self._kubelet.delete_pod(name, namespace=namespace))
             group.create_task(work, name=f"end pod {namespace}/{name}")
         else:

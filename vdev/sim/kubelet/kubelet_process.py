@@ -61,7 +61,6 @@ class KubeletProcess:
     table: DeviceTable = field(default_factory=DeviceTable)
     fresh: bool = True
     sources_ready: bool = False
-    admission_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     life: Life = field(init=False)
     allocator: Allocator = field(init=False)
     dra: DynamicResources = field(init=False)

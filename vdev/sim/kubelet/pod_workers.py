@@ -47,10 +47,11 @@ class PodWorkers:
         self._store = process.pods
         self._journal = process.journal
         self._allocatable = allocatable
+        self._admission = asyncio.Lock()  # one pod after the other
 
     async def add(self, pod: PodRecord) -> None:
         """Admit a pod and start its containers. Raises DeviceVanishedError where the real kubelet panics."""
-        async with self._process.admission_lock:
+        async with self._admission:
             if pod.known or pod.phase.terminal or self._store.records.get(pod.spec.key) is not pod:
                 return
             pod.known = True
