@@ -5,7 +5,8 @@ What its answers, its silence and its checkpoint mean is decided in `planning.in
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
@@ -76,6 +77,10 @@ class PodHolders:
     def trouble(self) -> str:
         """What keeps the checkpoint from being used, or the empty string."""
         return self._checkpoint.trouble
+
+    def recall(self, held: AbstractSet[Key]) -> None:
+        """Take it that these are held, as an earlier process knew, until the kubelet is believed to leave them out."""
+        self.knowledge = replace(self.knowledge, doubted=self.knowledge.doubted | held)
 
     async def refresh(self) -> None:
         """Ask the kubelet."""

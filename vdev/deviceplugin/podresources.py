@@ -52,8 +52,7 @@ def _understood(answer: pb.ListPodResourcesResponse) -> HoldersAnswer:
             named.update(dict.fromkeys(keys, name))
             containers.update(dict.fromkeys(keys, container.name))
             claimed += _uses(name, container)
-    pods = {f"{pod.namespace}/{pod.name}" for pod in answer.pod_resources}
-    return HoldersAnswer(named, frozenset(pods - set(named.values())), containers, tuple(claimed))
+    return HoldersAnswer(named, containers, tuple(claimed))
 
 
 @dataclass(frozen=True, slots=True)

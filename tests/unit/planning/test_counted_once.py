@@ -66,7 +66,7 @@ def test_a_claim_keeps_what_pods_are_to_get(restarted):
         node = Node()
     assert ({"npu-0": False, "npu-1": True}, {"npu-0": True}) == node.turn(["device-plugin"], claimed=claimed)
     (slot,) = (each for each in node.plan.inventory.resources["x.dev/npu"].slots if each.id == "npu-0")
-    assert slot.health.reason == "a claim still has it"
+    assert slot.health.reason == "a claim still has npu-0"
     assert ({"npu-0": True, "npu-1": True}, {}) == node.turn(["device-plugin"])
 
 
