@@ -15,8 +15,7 @@ class Intervals:
     # Between looks at what sends no events, or whose events can be lost.
     look_at_kubelet: float = 5.0
     look_at_devices: float = 30.0
-    look_at_files: float = 2.0  # in a directory whose changes are not announced
-    look_at_directories: float = 5.0  # whether those whose changes are announced still stand where they stood
+    look_at_files: float = 2.0  # in each watched directory
     look_at_holders: float = 30.0
     look_at_holders_for_actions: float = 2.0  # where something is done when a device changes hands
     look_at_command_socket: float = 5.0

@@ -350,7 +350,7 @@ class Reconciler:
         return {**self.verdicts.current(), **self._undeliverable()}
 
     def _holdings(self) -> Holdings:
-        return self.holders.snapshot(tuple(self.served.resources.values()))
+        return self.holders.snapshot()
 
     def _undeliverable(self) -> Mapping[str, Health]:
         of_outputs = (each.undeliverable for each in self.outputs)

@@ -223,10 +223,9 @@ def decide(world: World, intervals: Intervals = PRODUCTION) -> Plan:
 def _pools(world: World, devices: Inventory) -> "Pools":
     if not (world.base.claimable or world.claimed):
         return NO_POOLS
-    from ..dra.slices import Moment, pools  # most nodes publish none
+    from ..dra.slices import pools  # most nodes publish none
 
-    numbers = {key: tuple(error.number for error in found) for key, found in world.afflictions.xids.items()}
-    return pools(world.base, Moment(devices, world.pools, world.claimed, numbers, world.afflictions.taints))
+    return pools(world, devices)
 
 
 def _labels(world: World) -> Labels:
