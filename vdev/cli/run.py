@@ -41,14 +41,14 @@ EPILOG = """examples:
   vdev run vdev.yaml                                on a node, as root
   vdev run vdev.yaml --kubelet-dir /tmp/vdev-sim    with `vdev sim`, as any user
 
-A changed file is applied at once; only what differs changes. A file with errors changes nothing, and at the start the
+A changed file applies at once, and only the differences change. A file with errors changes nothing; at the start, the
 last good one is used instead. SIGHUP reads the files again, SIGTERM ends the plugin.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "vdev run [option ...] FILE [FILE ...]"
-    parser.add_argument("files", nargs="*", metavar="FILE", help="configuration files, as --config-file FILE")
+    parser.add_argument("files", nargs="*", metavar="FILE", help="configuration files, like --config-file FILE")
     options.add_all(parser)
 
 
