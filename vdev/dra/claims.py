@@ -165,8 +165,9 @@ class Claims:
             except BaseException:  # no thread can be started at the moment
                 self._one_at_a_time.release()
                 raise
+            result = asyncio.shield(working)  # before the next line, so that a caller goes on before others are told
             working.add_done_callback(self._done)
-            if done := await asyncio.shield(working):
+            if done := await result:
                 return done[0]
             await self._clock.sleep(self._intervals.look_at_claims_lock)
 
