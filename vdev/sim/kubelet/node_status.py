@@ -46,8 +46,6 @@ class NodeStatus:
 # What follows is pure. The scheduler asks before it binds a pod, and the kubelet once more after Allocate: a plugin may
 # be asked for a pod that is rejected here.
 
-_NATIVE = ("pods", "cpu", "memory")
-
 
 def shortage(
     requested: Mapping[str, Decimal],
@@ -62,13 +60,11 @@ def shortage(
     passes with its plugin gone. A resource that the node does not show at all is not checked.
     """
     rows = list(others)
-    pods = {"pods": Decimal(1)}
-    for resource in (*_NATIVE, *sorted(requested.keys() - set(_NATIVE))):
-        wanted = {**requested, **pods}.get(resource, Decimal(0))
+    for resource, wanted in requested.items():
         if resource not in allocatable or not wanted:
             continue
         capacity = max(allocatable[resource], Decimal(held.get(resource, 0)))
-        used = sum(({**row, **pods}.get(resource, Decimal(0)) for row in rows), Decimal(0))
+        used = sum((row.get(resource, Decimal(0)) for row in rows), Decimal(0))
         if wanted + used > capacity:
             scale = 1000 if resource == "cpu" else 1
             text = (
