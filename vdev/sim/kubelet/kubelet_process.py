@@ -30,8 +30,6 @@ from .plugin_watcher import Handler, PluginWatcher
 from .pod_records import PodStore
 from .podresources_server import PodResources, RateLimit
 
-_REGISTRATION, _POD_RESOURCES = "r", "p"  # the sockets on which the servers really listen
-
 
 @dataclass(frozen=True, slots=True)
 class KubeletSettings:
@@ -85,10 +83,10 @@ class KubeletProcess:
         limit = RateLimit(asyncio.get_running_loop().time) if self.settings.rate_limit else None
         answers = PodResources(self.table, self.pods, free=self.allocator.free, limit=limit, claimed=self.dra.prepared)
         add_PodResourcesListerServicer_to_server(answers, pod_resources)
-        await self._serve(pod_resources, paths.pod_resources_socket, _POD_RESOURCES)
+        await self._serve(pod_resources, paths.pod_resources_socket)
         if not self.fresh:
             await self.life.clock.sleep(self.life.timings.lead)
-        await self._serve(registration, paths.registration_socket, _REGISTRATION)
+        await self._serve(registration, paths.registration_socket)
         await self.dra.start()
         self.life.spawn(self._watcher.run(), "plugin watcher")
 
@@ -143,19 +141,21 @@ class KubeletProcess:
     def _prepare(self) -> tuple[Mapping[str, Any] | None, str]:
         """Make the directories; the checkpoint that was left there, or why it cannot be read. Blocks."""
         paths = self.paths
-        for socket in (paths.registration_socket, paths.pod_resources_socket):
+        sockets = paths.registration_socket, paths.pod_resources_socket
+        for socket in sockets:
             kubelet_directory.check_path(socket)
             kubelet_directory.refuse_live(socket)
         if device_checkpoint.belongs_to_real_kubelet(paths.device_plugins):
             raise SocketError(f"{paths.device_plugins}: belongs to a real kubelet; use another directory")
-        kubelet_directory.make_directories(paths.device_plugins, paths.pod_resources_socket.parent, paths.private)
+        for socket in sockets:
+            private = paths.private(socket)
+            kubelet_directory.make_directories(socket.parent, private.parent)
+            private.unlink(missing_ok=True)  # where a start was killed
         kubelet_directory.make_directories(paths.plugins_registry, mode=0o755)
-        for name in (_REGISTRATION, _POD_RESOURCES):
-            (paths.private / name).unlink(missing_ok=True)  # where a start was killed
         return device_checkpoint.read(paths.device_plugins)
 
-    async def _serve(self, server: grpc.aio.Server, public: Path, name: str) -> None:
-        private = self.paths.private / name
+    async def _serve(self, server: grpc.aio.Server, public: Path) -> None:
+        private = self.paths.private(public)
         try:
             server.add_insecure_port(f"unix:{private}")
         except RuntimeError as error:
