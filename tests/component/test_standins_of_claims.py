@@ -8,7 +8,7 @@ import pytest
 
 from tests.kit.dra_node import dra_kubelet, runs, until_published
 from tests.kit.dra_objects import claim, device_class, exactly, pod
-from vdev.dra.claim_files import ClaimFiles
+from vdev.dra.checkpoint import ClaimFiles
 from vdev.dra.output import Dra
 from vdev.sim import Phase
 

@@ -45,7 +45,7 @@ def _slice_row(device: DraDevice) -> tuple[str, ...]:
         device.name,
         " ".join(filter(None, words)) or "-",
         _capacity(device) or "-",
-        ", ".join(each.counter_set for each in device.consumes) + _slices(device) if device.consumes else "-",
+        ", ".join(device.consumes) + _slices(device) if device.consumes else "-",
         ", ".join(f"{each.key}{'=' if each.value else ''}{each.value}:{each.effect}" for each in device.taints) or "-",
     )
 

@@ -34,7 +34,6 @@ def raise_open_files() -> None:
 
 
 _ARENA_MAX = -8  # of mallopt(3)
-_LAST_START = 1.0  # seconds that a program may take to be there, and be ended, when the process ends
 
 DESCRIPTION = "Serve the devices of a configuration to the kubelet of this node until SIGTERM."
 EPILOG = """examples:
@@ -125,9 +124,6 @@ def _leave(code: int) -> NoReturn:
     The interpreter's own shutdown would remove the signal handlers and wait for threads, one of which may hang in the
     kernel.
     """
-    from ..aio.program import wait_for_starts
-
-    wait_for_starts(_LAST_START)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
