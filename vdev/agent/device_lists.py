@@ -1,4 +1,7 @@
-"""The services of all resources: started, updated and retired as the inventory changes, each in a task of its own."""
+"""One gRPC service per resource: started, updated and stopped as the plan says, each in its own task.
+
+`Measures` is the applier that updates the metrics about resources.
+"""
 
 import asyncio
 import functools

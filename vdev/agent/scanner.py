@@ -1,4 +1,7 @@
-"""What discovery found, per entry: a value, so that a new configuration can be tried before it is adopted."""
+"""The devices that discovery found (`Scanner`, `Scan`), and what probes say about them (`Verdicts`).
+
+A `Scan` is a value, so a new configuration can be tried before it is adopted.
+"""
 
 import asyncio
 import functools

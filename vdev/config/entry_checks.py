@@ -1,7 +1,7 @@
 """One entry by itself, and entries among each other: keys that exclude or need each other, names, paths.
 
 Shapes and single values were judged by the schema; what only a node can tell (a glob without matches, how many
-devices a count meets) is judged by `planning.resources`.
+devices a count meets) is checked by `planning.inventory`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

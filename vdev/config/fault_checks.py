@@ -1,4 +1,9 @@
-"""One fault rule by itself: keys that need or exclude each other, times that overlap, consent to harm."""
+"""Checks of fault rules that the models cannot make alone.
+
+`check_rule` checks one rule: keys that need or exclude each other, times that overlap, harmful effects without consent.
+`check_rules` compares the rules with the rest of the configuration: names that do not exist, and effects that need
+something that is switched off.
+"""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -114,7 +114,7 @@ _LIMIT = f"the kubelet accepts lists of up to 4 MiB, about {MAX_COUNT} devices"
 def check_sizes(validated: Validated, compiled: Mapping[KeyPath, EntrySpec], report: ProblemReport) -> None:
     """Numbers of devices that no list can hold, refused before anything creates them.
 
-    The exact limit is in bytes and judged by `planning.resources`. Entries for some nodes only may never be on
+    The exact limit is in bytes and checked by `planning.inventory`. Entries for some nodes only may never be on
     one node.
     """
     counts: dict[str, int] = {}

@@ -1,4 +1,7 @@
-"""A document to validated models. What is broken is reported and left out, so that the rest is checked as well."""
+"""`validate` turns a document into models. What is invalid is reported and left out, so that the rest is checked too.
+
+`numa_nodes` and `device_links` check lists of virtual devices against their number.
+"""
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence

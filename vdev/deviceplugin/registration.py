@@ -1,7 +1,7 @@
-"""Registering a resource with the kubelet: one Register call, and which of its errors are final.
+"""The kubelet's socket (`KubeletSocket`), and the Register call (`register`).
 
-During Register the kubelet dials the plugin back (for up to 10 s) and asks for its options. So the plugin must be
-serving already, and wait longer than that. A refusal is an UNKNOWN error with a text; two of them are final.
+During Register, the kubelet dials the plugin (for up to 10 s) and asks for its options. So the plugin must be serving
+already, and its timeout must be longer. A refusal is an UNKNOWN error with a text; two of these texts are final.
 """
 
 import asyncio

@@ -1,4 +1,7 @@
-"""What all sources of real devices need: a node's place in the container, its NUMA node, and which names are usable."""
+"""Helpers for sources of real devices: the path in the container, the NUMA node, and which nodes are dangerous.
+
+`Danger` refuses memory devices and disks that the host uses.
+"""
 
 import contextlib
 import posixpath

@@ -1,4 +1,4 @@
-"""What the rules that run do to devices and to the Node's conditions at one moment."""
+"""The combined effect of all active fault rules on devices and on the Node's conditions; later rules win."""
 
 from collections.abc import Collection, Iterator
 

@@ -100,9 +100,9 @@ class RawDevice:
     `instance_nodes` those of one of them, by the number of the GPU instance.
 
     `owns` names the host's nodes that it is, by kind and numbers; `uses` names others that it hands out and that
-    another device may be. Neither has nodes that serve many devices. See `node_owners`. `refused` says why nothing of
+    another device may be. Neither has nodes that serve many devices. `refused` says why nothing of
     it may reach a container, see `refusal`; it is unhealthy then. `tools` is where the node has its maker's tools for
-    containers and what they show, see `smi_places`; empty: there are none.
+    containers and what they show; empty: there are none.
     """
 
     id: str

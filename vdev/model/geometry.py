@@ -1,7 +1,7 @@
 """What a device can be cut into: profiles on memory slices, budgets, and named layouts; values only.
 
 It knows nothing of vendors: MIG's grid and AMD's modes are data (`vdev/presets`), of which `config` makes a `Geometry`.
-Where the parts of a list sit is decided by `placement`.
+Where the parts of a list sit is decided by `planning.partitions.place`.
 """
 
 import re
@@ -132,7 +132,7 @@ class Placement:
         return self.start < other.start + other.size and other.start < self.start + self.size
 
     def __str__(self) -> str:
-        """`1g.5gb@4`: the pinned form that `placement.place` takes."""
+        """`1g.5gb@4`: the pinned form that `planning.partitions.place` takes."""
         return f"{self.profile.name}{PIN}{self.start}"
 
 

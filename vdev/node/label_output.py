@@ -1,7 +1,7 @@
-"""The labels of the Node object, by a server-side apply that takes nothing from anybody else.
+"""The labels of the Node object (`NodeLabels`), and of Node Feature Discovery's file (`FeaturesFile`).
 
-A label that another field manager keeps at another value stays as it is; the others are written all the same. When the
-agent ends they stay, since a restart must not make pods unschedulable.
+Labels are written by a server-side apply without force: a label that another field manager keeps at another value
+stays, and the others are written. They stay when the agent ends, because a restart must not make pods unschedulable.
 """
 
 import asyncio

@@ -1,6 +1,8 @@
-"""What one device adds to its container, whatever else the container gets.
+"""What a container gets: the answer to an Allocate, and CDI devices.
 
-It follows from the configuration and the device alone, so it is worked out once for each device of a resource.
+`allocate` grants or refuses the ids of a request. `container_edits` joins what its devices add to the container:
+variables, device nodes, mounts, annotations and CDI names. `cdi_device` and `cdi_documents` give the same as CDI
+devices, for the CDI strategies and for claims.
 """
 
 import itertools

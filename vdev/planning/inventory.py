@@ -1,6 +1,7 @@
-"""The resources of a node, made of what discovery found: owners, partitions, names, replicas, and lists that fit.
+"""`arrange` makes the inventory of a node from the devices that discovery found.
 
-Every error leaves out what it concerns and nothing else.
+It decides which entry owns a host node, cuts devices into partitions, names resources, and adds the shares. An error
+leaves out only what it concerns.
 """
 
 import re
@@ -17,6 +18,7 @@ from ..model.problem import Problem, error, warning
 from ..model.sources import VirtualSource
 from ..model.spec import Spec
 from . import claimable, naming, refusal, sharing
+from .list_size import LIST_LIMIT, list_size
 from .resources import Inventory, Resource
 from .sharing import Known
 from .virtual_devices import devices
@@ -119,7 +121,7 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> 
         complaint = names.resource_name_problem(name)
         if complaint:
             problems.append(error(where, f"the kubelet would refuse the resource name: {complaint}"))
-        elif (size := refusal.list_size(slots, healthy=False)) > refusal.LIST_LIMIT:
+        elif (size := list_size(slots, healthy=False)) > LIST_LIMIT:
             problems.append(_too_large(resource, size, where))
         else:
             resources[name] = resource
@@ -171,8 +173,8 @@ def _too_large(resource: Resource, size: int, where: str) -> Problem:
     return error(
         where,
         f"{resource.name}: the list of {count} devices takes up to {size} bytes, "
-        f"more than the {refusal.LIST_LIMIT} that the kubelet receives",
-        f"about {count * refusal.LIST_LIMIT // size} devices of this kind fit",
+        f"more than the {LIST_LIMIT} that the kubelet receives",
+        f"about {count * LIST_LIMIT // size} devices of this kind fit",
     )
 
 

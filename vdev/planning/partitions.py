@@ -1,7 +1,7 @@
-"""Where the partitions of a device sit on its slices, and the counters that keep claims to the same rules.
+"""Where partitions sit on the slices of a device (`place`), and the counters that let claims do the same (`counters`).
 
 Sets of slices are bit masks. The search is depth first in the order given, so the first solution is the preferred one.
-Dead ends are remembered by what is occupied, and the grids of real hardware take a few dozen steps.
+Dead ends are remembered by what is occupied. The grids of real hardware take a few dozen steps.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

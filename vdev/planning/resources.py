@@ -1,8 +1,8 @@
 """What a node advertises at one moment: its resources, their slots, and the verdicts on them.
 
-    arrange.arrange()   configuration + raw devices  -> Inventory, as discovery sees it
+    inventory.arrange() configuration + raw devices  -> Inventory, as discovery sees it
     with_health()       Inventory + probes' verdicts -> Inventory
-    difference.diff()   old, new                     -> changes; none for a resource that stayed the same
+    diff()              old, new                     -> changes; none for a resource that stayed the same
 
 What a pod may still hold is added by `retention.retain`, after health and before the difference is taken.
 """
@@ -16,7 +16,7 @@ from ..model.device import HEALTHY, Device, Health, Slot
 from ..model.entry import EntrySpec, Flags
 from ..model.problem import Problem
 from ..model.sources import VirtualSource
-from . import refusal
+from .list_size import list_size
 from .sharing import Sharing
 
 
@@ -73,7 +73,7 @@ class Resource:
 
     @cached_property
     def rendered(self) -> dict[str, Any]:
-        """Room for what answers need of each device, by its id; see `allocation.device_edits`."""
+        """Room for what answers need of each device, by its id; filled by `allocation.of_devices`."""
         return {}
 
     @cached_property
@@ -98,7 +98,7 @@ class Resource:
     @cached_property
     def list_bytes(self) -> int:
         """Bytes of its device list on the wire."""
-        return refusal.list_size(self.slots)
+        return list_size(self.slots)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a plan tells the sensors, and what they tell of a device: values, and functions of them."""
+"""Telemetry of one agent: it tells the sensors what the plan says, and serves what they measure."""
 
 import asyncio
 import platform

@@ -173,7 +173,10 @@ def test_scalars_are_those_of_the_tool(layouts):
     [
         ('{devices: all, mig-enabled: true, mig-devices: {"1g.24gb+gfx": 4}}', "unknown profile '1g.24gb+gfx'"),
         ('{devices: all, mig-enabled: true, mig-devices: {"1c.3g.20gb": 1}}', "compute instance"),
-        ('{devices: all, mig-enabled: true, mig-devices: {"1g.5gb": 8}}', "1g.5gb takes 1 slice from 0, 1, 2, 3, 4, 5 or 6, and does not fit"),
+        (
+            '{devices: all, mig-enabled: true, mig-devices: {"1g.5gb": 8}}',
+            "1g.5gb takes 1 slice from 0, 1, 2, 3, 4, 5 or 6, and does not fit",
+        ),
         (
             "{devices: all, mig-enabled: false}, {devices: [1], mig-enabled: true, mig-devices: {}}",
             "device 1 would be both with MIG and without",
