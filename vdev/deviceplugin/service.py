@@ -193,13 +193,19 @@ class ResourceService:
         except Exception as failed:
             log.debug("the service of a resource failed", resource=self.name, exc_info=failed)
             self._become(ServiceState.WAITING, f"vdev failed to serve it: {failed!r}")
-        listened = self._server is not None and self._server.servicer.streams_opened > 0
-        await self._close()
-        if listened:
-            await self._sleep(self._intervals.end_of_stream, for_all=True)
-        # A kubelet that fails or ends streams again and again is asked less and less often.
+        await self._end_streams()
+        # A kubelet that fails or ends streams again and again is asked less and less often. Without a stream the socket
+        # stays in this pause: what starts the kubelet may wait for it.
         await self._sleep(self._backoff.pause(self._attempt))
         self._attempt += 1
+        await self._end_streams()
+        await self._close()
+
+    async def _end_streams(self) -> None:
+        """Close a server to which the kubelet listened, and give the kubelet time to see that the stream has ended."""
+        if self._server is not None and self._server.servicer.streams_opened:
+            await self._close()
+            await self._sleep(self._intervals.end_of_stream, for_all=True)
 
     async def retire(self) -> None:
         """Take the resource off the node: send an empty list, so that its capacity becomes 0, then stop."""
