@@ -120,15 +120,16 @@ class CheckpointReader:
 
     def read(self) -> KubeletCheckpoint | None:
         """What the file says now, or said when it was understood last; None where it is not there. Blocks briefly."""
-        self.trouble = ""
+        trouble = ""
         try:
             text = read_plain(self.path, limit=MAX_BYTES)
             entries = None if text is None else json.loads(text)["Data"].get("PodDeviceEntries")
             self._last = None if text is None else KubeletCheckpoint(_pods(entries))
         except HostError as failed:
-            self.trouble = str(failed)
+            trouble = str(failed)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            self.trouble = f"the kubelet's checkpoint {self.path} has an unknown format"
+            trouble = f"the kubelet's checkpoint {self.path} has an unknown format"
+        self.trouble = trouble  # only now, since others look at it while this thread reads
         return self._last
 
 
