@@ -143,25 +143,6 @@ async def test_a_node_that_moves_to_another_entry_is_not_handed_out_twice(kubele
     assert [] == kubelet.errors
 
 
-async def test_what_is_held_beside_its_own_replicas_is_recorded_too(kubelet, start_agent, shows, host):
-    """A device that was shared while a pod had it whole is listed twice over; its node is known at the next start."""
-
-    def entry(name, more=""):
-        return f"devices:\n  - {{name: {name}, resource: example.com/{name}, glob: /dev/ttyUSB0}}\n{more}"
-
-    shared = "sharing: {timeSlicing: {resources: [{name: example.com/one, replicas: 2}]}}\n"
-    agent = await start_agent(entry("one"), host=host.host)
-    await kubelet.run_pod(manifest("holder", {"example.com/one": 1}))
-    await asyncio.to_thread(agent.edit, entry("one", shared))
-    await shows("example.com/one", 3, 0)
-    await agent.stop()
-    await start_agent(entry("two"), host=host.host)
-    await shows("example.com/two", 1, 0)
-    await kubelet.delete_pod("holder")
-    await shows("example.com/two", 1, 1)
-    assert [] == kubelet.errors
-
-
 SPOILT = {
     "empty": (b"", "the file is damaged"),
     "half": (None, "the file is damaged"),
@@ -185,16 +166,6 @@ async def test_a_record_that_cannot_be_used_is_a_problem_and_no_more(
     await shows(NPU, 3, 3)
     assert any(log["event"] == "record not used" and words in log["reason"] for log in agent.logs)
     assert "acme-2" in file.read_text()
-
-
-async def test_a_record_of_another_node_is_not_used(kubelet, start_agent, shows):
-    """A directory that was copied with a machine's image tells nothing of this one."""
-    agent = await start_agent(config(), node="node-2")
-    await agent.stop()
-    agent = await start_agent(NEW)
-    await shows("new.dev/thing", 1, 1)
-    assert {"new.dev/thing"} == set(agent.agent.reconciler.served.resources)
-    assert any("it is of node 'node-2'" in log.get("reason", "") for log in agent.logs)
 
 
 async def test_a_record_of_another_kubelet_is_not_used(kubelet, start_agent, shows, directory):
@@ -255,33 +226,6 @@ async def test_a_disk_that_hangs_holds_the_first_list_up_for_a_moment_only(
         there_again.set()
 
 
-async def test_what_was_half_written_is_gone_at_the_next_start(kubelet, start_agent, shows, directory):
-    """A process that was killed while it wrote left it; what an agent of another kubelet writes just now stays."""
-    agent = await start_agent(config())
-    await agent.stop()
-    state = directory / "state"
-    (file,) = state.glob("state-*")
-    other = state / ".state-00000000.json.abc.tmp"
-    for unfinished in (state / f".{file.name}.abc.tmp", other):
-        unfinished.write_text("half")
-    await start_agent(config())
-    await shows(NPU, 2, 2)
-    assert [other] == [*state.glob(".*.tmp")]
-
-
-async def test_a_pipe_in_the_records_place_holds_nothing_up(kubelet, start_agent, shows, directory):
-    """It is not opened."""
-    import os
-
-    agent = await start_agent(config())
-    await agent.stop()
-    (file,) = (directory / "state").glob("state-*")
-    file.unlink()
-    os.mkfifo(file)
-    await start_agent(config())
-    await shows(NPU, 2, 2)
-
-
 async def test_the_record_names_a_device_before_the_list_does(kubelet, start_agent, shows, directory):
     """Whenever the process is killed, nothing was listed that the record does not know."""
     agent = await start_agent(config(1))
@@ -300,44 +244,6 @@ async def test_the_record_names_a_device_before_the_list_does(kubelet, start_age
     await shows(NPU, 5, 5)
     assert (True, 1) in seen
     assert (False, 5) not in seen
-
-
-async def test_another_number_under_the_same_id_is_recorded(kubelet, start_agent, shows, host, directory):
-    """A device that is plugged in again keeps its id; which node it is has changed."""
-    text = "devices: [{name: uart, resource: example.com/uart, glob: /dev/ttyUSB0}]\n"
-    await start_agent(text, host=host.host)
-    await shows("example.com/uart", 1, 1)
-    (file,) = (directory / "state").glob("state-*")
-    assert "188:0" in file.read_text()
-    host.remove("/dev/ttyUSB0")
-    await shows("example.com/uart", 1, 0)
-    host.node("ttyUSB0", "188:5")
-    await shows("example.com/uart", 1, 1)
-    await kubelet.wait_until(lambda: "188:5" in file.read_text(), what="the record")
-
-
-async def test_nothing_is_written_while_only_health_changes(kubelet, start_agent, shows, directory):
-    """A device that flaps costs no write."""
-    probed = directory / "probed"
-    probed.write_text("ok")
-    health = f"health: {{probe: file, path: {probed}, content: ok, interval: 50ms}}"
-    agent = await start_agent(config().replace("}}\n", f"}}, {health}}}\n"))
-    await shows(NPU, 2, 2)
-    (file,) = (directory / "state").glob("state-*")
-    before = file.stat()
-    probed.write_text("no")
-    await shows(NPU, 2, 0)
-    probed.write_text("ok")
-    await shows(NPU, 2, 2)
-    assert (before.st_ino, before.st_mtime_ns) == (file.stat().st_ino, file.stat().st_mtime_ns)
-    assert agent.agent.state.problem is None
-
-
-async def test_without_a_state_directory_nothing_is_written(kubelet, start_agent, shows, directory):
-    """--no-state."""
-    await start_agent(config(), state_dir=None)
-    await shows(NPU, 2, 2)
-    assert not (directory / "state").exists()
 
 
 @pytest.mark.parametrize("harm", ["file", "directory", "spoilt"])

@@ -1,18 +1,13 @@
 """Instances of one driver on one record: whatever they are asked, in whatever order, no device is handed out twice."""
 
 import asyncio
-import fcntl
-import os
 import tempfile
-import threading
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kit import dra
-from vdev.aio.clock import LeapClock, Timing
 from vdev.dra.claims import ClaimRef, Claims
 from vdev.dra.places import Places
 from vdev.dra.preparation import Published
@@ -110,65 +105,3 @@ async def test_a_claim_that_cannot_be_remembered_is_not_prepared(directory):
     (directory / "plugins" / DRIVER).write_text("a file")
     answers = await claims.prepare([ClaimRef("default", "uid-0", "c")])
     assert f"cannot use the directory {places.directory}: File exists" == answers["uid-0"]
-
-
-async def test_a_lock_that_is_not_let_go_is_said_in_time(api, start_driver, kubelet, allocate):
-    """Another instance that hangs, in the middle of a call."""
-    running = await start_driver(api)
-    called = await kubelet.register()
-    claim = await allocate("c", ("r", "gpu-0"))
-    own = kubelet.directory / "plugins" / DRIVER
-    other = os.open(own, os.O_RDONLY)
-    fcntl.flock(other, fcntl.LOCK_EX)
-    for call in (called.prepare, called.unprepare):
-        answer = asyncio.ensure_future(call(claim))
-        await running.until(lambda: "another vdev" in running.driver._claims._waits_for)
-        running.clock.advance(41)
-        await answer
-        running.driver._claims._waits_for = ""
-        (found,) = answer.result().values()
-        what = f"{call.__name__}d within 40 s: vdev waits for another vdev that works on claims in {own}"
-        assert f"it was not {what}" == (found if isinstance(found, str) else found.error)
-    os.close(other)
-    assert {""} == {each.error for each in (await called.prepare(claim)).values()}
-
-
-async def test_what_was_prepared_too_late_is_told_with_the_next_look(directory):
-    """The disk hung for longer than the kubelet waits, and the pod's claim was prepared after all."""
-    places = Places(driver=DRIVER, kubelet_dir=directory, cdi_dir=directory / "cdi")
-    documents = {"c": dra.claim("c", ("r", "gpu-0"), driver=DRIVER, uid="uid-0")}
-    clock, told, hangs, goes_on = LeapClock(), [], threading.Event(), threading.Event()
-
-    def find(pool, device):
-        hangs.set()
-        assert goes_on.wait(30)
-        return _find(pool, device)
-
-    claims = Claims(places, Api(documents), find, on_change=told.append, timing=Timing(clock=clock))
-    answers = asyncio.ensure_future(claims.prepare([ClaimRef("default", "uid-0", "c")]))
-    assert await asyncio.to_thread(hangs.wait, 30)
-    clock.advance(41)
-    assert "it was not prepared within 40 s" in (await answers)["uid-0"]
-    assert [{}] == told
-    goes_on.set()
-    await claims.exclusively(lambda: None)  # after the call that hung
-    assert [{}] == told
-    await claims.restore()
-    assert ["uid-0"] == [*told[-1]]
-    await claims.restore()
-    assert 2 == len(told)
-
-
-async def test_a_thread_that_cannot_be_started_blocks_nobody(directory, monkeypatch):
-    """One call fails where the system has no more threads; the next one is not kept waiting by it."""
-    claims = Claims(Places(driver=DRIVER, kubelet_dir=directory, cdi_dir=directory / "cdi"), Api({}), _find)
-
-    def none(*_):
-        raise RuntimeError("can't start new thread")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(asyncio.get_running_loop(), "run_in_executor", none)
-        with pytest.raises(RuntimeError, match="new thread"):
-            await claims.exclusively(list)
-    async with asyncio.timeout(30):
-        assert [] == await claims.exclusively(list)

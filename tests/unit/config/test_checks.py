@@ -1,13 +1,11 @@
 """Errors of the configuration: each has its place, all come at once, sorted as a reader meets them."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 from tests.kit.refused import refusals
 from vdev import config
-from vdev.errors import ConfigError
 from vdev.model.sources import VirtualSource
 
 HEAD = "devices:\n  - name: a\n    resource: example.com/a\n"  # line 4 follows
@@ -351,23 +349,6 @@ def test_an_empty_value_is_said_once(line: str) -> None:
     assert "has no value" in message
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "flags:",
-        "flags: {plugin: , gfd: , migStrategy: }",
-        "sharing:",
-        "resources: {gpus: }",
-        "imex:",
-        "faults:",
-        "devices: [{name: a, resource: a.b/c, virtual: {node: {like: null}}}]",
-    ],
-)
-def test_sections_may_be_empty(text: str) -> None:
-    """Whole sections, NVIDIA's keys, and where null is the name of a device."""
-    config.load_text(text)
-
-
 def test_a_node_pattern_in_capitals_is_a_warning() -> None:
     """Kubernetes takes names of nodes in lower case only, but a person may plan for anything."""
     (warning,) = config.load_text(HEAD + "    virtual: {}\n    onNodes: [Node-1]", "f").warnings
@@ -379,12 +360,6 @@ def test_a_node_pattern_in_capitals_is_a_warning() -> None:
 def test_keys_of_annotations_are_kubernetes_own(key: str) -> None:
     """What its API takes is taken."""
     config.load_text(HEAD + f"    virtual: {{}}\n    container: {{annotations: {{{key}: x}}}}")
-
-
-@pytest.mark.parametrize("path", ["/dev/a[!b]", "/dev/[]]", "/dev/[{]a,b}", "/dev/{a}", "/dev/[a-a]", "/dev/[z-ab]"])
-def test_patterns_that_can_match_are_taken(path: str) -> None:
-    """Sets, and braces that are meant."""
-    config.load_text(HEAD + f"    glob: '{path}'")
 
 
 def test_an_unknown_key_is_not_compared_with_far_sections() -> None:
@@ -446,25 +421,12 @@ def test_numbers_that_no_list_can_hold_are_refused(count: str, sharing: str, exp
     assert expected in "\n".join(refusals(text))
 
 
-def test_dangerous_paths_can_be_allowed() -> None:
-    """A user who means it says so."""
-    assert config.load_text(HEAD + "    glob: /dev/mem\n    allowDangerous: true").spec.entries
-
-
 def test_the_same_path_in_two_entries_is_a_warning() -> None:
     """Two pods could get it at once, which may be meant."""
     text = "devices:\n- {name: a, resource: a.b/a, glob: /dev/fuse}\n- {name: b, resource: a.b/b, glob: /dev/fuse}\n"
     (warning,) = config.load_text(text, "f").warnings
     assert "f:3:" in str(warning)
     assert "handed out by the entry 'a' at f:2:" in str(warning)
-
-
-def test_the_same_path_on_other_nodes_is_fine() -> None:
-    """Entries that never meet cannot collide."""
-    one = "{name: a, resource: a.b/a, glob: /dev/fuse, onNodes: x}"
-    other = "{name: b, resource: a.b/b, glob: /dev/fuse, onNodes: y}"
-    text = f"devices: [{one}, {other}]"
-    assert () == config.load_text(text).warnings
 
 
 def test_a_file_without_devices_is_a_warning() -> None:
@@ -509,27 +471,6 @@ def test_fewer_devices_than_the_node_preset_take_its_first() -> None:
     assert isinstance(source, VirtualSource)
     assert (3, (3, 3, 1)) == (source.count, source.numa)
     assert {(one, other) for one in range(3) for other in range(3) if one != other} == set(source.links)
-
-
-def test_presets_come_from_the_files_own_directory(tmp_path: Path) -> None:
-    """The directory is relative to the file that says it."""
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "x1.yaml").write_text("base: a30\nmemory: 1Gi\n")
-    file = tmp_path / "vdev.yaml"
-    file.write_text("presetsDir: mine\n" + HEAD + "    virtual: {preset: x1}\n")
-    source = config.load([file]).spec.entries[0].source
-    assert isinstance(source, VirtualSource)
-    assert 2**30 == source.memory
-    file.write_text("presetsDir: nowhere\n" + HEAD + "    virtual: {preset: a30}\n")
-    with pytest.raises(ConfigError, match=r"presetsDir: .*nowhere is not a directory"):
-        config.load([file])
-
-
-def test_profiles_may_be_counted() -> None:
-    """The form of mig-parted's `mig-devices`, in `partitions` and in the layouts of a device of one's own."""
-    block = "{slices: 4, profiles: {x: {slices: 1, memory: 1Gi}}, layouts: {two: {x: 2}}}"
-    text = HEAD + f"    virtual: {{count: 4, partitioning: {block}}}\n    partitions: {{0: two, 1: {{x: 3}}, 2: {{}}}}"
-    assert {0: ("x",) * 2, 1: ("x",) * 3, 2: ()} == config.load_text(text).spec.entries[0].partitions
 
 
 def test_partitions_for_all_leave_out_what_other_keys_name() -> None:

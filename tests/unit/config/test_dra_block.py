@@ -4,7 +4,7 @@ import pytest
 
 from vdev import config
 from vdev.errors import ConfigError
-from vdev.model.dra import Dra, DraPartitions, TaintPolicy, Version
+from vdev.model.dra import DraPartitions, TaintPolicy, Version
 from vdev.model.template import parse
 
 ENTRY = "devices:\n- name: a\n  resource: example.com/a\n  virtual: {attributes: {m: x}}\n  "
@@ -27,21 +27,6 @@ def refusals(text):
     with pytest.raises(ConfigError) as caught:
         loaded(text)
     return [str(problem) for problem in caught.value.problems]
-
-
-def test_the_device_plugin_alone_unless_said_otherwise():
-    plain = entry(ENTRY)
-    assert (True, None) == (plain.listed, plain.dra)
-    assert entry(f"{ENTRY}advertise: device-plugin") == plain == entry(f"{ENTRY}advertise: [device-plugin]")
-
-
-@pytest.mark.parametrize(("written", "listed"), [("dra", False), ("[dra]", False), ("[dra, device-plugin]", True)])
-def test_published_where_it_is_asked_for(written, listed):
-    found = entry(f"{ENTRY}advertise: {written}")
-    assert listed is found.listed
-    assert ("example.com", Dra()) == (found.dra.driver, found.dra.block)
-    taints = found.dra.block.taints
-    assert (TaintPolicy.NO_SCHEDULE, TaintPolicy.NO_SCHEDULE) == (taints.unhealthy, taints.lost)
 
 
 @pytest.mark.parametrize(
@@ -77,14 +62,6 @@ def test_everything_that_can_be_said():
         "fw": Version(version="1.2.3-rc.1"),
         "n": parse("x{index}"),
     } == found.attributes
-
-
-@pytest.mark.parametrize(
-    "block", ["{}", "{attributes: {v: {version: 1.2.3}, t: x, i: 1, b: false}, taints: {lost: none}}"]
-)
-def test_the_effective_configuration_loads_again(block):
-    first = loaded(f"{ENTRY}advertise: dra\n  dra: {block}")
-    assert first.spec == config.load_text(config.render(first.origins)).spec
 
 
 @pytest.mark.parametrize(
@@ -239,10 +216,3 @@ def test_a_device_that_two_apis_count_is_warned_of():
     (said,) = loaded(f"{ENTRY}advertise: [device-plugin, dra]").problems
     assert not said.is_error
     assert "a pod that asks for example.com/a as an extended resource is served by the device plugin" in said.message
-
-
-def test_partitions_that_claims_choose_need_no_list():
-    text = f'{CUT}partitions: {{"0": [half]}}\n  advertise: dra\n  dra: {{partitions: %s}}'
-    (said,) = loaded(text % "dynamic").problems
-    assert "the partitions of a have no effect" in said.message
-    assert () == loaded(text % "static").problems

@@ -5,7 +5,6 @@ import pytest
 from tests.kit.rules import with_rules
 from vdev.config import load_text
 from vdev.errors import ConfigError
-from vdev.faults.rules import words
 
 HEAD = """version: v1
 devices:
@@ -17,46 +16,6 @@ devices:
 def loaded(*rules, head=HEAD):
     """The configuration with these rules, each in flow style."""
     return load_text(with_rules(head, *rules), "f.yaml")
-
-
-@pytest.mark.parametrize(
-    ("rule", "said"),
-    [
-        ("rpc: NodePrepareResources, delay: 5s", "rpc: [NodePrepareResources], delay: {p50: 5, max: 5}"),
-        (
-            "rpc: [Allocate, NodeUnprepareResources], error: {code: INTERNAL, message: no}",
-            "error: {code: INTERNAL, message: no}",
-        ),
-        (
-            "rpc: NodePrepareResources, answer: {wrongDevice: true}, resource: acme.dev",
-            "resource: acme.dev, rpc: [NodePrepareResources], answer: {wrongDevice: true}",
-        ),
-        (
-            "rpc: [NodePrepareResources, NodeUnprepareResources], answer: {skipClaim: true}",
-            "answer: {skipClaim: true}",
-        ),
-        ("rpc: NodePrepareResources, answer: {claimError: on fire}", "answer: {claimError: on fire}"),
-        ("slices: {late: 5s}", "slices: {late: 5}"),
-        ("slices: {withheld: true}", "slices: {withheld: true}"),
-        ("slices: {incomplete: true}", "slices: {incomplete: true}"),
-        ("slices: {oldGeneration: true}", "slices: {oldGeneration: true}"),
-        ("slices: {duplicateName: true}, resource: acme.*", "resource: acme.*, slices: {duplicateName: true}"),
-        ("slices: {wiped: true}, every: 1m", "slices: {wiped: true}"),
-        ("healthStream: {silent: true}", "healthStream: {silent: true}"),
-        ("healthStream: {ended: true}", "healthStream: {ended: true}"),
-        ("taint: {key: acme.dev/x}", "taint: {key: acme.dev/x}"),
-        (
-            "devices: [npu/1], taint: {key: acme.dev/x, value: y, effect: NoExecute}",
-            "taint: {key: acme.dev/x, value: y, effect: NoExecute}",
-        ),
-    ],
-)
-def test_what_rules_mean(rule, said):
-    """In the words that people read."""
-    found = loaded(f"name: x, {rule}")
-    (made,) = found.spec.faults.rules
-    assert said in words(made)
-    assert () == found.problems
 
 
 @pytest.mark.parametrize(

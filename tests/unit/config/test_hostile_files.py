@@ -269,17 +269,3 @@ def test_aliases_and_merge_keys_anywhere_are_answered(tmp_path_factory, source: 
 def test_deep_nesting_is_refused(opening: str, depth: int) -> None:
     """However deep, in every style."""
     assert refused(lambda: config.load_text("devices: " + "\n" * (opening in "- ? ") + opening * depth))
-
-
-@pytest.mark.parametrize("device", ["9" * 5000, f'"{"9" * 5000}"', f'"{"9" * 5000}:{"9" * 5000}"'])
-def test_a_shared_device_with_a_huge_index_is_refused(device: str) -> None:
-    """Python reads no number of more than 4300 digits, and a count of devices is compared with indices."""
-    shared = f"[{{name: a, replicas: 2, devices: 1}}, {{name: a, replicas: 3, devices: [{device}]}}]"
-    text = "devices: [{name: a, resource: nvidia.com/a, virtual: {}}]\nsharing: {timeSlicing: {resources: %s}}"
-    assert refused(lambda: config.load_text(text % shared))
-
-
-def test_a_condition_on_an_attribute_with_nul_is_refused() -> None:
-    """No file has such a name, and looking for it would be an exception."""
-    text = 'devices: [{name: a, resource: a.b/c, sysfs: {class: tty, match: {"\\0": x}}}]'
-    assert refused(lambda: config.load_text(text))

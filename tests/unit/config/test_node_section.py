@@ -4,29 +4,9 @@ import pytest
 
 from tests.kit.refused import refusals
 from vdev import config
-from vdev.model.entry import Condition, LabelOutput, NodeSpec, TrueWhen
+from vdev.model.entry import Condition, TrueWhen
 
 ENTRY = "devices:\n- name: a\n  resource: example.com/a\n  virtual: {attributes: {m: x}}\n  "
-
-
-def test_everything_is_off_unless_asked_for():
-    assert NodeSpec() == config.load_text("devices: []").spec.node
-    assert NodeSpec() == config.load_text("devices: []\nnode: {}").spec.node
-
-
-@pytest.mark.parametrize(
-    ("written", "meant"),
-    [("false", LabelOutput.OFF), ("true", LabelOutput.NODE), ("nfd", LabelOutput.NFD), ('"nfd"', LabelOutput.NFD)],
-)
-def test_where_labels_go(written, meant):
-    loaded = config.load_text(f"devices: []\nnode: {{labels: {written}, events: true, conditions: true, status: true}}")
-    assert NodeSpec(labels=meant, events=True, conditions=True, status=True) == loaded.spec.node
-
-
-@pytest.mark.parametrize("written", ["false", "true", "nfd"])
-def test_the_effective_configuration_loads_again(written):
-    loaded = config.load_text(f"devices: []\nnode: {{labels: {written}}}")
-    assert loaded.spec.node == config.load_text(config.render(loaded.origins)).spec.node
 
 
 @pytest.mark.parametrize(

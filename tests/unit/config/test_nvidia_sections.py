@@ -8,7 +8,6 @@ from tests.kit.refused import refusals
 from vdev import config
 from vdev.errors import ConfigError
 from vdev.model.entry import DeviceListStrategy, Flags, MigStrategy
-from vdev.model.problem import Override
 from vdev.model.spec import NamePattern, SharedResource, SharingKind
 
 COMPLETE = """
@@ -102,13 +101,6 @@ def test_a_complete_file_loads_unchanged() -> None:
     assert isinstance(spec.gpu_patterns[0], NamePattern)
 
 
-def test_patterns_are_for_the_model_that_the_entry_says() -> None:
-    """It may be another one than the preset's, and is for the GPU of any model."""
-    virtual = "{preset: nvidia-gpu, attributes: {model: Tesla K80, product: Tesla-K80}}"
-    loaded = config.load_text(f"version: v1\ndevices: [{{name: a, resource: nvidia.com/gpu, virtual: {virtual}}}]")
-    assert ("Tesla K80", "Tesla-K80") == loaded.spec.entries[0].gpu_names
-
-
 def test_keys_that_mean_nothing_here_have_one_warning_each() -> None:
     """They are named with their place; values that ask for nothing are silent."""
     warnings = [str(warning) for warning in config.load_text(COMPLETE, "f").warnings]
@@ -131,11 +123,6 @@ def test_device_list_strategy_is_a_string_or_a_list(written: str, expected: tupl
     """NVIDIA's files have both."""
     spec = config.load_text(f"flags: {{plugin: {{deviceListStrategy: {written}}}}}").spec
     assert expected == spec.flags.device_list_strategies
-
-
-def test_the_dev_root_follows_the_driver_root() -> None:
-    """Where no dev root is given."""
-    assert "/drv" == config.load_text("flags: {nvidiaDriverRoot: /drv}").spec.flags.dev_root
 
 
 @pytest.mark.parametrize(("kind", "expected"), [("timeSlicing", False), ("mps", True)])
@@ -247,15 +234,6 @@ def test_items_for_one_resource_must_not_overlap(one: str, other: str, words: st
     assert words in message
 
 
-@pytest.mark.parametrize(("one", "other"), [("2", "[2, 3]"), ("[0]", "[1]"), ("[1]", "1"), ('["0:1"]', "[0]")])
-def test_items_for_one_resource_with_other_devices_are_fine(one: str, other: str) -> None:
-    """Several entries for one resource, each with devices of its own."""
-    text = item(f"name: gpu, replicas: 2, devices: {one}") + f"    - {{name: gpu, replicas: 3, devices: {other}}}\n"
-    sharing = config.load_text(text).spec.sharing
-    assert sharing is not None
-    assert 2 == len(sharing.resources)
-
-
 @pytest.mark.parametrize(
     ("sharing", "words"),
     [
@@ -288,16 +266,6 @@ sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2, rename: mig-1g.6gb}
 """
     (message,) = refusals(text)
     assert "nvidia.com/gpu shared as nvidia.com/mig-1g.6gb collides" in message
-
-
-def test_a_flag_stands_over_the_file() -> None:
-    """And an error in it names the flag."""
-    overrides = {"flags.migStrategy": Override("single", "flag --mig-strategy")}
-    spec = config.load_text("flags: {migStrategy: mixed}", overrides=overrides).spec
-    assert MigStrategy.SINGLE is spec.flags.mig_strategy
-    overrides = {"flags.nvidiaDriverRoot": Override("x", "env NVIDIA_DRIVER_ROOT")}
-    with pytest.raises(ConfigError, match=r"^env NVIDIA_DRIVER_ROOT: flags.nvidiaDriverRoot: 'x' is not an absolute"):
-        config.load_text("version: v1", overrides=overrides)
 
 
 # --- scalars as Go reads them ----------------------------------------------------------------------------------------
@@ -354,17 +322,6 @@ def test_what_go_takes_for_no_whole_number_is_none(written: str) -> None:
         config.load_text(item(f"name: gpu, replicas: {written}"))
 
 
-def test_each_file_is_read_by_its_own_sections(tmp_path: Path) -> None:
-    """An NVIDIA file beside a file with `devices` is read as NVIDIA's plugin reads it, and the other is not."""
-    (tmp_path / "own.yaml").write_text(NPU)
-    (tmp_path / "theirs.yaml").write_text("flags: {failOnInitError: no}\n" + item("name: a.b/c, replicas: 2.0"))
-    files = [tmp_path / "own.yaml", tmp_path / "theirs.yaml"]
-    assert not config.load(files).spec.flags.fail_on_init_error
-    (tmp_path / "own.yaml").write_text(NPU.replace("count: 1", "count: 2.0"))
-    with pytest.raises(ConfigError, match=r"expected a whole number, got the number 2\.0"):
-        config.load(files)
-
-
 NPU = "devices: [{name: a, resource: a.b/c, virtual: {count: 1}}]\n"
 
 
@@ -378,18 +335,3 @@ def test_an_nvidia_file_that_says_nothing_is_no_error_beside_devices(content: st
     for names in (("own", "theirs"), ("theirs", "own")):
         loaded = config.load([tmp_path / f"{name}.yaml" for name in names])
         assert ((), 1) == (loaded.problems, len(loaded.spec.entries))
-
-
-def test_the_link_to_nothing_of_nvidias_config_manager_is_no_error_beside_devices(tmp_path: Path) -> None:
-    """Its fallback `empty` makes the file a link to /dev/null."""
-    (tmp_path / "own.yaml").write_text(NPU)
-    (tmp_path / "theirs.yaml").symlink_to("/dev/null")
-    assert not config.load([tmp_path / "own.yaml", tmp_path / "theirs.yaml"]).problems
-
-
-def test_files_that_all_say_nothing_are_refused(tmp_path: Path) -> None:
-    """Nothing would be advertised, which nobody means."""
-    for name in ("a", "b"):
-        (tmp_path / name).write_text("# later")
-    with pytest.raises(ConfigError, match="is empty; expected a mapping"):
-        config.load([tmp_path / "a", tmp_path / "b"])

@@ -1,14 +1,13 @@
 """Go's patterns and expressions in vdev's: the same paths, or the result says that it is only near."""
 
 import re
-from fnmatch import fnmatchcase
 from itertools import product
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from vdev.importers.go_patterns import NotAPatternError, glob, may_meet, regex
+from vdev.importers.go_patterns import NotAPatternError, glob, regex
 from vdev.model.path_pattern import matches_any, problem
 
 NAMES = st.text(alphabet="ab01/", min_size=1, max_size=6).filter(
@@ -117,31 +116,3 @@ def test_globs_that_go_refuses(text: str) -> None:
     """They match nothing there, and are refused here."""
     with pytest.raises(NotAPatternError):
         glob(text)
-
-
-PATTERNS = st.lists(st.sampled_from(["a", "b", "/", "*", "?", "[ab]", "[!a]"]), min_size=1, max_size=5).map("".join)
-
-
-@given(PATTERNS, PATTERNS, st.text(alphabet="ab/", max_size=5))
-def test_patterns_that_match_one_path_may_meet(one: str, other: str, path: str) -> None:
-    """No two that do are called apart."""
-    simple = fnmatchcase(path, one) and fnmatchcase(path, other)
-    both = matches_any(f"/{path}", [f"/{one}"]) and matches_any(f"/{path}", [f"/{other}"])
-    if simple and both:
-        assert may_meet(f"/{one}", f"/{other}")
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "meet"),
-    [
-        ("/dev/ttyUSB*", "/dev/ttyACM*", False),
-        ("/dev/ttyUSB*", "/dev/ttyUSB0", True),
-        ("/dev/snd", "/dev/snd/controlC0", True),
-        ("/dev/snd/a*", "/dev/*", True),
-        ("/dev/tty[0-9]", "/dev/tty?", True),
-        ("/dev/video0", "/dev/video1", False),
-    ],
-)
-def test_whether_patterns_meet(one: str, other: str, meet: bool) -> None:
-    """Also where one names a directory that the other looks into."""
-    assert meet == may_meet(one, other) == may_meet(other, one)

@@ -80,14 +80,6 @@ def test_other_texts_have_no_form(text: str) -> None:
     assert recognised(text) is None
 
 
-def test_a_form_that_is_not_known() -> None:
-    """The error names those that are."""
-    with pytest.raises(UsageError, match=r"its form is not known; expected a configuration of generic-device-plugin, "):
-        imported("a: 1", "f", Wishes())
-    with pytest.raises(UsageError, match="f: this is no configuration of NVIDIA's mig-parted"):
-        imported(GENERIC, "f", Wishes(form="mig-parted"))
-
-
 # --- generic-device-plugin --------------------------------------------------------------------------------------------
 
 
@@ -180,13 +172,6 @@ def test_flags_in_a_manifest() -> None:
     assert ["squat.ai/fuse"] == [each["resource"] for each in flags["devices"]]
 
 
-def test_an_id_that_is_a_number_in_its_file_too() -> None:
-    """What it looked for is what is written: there is nothing to say."""
-    (made,) = files("devices: [{name: ok, groups: [{usb: [{vendor: 0x1209, product: 7}]}]}]")
-    assert [] == [each for each in made.warnings if "without quotes" in each]
-    assert {"vendor": "1209", "product": "0007"} == yaml.safe_load(made.text)["devices"][0]["usb"]
-
-
 @pytest.mark.parametrize(
     ("group", "text"),
     [
@@ -254,18 +239,6 @@ def test_selectors_of_sriov() -> None:
     assert ["/dev/vhost-net", "/dev/net/tun"] == [each["hostPath"] for each in shared["container"]["deviceNodes"]]
 
 
-def test_what_sysfs_does_not_tell_of_sriov() -> None:
-    """Such a selector is left out, with a warning."""
-    text = json.dumps(
-        {"resourceList": [{"resourceName": "a", "selectors": [{"pKeys": ["0x1"]}, {"drivers": ["iavf"]}]}]}
-    )
-    assert "resourceList[0].selectors[0].pKeys: the devices of intel.com/a that it selects" in warnings(text)
-    assert 1 == len(only(text)["devices"])
-    aux = {"resourceName": "b", "deviceType": "auxNetDevice"}
-    both = json.dumps({"resourceList": [aux, {"resourceName": "a", "selectors": {"drivers": ["iavf"]}}]})
-    assert "auxNetDevice devices of intel.com/b are no PCI devices" in warnings(both)
-
-
 def test_pools_of_fake_gpu_operator() -> None:
     """A file for each, with a preset where there is one; the form with profiles as well."""
     text = """
@@ -305,13 +278,6 @@ def test_the_identity_of_a_pool_is_kept(tmp_path: Path, pool: str, product: str,
     assert entry.is_nvidia
     assert SmiTool.NVIDIA is entry.smi
     assert SmiTool.NVIDIA is entry.telemetry.maker
-
-
-def test_the_versions_of_a_nodes_topology_are_kept() -> None:
-    """What fake-gpu-operator shows in its nvidia-smi."""
-    text = "{gpuProduct: Tesla-T4, gpuMemory: 15360, gpus: [{id: a}], driverVersion: 550.54.15, cudaVersion: '12.4'}"
-    virtual = only(text)["devices"][0]["virtual"]
-    assert {"driverVersion": "550.54.15", "cudaVersion": "12.4"} == virtual["attributes"]
 
 
 @pytest.mark.parametrize(
@@ -376,20 +342,6 @@ mig-configs:
     assert {"preset": "h100-sxm5-80gb", "count": 4} == yaml.safe_load(chosen.text)["devices"][0]["virtual"]
 
 
-def test_the_model_is_one_that_can_be_cut_so() -> None:
-    """Seven of 1g.10gb do not fit into the first model that knows the profile; a usual model comes before others."""
-    item = "{devices: all, mig-enabled: true, mig-devices: {%s}}"
-    for parts, preset in (
-        ("1g.10gb: 4", "a100-sxm4-40gb"),
-        ("1g.10gb: 7", "a100-sxm4-80gb"),
-        ("1g.12gb: 7", "h100-nvl"),
-        ("3g.48gb: 2", "gh200-96gb"),
-        ("1g.24gb+gfx: 4", "rtx-pro-6000"),
-    ):
-        made = only(f"{{version: v1, mig-configs: {{x: [{item % parts}]}}}}")
-        assert preset == made["devices"][0]["virtual"]["preset"]
-
-
 def test_configurations_of_nvidias_plugin() -> None:
     """A file for each, without what that plugin ignores."""
     item = "{name: gpu, rename: gpu.x, devices: [0], replicas: 4}"
@@ -429,13 +381,6 @@ nodeSelector: {{}}
     assert ("config.default has no counterpart here", "image, mps have no counterpart here") == a.warnings == b.warnings
 
 
-def test_a_helm_value_that_no_flag_can_have() -> None:
-    """It is named as well."""
-    said = warnings(f"config: {{map: {{a: {NVIDIA!r}}}}}\nmigStrategy: some", preset="t4")
-    assert "flags" in said
-    assert "some" in said
-
-
 @pytest.mark.parametrize(
     ("text", "named"),
     [
@@ -454,30 +399,6 @@ def test_a_key_that_no_form_has_is_named(text: str, named: str) -> None:
     said = f"{named} has no counterpart here"
     assert said in made.warnings
     assert f"# not taken over: {said}" in made.text
-
-
-def test_helm_values_in_quotes() -> None:
-    """The chart makes variables of them, whose text is the same. What no flag can have goes alone, and is named."""
-    one = "{version: v1, flags: {plugin: {passDeviceSpecs: some, deviceIDStrategy: index}}}"
-    values = f'config: {{map: {{a: {one}}}}}\nmigStrategy: mixed\nfailOnInitError: "true"'
-    (made,) = files(values, preset="t4", count=1)
-
-    flags = {"migStrategy": "mixed", "failOnInitError": True, "plugin": {"deviceIDStrategy": "index"}}
-    assert flags == yaml.safe_load(made.text)["flags"]
-    (warning,) = made.warnings
-    assert warning.startswith("flags.plugin.passDeviceSpecs: ")
-    assert f"# not taken over: {warning[:40]}" in made.text
-
-
-def test_a_value_of_sharing_that_is_refused() -> None:
-    """It goes alone as well."""
-    sharing = "{failRequestsGreaterThanOne: some, resources: [{name: nvidia.com/gpu, replicas: 4}]}"
-    (made,) = files(config_map(a=f"version: v1\nsharing: {{timeSlicing: {sharing}}}"), preset="t4", count=1)
-
-    assert {"resources": [{"name": "nvidia.com/gpu", "replicas": 4}]} == yaml.safe_load(made.text)["sharing"][
-        "timeSlicing"
-    ]
-    assert "sharing.timeSlicing.failRequestsGreaterThanOne: " in made.warnings[0]
 
 
 # --- any text ---------------------------------------------------------------------------------------------------------
@@ -557,12 +478,6 @@ TREES = st.recursive(
 SEEDS = st.sampled_from([text for texts in FORM_OF.values() for text in texts])
 
 
-@given(TREES)
-def test_no_tree_crashes_an_import(tree: object) -> None:
-    """It is refused in words, or makes files that vdev takes."""
-    _try(json.dumps(tree))
-
-
 @given(SEEDS, st.data())
 def test_no_edit_of_a_configuration_crashes_its_import(text: str, data: st.DataObject) -> None:
     """Any value in it may be another."""
@@ -578,12 +493,6 @@ def test_no_edit_of_a_configuration_crashes_its_import(text: str, data: st.DataO
     holder, key = data.draw(st.sampled_from(places))
     holder[key] = data.draw(TREES)
     _try(json.dumps(tree))
-
-
-@given(st.text(max_size=40))
-def test_no_text_crashes_an_import(text: str) -> None:
-    """Nor is it taken for a form."""
-    _try(text)
 
 
 def _try(text: str) -> None:

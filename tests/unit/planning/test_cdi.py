@@ -71,20 +71,6 @@ def test_the_version_is_the_lowest_that_the_content_needs(kind, device, version)
     assert version == cdi.document(kind, [device])["cdiVersion"]
 
 
-def test_all_holds_every_device():
-    """The device `all` has the edits of all others."""
-    document = cdi.document("v.x/gpu", [cdi.CdiDevice("b", env={"B": "2"}), cdi.CdiDevice("a", env={"A": "1"})])
-    assert ["a", "b", "all"] == [device["name"] for device in document["devices"]]
-    assert ["A=1", "B=2"] == document["devices"][-1]["containerEdits"]["env"]
-
-
-def test_a_virtual_device_is_not_empty(build):
-    """A CDI device without edits is invalid, so each names itself in a variable."""
-    stock = build.inventory(build.entry(count=1), device_list_strategies=(DeviceListStrategy.CDI_CRI,))
-    (document,) = allocation.cdi_documents(stock).values()
-    assert ["NVIDIA_COM_GPU_DEVICE_0=GPU-gggg0"] == document["devices"][0]["containerEdits"]["env"]
-
-
 def test_nvidias_runtime_injects_nothing_beside_cdi(build):
     """As NVIDIA's own specifications have it, once for all devices; those of other makers say nothing of it."""
     strategies = (DeviceListStrategy.ENVVAR, DeviceListStrategy.CDI_CRI)
@@ -111,46 +97,6 @@ def test_other_edits_for_all_devices_are_not_ours(common):
     assert cdi.is_document(whole | {"containerEdits": {"env": ["A=1"]}})
     assert not cdi.is_document(whole | {"containerEdits": common})
     assert not cdi.is_document(whole | {"more": common})
-
-
-def test_variables_are_texts():
-    """Of the first one it is told which device it is."""
-    device = {"name": "a", "containerEdits": {"env": [{"a": "b"}]}}
-    assert not cdi.is_document({"cdiVersion": "0.6.0", "kind": "v.x/gpu", "devices": [device]})
-
-
-_SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.just("A=1")
-_PARTS = st.recursive(
-    _SCALARS,
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["name", "env", "mounts", "containerEdits", "hostPath"]), inner, max_size=3)
-    ),
-    max_leaves=8,
-)
-
-
-@given(
-    st.sampled_from(["0.6.0", "9" * 5000 + ".0", "٣.0", "1", ""]),
-    st.sampled_from(["v.x/gpu", "a/b", "v/../x", "v.x/gpu\0", "v" * 9000 + "/gpu"]),
-    st.lists(
-        st.fixed_dictionaries({"name": st.sampled_from(["a-0", "", "a\n", 1]), "containerEdits": _PARTS}) | _PARTS,
-        max_size=2,
-    ),
-)
-def test_what_passes_for_a_document_can_be_worked_with(version, kind, devices):
-    """A file that bears our prefix may hold anything; what is taken over from it is sound down to the last value."""
-    document = {"cdiVersion": version, "kind": kind, "devices": devices}
-    if cdi.is_document(document):
-        merged = cdi.with_leftovers({}, [document, document], {(kind, each["name"]) for each in devices})
-        assert {"v.x/gpu"} == set(merged)
-        assert all(isinstance(cdi.device_id(each), str) for each in document["devices"])
-
-
-def test_our_own_documents_are_documents(build):
-    """What is written is recognised when it is read."""
-    node, mount = DeviceNode("/dev/x", "/dev/y", "rw", "c", 1, 3), Mount("/a", "/b")
-    assert cdi.is_document(cdi.document("v.x/gpu", [cdi.CdiDevice("a:0", (node,), (mount,), {"A": "1"})]))
 
 
 @pytest.mark.parametrize(("read_only", "access"), [(False, "rw"), (True, "ro")])

@@ -167,23 +167,6 @@ def test_a_pod_may_be_known_for_long_before_it_has_its_device():
     assert may_hold(update(known, reading(70, [], [A], without=there), {A: 60}, PATIENCE), A)
 
 
-def test_a_pod_may_be_seen_late():
-    """Nobody could be asked for minutes after the Allocate: the pod that the first answer shows may have the device."""
-    known = after(reading(0, [], [], without=()), reading(50, [], [], without=()))
-    known = update(known, reading(431, [], [A], without=("default/init",)), {A: 300.0}, PATIENCE)
-    assert may_hold(update(known, reading(440, [], [A], without=("default/init",)), {}, PATIENCE), A)
-
-
-def test_a_pod_that_is_named_with_another_device_has_its_other_devices_too():
-    """An init container's device, and an app container's that is named."""
-    both = KubeletCheckpoint({"uid": frozenset({A, B})})
-    known = after(HoldersReading(0, HoldersAnswer({B: "default/both"}), both, OLD))
-    for at in (10, 100, 1000):
-        known = update(known, HoldersReading(at, HoldersAnswer({B: "default/both"}), both, OLD), {})
-    assert may_hold(known, A)
-    assert not may_hold(update(known, HoldersReading(1001, HoldersAnswer({}), both, OLD), {}), A)
-
-
 def test_an_allocate_is_settled_by_its_pod_or_by_time():
     """A pod is named some time after its Allocate; one that was refused never is."""
     allocated = {A: 30.0, B: 30.0}
@@ -201,12 +184,6 @@ def test_silence_and_youth_settle_no_allocate():
     young = update(silent, reading(107, [], kubelet=NEW), allocated, PATIENCE)
     assert frozenset() == settled(young, allocated, PATIENCE)
     assert frozenset({A}) == settled(update(young, reading(117, [], kubelet=NEW), allocated, PATIENCE), allocated)
-
-
-def test_a_pod_keeps_its_name_while_it_is_doubted():
-    """So that a reason can say who may hold the device."""
-    known = after(reading(0, [A]), reading(1, [], kubelet=NEW))
-    assert {A: "default/pod-acme-0"} == known.holders
 
 
 KEYS = st.sets(st.sampled_from([("acme.dev/npu", f"acme-{number}") for number in range(4)]))

@@ -10,13 +10,10 @@ from hypothesis import strategies as st
 
 from vdev import config, discovery
 from vdev.hostfs import HostRoot
-from vdev.model.device import Device, RawDevice, Slot
-from vdev.model.entry import AllocationPolicy, EntrySpec, Flags
-from vdev.model.sources import VirtualSource
+from vdev.model.entry import AllocationPolicy
 from vdev.planning.heaviest import heaviest
 from vdev.planning.inventory import arrange
 from vdev.planning.preferred import AllocatableSlot, Allocator, Nearness, allocator_for, fewest
-from vdev.planning.resources import Resource
 
 DISTRIBUTED, PACKED = AllocationPolicy
 
@@ -89,18 +86,6 @@ def test_what_others_hold_counts(policy, expected):
     candidates = replicas(2, 4)
     available = [each for each in ids(candidates) if each not in ("g0::1", "g0::2")]
     assert [expected] == list(parents(Allocator(candidates, policy=policy).prefer(available, [], 1)))
-
-
-def test_must_include_counts_as_gone():
-    """What must be included is part of the answer, first, and weighs on its device."""
-    candidates = replicas(2, 4)
-    assert ["g0::3", "g1::0"] == Allocator(candidates).prefer(ids(candidates), ["g0::3"], 2)
-
-
-def test_replicas_of_partitions_are_spread_within_the_device_too():
-    """Replicas of two partitions of one device: one of each, not two of the same."""
-    candidates = [AllocatableSlot(f"m{u}::{r}", "g0", (), u * 4 + r, f"m{u}") for u in range(2) for r in range(4)]
-    assert ["m0::0", "m1::0"] == Allocator(candidates).prefer(ids(candidates), [], 2)
 
 
 @pytest.mark.parametrize(("policy", "expected"), [(DISTRIBUTED, [1, 1, 1]), (PACKED, [3])])
@@ -179,41 +164,6 @@ def test_packed_partitions_are_those_that_rocms_plugin_chooses(links, free, must
     """Its own table of cases: one device if it holds them, the fullest; else near ones."""
     candidates, scores = board(MI300X, [0] * 4 + [1] * 4, links)
     chosen = Allocator(candidates, links=scores, policy=PACKED).prefer(offered(free), must, size)
-    assert {f"g{parent}": count for parent, count in expected.items()} == parents(chosen)
-
-
-@pytest.mark.parametrize("policy", AllocationPolicy)
-@pytest.mark.parametrize("links", [0, 100], ids=["numa", "links"])
-@pytest.mark.parametrize("replicas", [1, 2])
-def test_one_partition_each_of_devices_that_are_near(policy, links, replicas):
-    """Spread or packed, of devices that are as full as each other those on one NUMA node are taken."""
-    candidates, scores = board([8] * 8, [0] * 4 + [1] * 4, links, replicas)
-    mark = "::0" * (replicas > 1)
-    available = [each + mark for each in offered(ONE_EACH)]
-    allocator = Allocator(candidates, links=scores, policy=policy)
-    assert {"g4": 1, "g5": 1, "g6": 1} == parents(allocator.prefer(available, [], 3))
-    assert {"g2": 1, "g3": 1} == parents(allocator.prefer(available, [f"g3-0{mark}"], 2))
-
-
-@pytest.mark.parametrize(
-    ("links", "free", "size", "expected"),
-    [
-        ({(0, 2): 100, (1, 3): 100}, {p: range(4) for p in range(4)}, 8, {0: 4, 2: 4}),
-        ({(0, 2): 100, (1, 3): 100}, {p: range(4) for p in range(1, 4)}, 6, {1: 4, 3: 2}),
-        ({(0, 1): 100}, {0: range(1), 1: range(1), 2: range(4), 3: range(4)}, 2, {2: 2}),  # one device is nearer yet
-        ({(1, 2): 100}, {0: range(4), 1: range(3), 2: range(3), 3: range(3)}, 6, {1: 3, 2: 3}),
-        (
-            {(1, 2): 100, (2, 3): 100, (1, 3): 100},
-            {0: range(4), 1: range(3), 2: range(3), 3: range(3)},
-            9,
-            {1: 3, 2: 3, 3: 3},
-        ),
-    ],
-)
-def test_packed_partitions_follow_links_among_equally_few_devices(links, free, size, expected):
-    """The fewest devices first; of the ways to have so few, the best linked one."""
-    candidates, scores = board([4] * 4, [0] * 4, links)
-    chosen = Allocator(candidates, links=scores, policy=PACKED).prefer(offered(free), [], size)
     assert {f"g{parent}": count for parent, count in expected.items()} == parents(chosen)
 
 
@@ -341,60 +291,7 @@ def cuts(items, size):
             yield [part, *cut]
 
 
-def test_the_leftovers_decide_between_equals():
-    """Of two pairs with one link, the one that leaves a linked pair behind."""
-    links = pairs("0-1=100 1-2=100 2-3=100")
-    assert ["g0", "g1"] == Allocator(whole(4), links=links).prefer(["g0", "g1", "g2", "g3"], [], 2)
-    chain = pairs("0-1=100 1-2=100 0-3=100")
-    assert ["g0", "g3"] == Allocator(whole(4), links=chain).prefer(["g0", "g1", "g2", "g3"], [], 2)
-
-
-def test_numa_decides_between_equal_links():
-    """Where every device reaches every other, the set stays on one NUMA node."""
-    mesh = {(f"g{a}", f"g{b}"): 1200 for a, b in combinations(range(8), 2)}
-    allocator = Allocator(whole(8, [3, 3, 1, 1, 7, 7, 5, 5]), links=mesh)
-    assert ["g2", "g3"] == allocator.prefer(["g0", "g2", "g3", "g4", "g6"], [], 2)
-
-
-def test_many_linked_devices_stay_in_their_islands():
-    """Beyond the exact size, islands of linked devices are found, and one that is broken into is used up."""
-    links = {(f"g{a}", f"g{b}"): 400 for a, b in combinations(range(64), 2) if a // 8 == b // 8}
-    allocator = Allocator(whole(64), links=links)
-    available = [f"g{i}" for i in range(64) if i % 8 or i // 8 == 5]
-    assert [f"g{i}" for i in range(40, 48)] == allocator.prefer(available, [], 8)
-
-
 # --- from the inventory -----------------------------------------------------------------------------------------------
-
-
-def resource_of(slots, source, policy=DISTRIBUTED):
-    entry = EntrySpec(name="npu", resource="acme.dev/npu", source=source)
-    flags = Flags(shared_devices_allocation_policy=policy)
-    return Resource("acme.dev/npu", tuple(slots), entries={"npu": entry}, flags=flags)
-
-
-def test_the_allocator_of_a_resource_knows_its_links():
-    """Links between indices of an entry become links between its devices."""
-    raws = [RawDevice(id=f"npu-{index}", entry="npu", index=index) for index in range(4)]
-    slots = [Slot(raw.id, Device(id=raw.id, raw=raw, ordinal=str(raw.index))) for raw in raws]
-    source = VirtualSource(count=4, links={(1, 3): 100, (3, 1): 100, (0, 9): 900})
-    allocator = allocator_for(resource_of(slots, source))
-    assert ["npu-1", "npu-3"] == allocator.prefer([slot.id for slot in slots], [], 2)
-
-
-@pytest.mark.parametrize(
-    ("policy", "expected"), [(DISTRIBUTED, ["npu-0-p0", "npu-1-p0"]), (PACKED, ["npu-0-p0", "npu-0-p1"])]
-)
-def test_the_allocator_of_a_resource_knows_its_policy(policy, expected):
-    """The policy is the flag's, and partitions belong to their raw device."""
-    raws = [RawDevice(id=f"npu-{index}", entry="npu", index=index) for index in range(2)]
-    slots = [
-        Slot(f"{raw.id}-p{part}", Device(id=f"{raw.id}-p{part}", raw=raw, ordinal=f"{raw.index}:{part}", profile="p"))
-        for raw in raws
-        for part in range(2)
-    ]
-    allocator = allocator_for(resource_of(slots, VirtualSource(count=2), policy))
-    assert expected == allocator.prefer([slot.id for slot in slots], [], 2)
 
 
 def test_the_allocator_of_a_preset_knows_its_board(tmp_path):

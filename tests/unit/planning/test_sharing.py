@@ -4,31 +4,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from vdev.model.device import Health, base_id
+from vdev.model.device import base_id
 from vdev.model.entry import MigStrategy
 from vdev.model.spec import SharingKind
-from vdev.planning.resources import with_health
-
-
-def test_all_devices_are_replicated_by_default(build):
-    """Without `devices` every device of the resource gets its replicas, numbered from 0."""
-    stock = build.inventory(build.entry(), sharing=build.sharing({"name": "nvidia.com/gpu", "replicas": 2}))
-    assert ["GPU-gggg0::0", "GPU-gggg0::1", "GPU-gggg1::0", "GPU-gggg1::1"] == build.ids(stock, "nvidia.com/gpu")
-
-
-def test_rename_by_default_moves_to_shared(build):
-    """`renameByDefault` advertises under `<name>.shared`, and the plain name is gone when all devices are shared."""
-    stock = build.inventory(
-        build.entry(), sharing=build.sharing({"name": "nvidia.com/gpu", "replicas": 2}, rename_by_default=True)
-    )
-    assert ["nvidia.com/gpu.shared"] == list(stock.resources)
-
-
-def test_rename_wins_over_rename_by_default(build):
-    """An own name is used as it is."""
-    rule = {"name": "nvidia.com/gpu", "replicas": 2, "rename": "nvidia.com/gpu-slice"}
-    stock = build.inventory(build.entry(), sharing=build.sharing(rule, rename_by_default=True))
-    assert ["nvidia.com/gpu-slice"] == list(stock.resources)
 
 
 def test_a_count_takes_the_lowest_indices(build):
@@ -55,15 +33,6 @@ def test_devices_can_be_named_by_id_and_by_mig_index(build):
         mig_strategy=MigStrategy.MIXED,
     )
     assert [False, True, True] == ["::" in each for each in build.ids(stock, "nvidia.com/mig-1g.5gb")]
-
-
-def test_a_number_is_an_index_whatever_entries_are_called(build):
-    """An entry may be called "1"; a list of devices that has 1 means the second device."""
-    rule = {"name": "acme.dev/npu", "replicas": 2, "devices": ("1",)}
-    entries = [build.entry(name, "acme.dev/npu", nvidia=False, count=2) for name in ("1", "b")]
-    stock = build.inventory(*entries, sharing=build.sharing(rule))
-    shared = {slot.device.ordinal for slot in stock.resources["acme.dev/npu"].slots if slot.replica is not None}
-    assert {"1"} == shared
 
 
 def test_several_rules_for_one_resource_are_joined(build):
@@ -109,13 +78,6 @@ def test_a_name_that_the_node_lacks_is_reported(build):
     stock = build.inventory(build.entry(), sharing=build.sharing({"name": "nvidia.com/gpus", "replicas": 2}))
     (problem,) = stock.problems
     assert ("did you mean 'nvidia.com/gpu'?", False) == (problem.hint, problem.is_error)
-
-
-def test_a_failed_device_fails_all_its_replicas(build):
-    """Health is the physical device's: every replica and partition shares it."""
-    stock = build.inventory(build.entry(), sharing=build.sharing({"name": "nvidia.com/gpu", "replicas": 2}))
-    judged = with_health(stock, {"GPU-gggg1": Health(healthy=False, reason="XID 79")})
-    assert [True, True, False, False] == [slot.health.healthy for slot in judged.resources["nvidia.com/gpu"].slots]
 
 
 RULES = st.lists(
@@ -175,9 +137,3 @@ def test_mps_has_no_more_clients_than_its_daemon_serves(build, capability, repli
         most = 48 if replicas == 49 else 16
         assert ["here"] == [problem.where for problem in told]
         assert f"{replicas} replicas of 'nvidia.com/gpu': MPS serves at most {most} clients" in told[0].message
-
-
-def test_time_slicing_has_no_such_bound(build):
-    """Only MPS has clients."""
-    sharing = build.sharing({"name": "nvidia.com/gpu", "replicas": 200})
-    assert 400 == len(build.inventory(build.entry(), sharing=sharing).resources["nvidia.com/gpu"].slots)

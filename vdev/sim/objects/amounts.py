@@ -69,6 +69,12 @@ def exact(quantity: Any) -> Decimal | None:
 
     None for what is no quantity.
     """
+    return _exact(quantity) if isinstance(quantity, str | int | float) else None
+
+
+@functools.lru_cache(maxsize=4096, typed=True)
+def _exact(quantity: str | float) -> Decimal | None:
+    """A scheduler asks for the same few amounts of each device, for each device that it tries."""
     if (amount := _amount(quantity)) is None:
         return None
     parts = min(-(-abs(amount) * _FINEST // 1), _MOST * _FINEST)
