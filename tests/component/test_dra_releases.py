@@ -43,9 +43,9 @@ def is_whole(found):
 
 @pytest.mark.parametrize(
     ("api_server", "split"),
-    [(Release((1, 34), alpha=True), False), (Release((1, 35), alpha=True), True), (Release((1, 36)), True)],
+    [(Release((1, 34), alpha=True), False), (Release((1, 36)), True)],
     indirect=["api_server"],
-    ids=["1.34", "1.35", "1.36"],
+    ids=["1.34", "1.36"],
 )
 async def test_where_counters_are(start_agent, account, api_server, split):
     """Beside their devices until 1.34, in slices of their own since; either way the server takes them, and they fit."""
@@ -62,7 +62,7 @@ async def test_where_counters_are(start_agent, account, api_server, split):
     assert 9 == sum("-mig-" not in name for name in devices)
 
 
-@pytest.mark.parametrize("api_server", [Release((1, 34)), Release((1, 35))], indirect=True, ids=["1.34", "1.35"])
+@pytest.mark.parametrize("api_server", [Release((1, 34))], indirect=True, ids=["1.34"])
 async def test_gates_that_are_off(start_agent, account, api_server, kubelet, shows):
     """What the server leaves out is a problem that names gates; slices are written once; the device plugin goes on."""
     agent = await start_agent(CONFIG, api_server=account, wait=False)

@@ -57,30 +57,21 @@ def host(directory):
     return fake
 
 
-@pytest.fixture(params=["record", "no record"])
-def lose_record(request, directory):
-    """Whether the second process finds what the first one left; without it, ids alone must tell."""
-
-    def lose():
-        if request.param == "no record":
-            for file in (directory / "state").glob("state-*"):
-                file.unlink()
-        return request.param == "no record"
-
-    return lose
-
-
+@pytest.mark.parametrize("lost", [False, True], ids=["record", "no record"])
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 async def test_an_edit_while_the_plugin_was_away_takes_nothing_from_a_pod(
-    kubelet, start_agent, shows, change, lose_record
+    kubelet, start_agent, shows, directory, change, lost
 ):
-    """What overlaps the pod's device is Unhealthy until the pod is gone, as after an edit of a running plugin."""
+    """What overlaps the pod's device is Unhealthy until the pod is gone, as after an edit of a running plugin; also
+    where the record of the first process is lost, so that ids alone must tell.
+    """
     before, held, after, wanted, free = change
     agent = await start_agent(before)
     await kubelet.run_pod(manifest("holder", {held: 1}))
     (device,) = kubelet.pod("holder").container().devices[held]
     await agent.stop()
-    lost = lose_record()
+    for file in (directory / "state").glob("state-*") if lost else ():
+        file.unlink()
     agent = await start_agent(after)
     await kubelet.wait_until(lambda: kubelet.node().allocatable.get(wanted) == free, what=f"{free} of {wanted}")
     slot = agent.agent.reconciler.served.resources[held].by_id[device]
@@ -153,19 +144,18 @@ SPOILT = {
 }
 
 
-@pytest.mark.parametrize(("content", "words"), SPOILT.values(), ids=SPOILT)
-async def test_a_record_that_cannot_be_used_is_a_problem_and_no_more(
-    kubelet, start_agent, shows, directory, content, words
-):
+async def test_a_record_that_cannot_be_used_is_a_problem_and_no_more(kubelet, start_agent, shows, directory):
     """The plugin starts, says what is wrong, and writes a new one."""
     agent = await start_agent(config())
-    await agent.stop()
-    (file,) = (directory / "state").glob("state-*")
-    file.write_bytes(file.read_bytes()[:-80] if content is None else content)
-    agent = await start_agent(config(3))
-    await shows(NPU, 3, 3)
-    assert any(log["event"] == "record not used" and words in log["reason"] for log in agent.logs)
-    assert "acme-2" in file.read_text()
+    for count, (content, words) in enumerate(SPOILT.values(), start=3):
+        await agent.stop()
+        (file,) = (directory / "state").glob("state-*")
+        file.write_bytes(file.read_bytes()[:-80] if content is None else content)
+        agent.logs.clear()
+        agent = await start_agent(config(count))
+        await shows(NPU, count, count)
+        assert any(log["event"] == "record not used" and words in log["reason"] for log in agent.logs), words
+        assert f"acme-{count - 1}" in file.read_text()
 
 
 async def test_a_record_of_another_kubelet_is_not_used(kubelet, start_agent, shows, directory):

@@ -14,7 +14,7 @@ import pytest
 from tests.kit.process import send_signal
 
 _TERM = 1 << (signal.SIGTERM - 1)
-_MOMENTS = 4
+_MOMENTS = 3
 _LONGEST = 1.0  # seconds; a start takes about as long
 
 
@@ -81,7 +81,6 @@ sys.meta_path.insert(0, Meddler())
 @pytest.mark.parametrize(
     ("command", "module"),
     [
-        ("run", "vdev.settings"),
         ("run", "vdev.agent.agent"),
         ("fleet", "vdev.fleet.controller"),
     ],

@@ -128,24 +128,23 @@ async def test_a_node_that_somebody_deletes_comes_again(start, api_server, until
     assert uid != node(api_server, "gpu-0")["metadata"]["uid"]
 
 
-@pytest.mark.parametrize("manager", ["kubelet", "k3s", "kubelite"])
-async def test_a_node_that_grows_a_kubelet_is_left_to_its_agent(manager, start, api_server, until):
-    """Two that write the same status would never end. A distribution's kubelet may be a part of another program."""
-    await api_server.add("nodes", {"metadata": {"name": "kwok-1", "labels": {"type": "kwok"}}})
+async def test_a_node_that_grows_a_kubelet_is_left_to_its_agent(start, api_server, until):
+    """Two that write the same status would never end. A distribution's kubelet may be a part of another program, and
+    what KWOK calls a kubelet is none.
+    """
+    versions = {"kwok-1": "fake", "kwok-2": "fake-v1.33.0", "kwok-3": "kwok-v0.8.0"}
+    managers = ("kubelet", "k3s", "kubelite")
+    for name in (*versions, *managers):
+        await api_server.add("nodes", {"metadata": {"name": name, "labels": {"type": "kwok"}}})
+    for name, version in versions.items():
+        await add_kubelet(api_server, name, version, manager="kwok")
     fleet = await start()
-    await until(lambda: ["4", "4"] == capacity(api_server, "kwok-1"))
-    await add_kubelet(api_server, "kwok-1", manager=manager, capacity={NPU: "0"})
-    await until(lambda: "kwok-1" not in fleet.members)
-    assert ["0", "0"] == capacity(api_server, "kwok-1")
-
-
-@pytest.mark.parametrize("version", ["fake", "fake-v1.33.0", "kwok-v0.8.0"])
-async def test_what_kwok_calls_a_kubelet_is_none(version, start, api_server, until):
-    """Its Nodes are the fleet's all the same."""
-    await api_server.add("nodes", {"metadata": {"name": "kwok-1", "labels": {"type": "kwok"}}})
-    await add_kubelet(api_server, "kwok-1", version, manager="kwok")
-    await start()
-    await until(lambda: ["4", "4"] == capacity(api_server, "kwok-1"))
+    for name in (*versions, *managers):
+        await until(lambda name=name: ["4", "4"] == capacity(api_server, name))
+    for name in managers:
+        await add_kubelet(api_server, name, manager=name, capacity={NPU: "0"})
+        await until(lambda name=name: name not in fleet.members)
+        assert ["0", "0"] == capacity(api_server, name)
 
 
 async def test_a_made_node_that_grows_a_kubelet_is_handed_over(start, api_server, until, directory):

@@ -60,28 +60,30 @@ async def test_rules_that_mean_nothing_are_said_once(start, until, vdev):
     assert "does nothing in a fleet" in (await vdev("fault", "list"))[1]
 
 
-@pytest.mark.parametrize(
-    ("rule", "shown"),
-    [
-        ("devices: [npu/1], flap: {up: 1s, down: 100000s}", lambda server: ["2", "1"] == capacity(server, "h1")),
-        ("devices: [npu/1], remove: true", lambda server: ["1", "1"] == capacity(server, "h1")),
-        ("at: 1s, devices: [h100/1], xid: 79", lambda server: "NvidiaXID79Error" in reasons(server)),
-        ("at: 1s, every: 1s, event: {reason: GpuHot, message: hot}", lambda server: "GpuHot" in reasons(server)),
-        (
-            "at: 1s, condition: {type: GpuBad, status: true, reason: X}",
-            lambda server: "GpuBad" in str(node(server, "h1").get("status")),
-        ),
-        ("at: 1s, slices: {incomplete: true}", lambda server: incomplete(server, "h1")),
-        ("devices: [h100/0], taint: {key: example.com/x}", lambda server: "example.com/x" in str(taints(server))),
-    ],
-)
-async def test_rules_that_mean_something(rule, shown, start, api_server, until):
+MEANT = {
+    "onNodes: h1, devices: [npu/1], flap: {up: 1s, down: 100000s}": lambda server: ["2", "1"] == capacity(server, "h1"),
+    "onNodes: h2, devices: [npu/1], remove: true": lambda server: ["1", "1"] == capacity(server, "h2"),
+    "onNodes: h1, at: 1s, devices: [h100/1], xid: 79": lambda server: "NvidiaXID79Error" in reasons(server),
+    "onNodes: h1, at: 1s, every: 1s, event: {reason: GpuHot, message: hot}": lambda server: "GpuHot" in reasons(server),
+    "onNodes: h1, at: 1s, condition: {type: GpuBad, status: true, reason: X}": lambda server: (
+        "GpuBad" in str(node(server, "h1").get("status"))
+    ),
+    "onNodes: h2, at: 1s, slices: {incomplete: true}": lambda server: incomplete(server, "h2"),
+    "onNodes: h1, devices: [h100/0], taint: {key: example.com/x}": lambda server: (
+        "example.com/x" in str(taints(server))
+    ),
+}
+
+
+async def test_rules_that_mean_something(start, api_server, until):
     """Each kind of the file that is about devices, the Node or its slices, as on a node with a kubelet."""
     clock = LeapClock()
-    fleet = await start(GPUS.replace("RULE", f"{{name: it, onNodes: h1, {rule}}}"), clock=clock)
-    await until(lambda: all_there(api_server, ("h2", "p1", "p2")) and fleet.is_settled)
+    rules = ", ".join(f"{{name: rule-{number}, {rule}}}" for number, rule in enumerate(MEANT))
+    fleet = await start(GPUS.replace("RULE", rules), clock=clock)
+    await until(lambda: all_there(api_server, ("p1", "p2")) and fleet.is_settled)
     clock.advance(2)
-    await until(lambda: shown(api_server))
+    for shown in MEANT.values():
+        await until(lambda shown=shown: shown(api_server))
     assert () == fleet.warnings
 
 
