@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from tests.kit.api_server import ApiServer
-from tests.kit.fleet import CONFIG, capacity, slices
+from tests.kit.fleet import capacity
 from vdev.aio.clock import LeapClock
 from vdev.fleet.view import FleetView
 
@@ -48,7 +48,7 @@ def asked_since(api_server, before):
     return Counter((each.verb, each.resource) for each in api_server.asked[before:])
 
 
-@pytest.mark.parametrize("nodes", [1, 100])
+@pytest.mark.parametrize("nodes", [1, 30])
 async def test_each_request_is_needed(nodes, start, api_server, until, directory, clock):
     """Of a start, of an hour without news, of edits that concern all nodes or one, and of the next controller."""
     first = await start(of(nodes), clock=clock)
@@ -119,23 +119,3 @@ async def test_a_server_that_asks_to_wait_is_left_alone(start, api_server, until
     clock.advance(26)
     await until(lambda: is_done(fleet, 100))
     assert 2 * 100 + 3 == api_server.writes
-
-
-async def test_half_of_the_writes_are_dropped(start, api_server, until, clock):
-    """Meanwhile it is said whose, and why; in the end everything is there once."""
-    failures = [api_server.fail(verb=verb, every=2) for verb in ("patch", "create")]
-    fleet = await start(CONFIG.replace("{0..2}", "{0..7}"), clock=clock)
-    view, seen = FleetView(fleet), []
-
-    def over():
-        clock.advance(0.1)
-        status = view.status()
-        seen.extend(each["why"] for each in status["behind"] if status["nodes"]["failing"])
-        return status["converged"] and 8 == status["nodes"]["settled"]
-
-    await until(over)
-    assert any("does not answer" in why for why in seen)
-    assert sum(each.hits for each in failures) > 8
-    for name in (f"gpu-{number}" for number in range(8)):
-        assert (["4", "4"], 2) == (capacity(api_server, name), len(slices(api_server, name)))
-    assert 8 == len(api_server.all("resourceslices"))

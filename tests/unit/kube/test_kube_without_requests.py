@@ -1,31 +1,8 @@
 """What is not asked of the API server costs nothing."""
 
-import subprocess
-import sys
-
 import pytest
 
 from vdev import kube
-
-LIBRARY = ("lightkube", "httpx2", "httpcore2", "h2", "anyio", "msgspec")
-WITHOUT = """
-import sys
-{work}
-print(*sorted({{name.partition(".")[0] for name in sys.modules}} & set({library!r})))
-"""
-
-
-def test_nothing_is_imported_before_a_request():
-    """Neither with the package, nor by making a client."""
-    work = "from vdev import kube; kube.Api(kube.ApiServerAddress(address='https://127.0.0.1:1'))"
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT.format(work=work, library=LIBRARY)],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    assert [] == done.stdout.split()
 
 
 def test_the_server_of_a_pod(tmp_path):
