@@ -102,9 +102,9 @@ def test_annotation_keys(key):
     assert ["annotation-key"] == allocated(annotations={key: "1"})
 
 
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [
+def test_cdi_names(subtests):
+    """Each way in which a CDI name is wrong is named."""
+    cases = [
         ("d1", "expected vendor/class=device"),
         ("acme.dev=d1", "expected vendor/class=device"),
         ("acme.dev/npu=", "the device name"),
@@ -113,11 +113,10 @@ def test_annotation_keys(key):
         ("acme.dev/n=d1", "one letter"),
         ("1acme/npu=d1", "start with a letter"),
         ("acme.dev/npu=d 1", "the device name"),
-    ],
-)
-def test_cdi_names(name, hint):
-    """Each way in which a CDI name is wrong is named."""
-    assert hint in rules.cdi_name(name)
+    ]
+    for name, hint in cases:
+        with subtests.test(name=name):
+            assert hint in rules.cdi_name(name)
 
 
 @pytest.mark.parametrize("name", ["acme.dev/npu=0", "k8s.device-plugin.nvidia.com/mig-1g.5gb=MIG-1", "aa/bb=a:b"])

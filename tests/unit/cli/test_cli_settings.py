@@ -49,21 +49,20 @@ KEYS = [
 ]
 
 
-@pytest.mark.parametrize(("flag", "variable", "text", "key", "value"), KEYS, ids=[row[0] for row in KEYS])
-def test_an_option_of_the_file_is_a_flag_and_a_variable(
-    flag: str, variable: str, text: str, key: str, value: object
-) -> None:
+def test_an_option_of_the_file_is_a_flag_and_a_variable(subtests):
     """Each stands over the file, and the loader takes it; the flag stands over the variable."""
-    assert {key: (value, f"flag {flag}")} == given(f"{flag}={text}")
-    assert {key: (value, f"env {variable}")} == given(**{variable: text})
-    assert f"flag {flag}" == chosen(f"{flag}={text}", **{variable: text}).overrides[key].source
-    loaded = config.load_text("version: v1", overrides=chosen(f"{flag}={text}").overrides)
-    assert f"flag {flag}" in {origin.source for origin in loaded.origins}
+    for flag, variable, text, key, value in KEYS:
+        with subtests.test(flag=flag):
+            assert {key: (value, f"flag {flag}")} == given(f"{flag}={text}")
+            assert {key: (value, f"env {variable}")} == given(**{variable: text})
+            assert f"flag {flag}" == chosen(f"{flag}={text}", **{variable: text}).overrides[key].source
+            loaded = config.load_text("version: v1", overrides=chosen(f"{flag}={text}").overrides)
+            assert f"flag {flag}" in {origin.source for origin in loaded.origins}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "key", "value"),
-    [
+def test_aliases_and_forms_of_flags(subtests):
+    """As NVIDIA's command line takes them."""
+    cases = [
         (["--nvidia-driver-root", "/x"], "flags.nvidiaDriverRoot", "/x"),
         (["--nvidia-dev-root=/x"], "flags.nvidiaDevRoot", "/x"),
         (["--pass-device-specs"], "flags.plugin.passDeviceSpecs", True),
@@ -82,16 +81,15 @@ def test_an_option_of_the_file_is_a_flag_and_a_variable(
             "flags.plugin.deviceListStrategy",
             ("envvar", "cdi-cri"),
         ),
-    ],
-)
-def test_aliases_and_forms_of_flags(arguments: list[str], key: str, value: object) -> None:
-    """As NVIDIA's command line takes them."""
-    assert value == chosen(*arguments).overrides[key].value
+    ]
+    for arguments, key, value in cases:
+        with subtests.test(arguments=arguments):
+            assert value == chosen(*arguments).overrides[key].value
 
 
-@pytest.mark.parametrize(
-    ("arguments", "environ", "words"),
-    [
+def test_a_wrong_value_names_the_flag_or_the_variable(subtests):
+    """And what is allowed."""
+    cases = [
         (["--mig-strategy=mix"], {}, "flag --mig-strategy: 'mix' is not allowed; expected one of none, single, mixed"),
         ([], {"MIG_STRATEGY": "both"}, "env MIG_STRATEGY: 'both' is not allowed"),
         (["--pass-device-specs=yes"], {}, "flag --pass-device-specs: 'yes' is not a boolean; expected true or false"),
@@ -102,15 +100,12 @@ def test_aliases_and_forms_of_flags(arguments: list[str], key: str, value: objec
         (["--http-address=8080"], {}, "flag --http-address: '8080' is not an address"),
         (["--http-address=host:99999"], {}, "is not an address"),
         (["--config-file="], {}, "flag --config-file: an empty path"),
-    ],
-)
-def test_a_wrong_value_names_the_flag_or_the_variable(
-    arguments: list[str], environ: dict[str, str], words: str
-) -> None:
-    """And what is allowed."""
-    with pytest.raises(UsageError) as caught:
-        chosen(*arguments, **environ)
-    assert words in str(caught.value)
+    ]
+    for arguments, environ, words in cases:
+        with subtests.test(arguments=arguments):
+            with pytest.raises(UsageError) as caught:
+                chosen(*arguments, **environ)
+            assert words in str(caught.value)
 
 
 def test_a_boolean_takes_no_argument_but_true_and_false() -> None:

@@ -11,9 +11,9 @@ from vdev.model.sources import VirtualSource
 HEAD = "devices:\n  - name: a\n    resource: example.com/a\n"  # line 4 follows
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
+def test_an_error_in_an_entry_is_said_at_its_place(subtests):
+    """The message holds the place or path, what is wrong, and what is allowed."""
+    cases = [
         ("    virtual: {count: 0}", "f:4:22: devices[0].virtual.count: 0 is out of range; expected 1 to 200000"),
         ("    virtual: {numa: [0, 1, 2], count: 2}", "f:4:21: devices[0].virtual.numa: 3 NUMA nodes for 2 devices"),
         ("    virtual: {count: 3, links: [[0, 3]]}", "links[0][1]: there is no device 3; expected 0 to 2"),
@@ -245,16 +245,15 @@ HEAD = "devices:\n  - name: a\n    resource: example.com/a\n"  # line 4 follows
         ("    virtual: {preset: a30}\n    partitions: {0: {1g.6gb: 0}}", 'partitions["0"]: all of these are 0'),
         ("    virtual: {preset: a30}\n    partitions: {0: all-2}", "unknown layout 'all-2'"),
         ("    virtual: {preset: a30}\n    partitions: {0: [1c.2g.12gb]}", "is a compute instance inside"),
-    ],
-)
-def test_an_error_in_an_entry_is_said_at_its_place(line: str, expected: str) -> None:
-    """The message holds the place or path, what is wrong, and what is allowed."""
-    assert expected in "\n".join(refusals(HEAD + line))
+    ]
+    for line, expected in cases:
+        with subtests.test(line=line):
+            assert expected in "\n".join(refusals(HEAD + line))
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
+def test_resource_names_follow_the_kubelets_rules(subtests):
+    """A name that the kubelet would refuse is said before it is registered."""
+    cases = [
         ("gpu", "has no domain"),
         ("kubernetes.io/gpu", "kubernetes.io"),
         ("requests.example.com/x", "requests."),
@@ -263,13 +262,12 @@ def test_an_error_in_an_entry_is_said_at_its_place(line: str, expected: str) -> 
         ("example.com/a/b", "more than one"),
         ("example.com/-a", "letter or digit at both ends"),
         ("example.com/" + "a" * 64, "64 characters"),
-    ],
-)
-def test_resource_names_follow_the_kubelets_rules(name: str, words: str) -> None:
-    """A name that the kubelet would refuse is said before it is registered."""
-    (message,) = refusals(f"devices: [{{name: a, resource: {name}, virtual: {{}}}}]")
-    assert message.startswith("f:1:31: devices[0].resource: ")
-    assert words in message
+    ]
+    for name, words in cases:
+        with subtests.test(name=name):
+            (message,) = refusals(f"devices: [{{name: a, resource: {name}, virtual: {{}}}}]")
+            assert message.startswith("f:1:31: devices[0].resource: ")
+            assert words in message
 
 
 @pytest.mark.parametrize("name", ["A", "-a", "a_b", '""', "a" * 64])
@@ -301,9 +299,9 @@ def test_names_are_unique() -> None:
     assert message.startswith("f:3:10: devices[1].name: the name 'a' is taken by the entry at f:2:10")
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
+def test_an_unknown_key_is_told_where_it_belongs(subtests):
+    """Near words of the same mapping come first, then the sections that have the key."""
+    cases = [
         (
             "flgs: {}",
             "flgs: unknown key 'flgs'; allowed: version, flags, devices, sharing, faults, resources, node, telemetry, ",
@@ -314,16 +312,15 @@ def test_names_are_unique() -> None:
         ("migStrategy: mixed", "it belongs under flags"),
         ("flags: {plugin: {migStrateg: x}}", "did you mean 'migStrategy' under flags?"),
         ("sharing: {timeSlicing: {resources: [{nam: x}]}}", "did you mean 'name'?"),
-    ],
-)
-def test_an_unknown_key_is_told_where_it_belongs(text: str, expected: str) -> None:
-    """Near words of the same mapping come first, then the sections that have the key."""
-    assert expected in "\n".join(refusals(f"{text}\ndevices: []"))
+    ]
+    for text, expected in cases:
+        with subtests.test(text=text):
+            assert expected in "\n".join(refusals(f"{text}\ndevices: []"))
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
+def test_a_list_for_a_mapping_and_a_mapping_for_a_list_show_the_right_form(subtests):
+    """Where the keys tell it, with them."""
+    cases = [
         (
             "devices: {name: a, virtual: {}}",
             "devices: expected a list, got a mapping; write '- ' before each item: '- na",
@@ -335,11 +332,10 @@ def test_an_unknown_key_is_told_where_it_belongs(text: str, expected: str) -> No
         ("devices: [{partitions: [1g.5gb]}]", "got a list; say which devices have them: {all: …}"),
         ("sharing: {timeSlicing: [{name: gpu, replicas: 2}]}", "this list belongs under 'resources'"),
         ("faults: [{name: a}]", "this list belongs under 'rules'"),
-    ],
-)
-def test_a_list_for_a_mapping_and_a_mapping_for_a_list_show_the_right_form(text: str, expected: str) -> None:
-    """Where the keys tell it, with them."""
-    assert expected in "\n".join(refusals(text))
+    ]
+    for text, expected in cases:
+        with subtests.test(text=text):
+            assert expected in "\n".join(refusals(text))
 
 
 @pytest.mark.parametrize("line", ["    virtual:", "    virtual: {}\n    health: {probe: }"])

@@ -64,9 +64,8 @@ def test_everything_that_can_be_said():
     } == found.attributes
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
+def test_what_is_refused(subtests):
+    cases = [
         ("advertise: []", "the list is empty"),
         ("advertise: [dar]", "'dar' is not allowed here; expected device-plugin or dra; did you mean 'dra'?"),
         ("advertise: [dra, dra]", "devices[0].advertise[1]: dra is listed twice"),
@@ -115,15 +114,14 @@ def test_everything_that_can_be_said():
             "advertise: dra\n  dra: {attributes: {m: x, example.com/m: y}}",
             "'m' and 'example.com/m' are the same attribute",
         ),
-    ],
-)
-def test_what_is_refused(line, expected):
-    assert [each for each in refusals(f"{ENTRY}{line}") if expected in each], refusals(f"{ENTRY}{line}")
+    ]
+    for line, expected in cases:
+        with subtests.test(line=line):
+            assert [each for each in refusals(f"{ENTRY}{line}") if expected in each], refusals(f"{ENTRY}{line}")
 
 
-@pytest.mark.parametrize(
-    ("said", "expected"),
-    [
+def test_capacity_that_is_refused(subtests):
+    cases = [
         ("{x: much}", "dra.capacity.x: expected an amount, got the string 'much'; such as 100, 16Gi or 10G"),
         ("{x: {value: 1.5}}", "dra.capacity.x.value: expected an amount, got the number 1.5"),
         ("{x: {}}", "dra.capacity.x: 'value' is missing"),
@@ -159,11 +157,11 @@ def test_what_is_refused(line, expected):
             "min and one step are more than the capacity",
         ),
         (f"{{{', '.join(f'x{number}: 1' for number in range(17))}}}", "17 capacities; at most 16 can be given"),
-    ],
-)
-def test_capacity_that_is_refused(said, expected):
-    found = refusals(f"{ENTRY}advertise: dra\n  dra: {{capacity: {said}}}")
-    assert [each for each in found if expected in each], found
+    ]
+    for said, expected in cases:
+        with subtests.test(said=said):
+            found = refusals(f"{ENTRY}advertise: dra\n  dra: {{capacity: {said}}}")
+            assert [each for each in found if expected in each], found
 
 
 def test_devices_that_claims_cut_are_not_shared_by_capacity():

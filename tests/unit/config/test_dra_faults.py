@@ -18,9 +18,9 @@ def loaded(*rules, head=HEAD):
     return load_text(with_rules(head, *rules), "f.yaml")
 
 
-@pytest.mark.parametrize(
-    ("rule", "why"),
-    [
+def test_what_is_wrong(subtests):
+    """With its place."""
+    cases = [
         ("rpc: NodePrepare, hang: true", "NodePrepareResources"),
         ("rpc: NodePrepareResources", "nothing happens to the calls"),
         ("rpc: NodePrepareResources, answer: {empty: true}", "only Allocate and GetPreferredAllocation can have"),
@@ -42,11 +42,10 @@ def loaded(*rules, head=HEAD):
         ("taint: {key: acme.dev/x}, health: Unhealthy", "health and taint exclude each other"),
         ("taint: {key: acme.dev/x}, reason: y", "reason is for health, xid and flap only"),
         ("taint: {key: acme.dev/x}, devices: [npu/7]", "there is no device 7"),
-    ],
-)
-def test_what_is_wrong(rule, why):
-    """With its place."""
-    with pytest.raises(ConfigError) as error:
-        loaded(f"name: x, {rule}")
-    assert why in str(error.value)
-    assert "f.yaml:7:" in str(error.value)
+    ]
+    for rule, why in cases:
+        with subtests.test(rule=rule):
+            with pytest.raises(ConfigError) as error:
+                loaded(f"name: x, {rule}")
+            assert why in str(error.value)
+            assert "f.yaml:7:" in str(error.value)

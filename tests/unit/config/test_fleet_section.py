@@ -36,9 +36,9 @@ def test_nodes_that_exist_are_chosen():
     assert [True, False] == [chosen.includes({"type": "kwok", "pool": "a", "x": ""}), chosen.includes({"type": "kwok"})]
 
 
-@pytest.mark.parametrize(
-    ("items", "said"),
-    [
+def test_what_is_wrong_is_said(subtests):
+    """With its place, and what is allowed."""
+    cases = [
         (["{}"], "fleet.nodes[0]: which nodes is not said"),
         (["{name: a, selector: {a: b}}"], "fleet.nodes[0]"),
         (['{name: "gpu-{0..999999}"}'], "fleet.nodes[0].name: gpu-{0..999999} makes 1000000 nodes; a file makes 20000"),
@@ -67,13 +67,12 @@ def test_nodes_that_exist_are_chosen():
         (["{name: a, annotations: {vdev.dev/taints: x}}"], "vdev.dev/taints is vdev's own"),
         (["{name: a, annotations: {vdev.dev/fleet: x}}"], "vdev.dev/fleet is vdev's own"),
         (['{name: "n{1..2}.' + "a." * 31 + 'b"}'], "fleet.nodes[0].name: the label kubernetes.io/hostname of n1.a.a."),
-    ],
-)
-def test_what_is_wrong_is_said(items, said):
-    """With its place, and what is allowed."""
-    with pytest.raises(ConfigError) as refused:
-        load(*items)
-    assert said in str(refused.value)
+    ]
+    for items, said in cases:
+        with subtests.test(items=items):
+            with pytest.raises(ConfigError) as refused:
+                load(*items)
+            assert said in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -214,13 +214,20 @@ def test_a_hostile_preset_is_answered(text: str, tmp_path: Path) -> None:
     assert refused(lambda: config.load_text(entry, preset_dirs=(tmp_path,)))
 
 
-@pytest.mark.parametrize(
-    "text",
-    ['"[key]": 1', 'rules: {"[key]": 1}', 'rules: [{"[key]": 1}]', 'faults: {"[key]": 1}', "rules: 1", "{}", "[]", "~"],
-)
-def test_hostile_rules_from_outside_are_answered(text: str) -> None:
+def test_hostile_rules_from_outside_are_answered(subtests):
     """Rules that come over the control socket or from the fault directory."""
-    assert refused(lambda: config.load_rules(text, "f", Spec()))
+    for text in [
+        '"[key]": 1',
+        'rules: {"[key]": 1}',
+        'rules: [{"[key]": 1}]',
+        'faults: {"[key]": 1}',
+        "rules: 1",
+        "{}",
+        "[]",
+        "~",
+    ]:
+        with subtests.test(text=text):
+            assert refused(lambda: config.load_rules(text, "f", Spec()))
 
 
 TAGS = [

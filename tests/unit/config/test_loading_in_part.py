@@ -43,9 +43,9 @@ def test_places_stay_right_when_items_before_are_left_out() -> None:
     assert "f:6:53" == count.source
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_errors_outside_of_items_refuse_the_file_in_part_too(subtests):
+    """They would change what the rest means."""
+    cases = [
         "flags: {migStrategy: x}",
         "version: v2",
         "unknown: 1",
@@ -54,12 +54,10 @@ def test_places_stay_right_when_items_before_are_left_out() -> None:
         "sharing: {timeSlicing: {resources: [{name: a, replicas: 2}]}, mps: {resources: [{name: a, replicas: 2}]}}\n"
         "devices: []",
         "devices: [",
-    ],
-)
-def test_errors_outside_of_items_refuse_the_file_in_part_too(text: str) -> None:
-    """They would change what the rest means."""
-    with pytest.raises(ConfigError):
-        config.load_text(text, partial=True)
+    ]
+    for text in cases:
+        with subtests.test(text=text), pytest.raises(ConfigError):
+            config.load_text(text, partial=True)
 
 
 def test_the_last_broken_sharing_item_takes_its_block_with_it() -> None:
@@ -96,11 +94,12 @@ def test_everything_is_rendered_and_loads_to_the_same() -> None:
     assert once.spec == again.spec
 
 
-@pytest.mark.parametrize("text", ["😀", "a😀😀b", "\\ud83d\\ude00", "\\😀", '\x01\u2028"\\', "é", " yes "])
-def test_any_text_is_rendered_and_read(text: str) -> None:
+def test_any_text_is_rendered_and_read(subtests):
     """Characters that JSON writes in halves, too: in a rendered configuration, and in one that a program wrote."""
-    device = {"name": "a", "resource": "example.com/a", "virtual": {"attributes": {"m": text}}}
-    written = json.dumps({"version": "v1", "devices": [device]})
-    once = config.load_text(written)
-    assert {"m": text} == once.spec.entries[0].source.attributes
-    assert once.spec == config.load_text(config.render(once.origins)).spec
+    for text in ["😀", "a😀😀b", "\\ud83d\\ude00", "\\😀", '\x01\u2028"\\', "é", " yes "]:
+        with subtests.test(text=text):
+            device = {"name": "a", "resource": "example.com/a", "virtual": {"attributes": {"m": text}}}
+            written = json.dumps({"version": "v1", "devices": [device]})
+            once = config.load_text(written)
+            assert {"m": text} == once.spec.entries[0].source.attributes
+            assert once.spec == config.load_text(config.render(once.origins)).spec

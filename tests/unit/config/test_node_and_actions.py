@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
-import pytest
 import yaml
 
 from vdev import config
@@ -35,9 +34,9 @@ def node(text: str) -> Any:
     return entry.source.node
 
 
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
+def test_what_stands_in_is_taken(subtests):
+    """Each kind, in the loader and in the published schema; and the effective configuration says the same."""
+    cases = [
         ("like: null", "like"),
         ('like: "null", permissions: r', "like"),
         ("like: zero, containerPath: '/dev/a{index}'", "like"),
@@ -48,19 +47,18 @@ def node(text: str) -> Any:
         ("file: x, readOnly: true", "file"),
         ("directory: {}", "directory"),
         ("directory: {a: b}", "directory"),
-    ],
-)
-def test_what_stands_in_is_taken(text: str, kind: str) -> None:
-    """Each kind, in the loader and in the published schema; and the effective configuration says the same."""
-    assert getattr(node(text), kind) is not None
-    SCHEMA.validate(yaml.safe_load(NODE % text))
-    loaded = config.load_text(NODE % text)
-    assert loaded.spec == config.load_text(config.render(loaded.origins)).spec
+    ]
+    for text, kind in cases:
+        with subtests.test(text=text):
+            assert getattr(node(text), kind) is not None
+            SCHEMA.validate(yaml.safe_load(NODE % text))
+            loaded = config.load_text(NODE % text)
+            assert loaded.spec == config.load_text(config.render(loaded.origins)).spec
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
+def test_a_wrong_stand_in_is_refused(subtests):
+    """With the path of the value and what is expected."""
+    cases = [
         ("", "virtual.node: nothing says what the node is; give exactly one of like, pty, file, directory"),
         ("like: null, file: x", "virtual.node: like and file exclude each other"),
         ("like: full", "virtual.node.like: the string 'full' is not allowed here; expected null, zero or random"),
@@ -72,11 +70,10 @@ def test_what_stands_in_is_taken(text: str, kind: str) -> None:
         ("directory: {..: c}", "'..' is not allowed"),
         ("file: '{bogus}'", "virtual.node.file: unknown placeholder {bogus}"),
         ("like: null, containerPath: dev/x", "'dev/x' is not an absolute path"),
-    ],
-)
-def test_a_wrong_stand_in_is_refused(text: str, expected: str) -> None:
-    """With the path of the value and what is expected."""
-    assert any(expected in problem for problem in problems(NODE % text)), problems(NODE % text)
+    ]
+    for text, expected in cases:
+        with subtests.test(text=text):
+            assert any(expected in problem for problem in problems(NODE % text)), problems(NODE % text)
 
 
 def test_too_many_lines_are_refused() -> None:
@@ -85,9 +82,9 @@ def test_too_many_lines_are_refused() -> None:
     assert any("2000 serial lines; an entry may have at most 1024" in problem for problem in problems(text))
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
+def test_a_wrong_action_is_refused(subtests):
+    """With the path of the value and what is expected."""
+    cases = [
         ("ifReleaseFails: continue", "ifReleaseFails: ifReleaseFails is for onRelease only"),
         (
             "onRelease: [{truncate: /a}], ifReleaseFails: never",
@@ -104,8 +101,7 @@ def test_too_many_lines_are_refused() -> None:
         ("onAllocate: [{truncate: a}]", "'a' is not an absolute path; it must start with '/' or {path}"),
         ("onAllocate: [{truncate: /a/../b}]", "contains '..'"),
         ("onAllocate: [{command: a b}]", "expected a list"),
-    ],
-)
-def test_a_wrong_action_is_refused(text: str, expected: str) -> None:
-    """With the path of the value and what is expected."""
-    assert any(expected in problem for problem in problems(ACTION % text)), problems(ACTION % text)
+    ]
+    for text, expected in cases:
+        with subtests.test(text=text):
+            assert any(expected in problem for problem in problems(ACTION % text)), problems(ACTION % text)

@@ -139,9 +139,9 @@ def item(fields: str) -> str:
     return f"sharing:\n  timeSlicing:\n    resources:\n    - {{{fields}}}\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "place", "words"),
-    [
+def test_every_rule_has_its_message_and_place(subtests):
+    """What NVIDIA's plugin refuses, and what it should have refused, is refused here with a position."""
+    cases = [
         ("version: v2", "f:1:10: version: ", "unknown version: v2"),
         ("sharing: {timeSlicing: }", "f:1:24: sharing.timeSlicing: ", "'resources' is missing"),
         ("sharing: {timeSlicing: {}}", "f:1:24: sharing.timeSlicing: ", "'resources' is missing"),
@@ -205,18 +205,17 @@ def item(fields: str) -> str:
         ("flags: {mpsRoot: mps}", "f:1:18: flags.mpsRoot: ", "is not an absolute path"),
         ("flags: {plugin: {cdiAnnotationPrefix: x}}", "f:1:39: ", "the beginning of an annotation's key"),
         (item("name: a_b.com/gpu, replicas: 2"), "f:4:14: ", "not a DNS name"),
-    ],
-)
-def test_every_rule_has_its_message_and_place(text: str, place: str, words: str) -> None:
-    """What NVIDIA's plugin refuses, and what it should have refused, is refused here with a position."""
-    own = text if PARTITIONED in text else f"{text}\ndevices: []"
-    found = [message for message in refusals(own) if message.startswith(place)]
-    assert words in "\n".join(found)
+    ]
+    for text, place, words in cases:
+        with subtests.test(text=text):
+            own = text if PARTITIONED in text else f"{text}\ndevices: []"
+            found = [message for message in refusals(own) if message.startswith(place)]
+            assert words in "\n".join(found)
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "words"),
-    [
+def test_items_for_one_resource_must_not_overlap(subtests):
+    """The second item has the error."""
+    cases = [
         ("all", "all", "every device of nvidia.com/gpu is already shared, at f:4:7"),
         ("all", "[3]", "device 3 of nvidia.com/gpu is already shared"),
         ("[3]", "all", "every device of nvidia.com/gpu is already shared"),
@@ -224,14 +223,16 @@ def test_every_rule_has_its_message_and_place(text: str, place: str, words: str)
         ("2", "[1]", "device 1 of nvidia.com/gpu is already shared"),
         ("[0, 7]", "1", "device 0 of nvidia.com/gpu is already shared"),
         ("[0, 1]", "[2, 1]", "device 1 of nvidia.com/gpu is already shared"),
-    ],
-)
-def test_items_for_one_resource_must_not_overlap(one: str, other: str, words: str) -> None:
-    """The second item has the error."""
-    text = item(f"name: gpu, replicas: 2, devices: {one}") + f"    - {{name: gpu, replicas: 3, devices: {other}}}\n"
-    (message,) = refusals(f"{text}devices: []")
-    assert message.startswith("f:5:41: sharing.timeSlicing.resources[1].devices: ")
-    assert words in message
+    ]
+    for one, other, words in cases:
+        with subtests.test(one=one):
+            text = (
+                item(f"name: gpu, replicas: 2, devices: {one}")
+                + f"    - {{name: gpu, replicas: 3, devices: {other}}}\n"
+            )
+            (message,) = refusals(f"{text}devices: []")
+            assert message.startswith("f:5:41: sharing.timeSlicing.resources[1].devices: ")
+            assert words in message
 
 
 @pytest.mark.parametrize(
@@ -271,28 +272,30 @@ sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2, rename: mig-1g.6gb}
 # --- scalars as Go reads them ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("written", "expected"),
-    [
+def test_an_nvidia_files_booleans_are_those_of_go(subtests):
+    """All words of YAML 1.1, in the three spellings of each."""
+    cases = [
         *((each, True) for each in ("y", "Y", "yes", "Yes", "YES", "on", "On", "ON", "true", "True", "TRUE")),
         *((each, False) for each in ("n", "N", "no", "No", "NO", "off", "Off", "OFF", "false", "False", "FALSE")),
-    ],
-)
-def test_an_nvidia_files_booleans_are_those_of_go(written: str, expected: bool) -> None:
-    """All words of YAML 1.1, in the three spellings of each."""
-    assert expected is config.load_text(f"flags: {{failOnInitError: {written}}}").spec.flags.fail_on_init_error
+    ]
+    for written, expected in cases:
+        with subtests.test(written=written):
+            assert expected is config.load_text(f"flags: {{failOnInitError: {written}}}").spec.flags.fail_on_init_error
 
 
-@pytest.mark.parametrize("written", ['"true"', '"yes"', "1", "0", "yEs", "t", "1.0", "!!str yes"])
-def test_what_go_takes_for_no_boolean_is_none(written: str) -> None:
+def test_what_go_takes_for_no_boolean_is_none(subtests):
     """A text in quotes or a number."""
-    with pytest.raises(ConfigError, match=r"flags.failOnInitError: expected true or false"):
-        config.load_text(f"flags: {{failOnInitError: {written}}}")
+    for written in ['"true"', '"yes"', "1", "0", "yEs", "t", "1.0", "!!str yes"]:
+        with (
+            subtests.test(written=written),
+            pytest.raises(ConfigError, match=r"flags.failOnInitError: expected true or false"),
+        ):
+            config.load_text(f"flags: {{failOnInitError: {written}}}")
 
 
-@pytest.mark.parametrize(
-    ("written", "expected"),
-    [
+def test_an_nvidia_files_numbers_are_those_of_go(subtests):
+    """Whole when JSON writes them without a fraction."""
+    cases = [
         *(
             ("2.0", 2),
             ("2.", 2),
@@ -305,21 +308,26 @@ def test_what_go_takes_for_no_boolean_is_none(written: str) -> None:
             ("1_0", 10),
         ),
         *(("08", 8), ("20.0e-1", 2), (".2e1", 2)),
-    ],
-)
-def test_an_nvidia_files_numbers_are_those_of_go(written: str, expected: int) -> None:
-    """Whole when JSON writes them without a fraction."""
-    text = item(f"name: gpu, replicas: {written}, devices: {written}") + "    - {name: x, replicas: 2, devices: [1.0]}"
-    sharing = config.load_text(text).spec.sharing
-    assert sharing is not None
-    assert [(expected, expected), (2, ("1",))] == [(each.replicas, each.devices) for each in sharing.resources]
+    ]
+    for written, expected in cases:
+        with subtests.test(written=written):
+            text = (
+                item(f"name: gpu, replicas: {written}, devices: {written}")
+                + "    - {name: x, replicas: 2, devices: [1.0]}"
+            )
+            sharing = config.load_text(text).spec.sharing
+            assert sharing is not None
+            assert [(expected, expected), (2, ("1",))] == [(each.replicas, each.devices) for each in sharing.resources]
 
 
-@pytest.mark.parametrize("written", ["2.5", "1e21", '"2"', "two", "0x", "1__x", "1e400", ".inf", "on"])
-def test_what_go_takes_for_no_whole_number_is_none(written: str) -> None:
+def test_what_go_takes_for_no_whole_number_is_none(subtests):
     """A fraction, a number that JSON writes with an exponent, a text."""
-    with pytest.raises(ConfigError, match=r"replicas: (expected a whole number, got|.* is out of range)"):
-        config.load_text(item(f"name: gpu, replicas: {written}"))
+    for written in ["2.5", "1e21", '"2"', "two", "0x", "1__x", "1e400", ".inf", "on"]:
+        with (
+            subtests.test(written=written),
+            pytest.raises(ConfigError, match=r"replicas: (expected a whole number, got|.* is out of range)"),
+        ):
+            config.load_text(item(f"name: gpu, replicas: {written}"))
 
 
 NPU = "devices: [{name: a, resource: a.b/c, virtual: {count: 1}}]\n"

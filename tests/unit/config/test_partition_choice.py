@@ -99,9 +99,9 @@ def test_an_unknown_default_is_an_error_at_its_place(load):
         load(more="default: all-1g.5g")
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
+def test_mistakes_in_the_mapping_itself(subtests):
+    """Each error is of the form that was meant."""
+    cases = [
         ("{default: all-disabled}", "'fromLabel' is missing"),
         ("{fromLabel: nvidia.com/mig.config, defualt: x}", "unknown key 'defualt'"),
         ("{fromLabel: kubernetes.io/hostname}", "belongs to Kubernetes"),
@@ -110,14 +110,13 @@ def test_an_unknown_default_is_an_error_at_its_place(load):
         ("{fromLabel: nvidia.com/mig.config, 0: [1g.5gb]}", "unknown key '0'"),
         ("{fromLabel: nvidia.com/mig.config, file: nowhere/at/all.yaml}", "all.yaml: cannot be read: No such file"),
         ("{fromLabel: nvidia.com/mig.config, file: 5}", "write it in quotes"),
-    ],
-)
-def test_mistakes_in_the_mapping_itself(text, expected):
-    """Each error is of the form that was meant."""
-    text = CONFIG.replace("{fromLabel: nvidia.com/mig.config, %s}", "%s") % ("a100-sxm4-40gb", text)
-    with pytest.raises(ConfigError) as caught:
-        config.load_text(text)
-    assert expected in str(caught.value)
+    ]
+    for text, expected in cases:
+        with subtests.test(text=text):
+            text = CONFIG.replace("{fromLabel: nvidia.com/mig.config, %s}", "%s") % ("a100-sxm4-40gb", text)
+            with pytest.raises(ConfigError) as caught:
+                config.load_text(text)
+            assert expected in str(caught.value)
 
 
 # --- mig-parted's file ------------------------------------------------------------------------------------------------

@@ -82,9 +82,9 @@ def test_every_all_layout_is_as_large_as_the_hardware_allows(subtests):
                 assert profile.max == len(place(geometry, layout(geometry, f"all-{profile.name}")))
 
 
-@pytest.mark.parametrize(
-    ("name", "device"),
-    [
+def test_pci_ids_of_nvidia(subtests):
+    """The PCI ids are those that MIG's own tools match, not those of mock libraries."""
+    cases = [
         ("a100-sxm4-40gb", "20B0"),
         ("a100-sxm4-80gb", "20B2"),
         ("a100-pcie-40gb", "20F1"),
@@ -110,11 +110,10 @@ def test_every_all_layout_is_as_large_as_the_hardware_allows(subtests):
         ("v100-sxm2-16gb", "1DB1"),
         ("v100-sxm2-32gb", "1DB5"),
         ("t4", "1EB8"),
-    ],
-)
-def test_pci_ids_of_nvidia(name, device):
-    """The PCI ids are those that MIG's own tools match, not those of mock libraries."""
-    assert f"0x{device}10DE" == load_preset(name).attributes["pciDeviceId"]
+    ]
+    for name, device in cases:
+        with subtests.test(name=name):
+            assert f"0x{device}10DE" == load_preset(name).attributes["pciDeviceId"]
 
 
 @pytest.mark.parametrize(("name", "memory"), [("mi300x", 192), ("mi325x", 256)])
@@ -327,13 +326,12 @@ def test_a_near_name_is_offered():
         load_preset("A100-SXM4-40GB")
 
 
-@pytest.mark.parametrize(
-    ("name", "family"), [("a100", 4), ("H100", 4), ("gaudi", 2), ("tpu", 6), ("dgx", 2), ("a1x", 0), ("", 0)]
-)
-def test_the_beginning_of_several_names_gets_all_of_them(name, family):
+def test_the_beginning_of_several_names_gets_all_of_them(subtests):
     """People name a family where there are several models of it."""
-    offered = did_you_mean(name, OURS) if name not in OURS else ""
-    assert family == sum(each.startswith(name.lower()) and repr(each) in offered for each in OURS)
+    for name, family in [("a100", 4), ("H100", 4), ("gaudi", 2), ("tpu", 6), ("dgx", 2), ("a1x", 0), ("", 0)]:
+        with subtests.test(name=name):
+            offered = did_you_mean(name, OURS) if name not in OURS else ""
+            assert family == sum(each.startswith(name.lower()) and repr(each) in offered for each in OURS)
 
 
 @pytest.mark.parametrize(

@@ -60,9 +60,9 @@ def test_faults_of_sensors():
     assert spec.faults.rules[1].hardware_errors == HardwareErrorsFault(correctedEcc=6)
 
 
-@pytest.mark.parametrize(
-    ("block", "expected"),
-    [
+def test_what_a_load_refuses(subtests):
+    """With its place, what is wrong, and what to do."""
+    cases = [
         ("{pattern: bursts}", "did you mean 'burst'?"),
         ("{gpu: [90, 10]}", "the range begins at 90 and ends at 10; write the lower end first"),
         ("{gpu: [1, 2, 3]}", "expected the two ends of a range, got 3 values"),
@@ -74,17 +74,16 @@ def test_faults_of_sensors():
         ("{pattern: steady, period: 5s}", "telemetry.period: steady has no period; leave it out"),
         ("{pattern: idle, gpu: 5}", "telemetry.gpu: idle devices have no load, so gpu has no effect"),
         ("{load: 5}", "unknown key 'load'"),
-    ],
-)
-def test_what_a_load_refuses(block, expected):
-    """With its place, what is wrong, and what to do."""
-    found = refusals(ENTRY + f"  telemetry: {block}\n")
-    assert any(expected in line for line in found), found
+    ]
+    for block, expected in cases:
+        with subtests.test(block=block):
+            found = refusals(ENTRY + f"  telemetry: {block}\n")
+            assert any(expected in line for line in found), found
 
 
-@pytest.mark.parametrize(
-    ("section", "expected"),
-    [
+def test_what_the_section_refuses(subtests):
+    """Likewise."""
+    cases = [
         ("{address: 9400}", "'9400' is not an address; expected host:port, or \":9400\""),
         ('{address: "x:70000"}', "'x:70000' is not an address"),
         ('{address: "::1:9400"}', "write an IPv6 address in brackets"),
@@ -92,12 +91,11 @@ def test_what_a_load_refuses(block, expected):
         ("{podAnnotations: 1}", "expected true or false"),
         ("[]", "telemetry: expected a mapping"),
         ("{adress: x}", "did you mean 'address'?"),
-    ],
-)
-def test_what_the_section_refuses(section, expected):
-    """Likewise."""
-    found = refusals(f"telemetry: {section}\n" + ENTRY)
-    assert any(expected in line for line in found), found
+    ]
+    for section, expected in cases:
+        with subtests.test(section=section):
+            found = refusals(f"telemetry: {section}\n" + ENTRY)
+            assert any(expected in line for line in found), found
 
 
 def test_what_else_is_refused():

@@ -334,9 +334,9 @@ def had(device="gpu-0", *, pool="node-a", raw="GPU-0", slices=(0, 0), **more):
     return PreparedDevice(pool=pool, device=device, requests=("r",), cdi=(), raw=raw, slices=slices, **more)
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "excludes"),
-    [
+def test_what_one_claim_has_no_other_gets(subtests):
+    """Parts of one physical device do not overlap; shares and admin access do not exclude."""
+    cases = [
         (had(), had(), True),
         (had(), had("gpu-1", raw="GPU-1"), False),
         (had(), had(admin=True), False),
@@ -348,8 +348,7 @@ def had(device="gpu-0", *, pool="node-a", raw="GPU-0", slices=(0, 0), **more):
         (had("a", slices=(0, 2)), had("a", slices=(0, 2)), True),
         (had(share_id="a"), had("gpu-0-mig", slices=(0, 1), share_id="b"), True),
         (had(raw=""), had("x", raw=""), False),
-    ],
-)
-def test_what_one_claim_has_no_other_gets(one, other, excludes):
-    """Parts of one physical device do not overlap; shares and admin access do not exclude."""
-    assert (excludes, excludes) == (one.excludes(other), other.excludes(one))
+    ]
+    for one, other, excludes in cases:
+        with subtests.test(one=one):
+            assert (excludes, excludes) == (one.excludes(other), other.excludes(one))

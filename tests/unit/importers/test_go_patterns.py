@@ -67,9 +67,9 @@ def test_any_text_makes_patterns_or_a_reason(text: str) -> None:
         assert all(problem(each)[0] == "" for pattern, exclude in made.patterns for each in (pattern, *exclude)), made
 
 
-@pytest.mark.parametrize(
-    ("text", "patterns", "exclude"),
-    [
+def test_expressions_that_people_have(subtests):
+    """Each exactly."""
+    cases = [
         ("^video[0-9]*$", ("/dev/video*",), ("/dev/video*[!0-9]*",)),
         ("^vchiq$", ("/dev/vchiq",), ()),
         ("^tty(USB|ACM)[0-9]+$", ("/dev/ttyUSB[0-9]*", "/dev/ttyACM[0-9]*"), None),
@@ -78,22 +78,21 @@ def test_any_text_makes_patterns_or_a_reason(text: str) -> None:
         ("video", ("/dev/**/*video*", "/dev/**/*video*/**"), ()),
         (r"^gpio\.0$|^x$", ("/dev/gpio.0", "/dev/x"), ()),
         ("^vcsm.*$", ("/dev/vcsm*", "/dev/vcsm*/**"), ()),
-    ],
-)
-def test_expressions_that_people_have(text: str, patterns: tuple[str, ...], exclude: tuple[str, ...] | None) -> None:
-    """Each exactly."""
-    made = regex(text, "/dev")
+    ]
+    for text, patterns, exclude in cases:
+        with subtests.test(text=text):
+            made = regex(text, "/dev")
 
-    assert (patterns, True) == (tuple(pattern for pattern, _ in made.patterns), made.exact)
-    if exclude is not None:
-        assert {exclude} == {left_out for _, left_out in made.patterns}
+            assert (patterns, True) == (tuple(pattern for pattern, _ in made.patterns), made.exact)
+            if exclude is not None:
+                assert {exclude} == {left_out for _, left_out in made.patterns}
 
 
-@pytest.mark.parametrize("text", [r"^\bx$", "(?i)x", "a{99}", "(ab)*", "^a$b", "[[:alpha:]]", "x{2,1}", "(", ")"])
-def test_what_no_pattern_says(text: str) -> None:
+def test_what_no_pattern_says(subtests):
     """Is refused with a reason."""
-    with pytest.raises(NotAPatternError):
-        regex(text, "/dev")
+    for text in [r"^\bx$", "(?i)x", "a{99}", "(ab)*", "^a$b", "[[:alpha:]]", "x{2,1}", "(", ")"]:
+        with subtests.test(text=text), pytest.raises(NotAPatternError):
+            regex(text, "/dev")
 
 
 @pytest.mark.parametrize(

@@ -58,26 +58,26 @@ FORM_OF = {
 }
 
 
-@pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in FORM_OF.items() for text in texts])
-def test_the_form_is_told_by_the_content(name: str, text: str) -> None:
+def test_the_form_is_told_by_the_content(subtests):
     """Bare, in a ConfigMap, and in a list of objects."""
-    for each in (
-        text,
-        config_map(**{"some.yaml": text}),
-        json.dumps({"kind": "List", "apiVersion": "v1", "items": [json.loads(config_map(x=text))]}),
-    ):
-        form = recognised(each)
-        assert form is not None
-        assert name == form.name
-        assert files(each)
+    for name, text in [(name, text) for name, texts in FORM_OF.items() for text in texts]:
+        with subtests.test(name=name):
+            for each in (
+                text,
+                config_map(**{"some.yaml": text}),
+                json.dumps({"kind": "List", "apiVersion": "v1", "items": [json.loads(config_map(x=text))]}),
+            ):
+                form = recognised(each)
+                assert form is not None
+                assert name == form.name
+                assert files(each)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "a: 1", "[1, 2]", "version: v1\ndevices: []", NVIDIA, "kind: Pod\napiVersion: v1", "\t", "*x"]
-)
-def test_other_texts_have_no_form(text: str) -> None:
+def test_other_texts_have_no_form(subtests):
     """Our own, NVIDIA's that vdev takes as it is, and what is no YAML."""
-    assert recognised(text) is None
+    for text in ["", "a: 1", "[1, 2]", "version: v1\ndevices: []", NVIDIA, "kind: Pod\napiVersion: v1", "\t", "*x"]:
+        with subtests.test(text=text):
+            assert recognised(text) is None
 
 
 # --- generic-device-plugin --------------------------------------------------------------------------------------------
@@ -172,9 +172,9 @@ def test_flags_in_a_manifest() -> None:
     assert ["squat.ai/fuse"] == [each["resource"] for each in flags["devices"]]
 
 
-@pytest.mark.parametrize(
-    ("group", "text"),
-    [
+def test_what_cannot_be_said_is_a_comment_and_a_warning(subtests):
+    """And the rest is taken over."""
+    cases = [
         ("{paths: [{path: /dev/a, type: device}]}", "type 'device' is neither Device nor Mount"),
         ('{paths: [{path: /dev/a}], usb: [{vendor: "1", product: "1"}]}', "has both paths and usb"),
         ("{usb: [{vendor: 1209, product: 2838}]}", "1209 without quotes is a number in its file"),
@@ -187,19 +187,22 @@ def test_flags_in_a_manifest() -> None:
         ("{count: many, paths: [{path: /dev/a}]}", "count: 'many' is no number"),
         ("{paths: [{path: '/dev/a*'}, {path: '/dev/b*', optional: true}]}", "limits the number of devices"),
         ("{}", "the group has no paths and no usb"),
-    ],
-)
-def test_what_cannot_be_said_is_a_comment_and_a_warning(group: str, text: str) -> None:
-    """And the rest is taken over."""
-    source = f"devices: [{{name: ok, groups: [{{paths: [{{path: /dev/z}}]}}]}}, {{name: ab, groups: [{group}]}}]"
-    (made,) = files(source)
+    ]
+    for group, text in cases:
+        with subtests.test(group=group):
+            source = (
+                f"devices: [{{name: ok, groups: [{{paths: [{{path: /dev/z}}]}}]}}, {{name: ab, groups: [{group}]}}]"
+            )
+            (made,) = files(source)
 
-    assert text in "\n".join(made.warnings)
-    said = " ".join(
-        line.strip().removeprefix("#").strip() for line in made.text.splitlines() if line.strip().startswith("#")
-    )
-    assert text in said
-    assert "ok" in [each["name"] for each in yaml.safe_load(made.text)["devices"]]
+            assert text in "\n".join(made.warnings)
+            said = " ".join(
+                line.strip().removeprefix("#").strip()
+                for line in made.text.splitlines()
+                if line.strip().startswith("#")
+            )
+            assert text in said
+            assert "ok" in [each["name"] for each in yaml.safe_load(made.text)["devices"]]
 
 
 # --- the others -------------------------------------------------------------------------------------------------------
@@ -280,9 +283,9 @@ def test_the_identity_of_a_pool_is_kept(tmp_path: Path, pool: str, product: str,
     assert SmiTool.NVIDIA is entry.telemetry.maker
 
 
-@pytest.mark.parametrize(
-    ("text", "warning"),
-    [
+def test_whatever_is_not_carried_over_is_named(subtests):
+    """In a warning, and in a comment of the file."""
+    cases = [
         ("{nodePools: {a: {gpuCount: 2, gpuMemory: 1000}}}", "nothing tells the model of the GPUs"),
         ("{nodePools: {a: {gpu: {profile: best}}}}", "gpu.profile: 'best' is none of its own profiles"),
         ("{nodePools: {a: {gpuProduct: Tesla-T4, gpuCount: 2, colour: red}}}", "colour"),
@@ -295,13 +298,12 @@ def test_the_identity_of_a_pool_is_kept(tmp_path: Path, pool: str, product: str,
             "sharing.x",
         ),
         ("config: [{devicematch: ^snd$, nummaxdevices: 2}]\nnodeSelector: {a: b}", "nodeSelector"),
-    ],
-)
-def test_whatever_is_not_carried_over_is_named(text: str, warning: str) -> None:
-    """In a warning, and in a comment of the file."""
-    (made,) = files(text)
-    assert warning in "\n".join(made.warnings)
-    assert warning in made.text
+    ]
+    for text, warning in cases:
+        with subtests.test(text=text):
+            (made,) = files(text)
+            assert warning in "\n".join(made.warnings)
+            assert warning in made.text
 
 
 def test_overrides_of_fake_gpu_operator() -> None:
@@ -381,9 +383,9 @@ nodeSelector: {{}}
     assert ("config.default has no counterpart here", "image, mps have no counterpart here") == a.warnings == b.warnings
 
 
-@pytest.mark.parametrize(
-    ("text", "named"),
-    [
+def test_a_key_that_no_form_has_is_named(subtests):
+    """As a warning and as a comment."""
+    cases = [
         ("devices: [{name: a, odd: 1, groups: [{paths: [{path: /dev/a}]}]}]", "devices[0].odd"),
         ("devices: [{name: a, groups: [{odd: 1, paths: [{path: /dev/a}]}]}]", "devices[0].groups[0].odd"),
         ("devices: [{name: a, groups: [{paths: [{path: /dev/a, odd: 1}]}]}]", "devices[0].groups[0].paths[0].odd"),
@@ -391,14 +393,13 @@ nodeSelector: {{}}
         ("resourceList: [{resourceName: a, odd: 1, selectors: {vendors: ['8086']}}]", "resourceList[0].odd"),
         ("resourceList: [{resourceName: a, selectors: {odd: 1}}]", "resourceList[0].selectors[0].odd"),
         ("mig-configs: {a: [{devices: all, mig-enabled: false, odd: 1}]}", "mig-configs.a[0].odd"),
-    ],
-)
-def test_a_key_that_no_form_has_is_named(text: str, named: str) -> None:
-    """As a warning and as a comment."""
-    (made,) = files(text)
-    said = f"{named} has no counterpart here"
-    assert said in made.warnings
-    assert f"# not taken over: {said}" in made.text
+    ]
+    for text, named in cases:
+        with subtests.test(text=text):
+            (made,) = files(text)
+            said = f"{named} has no counterpart here"
+            assert said in made.warnings
+            assert f"# not taken over: {said}" in made.text
 
 
 # --- any text ---------------------------------------------------------------------------------------------------------

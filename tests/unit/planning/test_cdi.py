@@ -88,15 +88,14 @@ def test_nvidias_runtime_injects_nothing_beside_cdi(build):
     assert ["GPU-gggg1"] == [device["name"] for device in left[nvidias["kind"]]["devices"]]
 
 
-@pytest.mark.parametrize(
-    "common", [{}, [], {"env": []}, {"env": "A=1"}, {"env": [1]}, {"mounts": []}, {"env": ["A=1"], "mounts": []}]
-)
-def test_other_edits_for_all_devices_are_not_ours(common):
+def test_other_edits_for_all_devices_are_not_ours(subtests):
     """A file of ours has variables there, or nothing."""
-    whole = cdi.document("v.x/gpu", [cdi.CdiDevice("a", env={"A": "1"})])
-    assert cdi.is_document(whole | {"containerEdits": {"env": ["A=1"]}})
-    assert not cdi.is_document(whole | {"containerEdits": common})
-    assert not cdi.is_document(whole | {"more": common})
+    for common in [{}, [], {"env": []}, {"env": "A=1"}, {"env": [1]}, {"mounts": []}, {"env": ["A=1"], "mounts": []}]:
+        with subtests.test(common=common):
+            whole = cdi.document("v.x/gpu", [cdi.CdiDevice("a", env={"A": "1"})])
+            assert cdi.is_document(whole | {"containerEdits": {"env": ["A=1"]}})
+            assert not cdi.is_document(whole | {"containerEdits": common})
+            assert not cdi.is_document(whole | {"more": common})
 
 
 @pytest.mark.parametrize(("read_only", "access"), [(False, "rw"), (True, "ro")])

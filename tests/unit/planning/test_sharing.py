@@ -111,9 +111,9 @@ def test_every_device_is_there_once_with_all_its_replicas(build, count, drawn, r
         assert {device} == {slot.device.id for _, slot in own}
 
 
-@pytest.mark.parametrize(
-    ("capability", "replicas", "refused"),
-    [
+def test_mps_has_no_more_clients_than_its_daemon_serves(subtests, build):
+    """48, and 16 of an old device; a device with too many is left out, so that its shares never become nothing."""
+    cases = [
         ({}, 48, False),
         ({}, 49, True),
         ({"computeCapability": "10.0"}, 48, False),
@@ -123,17 +123,18 @@ def test_every_device_is_there_once_with_all_its_replicas(build, count, drawn, r
         ({"computeCapability": "6.1"}, 17, True),
         ({"computeCapability": "6"}, 48, True),
         ({"computeCapability": "new"}, 48, False),
-    ],
-)
-def test_mps_has_no_more_clients_than_its_daemon_serves(build, capability, replicas, refused):
-    """48, and 16 of an old device; a device with too many is left out, so that its shares never become nothing."""
-    entry = build.entry()
-    sharing = build.sharing({"name": "nvidia.com/gpu", "replicas": replicas, "where": "here"}, kind=SharingKind.MPS)
-    stock = build.inventory(entry, found={"gpu": build.raws(entry, attributes=capability)}, sharing=sharing)
-    told = [problem for problem in stock.problems if problem.is_error]
-    assert refused == bool(told)
-    assert (0 if refused else 2 * replicas) == sum(len(each.slots) for each in stock.resources.values())
-    if refused:
-        most = 48 if replicas == 49 else 16
-        assert ["here"] == [problem.where for problem in told]
-        assert f"{replicas} replicas of 'nvidia.com/gpu': MPS serves at most {most} clients" in told[0].message
+    ]
+    for capability, replicas, refused in cases:
+        with subtests.test(capability=capability):
+            entry = build.entry()
+            sharing = build.sharing(
+                {"name": "nvidia.com/gpu", "replicas": replicas, "where": "here"}, kind=SharingKind.MPS
+            )
+            stock = build.inventory(entry, found={"gpu": build.raws(entry, attributes=capability)}, sharing=sharing)
+            told = [problem for problem in stock.problems if problem.is_error]
+            assert refused == bool(told)
+            assert (0 if refused else 2 * replicas) == sum(len(each.slots) for each in stock.resources.values())
+            if refused:
+                most = 48 if replicas == 49 else 16
+                assert ["here"] == [problem.where for problem in told]
+                assert f"{replicas} replicas of 'nvidia.com/gpu': MPS serves at most {most} clients" in told[0].message
