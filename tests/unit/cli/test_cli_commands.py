@@ -42,13 +42,14 @@ def test_vdev_alone_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(name in text and summary in text for name, summary in COMMANDS.items())
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_help_with_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_has_help_with_an_example(subtests, capsys):
     """It teaches how to use it."""
-    assert 0 == main([name, "--help"])
-    text = capsys.readouterr().out
-    assert f"vdev {name}" in text
-    assert "example" in text
+    for name in COMMANDS:
+        with subtests.test(name=name):
+            assert 0 == main([name, "--help"])
+            text = capsys.readouterr().out
+            assert f"vdev {name}" in text
+            assert "example" in text
 
 
 @pytest.mark.parametrize("command", ["validate", "plan", "config", "run --config-file"])
@@ -68,9 +69,9 @@ def test_a_path_that_cannot_be_read_is_exit_code_2(
     assert f"{name}: cannot be read: " in line
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
+def test_wrong_usage_is_exit_code_2_on_stderr(subtests, capsys):
+    """With a sentence and no traceback."""
+    cases = [
         (["validat"], "unknown command 'validat'; did you mean 'validate'?"),
         (["xyzzy"], "unknown command 'xyzzy'; expected one of"),
         (["validate"], "FILE"),
@@ -80,16 +81,13 @@ def test_a_path_that_cannot_be_read_is_exit_code_2(
         (["node", "show", "--dry-run"], "unknown argument '--dry-run'; see vdev node --help"),
         (["validate", "f", "--mig-strategy=x"], "flag --mig-strategy: 'x' is not allowed"),
         (["validate", "f", "--output=xml"], "xml"),
-    ],
-)
-def test_wrong_usage_is_exit_code_2_on_stderr(
-    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """With a sentence and no traceback."""
-    assert 2 == main(arguments)
-    captured = capsys.readouterr()
-    assert "" == captured.out
-    assert words in captured.err
+    ]
+    for arguments, words in cases:
+        with subtests.test(arguments=arguments):
+            assert 2 == main(arguments)
+            captured = capsys.readouterr()
+            assert "" == captured.out
+            assert words in captured.err
 
 
 def test_validate_says_that_a_file_is_valid(good: str, capsys: pytest.CaptureFixture[str]) -> None:

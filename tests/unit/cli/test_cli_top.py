@@ -67,18 +67,17 @@ def test_two_thousand_devices_are_told_in_short():
     assert lines[-1] == "… and 1990 more; --rows 0 shows all, and names choose some"
 
 
-@pytest.mark.parametrize(
-    ("sort", "first"), [("load", "a100/0"), ("temperature", "a100/1"), ("power", "a100/2"), ("memory", "a100/3")]
-)
-def test_the_order_can_be_chosen(sort, first):
+def test_the_order_can_be_chosen(subtests):
     """The highest first."""
-    devices = [
-        device(0, load=90.0),
-        device(1, temperature=70.0),
-        device(2, power=300.0),
-        device(3, memoryUsedMiB=9000),
-    ]
-    assert shown(*devices, sort=sort)[3].split()[0] == first
+    for sort, first in [("load", "a100/0"), ("temperature", "a100/1"), ("power", "a100/2"), ("memory", "a100/3")]:
+        with subtests.test(sort=sort):
+            devices = [
+                device(0, load=90.0),
+                device(1, temperature=70.0),
+                device(2, power=300.0),
+                device(3, memoryUsedMiB=9000),
+            ]
+            assert shown(*devices, sort=sort)[3].split()[0] == first
 
 
 @pytest.fixture

@@ -270,11 +270,12 @@ def test_resource_names_follow_the_kubelets_rules(subtests):
             assert words in message
 
 
-@pytest.mark.parametrize("name", ["A", "-a", "a_b", '""', "a" * 64])
-def test_entry_names_are_lower_case_words(name: str) -> None:
+def test_entry_names_are_lower_case_words(subtests):
     """Ids and file names are made from them."""
-    (message,) = refusals(f"devices: [{{name: {name}, resource: a.b/c, virtual: {{}}}}]")
-    assert "devices[0].name: " in message
+    for name in ["A", "-a", "a_b", '""', "a" * 64]:
+        with subtests.test(name=name):
+            (message,) = refusals(f"devices: [{{name: {name}, resource: a.b/c, virtual: {{}}}}]")
+            assert "devices[0].name: " in message
 
 
 def test_resources_with_one_variable_are_warned_of() -> None:
@@ -352,10 +353,11 @@ def test_a_node_pattern_in_capitals_is_a_warning() -> None:
     assert "write 'node-1'" in warning.hint
 
 
-@pytest.mark.parametrize("key", ["a", "example.com/a", "cdi.k8s.io/vdev_x", "Example.com/A.b-c", "a" * 63])
-def test_keys_of_annotations_are_kubernetes_own(key: str) -> None:
+def test_keys_of_annotations_are_kubernetes_own(subtests):
     """What its API takes is taken."""
-    config.load_text(HEAD + f"    virtual: {{}}\n    container: {{annotations: {{{key}: x}}}}")
+    for key in ["a", "example.com/a", "cdi.k8s.io/vdev_x", "Example.com/A.b-c", "a" * 63]:
+        with subtests.test(key=key):
+            config.load_text(HEAD + f"    virtual: {{}}\n    container: {{annotations: {{{key}: x}}}}")
 
 
 def test_an_unknown_key_is_not_compared_with_far_sections() -> None:
@@ -387,9 +389,9 @@ def test_a_wrong_section_does_not_hide_errors_of_others() -> None:
     assert ["f:1:8", "f:3:3"] == [message.partition(": ")[0] for message in found]
 
 
-@pytest.mark.parametrize(
-    ("count", "sharing", "expected"),
-    [
+def test_numbers_that_no_list_can_hold_are_refused(subtests):
+    """Before anybody makes that many devices."""
+    cases = [
         ("count: 150000", "", "f:7:14: devices[1].virtual: example.com/a has 300000 devices; the kubelet accepts"),
         (
             "count: 5",
@@ -406,15 +408,14 @@ def test_a_wrong_section_does_not_hide_errors_of_others() -> None:
             "{name: example.com/a, replicas: 150000, devices: [0, 1]}",
             "2 devices of example.com/a shared by",
         ),
-    ],
-)
-def test_numbers_that_no_list_can_hold_are_refused(count: str, sharing: str, expected: str) -> None:
-    """Before anybody makes that many devices."""
-    text = "devices:\n"
-    for name in ("a", "b"):
-        text += f"- name: {name}\n  resource: example.com/a\n  virtual:   {{{count}}}\n"
-    text += f"sharing: {{timeSlicing: {{resources: [{sharing}]}}}}\n" if sharing else ""
-    assert expected in "\n".join(refusals(text))
+    ]
+    for count, sharing, expected in cases:
+        with subtests.test(count=count):
+            text = "devices:\n"
+            for name in ("a", "b"):
+                text += f"- name: {name}\n  resource: example.com/a\n  virtual:   {{{count}}}\n"
+            text += f"sharing: {{timeSlicing: {{resources: [{sharing}]}}}}\n" if sharing else ""
+            assert expected in "\n".join(refusals(text))
 
 
 def test_the_same_path_in_two_entries_is_a_warning() -> None:
@@ -431,25 +432,22 @@ def test_a_file_without_devices_is_a_warning() -> None:
     assert "no devices are declared" in str(warning)
 
 
-@pytest.mark.parametrize(
-    ("links", "count", "expected"),
-    [
+def test_links_are_groups_unless_they_are_a_square_of_scores(subtests):
+    """`count` lists of `count` numbers are scores."""
+    cases = [
         ("[[0, 1]]", 2, {(0, 1): 100, (1, 0): 100}),
         ("[[0, 50], [50, 0]]", 2, {(0, 1): 50, (1, 0): 50}),
         ("[[0, 1], [1, 0]]", 2, {(0, 1): 1, (1, 0): 1}),
         ("[[0, 1], [1, 2]]", 3, {(0, 1): 100, (1, 0): 100, (1, 2): 100, (2, 1): 100}),
         ("[[0]]", 1, {}),
         ("[]", 2, {}),
-    ],
-)
-def test_links_are_groups_unless_they_are_a_square_of_scores(
-    links: str, count: int, expected: dict[tuple[int, int], int]
-) -> None:
-    """`count` lists of `count` numbers are scores."""
-    text = HEAD + f"    virtual: {{count: {count}, links: {links}}}"
-    source = config.load_text(text).spec.entries[0].source
-    assert isinstance(source, VirtualSource)
-    assert expected == source.links
+    ]
+    for links, count, expected in cases:
+        with subtests.test(links=links):
+            text = HEAD + f"    virtual: {{count: {count}, links: {links}}}"
+            source = config.load_text(text).spec.entries[0].source
+            assert isinstance(source, VirtualSource)
+            assert expected == source.links
 
 
 def test_an_entry_wins_over_its_preset() -> None:

@@ -29,21 +29,20 @@ def refusals(text):
     return [str(problem) for problem in caught.value.problems]
 
 
-@pytest.mark.parametrize(
-    ("resource", "preset", "driver"),
-    [
+def test_the_driver_is_the_makers_else_the_resources_domain(subtests):
+    cases = [
         ("nvidia.com/gpu", "a100-sxm4-40gb", "gpu.nvidia.com"),
         ("example.com/gpu", "dgx-h100", "gpu.nvidia.com"),
         ("amd.com/gpu", "mi300x", "gpu.amd.com"),
         ("google.com/tpu", "tpu-v5e", "google.com"),
         ("nvidia.com/other", "", "nvidia.com"),
-    ],
-)
-def test_the_driver_is_the_makers_else_the_resources_domain(resource, preset, driver):
-    virtual = f"{{preset: {preset}}}" if preset else "{}"
-    text = f"devices: [{{name: a, resource: {resource}, virtual: {virtual}, advertise: dra%s}}]"
-    assert driver == entry(text % "").dra.driver
-    assert "mine.dev" == entry(text % ", dra: {driver: mine.dev}").dra.driver
+    ]
+    for resource, preset, driver in cases:
+        with subtests.test(resource=resource):
+            virtual = f"{{preset: {preset}}}" if preset else "{}"
+            text = f"devices: [{{name: a, resource: {resource}, virtual: {virtual}, advertise: dra%s}}]"
+            assert driver == entry(text % "").dra.driver
+            assert "mine.dev" == entry(text % ", dra: {driver: mine.dev}").dra.driver
 
 
 def test_everything_that_can_be_said():

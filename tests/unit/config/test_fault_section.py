@@ -145,21 +145,20 @@ def test_consent():
     assert faults("name: x, devices: [acme], drop: true, allowHarmful: true")
 
 
-@pytest.mark.parametrize(
-    "rule",
-    [
+def test_the_effective_configuration_means_the_same(subtests):
+    """What `vdev config` prints loads to the same rules, and says where each written value came from."""
+    cases = [
         "name: x, process: {exit: 1}, at: 5s",
         "name: x, rpc: Allocate, delay: 2s, nth: 3",
         'name: x, devices: ["a100/3", acme], onNodes: [a, b], health: Unhealthy, jitter: 10%, at: 5s',
         "name: x, devices: {entry: acme, index: [0, 1]}, onNodes: {share: 10%}, flap: {up: 1s, down: 2s}",
         "name: x, podResources: {unavailable: true}",
-    ],
-)
-def test_the_effective_configuration_means_the_same(rule):
-    """What `vdev config` prints loads to the same rules, and says where each written value came from."""
-    loaded = load_text(HEAD + f"faults: {{rules: [{{{rule}}}]}}\n", "f.yaml")
-    again = load_text(render(loaded.origins), "g.yaml")
-    assert loaded.spec.faults == again.spec.faults
+    ]
+    for rule in cases:
+        with subtests.test(rule=rule):
+            loaded = load_text(HEAD + f"faults: {{rules: [{{{rule}}}]}}\n", "f.yaml")
+            again = load_text(render(loaded.origins), "g.yaml")
+            assert loaded.spec.faults == again.spec.faults
 
 
 def test_rules_beside_the_configuration():

@@ -75,19 +75,18 @@ def test_what_is_wrong_is_said(subtests):
             assert said in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    "items",
-    [
+def test_what_is_fine(subtests):
+    """Amounts of what no device is; devices of an entry that is on other nodes; a hostname of one's own."""
+    cases = [
         ["{name: a, capacity: {cpu: 1500m, memory: 1.5Gi, pods: 1k, acme.dev/x: 2, hugepages-2Mi: 1Gi}}"],
         ["{name: b1, capacity: {example.com/b: 8}}"],
         ["{name: a, taints: [{key: x, effect: NoSchedule}, {key: x, effect: NoExecute}]}"],
         ["{name: a, labels: {vdev.dev/config: x}}"],
         ['{name: "n{1..2}.' + "a." * 31 + 'b", labels: {kubernetes.io/hostname: "n{1}"}}'],
-    ],
-)
-def test_what_is_fine(items):
-    """Amounts of what no device is; devices of an entry that is on other nodes; a hostname of one's own."""
-    load(*items)
+    ]
+    for items in cases:
+        with subtests.test(items=items):
+            load(*items)
 
 
 def test_no_capacity_of_what_devices_make():

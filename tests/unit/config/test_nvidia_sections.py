@@ -110,19 +110,18 @@ def test_keys_that_mean_nothing_here_have_one_warning_each() -> None:
     assert expected == keys
 
 
-@pytest.mark.parametrize(
-    ("written", "expected"),
-    [
+def test_device_list_strategy_is_a_string_or_a_list(subtests):
+    """NVIDIA's files have both."""
+    cases = [
         ("envvar", ("envvar",)),
         ('"envvar,cdi-cri"', ("envvar", "cdi-cri")),
         ('"envvar, cdi-annotations"', ("envvar", "cdi-annotations")),
         ("[volume-mounts, envvar, volume-mounts]", ("volume-mounts", "envvar")),
-    ],
-)
-def test_device_list_strategy_is_a_string_or_a_list(written: str, expected: tuple[str, ...]) -> None:
-    """NVIDIA's files have both."""
-    spec = config.load_text(f"flags: {{plugin: {{deviceListStrategy: {written}}}}}").spec
-    assert expected == spec.flags.device_list_strategies
+    ]
+    for written, expected in cases:
+        with subtests.test(written=written):
+            spec = config.load_text(f"flags: {{plugin: {{deviceListStrategy: {written}}}}}").spec
+            assert expected == spec.flags.device_list_strategies
 
 
 @pytest.mark.parametrize(("kind", "expected"), [("timeSlicing", False), ("mps", True)])
@@ -235,9 +234,9 @@ def test_items_for_one_resource_must_not_overlap(subtests):
             assert words in message
 
 
-@pytest.mark.parametrize(
-    ("sharing", "words"),
-    [
+def test_renames_must_not_collide(subtests):
+    """A new name belongs to nobody else and is a name itself."""
+    cases = [
         ("resources: [{name: a.b/x, replicas: 2, rename: a.b/y}]", "a.b/x shared as a.b/y collides with the resource"),
         ("renameByDefault: true, resources: [{name: a.b/z, replicas: 2}]", "a.b/z shared as a.b/z.shared collides"),
         (
@@ -248,15 +247,14 @@ def test_items_for_one_resource_must_not_overlap(subtests):
             f"renameByDefault: true, resources: [{{name: a.b/{'x' * 60}, replicas: 2}}]",
             "renameByDefault makes it the part of",
         ),
-    ],
-)
-def test_renames_must_not_collide(sharing: str, words: str) -> None:
-    """A new name belongs to nobody else and is a name itself."""
-    text = "devices:\n"
-    for name in ("x", "y", "z", "z.shared"):
-        text += f"- {{name: {name}, resource: a.b/{name}, virtual: {{}}}}\n"
-    (message,) = refusals(text + f"sharing: {{timeSlicing: {{{sharing}}}}}\n")
-    assert words in message
+    ]
+    for sharing, words in cases:
+        with subtests.test(sharing=sharing):
+            text = "devices:\n"
+            for name in ("x", "y", "z", "z.shared"):
+                text += f"- {{name: {name}, resource: a.b/{name}, virtual: {{}}}}\n"
+            (message,) = refusals(text + f"sharing: {{timeSlicing: {{{sharing}}}}}\n")
+            assert words in message
 
 
 def test_a_rename_to_a_partitions_resource_collides() -> None:

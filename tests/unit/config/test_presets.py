@@ -334,17 +334,16 @@ def test_the_beginning_of_several_names_gets_all_of_them(subtests):
             assert family == sum(each.startswith(name.lower()) and repr(each) in offered for each in OURS)
 
 
-@pytest.mark.parametrize(
-    ("name", "near"),
-    [
+def test_a_name_with_its_maker_is_offered_those_without(subtests):
+    """A whole node, such as dgx-h100, is spelled more like nvidia-h100 than the model that is meant."""
+    cases = [
         ("nvidia-h100", "h100-sxm5-80gb"),
         ("NVIDIA A100", "a100-sxm4-80gb"),
         ("amd-mi300", "mi300x"),
         ("nvidia-gb200", "gb200"),
-    ],
-)
-def test_a_name_with_its_maker_is_offered_those_without(name, near):
-    """A whole node, such as dgx-h100, is spelled more like nvidia-h100 than the model that is meant."""
-    with pytest.raises(UnknownPresetError) as refused:
-        load_preset(name)
-    assert repr(near) in refused.value.hint
+    ]
+    for name, near in cases:
+        with subtests.test(name=name):
+            with pytest.raises(UnknownPresetError) as refused:
+                load_preset(name)
+            assert repr(near) in refused.value.hint

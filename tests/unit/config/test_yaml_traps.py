@@ -34,13 +34,18 @@ def test_an_id_that_is_a_number_must_be_quoted(subtests):
             assert f'write it in quotes: "{written}"' in message
 
 
-@pytest.mark.parametrize(
-    ("written", "expected"),
-    [('"0451"', "0451"), ('"1209"', "1209"), ("000F", "000f"), ("0bda", "0bda"), ('"0x46D"', "046d"), ("'52'", "0052")],
-)
-def test_ids_are_normalised_to_four_lower_case_digits(written: str, expected: str) -> None:
+def test_ids_are_normalised_to_four_lower_case_digits(subtests):
     """Sysfs writes them so."""
-    assert expected == usb(written).vendor
+    for written, expected in [
+        ('"0451"', "0451"),
+        ('"1209"', "1209"),
+        ("000F", "000f"),
+        ("0bda", "0bda"),
+        ('"0x46D"', "046d"),
+        ("'52'", "0052"),
+    ]:
+        with subtests.test(written=written):
+            assert expected == usb(written).vendor
 
 
 def test_a_text_that_old_yaml_reads_otherwise_stays_as_written(subtests):
@@ -76,24 +81,30 @@ def test_attributes_are_kept_as_written() -> None:
     assert written == source.attributes
 
 
-@pytest.mark.parametrize(
-    ("written", "expected"),
-    [("16Gi", 16 * 2**30), ("1024", 1024), ('"1024"', 1024), ("40G", 40 * 10**9), ("1e3", 1000), ("0.5Ki", 512)],
-)
-def test_memory_is_a_kubernetes_quantity(written: str, expected: int) -> None:
+def test_memory_is_a_kubernetes_quantity(subtests):
     """A plain number counts bytes."""
-    assert expected == virtual(f"memory: {written}").memory
+    for written, expected in [
+        ("16Gi", 16 * 2**30),
+        ("1024", 1024),
+        ('"1024"', 1024),
+        ("40G", 40 * 10**9),
+        ("1e3", 1000),
+        ("0.5Ki", 512),
+    ]:
+        with subtests.test(written=written):
+            assert expected == virtual(f"memory: {written}").memory
 
 
-@pytest.mark.parametrize(
-    ("written", "expected"), [("5s", 5.0), ("200ms", 0.2), ("1m30s", 90.0), ("2", 2.0), ("0.5", 0.5), ("1h", 3600.0)]
-)
-def test_durations_have_units_or_count_seconds(written: str, expected: float) -> None:
+def test_durations_have_units_or_count_seconds(subtests):
     """As Go writes them, or plain seconds."""
-    text = f"devices: [{{name: a, resource: a.b/c, glob: /dev/x, health: {{probe: exists, interval: {written}}}}}]"
-    health = config.load_text(text).spec.entries[0].health
-    assert health is not None
-    assert expected == health.interval
+    for written, expected in [("5s", 5.0), ("200ms", 0.2), ("1m30s", 90.0), ("2", 2.0), ("0.5", 0.5), ("1h", 3600.0)]:
+        with subtests.test(written=written):
+            text = (
+                f"devices: [{{name: a, resource: a.b/c, glob: /dev/x, health: {{probe: exists, interval: {written}}}}}]"
+            )
+            health = config.load_text(text).spec.entries[0].health
+            assert health is not None
+            assert expected == health.interval
 
 
 def test_other_durations_are_refused(subtests):

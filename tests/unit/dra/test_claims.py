@@ -112,12 +112,13 @@ def test_two_things_at_one_container_path_are_refused(build, prepare):
 # --- the claim --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("status", [None, {}, {"allocation": None}, {"allocation": "x"}])
-def test_a_claim_that_is_not_allocated_is_refused(status):
+def test_a_claim_that_is_not_allocated_is_refused(subtests):
     """Nothing says which devices are meant."""
-    document = dra.claim("c", ("r", "gpu-0"), driver=DRIVER, uid=UID) | {"status": status}
-    with pytest.raises(ClaimRefused, match="ResourceClaim default/c has no allocation"):
-        read_claim(document, DRIVER, uid=UID)
+    for status in [None, {}, {"allocation": None}, {"allocation": "x"}]:
+        with subtests.test(status=status):
+            document = dra.claim("c", ("r", "gpu-0"), driver=DRIVER, uid=UID) | {"status": status}
+            with pytest.raises(ClaimRefused, match="ResourceClaim default/c has no allocation"):
+                read_claim(document, DRIVER, uid=UID)
 
 
 def test_a_device_of_which_nothing_may_reach_a_container_is_refused(build):
@@ -309,21 +310,20 @@ def test_configuration_of_another_driver_is_ignored_and_noted(build):
     assert claim == checkpoint.from_json(checkpoint.as_json(claim))
 
 
-@pytest.mark.parametrize(
-    ("driver", "parameters"),
-    [
+def test_an_unknown_kind_of_a_known_maker_is_refused(subtests):
+    """As the maker's driver refuses it; and what is meant for vdev itself is no other driver's."""
+    cases = [
         ("gpu.nvidia.com", FOREIGN),
         ("gpu.amd.com", FOREIGN),
         ("gpu.example.com", OURS | {"kind": "DeviceConfg"}),
         ("gpu.example.com", OURS | {"apiVersion": "vdev.dev/v1"}),
         ("gpu.example.com", GPU | {"apiVersion": "resource.nvidia.com/v1beta2"}),
-    ],
-)
-def test_an_unknown_kind_of_a_known_maker_is_refused(driver, parameters):
-    """As the maker's driver refuses it; and what is meant for vdev itself is no other driver's."""
-    document = dra.claim("c", ("r", "GPU-0"), driver=driver, uid=UID, config=[dra.config(parameters, driver)])
-    with pytest.raises(ClaimRefused, match="is of an unknown kind"):
-        preparing.prepare(read_claim(document, driver, uid=UID), driver, lambda _pool, _device: "")
+    ]
+    for driver, parameters in cases:
+        with subtests.test(driver=driver):
+            document = dra.claim("c", ("r", "GPU-0"), driver=driver, uid=UID, config=[dra.config(parameters, driver)])
+            with pytest.raises(ClaimRefused, match="is of an unknown kind"):
+                preparing.prepare(read_claim(document, driver, uid=UID), driver, lambda _pool, _device: "")
 
 
 # --- what excludes what -----------------------------------------------------------------------------------------------

@@ -88,9 +88,9 @@ def entry(group: str) -> dict[str, object]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("path", "item"),
-    [
+def test_a_path_of_generic_device_plugin(subtests):
+    """Its keys by our names, with its defaults."""
+    cases = [
         ("path: /dev/tty*", {"path": "/dev/tty*", "permissions": "mrw"}),
         (
             "path: /dev/x, permissions: r",
@@ -102,11 +102,10 @@ def entry(group: str) -> dict[str, object]:
             "path: /dev/t*, limit: 3, optional: true",
             {"path": "/dev/t*", "permissions": "mrw", "limit": 3, "optional": True},
         ),
-    ],
-)
-def test_a_path_of_generic_device_plugin(path: str, item: dict[str, object]) -> None:
-    """Its keys by our names, with its defaults."""
-    assert [item] == entry(f"{{paths: [{{{path}}}]}}")["glob"]
+    ]
+    for path, item in cases:
+        with subtests.test(path=path):
+            assert [item] == entry(f"{{paths: [{{{path}}}]}}")["glob"]
 
 
 def test_usb_devices_of_a_group_are_one() -> None:

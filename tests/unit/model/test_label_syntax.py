@@ -1,7 +1,5 @@
 """What Kubernetes takes as label, and which labels and conditions belong to others."""
 
-import pytest
-
 from vdev.model import names
 
 
@@ -52,10 +50,11 @@ def test_keys_that_are_refused(subtests):
             assert said in names.key_problem(key)
 
 
-@pytest.mark.parametrize("value", ["", "a", "A.b_c-9", "x" * 63])
-def test_values_that_are_taken(value):
+def test_values_that_are_taken(subtests):
     """An empty one too."""
-    assert "" == names.value_problem(value)
+    for value in ["", "a", "A.b_c-9", "x" * 63]:
+        with subtests.test(value=value):
+            assert "" == names.value_problem(value)
 
 
 def test_values_that_are_refused(subtests):
@@ -65,23 +64,23 @@ def test_values_that_are_refused(subtests):
             assert names.value_problem(value)
 
 
-@pytest.mark.parametrize("name", ["GpuHealthy", "acme.dev/GpuHealthy", "AcceleratedHardwareReady", "SysLogsXIDError"])
-def test_types_of_conditions_that_are_taken(name):
+def test_types_of_conditions_that_are_taken(subtests):
     """A qualified name."""
-    assert "" == names.condition_type_problem(name)
+    for name in ["GpuHealthy", "acme.dev/GpuHealthy", "AcceleratedHardwareReady", "SysLogsXIDError"]:
+        with subtests.test(name=name):
+            assert "" == names.condition_type_problem(name)
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
+def test_types_of_conditions_that_are_refused(subtests):
+    """The kubelet's own, and what is no qualified name."""
+    cases = [
         ("Ready", "belongs to the kubelet"),
         ("NetworkUnavailable", "belongs to the kubelet"),
         ("Gpu Healthy", "is not a valid type"),
         ("", "is not a valid type"),
         ("a/b/C", "is not a valid type"),
         ("x" * 317, "at most 316"),
-    ],
-)
-def test_types_of_conditions_that_are_refused(name, said):
-    """The kubelet's own, and what is no qualified name."""
-    assert said in names.condition_type_problem(name)
+    ]
+    for name, said in cases:
+        with subtests.test(name=name):
+            assert said in names.condition_type_problem(name)

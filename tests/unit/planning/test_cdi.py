@@ -10,19 +10,18 @@ from vdev.model.entry import DeviceListStrategy
 from vdev.planning import allocation, cdi
 
 
-@pytest.mark.parametrize(
-    ("resource", "kind"),
-    [
+def test_kinds(subtests):
+    """A class of one letter would kill containerd, one that starts with a digit is invalid: both get a frame."""
+    cases = [
         ("nvidia.com/gpu", "k8s.device-plugin.nvidia.com/gpu"),
         ("acme.dev/a-device", "k8s.device-plugin.acme.dev/a-device"),
         ("acme.dev/a", "k8s.device-plugin.acme.dev/device-a-8c1b73c6"),
         ("acme.dev/3d", "k8s.device-plugin.acme.dev/device-3d-9cdd3438"),
         ("acme.dev/7", "k8s.device-plugin.acme.dev/device-7-48dcca8b"),
-    ],
-)
-def test_kinds(resource, kind):
-    """A class of one letter would kill containerd, one that starts with a digit is invalid: both get a frame."""
-    assert kind == cdi.kind(resource)
+    ]
+    for resource, kind in cases:
+        with subtests.test(resource=resource):
+            assert kind == cdi.kind(resource)
 
 
 @given(
@@ -35,40 +34,38 @@ def test_every_resource_name_has_a_valid_kind(resource):
     assert all(len(part) > 1 and part[0].isalpha() and part[-1].isalnum() for part in (vendor, cls))
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
+def test_two_resources_share_neither_kind_nor_file(subtests):
+    """By index, both have a device 0; in one kind or one file, the second would take the place of the first."""
+    cases = [
         ("acme.dev/a", "acme.dev/a-device"),
         ("acme.dev/7", "acme.dev/device-7"),
         ("acme.dev/3d", "acme.dev/device-3d"),
         ("acme/my-npu", "acme-my/npu"),
         ("acme.dev/x-y.z-npu", "acme.dev-x/y.z-npu"),
         (f"{'a' * 244}/{'b' * 60}1", f"{'a' * 244}/{'b' * 60}2"),
-    ],
-)
-def test_two_resources_share_neither_kind_nor_file(one, other):
-    """By index, both have a device 0; in one kind or one file, the second would take the place of the first."""
-    kinds = [cdi.kind(each) for each in (one, other)]
-    assert kinds[0] != kinds[1]
-    files = [cdi.file_name(each) for each in kinds]
-    assert files[0] != files[1]
-    assert all(len(f".{file}.123456789abc.tmp") <= 255 for file in files)
-    assert all(cdi.is_document(cdi.document(kind, [cdi.CdiDevice("0", env={"A": "1"})])) for kind in kinds)
+    ]
+    for one, other in cases:
+        with subtests.test(one=one):
+            kinds = [cdi.kind(each) for each in (one, other)]
+            assert kinds[0] != kinds[1]
+            files = [cdi.file_name(each) for each in kinds]
+            assert files[0] != files[1]
+            assert all(len(f".{file}.123456789abc.tmp") <= 255 for file in files)
+            assert all(cdi.is_document(cdi.document(kind, [cdi.CdiDevice("0", env={"A": "1"})])) for kind in kinds)
 
 
-@pytest.mark.parametrize(
-    ("kind", "device", "version"),
-    [
+def test_the_version_is_the_lowest_that_the_content_needs(subtests):
+    """A runtime ignores a file whose version is too low for it, and an old one refuses what is too high."""
+    cases = [
         ("v.x/gpu", cdi.CdiDevice("a", env={"A": "1"}), "0.3.0"),
         ("v.x/gpu", cdi.CdiDevice("0", env={"A": "1"}), "0.5.0"),
         ("v.x/gpu", cdi.CdiDevice("a", nodes=(DeviceNode("/dev/x", "/dev/y"),)), "0.5.0"),
         ("v.x/gpu", cdi.CdiDevice("a", nodes=(DeviceNode("/dev/x", "/dev/x"),)), "0.3.0"),
         ("v.x/mig-1g.5gb", cdi.CdiDevice("a", env={"A": "1"}), "0.6.0"),
-    ],
-)
-def test_the_version_is_the_lowest_that_the_content_needs(kind, device, version):
-    """A runtime ignores a file whose version is too low for it, and an old one refuses what is too high."""
-    assert version == cdi.document(kind, [device])["cdiVersion"]
+    ]
+    for kind, device, version in cases:
+        with subtests.test(kind=kind):
+            assert version == cdi.document(kind, [device])["cdiVersion"]
 
 
 def test_nvidias_runtime_injects_nothing_beside_cdi(build):

@@ -1,7 +1,5 @@
 """MIG strategies, names by pattern, indices."""
 
-import pytest
-
 from vdev.model.entry import MigStrategy
 from vdev.model.geometry import Geometry, Profile
 from vdev.model.spec import NamePattern
@@ -30,21 +28,20 @@ def test_single_advertises_partitions_under_the_own_name(build):
     ]
 
 
-@pytest.mark.parametrize(
-    ("partitions", "text"),
-    [
+def test_single_refuses_a_mix(subtests, build):
+    """Under `single` a mix is an error that names what differs, and the resource is left out."""
+    cases = [
         ({0: ("2g.10gb",)}, "all devices must be partitioned or none (whole: 1, partitioned: 1)"),
         ({0: ("2g.10gb",), 1: ("1g.5gb",)}, "all partitions must be alike; found 1g.5gb, 2g.10gb"),
         ({0: ("1g.5gb",), 1: ("1g.5gb+me",)}, "all partitions must be alike; found 1g.5gb, 1g.5gb+me"),
         ({0: ("2g.10gb",), 1: ()}, "device gpu/1 has no partitions configured"),
-    ],
-)
-def test_single_refuses_a_mix(build, partitions, text):
-    """Under `single` a mix is an error that names what differs, and the resource is left out."""
-    stock = build.inventory(build.entry(partitions=partitions), mig_strategy=MigStrategy.SINGLE)
-    assert {} == stock.resources
-    (problem,) = stock.problems
-    assert text in problem.message
+    ]
+    for partitions, text in cases:
+        with subtests.test(partitions=partitions):
+            stock = build.inventory(build.entry(partitions=partitions), mig_strategy=MigStrategy.SINGLE)
+            assert {} == stock.resources
+            (problem,) = stock.problems
+            assert text in problem.message
 
 
 def test_mixed_warns_of_a_device_without_partitions(build):
@@ -119,20 +116,19 @@ def test_a_pattern_that_matches_nothing_is_reported(build):
     assert ("t:3:5", False) == (problem.where, problem.is_error)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "text", "expected"),
-    [
+def test_patterns_are_anchored_and_know_only_the_star(subtests):
+    """A pattern is the whole text; a star is any run of characters; everything else is literal."""
+    cases = [
         ("*", "anything at all", True),
         ("1g.24gb", "1g.24gb-me", False),
         ("1g.*", "1gx5gb", False),
         ("1g.*", "1g.5gb+me", True),
         ("*A100*", "NVIDIA A100-SXM4-40GB", True),
         ("A[1]00", "A100", False),
-    ],
-)
-def test_patterns_are_anchored_and_know_only_the_star(pattern, text, expected):
-    """A pattern is the whole text; a star is any run of characters; everything else is literal."""
-    assert expected is naming.matches(pattern, text)
+    ]
+    for pattern, text, expected in cases:
+        with subtests.test(pattern=pattern):
+            assert expected is naming.matches(pattern, text)
 
 
 AMD = Geometry(

@@ -5,7 +5,6 @@ from fnmatch import fnmatchcase
 from re import _constants as sre
 from typing import Any
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -114,20 +113,19 @@ def tries(part: Any) -> tuple[int, int]:
     return most, still
 
 
-@pytest.mark.parametrize(
-    ("wanted", "text"),
-    [
+def test_a_hostile_pattern_ends(subtests):
+    """Trying every way would take longer than the universe has been there."""
+    cases = [
         ("/dev/" + "*a" * 2000 + "b", "/dev/" + "a" * 4000),
         ("/" + "**/*a*/" * 50 + "x", "/" + "a/" * 2000 + "y"),
         ("/**" * 300 + "/x", "/a" * 2000),
         ("/" + "*[a-b]" * 1000 + "*c", "/" + "ab" * 2000),
-    ],
-)
-def test_a_hostile_pattern_ends(wanted: str, text: str) -> None:
-    """Trying every way would take longer than the universe has been there."""
-    assert path_pattern.parse(wanted).captures(text) is None
-    assert not naming.matches(wanted, text)
-    assert not attribute_match.meets(AttributeTest(operator=Operator.GLOB, values=(wanted,)), text)
+    ]
+    for wanted, text in cases:
+        with subtests.test(wanted=wanted):
+            assert path_pattern.parse(wanted).captures(text) is None
+            assert not naming.matches(wanted, text)
+            assert not attribute_match.meets(AttributeTest(operator=Operator.GLOB, values=(wanted,)), text)
 
 
 @given(st.lists(names, max_size=4), st.lists(names, min_size=1, max_size=2))
@@ -143,20 +141,19 @@ def test_two_stars_stand_for_any_directories(between: list[str], ends: list[str]
     assert expected == (wanted.captures(path) is not None)
 
 
-@pytest.mark.parametrize(
-    ("text", "path", "captures"),
-    [
+def test_wildcards_capture_their_text(subtests):
+    """From left to right; a character in brackets is no wildcard."""
+    cases = [
         ("/dev/snd/pcmC*D*p", "/dev/snd/pcmC1D20p", ("1", "20")),
         ("/dev/tty[AU]??*", "/dev/ttyUSB7", ("U", "S", "B", "7")),
         ("/dev/x[*]", "/dev/x*", ()),
         ("/dev/a", "/dev/b", None),
         ("/dev/**/x", "/dev/x", ("",)),
         ("/dev/*", "/dev/a/b", None),
-    ],
-)
-def test_wildcards_capture_their_text(text: str, path: str, captures: tuple[str, ...] | None) -> None:
-    """From left to right; a character in brackets is no wildcard."""
-    assert captures == path_pattern.parse(text).captures(path)
+    ]
+    for text, path, captures in cases:
+        with subtests.test(text=text):
+            assert captures == path_pattern.parse(text).captures(path)
 
 
 @given(st.lists(st.integers(0, 10**6), min_size=2, max_size=8))

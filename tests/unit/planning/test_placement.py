@@ -114,25 +114,28 @@ def test_refusals_say_what_is_allowed(wanted, hint):
     assert hint == refused.value.hint
 
 
-@pytest.mark.parametrize(
-    ("name", "near"),
-    [("1g.5gb", "1g.10gb"), ("1g.5gb+me", "1g.10gb+me"), ("2g.10gb", "2g.20gb"), ("7g.40gb", "7g.80gb")],
-)
-def test_the_profile_of_another_model_is_offered_that_of_this_one(name, near):
+def test_the_profile_of_another_model_is_offered_that_of_this_one(subtests):
     """A profile of an A100 of 40 GB, on a device with twice the memory."""
-    large = Geometry(
-        slices=8,
-        profiles=tuple(
-            Profile(name=each, slices=1, memory=1)
-            for each in ("1g.10gb", "1g.10gb+me", "1g.20gb", "2g.20gb", "7g.80gb")
-        ),
-    )
-    with pytest.raises(LayoutError) as refused:
-        place(large, [name])
-    assert refused.value.hint.startswith(f"did you mean {near!r}? ")
-    with pytest.raises(LayoutError) as refused:
-        layout(large, f"all-{name}")
-    assert refused.value.hint.startswith(f"did you mean 'all-{near}'? ")
+    for name, near in [
+        ("1g.5gb", "1g.10gb"),
+        ("1g.5gb+me", "1g.10gb+me"),
+        ("2g.10gb", "2g.20gb"),
+        ("7g.40gb", "7g.80gb"),
+    ]:
+        with subtests.test(name=name):
+            large = Geometry(
+                slices=8,
+                profiles=tuple(
+                    Profile(name=each, slices=1, memory=1)
+                    for each in ("1g.10gb", "1g.10gb+me", "1g.20gb", "2g.20gb", "7g.80gb")
+                ),
+            )
+            with pytest.raises(LayoutError) as refused:
+                place(large, [name])
+            assert refused.value.hint.startswith(f"did you mean {near!r}? ")
+            with pytest.raises(LayoutError) as refused:
+                layout(large, f"all-{name}")
+            assert refused.value.hint.startswith(f"did you mean 'all-{near}'? ")
 
 
 def test_compute_slices_are_a_budget_of_their_own():
@@ -158,14 +161,15 @@ def test_named_layouts():
     } == counts
 
 
-@pytest.mark.parametrize(("mode", "count"), [("spx_nps1", 1), ("dpx_nps1", 2), ("qpx_nps4", 4), ("cpx_nps4", 8)])
-def test_a_mode_cuts_the_whole_device(mode, count):
+def test_a_mode_cuts_the_whole_device(subtests):
     """AMD's modes are layouts of their own name that fill the device with equal parts."""
-    placements = place(MODES, layout(MODES, mode))
-    assert ([mode] * count, set(range(8))) == (
-        [placement.profile.name for placement in placements],
-        {each for placement in placements for each in placement.slices},
-    )
+    for mode, count in [("spx_nps1", 1), ("dpx_nps1", 2), ("qpx_nps4", 4), ("cpx_nps4", 8)]:
+        with subtests.test(mode=mode):
+            placements = place(MODES, layout(MODES, mode))
+            assert ([mode] * count, set(range(8))) == (
+                [placement.profile.name for placement in placements],
+                {each for placement in placements for each in placement.slices},
+            )
 
 
 # --- properties -------------------------------------------------------------------------------------------------------
@@ -269,8 +273,9 @@ def test_every_refusal_blames_an_item_that_is_too_many(case):
     assert position is None or not brute_force(geometry, wanted[: position + 1])
 
 
-@pytest.mark.parametrize("count", range(1, 5))
-def test_every_list_of_an_a100_is_decided_as_brute_force_does(count):
+def test_every_list_of_an_a100_is_decided_as_brute_force_does(subtests):
     """All short lists of the real grid, exhaustively."""
-    for wanted in combinations_with_replacement(NAMES, count):
-        assert brute_force(A100, wanted) == (arranged(A100, wanted) is not None), wanted
+    for count in range(1, 5):
+        with subtests.test(count=count):
+            for wanted in combinations_with_replacement(NAMES, count):
+                assert brute_force(A100, wanted) == (arranged(A100, wanted) is not None), wanted

@@ -67,17 +67,22 @@ def test_nothing_is_preferred_where_nothing_fits(candidates, links, available, m
 # --- replicas and partitions ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("policy", "size", "expected"),
-    [(DISTRIBUTED, 4, [2, 2]), (PACKED, 5, [4, 1]), (DISTRIBUTED, 1, [1]), (PACKED, 8, [4, 4])],
-)
-def test_replicas_are_spread_or_packed(policy, size, expected):
+def test_replicas_are_spread_or_packed(subtests):
     """Two devices with four replicas each: distributed takes turns, packed fills one first."""
-    candidates = replicas(2, 4)
-    assert (
-        expected
-        == sorted(parents(Allocator(candidates, policy=policy).prefer(ids(candidates), [], size)).values())[::-1]
-    )
+    for policy, size, expected in [
+        (DISTRIBUTED, 4, [2, 2]),
+        (PACKED, 5, [4, 1]),
+        (DISTRIBUTED, 1, [1]),
+        (PACKED, 8, [4, 4]),
+    ]:
+        with subtests.test(policy=policy):
+            candidates = replicas(2, 4)
+            assert (
+                expected
+                == sorted(parents(Allocator(candidates, policy=policy).prefer(ids(candidates), [], size)).values())[
+                    ::-1
+                ]
+            )
 
 
 @pytest.mark.parametrize(("policy", "expected"), [(DISTRIBUTED, "g1"), (PACKED, "g0")])
@@ -95,21 +100,20 @@ def test_partitions_count_for_their_device(policy, expected):
     assert expected == list(parents(Allocator(candidates, policy=policy).prefer(ids(candidates), [], 3)).values())
 
 
-@pytest.mark.parametrize(
-    ("free", "must", "size", "expected"),
-    [
+def test_packed_partitions_touch_the_fewest_devices(subtests):
+    """With some partitions gone, the request goes to as few devices as hold it, and leaves whole ones whole."""
+    cases = [
         ([8, 8, 8], [], 10, {"g0": 8, "g1": 2}),
         ([7, 7, 8, 8, 8, 6], [], 10, {"g2": 8, "g5": 2}),  # the tightest place for what one device cannot hold
         ([1, 7, 7], [], 2, {"g1": 2}),
         ([1, 7, 3], [], 3, {"g2": 3}),
         ([5, 5, 8], ["g1-7"], 4, {"g1": 4}),
-    ],
-)
-def test_packed_partitions_touch_the_fewest_devices(free, must, size, expected):
-    """With some partitions gone, the request goes to as few devices as hold it, and leaves whole ones whole."""
-    candidates = partitions([8] * len(free))
-    available = [each for each in ids(candidates) if 8 - int(each[-1]) <= free[int(each[1])]]
-    assert expected == parents(Allocator(candidates, policy=PACKED).prefer(available, must, size))
+    ]
+    for free, must, size, expected in cases:
+        with subtests.test(free=free):
+            candidates = partitions([8] * len(free))
+            available = [each for each in ids(candidates) if 8 - int(each[-1]) <= free[int(each[1])]]
+            assert expected == parents(Allocator(candidates, policy=PACKED).prefer(available, must, size))
 
 
 # --- partitions of devices that are near to each other or not --------------------------------------------------------
@@ -170,21 +174,20 @@ def test_packed_partitions_are_those_that_rocms_plugin_chooses(links, free, must
 # --- NUMA -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("available", "must", "size", "expected"),
-    [
+def test_whole_devices_stay_on_few_numa_nodes(subtests):
+    """Without links, devices come from as few NUMA nodes as hold them."""
+    cases = [
         (range(8), [], 2, [0, 1]),
         ([0, 4, 5, 6, 7], [], 2, [4, 5]),
         ([0, 1, 4, 5, 6], [], 2, [0, 1]),  # the tighter node, so that the other keeps room for three
         ([3, 4, 5, 6], ["g3"], 2, [3, 4]),
         (range(8), [], 5, [0, 1, 2, 3, 4]),
         (range(8), ["g6"], 3, [4, 5, 6]),
-    ],
-)
-def test_whole_devices_stay_on_few_numa_nodes(available, must, size, expected):
-    """Without links, devices come from as few NUMA nodes as hold them."""
-    allocator = Allocator(whole(8, [0, 0, 0, 0, 1, 1, 1, 1]))
-    assert [f"g{each}" for each in expected] == allocator.prefer([f"g{each}" for each in available], must, size)
+    ]
+    for available, must, size, expected in cases:
+        with subtests.test(available=available):
+            allocator = Allocator(whole(8, [0, 0, 0, 0, 1, 1, 1, 1]))
+            assert [f"g{each}" for each in expected] == allocator.prefer([f"g{each}" for each in available], must, size)
 
 
 # --- links ------------------------------------------------------------------------------------------------------------
@@ -263,22 +266,19 @@ def test_links_are_at_least_as_good_as_the_peers_choice(subtests):
             assert weight(links, chosen) >= weight(links, [f"g{i}" for i in peer])
 
 
-@pytest.mark.parametrize(
-    ("links", "size", "rounds"),
-    [(VOLTA, 2, 4), (VOLTA, 4, 2), (PASCAL, 2, 4), (PASCAL, 4, 2), (RTX, 2, 2)],
-    ids=["volta-2", "volta-4", "pascal-2", "pascal-4", "rtx-2"],
-)
-def test_successive_requests_cut_a_board_as_well_as_the_peer(links, size, rounds):
+def test_successive_requests_cut_a_board_as_well_as_the_peer(subtests):
     """Filling a board request by request reaches the best total over all ways to cut it, as theirs does."""
-    left = [f"g{i}" for i in range(size * rounds)]
-    allocator = Allocator(whole(len(left)), links=links)
-    best = max(sum(weight(links, part) for part in cut) for cut in cuts(left, size))
-    total = 0
-    while left:
-        chosen = allocator.prefer(left, [], size)
-        total += weight(links, chosen)
-        left = [each for each in left if each not in chosen]
-    assert best == total
+    for links, size, rounds in [(VOLTA, 2, 4), (VOLTA, 4, 2), (PASCAL, 2, 4), (PASCAL, 4, 2), (RTX, 2, 2)]:
+        with subtests.test(links=links):
+            left = [f"g{i}" for i in range(size * rounds)]
+            allocator = Allocator(whole(len(left)), links=links)
+            best = max(sum(weight(links, part) for part in cut) for cut in cuts(left, size))
+            total = 0
+            while left:
+                chosen = allocator.prefer(left, [], size)
+                total += weight(links, chosen)
+                left = [each for each in left if each not in chosen]
+            assert best == total
 
 
 def cuts(items, size):

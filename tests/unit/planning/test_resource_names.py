@@ -109,18 +109,17 @@ def test_a_name_that_no_kubelet_takes_leaves_out_its_device(fake: FakeHost) -> N
     assert ": a-5754d847 has no resource: acme.dev/{attributes.below} would be 'acme.dev/-' for it" in problem
 
 
-@pytest.mark.parametrize(
-    ("resource", "expected"),
-    [
+def test_a_template_that_can_be_no_name(subtests):
+    """Is refused with its place."""
+    cases = [
         ("{name}/x", "must begin with a domain without placeholders, such as example.com/{index}"),
         ("acme.dev/{indx}", "unknown placeholder {indx}"),
         ("acme.dev/{profile}", "{profile} cannot be part of a resource's name; expected {index}, {id}"),
         ("acme.dev/_{index}", "may hold letters, digits"),
         ("acme.dev/{attributes.speed}", "unknown attribute 'speed'; the device's attributes: model"),
-    ],
-)
-def test_a_template_that_can_be_no_name(resource: str, expected: str) -> None:
-    """Is refused with its place."""
-    text = f'devices: [{{name: a, resource: "{resource}", virtual: {{attributes: {{model: x}}}}}}]'
+    ]
+    for resource, expected in cases:
+        with subtests.test(resource=resource):
+            text = f'devices: [{{name: a, resource: "{resource}", virtual: {{attributes: {{model: x}}}}}}]'
 
-    assert expected in "\n".join(refusals(text))
+            assert expected in "\n".join(refusals(text))

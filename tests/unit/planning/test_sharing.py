@@ -1,6 +1,5 @@
 """Replicas: who is shared, under which name, and what is wrong with a rule."""
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -52,9 +51,9 @@ def test_several_rules_for_one_resource_are_joined(build):
     ] == build.ids(stock, "nvidia.com/gpu")
 
 
-@pytest.mark.parametrize(
-    ("rules", "text"),
-    [
+def test_impossible_rules_are_errors(subtests, build):
+    """What a rule cannot have is an error that names it, and the neighbours stay."""
+    cases = [
         (({"devices": 3},), "3 devices of 'nvidia.com/gpu' are to be shared, but this node has 2"),
         (({"devices": ("7",)},), "has no device with index '7' on this node"),
         (({"devices": ("GPU-zzzz",)},), "has no device with id 'GPU-zzzz' on this node"),
@@ -63,14 +62,13 @@ def test_several_rules_for_one_resource_are_joined(build):
             "device 0 of 'nvidia.com/gpu' is already shared by t:1:1",
         ),
         (({"rename": "acme.dev/npu"},), "renaming 'nvidia.com/gpu' to 'acme.dev/npu' collides"),
-    ],
-)
-def test_impossible_rules_are_errors(build, rules, text):
-    """What a rule cannot have is an error that names it, and the neighbours stay."""
-    sharing = build.sharing(*({"name": "nvidia.com/gpu", "replicas": 2, **rule} for rule in rules))
-    stock = build.inventory(build.entry(), build.entry("npu", "acme.dev/npu", nvidia=False), sharing=sharing)
-    assert any(text in problem.message and problem.is_error for problem in stock.problems), stock.problems
-    assert 2 == len(stock.resources["acme.dev/npu"].slots)
+    ]
+    for rules, text in cases:
+        with subtests.test(rules=rules):
+            sharing = build.sharing(*({"name": "nvidia.com/gpu", "replicas": 2, **rule} for rule in rules))
+            stock = build.inventory(build.entry(), build.entry("npu", "acme.dev/npu", nvidia=False), sharing=sharing)
+            assert any(text in problem.message and problem.is_error for problem in stock.problems), stock.problems
+            assert 2 == len(stock.resources["acme.dev/npu"].slots)
 
 
 def test_a_name_that_the_node_lacks_is_reported(build):
