@@ -8,13 +8,12 @@ import pytest
 
 from tests.kit.dra_node import dra_kubelet, runs, until_published
 from tests.kit.dra_objects import claim, device_class, exactly, pod
-from vdev.dra.claim_files import ClaimFiles
+from vdev.dra.checkpoint import ClaimFiles
 from vdev.dra.output import Dra
 from vdev.sim import Phase
 
 pytest.importorskip("cel_expr_python", reason="cel-expr-python, which evaluates selectors, is not installed")
 
-DRIVER = "acme.dev"
 NODES = {
     "a serial line": 'pty: echo, containerPath: "/dev/ttyUSB{index}"',
     "a file": 'file: "seat {id}", containerPath: /etc/seat',
@@ -122,7 +121,7 @@ async def test_it_goes_when_a_device_that_nobody_has_loses_it(kubelet, start, ap
     assert () == (await seated(kubelet)).container().edits.mounts
 
 
-async def test_it_goes_after_the_pool_that_names_it(start, api_server, stand_in, monkeypatch):
+async def test_it_goes_after_the_pool_that_names_it(kubelet, start, api_server, stand_in, monkeypatch):
     """A claim may be prepared until the driver knows of the edit."""
     seen = []
 
@@ -133,6 +132,8 @@ async def test_it_goes_after_the_pool_that_names_it(start, api_server, stand_in,
 
     monkeypatch.setattr(Dra, "settle", apply)
     agent = await start(config(NODES["a file"]))
+    holders = agent.agent.holders
+    await kubelet.wait_until(lambda: holders.snapshot(()).complete, what="what pods hold, without which nothing goes")
     agent.edit(OTHER + SEAT.replace(", node: {NODE}", ""))
     await api_server.until(lambda: not os.path.lexists(stand_in))
     assert seen[0]

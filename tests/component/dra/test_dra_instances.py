@@ -2,15 +2,16 @@
 
 import asyncio
 import tempfile
+import threading
 from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kit import dra
+from vdev.aio.clock import LeapClock, Timing
 from vdev.dra.claims import ClaimRef, Claims
 from vdev.dra.places import Places
-from vdev.dra.preparation import Published
 
 DRIVER = "gpu.acme.dev"
 DEVICES = {f"gpu-{number}": dra.device(f"GPU-{number}", number) for number in range(3)}
@@ -30,7 +31,7 @@ class Api:
 
 
 def _find(_pool, device):
-    return Published(device=DEVICES[device], resource=RESOURCE, shared=device == SHARED)
+    return dra.published(DEVICES[device], RESOURCE, shared=device == SHARED)
 
 
 @st.composite
@@ -97,7 +98,7 @@ async def test_a_claim_that_cannot_be_remembered_is_not_prepared(directory):
     places = Places(driver=DRIVER, kubelet_dir=directory, cdi_dir=directory / "cdi")
     claims = Claims(places, Api(documents), _find)
     answers = await claims.prepare([ClaimRef("default", "uid-0", "c")])
-    assert f"it cannot be remembered: cannot write {places.checkpoint}: No such file or directory" == answers["uid-0"]
+    assert f"cannot write {places.checkpoint}: No such file or directory" == answers["uid-0"]
     assert {} == claims.prepared
     assert {"uid-0": ""} == await claims.unprepare([ClaimRef("default", "uid-0", "c")])
     assert not places.cdi_dir.exists()
@@ -105,3 +106,26 @@ async def test_a_claim_that_cannot_be_remembered_is_not_prepared(directory):
     (directory / "plugins" / DRIVER).write_text("a file")
     answers = await claims.prepare([ClaimRef("default", "uid-0", "c")])
     assert f"cannot use the directory {places.directory}: File exists" == answers["uid-0"]
+
+
+async def test_what_was_prepared_too_late_is_told_at_its_end(directory):
+    """The disk hung for longer than the kubelet waits, and the pod's claim was prepared after all."""
+    places = Places(driver=DRIVER, kubelet_dir=directory, cdi_dir=directory / "cdi")
+    documents = {"c": dra.claim("c", ("r", "gpu-0"), driver=DRIVER, uid="uid-0")}
+    clock, told, hangs, goes_on = LeapClock(), [], threading.Event(), threading.Event()
+
+    def find(pool, device):
+        hangs.set()
+        assert goes_on.wait(30)
+        return _find(pool, device)
+
+    claims = Claims(places, Api(documents), find, on_change=told.append, timing=Timing(clock=clock))
+    answers = asyncio.ensure_future(claims.prepare([ClaimRef("default", "uid-0", "c")]))
+    assert await asyncio.to_thread(hangs.wait, 30)
+    clock.advance(41)
+    assert "it was not prepared within 40 s" in (await answers)["uid-0"]
+    assert [] == told
+    goes_on.set()
+    for _ in range(2):
+        await claims.restore()  # after the call that hung
+        assert [["uid-0"]] == [[*each] for each in told]

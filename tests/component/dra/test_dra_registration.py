@@ -24,7 +24,6 @@ async def test_it_tells_the_kubelet_what_it_is(start_driver, kubelet):
             endpoint=str(kubelet.directory / "plugins" / DRIVER / "dra.sock"),
             supported_versions=[
                 "v1.DRAPlugin",
-                "v1beta1.DRAPlugin",
                 "v1alpha1.DRAResourceHealth",
                 "v1.DRAResourceHealth",
             ],

@@ -78,8 +78,7 @@ def test_what_claims_have_stays(data, files):
         assert not claimed or claimed <= made.by_name.keys()
         if made is None:
             continue
-        for split in (True, False):
-            check_pool(cutting.objects(made, NODE, split=split), split=split)
+        check_pool(cutting.objects(made, NODE))
         for name in claimed:
             held = made.by_name[name]
             assert meant[name] == held.device.id
@@ -111,7 +110,7 @@ def test_a_device_that_stays_is_kept_beside_one_that_goes():
         claimed = {"c-0-half-0", "c-0-half-2"}
         made = pools["x.dev"]
         assert claimed <= made.by_name.keys()
-        check_pool(cutting.objects(made, NODE, split=True), split=True)
+        check_pool(cutting.objects(made, NODE))
     assert {"c-0-half-0": False, "c-0-half-2": True} == {each.name: each.lost for each in made.devices}
 
 

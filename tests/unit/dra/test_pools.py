@@ -376,7 +376,7 @@ def test_a_device_that_is_no_longer_shared_is_withheld_while_claims_have_shares(
     assert kept["acme.dev"].by_name["e0-0"].health.healthy
     assert before["acme.dev"].by_name["e0-0"].capacity == kept["acme.dev"].by_name["e0-0"].capacity
     assert kept == decide(world(whole, pools=kept, claimed=claimed)).pools
-    written = {name: record(each, (), each.taints) for name, each in kept["acme.dev"].by_name.items() if each.lost}
+    written = {name: record(kept["acme.dev"], each) for name, each in kept["acme.dev"].by_name.items() if each.lost}
     (restarted,) = (each for each in pools(whole, claimed={"acme.dev": written})["acme.dev"].devices if each.shared)
     assert (kept["acme.dev"].by_name["e0-0"].taints, True) == (restarted.taints, restarted.health.healthy)
     assert before == decide(world(file(entry, sharing=sharing), pools=kept, claimed=claimed)).pools
@@ -411,11 +411,9 @@ def test_a_device_with_more_partitions_than_a_slice_holds():
     apart = cutting.objects(made, NODE)
     assert [0, 64, 28] == [len(each["spec"].get("devices", ())) for each in apart]
     check_pool(apart)
-    check_pool(cutting.objects(made, NODE, split=False), split=False)
 
 
-@pytest.mark.parametrize("split", [True, False])
-def test_what_a_claim_keeps_is_beside_what_it_shares_counters_with(split):
+def test_what_a_claim_keeps_is_beside_what_it_shares_counters_with():
     gpus = {"resource": "nvidia.com/gpu", "virtual": {"preset": "a30", "count": 2}}
     spec = file({**gpus, "dra": {"partitions": "dynamic"}})
     before = pools(spec)
@@ -423,23 +421,20 @@ def test_what_a_claim_keeps_is_beside_what_it_shares_counters_with(split):
     held = before["gpu.nvidia.com"].devices[1].name
     made = pools(spec, pools=before, claimed={"gpu.nvidia.com": {held}}, afflictions=gone)["gpu.nvidia.com"]
     assert made.by_name[held].lost
-    _, written = check_pool(cutting.objects(made, NODE, split=split), split=split)
+    _, written = check_pool(cutting.objects(made, NODE))
     assert made.by_name.keys() == written.keys()
 
 
 # --- limits ----------------------------------------------------------------------------------------------------------
 
 
-def test_counters_for_an_old_server_are_beside_their_devices():
+def test_counters_are_in_slices_of_their_own():
     made = pool(
         {"resource": "nvidia.com/gpu", "virtual": {"preset": "a30", "count": 9}, "dra": {"partitions": "dynamic"}}
     )
     apart = cutting.objects(made, NODE)
-    assert [8, 1] + [0] * 9 == [len(each["spec"].get("sharedCounters", ())) for each in apart]
-    together = cutting.objects(made, NODE, split=False)
-    assert 9 == len(together)
+    assert [8, 1, 0, 0] == [len(each["spec"].get("sharedCounters", ())) for each in apart]
     check_pool(apart)
-    check_pool(together, split=False)
 
 
 # --- any layout ------------------------------------------------------------------------------------------------------
@@ -529,12 +524,11 @@ def test_any_file_makes_valid_slices(data, tree):
     fresh = decide(World(spec=spec, node=NODE, base=inventory(spec, NODE), afflictions=afflictions))
     assert plan.pools == fresh.pools
     for each in (*before.pools.values(), *plan.pools.values()):
-        for split in (True, False):
-            documents = cutting.objects(each, NODE, split=split)
-            sets, written = check_pool(documents, split=split)
-            assert [*documents] == json.loads(json.dumps(documents))
-            assert each.by_name.keys() == written.keys()
-            assert {every.name for every in each.counters} == sets.keys()
+        documents = cutting.objects(each, NODE)
+        sets, written = check_pool(documents)
+        assert [*documents] == json.loads(json.dumps(documents))
+        assert each.by_name.keys() == written.keys()
+        assert each.counters.keys() == sets.keys()
 
 
 @settings(deadline=None)

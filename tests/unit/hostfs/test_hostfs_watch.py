@@ -17,7 +17,7 @@ TIMEOUT = 60.0
 @pytest.fixture(params=["inotify", "poll"])
 async def watcher(request: pytest.FixtureRequest) -> AsyncIterator[Watcher]:
     """Both ways to hear of a change; every test holds for both."""
-    with Watcher(poll_interval=0.02, stand_interval=0.02, inotify=request.param == "inotify") as watcher:
+    with Watcher(poll_interval=0.02, inotify=request.param == "inotify") as watcher:
         yield watcher
 
 
@@ -60,7 +60,7 @@ async def test_a_change_in_the_directory_is_reported(
         (tmp_path / name).write_text(name)
     (tmp_path / "..data").symlink_to("one")
     (tmp_path / ".tmp").symlink_to("two")
-    watcher.watch(tmp_path)
+    await watcher.follow({tmp_path: True})
     await settled(watcher)
     action(tmp_path)
     await heard(watcher, tmp_path)
@@ -73,7 +73,7 @@ async def test_a_directory_behind_a_swapped_link_is_followed(watcher: Watcher, t
         (tmp_path / name / "dev").mkdir(parents=True)
     (tmp_path / "root").symlink_to("one")
     target = tmp_path / "root/dev"
-    watcher.watch(target)
+    await watcher.follow({target: True})
     if looked:
         await settled(watcher)
     (tmp_path / "next").symlink_to("two")
@@ -92,8 +92,7 @@ async def test_an_overflow_means_that_anything_may_have_changed(
     one.mkdir()
     two.mkdir()
     with Watcher() as watcher:
-        watcher.watch(one)
-        watcher.watch(two)
+        await watcher.follow({one: True, two: True})
         await settled(watcher)
         overflow = inotify_simple.Event(-1, inotify_simple.flags.Q_OVERFLOW, 0, "")
         real = watcher._inotify.read
@@ -101,6 +100,15 @@ async def test_an_overflow_means_that_anything_may_have_changed(
         (one / "x").touch()
         changes = await watcher.changes()
     assert {one: frozenset(), two: frozenset()} == changes
+
+
+async def test_new_directories_are_named(tmp_path: Path) -> None:
+    """So that who follows them can look at them after they are watched; again after they were not for a while."""
+    with Watcher() as watcher:
+        for _ in range(2):
+            assert {tmp_path} == await watcher.follow({tmp_path: True})
+            assert not await watcher.follow({tmp_path: False})
+            assert not await watcher.follow({})
 
 
 async def test_without_inotify_the_limits_say_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -111,7 +119,7 @@ async def test_without_inotify_the_limits_say_so(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(inotify_simple, "INotify", full)
     with Watcher(poll_interval=0.02) as watcher:
-        watcher.watch(tmp_path)
+        await watcher.follow({tmp_path: True})
         await settled(watcher)
         (tmp_path / "x").touch()
         await heard(watcher, tmp_path)
@@ -129,29 +137,9 @@ async def test_a_watch_that_the_kernel_refuses_is_polled(
             raise OSError(number, os.strerror(number))
 
         monkeypatch.setattr(watcher._inotify, "add_watch", full)
-        watcher.watch(tmp_path)
+        await watcher.follow({tmp_path: True})
         await settled(watcher)
         (tmp_path / "x").touch()
         await heard(watcher, tmp_path)
         assert os.strerror(number) in watcher.limits[0]
         assert limited == ("max_user_watches" in watcher.limits[0])
-
-
-UEVENT = Path("/sys/devices/virtual/mem/null/uevent")
-
-
-@pytest.mark.root
-@pytest.mark.skipif(
-    not os.access(UEVENT, os.W_OK), reason="asking the kernel for a uevent needs root and a writable /sys"
-)
-async def test_a_kernel_uevent_wakes_what_is_watched_in_sysfs(tmp_path: Path) -> None:
-    """The kernel is asked to say again that /dev/null changed; only directories of sysfs are concerned."""
-    with Watcher(sys=Path("/sys"), poll_interval=3600) as watcher:
-        if watcher.limits:
-            pytest.skip(watcher.limits[0])
-        watcher.watch(Path("/sys/class/mem"))
-        watcher.watch(tmp_path)
-        await settled(watcher)
-        await asyncio.to_thread(UEVENT.write_text, "change")
-        async with asyncio.timeout(TIMEOUT):
-            assert {Path("/sys/class/mem"): frozenset()} == await watcher.changes()

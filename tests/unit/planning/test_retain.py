@@ -146,6 +146,6 @@ def test_a_moved_id_waits_for_the_kubelet_to_see_that_it_left(build):
     dropped = {"GPU-gggg0": Dropped(GPU, 10.0), "GPU-gggg1": Dropped("nvidia.com/other", 10.0)}
     soon = retain(EMPTY, fresh, {}, Holdings(holders={}, read_at=10.0), 10.1, lately=dropped)
     assert {"GPU-gggg1": True} == states(soon.inventory, "nvidia.com/other")
-    assert 10.0 + Intervals().retire_handover == soon.again_at
+    assert 10.1 + Intervals().retire_recheck == soon.again_at
     later = retain(soon.inventory, fresh, {}, Holdings(holders={}, read_at=10.0), 12.0, lately=dropped)
     assert {"GPU-gggg0": True, "GPU-gggg1": True} == states(later.inventory, "nvidia.com/other")
