@@ -108,8 +108,8 @@ class Story:
             pod = self.kubelet.pod(holder(resource))
             assert ("Running", (device,)) == (pod.phase.value, pod.container().devices[resource])
         assert [] == self.wrong
-        self.devices = {}
-        for resource in self.held:
+        held, self.devices = [*self.devices], {}
+        for resource in held:
             await self.kubelet.delete_pod(holder(resource))
         await self.kubelet.run_pod(manifest("next"))  # until then the checkpoint keeps the pods that came last
         plan = {name: dict.fromkeys(ids, "Healthy") for name, ids in self.after.plan().items()}
@@ -204,4 +204,6 @@ async def test_the_node_boots_with_the_agent_first(story, kubelet):
         pod = kubelet.pod(holder(held))
         assert "Failed" == pod.phase.value
         assert "healthy" in pod.message
+        await kubelet.delete_pod(holder(held))
+    await kubelet.run_pod(manifest("after"))  # until then the checkpoint keeps the pods that came last
     await story.end()
