@@ -83,17 +83,6 @@ async def test_a_stale_socket_is_no_answer(kubelet, start_agent, shows, director
     assert {(NPU, "acme-1")} == set(agent.agent.reconciler.retired)
 
 
-async def test_an_api_that_comes_late_is_used(kubelet, start_agent, shows, directory):
-    """What waited for an answer goes once there is one."""
-    late = directory / "late.sock"
-    agent = await start_agent(virtual(2), pod_resources_socket=late)
-    agent.edit(virtual(1))
-    await shows(NPU, 2, 1)
-    late.symlink_to(kubelet.pod_resources_socket)
-    agent.agent.due.ask_holders()
-    await shows(NPU, 1, 1)
-
-
 async def test_a_kubelet_that_forgot_its_pods_frees_nothing(kubelet, start_agent, shows, lister):
     """An empty answer just after a restart is not believed; the same answer later is."""
     lister.held = {NPU: ["acme-1"]}
@@ -187,61 +176,3 @@ async def test_a_vanished_devices_index_is_free_again(kubelet, start_agent, show
     await shows(UART, 3, 3)
     indices = {device.id: device.index for device in agent.agent.reconciler.scan.devices["uart"]}
     assert {"uart-ttyUSB1": 1, "uart-ttyUSB2": 2, "uart-ttyUSB3": 0} == indices
-
-
-async def test_probes_know_their_resource(kubelet, start_agent, shows, directory):
-    """`{resource}` is rendered in a probe's command."""
-    told = directory / "told"
-    command = f"[/bin/sh, -c, 'echo $0 > {told}', '{{resource}} {{id}}']"
-    text = virtual(1).replace(
-        "virtual: {count: 1}", f"virtual: {{count: 1}}, health: {{probe: command, command: {command}}}"
-    )
-    await start_agent(text)
-    await kubelet.wait_until(lambda: told.exists() and told.read_text(), what="the probe")
-    assert "acme.dev/npu acme-0\n" == told.read_text()
-
-
-async def test_a_burst_of_nodes_is_few_lists(kubelet, start_agent, shows, directory):
-    """However many devices come before the agent looks, the kubelet gets a list or two."""
-    host = FakeHost(directory / "host")
-    agent = await start_agent(GLOB, host=host.host)
-    await shows(UART, 0)
-    before = agent.agent.lists.services[UART]._server.servicer._version
-    dev = directory / "host" / "dev"
-    for number in range(2000):  # the agent, on the same loop, sees none of them before the last
-        (dev / f"ttyUSB{number}").write_text(f"char 188:{number}")
-    await shows(UART, 2000, 2000)
-    assert 2 >= agent.agent.lists.services[UART]._server.servicer._version - before
-
-
-async def test_the_kubelet_is_not_told_of_numa_nodes_that_are_excluded(kubelet, start_agent):
-    """`excludeTopology` keeps them from the list and from the plan; others are told."""
-    text = virtual(1).replace("count: 1", "count: 1, numa: 1")
-    hidden = "  - {name: other, resource: acme.dev/hidden, excludeTopology: true, virtual: {count: 1, numa: 1}}\n"
-    await start_agent(text + hidden)
-    devices = kubelet._process.table.devices
-    await kubelet.wait_until(lambda: all(devices.get(name) for name in (NPU, "acme.dev/hidden")), what="both lists")
-    told = {name: [set(device.numa) for device in each.values()] for name, each in devices.items()}
-    assert {NPU: [{1}], "acme.dev/hidden": [set()]} == told
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a tmpfs needs root")
-@pytest.mark.parametrize("options", ["size=4096,nr_inodes=1", "ro"])
-async def test_a_full_or_read_only_tmpfs_for_cdi_is_said(kubelet, start_agent, directory, options):
-    """The agent serves on, is not ready, and says what the system said."""
-    cdi = directory / "cdi"
-    cdi.mkdir()
-    mount = await asyncio.create_subprocess_exec("mount", "-t", "tmpfs", "-o", options, "tmpfs", str(cdi))
-    if await mount.wait():
-        pytest.skip("mounting a tmpfs needs more rights")
-    try:
-        text = virtual(1).replace("devices:", "flags: {plugin: {deviceListStrategy: cdi-cri}}\ndevices:")
-        agent = await start_agent(text, wait=False)
-        await kubelet.wait_until(lambda: agent.agent.cdi.trouble, what="the trouble")
-        said = agent.agent.cdi.trouble
-        assert "No space left on device" in said or "Read-only file system" in said
-        await kubelet.wait_until(lambda: kubelet.node().capacity.get(NPU) == 1, what="the resource")
-        await agent.stop()
-    finally:
-        unmount = await asyncio.create_subprocess_exec("umount", str(cdi))
-        await unmount.wait()

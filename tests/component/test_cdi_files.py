@@ -86,13 +86,6 @@ async def test_names_stay_until_no_answer_has_them(kubelet, start_agent, flags):
     await becomes(kubelet, agent, {"npu": ["0", "1", "all"]} if flags else {})
 
 
-async def test_files_survive_the_plugin(start_agent):
-    """The plugin ends and its files stay, for the containers that restart meanwhile."""
-    agent = await start_agent(NPU % (CRI, 2))
-    await agent.stop()
-    assert {"npu": ["acme-0", "acme-1", "all"]} == names(agent)
-
-
 @pytest.mark.parametrize(("strategy", "own"), [(CRI, ["beta-0", "all"]), ("", [])])
 async def test_a_new_process_keeps_what_pods_of_the_old_one_hold(kubelet, start_agent, strategy, own):
     """The configuration changed while the plugin was down: held devices stay resolvable, the rest goes in time."""
@@ -118,26 +111,6 @@ async def test_no_second_file_defines_the_same_device(start_agent):
     assert {FILE, "other.json"} == {path.name for path in agent.cdi_dir.iterdir()}
 
 
-async def test_a_directory_that_cannot_be_made_is_said(start_agent, directory, shows):
-    """The devices are listed and Unhealthy, and say what is wrong, until it can be made."""
-    (directory / "cdi").write_text("in the way")
-    agent = await start_agent(NPU % (CRI, 2), wait=False)
-    await shows("acme.dev/npu", 2, 0)
-    assert "cannot make the CDI directory" in agent.agent.cdi.trouble
-    (directory / "cdi").unlink()
-    await shows("acme.dev/npu", 2, 2)
-
-
-async def test_resources_with_like_names_have_files_of_their_own(kubelet, start_agent):
-    """Domain and name read the same with a '-' between them, and both resources have a device 0."""
-    flags = "flags: {plugin: {deviceListStrategy: cdi-cri, deviceIDStrategy: index}}"
-    text = (NPU % (flags, 1)).replace("acme.dev/npu", "acme/my-npu")
-    agent = await start_agent(text + "  - {name: other, resource: acme-my/npu, virtual: {}}\n")
-    documents = [json.loads(path.read_text()) for path in agent.cdi_dir.glob("vdev-*.json")]
-    kinds = {each["kind"]: [device["name"] for device in each["devices"]] for each in documents}
-    assert {f"k8s.device-plugin.{each}": ["0", "all"] for each in ("acme/my-npu", "acme-my/npu")} == kinds
-
-
 async def test_a_file_that_is_called_otherwise_now_is_renamed(start_agent):
     """At no moment is what pods hold in no file or in two, and a full disk takes nothing away."""
     agent = await start_agent(NPU % (CRI, 2))
@@ -146,20 +119,3 @@ async def test_a_file_that_is_called_otherwise_now_is_renamed(start_agent):
     (agent.cdi_dir / FILE).rename(agent.cdi_dir / "vdev-old-name.json")
     agent = await start_agent(NPU % (CRI, 2))
     assert [(FILE, before)] == [(path.name, path.stat().st_ino) for path in agent.cdi_dir.iterdir()]
-
-
-async def test_a_kind_of_an_earlier_release_stays_for_what_pods_hold(kubelet, start_agent):
-    """The resource has another kind by now, and the same devices; a container that restarts is given the old names."""
-    text = (NPU % (CRI, 2)).replace("acme.dev/npu", "acme.dev/a")
-    agent = await start_agent(text)
-    await kubelet.run_pod(manifest("one", {"acme.dev/a": 1}))
-    (held,) = kubelet.pod("one").container().devices["acme.dev/a"]
-    await agent.stop()
-    (file,) = agent.cdi_dir.iterdir()
-    document = {**json.loads(file.read_text()), "kind": "k8s.device-plugin.acme.dev/a-device"}
-    file.rename(file.with_name("vdev-k8s.device-plugin.acme.dev-a-device.json")).write_text(json.dumps(document))
-    agent = await start_agent(text, look_at_holders=0.2)
-    now = {"device-a-8c1b73c6": ["acme-0", "acme-1", "all"]}
-    await becomes(kubelet, agent, {**now, "a-device": [held]})
-    await kubelet.delete_pod("one")
-    await becomes(kubelet, agent, now)

@@ -19,7 +19,6 @@ devices:
   - {name: beta, resource: acme.dev/tpu, virtual: {count: 1}}
 """
 NPU, TPU = "acme.dev/npu", "acme.dev/tpu"
-KIND = f"k8s.device-plugin.{NPU}"
 FILE = "vdev-k8s.device-plugin.acme.dev-npu.json"
 
 
@@ -214,14 +213,3 @@ async def test_a_quarrel_over_a_file_is_not_fought_without_end(kubelet, start_ag
     await shows(NPU, 2, 0)
     await shows(TPU, 1, 1)
     assert "something else keeps deleting or changing" in reasons(agent)["acme-0"]
-
-
-async def test_after_the_quarrel_the_file_is_written(kubelet, start_agent, shows):
-    """The pauses end."""
-    agent = await start_agent(TWO, retry_host_files=0.05, retry_host_files_most=0.1)
-    path = agent.cdi_dir / FILE
-    for _ in range(6):
-        await kubelet.wait_until(path.exists, what="the file")
-        path.unlink()
-    await kubelet.wait_until(path.exists, what="the file")
-    await shows(NPU, 2, 2)

@@ -64,16 +64,3 @@ async def test_a_clock_that_jumps_gives_nothing_away(kubelet, start_agent, shows
     await shows(ONE, 3, 3)
     await kubelet.wait_until(lambda: TWO not in agent.agent.reconciler.served.resources, what="the partition to go")
     assert [] == kubelet.errors
-
-
-async def test_a_start_on_the_last_good_file_does_not_ask_when_that_was(kubelet, start_agent, shows):
-    """It was kept in the future, or long before the files were written."""
-    good = "devices: [{name: acme, resource: acme.dev/npu, virtual: {count: 2}}]\n"
-    for before, after in ((LATE, BEGIN), (BEGIN, LATE)):
-        agent = await start_agent(good, clock=SetClock(before))
-        await shows("acme.dev/npu", 2, 2)
-        await agent.stop()
-        agent = await start_agent("devices: [", clock=SetClock(after), wait=False)
-        await shows("acme.dev/npu", 2, 2)
-        assert status.not_ready(agent.agent)
-        await agent.stop()

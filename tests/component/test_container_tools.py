@@ -91,13 +91,6 @@ async def test_no_tool_where_none_is_wanted(kubelet, start_agent, directory, fil
     assert not (directory / "smi").exists()
 
 
-async def test_an_entry_alone(kubelet, start_agent, inside):
-    """`smi: true` needs no telemetry."""
-    await start_agent(config(more="", entry=", smi: true"))
-    pod = await kubelet.run_pod(manifest("a", {GPU: 1}))
-    assert devices_of(pod) == inside(pod).uuids()
-
-
 async def test_a_mig_device(kubelet, start_agent, inside):
     """The container sees its GPU, and of its instances only its own."""
     await start_agent(config(entry=', partitions: {"0": [1g.5gb, 1g.5gb, 3g.20gb]}', flags="migStrategy: mixed"))
@@ -291,61 +284,3 @@ async def test_a_tool_is_there_until_no_answer_has_it(kubelet, start_agent, insi
     held.go.set()
     await agent.settled(kubelet)
     assert devices_of(pod) == inside(pod).uuids()
-
-
-async def test_the_end_of_telemetry(kubelet, start_agent, directory):
-    """Without any device that has a tool, nothing is left on the node."""
-    agent = await start_agent(config())
-    agent.edit(config(more=""))
-    await kubelet.wait_until(lambda: not (directory / "smi").exists(), what="the removal")
-
-
-async def test_a_directory_that_cannot_be_made(kubelet, start_agent, directory):
-    """A problem says so, containers do without, and the next ones have the tool again once there is room."""
-    (directory / "smi").write_text("in the way")
-    agent = await start_agent(config())
-    first = await kubelet.run_pod(manifest("a", {GPU: 1}))
-    assert [] == list(first.container().edits.mounts)
-    (problem,) = [each for each in agent.agent.reconciler.problems if "get no smi" in each.message]
-    assert "containers with 4 devices get no smi: " in problem.message
-    assert "make room in " in problem.hint
-    (directory / "smi").unlink()
-
-    def mended() -> bool:
-        return not any("get no smi" in each.message for each in agent.agent.reconciler.problems)
-
-    await kubelet.wait_until(mended, what="the tools")
-    await agent.settled(kubelet)
-    second = await kubelet.run_pod(manifest("b", {GPU: 1}))
-    assert 2 == len(second.container().edits.mounts)
-
-
-async def test_what_somebody_removes_is_made_again(kubelet, start_agent, inside, directory):
-    """The directories are watched."""
-    await start_agent(config())
-    shutil.rmtree(directory / "smi")
-    tool, devices = directory / "smi/bin/nvidia-smi", directory / "smi/devices"
-    await kubelet.wait_until(lambda: tool.exists() and len(list(devices.glob("*/nvidia"))) == 4, what="them")
-    pod = await kubelet.run_pod(manifest("a", {GPU: 1}))
-    assert devices_of(pod) == inside(pod).uuids()
-
-
-async def test_everybody_may_read_it(kubelet, start_agent, directory):
-    """Containers do not run as root; the umask of the plugin does not matter."""
-    await start_agent(config(count=1))
-    found = {path: path.stat().st_mode & 0o777 for path in (directory / "smi").rglob("*")}
-    assert found
-    wrong = {path for path, mode in found.items() if mode != (0o644 if path.name == "nvidia" else 0o755)}
-    assert set() == wrong
-
-
-async def test_only_what_pods_hold_is_written_again(kubelet, start_agent, directory):
-    """The file of a device that nobody has stays as it is."""
-    await start_agent(config(count=2))
-    pod = await kubelet.run_pod(manifest("a", {GPU: 1}))
-    (held,) = devices_of(pod)
-    files = {path.parent.name: path for path in (directory / "smi/devices").glob("*/nvidia")}
-    (free,) = files.keys() - {held}
-    before = {name: path.stat().st_ino for name, path in files.items()}
-    await kubelet.wait_until(lambda: files[held].stat().st_ino != before[held], what="a writing")
-    assert files[free].stat().st_ino == before[free]

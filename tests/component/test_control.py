@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import gc
 import json
 import os
 import shutil
@@ -12,7 +11,7 @@ import pytest
 
 from vdev.agent import command_socket, status
 from vdev.errors import HostError, SocketError, UsageError
-from vdev.intervals import PRODUCTION, Intervals
+from vdev.intervals import PRODUCTION
 
 CONFIG = "devices: [{name: npu, resource: acme.dev/npu, virtual: {count: 1}}]\n"
 
@@ -110,19 +109,6 @@ async def _answers(run):
     return False
 
 
-async def test_a_socket_of_another_process_is_left_to_it(directory):
-    """One that was put in the place of ours and answers is neither replaced nor removed at the end."""
-    path = directory / command_socket.SOCKET
-    async with serving(directory, {"status": answer}, Intervals(look_at_command_socket=0.01)) as task:
-        path.unlink()
-        with socket.socket(socket.AF_UNIX) as other:
-            other.bind(str(path))
-            other.listen()
-            with pytest.raises(HostError, match="--run-dir"):
-                await asyncio.wait_for(task, 10)
-            assert path.exists()
-
-
 async def test_an_agent_without_its_socket_works_on(directory, kubelet, start_agent, shows):
     """It says so in its problems, and makes the socket as soon as it can."""
     (directory / "run").write_text("no directory")
@@ -195,55 +181,6 @@ async def test_nonsense_in_commands(directory, start_agent):
         with pytest.raises(UsageError) as refused:
             await command_socket.ask(directory / "run", command)
         assert "defect" not in str(refused.value), command
-
-
-@pytest.mark.parametrize("reply", [b"no JSON\n", b"[" * 100_000 + b"\n"])
-async def test_a_reply_that_cannot_be_read(directory, reply):
-    """Whoever has that socket is no vdev."""
-
-    async def say(reader, writer):
-        await reader.readline()
-        writer.write(reply)
-        writer.close()
-
-    async with await asyncio.start_unix_server(say, directory / command_socket.SOCKET):
-        with pytest.raises(SocketError, match="no running vdev answers"):
-            await command_socket.ask(directory, {"do": "status"})
-
-
-async def test_of_a_client_that_says_nothing_nothing_is_left(directory):
-    """At its limit the loop forgets it, whose socket's number the next one may get."""
-    async with serving(directory, {}, Intervals(command=0.01)):
-        reader, writer = await asyncio.open_unix_connection(directory / command_socket.SOCKET)
-        assert b"" == await reader.read()
-    writer.transport.abort()
-    gc.collect()  # asyncio warns where it was not closed, and a warning is an error
-
-
-async def test_many_clients_that_say_nothing(directory):
-    """They wait for their turn, and others for theirs: once they are gone, requests are answered."""
-    async with serving(directory, {"status": answer}):
-        idle = [await asyncio.open_unix_connection(directory / command_socket.SOCKET) for _ in range(20)]
-        asked = asyncio.create_task(command_socket.ask(directory, {"do": "status"}))
-        for _, writer in idle:
-            writer.close()
-        assert "first" == await asked
-
-
-async def test_a_client_that_reads_late_gets_all(directory):
-    """Also what neither the client nor its socket had taken when the last of it was written."""
-
-    async def long(request):
-        return ["x" * 1000] * request["thousands"]
-
-    async with serving(directory, {"status": long}):
-        for thousands in range(100, 400, 12):
-            with socket.socket(socket.AF_UNIX) as client:
-                client.connect(str(directory / command_socket.SOCKET))
-                client.sendall(json.dumps({"do": "status", "thousands": thousands}).encode() + b"\n")
-                await asyncio.sleep(0.02)  # the answer is under way, as far as it gets
-                reply = await asyncio.to_thread(client.makefile("rb").read)
-                assert thousands == len(json.loads(reply)["result"])
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: chown")

@@ -33,7 +33,6 @@ devices:
 """
 STATIC = 'partitions: {"3": [1g.5gb, 1g.5gb, 2g.10gb, 3g.20gb]}'
 DYNAMIC = "dra: {partitions: dynamic}"
-MIG_OFF = "dra: {partitions: dynamic, migEnabled: false}"
 GPU, MIG, NPU = "gpu.nvidia.com", "mig.nvidia.com", "acme.dev"
 
 
@@ -63,25 +62,6 @@ def start(start_agent, account, api_server, kubelet):
         return agent
 
     return start
-
-
-async def test_a_claim_of_a_template(kubelet, start, api_server):
-    """A pod gets what Allocate would give it, and the claim goes with it."""
-    agent = await start()
-    await kubelet.objects.create("ResourceClaimTemplate", template("npu", exactly(NPU)))
-    running = await runs(kubelet, pod("one", templates=["npu"]))
-    edits = running.container().edits
-    assert "X1" == edits.envs["ACME_MODEL"]
-    assert "npu-0" == edits.envs["ACME_DEV_NPU_VISIBLE_DEVICES"]
-    assert ["/dev/acme0"] == [each.container_path for each in edits.devices]
-    await api_server.until(lambda: 1 == sum(len(each["claims"]) for each in agent.agent.dra.document()))
-    shown = "\n".join(status_lines(status.status(agent.agent)))
-    assert "no devices of the device plugin; claims get those of the DRA drivers below" in shown
-    assert "DRA driver acme.dev: registered, 2 devices in 1 ResourceSlice\n  claim default/one-npu-" in shown
-    assert ": npu-0\n" in shown
-    await kubelet.delete_pod("one")
-    await api_server.until(lambda: 0 == sum(len(each["claims"]) for each in agent.agent.dra.document()))
-    assert [] == kubelet.errors
 
 
 async def test_selectors_written_for_nvidias_driver(kubelet, start):
@@ -114,29 +94,6 @@ async def test_a_container_that_uses_a_whole_claim_has_the_devices_of_all_reques
     assert [] == kubelet.errors
 
 
-async def test_a_partition(kubelet, start):
-    """A static one, by its profile."""
-    await start()
-    wanted = exactly(MIG, "device.attributes['gpu.nvidia.com'].profile == '2g.10gb'")
-    await kubelet.objects.create("ResourceClaim", claim("mig", wanted))
-    running = await runs(kubelet, pod("one", claims=["mig"]))
-    assert running.container().edits.envs["NVIDIA_VISIBLE_DEVICES"].startswith("MIG-")
-    assert [] == kubelet.errors
-
-
-async def test_dynamic_partitions_by_counters(kubelet, start):
-    """As many as the hardware admits: four GPUs take eight 3g.20gb, and a ninth waits."""
-    await start(config(DYNAMIC))
-    wanted = exactly(MIG, "device.attributes['gpu.nvidia.com'].profile == '3g.20gb'", count=8)
-    await kubelet.objects.create("ResourceClaim", claim("mig", wanted))
-    running = await runs(kubelet, pod("one", claims=["mig"]))
-    assert 8 == len(set(running.container().edits.envs["NVIDIA_VISIBLE_DEVICES"].split(",")))
-    await kubelet.objects.create("ResourceClaim", claim("more", exactly(MIG)))
-    waiting = await kubelet.run_pod(pod("two", claims=["more"]))
-    assert (Phase.PENDING, "Unschedulable") == (waiting.phase, waiting.reason)
-    assert [] == kubelet.errors
-
-
 CAPACITY = """
 version: v1
 devices:
@@ -165,44 +122,6 @@ async def test_claims_share_a_device_by_its_declared_capacity(kubelet, start, ap
     assert Phase.PENDING is (await kubelet.run_pod(pod("e", claims=["e"]))).phase  # three have all of vfs
     (result,) = api_server.object("resourceclaims", "d", "default")["status"]["allocation"]["devices"]["results"]
     assert {"bandwidth": "1G", "vfs": "1"} == result["consumedCapacity"]
-    assert [] == kubelet.errors
-
-
-async def test_an_extended_resource_without_a_claim(kubelet, start):
-    """A pod that asks for the resource's name is served by DRA."""
-    await start()
-    running = await runs(kubelet, pod("one", limits={"acme.dev/npu": 2}))
-    assert "npu-0,npu-1" == running.container().edits.envs["ACME_DEV_NPU_VISIBLE_DEVICES"]
-    assert [] == kubelet.errors
-
-
-async def test_a_kubelet_that_restarts(kubelet, start, api_server):
-    """It wipes the slices, and they are back; the pod goes on, and another one starts."""
-    agent = await start()
-    await kubelet.objects.create("ResourceClaimTemplate", template("npu", exactly(NPU)))
-    first = await runs(kubelet, pod("one", templates=["npu"]))
-    await kubelet.restart()
-    await until_published(agent, api_server)
-    await api_server.until(lambda: 2 <= len(api_server.all("resourceslices")))
-    second = await runs(kubelet, pod("two", templates=["npu"]))
-    assert Phase.RUNNING is kubelet.pod("one").phase
-    assert first.container().edits.envs != second.container().edits.envs
-    assert [] == kubelet.errors
-
-
-async def test_an_agent_that_restarts(kubelet, start, api_server):
-    """A claim that was prepared before is unprepared after; its device goes to nobody meanwhile."""
-    agent = await start()
-    await kubelet.objects.create("ResourceClaimTemplate", template("npu", exactly(NPU)))
-    await runs(kubelet, pod("one", templates=["npu"]))
-    await agent.stop()
-    agent = await start()
-    await api_server.until(lambda: 1 == sum(len(each["claims"]) for each in agent.agent.dra.document()))
-    second = await runs(kubelet, pod("two", templates=["npu"]))
-    assert "npu-1" == second.container().edits.envs["ACME_DEV_NPU_VISIBLE_DEVICES"]
-    await kubelet.delete_pod("one")
-    await kubelet.delete_pod("two")
-    await api_server.until(lambda: 0 == sum(len(each["claims"]) for each in agent.agent.dra.document()))
     assert [] == kubelet.errors
 
 
@@ -323,27 +242,6 @@ async def test_a_driver_that_is_not_wanted_any_more_ends_what_it_began(kubelet, 
     assert [] == agent.agent.dra.document()
 
 
-async def test_a_device_that_fails_under_a_claim(kubelet, start, api_server):
-    """The pod's status says so, new claims avoid it, and it is never dropped; both are over with the failure."""
-    agent = await start()
-    await kubelet.objects.create("ResourceClaimTemplate", template("npu", exactly(NPU)))
-    await runs(kubelet, pod("one", templates=["npu"]))
-    do = agent.agent.faults.commands
-    await do["device-set"]({"id": "npu-0", "health": "Unhealthy", "reason": "too hot", "for": None})
-
-    def tainted():
-        devices = [each for row in api_server.all("resourceslices") for each in row["spec"].get("devices", ())]
-        return [each["name"] for each in devices if each.get("taints")]
-
-    await api_server.until(lambda: ["npu-0"] == tainted())
-    await kubelet.delete_pod("one")
-    second = await runs(kubelet, pod("two", templates=["npu"]))
-    assert "npu-1" == second.container().edits.envs["ACME_DEV_NPU_VISIBLE_DEVICES"]
-    await do["device-clear"]({"id": "npu-0"})
-    await api_server.until(lambda: [] == tainted())
-    assert [] == kubelet.errors
-
-
 async def test_the_health_of_devices_of_claims_is_told_on_the_node(kubelet, start, api_server, directory):
     """In the status, in metrics that the alerts are made of, and each device with its claim; also where one is away."""
     up = directory / "up"
@@ -392,7 +290,7 @@ async def test_the_health_of_devices_of_claims_is_told_on_the_node(kubelet, star
     assert [None] * 6 == measured("retired_devices", "drill_devices", "held_devices", "prepared_claims")
 
 
-@pytest.mark.parametrize(("partitions", "wanted"), [(STATIC, GPU), (MIG_OFF, GPU), (DYNAMIC, MIG)])
+@pytest.mark.parametrize(("partitions", "wanted"), [(STATIC, GPU), (DYNAMIC, MIG)])
 async def test_a_claim_brings_the_makers_tool(kubelet, start, partitions, wanted):
     """The devices of a claim are mounted as those of an Allocate: the directory, and the script."""
     await start(config(partitions) + "telemetry: {}\n")
@@ -438,13 +336,9 @@ async def test_a_claim_that_was_asked_for_too_early_is_asked_for_again(kubelet, 
         assert ("default/train", "whole") == (use.pod, use.claim.removeprefix("default/"))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [config(), config(DYNAMIC).replace("a100-sxm4-40gb", "h100-sxm5-80gb")],
-    ids=["static", "dynamic"],
-)
-async def test_metrics_name_the_claims(kubelet, start, text):
+async def test_metrics_name_the_claims(kubelet, start):
     """Of whole devices and of instances that a claim got, with the pod, under the names of NVIDIA's exporter."""
+    text = config(DYNAMIC).replace("a100-sxm4-40gb", "h100-sxm5-80gb")
     agent = await start('telemetry: {address: "127.0.0.1:0"}\n' + text)
     await kubelet.objects.create("ResourceClaim", claim("whole", exactly(GPU)))
     profile = "device.attributes['gpu.nvidia.com'].profile in ['1g.5gb', '1g.10gb']"

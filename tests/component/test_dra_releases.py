@@ -57,7 +57,7 @@ async def test_counters(start_agent, account, api_server):
     assert 9 == sum("-mig-" not in name for name in devices)
 
 
-@pytest.mark.parametrize("api_server", [Release((1, 34)), Release((1, 35))], indirect=True, ids=["1.34", "1.35"])
+@pytest.mark.parametrize("api_server", [Release((1, 34))], indirect=True, ids=["1.34"])
 async def test_gates_that_are_off(start_agent, account, api_server, kubelet, shows):
     """What the server leaves out is a problem that names gates; slices are written once; the device plugin goes on."""
     agent = await start_agent(CONFIG, api_server=account, wait=False)

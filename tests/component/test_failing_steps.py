@@ -6,11 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.slow_output import SlowOutput
 from vdev import config
 from vdev.agent import status
-from vdev.agent.applier import Output
-from vdev.aio.clock import LeapClock
 from vdev.errors import InvariantBroken
 from vdev.hostfs import HostRoot
 
@@ -21,7 +18,6 @@ devices:
   - {{name: npu, resource: {NPU}, virtual: {{count: 2}}}}
 """
 MORE = DEVICES.replace("count: 2", "count: 3")
-NO_LOOKS = {"look_at_devices": 3600.0, "look_at_holders": 3600.0}  # each of which would be a turn more
 SOON = {"retry_step_first": 0.05, "retry_step_most": 0.1}
 
 
@@ -83,14 +79,6 @@ async def test_a_reading_that_fails_at_the_start(kubelet, start_agent, shows, di
     load.failure = None
     await shows(NPU, 3, 3)
     await kubelet.wait_until(lambda: not failing(agent), what="the end of the problem")
-
-
-async def test_a_first_reading_that_fails(start_agent):
-    """Where nothing was kept there is nothing to serve: the process ends, and says why."""
-    load = Trouble(functools.partial(config.load, overrides={}), OverflowError("who would have thought"))
-    agent = await start_agent(DEVICES, load=load, wait=False)
-    with pytest.raises(OverflowError, match="who would have thought"):
-        await agent.task
 
 
 async def test_a_takeover_that_fails(kubelet, start_agent, shows):
@@ -181,29 +169,6 @@ telemetry: {address: "127.0.0.1:0"}
     await shows("nvidia.com/gpu", 2, 2)
 
 
-class Hasty(Output):
-    """Wants to be settled at once, and fails."""
-
-    name = "being hasty"
-    again_at = 0.0
-
-    def __init__(self):
-        self.attempts = 0
-
-    async def settle(self, plan):
-        """Fail."""
-        self.attempts += 1
-        raise RuntimeError("in a hurry")
-
-
-async def test_an_output_that_fails_and_wants_more(kubelet, start_agent):
-    """It is tried again when its pause is over, and no turn is taken before."""
-    hasty = Hasty()
-    agent = await start_agent(DEVICES, outputs=[hasty], **NO_LOOKS)
-    await kubelet.wait_until(lambda: hasty.attempts > 2, what="attempts")
-    assert agent.agent.turns < 100
-
-
 async def test_a_decision_that_fails(kubelet, start_agent, shows):
     """What was decided last stays in force, and the other outputs are seen to."""
     extra = f"  - {{name: other, resource: {OTHER}, virtual: {{count: 1}}}}\n"
@@ -217,20 +182,6 @@ async def test_a_decision_that_fails(kubelet, start_agent, shows):
     await shows(OTHER, 1, 1)
     current.failure = None
     await kubelet.wait_until(lambda: OTHER not in agent.agent.lists.services, what="the edit")
-
-
-@pytest.mark.parametrize("what", ["decision", "reading"])
-async def test_a_pause_that_ends_during_the_turn(kubelet, start_agent, what):
-    """On a machine that is busy a turn may take longer than the pause that it began: it is tried again all the same."""
-    load, slow = Trouble(functools.partial(config.load, overrides={})), SlowOutput(LeapClock(), 1.0)
-    agent = await start_agent(DEVICES, load=load, clock=slow.clock, outputs=[slow], **SOON, **NO_LOOKS)
-    verdicts = agent.agent.reconciler.verdicts
-    verdicts.current = current = Trouble(verdicts.current)
-    trouble = {"decision": current, "reading": load}[what]
-    trouble.failure, trouble.attempts = RuntimeError("who knows"), 0
-    slow.is_slow = lambda: trouble.attempts
-    agent.edit(MORE)
-    await kubelet.wait_until(lambda: trouble.attempts > 20, what="more attempts than other events cause")
 
 
 async def test_one_resource_that_fails(kubelet, start_agent, shows):

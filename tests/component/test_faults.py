@@ -68,14 +68,6 @@ async def test_window(start, shows, clock):
         await shows(NPU, 4, allocatable)
 
 
-async def test_flap(start, shows, clock):
-    """A flapping device goes and comes."""
-    await start("name: x, devices: [acme/0], flap: {up: 20s, down: 5s}")
-    for seconds, allocatable in ((20, 3), (5, 4), (20, 3), (5, 4)):
-        clock.advance(seconds)
-        await shows(NPU, 4, allocatable)
-
-
 @TIME_GOES_ON
 async def test_removed_while_held(start, shows, clock, kubelet):
     """An unplugged device that a pod holds stays listed as Unhealthy, and the pod's status says so."""
@@ -157,35 +149,6 @@ async def test_file_triggers(start, shows, directory):
 # --- calls -----------------------------------------------------------------------------------------------------------
 
 
-async def test_nth_allocate_fails(start, kubelet):
-    """The second call fails with the rule's words in the pod's event, the others are fine."""
-    await start('name: x, rpc: Allocate, nth: 2, error: {code: UNAVAILABLE, message: "firmware busy"}')
-    phases = [(await kubelet.run_pod(manifest(f"p{n}", {NPU: 1}))).phase for n in range(3)]
-    assert [Phase.RUNNING, Phase.FAILED, Phase.RUNNING] == phases
-    assert "code = Unavailable desc = firmware busy" in kubelet.pod("p1").message
-
-
-async def test_slow_allocate_takes_its_time(start, kubelet, clock):
-    """A call waits for as long as the rule says, longer than the plugin's own deadline."""
-    agent = await start("name: x, rpc: Allocate, delay: 8s")
-    call = asyncio.create_task(kubelet.run_pod(manifest("p", {NPU: 1})))
-    await kubelet.wait_until(lambda: injected(agent, "x"))
-    clock.advance(7.9)
-    await asyncio.sleep(0)
-    assert not call.done()
-    clock.advance(0.1)
-    assert Phase.RUNNING is (await call).phase
-
-
-async def test_a_slow_call_goes_on_when_its_rule_is_cleared(start, kubelet):
-    """What the rule did is undone, also to a call that waits already and would end with an error."""
-    agent = await start("name: x, rpc: Allocate, delay: 1h, error: {code: UNAVAILABLE}")
-    call = asyncio.create_task(kubelet.run_pod(manifest("p", {NPU: 1})))
-    await kubelet.wait_until(lambda: injected(agent, "x"))
-    agent.agent.faults.engine.clear("x")
-    assert Phase.RUNNING is (await call).phase
-
-
 async def test_hanging_call_ends_with_its_fault(start, kubelet, clock):
     """A call hangs until the fault is over, and then is an error rather than a surprise."""
     agent = await start("name: x, rpc: Allocate, hang: true, for: 1h")
@@ -262,16 +225,6 @@ async def test_list_that_fails(start, kubelet, shows, clock):
 # --- registration, streams, sockets ----------------------------------------------------------------------------------
 
 
-async def test_late_registration(start, kubelet, shows, clock):
-    """The node has the resource only after the delay."""
-    agent = await start("name: x, register: {delay: 45s}", wait=False)
-    await kubelet.wait_until(lambda: "held back" in str(status(agent.agent)["resources"]))
-    clock.advance(44)
-    assert NPU not in kubelet.node().capacity
-    clock.advance(1)
-    await shows(NPU, 4, 4)
-
-
 @TIME_GOES_ON
 @pytest.mark.parametrize(
     ("fault", "seconds", "said"),
@@ -290,15 +243,6 @@ async def test_registering_twice(start, kubelet):
     """Two registrations arrive where one is right."""
     await start("name: x, register: {twice: true}")
     await kubelet.wait_until(lambda: kubelet.metrics.registrations[NPU] == 2)
-
-
-@TIME_GOES_ON
-async def test_closed_stream(start, kubelet, shows, clock):
-    """The kubelet sees the plugin vanish, and it comes back by itself."""
-    await start("name: x, stream: {close: true}, at: 3m")
-    clock.advance(180)
-    await kubelet.wait_until(lambda: kubelet.metrics.registrations[NPU] == 2)
-    await shows(NPU, 4, 4)
 
 
 @TIME_GOES_ON
@@ -406,17 +350,6 @@ async def test_pod_resources_down(start, kubelet, clock):
     await kubelet.wait_until(lambda: agent.agent.holders.holders is not None)
 
 
-async def test_process_ends(start, kubelet, clock):
-    """The process ends with the rule's code, once."""
-    codes = []
-    await start("name: x, process: {exit: 137}, at: 10m", exit=codes.append)
-    clock.advance(599)
-    clock.advance(1)
-    await kubelet.wait_until(lambda: codes)
-    clock.advance(600)
-    assert [137] == codes
-
-
 # --- rules over time -------------------------------------------------------------------------------------------------
 
 
@@ -436,15 +369,6 @@ async def test_reload(start, shows, clock, kubelet):
     await shows(NPU, 4, 3)
     agent.edit(DEVICES)
     await shows(NPU, 4, 4)
-
-
-async def test_wrong_rules_change_nothing(start, shows, kubelet, clock):
-    """A reload with a wrong rule is refused, and the timeline in force goes on."""
-    agent = await start("name: a, devices: [acme/0], at: 60s, health: Unhealthy")
-    agent.edit(config("name: a, devices: [acme/9], at: 1s, health: Unhealthy"))
-    await kubelet.wait_until(lambda: agent.agent.config.status.failed)
-    clock.advance(60)
-    await shows(NPU, 4, 3)
 
 
 async def test_drills_can_be_seen(start, shows, clock):

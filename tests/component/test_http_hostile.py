@@ -9,7 +9,6 @@ import structlog
 
 from tests.kit.process import Process, ask, crowd, ready, say
 from tests.kit.well_agent import WellAgent
-from vdev.cli.run import MOST_FILES
 from vdev.observe import http
 
 NPU = "acme.dev/npu"
@@ -45,14 +44,6 @@ async def test_half_requests_by_the_hundred(kubelet, shows, directory):
             await ready(vdev.address)
             assert "200 OK" in await ask(vdev.address, "/metrics")
         assert 50 > len(vdev.log())
-
-
-async def test_as_many_files_as_the_system_allows(kubelet, shows, directory):
-    """A low soft limit is raised at the start."""
-    async with Process(directory, kubelet, CONFIG, ulimit="-S -n 100") as vdev:
-        await shows(NPU, 2, 2)
-        soft, hard = resource.prlimit(vdev.process.pid, resource.RLIMIT_NOFILE)
-        assert min(hard, MOST_FILES) == soft
 
 
 class Agent(WellAgent):

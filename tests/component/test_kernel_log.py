@@ -6,7 +6,6 @@ import pytest
 
 from vdev.config import load_text
 from vdev.errors import ConfigError
-from vdev.faults.kernel_lines import Occurrence, record
 from vdev.hostfs import HostRoot
 
 GPU = "nvidia.com/gpu"
@@ -110,12 +109,6 @@ async def test_the_kernels_own_log(kubelet, start_agent, tmp_path):
     await start_agent(config("true"), host=HostRoot(tmp_path))
     await kubelet.wait_until(lambda: kmsg.read_text().count("\n") == 2, what="the Xid")
     assert all(line.startswith("<3>NVRM: ") for line in kmsg.read_text().splitlines())
-
-
-def test_a_record_of_the_kernel():
-    """One line at the level of the driver's, ended by a line feed: the kernel takes each write as a message."""
-    xid = Occurrence("GPU-1", 48, "rule", "0001:21:00.0").lines[1]
-    assert record(xid) == b"<3>NVRM: Xid (PCI:0001:21:00): 48, pid='<unknown>', name=<unknown>, Double Bit ECC Error.\n"
 
 
 @pytest.mark.parametrize("value", ["kmsg", "1", "/var/log/", "[a]"])

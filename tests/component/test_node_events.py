@@ -157,10 +157,10 @@ devices:
 
 async def test_a_storm(start_agent, account, api_server, events):
     """Devices that flap differently each time are a burst of Events, then one now and then; the condition is right."""
-    text = CONFIG.replace("count: 4", "count: 64").replace("{events: true}", "{events: true, conditions: true}")
+    text = CONFIG.replace("count: 4", "count: 40").replace("{events: true}", "{events: true, conditions: true}")
     text += "    conditions: [{type: NpuHealthy}]\n"
     agent = await start_agent(text, api_server=account, fault_injection=True, write_node=600.0, write_event=600.0)
-    for number in range(64):
+    for number in range(40):
         await set_health(agent, f"npu-{number}", "Unhealthy")
         for _ in range(2):  # the first turn to end may have begun before
             before = agent.agent.turns
@@ -170,7 +170,7 @@ async def test_a_storm(start_agent, account, api_server, events):
     assert 10 >= len([each for each in api_server.asked if each.resource == "nodes/status"])
     agent.clock.advance(600.0)
     node = api_server.object
-    await api_server.until(lambda: "56 more" in node("nodes", "node-1")["status"]["conditions"][0]["message"])
+    await api_server.until(lambda: "32 more" in node("nodes", "node-1")["status"]["conditions"][0]["message"])
     assert 26 >= len(api_server.all("events", "default"))
 
 

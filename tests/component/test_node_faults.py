@@ -81,17 +81,6 @@ async def test_an_xid_of_the_application(start_agent, account, api_server, event
     assert [[31], [], [], []] == [each["xids"] for each in devices]
 
 
-async def test_an_xid_with_a_health_of_its_own(start_agent, account, api_server, events, shows):
-    """What the rule says of the health counts, both ways."""
-    rules = (
-        "name: a, devices: [a100/0], xid: 31, health: Unhealthy",
-        "name: b, devices: [a100/1], xid: 79, health: Healthy",
-    )
-    await start_agent(config(*rules), api_server=account)
-    await shows(GPU, 4, 3)
-    await api_server.until(lambda: {"NvidiaXID31Warning", "NvidiaXID79Error"} <= events().keys())
-
-
 async def test_an_xid_reaches_all_replicas_and_is_said_once(start_agent, account, api_server, events, shows):
     """The Event names the device, not what it is shared into."""
     sharing = f"sharing: {{timeSlicing: {{resources: [{{name: {GPU}, replicas: 3}}]}}}}\n"
@@ -124,24 +113,6 @@ async def test_an_event_again_and_again(start_agent, account, api_server, events
     assert 3 == agent.agent.faults.engine.runs["hot"].injected
 
 
-async def test_an_event_at_once(start_agent, account, api_server, events):
-    """With the first plan, of the type that the rule gives."""
-    rule = "name: hello, event: {reason: NodeTested, message: all is well, type: Normal}"
-    await start_agent(config(rule), api_server=account)
-    await api_server.until(lambda: "NodeTested" in events())
-    assert "Normal" == events()["NodeTested"]["type"]
-
-
-async def test_events_of_rules_are_not_made_up_for(start_agent, account, api_server, events):
-    """What rules said while no Events were written is not said later."""
-    rule = "name: hot, event: {reason: GpuHot, message: hot}"
-    agent = await start_agent(config(rule, head=HEAD.replace("events: true, ", "")), api_server=account)
-    assert agent.agent.faults.engine.announced
-    agent.edit(config(rule))
-    await api_server.until(lambda: "ConfigurationApplied" in events())
-    assert "GpuHot" not in events()
-
-
 async def test_a_condition_comes_and_goes(start_agent, account, api_server, conditions):
     """Over that of an entry, and of a type that nobody else names."""
     rules = (
@@ -164,9 +135,7 @@ async def test_a_condition_comes_and_goes(start_agent, account, api_server, cond
     ("failure", "says"),
     [
         ("unreachable: true", "does not answer"),
-        ("status: 403", "may not"),
         ("status: 429, retryAfter: 60s", "asks to wait 60 s"),
-        ("status: 500", "status 500"),
     ],
 )
 async def test_the_api_server_fails(start_agent, account, api_server, node, conditions, kubelet, shows, failure, says):
@@ -202,15 +171,6 @@ async def test_watches_break(start_agent, account, api_server, node, conditions,
     await do(agent, "clear", name="deaf")
     await api_server.until(lambda: api_server.watching)
     await kubelet.wait_until(lambda: not agent.agent.node_api.document()["problem"])
-
-
-async def test_some_requests_fail(start_agent, account, api_server, node, events, conditions):
-    """Only those of the rule's verbs and resources, and of these only some."""
-    rule = "name: some, api: {status: 500, verbs: [create], resources: [events]}, nth: [1, 2]"
-    agent = await start_agent(config(rule), api_server=account)
-    await api_server.until(lambda: "ConfigurationApplied" in events())
-    assert {"events": 2} == agent.agent.faults.engine.runs["some"].injections
-    await api_server.until(lambda: "GpuHealthy" in conditions())
 
 
 async def test_a_condition_that_an_earlier_process_left(start_agent, account, api_server, conditions):

@@ -226,16 +226,6 @@ async def test_pods_one_after_the_other_are_released_in_between(kubelet, start_a
         await kubelet.delete_pod(f"pod-{number}")
 
 
-async def test_a_pod_of_the_same_name_is_another_one(kubelet, start_agent, directory):
-    """A set's pod keeps its name and its device, and what it leaves behind is cleared all the same."""
-    told = directory / "told"
-    await start_agent(config(both(told)), look_at_holders_for_actions=3600.0, admission=3600.0)
-    for _ in range(2):
-        await kubelet.run_pod(manifest("web-0", {NPU: 1}))
-        await kubelet.delete_pod("web-0")
-    assert ["got", "started", "back", "got", "started"] == lines(told)
-
-
 async def test_a_slow_release_keeps_the_next_container_waiting(kubelet, start_agent, directory, monkeypatch):
     """Its event says for what; when that is done it starts."""
     monkeypatch.setattr("vdev.agent.handovers.PRE_START_LIMIT", 2.0)
@@ -285,17 +275,6 @@ async def test_a_failed_release_may_be_let_pass(kubelet, start_agent, directory,
     assert ["got", "started"] * 3 == lines(told)
 
 
-async def test_what_may_pass_makes_nobody_wait(kubelet, start_agent, directory):
-    """A failure that stops nothing is not paused after."""
-    told = directory / "told"
-    block = f"{both(told, 'exit 1; ')}\n    ifReleaseFails: continue"
-    await start_agent(config(block), retry_step_first=3600.0, retry_step_most=3600.0)
-    for pod in "ab":
-        await kubelet.run_pod(manifest(pod, {NPU: 1}))
-        await kubelet.delete_pod(pod)
-    assert ["got", "started"] * 2 == lines(told)
-
-
 async def test_what_ended_while_nobody_was_there_is_made_up_for(kubelet, start_agent, directory, shows):
     """The next process releases it, before a container gets the device."""
     told, gate = directory / "told", directory / "gate"
@@ -308,20 +287,6 @@ async def test_what_ended_while_nobody_was_there_is_made_up_for(kubelet, start_a
     asyncio.get_running_loop().call_later(0.5, gate.touch)
     await shows(NPU, 1, 1)
     await kubelet.run_pod(manifest("b", {NPU: 1}))
-    assert ["got", "started", "back", "got", "started"] == lines(told)
-
-
-async def test_who_comes_at_once_after_a_restart_waits_too(kubelet, start_agent, directory, shows):
-    """Its allocation tells that the one before it has ended, though the record says that it holds the device."""
-    told = directory / "told"
-    agent = await start_agent(config(both(told)))
-    await kubelet.run_pod(manifest("a", {NPU: 1}))
-    await agent.stop()
-    await kubelet.delete_pod("a")
-    await start_agent(config(both(told)), look_at_holders_for_actions=3600.0, admission=3600.0)
-    await shows(NPU, 1, 1)
-    pod = await kubelet.run_pod(manifest("b", {NPU: 1}))
-    assert "Running" == pod.phase.value, pod.message
     assert ["got", "started", "back", "got", "started"] == lines(told)
 
 
@@ -340,22 +305,6 @@ async def test_a_release_that_was_cut_off_is_done_again(kubelet, start_agent, di
     await start_agent(config(block))
     await shows(NPU, 1, 1)
     assert ["got", "started", "begun", "begun", "back"] == lines(told)
-
-
-async def test_a_spoilt_record_is_told_and_stops_nothing(kubelet, start_agent, directory):
-    """Who holds what is then taken as it is."""
-    told = directory / "told"
-    agent = await start_agent(config(both(told)))
-    await kubelet.run_pod(manifest("a", {NPU: 1}))
-    await agent.stop()
-    (file,) = (directory / "state").glob("state-*.json")
-    file.write_text("no")
-    agent = await start_agent(config(both(told)))
-    await kubelet.wait_until(lambda: agent.agent.handovers._ledger.tenants, what="a reading")
-    assert any("is not used: the file is damaged" in each.get("reason", "") for each in agent.logs)
-    await kubelet.delete_pod("a")
-    await kubelet.wait_until(lambda: lines(told)[2:], what="onRelease")
-    assert ["got", "started", "back"] == lines(told)
 
 
 async def test_an_init_container_hands_on_to_its_own_pod(kubelet, start_agent, directory):

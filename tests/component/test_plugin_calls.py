@@ -7,7 +7,6 @@ import pytest
 
 from vdev.pb import deviceplugin_v1beta1_pb2 as pb
 from vdev.pb import deviceplugin_v1beta1_pb2_grpc as rpc
-from vdev.sim import manifest
 
 NPU = "acme.dev/npu"
 CONFIG = """
@@ -34,23 +33,11 @@ def allocate(*containers):
     return pb.AllocateRequest(container_requests=[pb.ContainerAllocateRequest(devices_ids=ids) for ids in containers])
 
 
-async def test_options_are_those_of_the_registration(client):
-    """The kubelet reads options from here alone."""
-    options = await client.GetDevicePluginOptions(pb.Empty())
-    assert (True, False) == (options.get_preferred_allocation_available, options.pre_start_required)
-
-
 async def test_one_answer_per_container_in_order(client):
     """Several containers in one request are answered one by one."""
     answer = await client.Allocate(allocate(["acme-1"], ["acme-0", "acme-3"]))
     variable = "ACME_DEV_NPU_VISIBLE_DEVICES"
     assert ["acme-1", "acme-0,acme-3"] == [each.envs[variable] for each in answer.container_responses]
-
-
-async def test_allocate_is_idempotent(client):
-    """The same request gets the same answer, byte for byte, as often as it comes."""
-    one, two = [await client.Allocate(allocate(["acme-2", "acme-0"])) for _ in range(2)]
-    assert one.SerializeToString(deterministic=True) == two.SerializeToString(deterministic=True)
 
 
 SICK = CONFIG + "faults: {rules: [{name: sick, devices: [acme/0], health: Unhealthy, reason: broke}]}\n"
@@ -71,14 +58,6 @@ async def test_an_answer_that_was_given_holds_as_long_as_the_device(client, kube
     client.agent.edit(OTHER)
     await client.agent.serves(4, kubelet)
     assert "other" == (await client.Allocate(request)).container_responses[0].envs["MODE"]
-
-
-async def test_each_request_is_known_to_be_granted(client):
-    """The agent notes what a pod may hold by now, also where the answer was ready."""
-    for ids in (["acme-0"], ["acme-0"], ["acme-1"], ["acme-2", "acme-3"]):
-        client.agent.agent.requests.allocated_at.clear()
-        await client.Allocate(allocate(ids))
-        assert {(NPU, each) for each in ids} == client.agent.agent.requests.allocated_at.keys()
 
 
 async def test_bytes_that_are_no_request_are_an_error_of_this_call_alone(client):
@@ -131,13 +110,6 @@ async def test_preferred_devices_are_of_one_numa_node(client):
     assert {"acme-2", "acme-3"} == set(answer.container_responses[0].deviceIDs)
 
 
-async def test_numa_nodes_are_in_the_list(client):
-    """Each device says its NUMA node, 0 included."""
-    async for message in client.ListAndWatch(pb.Empty()):
-        assert [[0], [0], [1], [1]] == [[node.ID for node in each.topology.nodes] for each in message.devices]
-        break
-
-
 async def test_a_reader_that_is_slow_gets_the_newest_list(client):
     """Lists are whole states: a stream that does not keep up skips to the latest."""
     stream = client.ListAndWatch(pb.Empty())
@@ -148,24 +120,3 @@ async def test_a_reader_that_is_slow_gets_the_newest_list(client):
     while len((await stream.read()).devices) != 29:
         pass
     stream.cancel()
-
-
-async def test_calls_overlap(client):
-    """A hundred calls at once are all answered."""
-    answers = await asyncio.gather(*(client.Allocate(allocate([f"acme-{n % 4}"])) for n in range(100)))
-    assert 100 == len(answers)
-
-
-async def test_pre_start_container_answers(client):
-    """PreStartContainer is implemented even though nothing asks for it."""
-    request = pb.PreStartContainerRequest(devices_ids=["acme-0"])
-    assert pb.PreStartContainerResponse() == await client.PreStartContainer(request)
-
-
-async def test_a_real_node_reaches_the_container(kubelet, start_agent):
-    """A glob's match is a device spec of the container."""
-    await start_agent(CONFIG)
-    pod = await kubelet.run_pod(manifest("a", {"example.com/sink": 1}))
-    assert [("/dev/null", "/dev/null", "rw")] == [
-        (each.host_path, each.container_path, each.permissions) for each in pod.container().edits.devices
-    ]

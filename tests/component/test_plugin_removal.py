@@ -68,30 +68,3 @@ async def test_without_pod_resources_nothing_is_dropped(kubelet, start_agent, sh
     agent.clock.advance(60)
     await shows(NPU, 1, 1)
     assert [] == kubelet.errors
-
-
-async def test_what_an_earlier_process_handed_out_stays_listed(kubelet, start_agent, shows):
-    """The file changed while the plugin was down: what pods hold is listed as Unhealthy from the first list on."""
-    agent = await start_agent(config(2))
-    await kubelet.run_pod(manifest("a", {NPU: 1}))
-    (held,) = kubelet.pod("a").container().devices[NPU]
-    await agent.stop()
-    renamed = config(2).replace("name: acme", "name: other")
-    agent = await start_agent(renamed)
-    await shows(NPU, 3, 2)
-    assert held in agent.agent.reconciler.served.resources[NPU].by_id
-    assert [] == kubelet.errors
-    await kubelet.delete_pod("a")
-    await shows(NPU, 2, 2)
-
-
-async def test_a_plugin_restart_keeps_what_pods_hold(kubelet, start_agent, shows):
-    """The same file gives the same ids, so a new process serves what pods hold already."""
-    agent = await start_agent(config(2))
-    pod = await kubelet.run_pod(manifest("a", {NPU: 2}))
-    await agent.stop()
-    await shows(NPU, 2, 0)
-    await start_agent(config(2))
-    await shows(NPU, 2, 2)
-    assert pod.container().devices == kubelet.pod("a").container().devices
-    assert [] == kubelet.errors

@@ -57,30 +57,23 @@ def host(directory):
     return fake
 
 
-@pytest.fixture(params=["record", "no record"])
-def lose_record(request, directory):
-    """Whether the second process finds what the first one left; without it, ids alone must tell."""
-
-    def lose():
-        if request.param == "no record":
-            for file in (directory / "state").glob("state-*"):
-                file.unlink()
-        return request.param == "no record"
-
-    return lose
-
-
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize(
+    ("name", "lost"),
+    [*((each, False) for each in CHANGES), *((each, True) for each in ("whole", "shared and renamed", "another name"))],
+)
 async def test_an_edit_while_the_plugin_was_away_takes_nothing_from_a_pod(
-    kubelet, start_agent, shows, change, lose_record
+    kubelet, start_agent, shows, directory, name, lost
 ):
-    """What overlaps the pod's device is Unhealthy until the pod is gone, as after an edit of a running plugin."""
-    before, held, after, wanted, free = change
+    """What overlaps the pod's device is Unhealthy until the pod is gone, as after an edit of a running plugin; also
+    where the record of the first process is lost, so that ids alone must tell.
+    """
+    before, held, after, wanted, free = CHANGES[name]
     agent = await start_agent(before)
     await kubelet.run_pod(manifest("holder", {held: 1}))
     (device,) = kubelet.pod("holder").container().devices[held]
     await agent.stop()
-    lost = lose_record()
+    for file in (directory / "state").glob("state-*") if lost else ():
+        file.unlink()
     agent = await start_agent(after)
     await kubelet.wait_until(lambda: kubelet.node().allocatable.get(wanted) == free, what=f"{free} of {wanted}")
     slot = agent.agent.reconciler.served.resources[held].by_id[device]
@@ -143,25 +136,6 @@ async def test_a_node_that_moves_to_another_entry_is_not_handed_out_twice(kubele
     assert [] == kubelet.errors
 
 
-async def test_what_is_held_beside_its_own_replicas_is_recorded_too(kubelet, start_agent, shows, host):
-    """A device that was shared while a pod had it whole is listed twice over; its node is known at the next start."""
-
-    def entry(name, more=""):
-        return f"devices:\n  - {{name: {name}, resource: example.com/{name}, glob: /dev/ttyUSB0}}\n{more}"
-
-    shared = "sharing: {timeSlicing: {resources: [{name: example.com/one, replicas: 2}]}}\n"
-    agent = await start_agent(entry("one"), host=host.host)
-    await kubelet.run_pod(manifest("holder", {"example.com/one": 1}))
-    await asyncio.to_thread(agent.edit, entry("one", shared))
-    await shows("example.com/one", 3, 0)
-    await agent.stop()
-    await start_agent(entry("two"), host=host.host)
-    await shows("example.com/two", 1, 0)
-    await kubelet.delete_pod("holder")
-    await shows("example.com/two", 1, 1)
-    assert [] == kubelet.errors
-
-
 SPOILT = {
     "empty": (b"", "the file is damaged"),
     "half": (None, "the file is damaged"),
@@ -172,29 +146,18 @@ SPOILT = {
 }
 
 
-@pytest.mark.parametrize(("content", "words"), SPOILT.values(), ids=SPOILT)
-async def test_a_record_that_cannot_be_used_is_a_problem_and_no_more(
-    kubelet, start_agent, shows, directory, content, words
-):
+async def test_a_record_that_cannot_be_used_is_a_problem_and_no_more(kubelet, start_agent, shows, directory):
     """The plugin starts, says what is wrong, and writes a new one."""
     agent = await start_agent(config())
-    await agent.stop()
-    (file,) = (directory / "state").glob("state-*")
-    file.write_bytes(file.read_bytes()[:-80] if content is None else content)
-    agent = await start_agent(config(3))
-    await shows(NPU, 3, 3)
-    assert any(log["event"] == "record not used" and words in log["reason"] for log in agent.logs)
-    assert "acme-2" in file.read_text()
-
-
-async def test_a_record_of_another_node_is_not_used(kubelet, start_agent, shows):
-    """A directory that was copied with a machine's image tells nothing of this one."""
-    agent = await start_agent(config(), node="node-2")
-    await agent.stop()
-    agent = await start_agent(NEW)
-    await shows("new.dev/thing", 1, 1)
-    assert {"new.dev/thing"} == set(agent.agent.reconciler.served.resources)
-    assert any("it is of node 'node-2'" in log.get("reason", "") for log in agent.logs)
+    for count, (content, words) in enumerate(SPOILT.values(), start=3):
+        await agent.stop()
+        (file,) = (directory / "state").glob("state-*")
+        file.write_bytes(file.read_bytes()[:-80] if content is None else content)
+        agent.logs.clear()
+        agent = await start_agent(config(count))
+        await shows(NPU, count, count)
+        assert any(log["event"] == "record not used" and words in log["reason"] for log in agent.logs), words
+        assert f"acme-{count - 1}" in file.read_text()
 
 
 async def test_a_record_of_another_kubelet_is_not_used(kubelet, start_agent, shows, directory):
@@ -255,33 +218,6 @@ async def test_a_disk_that_hangs_holds_the_first_list_up_for_a_moment_only(
         there_again.set()
 
 
-async def test_what_was_half_written_is_gone_at_the_next_start(kubelet, start_agent, shows, directory):
-    """A process that was killed while it wrote left it; what an agent of another kubelet writes just now stays."""
-    agent = await start_agent(config())
-    await agent.stop()
-    state = directory / "state"
-    (file,) = state.glob("state-*")
-    other = state / ".state-00000000.json.abc.tmp"
-    for unfinished in (state / f".{file.name}.abc.tmp", other):
-        unfinished.write_text("half")
-    await start_agent(config())
-    await shows(NPU, 2, 2)
-    assert [other] == [*state.glob(".*.tmp")]
-
-
-async def test_a_pipe_in_the_records_place_holds_nothing_up(kubelet, start_agent, shows, directory):
-    """It is not opened."""
-    import os
-
-    agent = await start_agent(config())
-    await agent.stop()
-    (file,) = (directory / "state").glob("state-*")
-    file.unlink()
-    os.mkfifo(file)
-    await start_agent(config())
-    await shows(NPU, 2, 2)
-
-
 async def test_the_record_names_a_device_before_the_list_does(kubelet, start_agent, shows, directory):
     """Whenever the process is killed, nothing was listed that the record does not know."""
     agent = await start_agent(config(1))
@@ -300,44 +236,6 @@ async def test_the_record_names_a_device_before_the_list_does(kubelet, start_age
     await shows(NPU, 5, 5)
     assert (True, 1) in seen
     assert (False, 5) not in seen
-
-
-async def test_another_number_under_the_same_id_is_recorded(kubelet, start_agent, shows, host, directory):
-    """A device that is plugged in again keeps its id; which node it is has changed."""
-    text = "devices: [{name: uart, resource: example.com/uart, glob: /dev/ttyUSB0}]\n"
-    await start_agent(text, host=host.host)
-    await shows("example.com/uart", 1, 1)
-    (file,) = (directory / "state").glob("state-*")
-    assert "188:0" in file.read_text()
-    host.remove("/dev/ttyUSB0")
-    await shows("example.com/uart", 1, 0)
-    host.node("ttyUSB0", "188:5")
-    await shows("example.com/uart", 1, 1)
-    await kubelet.wait_until(lambda: "188:5" in file.read_text(), what="the record")
-
-
-async def test_nothing_is_written_while_only_health_changes(kubelet, start_agent, shows, directory):
-    """A device that flaps costs no write."""
-    probed = directory / "probed"
-    probed.write_text("ok")
-    health = f"health: {{probe: file, path: {probed}, content: ok, interval: 50ms}}"
-    agent = await start_agent(config().replace("}}\n", f"}}, {health}}}\n"))
-    await shows(NPU, 2, 2)
-    (file,) = (directory / "state").glob("state-*")
-    before = file.stat()
-    probed.write_text("no")
-    await shows(NPU, 2, 0)
-    probed.write_text("ok")
-    await shows(NPU, 2, 2)
-    assert (before.st_ino, before.st_mtime_ns) == (file.stat().st_ino, file.stat().st_mtime_ns)
-    assert agent.agent.state.problem is None
-
-
-async def test_without_a_state_directory_nothing_is_written(kubelet, start_agent, shows, directory):
-    """--no-state."""
-    await start_agent(config(), state_dir=None)
-    await shows(NPU, 2, 2)
-    assert not (directory / "state").exists()
 
 
 @pytest.mark.parametrize("harm", ["file", "directory", "spoilt"])

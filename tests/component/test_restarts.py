@@ -14,14 +14,17 @@ from vdev.sim import Kubelet, manifest
 TWO, NPU = "acme.dev/mig-2x", "acme.dev/npu"
 HALVES = ("2x@0", "2x@2")
 SIDES = {"null": "left", "zero": "left", "full": "left"}
+QUARTERS = ("1x@0", "1x@1", "1x@2", "1x@3")
 CHANGES = {
-    "cut anew": (TWO, {"layouts": [HALVES, HALVES]}, {"layouts": [("1x@0", "1x@1", "1x@2", "1x@3"), HALVES]}),
-    "shared": (NPU, {}, {"replicas": {NPU: 2}}),
-    "renamed": (NPU, {}, {"npus": "acme.dev/chip"}),
-    "moved": ("acme.dev/left", {"sides": SIDES}, {"sides": dict.fromkeys(SIDES, "right")}),
-    "removed": ("acme.dev/box", {}, {"boxes": 0}),
+    "cut anew, moved and removed": (
+        (TWO, "acme.dev/left", "acme.dev/box"),
+        {"layouts": [HALVES, HALVES], "sides": SIDES},
+        {"layouts": [QUARTERS, HALVES], "sides": dict.fromkeys(SIDES, "right"), "boxes": 0},
+    ),
+    "shared": ((NPU,), {}, {"replicas": {NPU: 2}}),
+    "renamed": ((NPU,), {}, {"npus": "acme.dev/chip"}),
 }
-"""Per change: the resource of which a pod holds one, and what of the node is as it is before and after."""
+"""Per change: the resources of each of which a pod holds one, and what of the node is as it is before and after."""
 
 
 DEAF = "faults: {rules: [{name: deaf, podResources: {unavailable: true}}]}\n"
@@ -53,7 +56,7 @@ async def story(told, kubelet, start_agent):
 
 
 class Story:
-    """A kubelet, an agent, a pod that holds a device, and a change of the file."""
+    """A kubelet, an agent, pods that hold a device each, and a change of the file."""
 
     def __init__(self, held, before, change):
         self.held = held
@@ -61,29 +64,33 @@ class Story:
         self.after.parts = self.before.parts
         self.before.plan()
         self.after.plan()
-        self.device = ""
+        self.devices = {}  # by resource, what its pod holds
         self.wrong = []
 
     async def begin(self):
-        """The file as it was, and the pod."""
+        """The file as it was, and the pods."""
         self.agent = await self.start_agent(self.before.text(), boot_id="one")
-        pod = await self.kubelet.run_pod(manifest("holder", {self.held: 1}))
-        (self.device,) = pod.container().devices[self.held]
+        for resource in self.held:
+            pod = await self.kubelet.run_pod(manifest(holder(resource), {resource: 1}))
+            (self.devices[resource],) = pod.container().devices[resource]
 
     def look(self):
-        """What is listed now beside the held device."""
-        if not self.device or self.kubelet.pod("holder").phase.terminal:
-            return
-        for resource, ids in self.kubelet.listed().items():
-            clash = {each for each, health in ids.items() if health == "Healthy" and self.clashes(resource, each)}
-            if clash:
-                self.wrong.append(f"{clash} of {resource} Healthy beside {self.device}")
-            if resource == self.held and self.device not in ids:
-                self.wrong.append(f"{self.device} is not listed: {ids}")
+        """What is listed now beside the held devices."""
+        listed = self.kubelet.listed()
+        for held, device in self.devices.items():
+            if self.kubelet.pod(holder(held)).phase.terminal:
+                continue
+            for resource, ids in listed.items():
+                healthy = {each for each, health in ids.items() if health == "Healthy"}
+                if clash := {each for each in healthy if self.clashes(resource, each, held)}:
+                    self.wrong.append(f"{clash} of {resource} Healthy beside {device}")
+                if resource == held and device not in ids:
+                    self.wrong.append(f"{device} is not listed: {ids}")
 
-    def clashes(self, resource, id_):
-        """Whether a pod must not get it."""
-        return (resource, id_) != (self.held, self.device) and self.after.overlaps(id_, self.device)
+    def clashes(self, resource, id_, held):
+        """Whether a pod must not get it beside this held one."""
+        device = self.devices[held]
+        return (resource, id_) != (held, device) and self.after.overlaps(id_, device)
 
     async def edit(self):
         """The change, under the running agent."""
@@ -95,18 +102,16 @@ class Story:
         self.agent = await self.start_agent(self.after.text() + rules, **{"boot_id": "one"} | options)
 
     async def end(self):
-        """All is as the file says but for the pod's device; when the pod is gone, all is."""
+        """All is as the file says but for the pods' devices; when the pods are gone, all is."""
         await self.kubelet.wait_until(lambda: self.kubelet.ready and self.is_listed(), what="the changed node")
-        pod = self.kubelet.pod("holder")
-        assert ("Running", (self.device,)) == (pod.phase.value, pod.container().devices[self.held])
-        await self.gone()
-
-    async def gone(self):
-        """Nothing was wrong; when the pod is gone, the node is as the file says."""
+        for resource, device in self.devices.items():
+            pod = self.kubelet.pod(holder(resource))
+            assert ("Running", (device,)) == (pod.phase.value, pod.container().devices[resource])
         assert [] == self.wrong
-        self.device = ""
-        await self.kubelet.delete_pod("holder")
-        await self.kubelet.run_pod(manifest("next"))  # until then the checkpoint keeps the pod that came last
+        held, self.devices = [*self.devices], {}
+        for resource in held:
+            await self.kubelet.delete_pod(holder(resource))
+        await self.kubelet.run_pod(manifest("next"))  # until then the checkpoint keeps the pods that came last
         plan = {name: dict.fromkeys(ids, "Healthy") for name, ids in self.after.plan().items()}
         await self.kubelet.wait_until(
             lambda: {name: ids for name, ids in self.kubelet.listed().items() if ids} == plan,
@@ -115,12 +120,18 @@ class Story:
         assert [] == self.kubelet.errors
 
     def is_listed(self):
-        """Whether all that the file says is listed, as far as the pod lets it."""
+        """Whether all that the file says is listed, as far as the pods let it."""
         listed = self.kubelet.listed()
         wanted = [(name, id_) for name, ids in self.after.plan().items() for id_ in ids]
-        return self.device in listed.get(self.held, ()) and all(
-            id_ in listed.get(name, ()) or self.clashes(name, id_) for name, id_ in wanted
+        return all(device in listed.get(held, ()) for held, device in self.devices.items()) and all(
+            id_ in listed.get(name, ()) or any(self.clashes(name, id_, held) for held in self.devices)
+            for name, id_ in wanted
         )
+
+
+def holder(resource):
+    """The pod that holds a device of this resource."""
+    return f"holder-of-{resource.partition('/')[2]}"
 
 
 async def test_the_kubelet(story, kubelet):
@@ -175,10 +186,11 @@ async def test_both_at_once(story, kubelet):
 
 async def test_the_node_boots_with_the_agent_first(story, kubelet):
     """A pod whose device the file still has is admitted with it again; any other pod is refused by the kubelet."""
-    again = story.device in story.after.plan().get(story.held, ())
+    plan = story.after.plan()
+    gone = {held for held, device in story.devices.items() if device not in plan.get(held, ())}
     await kubelet.power_off()
-    if not again:
-        story.device = ""  # no container has it, and none will
+    for held in gone:
+        del story.devices[held]  # no container has it, and none will
     await story.agent.stop()
     await story.new_agent(wait=False, boot_id="two", rules=DEAF)
     agent = story.agent.agent
@@ -188,10 +200,10 @@ async def test_the_node_boots_with_the_agent_first(story, kubelet):
     await kubelet.wait_until(lambda: kubelet.listed().keys() >= served, what="the lists of a plugin that is faster")
     await kubelet.readmit()
     agent.faults.engine.clear("deaf")
-    if again:
-        await story.end()
-    else:
-        pod = kubelet.pod("holder")
+    for held in gone:
+        pod = kubelet.pod(holder(held))
         assert "Failed" == pod.phase.value
         assert "healthy" in pod.message
-        await story.gone()
+        await kubelet.delete_pod(holder(held))
+    await kubelet.run_pod(manifest("after"))  # until then the checkpoint keeps the pods that came last
+    await story.end()

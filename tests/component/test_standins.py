@@ -9,9 +9,8 @@ import sys
 import pytest
 
 from tests.kit.held_back import HeldBack
-from vdev.agent import virtual_nodes
 from vdev.hostfs import HostRoot
-from vdev.sim import Kubelet, manifest
+from vdev.sim import manifest
 
 NPU = "acme.dev/npu"
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="making device nodes needs root")
@@ -39,23 +38,6 @@ devices:
 def names(directory):
     """What stands in for devices on the host."""
     return {path.name for path in (directory / "devices").iterdir() if not path.name.startswith(".")}
-
-
-def beside(kubelet, directory, text):
-    """The options of an agent with a file of its own, beside another kubelet than that of the test."""
-    file = directory / "second.yaml"
-    file.write_text(text)
-    return {
-        "files": (file,),
-        "plugin_dir": kubelet.device_plugin_dir,
-        "kubelet_socket": kubelet.socket,
-        "pod_resources_socket": kubelet.pod_resources_socket,
-    }
-
-
-def reason_of(agent):
-    """Why the first device is Unhealthy."""
-    return agent.agent.reconciler.served.resources[NPU].slots[0].health.reason
 
 
 def numbers(path):
@@ -106,15 +88,6 @@ async def test_a_node_goes_after_its_device(kubelet, start_agent, shows, directo
 
 
 @ROOT
-async def test_a_node_that_somebody_removes_is_made_again(kubelet, start_agent, directory):
-    """The directory is watched."""
-    await start_agent(config("like: null"))
-    node = directory / "devices" / "vdev-acme-0"
-    node.unlink()
-    await kubelet.wait_until(node.exists, what="the node")
-
-
-@ROOT
 async def test_leftovers_of_another_process_go(kubelet, start_agent, directory):
     """What an earlier process made and nothing needs any more is removed; a wrong node is replaced."""
     devices = directory / "devices"
@@ -126,21 +99,11 @@ async def test_leftovers_of_another_process_go(kubelet, start_agent, directory):
     await kubelet.wait_until(lambda: {"vdev-acme-0"} == names(directory), what="the removal")
 
 
-async def test_leftovers_go_though_no_entry_has_a_node(kubelet, start_agent, directory):
-    """The entry left the file while the agent was away."""
-    agent = await start_agent(config("file: text", count=2))
-    await agent.stop()
-    await start_agent(OTHER)
-    await kubelet.wait_until(lambda: not names(directory), what="the removal")
-    await kubelet.wait_until(lambda: not list((directory / "devices").iterdir()), what="the end of the record")
-
-
 @pytest.mark.parametrize(
-    ("partitioning", "resource"),
-    [("", NPU), (PARTITIONED, "acme.dev/mig-1x")],
-    ids=["whole", "a partition"],
+    ("partitioning", "resource", "recorded"),
+    [("", NPU, False), (PARTITIONED, "acme.dev/mig-1x", True)],
+    ids=["whole, without a record", "a partition, recorded"],
 )
-@pytest.mark.parametrize("recorded", [True, False], ids=["recorded", "without a record"])
 async def test_leftovers_stay_while_a_pod_holds_them(
     kubelet, start_agent, shows, directory, partitioning, resource, recorded
 ):
@@ -193,40 +156,7 @@ async def test_a_stand_in_is_there_until_no_answer_has_it(kubelet, start_agent, 
 # --- whose the directory is -------------------------------------------------------------------------------------------
 
 
-async def test_two_agents_do_not_share_a_directory(kubelet, start_agent, shows, directory):
-    """The second says why its devices are Unhealthy, and takes over when the first has gone with all that it made."""
-    text = config("file: of the first")
-    (directory / "first.yaml").write_text(text)
-    first = await start_agent(text, files=(directory / "first.yaml",))
-    async with Kubelet(directory / "other", rate_limit=False) as another:
-        text = config("file: of the second", name="mine")
-        second = await start_agent(text, wait=False, **beside(another, directory, text))
-        await another.wait_until(lambda: another.node().capacity.get(NPU) == 1, what="the second's device")
-        (slot,) = second.agent.reconciler.served.resources[NPU].slots
-        assert not slot.health.healthy
-        assert "another vdev makes its virtual nodes in" in slot.health.reason
-        assert "--device-dir" in slot.health.reason
-        await first.stop()
-        await another.wait_until(lambda: "belong to another agent" in reason_of(second), what="the owner's name")
-        assert {"vdev-acme-0"} == names(directory)
-        (directory / "devices" / "vdev-acme-0").unlink()
-        await another.wait_until(lambda: another.node().allocatable[NPU] == 1, what="the take-over")
-        assert {"vdev-mine-0"} == names(directory)
-
-
-async def test_an_agent_without_virtual_nodes_keeps_off(kubelet, start_agent, shows, directory):
-    """It has the same directory by default, and leaves it to the one that needs it."""
-    text = config("file: of the first")
-    (directory / "first.yaml").write_text(text)
-    await start_agent(text, files=(directory / "first.yaml",))
-    async with Kubelet(directory / "other", rate_limit=False) as another:
-        await start_agent(OTHER, wait=False, **beside(another, directory, OTHER))
-        await another.wait_until(lambda: another.node().allocatable.get("acme.dev/other") == 1, what="the second")
-        assert {"vdev-acme-0"} == names(directory)
-    await shows(NPU, 1, 1)
-
-
-@pytest.mark.parametrize("text", ["", "[" * 100_000, '{"version": 1, "owner": 3}', "\0"])
+@pytest.mark.parametrize("text", ["", "[" * 100_000])
 async def test_a_spoilt_record_is_none(kubelet, start_agent, shows, directory, text):
     """The directory is used all the same, and the record is written again."""
     record = directory / "devices" / ".standins.json"
@@ -264,29 +194,6 @@ async def test_a_directory_that_cannot_be_written_is_said(kubelet, start_agent, 
     (slot,) = agent.agent.reconciler.served.resources[NPU].slots
     assert str(directory / "devices") in slot.health.reason
     assert any(each["event"] == "stand-in not made" for each in agent.logs)
-
-
-@ROOT
-@pytest.mark.parametrize("options", ["size=4096,nr_inodes=2", "ro"])
-async def test_a_full_or_read_only_tmpfs_is_said(kubelet, start_agent, shows, directory, options):
-    """The device is Unhealthy with the system's words, and nothing else happens; with room it recovers."""
-    devices = directory / "devices"
-    devices.mkdir()
-    mount = await asyncio.create_subprocess_exec("mount", "-t", "tmpfs", "-o", options, "tmpfs", str(devices))
-    if await mount.wait():
-        pytest.skip("mounting a tmpfs needs more rights")
-    try:
-        agent = await start_agent(config("file: text", count=3))
-        await kubelet.wait_until(lambda: kubelet.node().allocatable[NPU] < 3, what="a missing stand-in")
-        reasons = {slot.health.reason for slot in agent.agent.reconciler.served.resources[NPU].slots} - {""}
-        assert all("No space left" in reason or "Read-only file system" in reason for reason in reasons)
-        remount = await asyncio.create_subprocess_exec("mount", "-o", "remount,rw,size=1m,nr_inodes=100", str(devices))
-        assert 0 == await remount.wait()
-        await shows(NPU, 3, 3)
-    finally:
-        await agent.stop()
-        unmount = await asyncio.create_subprocess_exec("umount", str(devices))
-        await unmount.wait()
 
 
 async def test_a_file_has_its_content_and_keeps_what_is_written(kubelet, start_agent, directory):
@@ -350,59 +257,6 @@ async def test_a_line_answers(kubelet, start_agent, node, said, heard):
         assert heard == await talk(mount.host_path, said, len(heard))
 
 
-async def test_a_silent_line_says_nothing_and_can_begin_to(kubelet, start_agent, directory):
-    """Silence answers nothing; an edit changes the behaviour of a line that is open."""
-    agent = await start_agent(config("pty: silence"))
-    line = directory / "devices" / "vdev-acme-0"
-    before = line.resolve()
-    agent.edit(config("pty: echo"))
-    await agent.serves(2, kubelet)
-    assert b"x" == await talk(line, b"x", 1)
-    assert before == line.resolve()
-
-
-async def test_an_edit_forgets_nothing_that_was_half_said(kubelet, start_agent, directory):
-    """The second half of a line may come after an edit, of the line's own answers as well."""
-    agent = await start_agent(config("pty: script, answers: {AT: OK, A: HALF}"))
-    line = directory / "devices" / "vdev-acme-0"
-    assert b"HALF\r\n" == await talk(line, b"A\rA", 6)
-    agent.edit(config("pty: script, answers: {AT: FINE}"))
-    await agent.serves(2, kubelet)
-    assert b"FINE\r\n" == await talk(line, b"T\r", 6)
-
-
-async def test_lines_lead_nowhere_when_the_agent_has_ended(kubelet, start_agent, directory):
-    """A container that restarts meanwhile must not get somebody else's terminal; then it gets a new line."""
-    agent = await start_agent(config("pty: echo", count=3))
-    descriptors = len(os.listdir("/proc/self/fd"))
-    line = directory / "devices" / "vdev-acme-0"
-    assert line.resolve().is_relative_to("/dev/pts")
-    await agent.stop()
-    assert line.is_symlink()
-    assert not line.exists()
-    assert descriptors > len(os.listdir("/proc/self/fd"))
-    await start_agent(config("pty: echo", count=3))
-    assert b"x" == await talk(line, b"x", 1)
-
-
-async def test_a_program_that_echoes_an_echo_disturbs_nobody(kubelet, start_agent, shows, directory):
-    """The line goes on forever, and the agent does its work."""
-    agent = await start_agent(config("pty: echo"))
-    line = directory / "devices" / "vdev-acme-0"
-    handle = os.open(line, os.O_RDWR | os.O_NOCTTY)
-    try:
-        import termios
-
-        settings = termios.tcgetattr(handle)
-        settings[3] |= termios.ECHO
-        termios.tcsetattr(handle, termios.TCSANOW, settings)
-        os.write(handle, b"round and round")
-        agent.edit(config("pty: echo", count=2))
-        await shows(NPU, 2, 2)
-    finally:
-        os.close(handle)
-
-
 async def test_without_ptmx_the_device_is_unhealthy(kubelet, start_agent, shows, directory):
     """A host root without /dev/ptmx gives no lines, and says so."""
     (directory / "host").mkdir()
@@ -435,23 +289,6 @@ devices:
     (made / ".mine.abc.tmp").write_text("a container's")
     await start_agent(text)
     assert {"one", "two", ".mine.abc.tmp"} == {path.name for path in made.iterdir()}
-
-
-async def test_no_directory_is_seen_before_its_files_are_there(kubelet, start_agent, directory, monkeypatch):
-    """Each is made beside its place and renamed."""
-    write, seen = virtual_nodes.write_atomic, []
-    made = directory / "devices" / "vdev-acme-0"
-
-    def watched(path, *given, **more):
-        if "vdev-acme" in str(path):  # not the record
-            seen.append(made.exists())
-        write(path, *given, **more)
-
-    monkeypatch.setattr(virtual_nodes, "write_atomic", watched)
-    node = "{directory: {one: '1', two: '2'}, containerPath: '/run/{id}'}"
-    await start_agent(f"devices: [{{name: acme, resource: acme.dev/npu, virtual: {{count: 1, node: {node}}}}}]\n")
-    assert [False, False] == seen
-    assert made.is_dir()
 
 
 def nest(path, depth):
@@ -496,8 +333,7 @@ def write(path):
         path.write_text("mine")
 
 
-@pytest.mark.parametrize("what", WRITABLE)
-@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize(("what", "restarts"), [*zip(WRITABLE, (False, True), strict=True)])
 async def test_what_a_pod_wrote_is_gone_before_the_next_pod(kubelet, start_agent, directory, what, restarts):
     """Also where no agent ran when the pod ended. A container that starts again finds what it wrote."""
     node, content = WRITABLE[what]

@@ -275,10 +275,11 @@ def test_values_are_described():
     assert values.keys() == schema["properties"].keys() - {"global"}
 
 
-@pytest.mark.parametrize("path", sorted(DEPLOY.glob("examples/*.yaml")), ids=lambda path: path.name)
-def test_examples_are_valid(path):
+def test_examples_are_valid(subtests):
     """The examples are valid objects, and ask for resources that the kind overlay has."""
-    validate(yaml.safe_load_all(path.read_text()))
+    for path in sorted(DEPLOY.glob("examples/*.yaml")):
+        with subtests.test(path=path):
+            validate(yaml.safe_load_all(path.read_text()))
 
 
 def test_scripts_are_clean():

@@ -27,13 +27,14 @@ RUN, LIVE = (
 )
 
 
-@pytest.mark.parametrize("text", YAML)
-def test_configurations(text):
+def test_configurations(subtests):
     """Each block is a configuration, or rules beside the first one."""
-    if "version" in yaml.safe_load(text):
-        assert load_text(text).spec.faults.rules
-    else:
-        assert load_rules(text, "<page>", load_text(YAML[0]).spec)
+    for text in YAML:
+        with subtests.test(text=text):
+            if "version" in yaml.safe_load(text):
+                assert load_text(text).spec.faults.rules
+            else:
+                assert load_rules(text, "<page>", load_text(YAML[0]).spec)
 
 
 def test_effects_in_the_table():

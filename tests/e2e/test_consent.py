@@ -6,13 +6,10 @@ import json
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.e2e import leftovers
-from tests.e2e.cluster import ClusterDriver, KubectlError, Target
 from tests.e2e.consent import refusal
 from tests.kit import prepared_pytest
 
@@ -146,15 +143,6 @@ def test_a_named_cluster_is_tested(shell):
     assert any("delete namespace vdev-e2e-" in line for line in shell.changes())
 
 
-def test_a_node_that_is_ready_is_tested(shell):
-    """Others may be fakes, or down; where none is ready, that is said instead of waited for."""
-    shell.pytest("--context", "kind-vdev", "-x")
-    assert any("get node n1" in line for line in shell.asked())
-    shell.nodes(node("faked", ready=False))
-    done = shell.pytest("--context", "kind-vdev", "-x")
-    assert "none of 1 nodes is ready" in done.stdout
-
-
 def test_somebody_elses_namespace_is_left_alone(shell):
     """A namespace that exists already is neither used nor deleted."""
     done = shell.pytest("--context", "kind-vdev", "--namespace", "theirs", "-x", STAND_IN_TAKEN="1")
@@ -217,79 +205,3 @@ def test_names_of_test_clusters(context, refused):
     """The whole name counts."""
     assert refused is bool(refusal(context, named=True, confirmed=False))
     assert "" == refusal(context, named=True, confirmed=True)
-
-
-class Cluster:
-    """kubectl of a cluster with namespaces, and what was changed in it."""
-
-    def __init__(self, **namespaces):
-        self.namespaces, self.changes, self.notes = namespaces, [], {}
-
-    async def json(self, *arguments):
-        """The namespaces that have the label."""
-        assert ("get", "namespaces", f"--selector={leftovers.EXPIRES}") == arguments
-        labelled = {name: value for name, value in self.namespaces.items() if value is not None}
-        return {"items": [{"metadata": {"name": n, "labels": {leftovers.EXPIRES: v}}} for n, v in labelled.items()]}
-
-    async def maybe(self, _flag, name, *_rest):
-        """The note in a namespace."""
-        return self.notes.get(name)
-
-    async def __call__(self, *arguments):
-        """A change."""
-        self.changes.append(arguments)
-
-
-async def test_the_next_run_sweeps():
-    """Namespaces of runs that must be dead are deleted; those of living runs and of other people stay."""
-    now = time.time()
-    alive = leftovers.lease(now).partition("=")[2]
-    cluster = Cluster(dead=str(int(now) - 1), alive=alive, odd="tomorrow", theirs=None)
-    assert ["dead"] == await leftovers.sweep(cluster, now=now)
-    assert [("delete", "namespace", "dead", "--ignore-not-found", "--wait=false")] == cluster.changes
-
-
-async def test_a_running_agent_gets_its_configuration_back():
-    """What a killed run had changed outside its namespace is put back before the note about it goes."""
-    cluster = Cluster(dead="1")
-    cluster.notes["dead"] = leftovers.note("dead", "system/agent", configmap="files", data={"a.yaml": "version: v1\n"})
-    await leftovers.sweep(cluster, now=time.time())
-    data = json.dumps({"data": {"a.yaml": "version: v1\n"}})
-    assert (
-        "--namespace",
-        "system",
-        "patch",
-        "configmap",
-        "files",
-        "--type=merge",
-        f"--patch={data}",
-    ) in cluster.changes
-    assert "daemonset" in cluster.changes[1]
-    assert "delete" == cluster.changes[-1][0]
-
-
-async def test_a_run_sweeps_before_it_makes_anything():
-    """Also when it fails afterwards."""
-
-    class Refusing(Cluster):
-        async def json(self, *arguments):
-            if arguments[:2] == ("get", "node"):
-                return {"metadata": {"labels": {"kubernetes.io/hostname": "n1"}}}
-            return await super().json(*arguments)
-
-        async def __call__(self, *arguments, **_):
-            if arguments[:2] == ("get", "--raw"):
-                return '{"major": "1", "minor": "33", "groups": []}'
-            await super().__call__(*arguments)
-            if arguments[0] == "create":
-                raise KubectlError("forbidden")
-            return ""
-
-    driver = ClusterDriver(Target(node="n1"))
-    driver.kubectl = Refusing(dead="1")
-    with pytest.raises(KubectlError):
-        await driver.__aenter__()
-    await driver.__aexit__(None, None, None)
-    assert [["delete", "namespace", "dead"], ["create"]] == [
-        [word for word in each if not word.startswith("-")] for each in driver.kubectl.changes
-    ]

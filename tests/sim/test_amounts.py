@@ -7,9 +7,9 @@ import pytest
 from vdev.sim.objects.amounts import as_given_back, canonical, exact
 
 
-@pytest.mark.parametrize(
-    ("written", "back"),
-    [
+def test_quantities_are_written_in_one_way(subtests):
+    """The same amount with the largest suffix that leaves it whole; what is no quantity stays, to be refused."""
+    cases = [
         ("0", "0"),
         ("0Gi", "0"),
         (4, "4"),
@@ -39,12 +39,11 @@ from vdev.sim.objects.amounts import as_given_back, canonical, exact
         ("much", "much"),
         (True, True),
         (None, None),
-    ],
-)
-def test_quantities_are_written_in_one_way(written, back):
-    """The same amount with the largest suffix that leaves it whole; what is no quantity stays, to be refused."""
-    assert back == canonical(written)
-    assert back == canonical(back)
+    ]
+    for written, back in cases:
+        with subtests.test(written=written):
+            assert back == canonical(written)
+            assert back == canonical(back)
 
 
 @pytest.mark.parametrize(
@@ -71,14 +70,17 @@ def test_what_quantities_amount_to(written, amount):
     assert Decimal(amount) == exact(written)
 
 
-@pytest.mark.parametrize(
-    "written",
-    [*["", " 1", "1 ", "1_0", "\uff11", "1K", "1ki", "1e", "1e3k", "0x1", "inf", "NaN", "1.2.3"], "9" * 65, True, None],
-)
-def test_what_is_no_quantity(written):
+def test_what_is_no_quantity(subtests):
     """Kubernetes takes neither spaces nor underscores, and one suffix or exponent."""
-    assert exact(written) is None
-    assert written is canonical(written)
+    for written in [
+        *["", " 1", "1 ", "1_0", "\uff11", "1K", "1ki", "1e", "1e3k", "0x1", "inf", "NaN", "1.2.3"],
+        "9" * 65,
+        True,
+        None,
+    ]:
+        with subtests.test(written=written):
+            assert exact(written) is None
+            assert written is canonical(written)
 
 
 def test_all_quantities_of_an_object():

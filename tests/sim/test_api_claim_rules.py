@@ -89,17 +89,18 @@ def needs_cel(field):
         pytest.importorskip("cel_expr_python", reason="cel-expr-python, which compiles selectors, is not installed")
 
 
-@pytest.mark.parametrize("case", REFUSED)
-async def test_a_claim_is_refused(ask, case):
+async def test_a_claim_is_refused(subtests, ask):
     """One that no scheduler could do anything with is not stored."""
-    spec, field, why = REFUSED[case]
-    needs_cel(field)
-    status, answer = await make(ask, "ResourceClaim", spec)
-    assert (422, "Invalid", "resource.k8s.io") == (status, answer["reason"], answer["details"]["group"])
-    assert [(field, why)] == [
-        (each["field"], each["reason"].removeprefix("FieldValue")) for each in answer["details"]["causes"]
-    ]
-    assert answer["message"].startswith('ResourceClaim.resource.k8s.io "one" is invalid: ')
+    for case in REFUSED:
+        with subtests.test(case=case):
+            spec, field, why = REFUSED[case]
+            needs_cel(field)
+            status, answer = await make(ask, "ResourceClaim", spec)
+            assert (422, "Invalid", "resource.k8s.io") == (status, answer["reason"], answer["details"]["group"])
+            assert [(field, why)] == [
+                (each["field"], each["reason"].removeprefix("FieldValue")) for each in answer["details"]["causes"]
+            ]
+            assert answer["message"].startswith('ResourceClaim.resource.k8s.io "one" is invalid: ')
 
 
 @pytest.mark.parametrize(
@@ -177,9 +178,9 @@ async def test_a_template_is_refused(ask, spec, field, why):
     assert [(field, f"FieldValue{why}")] == [(each["field"], each["reason"]) for each in answer["details"]["causes"]]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
+async def test_a_class_with_a_name_for_pods_that_is_none(subtests, ask):
+    """No pod could ask for it."""
+    cases = [
         "",
         "cpu",
         "gpu",
@@ -190,12 +191,11 @@ async def test_a_template_is_refused(ask, spec, field, why):
         "A.dev/x",
         "a.dev/x y",
         f"{'a' * 250}/x",
-    ],
-)
-async def test_a_class_with_a_name_for_pods_that_is_none(ask, name):
-    """No pod could ask for it."""
-    status, answer = await make(ask, "DeviceClass", {"extendedResourceName": name})
-    assert (422, "spec.extendedResourceName") == (status, answer["details"]["causes"][0]["field"])
+    ]
+    for name in cases:
+        with subtests.test(name=name):
+            status, answer = await make(ask, "DeviceClass", {"extendedResourceName": name})
+            assert (422, "spec.extendedResourceName") == (status, answer["details"]["causes"][0]["field"])
 
 
 REQUEST = "spec.devices.requests[0]"

@@ -142,13 +142,14 @@ async def test_a_slice_with_all_that_there_is(ask):
     assert device == made["spec"]["devices"][0]
 
 
-@pytest.mark.parametrize("case", REFUSED)
-async def test_a_slice_is_refused(ask, case):
+async def test_a_slice_is_refused(subtests, ask):
     """As the real server refuses it, and the message says why."""
-    document, why = REFUSED[case]
-    status, answer = await ask("POST", SLICES, document)
-    assert (422, "Invalid") == (status, answer["reason"])
-    assert re.search(why, answer["message"]), answer["message"]
+    for case in REFUSED:
+        with subtests.test(case=case):
+            document, why = REFUSED[case]
+            status, answer = await ask("POST", SLICES, document)
+            assert (422, "Invalid") == (status, answer["reason"])
+            assert re.search(why, answer["message"]), answer["message"]
 
 
 async def test_what_is_immutable(ask):
@@ -169,9 +170,9 @@ def asked(**more):
     return {"name": "r", "exactly": {"deviceClassName": "c", **more}}
 
 
-@pytest.mark.parametrize(
-    ("request_", "why"),
-    [
+async def test_a_claim_is_refused(subtests, ask):
+    """A mistake in a request is not found out by a pod that waits."""
+    cases = [
         ({"name": "r"}, "exactly one of"),
         ({"name": "R!", "exactly": {"deviceClassName": "c"}}, "RFC 1123 label"),
         ({"name": "r", "exactly": {}}, "deviceClassName: Required value"),
@@ -179,13 +180,12 @@ def asked(**more):
         ({"name": "r", "exactly": {"deviceClassName": "c", "cuont": 1}}, "cuont: unknown field"),
         ({"name": "r", "firstAvailable": [{"name": "x"}]}, "deviceClassName: Required value"),
         (asked(selectors=[{"cel": {}}]), "selectors[0].cel.expression: Required value"),
-    ],
-)
-async def test_a_claim_is_refused(ask, request_, why):
-    """A mistake in a request is not found out by a pod that waits."""
-    status, answer = await ask("POST", CLAIMS, of("ResourceClaim", "c", {"devices": {"requests": [request_]}}))
-    assert 422 == status
-    assert why in answer["message"]
+    ]
+    for request_, why in cases:
+        with subtests.test(request_=request_):
+            status, answer = await ask("POST", CLAIMS, of("ResourceClaim", "c", {"devices": {"requests": [request_]}}))
+            assert 422 == status
+            assert why in answer["message"]
 
 
 OPAQUE = {"opaque": {"driver": "acme.dev", "parameters": {"kind": "X"}}}
@@ -254,9 +254,9 @@ async def test_what_is_not_there(ask):
     assert (404, "NotFound") == await reason(ask("POST", "/api/v1/namespaces/none/configmaps", elsewhere))
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body", "content_type", "status"),
-    [
+async def test_requests_that_are_none(subtests, ask):
+    """Each gets an answer of its own, and the server goes on."""
+    cases = [
         ("POST", MAPS, "not JSON", "application/json", 400),
         ("POST", MAPS, "{}", "text/plain", 415),
         ("POST", MAPS, {"apiVersion": "v1", "kind": "Pod"}, "application/json", 400),
@@ -274,14 +274,13 @@ async def test_what_is_not_there(ask):
         ("PUT", NODES, {}, "application/json", 405),
         ("GET", f"{NODES}?fieldSelector=spec.podCIDR%3D1", None, "", 400),
         ("GET", f"{NODES}?watch=true&resourceVersion=99999999", None, "", 504),
-    ],
-)
-async def test_requests_that_are_none(ask, method, path, body, content_type, status):
-    """Each gets an answer of its own, and the server goes on."""
-    await ask("POST", NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
-    got, answer = await ask(method, path, body, content_type)
-    assert (status, "Status") == (got, answer["kind"])
-    assert 200 == (await ask("GET", f"{NODES}/n"))[0]
+    ]
+    for method, path, body, content_type, status in cases:
+        with subtests.test(method=method):
+            await ask("POST", NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
+            got, answer = await ask(method, path, body, content_type)
+            assert (status, "Status") == (got, answer["kind"])
+            assert 200 == (await ask("GET", f"{NODES}/n"))[0]
 
 
 async def test_patches_of_other_kinds(ask):
@@ -354,11 +353,12 @@ async def test_label_selectors(ask, selector, chosen):
     assert chosen == [each["metadata"]["name"] for each in found["items"]]
 
 
-@pytest.mark.parametrize("selector", ["a in (x", "a b", "a=x y", "a>x", "=x", "a in x", "a,,b"])
-async def test_a_label_selector_that_is_none(ask, selector):
+async def test_a_label_selector_that_is_none(subtests, ask):
     """It is refused, and never matches everything or nothing without a word."""
-    status, answer = await ask("GET", f"{NODES}?labelSelector={quote(selector)}")
-    assert (400, "BadRequest") == (status, answer["reason"])
+    for selector in ["a in (x", "a b", "a=x y", "a>x", "=x", "a in x", "a,,b"]:
+        with subtests.test(selector=selector):
+            status, answer = await ask("GET", f"{NODES}?labelSelector={quote(selector)}")
+            assert (400, "BadRequest") == (status, answer["reason"])
 
 
 async def test_a_claim_has_one_allocation(ask):

@@ -153,12 +153,11 @@ async def test_how_a_node_is_shown(server, conditions, spec, shown):
     assert ("Unknown", "<none>") == (second["Status"], second["Roles"])
 
 
-@pytest.mark.parametrize(
-    ("seconds", "shown"), [(-9, "0s"), (119, "119s"), (3600, "60m"), (4 * 3600, "4h"), (49 * 3600, "2d")]
-)
-def test_an_age(seconds, shown):
+def test_an_age(subtests):
     """In the largest unit of which there are two."""
-    assert shown == tables.age(dt.timedelta(seconds=seconds))
+    for seconds, shown in [(-9, "0s"), (119, "119s"), (3600, "60m"), (4 * 3600, "4h"), (49 * 3600, "2d")]:
+        with subtests.test(seconds=seconds):
+            assert shown == tables.age(dt.timedelta(seconds=seconds))
 
 
 async def test_what_a_row_is_about(server):

@@ -303,9 +303,8 @@ def test_capacity_selects_among_devices_that_are_not_shared():
     assert ["large"] == names([slice_of("acme.dev", devices)], claim("one", request))
 
 
-@pytest.mark.parametrize(
-    ("effect", "toleration", "expected"),
-    [
+def test_taints(subtests):
+    cases = [
         ("NoSchedule", None, "b"),
         ("NoExecute", None, "b"),
         ("None", None, "a"),
@@ -314,12 +313,12 @@ def test_capacity_selects_among_devices_that_are_not_shared():
         ("NoSchedule", {"key": "k", "value": "v"}, "a"),
         ("NoSchedule", {"key": "k", "value": "w"}, "b"),
         ("NoSchedule", {"key": "k", "value": "v", "effect": "NoExecute"}, "b"),
-    ],
-)
-def test_taints(effect, toleration, expected):
-    slices = [two(taints=[{"key": "k", "value": "v", "effect": effect}])]
-    request = exactly(**({"tolerations": [toleration]} if toleration else {}))
-    assert [expected] == names(slices, claim("one", request))
+    ]
+    for effect, toleration, expected in cases:
+        with subtests.test(effect=effect):
+            slices = [two(taints=[{"key": "k", "value": "v", "effect": effect}])]
+            request = exactly(**({"tolerations": [toleration]} if toleration else {}))
+            assert [expected] == names(slices, claim("one", request))
 
 
 def test_admin_access_occupies_nothing():

@@ -39,9 +39,8 @@ def placed(place):
 USE = {"counterSet": "s", "counters": {"m": {"value": "1"}}}
 
 
-@pytest.mark.parametrize(
-    "found",
-    [
+def test_what_is_sound(subtests):
+    cases = [
         of(),
         of(*(device(f"d-{number}") for number in range(128))),
         of(*(device(f"d-{number}", taints=[TAINT]) for number in range(64))),
@@ -50,15 +49,14 @@ USE = {"counterSet": "s", "counters": {"m": {"value": "1"}}}
         placed({"nodeSelector": {"nodeSelectorTerms": [{}]}}),
         of(memory({"default": "1Gi", "validValues": ["1Gi", "2Gi"]})),
         slice_of("acme.dev", counters=[{"name": "gpu-0", "counters": {"memory-slice-0": {"value": "1"}}}]),
-    ],
-)
-def test_what_is_sound(found):
-    assert [] == codes(found)
+    ]
+    for found in cases:
+        with subtests.test(found=found):
+            assert [] == codes(found)
 
 
-@pytest.mark.parametrize(
-    ("found", "code"),
-    [
+def test_what_is_not(subtests):
+    cases = [
         (of(*(device(f"d-{number}") for number in range(129))), "slice-too-long"),
         (of(*(device(f"d-{n}", taints=[TAINT] if n == 0 else []) for n in range(65))), "slice-too-long"),
         (of(device("a.b")), "device-name"),
@@ -98,10 +96,10 @@ def test_what_is_sound(found):
         (placed({"nodeSelector": {"nodeSelectorTerms": []}}), "slice-node"),
         (slice_of("acme.dev", counters=[{"name": "C", "counters": {"m": {"value": "1"}}}]), "counter-name"),
         (slice_of("acme.dev", counters=[{"name": "c", "counters": {}}]), "counter-sets"),
-    ],
-)
-def test_what_is_not(found, code):
-    assert code in codes(found)
+    ]
+    for found, code in cases:
+        with subtests.test(found=found):
+            assert code in codes(found)
 
 
 def test_pools():

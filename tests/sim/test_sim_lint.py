@@ -47,47 +47,47 @@ def test_good_answer():
     )
 
 
-@pytest.mark.parametrize("permissions", ["", "x", "rr", "rwmx", "rwmr", "RW"])
-def test_permissions(permissions):
+def test_permissions(subtests):
     """Permissions are a combination of r, w and m, each at most once, and never none."""
-    assert ["device-permissions"] == allocated(devices=[spec(permissions)])
+    for permissions in ["", "x", "rr", "rwmx", "rwmr", "RW"]:
+        with subtests.test(permissions=permissions):
+            assert ["device-permissions"] == allocated(devices=[spec(permissions)])
 
 
-@pytest.mark.parametrize(
-    "parts",
-    [
+def test_relative_paths(subtests):
+    """Host and container paths are absolute."""
+    cases = [
         {"devices": [spec(host="dev/null")]},
         {"devices": [spec(container="null")]},
         {"mounts": [api.Mount(host_path="a", container_path="/a")]},
         {"mounts": [api.Mount(host_path="/a", container_path="")]},
-    ],
-)
-def test_relative_paths(parts):
-    """Host and container paths are absolute."""
-    assert ["relative-path"] == allocated(**parts)
+    ]
+    for parts in cases:
+        with subtests.test(parts=parts):
+            assert ["relative-path"] == allocated(**parts)
 
 
-@pytest.mark.parametrize(
-    ("severity", "parts"),
-    [
+def test_duplicate_container_paths(subtests):
+    """Two devices or two mounts at one place of the container are a mistake; a repeated one is dropped without harm."""
+    cases = [
         ("error", {"devices": [spec(), spec(host="/dev/zero")]}),
         ("error", {"devices": [spec("rw"), spec("r")]}),
         ("error", {"mounts": [api.Mount(host_path=host, container_path="/a") for host in ("/a", "/b")]}),
         ("warning", {"devices": [spec(), spec()]}),
         ("warning", {"mounts": [api.Mount(host_path="/a", container_path="/a")] * 2}),
-    ],
-)
-def test_duplicate_container_paths(severity, parts):
-    """Two devices or two mounts at one place of the container are a mistake; a repeated one is dropped without harm."""
-    response = api.AllocateResponse(container_responses=[api.ContainerAllocateResponse(**parts)])
-    (found,) = rules.allocation(NPU, response)
-    assert ("duplicate-container-path", severity) == (found.code, found.severity.value)
+    ]
+    for severity, parts in cases:
+        with subtests.test(severity=severity):
+            response = api.AllocateResponse(container_responses=[api.ContainerAllocateResponse(**parts)])
+            (found,) = rules.allocation(NPU, response)
+            assert ("duplicate-container-path", severity) == (found.code, found.severity.value)
 
 
-@pytest.mark.parametrize("name", ["", "1A", "A-B", "A B", "A=B", "é"])
-def test_env_names(name):
+def test_env_names(subtests):
     """Environment variables have the name of a C identifier."""
-    assert ["env-name"] == allocated(envs={name: "1"})
+    for name in ["", "1A", "A-B", "A B", "A=B", "é"]:
+        with subtests.test(name=name):
+            assert ["env-name"] == allocated(envs={name: "1"})
 
 
 def test_env_values():
@@ -96,15 +96,16 @@ def test_env_values():
     assert [] == allocated(envs={"A": "x\ny", "B": "", "C": "é"})
 
 
-@pytest.mark.parametrize("key", ["", "a b", "/x", "x/", "-x", "a/" + "x" * 64])
-def test_annotation_keys(key):
+def test_annotation_keys(subtests):
     """Annotation keys are qualified names."""
-    assert ["annotation-key"] == allocated(annotations={key: "1"})
+    for key in ["", "a b", "/x", "x/", "-x", "a/" + "x" * 64]:
+        with subtests.test(key=key):
+            assert ["annotation-key"] == allocated(annotations={key: "1"})
 
 
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [
+def test_cdi_names(subtests):
+    """Each way in which a CDI name is wrong is named."""
+    cases = [
         ("d1", "expected vendor/class=device"),
         ("acme.dev=d1", "expected vendor/class=device"),
         ("acme.dev/npu=", "the device name"),
@@ -113,11 +114,10 @@ def test_annotation_keys(key):
         ("acme.dev/n=d1", "one letter"),
         ("1acme/npu=d1", "start with a letter"),
         ("acme.dev/npu=d 1", "the device name"),
-    ],
-)
-def test_cdi_names(name, hint):
-    """Each way in which a CDI name is wrong is named."""
-    assert hint in rules.cdi_name(name)
+    ]
+    for name, hint in cases:
+        with subtests.test(name=name):
+            assert hint in rules.cdi_name(name)
 
 
 @pytest.mark.parametrize("name", ["acme.dev/npu=0", "k8s.device-plugin.nvidia.com/mig-1g.5gb=MIG-1", "aa/bb=a:b"])
@@ -167,19 +167,18 @@ def test_preferred():
     assert ["extra-container-responses"] == of(["a", "b"], ["a"])
 
 
-@pytest.mark.parametrize(
-    ("endpoint", "expected"),
-    [
+def test_endpoints(subtests):
+    """An endpoint is a bare file name, short enough for a socket."""
+    cases = [
         ("npu.sock", []),
         ("a/b.sock", ["endpoint-with-slash"]),
         ("", ["endpoint-not-a-file"]),
         ("x" * 100, ["socket-path-too-long"]),
-    ],
-)
-def test_endpoints(endpoint, expected):
-    """An endpoint is a bare file name, short enough for a socket."""
-    request = api.RegisterRequest(resource_name=NPU, endpoint=endpoint)
-    assert expected == codes(rules.registration(request, "/var/lib/kubelet/device-plugins", streams_open=0))
+    ]
+    for endpoint, expected in cases:
+        with subtests.test(endpoint=endpoint):
+            request = api.RegisterRequest(resource_name=NPU, endpoint=endpoint)
+            assert expected == codes(rules.registration(request, "/var/lib/kubelet/device-plugins", streams_open=0))
 
 
 def test_registration_while_streaming():

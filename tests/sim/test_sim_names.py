@@ -1,13 +1,11 @@
 """Which resource names the kubelet takes."""
 
-import pytest
-
 from vdev.sim.objects import formats
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
+def test_names(subtests):
+    """Exactly the names that a real kubelet takes are taken."""
+    cases = [
         ("acme.dev/npu", True),
         ("acme.dev/NPU_1.x-y", True),
         ("a/b", True),
@@ -26,8 +24,7 @@ from vdev.sim.objects import formats
         ("acme.dev/" + "n" * 64, False),
         ("a" * 244 + "/npu", True),
         ("a" * 245 + "/npu", False),
-    ],
-)
-def test_names(name, expected):
-    """Exactly the names that a real kubelet takes are taken."""
-    assert expected is not any(formats.extended_resource(name))
+    ]
+    for name, expected in cases:
+        with subtests.test(name=name):
+            assert expected is not any(formats.extended_resource(name))

@@ -202,9 +202,9 @@ async def test_steps_that_a_driver_cannot(driver):
     assert ["t: skipped; it needs clock"] == await play(scenario(requires=["clock"]), driver)
 
 
-@pytest.mark.parametrize(
-    ("change", "text"),
-    [
+def test_strict_form(subtests):
+    """Whatever is not of the form is an error that says where."""
+    cases = [
         ({"step": []}, "unknown key 'step'"),
         ({"title": None}, "title: expected text"),
         ({"steps": {}}, "steps: expected a list"),
@@ -228,18 +228,17 @@ async def test_steps_that_a_driver_cannot(driver):
         ({"pods": {"a": {}}}, "pods.a: 'spec' is missing"),
         ({"hardware": {"d1": "a"}}, "hardware.d1: expected a list"),
         ({"steps": [{"expect": {"unhealthy": {NPU: "d1"}}}]}, "unhealthy.acme.dev/npu: expected a mapping"),
-    ],
-)
-def test_strict_form(change, text):
-    """Whatever is not of the form is an error that says where."""
-    with pytest.raises(ScenarioFormatError, match=text):
-        parse({"title": "t", "configuration": "", "steps": [], **change})
+    ]
+    for change, text in cases:
+        with subtests.test(change=change), pytest.raises(ScenarioFormatError, match=text):
+            parse({"title": "t", "configuration": "", "steps": [], **change})
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_files_are_of_the_form(path):
+def test_files_are_of_the_form(subtests):
     """Every scenario file can be read."""
-    assert load(path).steps
+    for path in FILES:
+        with subtests.test(path=path):
+            assert load(path).steps
 
 
 async def test_what_cannot_come_true_is_not_waited_for(driver):

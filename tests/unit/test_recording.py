@@ -2,15 +2,11 @@
 
 from pathlib import Path
 
-import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.kit.fakehost import FakeHost
 from vdev import config
 from vdev.deviceplugin.podresources import KubeletDevice
-from vdev.errors import ConfigError
 from vdev.planning.inventory import inventory
 from vdev.recording import HardwarePiece, Mask, Recording, pieces, recorded
 
@@ -55,18 +51,6 @@ def test_ids_and_numa_nodes_stay() -> None:
     } == played(devices)[1]
 
 
-def test_replicas_are_of_one_device() -> None:
-    """The device is shared again; where a slot is missing, it is one of those that do not work."""
-    devices = [KubeletDevice("nvidia.com/gpu", f"{UUIDS[0]}::{n}", (0,)) for n in range(4)]
-    devices += [KubeletDevice("nvidia.com/gpu", f"{UUIDS[1]}::1", (0,), healthy=False)]
-
-    text, lists = played(devices)
-
-    assert {f"{uuid}::{n}" for uuid in UUIDS[:2] for n in range(4)} == set(lists["nvidia.com/gpu"])
-    (rule,) = yaml.safe_load(text)["faults"]["rules"]
-    assert [UUIDS[1]] == rule["devices"]
-
-
 def test_containers_find_their_devices_by_the_makers_variable() -> None:
     """Whether the model is known or not, and for partitions, which are no preset."""
     devices = [
@@ -109,13 +93,6 @@ def test_what_sysfs_knows_of_a_device() -> None:
     assert "# key-ABC12345: usb 1050:0407 1-2 Yubico YubiKey serial ABC12345" in text
 
 
-def test_what_no_plugin_offers() -> None:
-    """Is a comment, or on demand an entry."""
-    assert "# No plugin offers: usb 1050:0407 1-2 Yubico YubiKey" in played([], [STICK])[0]
-    lists = played([], [STICK, *A100], with_hardware=True, domain="lab.org")[1]
-    assert {"lab.org/usb-1050-0407": {"usb-ABC12345": ()}, "nvidia.com/gpu": {UUIDS[0]: (0,), UUIDS[1]: (1,)}} == lists
-
-
 def test_ids_that_a_node_cannot_have_twice() -> None:
     """Get a name of their own, and a warning says so."""
     draft = recorded(
@@ -150,28 +127,6 @@ def test_nothing_of_the_node_is_left_with_a_salt() -> None:
     assert text != played(devices, hardware, salt="other")[0]
 
 
-@given(
-    st.lists(
-        st.builds(
-            KubeletDevice,
-            st.sampled_from(["a.b/x", "nvidia.com/gpu", "c.d/y.shared"]),
-            st.text(min_size=1, max_size=70) | st.sampled_from([*UUIDS, "x::0", "x::1", "0000:81:00.2", "a::b"]),
-            st.sampled_from([(), (0,), (0, 1)]),
-            st.booleans(),
-        ),
-        max_size=8,
-        unique_by=lambda each: (each.resource, each.id),
-    ),
-    st.sampled_from(["", "s"]),
-)
-def test_any_list_becomes_a_configuration(devices: list[KubeletDevice], salt: str) -> None:
-    """With at least as many devices of each resource."""
-    _, lists = played(devices, [STICK, *A100], salt)
-
-    for name in {each.resource for each in devices}:
-        assert len({each.id.partition("::")[0] for each in devices if each.resource == name}) <= len(lists[name])
-
-
 def test_what_is_read_of_a_host(tmp_path: Path) -> None:
     """PCI devices with their NUMA node, USB devices but hubs, and what NVIDIA's driver tells."""
     fake = FakeHost(tmp_path)
@@ -196,19 +151,3 @@ def test_what_is_read_of_a_host(tmp_path: Path) -> None:
     )
     assert ("1-2", "ABC12345", "YubiKey") == (stick.place, stick.serial, stick.model)
     assert [] == pieces(FakeHost(tmp_path / "empty").host)
-
-
-@pytest.mark.parametrize(
-    ("ids", "expected"),
-    [
-        ("ids: [a, a]", "virtual.ids: 'a' is listed twice"),
-        ('ids: ["a::0"]', "virtual.ids[0]: 'a::0' is not allowed; expected 1 to 63 letters"),
-        ("ids: [a], count: 2", "virtual.ids: 1 ids for 2 devices; give one for each, or leave out count"),
-        ("ids: [1]", 'virtual.ids[0]: expected a string, and 1 unquoted is a number in YAML; write it in quotes: "1"'),
-    ],
-)
-def test_ids_that_the_file_cannot_give(ids: str, expected: str) -> None:
-    """Each is refused at its place."""
-    with pytest.raises(ConfigError) as refused:
-        config.load_text(f"devices: [{{name: a, resource: a.b/c, virtual: {{{ids}}}}}]", "f")
-    assert expected in str(refused.value.problems[0])

@@ -49,18 +49,6 @@ async def test_a_claim_is_prepared_and_unprepared(driver, allocate, cdi_dir):
     assert {} == running.driver.prepared
 
 
-async def test_both_calls_may_come_again(driver, allocate, cdi_dir):
-    """The same answer; and what nobody knows is unprepared as well."""
-    _, kubelet = driver
-    claim = await allocate("c", ("r", "gpu-0"))
-    first = await kubelet.prepare(claim)
-    assert first == await kubelet.prepare(claim)
-    assert {uid(claim): ""} == await kubelet.unprepare(claim)
-    assert {uid(claim): ""} == await kubelet.unprepare(claim)
-    assert [] == [*cdi_dir.iterdir()]
-    assert first == await kubelet.prepare(claim)
-
-
 async def test_a_lost_file_is_written_again(driver, allocate, cdi_dir):
     """By a second call, as after a reboot."""
     _, kubelet = driver
@@ -70,17 +58,6 @@ async def test_a_lost_file_is_written_again(driver, allocate, cdi_dir):
     (cdi_dir / f"k8s.{DRIVER}-claim_{uid(claim)}.json").unlink()
     await kubelet.prepare(claim)
     assert before == document(cdi_dir, claim)
-
-
-async def test_a_prepared_claim_is_answered_whatever_became_of_its_devices(driver, allocate, published, api_server):
-    """Its pods have them: a device that is gone, and an API server that is away, change nothing."""
-    _, kubelet = driver
-    claim = await allocate("c", ("r", "gpu-0"))
-    first = await kubelet.prepare(claim)
-    del published["gpu-0"]
-    assert first == await kubelet.prepare(claim)
-    api_server.fail(status=500)
-    assert first == await kubelet.prepare(claim)
 
 
 async def test_a_new_allocation_of_the_same_claim_replaces_the_old_one(driver, allocate, api_server, cdi_dir):
@@ -96,17 +73,6 @@ async def test_a_new_allocation_of_the_same_claim_replaces_the_old_one(driver, a
     assert f"{uid(claim)}-gpu-1" in {each["name"] for each in document(cdi_dir, claim)["devices"]}
     again = await allocate("d", ("r", "gpu-0"))
     assert "" == (await kubelet.prepare(again))[uid(again)].error
-
-
-async def test_several_claims_each_have_their_answer(driver, allocate):
-    """One that cannot be prepared leaves the others alone."""
-    _, kubelet = driver
-    good, bad = await allocate("good", ("r", "gpu-0")), await allocate("bad", ("r", "gpu-9"))
-    answers = await kubelet.prepare(good, bad)
-    assert "" == answers[uid(good)].error
-    assert "device gpu-9 of pool node-1 cannot be prepared: this node has none of that name" == answers[uid(bad)].error
-    assert not answers[uid(bad)].devices
-    assert {uid(good): "", uid(bad): ""} == await kubelet.unprepare(good, bad)
 
 
 async def test_a_container_that_uses_all_requests_gets_one_list(driver, allocate):
@@ -164,14 +130,6 @@ async def test_an_api_server_that_is_away_is_said(driver, allocate, api_server):
     assert "does not answer: status 500" in (await kubelet.prepare(claim))[uid(claim)].error
     api_server.heal()
     assert "" == (await kubelet.prepare(claim))[uid(claim)].error
-
-
-async def test_a_uid_that_is_none_is_refused(driver):
-    """It becomes a part of file names."""
-    _, kubelet = driver
-    claim = {"metadata": {"namespace": "default", "name": "c", "uid": "../../x"}}
-    assert "'../../x' is no uid of a claim" == (await kubelet.prepare(claim))["../../x"].error
-    assert {"../../x": ""} == await kubelet.unprepare(claim)
 
 
 async def test_no_device_is_handed_out_twice(driver, allocate):
@@ -315,16 +273,6 @@ async def test_a_record_that_is_lost_under_a_running_driver_is_written_again(dri
     assert "the record of prepared claims was lost, and is written again" in [each["event"] for each in running.logs]
 
 
-async def test_a_call_comes_before_the_loss_of_the_record_is_seen(driver, allocate, kubelet):
-    """Nobody has looked at the files since, and the device goes to no other claim all the same."""
-    _, called = driver
-    claim, other = await allocate("c", ("r", "gpu-0")), await allocate("d", ("r", "gpu-0"))
-    await called.prepare(claim)
-    record_of(kubelet).unlink()
-    assert "it is prepared for ResourceClaim default/c" in (await called.prepare(other))[uid(other)].error
-    assert {uid(claim)} == recorded(kubelet)
-
-
 @pytest.mark.parametrize(("spoil", "why"), SPOILT)
 async def test_a_spoilt_record_at_a_start(start_driver, api, allocate, kubelet, cdi_dir, spoil, why):
     """It is moved aside; claims can be prepared and unprepared, and those that were in it are a problem until then."""
@@ -369,25 +317,6 @@ async def test_a_record_that_is_missing_at_a_start(start_driver, api, allocate, 
     assert [f"k8s.{DRIVER}-claim_{uid(other)}.json"] == [each.name for each in cdi_dir.iterdir()]
 
 
-async def test_an_old_copy_of_the_record_is_older_than_what_a_new_record_says(start_driver, api, allocate, kubelet):
-    """Also if much was written before the copy was made, and little since the record began anew."""
-    first = await start_driver(api)
-    called = await kubelet.register()
-    before = await allocate("before", ("r", "gpu-1"))
-    for _ in range(5):
-        await called.prepare(before)
-        await called.unprepare(before)
-    older = record_of(kubelet).read_bytes()
-    await first.stop()
-    record_of(kubelet).unlink()
-    await start_driver(api)
-    called = await kubelet.register()
-    claim, other = await allocate("c", ("r", "gpu-0")), await allocate("d", ("r", "gpu-0"))
-    await called.prepare(claim)
-    record_of(kubelet).write_bytes(older)
-    assert "it is prepared for ResourceClaim default/c" in (await called.prepare(other))[uid(other)].error
-
-
 # --- time -------------------------------------------------------------------------------------------------------------
 
 
@@ -400,18 +329,3 @@ async def test_it_answers_before_the_kubelet_gives_up(driver, allocate, api_serv
     await api_server.until(lambda: hangs.hits)
     running.clock.advance(41)
     assert "it was not prepared within 40 s: the API server, the disk, or" in (await answer)[uid(claim)].error
-
-
-async def test_calls_at_once_are_taken_in_turn(driver, allocate, cdi_dir):
-    """Each gets its answer, and the record has all of them."""
-    running, kubelet = driver
-    shares = [{"shareID": f"00000000-0000-4000-8000-{number:012}"} for number in range(20)]
-    claims = [await allocate(f"c{number}", ("r", "gpu-2", share)) for number, share in enumerate(shares)]
-    answers = await asyncio.gather(
-        *(kubelet.prepare(each) for each in claims), *(kubelet.prepare(each) for each in claims)
-    )
-    assert {""} == {each.error for answer in answers for each in answer.values()}
-    assert {*map(uid, claims)} == running.driver.prepared.keys()
-    assert 20 == len([*cdi_dir.iterdir()])
-    await asyncio.gather(*(kubelet.unprepare(each) for each in claims))
-    assert {} == running.driver.prepared

@@ -1,13 +1,10 @@
 """Instances of one driver on one record: whatever they are asked, in whatever order, no device is handed out twice."""
 
 import asyncio
-import fcntl
-import os
 import tempfile
 import threading
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -111,26 +108,6 @@ async def test_a_claim_that_cannot_be_remembered_is_not_prepared(directory):
     assert f"cannot use the directory {places.directory}: File exists" == answers["uid-0"]
 
 
-async def test_a_lock_that_is_not_let_go_is_said_in_time(api, start_driver, kubelet, allocate):
-    """Another instance that hangs, in the middle of a call."""
-    running = await start_driver(api)
-    called = await kubelet.register()
-    claim = await allocate("c", ("r", "gpu-0"))
-    own = kubelet.directory / "plugins" / DRIVER
-    other = os.open(own, os.O_RDONLY)
-    fcntl.flock(other, fcntl.LOCK_EX)
-    for call in (called.prepare, called.unprepare):
-        answer = asyncio.ensure_future(call(claim))
-        while not answer.done():
-            running.clock.advance(1)
-            await asyncio.sleep(0.005)
-        (found,) = answer.result().values()
-        what = f"{call.__name__}d within 40 s: the API server, the disk, or another vdev that works on claims in {own}"
-        assert f"it was not {what} does not answer" == (found if isinstance(found, str) else found.error)
-    os.close(other)
-    assert {""} == {each.error for each in (await called.prepare(claim)).values()}
-
-
 async def test_what_was_prepared_too_late_is_told_at_its_end(directory):
     """The disk hung for longer than the kubelet waits, and the pod's claim was prepared after all."""
     places = Places(driver=DRIVER, kubelet_dir=directory, cdi_dir=directory / "cdi")
@@ -152,18 +129,3 @@ async def test_what_was_prepared_too_late_is_told_at_its_end(directory):
     for _ in range(2):
         await claims.restore()  # after the call that hung
         assert [["uid-0"]] == [[*each] for each in told]
-
-
-async def test_a_thread_that_cannot_be_started_blocks_nobody(directory, monkeypatch):
-    """One call fails where the system has no more threads; the next one is not kept waiting by it."""
-    claims = Claims(Places(driver=DRIVER, kubelet_dir=directory, cdi_dir=directory / "cdi"), Api({}), _find)
-
-    def none(*_):
-        raise RuntimeError("can't start new thread")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(asyncio.get_running_loop(), "run_in_executor", none)
-        with pytest.raises(RuntimeError, match="new thread"):
-            await claims.exclusively(list)
-    async with asyncio.timeout(30):
-        assert [] == await claims.exclusively(list)

@@ -1,15 +1,10 @@
 """The driver's sockets: how the kubelet finds them, what brings them back, and several instances of one driver."""
 
 import asyncio
-import os
 import shutil
 import socket
-from pathlib import Path
-
-import pytest
 
 from vdev.dra.driver import DriverState
-from vdev.dra.places import Places
 from vdev.pb import pluginregistration_v1_pb2
 
 DRIVER = "gpu.acme.dev"
@@ -203,47 +198,6 @@ async def test_lost_files_that_cannot_be_written_are_a_problem(api, start_driver
     assert [f"k8s.{DRIVER}-claim_{claim['metadata']['uid']}.json"] == [each.name for each in cdi_dir.iterdir()]
 
 
-async def test_a_look_that_finds_what_was_known_tells_nobody(api, start_driver, kubelet, allocate, cdi_dir):
-    """The agent decides anew when claims or problems are others, and not each time that files are looked at."""
-    claim = await allocate("c", ("r", "gpu-0"))
-    running = await start_driver(api)
-    await (await kubelet.register()).prepare(claim)
-    (file,) = cdi_dir.iterdir()
-    running.told.clear()
-    for _ in range(2):
-        file.unlink()
-        running.driver.recheck()
-        await running.until(file.exists)
-    assert [] == running.told
-
-
-async def test_a_driver_whose_own_directory_vanished_stays_registered(start_driver, kubelet):
-    """The kubelet knows the path, dials it again, and asks nothing: the registration socket is as it was."""
-    running = await start_driver(None)
-    await kubelet.register()
-    assert DriverState.REGISTERED is running.driver.state
-    (registration,) = kubelet.sockets
-    own = running.driver.places.directory
-    for each in own.iterdir():
-        each.unlink()
-    own.rmdir()
-    await running.until(running.driver.places.dra_socket.exists)
-    await running.until(lambda: 2 == [each["event"] for each in running.logs].count("serving DRA"))
-    assert ([registration], DriverState.REGISTERED) == ([*kubelet.sockets], running.driver.state)
-
-
-@pytest.mark.parametrize("pod_uid", ["", OLD])
-@pytest.mark.parametrize("driver", [DRIVER, f"{'a' * 20}.{'b' * 20}.{'c' * 21}"])
-def test_paths_fit_into_a_sockets_name(pod_uid, driver):
-    """Whatever the driver is called."""
-    places = Places(driver=driver, kubelet_dir=Path("/var/lib/kubelet"), cdi_dir=Path("/var/run/cdi"), pod_uid=pod_uid)
-    for path in (places.registration_socket, places.dra_socket):
-        assert len(os.fsencode(path)) <= 107
-    other = Places(driver=driver, kubelet_dir=places.kubelet_dir, cdi_dir=Path("/var/run/cdi"), pod_uid=NEW)
-    assert other.registration_socket != places.registration_socket
-    assert other.dra_socket != places.dra_socket
-
-
 async def test_a_path_that_is_too_long_is_said(start_driver, directory):
     """GRPC itself would hide the reason."""
     place = directory / ("x" * 90)
@@ -251,21 +205,6 @@ async def test_a_path_that_is_too_long_is_said(start_driver, directory):
     running = await start_driver(None, kubelet_dir=place, wait=False)
     await running.until(lambda: running.driver.problems)
     assert "the system allows 107: use a shorter --kubelet-dir" in running.driver.problems[0].message
-
-
-async def test_a_driver_that_failed_can_be_run_again(start_driver, kubelet):
-    """With sockets, calls and streams as before."""
-    running = await start_driver(None)
-    running.task.cancel()
-    await asyncio.gather(running.task, return_exceptions=True)
-    assert DriverState.STOPPED is running.driver.state
-    assert [] == kubelet.sockets
-    running.task = asyncio.create_task(running.driver.run(), name="again")
-    await running.until(lambda: kubelet.sockets)
-    stream = (await kubelet.register()).watch()
-    assert not (await stream.read()).devices
-    await running.until(lambda: 1 == running.driver.health_streams)
-    assert DriverState.REGISTERED is running.driver.state
 
 
 async def test_a_call_in_flight_is_answered_at_the_end(api, start_driver, kubelet, allocate, api_server):

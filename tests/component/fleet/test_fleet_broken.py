@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from tests.kit.fleet import CONFIG, add_pod, capacity, devices
 from vdev import config
 from vdev.fleet.view import FleetView
@@ -44,16 +42,17 @@ ODD = [
 ]
 
 
-@pytest.mark.parametrize("document", ODD, ids=json.dumps)
-async def test_an_object_that_is_none_ends_nothing(document, start, api_server, until):
+async def test_an_object_that_is_none_ends_nothing(start, api_server, until):
     """Every watch tells it. What comes later is followed all the same."""
     fleet = await start(CONFIG)
     await until(lambda: fleet.is_settled and 3 == len(fleet.members))
-    api_server.break_watches(json.dumps({"type": "ADDED", "object": document}).encode() + b"\n")
-    await api_server.add("nodes", {"metadata": {"name": "kwok-1", "labels": {"type": "kwok"}}})
-    await until(lambda: ["4", "4"] == capacity(api_server, "kwok-1"))
-    await add_pod(api_server, "p", 2, node="kwok-1")
-    await until(lambda: devices(api_server, "p"))
+    for number, document in enumerate(ODD):
+        api_server.break_watches(json.dumps({"type": "ADDED", "object": document}).encode() + b"\n")
+        name = f"kwok-{number}"
+        await api_server.add("nodes", {"metadata": {"name": name, "labels": {"type": "kwok"}}})
+        await until(lambda name=name: ["4", "4"] == capacity(api_server, name))
+        await add_pod(api_server, f"on-{name}", 2, node=name)
+        await until(lambda name=name: devices(api_server, f"on-{name}"))
 
 
 async def test_a_pods_annotation_ends_nothing(start, api_server, until):

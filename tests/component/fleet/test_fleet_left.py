@@ -81,15 +81,6 @@ async def test_what_a_node_was_made_with_stays(api_server, start, until, directo
     assert not [each for each in (FLEET, NPU, "NpuHealthy") if each in fields]
 
 
-async def test_another_fleet_leaves_it(told, api_server, start, until):
-    """Of two with names of their own neither takes back what the other wrote."""
-    writes = api_server.writes
-    other = await start(OTHERS, name="theirs")
-    await until(lambda: other.has_begun and other.is_settled)
-    assert ["4", "4"] == capacity(api_server, "n")
-    assert writes == api_server.writes
-
-
 async def test_an_agent_without_a_kubelet_keeps_its_node(api_server, start, until, start_api):
     """It writes as the same manager; only what a fleet has marked is a fleet's."""
     await api_server.add("nodes", {"metadata": {"name": "n", "labels": {"type": "other"}}})
@@ -154,28 +145,6 @@ async def test_claims_keep_what_leaves_while_it_runs(told, api_server, start, un
     await until(lambda: ["gpu-1"] == slices(api_server, "n"))
     await api_server.remove("resourceclaims", "c", namespace="default")
     await until(lambda: untouched(api_server))
-
-
-async def test_an_empty_fleet_takes_all_of_it_away(told, api_server, start, until, directory):
-    """Made Nodes go, and what was written on others, live and at the next start; a file that says nothing does not."""
-    text = CHOSEN.replace("nodes: [", 'nodes: [{name: "m{1..2}"}, ')
-    fleet = await start(text)
-    await until(lambda: fleet.is_settled and 3 == len(fleet.members))
-    (directory / "vdev.yaml").write_text(text.replace(text[text.index("nodes: [") :], "nodes: []}\n"))
-    await until(lambda: untouched(api_server) and not fleet.members and fleet.is_settled)
-    assert ["n"] == [each["metadata"]["name"] for each in api_server.all("nodes")]
-
-
-async def test_nothing_is_kept_of_nodes_that_are_gone(api_server, start, until):
-    """An autoscaler makes and removes Nodes of ever new names."""
-    fleet = await start(CHOSEN)
-    for number in range(3):
-        await api_server.add("nodes", {"metadata": {"name": f"ng-{number}", "labels": {"type": "kwok"}}})
-        await until(lambda number=number: ["4", "4"] == capacity(api_server, f"ng-{number}") and fleet.is_settled)
-        await api_server.remove("nodes", f"ng-{number}")
-        await until(lambda: not fleet.members and not fleet.cluster.nodes and fleet.is_settled)
-    held = {name: len(each) for name, each in vars(fleet).items() if isinstance(each, dict | set)}
-    assert not any(held.values()), held
 
 
 async def test_pods_keep_what_leaves_while_it_runs(told, api_server, start, until):

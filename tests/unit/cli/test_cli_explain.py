@@ -131,39 +131,6 @@ def bad(tmp_path):
     return file
 
 
-def test_a_reload_of_what_has_errors_changes_nothing(vdev, good, bad):
-    """It would be refused as a whole, so no resource is said to be removed or new."""
-    code, out, err = vdev("plan", bad, "--against", good)
-    assert (2, True) == (code, "unknown key 'cuont'" in err)
-    assert "a reload would change nothing: it would be refused" in out
-    assert "removed" not in out
-    assert [] == json.loads(vdev("plan", bad, "--against", good, "-o", "json")[1])["changes"]
-
-
-@pytest.mark.parametrize("is_there", [True, False], ids=["wrong", "missing"])
-def test_what_a_plan_is_compared_with_has_no_errors(vdev, good, bad, is_there):
-    """Its errors are shown like those of the files, and it is not taken for one without devices."""
-    if not is_there:
-        bad.unlink()
-    code, out, err = vdev("plan", good, "--against", bad)
-    assert (2, True) == (code, "bad.yaml" in err)
-    assert "what a reload would change is unknown" in out
-    assert "new, " not in out
-    document = json.loads(vdev("plan", good, "--against", bad, "-o", "json")[1])
-    assert ([], 1) == (document["changes"], len(document["problems"]))
-
-
-@pytest.mark.parametrize("is_there", [True, False], ids=["wrong", "missing"])
-def test_a_plan_with_errors_is_not_called_empty(vdev, bad, is_there):
-    """Nobody knows what files with errors are to advertise."""
-    if not is_there:
-        bad.unlink()
-    code, out, _ = vdev("plan", bad)
-    assert 2 == code
-    assert "advertises nothing" not in out
-    assert "a running vdev would refuse this configuration" in out
-
-
 # --- labels of the node ----------------------------------------------------------------------------------------------
 
 LABELLED = """
@@ -199,26 +166,3 @@ def test_a_plan_shows_labels(vdev, labelled):
     file = labelled("off.yaml", "false", "two", "a")
     assert "labels of the node" not in vdev("plan", file)[1]
     assert {} == json.loads(vdev("plan", file, "-o", "json")[1])["nodeLabels"]
-
-
-def test_a_plan_says_what_is_wrong_with_labels(vdev, labelled):
-    """As a problem that stops nothing."""
-    file = labelled("a.yaml", "true", "'{index}'", "a")
-    code, _, err = vdev("plan", file)
-    assert (0, True) == (code, "want different values for the label acme.dev/b: '0', which is used, and '1'" in err)
-    assert "warning" == json.loads(vdev("plan", file, "-o", "json")[1])["problems"][0]["severity"]
-
-
-def test_a_reload_changes_labels(vdev, labelled):
-    """And no resource, where only labels differ."""
-    old, new = labelled("old.yaml", "true", "one", "x"), labelled("new.yaml", "true", "two", "y")
-    out = vdev("plan", new, "--against", old)[1]
-    lines = out.partition("a reload would change:\n")[2].splitlines()
-    assert ["  ~ label acme.dev/b: one -> two", "  - label acme.dev/x", "  + label acme.dev/y: 1"] == lines
-    document = json.loads(vdev("plan", new, "--against", old, "-o", "json")[1])
-    assert [] == document["changes"]
-    assert [
-        {"label": "acme.dev/b", "old": "one", "new": "two"},
-        {"label": "acme.dev/x", "old": "1", "new": None},
-        {"label": "acme.dev/y", "old": None, "new": "1"},
-    ] == document["labelChanges"]

@@ -1,6 +1,5 @@
 """`vdev import`: what is printed, written and warned of, and the exit codes."""
 
-import json
 import subprocess
 from pathlib import Path
 
@@ -43,15 +42,6 @@ def test_flags_of_the_other_plugin(capsys: pytest.CaptureFixture[str]) -> None:
     assert ["example.com/fuse"] == [entry.resource for entry in config.load_text(capsys.readouterr().out).spec.entries]
 
 
-def test_for_programs(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Files and warnings as JSON, and nothing beside it."""
-    assert 0 == main(["import", str(file), "--output", "json"])
-    out, err = capsys.readouterr()
-    (made,) = json.loads(out)["files"]
-    assert ("", "", 1) == (err, made["name"], len(made["warnings"]))
-    config.load_text(made["text"])
-
-
 def test_several_files_of_one_source(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One is printed by its name, or all are written; nothing is written under a name that is none."""
     source = tmp_path / "mig.yaml"
@@ -80,21 +70,6 @@ def test_a_directory_for_the_only_node_pool(tmp_path: Path, to: str, written: st
     source.write_text("nodePools: {small: {gpuProduct: Tesla-T4, gpuCount: 1, gpuMemory: 15360}}")
     assert 0 == main(["import", str(source), "--to", f"{tmp_path}/{to}"])
     assert "t4" in (tmp_path / written).read_text()
-
-
-def test_a_file_that_is_there_is_written_whatever_its_name(file: Path, tmp_path: Path) -> None:
-    """Such as a pipe to another program."""
-    (tmp_path / "out").write_text("")
-    assert 0 == main(["import", str(file), "--to", str(tmp_path / "out")])
-    assert "squat.ai/fuse" in (tmp_path / "out").read_text()
-
-
-def test_several_sources(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each is called as its file."""
-    other = tmp_path / "conf.yaml"
-    other.write_text("- {devicematch: ^fuse$, nummaxdevices: 1}")
-    assert 0 == main(["import", str(file), str(other), "--only", "conf"])
-    assert "smarter-devices/fuse" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -132,14 +107,3 @@ def test_other_commands_know_the_form(file: Path, command: str) -> None:
 
     assert 2 == done.returncode
     assert f"this is a configuration of generic-device-plugin; `vdev import {file}` makes one" in done.stderr
-
-
-@pytest.mark.parametrize("label", ["vdev.dev/config", "nvidia.com/device-plugin.config"])
-def test_the_plan_of_a_labelled_node(tmp_path: Path, capsys: pytest.CaptureFixture[str], label: str) -> None:
-    """Of several files in a directory it takes the one that the label names, and calls the label no mistake."""
-    for name in ("a", "b"):
-        entry = f"{{name: {name}, resource: acme.dev/{name}, virtual: {{}}}}"
-        (tmp_path / f"{name}.yaml").write_text(f"version: v1\ndevices: [{entry}]")
-    assert 0 == main(["plan", str(tmp_path), "--label", f"{label}=b"])
-    out, err = capsys.readouterr()
-    assert ("acme.dev/b" in out, "acme.dev/a" in out, err) == (True, False, "")

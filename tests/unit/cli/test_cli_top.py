@@ -67,30 +67,17 @@ def test_two_thousand_devices_are_told_in_short():
     assert lines[-1] == "… and 1990 more; --rows 0 shows all, and names choose some"
 
 
-def test_all_pods_of_a_device_are_named_or_counted():
-    """Each once, whichever of its containers have it."""
-    holders = [{"namespace": "ml", "pod": pod, "container": box} for pod in ("a", "b", "c") for box in ("x", "y")]
-    assert shown(device(0, holders=holders))[-1].endswith("ml/a, ml/b and 1 more")
-
-
-def test_the_power_of_a_device_counts_once_for_all_its_partitions():
-    """Each of which shows it."""
-    parts = [device(number, parent="GPU-x", profile="1g.5gb", deviceIndex=f"0:{number}") for number in range(3)]
-    assert shown(*parts)[0].endswith("200 W")
-
-
-@pytest.mark.parametrize(
-    ("sort", "first"), [("load", "a100/0"), ("temperature", "a100/1"), ("power", "a100/2"), ("memory", "a100/3")]
-)
-def test_the_order_can_be_chosen(sort, first):
+def test_the_order_can_be_chosen(subtests):
     """The highest first."""
-    devices = [
-        device(0, load=90.0),
-        device(1, temperature=70.0),
-        device(2, power=300.0),
-        device(3, memoryUsedMiB=9000),
-    ]
-    assert shown(*devices, sort=sort)[3].split()[0] == first
+    for sort, first in [("load", "a100/0"), ("temperature", "a100/1"), ("power", "a100/2"), ("memory", "a100/3")]:
+        with subtests.test(sort=sort):
+            devices = [
+                device(0, load=90.0),
+                device(1, temperature=70.0),
+                device(2, power=300.0),
+                device(3, memoryUsedMiB=9000),
+            ]
+            assert shown(*devices, sort=sort)[3].split()[0] == first
 
 
 @pytest.fixture
@@ -114,13 +101,6 @@ def test_once_where_the_output_is_no_terminal(plugin, capsys):
     assert "a100/1" in capsys.readouterr().out
     assert 0 == main(["top", "--output", "json"])
     assert json.loads(capsys.readouterr().out) == plugin
-
-
-@pytest.mark.parametrize("name", ["GPU-1", "a100/1", "ml/train"])
-def test_names_choose(plugin, capsys, name):
-    """Ids, entries with an index, pods."""
-    assert 0 == main(["top", name])
-    assert ["a100/1"] == [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith("a100")]
 
 
 @pytest.mark.parametrize(

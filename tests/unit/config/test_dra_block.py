@@ -4,7 +4,7 @@ import pytest
 
 from vdev import config
 from vdev.errors import ConfigError
-from vdev.model.dra import Dra, DraPartitions, TaintPolicy, Version
+from vdev.model.dra import DraPartitions, TaintPolicy, Version
 from vdev.model.template import parse
 
 ENTRY = "devices:\n- name: a\n  resource: example.com/a\n  virtual: {attributes: {m: x}}\n  "
@@ -29,36 +29,20 @@ def refusals(text):
     return [str(problem) for problem in caught.value.problems]
 
 
-def test_the_device_plugin_alone_unless_said_otherwise():
-    plain = entry(ENTRY)
-    assert (True, None) == (plain.listed, plain.dra)
-    assert entry(f"{ENTRY}advertise: device-plugin") == plain == entry(f"{ENTRY}advertise: [device-plugin]")
-
-
-@pytest.mark.parametrize(("written", "listed"), [("dra", False), ("[dra]", False), ("[dra, device-plugin]", True)])
-def test_published_where_it_is_asked_for(written, listed):
-    found = entry(f"{ENTRY}advertise: {written}")
-    assert listed is found.listed
-    assert ("example.com", Dra()) == (found.dra.driver, found.dra.block)
-    taints = found.dra.block.taints
-    assert (TaintPolicy.NO_SCHEDULE, TaintPolicy.NO_SCHEDULE) == (taints.unhealthy, taints.lost)
-
-
-@pytest.mark.parametrize(
-    ("resource", "preset", "driver"),
-    [
+def test_the_driver_is_the_makers_else_the_resources_domain(subtests):
+    cases = [
         ("nvidia.com/gpu", "a100-sxm4-40gb", "gpu.nvidia.com"),
         ("example.com/gpu", "dgx-h100", "gpu.nvidia.com"),
         ("amd.com/gpu", "mi300x", "gpu.amd.com"),
         ("google.com/tpu", "tpu-v5e", "google.com"),
         ("nvidia.com/other", "", "nvidia.com"),
-    ],
-)
-def test_the_driver_is_the_makers_else_the_resources_domain(resource, preset, driver):
-    virtual = f"{{preset: {preset}}}" if preset else "{}"
-    text = f"devices: [{{name: a, resource: {resource}, virtual: {virtual}, advertise: dra%s}}]"
-    assert driver == entry(text % "").dra.driver
-    assert "mine.dev" == entry(text % ", dra: {driver: mine.dev}").dra.driver
+    ]
+    for resource, preset, driver in cases:
+        with subtests.test(resource=resource):
+            virtual = f"{{preset: {preset}}}" if preset else "{}"
+            text = f"devices: [{{name: a, resource: {resource}, virtual: {virtual}, advertise: dra%s}}]"
+            assert driver == entry(text % "").dra.driver
+            assert "mine.dev" == entry(text % ", dra: {driver: mine.dev}").dra.driver
 
 
 def test_everything_that_can_be_said():
@@ -79,17 +63,8 @@ def test_everything_that_can_be_said():
     } == found.attributes
 
 
-@pytest.mark.parametrize(
-    "block", ["{}", "{attributes: {v: {version: 1.2.3}, t: x, i: 1, b: false}, taints: {lost: none}}"]
-)
-def test_the_effective_configuration_loads_again(block):
-    first = loaded(f"{ENTRY}advertise: dra\n  dra: {block}")
-    assert first.spec == config.load_text(config.render(first.origins)).spec
-
-
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
+def test_what_is_refused(subtests):
+    cases = [
         ("advertise: []", "the list is empty"),
         ("advertise: [dar]", "'dar' is not allowed here; expected device-plugin or dra; did you mean 'dra'?"),
         ("advertise: [dra, dra]", "devices[0].advertise[1]: dra is listed twice"),
@@ -138,15 +113,14 @@ def test_the_effective_configuration_loads_again(block):
             "advertise: dra\n  dra: {attributes: {m: x, example.com/m: y}}",
             "'m' and 'example.com/m' are the same attribute",
         ),
-    ],
-)
-def test_what_is_refused(line, expected):
-    assert [each for each in refusals(f"{ENTRY}{line}") if expected in each], refusals(f"{ENTRY}{line}")
+    ]
+    for line, expected in cases:
+        with subtests.test(line=line):
+            assert [each for each in refusals(f"{ENTRY}{line}") if expected in each], refusals(f"{ENTRY}{line}")
 
 
-@pytest.mark.parametrize(
-    ("said", "expected"),
-    [
+def test_capacity_that_is_refused(subtests):
+    cases = [
         ("{x: much}", "dra.capacity.x: expected an amount, got the string 'much'; such as 100, 16Gi or 10G"),
         ("{x: {value: 1.5}}", "dra.capacity.x.value: expected an amount, got the number 1.5"),
         ("{x: {}}", "dra.capacity.x: 'value' is missing"),
@@ -182,11 +156,11 @@ def test_what_is_refused(line, expected):
             "min and one step are more than the capacity",
         ),
         (f"{{{', '.join(f'x{number}: 1' for number in range(17))}}}", "17 capacities; at most 16 can be given"),
-    ],
-)
-def test_capacity_that_is_refused(said, expected):
-    found = refusals(f"{ENTRY}advertise: dra\n  dra: {{capacity: {said}}}")
-    assert [each for each in found if expected in each], found
+    ]
+    for said, expected in cases:
+        with subtests.test(said=said):
+            found = refusals(f"{ENTRY}advertise: dra\n  dra: {{capacity: {said}}}")
+            assert [each for each in found if expected in each], found
 
 
 def test_devices_that_claims_cut_are_not_shared_by_capacity():
@@ -239,10 +213,3 @@ def test_a_device_that_two_apis_count_is_warned_of():
     (said,) = loaded(f"{ENTRY}advertise: [device-plugin, dra]").problems
     assert not said.is_error
     assert "a pod that asks for example.com/a as an extended resource is served by the device plugin" in said.message
-
-
-def test_partitions_that_claims_choose_need_no_list():
-    text = f'{CUT}partitions: {{"0": [half]}}\n  advertise: dra\n  dra: {{partitions: %s}}'
-    (said,) = loaded(text % "dynamic").problems
-    assert "the partitions of a have no effect" in said.message
-    assert () == loaded(text % "static").problems

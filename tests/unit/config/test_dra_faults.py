@@ -5,7 +5,6 @@ import pytest
 from tests.kit.rules import with_rules
 from vdev.config import load_text
 from vdev.errors import ConfigError
-from vdev.faults.rules import words
 
 HEAD = """version: v1
 devices:
@@ -19,49 +18,9 @@ def loaded(*rules, head=HEAD):
     return load_text(with_rules(head, *rules), "f.yaml")
 
 
-@pytest.mark.parametrize(
-    ("rule", "said"),
-    [
-        ("rpc: NodePrepareResources, delay: 5s", "rpc: [NodePrepareResources], delay: {p50: 5, max: 5}"),
-        (
-            "rpc: [Allocate, NodeUnprepareResources], error: {code: INTERNAL, message: no}",
-            "error: {code: INTERNAL, message: no}",
-        ),
-        (
-            "rpc: NodePrepareResources, answer: {wrongDevice: true}, resource: acme.dev",
-            "resource: acme.dev, rpc: [NodePrepareResources], answer: {wrongDevice: true}",
-        ),
-        (
-            "rpc: [NodePrepareResources, NodeUnprepareResources], answer: {skipClaim: true}",
-            "answer: {skipClaim: true}",
-        ),
-        ("rpc: NodePrepareResources, answer: {claimError: on fire}", "answer: {claimError: on fire}"),
-        ("slices: {late: 5s}", "slices: {late: 5}"),
-        ("slices: {withheld: true}", "slices: {withheld: true}"),
-        ("slices: {incomplete: true}", "slices: {incomplete: true}"),
-        ("slices: {oldGeneration: true}", "slices: {oldGeneration: true}"),
-        ("slices: {duplicateName: true}, resource: acme.*", "resource: acme.*, slices: {duplicateName: true}"),
-        ("slices: {wiped: true}, every: 1m", "slices: {wiped: true}"),
-        ("healthStream: {silent: true}", "healthStream: {silent: true}"),
-        ("healthStream: {ended: true}", "healthStream: {ended: true}"),
-        ("taint: {key: acme.dev/x}", "taint: {key: acme.dev/x}"),
-        (
-            "devices: [npu/1], taint: {key: acme.dev/x, value: y, effect: NoExecute}",
-            "taint: {key: acme.dev/x, value: y, effect: NoExecute}",
-        ),
-    ],
-)
-def test_what_rules_mean(rule, said):
-    """In the words that people read."""
-    found = loaded(f"name: x, {rule}")
-    (made,) = found.spec.faults.rules
-    assert said in words(made)
-    assert () == found.problems
-
-
-@pytest.mark.parametrize(
-    ("rule", "why"),
-    [
+def test_what_is_wrong(subtests):
+    """With its place."""
+    cases = [
         ("rpc: NodePrepare, hang: true", "NodePrepareResources"),
         ("rpc: NodePrepareResources", "nothing happens to the calls"),
         ("rpc: NodePrepareResources, answer: {empty: true}", "only Allocate and GetPreferredAllocation can have"),
@@ -83,11 +42,10 @@ def test_what_rules_mean(rule, said):
         ("taint: {key: acme.dev/x}, health: Unhealthy", "health and taint exclude each other"),
         ("taint: {key: acme.dev/x}, reason: y", "reason is for health, xid and flap only"),
         ("taint: {key: acme.dev/x}, devices: [npu/7]", "there is no device 7"),
-    ],
-)
-def test_what_is_wrong(rule, why):
-    """With its place."""
-    with pytest.raises(ConfigError) as error:
-        loaded(f"name: x, {rule}")
-    assert why in str(error.value)
-    assert "f.yaml:7:" in str(error.value)
+    ]
+    for rule, why in cases:
+        with subtests.test(rule=rule):
+            with pytest.raises(ConfigError) as error:
+                loaded(f"name: x, {rule}")
+            assert why in str(error.value)
+            assert "f.yaml:7:" in str(error.value)

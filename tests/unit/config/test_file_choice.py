@@ -1,4 +1,3 @@
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -7,9 +6,9 @@ from vdev.config.file_choice import Choice, choose
 FILES = ["..data", "a100.yaml", "default.yaml", "worker-1.yaml", "plain"]
 
 
-@pytest.mark.parametrize(
-    ("node", "label", "name", "why"),
-    [
+def test_a_file_is_chosen(subtests):
+    """By label, else by name, else the default; an unknown label never falls through to another file."""
+    cases = [
         ("worker-1", "a100", "a100.yaml", "label vdev.dev/config=a100"),
         ("worker-1", "a100.yaml", "a100.yaml", "label vdev.dev/config=a100.yaml"),
         ("worker-1", "plain", "plain", "label"),
@@ -19,13 +18,12 @@ FILES = ["..data", "a100.yaml", "default.yaml", "worker-1.yaml", "plain"]
         ("worker-1", "A100", "", "names no file; did you mean 'a100'?"),
         ("worker-1", "xyz", "", "names no file; there are a100.yaml, default.yaml, plain, worker-1.yaml"),
         ("worker-1", "..data", "", "names no file"),
-    ],
-)
-def test_a_file_is_chosen(node, label, name, why):
-    """By label, else by name, else the default; an unknown label never falls through to another file."""
-    found = choose(FILES, node=node, label=label)
-    assert name == found.name
-    assert why in found.why
+    ]
+    for node, label, name, why in cases:
+        with subtests.test(name=name):
+            found = choose(FILES, node=node, label=label)
+            assert name == found.name
+            assert why in found.why
 
 
 def test_a_suffix_of_another_kind_belongs_to_the_name():

@@ -36,9 +36,9 @@ def test_nodes_that_exist_are_chosen():
     assert [True, False] == [chosen.includes({"type": "kwok", "pool": "a", "x": ""}), chosen.includes({"type": "kwok"})]
 
 
-@pytest.mark.parametrize(
-    ("items", "said"),
-    [
+def test_what_is_wrong_is_said(subtests):
+    """With its place, and what is allowed."""
+    cases = [
         (["{}"], "fleet.nodes[0]: which nodes is not said"),
         (["{name: a, selector: {a: b}}"], "fleet.nodes[0]"),
         (['{name: "gpu-{0..999999}"}'], "fleet.nodes[0].name: gpu-{0..999999} makes 1000000 nodes; a file makes 20000"),
@@ -67,28 +67,26 @@ def test_nodes_that_exist_are_chosen():
         (["{name: a, annotations: {vdev.dev/taints: x}}"], "vdev.dev/taints is vdev's own"),
         (["{name: a, annotations: {vdev.dev/fleet: x}}"], "vdev.dev/fleet is vdev's own"),
         (['{name: "n{1..2}.' + "a." * 31 + 'b"}'], "fleet.nodes[0].name: the label kubernetes.io/hostname of n1.a.a."),
-    ],
-)
-def test_what_is_wrong_is_said(items, said):
-    """With its place, and what is allowed."""
-    with pytest.raises(ConfigError) as refused:
-        load(*items)
-    assert said in str(refused.value)
+    ]
+    for items, said in cases:
+        with subtests.test(items=items):
+            with pytest.raises(ConfigError) as refused:
+                load(*items)
+            assert said in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    "items",
-    [
+def test_what_is_fine(subtests):
+    """Amounts of what no device is; devices of an entry that is on other nodes; a hostname of one's own."""
+    cases = [
         ["{name: a, capacity: {cpu: 1500m, memory: 1.5Gi, pods: 1k, acme.dev/x: 2, hugepages-2Mi: 1Gi}}"],
         ["{name: b1, capacity: {example.com/b: 8}}"],
         ["{name: a, taints: [{key: x, effect: NoSchedule}, {key: x, effect: NoExecute}]}"],
         ["{name: a, labels: {vdev.dev/config: x}}"],
         ['{name: "n{1..2}.' + "a." * 31 + 'b", labels: {kubernetes.io/hostname: "n{1}"}}'],
-    ],
-)
-def test_what_is_fine(items):
-    """Amounts of what no device is; devices of an entry that is on other nodes; a hostname of one's own."""
-    load(*items)
+    ]
+    for items in cases:
+        with subtests.test(items=items):
+            load(*items)
 
 
 def test_no_capacity_of_what_devices_make():

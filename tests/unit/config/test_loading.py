@@ -108,13 +108,6 @@ def test_a_file_that_cannot_be_read_is_named(make: object, words: str, tmp_path:
     assert str(caught.value).startswith(str(path))
 
 
-def test_all_unreadable_files_are_reported_at_once(tmp_path: Path) -> None:
-    """One missing file does not hide the other."""
-    with pytest.raises(ConfigError) as caught:
-        config.load([tmp_path / "one", tmp_path / "two"])
-    assert 2 == len(caught.value.problems)
-
-
 def test_a_config_map_object_is_told_from_its_content() -> None:
     """A user who gives the whole object learns which key to extract."""
     message = refused("apiVersion: v1\nkind: ConfigMap\ndata:\n  config.yaml: |\n    version: v1\n")
@@ -143,10 +136,11 @@ def test_merge_keys_follow_yaml_rules(text: str, expected: dict[str, str]) -> No
     assert expected == read_text(text, "f").root["c"]
 
 
-@pytest.mark.parametrize("value", ["x", "[x]", "[[a]]", "{<<: {a: 1}}"])
-def test_other_merges_are_refused(value: str) -> None:
+def test_other_merges_are_refused(subtests):
     """What is no mapping cannot be merged."""
-    assert "merge" in refused(f"c: {{<<: {value}}}")
+    for value in ["x", "[x]", "[[a]]", "{<<: {a: 1}}"]:
+        with subtests.test(value=value):
+            assert "merge" in refused(f"c: {{<<: {value}}}")
 
 
 def test_places_point_into_the_anchor_of_an_alias() -> None:
@@ -154,17 +148,6 @@ def test_places_point_into_the_anchor_of_an_alias() -> None:
     text = MINIMAL + "sharing: {timeSlicing: {resources: [&r {name: x, replicas: 1}, *r]}}\n"
     with pytest.raises(ConfigError, match=r"f:6:60: sharing.timeSlicing.resources\[1\].replicas"):
         config.load_text(text, "f")
-
-
-def test_json_is_read() -> None:
-    """A configuration may be JSON."""
-    text = '{"version": "v1", "devices": [{"name": "a", "resource": "a.b/c", "virtual": {"count": 2}}]}'
-    assert "a" == config.load_text(text).spec.entries[0].name
-
-
-def test_utf8_with_a_byte_order_mark_is_read() -> None:
-    """Windows editors write one."""
-    assert {"version": "v1"} == read_text(decoded(b"\xef\xbb\xbfversion: v1\n", "f"), "f").root
 
 
 def test_sections_of_several_files_are_joined(tmp_path: Path) -> None:
@@ -185,14 +168,6 @@ def test_a_section_in_two_files_names_both_places(tmp_path: Path) -> None:
     text = str(caught.value)
     assert f"{two}:2:1: devices: section 'devices' is in two files; the other is at {one}:2:1" in text
     assert f"{two}:1:10: version: version v2 differs from v1" in text
-
-
-def test_a_pipe_is_no_file(tmp_path: Path) -> None:
-    """Nobody waits for its other end."""
-    pipe = tmp_path / "vdev.yaml"
-    os.mkfifo(pipe)
-    with pytest.raises(ConfigError, match=r"vdev\.yaml: is a pipe, not a file"):
-        config.load([pipe])
 
 
 def test_a_preset_that_is_a_pipe_is_refused(tmp_path: Path) -> None:

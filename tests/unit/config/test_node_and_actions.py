@@ -5,14 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
-import pytest
 import yaml
 
 from vdev import config
 from vdev.errors import ConfigError
-from vdev.model.entry import ActionKind
 from vdev.model.sources import VirtualSource
-from vdev.model.virtual_node import LineEnd
 
 SCHEMA = jsonschema.Draft202012Validator(
     json.loads((Path(__file__).parents[3] / "configs/vdev.schema.json").read_text())
@@ -37,9 +34,9 @@ def node(text: str) -> Any:
     return entry.source.node
 
 
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
+def test_what_stands_in_is_taken(subtests):
+    """Each kind, in the loader and in the published schema; and the effective configuration says the same."""
+    cases = [
         ("like: null", "like"),
         ('like: "null", permissions: r', "like"),
         ("like: zero, containerPath: '/dev/a{index}'", "like"),
@@ -50,25 +47,18 @@ def node(text: str) -> Any:
         ("file: x, readOnly: true", "file"),
         ("directory: {}", "directory"),
         ("directory: {a: b}", "directory"),
-    ],
-)
-def test_what_stands_in_is_taken(text: str, kind: str) -> None:
-    """Each kind, in the loader and in the published schema; and the effective configuration says the same."""
-    assert getattr(node(text), kind) is not None
-    SCHEMA.validate(yaml.safe_load(NODE % text))
-    loaded = config.load_text(NODE % text)
-    assert loaded.spec == config.load_text(config.render(loaded.origins)).spec
+    ]
+    for text, kind in cases:
+        with subtests.test(text=text):
+            assert getattr(node(text), kind) is not None
+            SCHEMA.validate(yaml.safe_load(NODE % text))
+            loaded = config.load_text(NODE % text)
+            assert loaded.spec == config.load_text(config.render(loaded.origins)).spec
 
 
-def test_defaults_of_a_stand_in() -> None:
-    """It is at /dev/<id>, and a line without answers is silent about them."""
-    made = node("pty: silence")
-    assert ("/dev/{id}", LineEnd.SILENCE, {}) == (made.inside.source, made.pty, made.answers)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
+def test_a_wrong_stand_in_is_refused(subtests):
+    """With the path of the value and what is expected."""
+    cases = [
         ("", "virtual.node: nothing says what the node is; give exactly one of like, pty, file, directory"),
         ("like: null, file: x", "virtual.node: like and file exclude each other"),
         ("like: full", "virtual.node.like: the string 'full' is not allowed here; expected null, zero or random"),
@@ -80,11 +70,10 @@ def test_defaults_of_a_stand_in() -> None:
         ("directory: {..: c}", "'..' is not allowed"),
         ("file: '{bogus}'", "virtual.node.file: unknown placeholder {bogus}"),
         ("like: null, containerPath: dev/x", "'dev/x' is not an absolute path"),
-    ],
-)
-def test_a_wrong_stand_in_is_refused(text: str, expected: str) -> None:
-    """With the path of the value and what is expected."""
-    assert any(expected in problem for problem in problems(NODE % text)), problems(NODE % text)
+    ]
+    for text, expected in cases:
+        with subtests.test(text=text):
+            assert any(expected in problem for problem in problems(NODE % text)), problems(NODE % text)
 
 
 def test_too_many_lines_are_refused() -> None:
@@ -93,22 +82,9 @@ def test_too_many_lines_are_refused() -> None:
     assert any("2000 serial lines; an entry may have at most 1024" in problem for problem in problems(text))
 
 
-def test_actions_are_taken() -> None:
-    """Each kind, for each occasion, with its defaults."""
-    text = ACTION % (
-        "onAllocate: [{command: [/bin/x, '{id}'], timeout: 1m}], onRelease: [{truncate: '{path}'}], "
-        'preStart: [{chmod: "/dev/a{index}"}, {chmod: /dev/b, mode: "600"}]'
-    )
-    (entry,) = config.load_text(text).spec.entries
-    assert (ActionKind.COMMAND, 60.0) == (entry.on_allocate[0].kind, entry.on_allocate[0].timeout)
-    assert ActionKind.TRUNCATE is entry.on_release[0].kind
-    assert [0o660, 0o600] == [each.permissions for each in entry.pre_start]
-    SCHEMA.validate(yaml.safe_load(text))
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
+def test_a_wrong_action_is_refused(subtests):
+    """With the path of the value and what is expected."""
+    cases = [
         ("ifReleaseFails: continue", "ifReleaseFails: ifReleaseFails is for onRelease only"),
         (
             "onRelease: [{truncate: /a}], ifReleaseFails: never",
@@ -125,26 +101,7 @@ def test_actions_are_taken() -> None:
         ("onAllocate: [{truncate: a}]", "'a' is not an absolute path; it must start with '/' or {path}"),
         ("onAllocate: [{truncate: /a/../b}]", "contains '..'"),
         ("onAllocate: [{command: a b}]", "expected a list"),
-    ],
-)
-def test_a_wrong_action_is_refused(text: str, expected: str) -> None:
-    """With the path of the value and what is expected."""
-    assert any(expected in problem for problem in problems(ACTION % text)), problems(ACTION % text)
-
-
-def test_a_default_that_is_written_out_is_no_change() -> None:
-    """What does the same is equal, so that an edit of that kind touches no resource."""
-    short = (
-        "devices: [{name: a, resource: a.b/a, virtual: {node: {like: zero}}, container: {mounts: [{hostPath: /x}]}, "
-        "onRelease: [{command: [wipe]}, {chmod: /y}]}, {name: b, resource: a.b/b, glob: /dev/z}, "
-        "{name: c, resource: a.b/c, usb: {vendor: 46d}}]"
-    )
-    whole = (
-        "devices: [{name: a, resource: a.b/a, "
-        "virtual: {count: 1, node: {like: zero, containerPath: '/dev/{id}', permissions: rw}}, "
-        "container: {mounts: [{hostPath: /x, containerPath: /x, readOnly: false}]}, "
-        "onRelease: [{command: [wipe], timeout: 10s}, {chmod: /y, mode: '0660'}]}, "
-        "{name: b, resource: a.b/b, glob: [{path: /dev/z, permissions: rw, optional: false}]}, "
-        "{name: c, resource: a.b/c, usb: {vendor: '0x046D'}}]"
-    )
-    assert config.load_text(short).spec == config.load_text(whole).spec
+    ]
+    for text, expected in cases:
+        with subtests.test(text=text):
+            assert any(expected in problem for problem in problems(ACTION % text)), problems(ACTION % text)

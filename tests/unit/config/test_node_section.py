@@ -1,37 +1,14 @@
 """The section `node`, and the labels and conditions of entries."""
 
-import pytest
-
 from tests.kit.refused import refusals
 from vdev import config
-from vdev.model.entry import Condition, LabelOutput, NodeSpec, TrueWhen
+from vdev.model.entry import Condition, TrueWhen
 
 ENTRY = "devices:\n- name: a\n  resource: example.com/a\n  virtual: {attributes: {m: x}}\n  "
 
 
-def test_everything_is_off_unless_asked_for():
-    assert NodeSpec() == config.load_text("devices: []").spec.node
-    assert NodeSpec() == config.load_text("devices: []\nnode: {}").spec.node
-
-
-@pytest.mark.parametrize(
-    ("written", "meant"),
-    [("false", LabelOutput.OFF), ("true", LabelOutput.NODE), ("nfd", LabelOutput.NFD), ('"nfd"', LabelOutput.NFD)],
-)
-def test_where_labels_go(written, meant):
-    loaded = config.load_text(f"devices: []\nnode: {{labels: {written}, events: true, conditions: true, status: true}}")
-    assert NodeSpec(labels=meant, events=True, conditions=True, status=True) == loaded.spec.node
-
-
-@pytest.mark.parametrize("written", ["false", "true", "nfd"])
-def test_the_effective_configuration_loads_again(written):
-    loaded = config.load_text(f"devices: []\nnode: {{labels: {written}}}")
-    assert loaded.spec.node == config.load_text(config.render(loaded.origins)).spec.node
-
-
-@pytest.mark.parametrize(
-    ("section", "expected"),
-    [
+def test_what_the_section_refuses(subtests):
+    cases = [
         ("{labels: yes}", "expected true, false or nfd"),
         ('{labels: "true"}', "take the quotes off"),
         ("{labels: NFD}", "expected true, false or nfd, got the string 'NFD'"),
@@ -40,10 +17,10 @@ def test_the_effective_configuration_loads_again(written):
         ("{events: 1}", "node.events: expected true or false"),
         ("{label: true}", "unknown key 'label'"),
         ("[]", "node: expected a mapping"),
-    ],
-)
-def test_what_the_section_refuses(section, expected):
-    assert any(expected in line for line in refusals(f"devices: []\nnode: {section}"))
+    ]
+    for section, expected in cases:
+        with subtests.test(section=section):
+            assert any(expected in line for line in refusals(f"devices: []\nnode: {section}"))
 
 
 def test_labels_and_conditions_of_an_entry():
@@ -63,9 +40,8 @@ def test_labels_and_conditions_of_an_entry():
     ) == entry.conditions
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
+def test_what_an_entry_refuses(subtests):
+    cases = [
         ("labels: {a b: x}", "f:5:12: devices[0].labels[\"a b\"]: 'a b' is not a valid label key"),
         ("labels: {kubernetes.io/hostname: x}", "belongs to Kubernetes"),
         ("labels: {a: -x}", "is not a valid label value"),
@@ -85,10 +61,10 @@ def test_labels_and_conditions_of_an_entry():
         ("conditions: [{type: A, reason: a b}]", "'a b' is not a valid reason"),
         ("conditions: [{type: A, trueWhen: never}]", "expected healthy or unhealthy"),
         ("conditions: [{type: A}, {type: A}]", "f:5:34: devices[0].conditions[1].type: the condition A is given twice"),
-    ],
-)
-def test_what_an_entry_refuses(line, expected):
-    assert any(expected in each for each in refusals(f"{ENTRY}{line}"))
+    ]
+    for line, expected in cases:
+        with subtests.test(line=line):
+            assert any(expected in each for each in refusals(f"{ENTRY}{line}"))
 
 
 def test_entries_that_share_a_condition_mean_the_same():

@@ -9,7 +9,6 @@ from vdev.model.telemetry import EntryTelemetry, LoadPattern, PhysicsModel, Rang
 
 ENTRY = "devices:\n- name: a\n  resource: example.com/a\n  virtual: {}\n"
 NVIDIA = "devices:\n- name: a\n  resource: nvidia.com/gpu\n  virtual: {preset: a100-sxm4-40gb}\n"
-AMD = "devices:\n- name: a\n  resource: amd.com/gpu\n  virtual: {preset: mi300x}\n"
 
 
 def entry(text):
@@ -43,37 +42,6 @@ def test_real_devices_measure_nothing_unless_told_how():
     assert entry(real + "  telemetry: {pattern: steady}\n").telemetry.load.pattern is LoadPattern.STEADY
 
 
-def test_the_section():
-    """Where metrics are served, and how."""
-    text = 'telemetry: {address: "0.0.0.0:9400", hostnameLabel: hostname, podAnnotations: true}\n' + ENTRY
-    expected = Telemetry(address="0.0.0.0:9400", hostnameLabel="hostname", podAnnotations=True)
-    assert expected == config.load_text(text).spec.telemetry
-
-
-def test_a_load():
-    """A level or two ends, with or without a percent sign."""
-    text = "  telemetry: {pattern: burst, period: 2m, gpu: [5, 95%], memory: 40, decoder: 1.5, always: true}\n"
-    expected = EntryTelemetry(
-        pattern=LoadPattern.BURST,
-        period=120,
-        gpu=Range(5, 95),
-        memory=Range(40, 40),
-        decoder=Range(1.5, 1.5),
-        always=True,
-    )
-    assert expected == entry(ENTRY + text).telemetry.load
-
-
-def test_makers_have_their_tools_and_others_none():
-    """By the preset, whatever the resource is called."""
-    on = "  telemetry: {}\n"
-    assert entry(NVIDIA + on).smi is SmiTool.NVIDIA
-    assert entry(AMD + on).smi is SmiTool.AMD
-    assert entry(ENTRY + on).smi is None
-    assert entry(NVIDIA + on + "  smi: false\n").smi is None
-    assert entry(NVIDIA.replace("nvidia.com/gpu", "example.com/mine") + on).smi is SmiTool.NVIDIA
-
-
 def test_physics_of_ones_own_stand_over_those_of_the_preset():
     """Key by key."""
     own = NVIDIA.replace("40gb}", "40gb, physics: {peakPower: 300, linkSpeed: 10}}") + "  telemetry: {}\n"
@@ -92,20 +60,9 @@ def test_faults_of_sensors():
     assert spec.faults.rules[1].hardware_errors == HardwareErrorsFault(correctedEcc=6)
 
 
-def test_the_effective_configuration_loads_again():
-    """With ranges and physics."""
-    text = (
-        'telemetry: {address: ":1"}\n'
-        + ENTRY.replace("{}", "{physics: {peakPower: 9}}")
-        + ("  telemetry: {gpu: [1, 2.5], memory: 7}\n")
-    )
-    loaded = config.load_text(text)
-    assert loaded.spec == config.load_text(config.render(loaded.origins)).spec
-
-
-@pytest.mark.parametrize(
-    ("block", "expected"),
-    [
+def test_what_a_load_refuses(subtests):
+    """With its place, what is wrong, and what to do."""
+    cases = [
         ("{pattern: bursts}", "did you mean 'burst'?"),
         ("{gpu: [90, 10]}", "the range begins at 90 and ends at 10; write the lower end first"),
         ("{gpu: [1, 2, 3]}", "expected the two ends of a range, got 3 values"),
@@ -117,17 +74,16 @@ def test_the_effective_configuration_loads_again():
         ("{pattern: steady, period: 5s}", "telemetry.period: steady has no period; leave it out"),
         ("{pattern: idle, gpu: 5}", "telemetry.gpu: idle devices have no load, so gpu has no effect"),
         ("{load: 5}", "unknown key 'load'"),
-    ],
-)
-def test_what_a_load_refuses(block, expected):
-    """With its place, what is wrong, and what to do."""
-    found = refusals(ENTRY + f"  telemetry: {block}\n")
-    assert any(expected in line for line in found), found
+    ]
+    for block, expected in cases:
+        with subtests.test(block=block):
+            found = refusals(ENTRY + f"  telemetry: {block}\n")
+            assert any(expected in line for line in found), found
 
 
-@pytest.mark.parametrize(
-    ("section", "expected"),
-    [
+def test_what_the_section_refuses(subtests):
+    """Likewise."""
+    cases = [
         ("{address: 9400}", "'9400' is not an address; expected host:port, or \":9400\""),
         ('{address: "x:70000"}', "'x:70000' is not an address"),
         ('{address: "::1:9400"}', "write an IPv6 address in brackets"),
@@ -135,12 +91,11 @@ def test_what_a_load_refuses(block, expected):
         ("{podAnnotations: 1}", "expected true or false"),
         ("[]", "telemetry: expected a mapping"),
         ("{adress: x}", "did you mean 'address'?"),
-    ],
-)
-def test_what_the_section_refuses(section, expected):
-    """Likewise."""
-    found = refusals(f"telemetry: {section}\n" + ENTRY)
-    assert any(expected in line for line in found), found
+    ]
+    for section, expected in cases:
+        with subtests.test(section=section):
+            found = refusals(f"telemetry: {section}\n" + ENTRY)
+            assert any(expected in line for line in found), found
 
 
 def test_what_else_is_refused():

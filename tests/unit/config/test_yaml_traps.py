@@ -23,46 +23,55 @@ def virtual(fields: str) -> VirtualSource:
     return source
 
 
-@pytest.mark.parametrize("written", ["0451", "1209", "8086", "0x1209", "0x1F", "1e3", "046e1", "0o17", "+1", ".5"])
-def test_an_id_that_is_a_number_must_be_quoted(written: str) -> None:
+def test_an_id_that_is_a_number_must_be_quoted(subtests):
     """The error shows the text as written, in the quotes that it needs."""
-    with pytest.raises(ConfigError) as caught:
-        usb(written)
-    message = str(caught.value)
-    assert message.startswith("f:4:19: devices[0].usb.vendor: ")
-    assert f'write it in quotes: "{written}"' in message
+    for written in ["0451", "1209", "8086", "0x1209", "0x1F", "1e3", "046e1", "0o17", "+1", ".5"]:
+        with subtests.test(written=written):
+            with pytest.raises(ConfigError) as caught:
+                usb(written)
+            message = str(caught.value)
+            assert message.startswith("f:4:19: devices[0].usb.vendor: ")
+            assert f'write it in quotes: "{written}"' in message
 
 
-@pytest.mark.parametrize(
-    ("written", "expected"),
-    [('"0451"', "0451"), ('"1209"', "1209"), ("000F", "000f"), ("0bda", "0bda"), ('"0x46D"', "046d"), ("'52'", "0052")],
-)
-def test_ids_are_normalised_to_four_lower_case_digits(written: str, expected: str) -> None:
+def test_ids_are_normalised_to_four_lower_case_digits(subtests):
     """Sysfs writes them so."""
-    assert expected == usb(written).vendor
+    for written, expected in [
+        ('"0451"', "0451"),
+        ('"1209"', "1209"),
+        ("000F", "000f"),
+        ("0bda", "0bda"),
+        ('"0x46D"', "046d"),
+        ("'52'", "0052"),
+    ]:
+        with subtests.test(written=written):
+            assert expected == usb(written).vendor
 
 
-@pytest.mark.parametrize(
-    "written", ["12:34", "0000:03:02.0", "on", "yes", "n", "2026-01-02", "1_000", "0b11", "=", "1.2.3"]
-)
-def test_a_text_that_old_yaml_reads_otherwise_stays_as_written(written: str) -> None:
+def test_a_text_that_old_yaml_reads_otherwise_stays_as_written(subtests):
     """Sexagesimal numbers, timestamps and on/off are YAML 1.1's, and not ours."""
-    assert written == usb(written, "serial").serial
+    for written in ["12:34", "0000:03:02.0", "on", "yes", "n", "2026-01-02", "1_000", "0b11", "=", "1.2.3"]:
+        with subtests.test(written=written):
+            assert written == usb(written, "serial").serial
 
 
-@pytest.mark.parametrize("written", ["on", "yes", "y", "1", '"true"', "off", "null x"])
-def test_a_boolean_is_true_or_false(written: str) -> None:
+def test_a_boolean_is_true_or_false(subtests):
     """Nothing else is taken for one in a file of vdev's own, which has `devices`, `faults` or `presetsDir`."""
-    for own in ("devices: []", "faults: {}", "presetsDir: ."):
-        with pytest.raises(ConfigError, match=r"f:1:\d+: flags.failOnInitError: expected true or false"):
-            config.load_text(f"flags: {{failOnInitError: {written}}}\n{own}", "f")
+    for written in ["on", "yes", "y", "1", '"true"', "off", "null x"]:
+        with subtests.test(written=written):
+            for own in ("devices: []", "faults: {}", "presetsDir: ."):
+                with pytest.raises(ConfigError, match=r"f:1:\d+: flags.failOnInitError: expected true or false"):
+                    config.load_text(f"flags: {{failOnInitError: {written}}}\n{own}", "f")
 
 
-@pytest.mark.parametrize("written", ["010", "0x10", "1e1", "1.0", '"4"', "four", "true", "[4]", "1_0"])
-def test_a_count_is_a_decimal_number(written: str) -> None:
+def test_a_count_is_a_decimal_number(subtests):
     """Octal, hexadecimal and quoted numbers are asked about, never guessed."""
-    with pytest.raises(ConfigError, match=r"virtual.count: expected a whole number, got"):
-        virtual(f"count: {written}")
+    for written in ["010", "0x10", "1e1", "1.0", '"4"', "four", "true", "[4]", "1_0"]:
+        with (
+            subtests.test(written=written),
+            pytest.raises(ConfigError, match=r"virtual.count: expected a whole number, got"),
+        ):
+            virtual(f"count: {written}")
 
 
 def test_attributes_are_kept_as_written() -> None:
@@ -72,32 +81,41 @@ def test_attributes_are_kept_as_written() -> None:
     assert written == source.attributes
 
 
-@pytest.mark.parametrize(
-    ("written", "expected"),
-    [("16Gi", 16 * 2**30), ("1024", 1024), ('"1024"', 1024), ("40G", 40 * 10**9), ("1e3", 1000), ("0.5Ki", 512)],
-)
-def test_memory_is_a_kubernetes_quantity(written: str, expected: int) -> None:
+def test_memory_is_a_kubernetes_quantity(subtests):
     """A plain number counts bytes."""
-    assert expected == virtual(f"memory: {written}").memory
+    for written, expected in [
+        ("16Gi", 16 * 2**30),
+        ("1024", 1024),
+        ('"1024"', 1024),
+        ("40G", 40 * 10**9),
+        ("1e3", 1000),
+        ("0.5Ki", 512),
+    ]:
+        with subtests.test(written=written):
+            assert expected == virtual(f"memory: {written}").memory
 
 
-@pytest.mark.parametrize(
-    ("written", "expected"), [("5s", 5.0), ("200ms", 0.2), ("1m30s", 90.0), ("2", 2.0), ("0.5", 0.5), ("1h", 3600.0)]
-)
-def test_durations_have_units_or_count_seconds(written: str, expected: float) -> None:
+def test_durations_have_units_or_count_seconds(subtests):
     """As Go writes them, or plain seconds."""
-    text = f"devices: [{{name: a, resource: a.b/c, glob: /dev/x, health: {{probe: exists, interval: {written}}}}}]"
-    health = config.load_text(text).spec.entries[0].health
-    assert health is not None
-    assert expected == health.interval
+    for written, expected in [("5s", 5.0), ("200ms", 0.2), ("1m30s", 90.0), ("2", 2.0), ("0.5", 0.5), ("1h", 3600.0)]:
+        with subtests.test(written=written):
+            text = (
+                f"devices: [{{name: a, resource: a.b/c, glob: /dev/x, health: {{probe: exists, interval: {written}}}}}]"
+            )
+            health = config.load_text(text).spec.entries[0].health
+            assert health is not None
+            assert expected == health.interval
 
 
-@pytest.mark.parametrize("written", ["5 s", "s", "-1", '""', "1d", "0", "25h", ".inf", "true"])
-def test_other_durations_are_refused(written: str) -> None:
+def test_other_durations_are_refused(subtests):
     """The error names the field."""
-    text = f"devices: [{{name: a, resource: a.b/c, glob: /dev/x, health: {{probe: exists, interval: {written}}}}}]"
-    with pytest.raises(ConfigError, match=r"devices\[0\].health.interval: "):
-        config.load_text(text)
+    for written in ["5 s", "s", "-1", '""', "1d", "0", "25h", ".inf", "true"]:
+        with subtests.test(written=written):
+            text = (
+                f"devices: [{{name: a, resource: a.b/c, glob: /dev/x, health: {{probe: exists, interval: {written}}}}}]"
+            )
+            with pytest.raises(ConfigError, match=r"devices\[0\].health.interval: "):
+                config.load_text(text)
 
 
 def test_keys_are_texts_as_written() -> None:

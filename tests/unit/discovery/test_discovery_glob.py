@@ -10,12 +10,9 @@ from tests.kit.fakehost import FakeHost
 from vdev import discovery
 from vdev.discovery import Found, Numbering
 from vdev.errors import HostError
-from vdev.hostfs import HostRoot
-from vdev.hostfs.root import inspect
-from vdev.model.device import DeviceNode, Mount
+from vdev.model.device import DeviceNode
 from vdev.model.entry import EntrySpec
-from vdev.model.problem import Severity
-from vdev.model.sources import GlobItem, GlobSource, GroupBy, NodeKind, PathType
+from vdev.model.sources import GlobItem, GlobSource, GroupBy, NodeKind
 
 KIT = Path(__file__).parents[2] / "kit"
 
@@ -97,19 +94,6 @@ def test_a_pattern_that_asks_for_too_much_is_an_error(fake: FakeHost, links: int
         assert {"/d"} == found.watch
 
 
-def test_a_link_that_cannot_be_read_is_nothing(tmp_path: Path) -> None:
-    """/proc/<pid>/exe of a thread of the kernel is a link that leads nowhere, and cannot even be read."""
-
-    def unreadable(path: str) -> tuple[NodeKind, int, int]:
-        return inspect(str(Path(path).with_name("link")))
-
-    (tmp_path / "link").symlink_to("anywhere")
-    (tmp_path / "exe").touch()
-    source = GlobSource(paths=(GlobItem(path="/exe"),))
-    entry = EntrySpec(name="e", resource="example.com/e", source=source)
-    assert () == discovery.discover(entry, HostRoot(tmp_path, inspect=unreadable), node="n").devices
-
-
 def test_no_match_is_a_warning_and_no_device(fake: FakeHost) -> None:
     """An empty scan is nothing to fail on."""
     found = find(fake, "/dev/ttyUSB*")
@@ -175,36 +159,10 @@ def test_a_limit_lets_one_match_serve_several_devices(fake: FakeHost) -> None:
     assert [["/dev/video0", "/dev/media0"], ["/dev/video1", "/dev/media0"]] == nodes(found)
 
 
-def test_a_limit_does_not_multiply_devices(fake: FakeHost) -> None:
-    """Alone, a pattern gives as many devices as it has matches; replicas are for `sharing`."""
-    fake.node("fuse", "10:229")
-    assert [["/dev/fuse"]] == nodes(find(fake, GlobItem(path="/dev/fuse", limit=10)))
-
-
 def test_a_required_pattern_without_match_gives_no_device(fake: FakeHost) -> None:
     """A device is whole or none."""
     three_cameras(fake)
     assert [] == nodes(find(fake, "/dev/video*", "/dev/missing"))
-
-
-@pytest.mark.parametrize("present", [[], ["timer"]])
-def test_an_optional_member_changes_neither_number_nor_ids(fake: FakeHost, present: list[str]) -> None:
-    """It is handed out where it is there, and that is all."""
-    three_cameras(fake)
-    for name in present:
-        fake.node(name, "116:33")
-    found = find(fake, GlobItem(path="/dev/timer", optional=True, limit=2), "/dev/video*")
-    assert ["e-video0", "e-video1", "e-video2"] == ids(found)
-    timer = [f"/dev/{name}" for name in present]
-    assert [[*timer, "/dev/video0"], [*timer, "/dev/video1"], ["/dev/video2"]] == nodes(found)
-
-
-def test_only_optional_members_form_one_device_of_what_is_there(fake: FakeHost) -> None:
-    """Named after its position, because any of them may be missing."""
-    fake.node("ttyUSB0")
-    items = [GlobItem(path=f"/dev/{name}", optional=True) for name in ("ttyS0", "ttyUSB0")]
-    found = find(fake, *items)
-    assert (["e-0"], [["/dev/ttyUSB0"]]) == (ids(found), nodes(found))
 
 
 def test_members_with_equal_wildcards_form_a_device(fake: FakeHost) -> None:
@@ -221,14 +179,6 @@ def test_members_with_equal_wildcards_form_a_device(fake: FakeHost) -> None:
     assert ["nothing matches /dev/snd/controlC* for 0", ""] == [device.health.reason for device in found.devices]
 
 
-def test_fewer_wildcards_join_every_device_that_begins_alike(fake: FakeHost) -> None:
-    """One control node serves both devices of its card, within its limit."""
-    for name in ("pcmC1D0p", "pcmC1D3p", "controlC1"):
-        fake.node(f"snd/{name}")
-    found = find(fake, "/dev/snd/pcmC*D*p", GlobItem(path="/dev/snd/controlC*", limit=2), group_by=GroupBy.NAME)
-    assert [["/dev/snd/pcmC1D0p", "/dev/snd/controlC1"], ["/dev/snd/pcmC1D3p", "/dev/snd/controlC1"]] == nodes(found)
-
-
 # --- ids and indices --------------------------------------------------------------------------------------------------
 
 
@@ -239,15 +189,6 @@ def test_ids_come_from_the_name_below_the_patterns_directory(fake: FakeHost) -> 
     found = find(fake, "/dev/bus/usb/*/*")
     assert 2 == len(set(ids(found)))
     assert all(each.startswith(("e-001-004-", "e-002-004-")) for each in ids(found))
-
-
-def test_ids_are_unique_where_one_match_names_several_devices(fake: FakeHost) -> None:
-    """The second use has a number, and a file that is called so does not collide with it."""
-    three_cameras(fake)
-    fake.node("media0.1")
-    found = find(fake, GlobItem(path="/dev/media*", limit=9), GlobItem(path="/dev/video*", limit=2))
-    assert "e-media0" == ids(found)[0]
-    assert len(found.devices) == len(set(ids(found)))
 
 
 def test_an_index_stays_while_others_come_and_go(fake: FakeHost) -> None:
@@ -297,13 +238,6 @@ def test_a_wrong_placeholder_is_an_error_of_the_entry(fake: FakeHost) -> None:
     fake.node("video3")
     found = find(fake, GlobItem(path="/dev/video*").model_copy(update={"container_path": "/dev/{indx}"}))
     assert "unknown placeholder {indx}" in messages(found)[0]
-
-
-def test_a_mount_takes_anything(fake: FakeHost) -> None:
-    """Files, directories and sockets reach the container as bind mounts."""
-    fake.file("/etc/firmware.bin", "")
-    found = find(fake, GlobItem(path="/etc/firmware.*", type=PathType.MOUNT, containerPath="/fw/", readOnly=True))
-    assert (Mount("/etc/firmware.bin", "/fw/firmware.bin", True),) == found.devices[0].mounts
 
 
 def test_a_directory_of_nodes_can_be_one_device(fake: FakeHost) -> None:
@@ -366,13 +300,6 @@ def test_what_is_no_node_is_refused_with_the_way_out(
     assert ([message], ()) == (messages(found), found.devices)
 
 
-def test_a_wildcard_passes_directories_by_in_silence(fake: FakeHost) -> None:
-    """/dev/input/* is not meant to match by-id."""
-    fake.node("input/event0")
-    (fake.root / "dev/input/by-id").mkdir()
-    assert [] == messages(find(fake, "/dev/input/*"))
-
-
 def test_kinds_narrow_what_matches(fake: FakeHost) -> None:
     """Only block devices, say."""
     fake.node("sdz", "8:400", kind="block")
@@ -392,25 +319,6 @@ def test_disks_in_use_and_raw_memory_are_refused(fake: FakeHost) -> None:
     assert "/dev/sda is not handed out because it is a disk in use: /dev/sda1 is mounted at /" in told
     assert "/dev/sdc is not handed out because it is a disk in use: /dev/dm-0 is mounted at /data" in told
     assert "/dev/mem is not handed out because it gives access to the machine's physical memory" in told
-
-
-def test_swap_is_a_use(fake: FakeHost) -> None:
-    """Swap space is listed elsewhere than mounts."""
-    fake.node("sdd", "8:48", kind="block")
-    fake.file("/proc/swaps", "Filename Type Size Used Priority\n/dev/sdd partition 1 0 -2\n")
-    assert "/dev/sdd is swap space" in messages(find(fake, "/dev/sdd"))[0]
-
-
-def test_who_asks_for_it_by_name_gets_an_error_not_a_warning(fake: FakeHost) -> None:
-    """An explicit path was surely meant."""
-    fake.node("mem", "1:1")
-    assert [Severity.ERROR] == [problem.severity for problem in find(fake, "/dev/mem").problems]
-
-
-def test_dangerous_nodes_can_be_allowed(fake: FakeHost) -> None:
-    """Who says so gets them."""
-    fake.node("mem", "1:1")
-    assert [["/dev/mem"]] == nodes(find(fake, "/dev/mem", allow_dangerous=True))
 
 
 # --- NUMA and what to watch -------------------------------------------------------------------------------------------
@@ -473,28 +381,6 @@ def test_watched_directories_are_those_that_decide(fake: FakeHost) -> None:
 # --- bad weather ------------------------------------------------------------------------------------------------------
 
 
-def test_loops_and_dangling_links_are_left_out(fake: FakeHost) -> None:
-    """A circle of links is reported, a link to nothing is a candidate that does not exist."""
-    fake.link("/dev/loopA", "loopB")
-    fake.link("/dev/loopB", "loopA")
-    fake.link("/dev/lost", "nowhere")
-    fake.node("lp0")
-    found = find(fake, "/dev/l*")
-    assert [["/dev/lp0"]] == nodes(found)
-    assert 2 == sum("probably a loop" in message for message in messages(found))
-    assert [] == [message for message in messages(found) if "lost" in message]
-    (told,) = messages(find(fake, "/dev/lost"))
-    assert "glob /dev/lost matches nothing but links to what is not there" in told
-    assert [] == [message for message in messages(find(fake, "/dev/l*0")) if "links" in message]
-
-
-def test_a_linked_directory_does_not_trap_the_recursion(fake: FakeHost) -> None:
-    """`**` does not follow links to directories."""
-    fake.node("a/x")
-    fake.link("/dev/a/again", "/dev")
-    assert [["/dev/a/x"]] == nodes(find(fake, "/dev/**/x"))
-
-
 @pytest.mark.parametrize("name", [b"tty\nUSB", b"tty\x07", b"tty\xff"])
 def test_names_that_cannot_be_said_are_left_out(fake: FakeHost, name: bytes) -> None:
     """Control characters and broken UTF-8 would end up in messages and on the wire."""
@@ -503,57 +389,6 @@ def test_names_that_cannot_be_said_are_left_out(fake: FakeHost, name: bytes) -> 
     found = find(fake, "/dev/tty*")
     assert [["/dev/ttyS0"]] == nodes(found)
     assert 1 == sum("is left out: its name has control characters" in message for message in messages(found))
-
-
-def test_a_file_that_vanishes_during_the_scan_is_no_error(fake: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Listed, then gone: absent."""
-    fake.node("ttyUSB0")
-    fake.node("ttyUSB1")
-    real = fake.host.entries
-
-    def vanishing(path: str) -> list[tuple[str, bool]]:
-        listed = list(real(path))
-        (fake.root / "dev/ttyUSB0").unlink(missing_ok=True)
-        return listed
-
-    monkeypatch.setattr(fake.host, "entries", vanishing)
-    assert [["/dev/ttyUSB1"]] == nodes(find(fake, "/dev/ttyUSB*"))
-
-
-def test_many_problems_alike_are_counted(fake: FakeHost) -> None:
-    """A directory full of plain files is not a thousand messages."""
-    for number in range(100):
-        fake.file(f"/dev/f{number}", "plain")
-    found = find(fake, "/dev/f*")
-    assert 6 == len(found.problems)
-    assert "95 more: each is not a device node (plain file)" in messages(found)[-1]
-
-
-def test_thousands_of_entries_are_found(fake: FakeHost) -> None:
-    """Every one a device, in natural order, with its own id."""
-    for number in range(2_000):
-        fake.node(f"tty{number}")
-    found = find(fake, "/dev/tty*")
-    assert [f"e-tty{number}" for number in range(2_000)] == ids(found)
-
-
-def test_a_missing_host_root_finds_nothing(tmp_path: Path) -> None:
-    """No /dev below the root is a warning per pattern, not a crash."""
-    fake = FakeHost(tmp_path)
-    (tmp_path / "dev").rmdir()
-    assert () == find(fake, "/dev/*").devices
-
-
-@pytest.mark.root
-@pytest.mark.skipif(os.geteuid() != 0, reason="mknod needs root")
-def test_real_nodes_are_seen_as_nodes(tmp_path: Path) -> None:
-    """With real device nodes nothing needs to be faked."""
-    fake = FakeHost(tmp_path, real_nodes=True)
-    fake.node("ttyUSB0")
-    fake.file("/dev/ttyUSB1", "plain")
-    found = find(fake, "/dev/ttyUSB*")
-    assert [["/dev/ttyUSB0"]] == nodes(found)
-    assert "plain file" in messages(found)[0]
 
 
 # --- optional paths alone, and all matches together -------------------------------------------------------------------
@@ -587,15 +422,6 @@ def test_of_optional_patterns_the_one_with_most_matches_counts(fake: FakeHost) -
 
     assert [["/dev/ttyA0", "/dev/ttyB0"], ["/dev/ttyA1"]] == nodes(found)
     assert ["e-0", "e-1"] == ids(found)
-
-
-def test_a_device_of_optional_paths_is_its_nodes(fake: FakeHost) -> None:
-    """Another entry that finds them goes without, whichever of them came first."""
-    fake.node("ttyUSB0", "188:0")
-
-    (device,) = find(fake, *optional("/dev/ttyS0", "/dev/ttyUSB0")).devices
-
-    assert ("char 188:0",) == device.owns
 
 
 def test_all_matches_together_are_one_device(fake: FakeHost) -> None:

@@ -8,7 +8,6 @@ import pytest
 from tests.kit.fakehost import FakeHost
 from vdev import discovery
 from vdev.discovery import Found, Numbering
-from vdev.errors import HostError
 from vdev.model.entry import Container, EntrySpec
 from vdev.model.sources import AttributeTest, Operator, Sysfs
 
@@ -177,11 +176,6 @@ def test_a_missing_child_makes_the_device_unhealthy(
     assert "/dev/dri" in found.watch
 
 
-def test_devices_without_a_place_keep_their_own_name(desk: FakeHost) -> None:
-    """/dev/kvm is plugged in nowhere."""
-    assert {"e-kvm": ["/dev/kvm"]} == nodes(find(desk, by_class("misc", where("uevent", "*kvm*"))))
-
-
 def test_the_first_child_is_renamed_and_a_directory_takes_all(server: FakeHost) -> None:
     """One name cannot stand for two nodes."""
     match = where("device", "0x73bf")
@@ -191,31 +185,11 @@ def test_the_first_child_is_renamed_and_a_directory_takes_all(server: FakeHost) 
     assert ["/gpu/card0", "/gpu/renderD128"] == [node.container_path for node in moved.nodes]
 
 
-def test_disks_in_use_are_not_handed_out(server: FakeHost) -> None:
-    """As with paths."""
-    assert {"e-sdb": ["/dev/sdb"]} == nodes(find(server, by_class("block")))
-
-
 def test_a_class_that_is_not_there_is_a_warning(server: FakeHost) -> None:
     """No driver has made it yet; when one does, the directory is watched."""
     found = find(server, by_class("nothing"))
     assert ["class nothing does not exist on this node"] == [problem.message for problem in found.problems]
     assert {"/sys/class/nothing"} == found.watch
-
-
-def test_an_attribute_that_cannot_be_read_does_not_match(server: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The condition fails with the reason; the scan goes on."""
-    real = server.host.read_text
-
-    def broken(path: str, *, limit: int = 4096) -> str | None:
-        if path.endswith("0000:01:00.0/vendor"):
-            raise HostError(f"cannot read {path}: Input/output error")
-        return real(path, limit=limit)
-
-    monkeypatch.setattr(server.host, "read_text", broken)
-    found = find(server, by_bus("pci", where("vendor", "0x1002")))
-    assert ["0000:81:00.0"] == [device.attributes["name"] for device in found.devices]
-    assert any("Input/output error" in check.actual for each in found.candidates for check in each.checks)
 
 
 @pytest.mark.parametrize(
@@ -238,29 +212,3 @@ def test_a_device_that_gives_a_container_nothing_is_unhealthy(
     """A node, an interface or what the entry adds is of use; a bare PCI function is not."""
     entry = EntrySpec(name="e", resource="example.com/e", source=source, container=container)
     assert reason == discovery.discover(entry, server.host, node="n").devices[0].health.reason
-
-
-def test_a_usb_device_found_by_its_bus_has_its_node_by_number(desk: FakeHost) -> None:
-    """Also where sysfs is shown without `dev`."""
-    desk.remove(f"/sys/devices/{CAMERA}/dev")
-    desk.file(f"/sys/devices/{CAMERA}/busnum", "1")
-    desk.file(f"/sys/devices/{CAMERA}/devnum", "4")
-    found = find(desk, by_bus("usb", where("idVendor", "046d")))
-    assert [["/dev/bus/usb/001/004"]] == list(nodes(found).values())
-
-
-def test_the_number_of_a_virtual_function(tmp_path: Path) -> None:
-    """What the physical function calls it, as `virtfn`; others have none."""
-    fake = FakeHost(tmp_path)
-    parent = "pci0000:00/0000:00:01.0"
-    fake.plug(f"{parent}", bus="pci", vendor="0x8086")
-    for number, place in enumerate(("0000:00:01.7", "0000:00:01.3", "0000:00:02.0")):
-        directory = tmp_path / "sys/devices/pci0000:00" / place
-        fake.plug(f"pci0000:00/{place}", bus="pci", vendor="0x8086")
-        (directory / "physfn").symlink_to("../0000:00:01.0")
-        (tmp_path / "sys/devices" / parent / f"virtfn{number}").symlink_to(f"../{place}")
-    numbered = where("virtfn", "0", "2", operator=Operator.IN)
-
-    found = find(fake, by_bus("pci", numbered))
-
-    assert ["0000:00:01.7", "0000:00:02.0"] == [device.attributes["name"] for device in found.devices]

@@ -46,13 +46,6 @@ def stick(fake: FakeHost, port: str, number: int, serial: str = "A1", product: s
 SDR = Usb(vendor="0bda", product="2838")
 
 
-def test_a_serial_number_is_no_path(tmp_path: Path) -> None:
-    """A `*` stands for any of it, whatever its maker put in."""
-    fake = FakeHost(tmp_path)
-    stick(fake, "1-1", 2, serial=".A/B")
-    assert [["/dev/bus/usb/001/002"]] == list(nodes(find(fake, Usb(serial="*B"))).values())
-
-
 @pytest.mark.parametrize(
     ("source", "ports"),
     [
@@ -117,19 +110,6 @@ def test_a_replug_without_serial_number_keeps_the_id_by_port(desk: FakeHost) -> 
     assert {"e_1-2": ["/dev/bus/usb/001/033"]} == nodes(find(desk, Usb(vendor="1050")))
 
 
-def test_a_twin_that_joins_changes_nobodys_id(tmp_path: Path) -> None:
-    """Who was there first keeps the serial number; the twin goes by its port, also when it is alone later."""
-    fake, numbering = FakeHost(tmp_path), Numbering()
-    stick(fake, "1-3", 5)
-    assert ["e-A1"] == list(nodes(find(fake, SDR, numbering)))
-    stick(fake, "1-2", 6)
-    assert {"e_1-2": ["/dev/bus/usb/001/006"], "e-A1": ["/dev/bus/usb/001/005"]} == nodes(find(fake, SDR, numbering))
-    fake.unplug(f"{BUS}/1-3")
-    assert ["e_1-2"] == list(nodes(find(fake, SDR, numbering)))
-    stick(fake, "1-7", 8)
-    assert ["e_1-2", "e-A1"] == list(nodes(find(fake, SDR, numbering)))
-
-
 def test_twins_from_the_start_keep_their_ports_names(tmp_path: Path) -> None:
     """When one leaves, the other does not become the first."""
     fake, numbering = FakeHost(tmp_path), Numbering()
@@ -138,14 +118,6 @@ def test_twins_from_the_start_keep_their_ports_names(tmp_path: Path) -> None:
     assert ["e_1-2", "e_1-3"] == list(nodes(find(fake, SDR, numbering)))
     fake.unplug(f"{BUS}/1-3")
     assert ["e_1-2"] == list(nodes(find(fake, SDR, numbering)))
-
-
-def test_a_stranger_with_the_same_serial_number_does_not_matter(tmp_path: Path) -> None:
-    """Only devices of this entry need to be told apart."""
-    fake = FakeHost(tmp_path)
-    stick(fake, "1-3", 5)
-    stick(fake, "1-4", 6, product="9999")
-    assert ["e-A1"] == list(nodes(find(fake, SDR)))
 
 
 def test_a_missing_bus_node_is_unhealthy(tmp_path: Path) -> None:
@@ -173,30 +145,6 @@ def test_a_host_without_usb_is_a_warning(tmp_path: Path) -> None:
     """No bus, no device, no crash."""
     found = find(FakeHost(tmp_path), SDR)
     assert ((), 1) == (found.devices, len(found.problems))
-
-
-def test_the_bus_node_follows_from_bus_and_device_number(tmp_path: Path) -> None:
-    """Where sysfs is shown without `dev` and `uevent`, the numbers of bus and device still name the node."""
-    fake = FakeHost(tmp_path)
-    stick(fake, "1-3", 5)
-    for name in ("dev", "uevent"):
-        fake.remove(f"/sys/devices/{BUS}/1-3/{name}")
-    found = find(fake, SDR)
-    assert {"e-A1": ["/dev/bus/usb/001/005"]} == nodes(found)
-    assert found.devices[0].health.healthy
-    fake.remove("/dev/bus/usb/001/005")
-    assert "/dev/bus/usb/001/005 is missing" == find(fake, SDR).devices[0].health.reason
-
-
-@pytest.mark.parametrize("devnum", [None, "", "x"])
-def test_a_device_whose_node_nothing_names_is_unhealthy(tmp_path: Path, devnum: str | None) -> None:
-    """It could not be handed to a container, and says why."""
-    fake = FakeHost(tmp_path)
-    fake.plug(f"{BUS}/1-3", bus="usb", idVendor="0bda", idProduct="2838", busnum=1)
-    if devnum is not None:
-        fake.file(f"/sys/devices/{BUS}/1-3/devnum", devnum)
-    reason = "1-3 has no device node: sysfs shows neither its name nor its bus and device numbers"
-    assert [((), reason)] == [(device.nodes, device.health.reason) for device in find(fake, SDR).devices]
 
 
 def test_what_a_device_says_cannot_write_to_a_terminal(tmp_path: Path) -> None:
@@ -237,15 +185,6 @@ def test_a_device_is_one_of_each_stick(tmp_path: Path) -> None:
     assert not found.problems
 
 
-def test_two_alike_form_one_device(tmp_path: Path) -> None:
-    """Each stick is used once."""
-    fake = FakeHost(tmp_path)
-    for port in range(1, 6):
-        stick(fake, f"1-{port}", 10 + port, f"A{port}")
-
-    assert {"e-A1": bus(11, 12), "e-A3": bus(13, 14)} == nodes(find(fake, group(SDR, SDR)))
-
-
 def test_a_required_stick_that_is_missing(tmp_path: Path) -> None:
     """There is no device without it, and the warning names it; without an optional one there is."""
     fake = FakeHost(tmp_path)
@@ -275,13 +214,3 @@ def test_everything_that_matches_as_one_device(tmp_path: Path) -> None:
     stick(fake, "1-3", 13, "A2")
     assert {"e-all": bus(11, 13, 12)} == nodes(find(fake, both))
     assert {"e-all": bus(11, 13)} == nodes(find(fake, group(SDR, group_by=GroupBy.ALL)))
-
-
-def test_why_a_stick_is_no_member(tmp_path: Path) -> None:
-    """A candidate is shown with the conditions of the stick that it nearly meets."""
-    fake = FakeHost(tmp_path)
-    stick(fake, "1-1", 11, "A1", product="4712")
-
-    (candidate,) = find(fake, group(Usb(vendor="1050"), DONGLE)).candidates
-
-    assert ["ok: vendor = 0bda", "no: product = 4711, found 4712"] == list(map(str, candidate.checks))

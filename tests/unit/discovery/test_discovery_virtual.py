@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.kit.fakehost import FakeHost
 from vdev import config, discovery
-from vdev.discovery import Found, Numbering
+from vdev.discovery import Found
 from vdev.model.device import DeviceNode, IdStyle
 from vdev.model.entry import EntrySpec
 from vdev.model.sources import DriverNode, VirtualSource
@@ -21,12 +21,6 @@ def test_each_has_its_own_id_index_and_numa_node(tmp_path: Path) -> None:
     found = find(tmp_path, VirtualSource(count=2, memory=2**34, numa=(0, 1), attributes={"model": "X1"}))
     assert [("acme-0", 0, (0,)), ("acme-1", 1, (1,))] == [(each.id, each.index, each.numa) for each in found.devices]
     assert {("X1", 2**34)} == {(each.attributes["model"], each.memory) for each in found.devices}
-
-
-def test_one_numa_value_is_for_all(tmp_path: Path) -> None:
-    """And none is none."""
-    assert [(1,), (1,)] == [each.numa for each in find(tmp_path, VirtualSource(count=2, numa=(1,))).devices]
-    assert [()] == [each.numa for each in find(tmp_path, VirtualSource(count=1)).devices]
 
 
 def test_ids_as_nvidias_driver_gives_them_differ_by_node_and_index_only(tmp_path: Path) -> None:
@@ -73,11 +67,3 @@ def test_the_nodes_of_mig_instances_are_kept_where_the_host_has_them(tmp_path: P
     assert "/dev/nvidia-caps" in discovery.discover(entry, fake.host, node="n").watch
     fake.remove("/dev/nvidia-caps/nvidia-cap66")
     assert {7: ["cap67"]} == found()[0]
-
-
-def test_the_numbering_forgets_what_is_not_retained() -> None:
-    """The lowest free index goes to who comes first."""
-    numbering = Numbering()
-    assert [0, 1, 2] == numbering.assign(["a", "b", "c"])
-    numbering.retain(["a", "c"])
-    assert [2, 1, 3] == numbering.assign(["c", "d", "e"])

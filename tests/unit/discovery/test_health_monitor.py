@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import signal
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -12,10 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from vdev.aio.clock import ManualClock
 from vdev.discovery.health_monitor import HealthMonitor, Target
 from vdev.hostfs import HostRoot
-from vdev.hostfs.root import FileInfo
 from vdev.model import template
 from vdev.model.device import DeviceNode, Mount, RawDevice
 from vdev.model.entry import Health as HealthPolicy
@@ -70,25 +67,11 @@ async def verdict(monitor: HealthMonitor, target: Target) -> str:
     return monitor.verdicts["x"].health.reason
 
 
-async def test_directories_are_those_that_probes_look_into(monitor: HealthMonitor, host: HostRoot) -> None:
-    file = HealthPolicy(probe=Probe.FILE, path=template.parse(str(host.root / "state")), interval=0.01)
-    await verdict(monitor, Target(SLOW, device("/dev/ttyUSB0")))
-    assert {host.root / "dev"} == monitor.directories
-    assert frozenset() == monitor.contents
-    monitor.update({"x": Target(SLOW, device("/dev/ttyUSB0")), "y": Target(file, device(name="y"))})
-    await until(monitor, lambda: "y" in monitor.verdicts)
-    assert {host.root} == monitor.contents
-    assert {host.root, host.root / "dev"} == monitor.directories
-    monitor.update({})
-    assert frozenset() == monitor.directories
-
-
 def command(*argv: str, timeout: float = 10.0) -> HealthPolicy:
     return HealthPolicy(probe=Probe.COMMAND, command=tuple(map(template.parse, argv)), timeout=timeout)
 
 
 EXISTS = HealthPolicy(probe=Probe.EXISTS, interval=0.02)
-SLOW = HealthPolicy(probe=Probe.EXISTS, interval=3600.0)
 
 
 async def test_a_device_that_vanishes_fails_and_recovers(monitor: HealthMonitor, host: HostRoot) -> None:
@@ -103,17 +86,6 @@ async def test_a_device_that_vanishes_fails_and_recovers(monitor: HealthMonitor,
     node.touch()
     await until(monitor, lambda: monitor.verdicts["x"].health.healthy)
     assert 1 == monitor.verdicts["x"].flaps
-
-
-async def test_a_wake_up_needs_no_interval(monitor: HealthMonitor, host: HostRoot) -> None:
-    """With an hour between probes, the news that the directory changed is enough."""
-    node = host.root / "dev/ttyUSB0"
-    node.touch()
-    assert "" == await verdict(monitor, Target(SLOW, device("/dev/ttyUSB0")))
-    assert {host.root / "dev"} == monitor.directories
-    node.unlink()
-    monitor.wake([host.root / "dev"])
-    await until(monitor, lambda: not monitor.verdicts["x"].health.healthy)
 
 
 async def test_mounted_paths_must_exist_too(monitor: HealthMonitor) -> None:
@@ -223,56 +195,10 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-async def test_a_command_is_over_when_its_program_ends(monitor: HealthMonitor, tmp_path: Path) -> None:
-    """What it left running, with its output, goes on and holds nothing up."""
-    pid_file = tmp_path / "pid"
-    spec = command("sh", "-c", f"sleep 1000 & echo $! > {pid_file}", timeout=900)
-    assert "" == await verdict(monitor, Target(spec, device()))
-    child = int(await asyncio.to_thread(pid_file.read_text))
-    assert is_alive(child)
-    os.kill(child, signal.SIGKILL)
-
-
 async def test_a_failed_command_is_told_with_its_last_line(monitor: HealthMonitor) -> None:
     assert "sh exited with 3: no link" == await verdict(
         monitor, Target(command("sh", "-c", "echo no link; exit 3"), device())
     )
-
-
-async def test_news_do_not_put_off_what_is_due(tmp_path: Path) -> None:
-    """A directory where something happens all the time: thresholds count the intervals, however often it is probed."""
-    looked = threading.Semaphore(0)
-
-    class Host(HostRoot):
-        def info(self, host_path: str) -> FileInfo | None:
-            looked.release()
-            return super().info(host_path)
-
-    (tmp_path / "dev").mkdir()
-    node, clock = tmp_path / "dev/ttyUSB0", ManualClock(100.0)
-    node.touch()
-    spec = HealthPolicy(probe=Probe.EXISTS, interval=10.0, timeout=3600.0, unhealthyThreshold=3, healthyThreshold=2)
-    async with running(HealthMonitor(Host(tmp_path, inspect=every_file_is_a_node), clock)) as monitor:
-        assert "" == await verdict(monitor, Target(spec, device("/dev/ttyUSB0")))
-        for change, healthy in ((node.unlink, False), (node.touch, True)):
-            change()
-            for _ in range(20):
-                clock.advance(3.0)
-                monitor.wake([tmp_path / "dev"])
-                assert await asyncio.to_thread(looked.acquire, timeout=TIMEOUT)
-            await until(monitor, lambda healthy=healthy: monitor.verdicts["x"].health.healthy is healthy)  # type: ignore[misc]
-
-
-async def test_stopping_the_monitor_ends_its_commands(host: HostRoot, tmp_path: Path) -> None:
-    """A shutdown leaves no process behind."""
-    pid_file = tmp_path / "pid"
-    async with running(HealthMonitor(host)) as monitor:
-        monitor.update(
-            {"x": Target(command("sh", "-c", f"echo $$ > {pid_file}; exec sleep 1000", timeout=900), device())}
-        )
-        await asyncio.to_thread(wait, lambda: pid_file.exists() and pid_file.read_text().strip() != "")
-        child = int(await asyncio.to_thread(pid_file.read_text))
-    await asyncio.to_thread(wait, lambda: not is_alive(child))
 
 
 async def test_a_probe_that_hangs_holds_nobody_up(host: HostRoot, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,48 +228,3 @@ async def test_a_probe_that_hangs_holds_nobody_up(host: HostRoot, monkeypatch: p
             await until(monitor, lambda: not monitor.verdicts["good"].health.healthy)
     finally:
         release.set()
-
-
-async def test_targets_come_and_go(monitor: HealthMonitor, host: HostRoot) -> None:
-    """Reports are of the current targets alone."""
-    (host.root / "dev/a").touch()
-    monitor.update({"a": Target(EXISTS, device("/dev/a")), "b": Target(EXISTS, device("/dev/b"))})
-    await until(monitor, lambda: {"a", "b"} == set(monitor.verdicts))
-    monitor.update({"a": Target(EXISTS, device("/dev/a"))})
-    assert {"a"} == set(monitor.verdicts)
-
-
-async def test_the_same_targets_again_disturb_nothing(monitor: HealthMonitor, host: HostRoot) -> None:
-    """An update with equal values keeps the running probe."""
-    (host.root / "dev/a").touch()
-    monitor.update({"a": Target(SLOW, device("/dev/a"))})
-    await until(monitor, lambda: "a" in monitor.verdicts)
-    task = monitor._probed["a"].task
-    monitor.update({"a": (SLOW, device("/dev/a"))})
-    assert task is monitor._probed["a"].task
-
-
-async def test_history_outlives_a_new_node(monitor: HealthMonitor, host: HostRoot) -> None:
-    """A stick that came back as another node is still the one that fell once."""
-    monitor.update({"x": Target(SLOW, device("/dev/ttyUSB0"))})
-    await until(monitor, lambda: "x" in monitor.verdicts)
-    (host.root / "dev/ttyUSB1").touch()
-    monitor.update({"x": Target(SLOW, device("/dev/ttyUSB1"))})
-    await until(monitor, lambda: monitor.verdicts["x"].health.healthy)
-    assert 1 == monitor.verdicts["x"].flaps
-
-
-async def test_since_is_when_the_verdict_turned(host: HostRoot) -> None:
-    """A repeated verdict, or a new reason, does not move it."""
-    clock = ManualClock(wall=100.0)
-    async with running(HealthMonitor(host, clock)) as monitor:
-        monitor.update({"x": Target(EXISTS, device("/dev/a", "/dev/b"))})
-        await until(monitor, lambda: "x" in monitor.verdicts)
-        (host.root / "dev/a").touch()
-        clock.advance(100)
-        await until(monitor, lambda: monitor.verdicts["x"].health.reason == "/dev/b is gone")
-        assert 100.0 == monitor.verdicts["x"].since
-        (host.root / "dev/b").touch()
-        clock.advance(100)
-        await until(monitor, lambda: monitor.verdicts["x"].health.healthy)
-        assert 300.0 == monitor.verdicts["x"].since

@@ -11,7 +11,6 @@ from tests.kit import dra
 from vdev.dra import preparation as preparing
 from vdev.dra.claim import PreparedClaim, PreparedDevice, read_claim
 from vdev.errors import AllocationError, ClaimRefused
-from vdev.model.device import DeviceNode
 from vdev.model.entry import Container
 from vdev.model.spec import SharingKind
 
@@ -57,16 +56,6 @@ def test_a_variable_that_lists_devices_is_set_once_per_request(prepare):
         each.cdi for each in claim.devices
     ]
     assert "" == claim.together
-
-
-def test_all_requests_together_have_one_list(prepare):
-    """A container may use the whole claim, and the list of its last request would win."""
-    claim = prepare(("a", "gpu-0"), ("b/small", "gpu-1"))
-    assert [("a",), ("b",)] == [each.requests for each in claim.devices]
-    assert {"NVIDIA_VISIBLE_DEVICES": "GPU-gggg0"} == env(claim, f"{UID}_a")
-    assert {"NVIDIA_VISIBLE_DEVICES": "GPU-gggg1"} == env(claim, f"{UID}_b")
-    assert f"{KIND}={UID}" == claim.together
-    assert {"NVIDIA_VISIBLE_DEVICES": "GPU-gggg0,GPU-gggg1"} == env(claim, UID)
 
 
 @given(
@@ -117,33 +106,12 @@ def test_two_things_at_one_container_path_are_refused(build, prepare):
 # --- the claim --------------------------------------------------------------------------------------------------------
 
 
-def test_another_claim_of_the_same_name_is_refused():
-    """The uid tells them apart."""
-    document = dra.claim("c", ("r", "gpu-0"), driver=DRIVER, uid="new")
-    with pytest.raises(ClaimRefused, match=r"ResourceClaim default/c is another one by now: its uid is new, and old"):
-        read_claim(document, DRIVER, uid="old")
-
-
 @pytest.mark.parametrize("status", [None, {}, {"allocation": None}])
 def test_a_claim_that_is_not_allocated_is_refused(status):
     """Nothing says which devices are meant."""
     document = dra.claim("c", ("r", "gpu-0"), driver=DRIVER, uid=UID) | {"status": status}
     with pytest.raises(ClaimRefused, match="ResourceClaim default/c has no allocation"):
         read_claim(document, DRIVER, uid=UID)
-
-
-def test_devices_of_other_drivers_are_not_ours(prepare):
-    """A claim may have devices of several drivers."""
-    assert ["gpu-1"] == [each.device for each in prepare(("r", "gpu-1"), others={"other.example": ("r", "x")}).devices]
-    document = dra.claim("c", ("r", "gpu-0"), driver="other.example", uid=UID)
-    with pytest.raises(ClaimRefused, match=r"no device of driver gpu.nvidia.com is allocated to ResourceClaim"):
-        read_claim(document, DRIVER, uid=UID)
-
-
-def test_a_device_that_is_not_published_is_refused(prepare):
-    """With what the resolver says."""
-    with pytest.raises(ClaimRefused, match="device gpu-7 of pool node-a cannot be prepared: this node publishes none"):
-        prepare(("r", "gpu-7"))
 
 
 def test_a_device_of_which_nothing_may_reach_a_container_is_refused(build):
@@ -177,13 +145,6 @@ def test_a_share_takes_slots_of_mps(prepare):
     assert "50" == got["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"]
 
 
-def test_a_share_takes_memory(prepare):
-    """The limit is what was allocated, and the threads follow."""
-    share = {"shareID": "s1", "consumedCapacity": {f"{DRIVER}/memory": "10Gi"}}
-    got = env(prepare(("r", "gpu-0", share), shared=True, replicas=4), f"{UID}_r")
-    assert ("0=10240M", "25") == (got["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"], got["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"])
-
-
 def mounts(claim, name):
     """The mounts of a CDI device of the claim, by their path."""
     (found,) = [each for each in claim.document["devices"] if each["name"] == name]
@@ -206,13 +167,6 @@ def test_a_client_of_mps_finds_its_directories(prepare, by, uid):
     assert {("nosuid", "nodev", "rw")} == {tuple(each["options"]) for each in found.values()}
     assert claim.document["cdiVersion"] in ("0.4.0", "0.5.0")
     dra.CDI.validate(claim.document)
-
-
-def test_a_share_of_time_has_no_limit(prepare):
-    """Time-slicing limits nothing."""
-    share = {"shareID": "s1", "consumedCapacity": {"slots": "1"}}
-    claim = prepare(("r", "gpu-0", share), shared=True, replicas=4, kind=SharingKind.TIME_SLICING)
-    assert {"NVIDIA_VISIBLE_DEVICES"} == env(claim, f"{UID}_r").keys()
 
 
 # --- configuration ----------------------------------------------------------------------------------------------------
@@ -274,15 +228,6 @@ def test_nvidias_time_slicing(prepare, interval):
     sharing = {"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": interval}}
     claim = prepare(("r", "gpu-0"), config=[dra.config(GPU | {"sharing": sharing}, DRIVER)])
     assert {"NVIDIA_VISIBLE_DEVICES"} == env(claim, f"{UID}_r").keys()
-
-
-def test_nvidias_kinds_are_for_their_devices(prepare):
-    """For all requests, one of the wrong kind is passed over; for a request that is named it is an error."""
-    both = [dra.config(MIG | mps(defaultActiveThreadPercentage=7), DRIVER)]
-    assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" not in env(prepare(("r", "gpu-0"), config=both), f"{UID}_r")
-    named = [dra.config(MIG | mps(defaultActiveThreadPercentage=7), DRIVER, "r")]
-    with pytest.raises(ClaimRefused, match="MigDeviceConfig is not for request r, which got a whole device"):
-        prepare(("r", "gpu-0"), config=named)
 
 
 CLAIM = "the configuration of the claim"
@@ -361,31 +306,20 @@ def test_configuration_of_another_driver_is_ignored_and_noted(build):
     assert claim == JSON.validate_json(JSON.dump_json(claim))
 
 
-@pytest.mark.parametrize(
-    ("driver", "parameters"),
-    [
+def test_an_unknown_kind_of_a_known_maker_is_refused(subtests):
+    """As the maker's driver refuses it; and what is meant for vdev itself is no other driver's."""
+    cases = [
         ("gpu.nvidia.com", FOREIGN),
         ("gpu.amd.com", FOREIGN),
         ("gpu.example.com", OURS | {"kind": "DeviceConfg"}),
         ("gpu.example.com", OURS | {"apiVersion": "vdev.dev/v1"}),
         ("gpu.example.com", GPU | {"apiVersion": "resource.nvidia.com/v1beta2"}),
-    ],
-)
-def test_an_unknown_kind_of_a_known_maker_is_refused(driver, parameters):
-    """As the maker's driver refuses it; and what is meant for vdev itself is no other driver's."""
-    document = dra.claim("c", ("r", "GPU-0"), driver=driver, uid=UID, config=[dra.config(parameters, driver)])
-    with pytest.raises(ClaimRefused, match="is of an unknown kind"):
-        preparing.prepare(read_claim(document, driver, uid=UID), driver, lambda _pool, _device: "")
-
-
-def test_configuration_that_is_overruled_must_be_right_as_well(prepare):
-    """A mistake in a class shows, whatever claims say."""
-    config = [
-        dra.config(OURS | {"enf": {}}, DRIVER, source="FromClass"),
-        dra.config(OURS | {"env": {}}, DRIVER),
     ]
-    with pytest.raises(ClaimRefused, match="the configuration of the device class: unknown key 'enf'"):
-        prepare(("r", "gpu-0"), config=config)
+    for driver, parameters in cases:
+        with subtests.test(driver=driver):
+            document = dra.claim("c", ("r", "GPU-0"), driver=driver, uid=UID, config=[dra.config(parameters, driver)])
+            with pytest.raises(ClaimRefused, match="is of an unknown kind"):
+                preparing.prepare(read_claim(document, driver, uid=UID), driver, lambda _pool, _device: "")
 
 
 # --- what excludes what -----------------------------------------------------------------------------------------------
@@ -396,9 +330,9 @@ def had(device="gpu-0", *, pool="node-a", raw="GPU-0", slices=(0, 0), **more):
     return PreparedDevice(pool=pool, device=device, requests=("r",), cdi=(), raw=raw, slices=slices, **more)
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "excludes"),
-    [
+def test_what_one_claim_has_no_other_gets(subtests):
+    """Parts of one physical device do not overlap; shares and admin access do not exclude."""
+    cases = [
         (had(), had(), True),
         (had(), had("gpu-1", raw="GPU-1"), False),
         (had(), had(admin=True), False),
@@ -410,34 +344,7 @@ def had(device="gpu-0", *, pool="node-a", raw="GPU-0", slices=(0, 0), **more):
         (had("a", slices=(0, 2)), had("a", slices=(0, 2)), True),
         (had(share_id="a"), had("gpu-0-mig", slices=(0, 1), share_id="b"), True),
         (had(raw=""), had("x", raw=""), False),
-    ],
-)
-def test_what_one_claim_has_no_other_gets(one, other, excludes):
-    """Parts of one physical device do not overlap; shares and admin access do not exclude."""
-    assert (excludes, excludes) == (one.excludes(other), other.excludes(one))
-
-
-def test_a_conflict_is_said(prepare):
-    """With the claim that has the device."""
-    first = prepare(("r", "gpu-0"))
-    second = prepare(("r", "gpu-0"), uid="other-uid")
-    assert second.conflict([first]) == (
-        "device gpu-0 of pool node-a cannot be given to ResourceClaim default/c: it is prepared for ResourceClaim "
-        "default/c, whose pods have not ended"
-    )
-    assert "" == first.conflict([first])
-    assert "" == prepare(("r", "gpu-1"), uid="other-uid").conflict([first])
-
-
-def test_nodes_with_numbers_need_not_exist_on_the_host(build, prepare):
-    """CDI makes them in the container."""
-    entry = build.entry()
-    node = DeviceNode("/dev/x", "/dev/x", "rw", "c", 1, 3)
-    stock = build.inventory(entry, found={"gpu": build.raws(entry, nodes=(node,))})
-    resource = stock.resources["nvidia.com/gpu"]
-    device = next(iter(resource.by_device.values()))
-    document = dra.claim("c", ("r", "gpu-0"), driver=DRIVER, uid=UID)
-    found = dra.published(device, resource)
-    claim = preparing.prepare(read_claim(document, DRIVER, uid=UID), DRIVER, lambda _pool, _device: found)
-    (edits,) = [each["containerEdits"] for each in claim.document["devices"] if each["name"] == f"{UID}-gpu-0"]
-    assert [{"path": "/dev/x", "permissions": "rw", "type": "c", "major": 1, "minor": 3}] == edits["deviceNodes"]
+    ]
+    for one, other, excludes in cases:
+        with subtests.test(one=one):
+            assert (excludes, excludes) == (one.excludes(other), other.excludes(one))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from vdev.config.presets import PresetTexts, load_preset
 from vdev.dra import attributes
 from vdev.model.geometry import Geometry, LayoutError, Profile
-from vdev.planning.partitions import MAX_COUNTERS, Limit, counters, place, placements
+from vdev.planning.partitions import MAX_COUNTERS, counters, place, placements
 
 CUT = [
     name
@@ -97,17 +97,3 @@ def test_the_counters_of_an_a100_are_nvidias_alone():
         "ofa-engines": 1,
         **{f"memory-slice-{number}": 1 for number in range(8)},
     } == counters(geometry, attributes.limits(geometry)).all
-
-
-def test_the_whole_device_leaves_nothing():
-    geometry = load_preset("a30").geometry
-    known = counters(geometry)
-    for each in placements(geometry):
-        assert any(amount > 0 for amount in known.taken_by(each).values())
-
-
-def test_a_rule_that_follows_from_another_needs_no_counter():
-    strict, loose = Limit("a", 2, {"p": 1, "q": 2}), Limit("b", 4, {"p": 2})
-    assert strict.implies(loose)
-    assert not loose.implies(strict)
-    assert not Limit("of nothing", 0, {"p": 0}).implies(loose)

@@ -9,10 +9,7 @@ from hypothesis import strategies as st
 from tests.kit.slice_rules import check_pool
 from vdev import config
 from vdev.dra import slices as cutting
-from vdev.dra.published_devices import Taint, recalled, record
 from vdev.faults.targets import Afflictions
-from vdev.model.device import GONE
-from vdev.model.dra import TaintPolicy
 from vdev.planning.inventory import inventory
 from vdev.planning.plan import World, decide
 
@@ -115,26 +112,6 @@ def test_a_device_that_stays_is_kept_beside_one_that_goes():
         assert claimed <= made.by_name.keys()
         check_pool(cutting.objects(made, NODE))
     assert {"c-0-half-0": False, "c-0-half-2": True} == {each.name: each.lost for each in made.devices}
-
-
-@given(FILES)
-def test_what_is_written_down_of_a_device_is_what_was_published(tree):
-    """As JSON and back: everything that the scheduler sees of it, its counters, and what it overlaps."""
-    base = inventory(config.load_text(json.dumps({"devices": list(tree)})).spec, NODE)
-    for pool in decide(World(spec=config.load_text("devices: []").spec, node=NODE, base=base)).pools.values():
-        for device in pool.devices:
-            back = recalled(json.loads(json.dumps(record(pool, device))))
-            policy = pool.offered.entries[device.entry].dra.block.taints.lost
-            lost = () if policy is TaintPolicy.NONE else (Taint("x.dev/lost", policy.value),)
-            assert replace(device, taints=back.device.taints, health=GONE, lost=True) == back.device
-            assert lost == tuple(replace(each, key="x.dev/lost") for each in back.device.taints)
-            assert {name: pool.counters[name] for name in device.consumes} == back.counters
-
-
-def test_what_was_not_written_down():
-    """By an earlier version, or in a form that is none: there is nothing to go on with."""
-    for written in ({}, {"id": "x"}, {"id": 1, "raw": None, "slices": 3}):
-        assert recalled(written) is None
 
 
 def test_a_claim_has_what_no_pool_had_when_its_device_is_cut_anew():

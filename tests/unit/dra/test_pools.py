@@ -1,8 +1,6 @@
 """What ResourceSlices say of the devices of a file."""
 
 import json
-import re
-from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,7 +9,6 @@ from hypothesis import strategies as st
 from tests.kit.slice_rules import check_pool, fits
 from vdev import config
 from vdev.config.presets import PresetTexts
-from vdev.dra import published_devices
 from vdev.dra import slices as cutting
 from vdev.dra.published_devices import record
 from vdev.errors import ConfigError
@@ -167,11 +164,6 @@ def test_an_ampere_whose_mig_mode_is_off_is_a_whole_gpu_with_all_of_its_memory()
     assert "consumesCounters" not in whole
 
 
-def test_gpus_of_several_entries_are_numbered_together():
-    gpu = {"resource": "nvidia.com/gpu", "virtual": {"preset": "t4", "count": 2}}
-    assert ["gpu-0", "gpu-1", "gpu-2", "gpu-3"] == list(devices(pool(gpu, gpu)))
-
-
 def test_a_gpu_as_amds_driver_publishes_it():
     made = pool(
         {"resource": "amd.com/gpu", "virtual": {"preset": "mi300x", "count": 2}, "partitions": {"1": "qpx_nps1"}}
@@ -218,20 +210,6 @@ def test_everything_else_by_its_own_fields():
     assert {"memory": "16Gi"} == capacity(found["e0-1"])
 
 
-def test_too_many_attributes_leave_room_for_those_of_the_file():
-    spec = file(
-        {
-            "virtual": {"memory": "1Gi", "attributes": {f"a{number}": "x" for number in range(40)}},
-            "dra": {"attributes": {f"b{number}": number for number in range(10)}},
-        }
-    )
-    plan = decide(world(spec))
-    (only,) = devices(plan.pools["acme.dev"]).values()
-    assert 31 == len(only["attributes"])
-    assert {f"b{number}" for number in range(10)} <= only["attributes"].keys()
-    assert "21 attributes of e0 are left out of its ResourceSlices" in plan.problems[0].message
-
-
 def test_what_a_class_selects_by_is_never_left_out():
     """A DeviceClass asks for the type, and an attribute that is missing is an error that ends the allocation."""
     many = {f"a{number}": "x" for number in range(32)}
@@ -255,33 +233,6 @@ def test_a_text_that_is_cut_off_is_said():
     assert "has 70 bytes" in problem.message
 
 
-def test_two_devices_of_one_name():
-    plan = decide(
-        world(
-            file(
-                {"name": "gpu", "virtual": {}, "dra": {"driver": "gpu.nvidia.com"}},
-                {"resource": "nvidia.com/gpu", "virtual": {"preset": "t4"}},
-            )
-        )
-    )
-    assert ["gpu-0"] == list(devices(plan.pools["gpu.nvidia.com"]))
-    (problem,) = plan.problems
-    assert problem.is_error
-    assert "would both be the device 'gpu-0' of gpu.nvidia.com" in problem.message
-
-
-def test_nothing_is_published_that_nobody_asked_for():
-    plan = decide(world(file({"virtual": {}, "advertise": "device-plugin"})))
-    assert {} == plan.pools
-
-
-def test_a_driver_without_devices_says_that_it_is_there():
-    made = pool({"glob": "/dev/nothing*"})
-    assert ({"driver": "acme.dev", "pool": {"name": NODE}, "nodeName": NODE, "devices": []},) == cutting.specifications(
-        made, NODE
-    )
-
-
 # --- shares ----------------------------------------------------------------------------------------------------------
 
 
@@ -297,14 +248,6 @@ def test_time_slices_are_counted_and_memory_is_nobodys_alone():
         },
         "slots": {"value": "4", "requestPolicy": {"default": "1", "validRange": {"min": "1", "max": "4", "step": "1"}}},
     } == second["capacity"]
-
-
-def test_one_slot_each_where_more_is_refused():
-    sharing = {
-        "timeSlicing": {"failRequestsGreaterThanOne": True, "resources": [{"name": "acme.dev/npu", "replicas": 4}]}
-    }
-    (only,) = devices(pool({"virtual": {}}, sharing=sharing)).values()
-    assert "1" == only["capacity"]["slots"]["requestPolicy"]["validRange"]["max"]
 
 
 def test_shares_of_mps_have_memory():
@@ -353,37 +296,6 @@ def test_capacity_that_the_file_declares_is_shared_by_its_policies():
     } == only["capacity"]
 
 
-def test_declared_capacity_without_a_policy_belongs_to_whole_devices():
-    """Beside the device's own, and in its place."""
-    made = pool(
-        {
-            "resource": "nvidia.com/gpu",
-            "virtual": {"preset": "a30", "count": 2},
-            "partitions": {"1": ["1g.6gb"]},
-            "dra": {"capacity": {"compute": 100, "memory": "20Gi"}},
-        }
-    )
-    whole, part = devices(made).values()
-    assert {"compute": "100", "memory": "20Gi"} == capacity(whole)
-    assert "allowMultipleAllocations" not in whole
-    assert "compute" not in part["capacity"]
-
-
-def test_a_declared_policy_counts_under_sharing_as_well():
-    sharing = {"timeSlicing": {"resources": [{"name": "acme.dev/npu", "replicas": 4}]}}
-    (only,) = devices(pool(NET, sharing=sharing)).values()
-    assert {"vfs", "ingress", "ports", "a.b/any", "memory", "slots"} == only["capacity"].keys()
-    assert ["1"] == only["capacity"]["vfs"]["requestPolicy"]["validValues"]
-
-
-def test_declared_capacity_outlives_its_device():
-    """It is written down with the claim that has the device."""
-    made = pool(NET)
-    (device,) = made.devices
-    again = published_devices.recalled(json.loads(json.dumps(published_devices.record(made, device)))).device
-    assert device.capacity == again.capacity
-
-
 def test_what_claims_cut_is_not_shared():
     spec = file(
         {"resource": "nvidia.com/gpu", "virtual": {"preset": "a30"}, "dra": {"partitions": "dynamic"}},
@@ -391,15 +303,6 @@ def test_what_claims_cut_is_not_shared():
     )
     (problem,) = inventory(spec, NODE).problems
     assert "claims do not share nvidia.com/gpu of e0" in problem.message
-
-
-def test_sharing_of_other_entries_is_no_problem_of_what_claims_cut():
-    spec = file(
-        {"resource": "nvidia.com/gpu", "virtual": {"preset": "a30"}, "dra": {"partitions": "dynamic"}},
-        {"resource": "nvidia.com/gpu", "virtual": {"preset": "a30"}, "advertise": ["device-plugin"]},
-        sharing={"timeSlicing": {"resources": [{"name": "nvidia.com/gpu", "devices": ["e1"], "replicas": 3}]}},
-    )
-    assert () == inventory(spec, NODE).problems
 
 
 # --- health ----------------------------------------------------------------------------------------------------------
@@ -458,52 +361,6 @@ def slot(spec, index):
     return driver, offered.slots[index].id
 
 
-def test_faults_reach_devices_of_claims():
-    spec = file({"virtual": {"count": 3}})
-    afflictions = Afflictions(verdicts={slot(spec, 1): SICK}, removed=frozenset({slot(spec, 2)}))
-    made = pools(spec, afflictions=afflictions)["acme.dev"]
-    assert [("e0-0", False), ("e0-1", True)] == [(each.name, bool(each.taints)) for each in made.devices]
-
-
-@pytest.mark.parametrize("advertise", ["dra", ["device-plugin", "dra"]])
-def test_the_node_says_of_them_what_it_says_of_others(advertise):
-    """Labels, conditions and losses, of each device once."""
-    spec = file(
-        {
-            "virtual": {"preset": "a30"},
-            "resource": "a.b/gpu",
-            "advertise": advertise,
-            "dra": {"partitions": "dynamic"},
-            "labels": {"a.b/l": "{resource}"},
-            "conditions": [{"type": "GpuHealthy"}],
-        },
-        node={"labels": True, "conditions": True},
-    )
-    before = world(spec)
-    raw_id = raw(spec)
-    plan = decide(replace(before, verdicts={raw_id: SICK}))
-    assert "a.bgpu" == plan.labels["a.b/l"]  # without what no label has
-    assert [("GpuHealthy", False)] == [(each.type, each.status) for each in plan.conditions]
-    assert [raw_id] == [device for _, device in plan.lost]
-
-
-def test_a_device_that_is_away_stays_for_the_claim_that_has_it():
-    spec = file({"virtual": {"count": 2}, "dra": {"taints": {"lost": "NoExecute"}}})
-    before = decide(world(spec))
-    gone = Afflictions(removed=frozenset({slot(spec, 0)}))
-    claimed = {"acme.dev": {"e0-0"}}
-    away = decide(world(spec, afflictions=gone, pools=before.pools, claimed=claimed)).pools["acme.dev"]
-    kept = away.by_name["e0-0"]
-    assert kept.lost
-    assert [("acme.dev/lost", "NoExecute")] == [(each.key, each.effect) for each in kept.taints]
-    again = decide(world(spec, afflictions=gone, pools={"acme.dev": away}, claimed=claimed))
-    assert again.pools["acme.dev"] == away
-    back = decide(world(spec, pools={"acme.dev": away}, claimed=claimed))
-    assert before.pools == back.pools
-    released = decide(world(spec, afflictions=gone, pools={"acme.dev": away}))
-    assert ["e0-1"] == [each.name for each in released.pools["acme.dev"].devices]
-
-
 @pytest.mark.parametrize("kind", ["timeSlicing", "mps"])
 def test_a_device_that_is_no_longer_shared_is_withheld_while_claims_have_shares(kind):
     """Published whole, the scheduler would take it for free: it counts shares and whole devices apart."""
@@ -536,17 +393,6 @@ def test_a_name_is_no_other_devices_while_a_claim_has_it():
     assert 1 == len(after.devices)
 
 
-def test_an_entry_that_is_gone_keeps_what_claims_have():
-    spec = file({"virtual": {"count": 2}})
-    before, claimed = pools(spec), {"acme.dev": {"e0-1"}}
-    plan = pools(file(), pools=before, claimed=claimed)
-    assert ["e0-1"] == [each.name for each in plan["acme.dev"].devices]
-    again = pools(file(), pools=plan, claimed=claimed)
-    assert again["acme.dev"] == plan["acme.dev"]
-    assert "e0" in again["acme.dev"].offered.entries
-    assert {} == pools(file(), pools=again)
-
-
 def test_nothing_is_offered_of_a_device_whose_partition_a_claim_keeps():
     gpu = {"resource": "nvidia.com/gpu", "virtual": {"preset": "a30", "count": 1}}
     before = pools(file({**gpu, "partitions": {"0": ["1g.6gb", "1g.6gb", "2g.12gb"]}}))
@@ -556,19 +402,6 @@ def test_nothing_is_offered_of_a_device_whose_partition_a_claim_keeps():
     )["gpu.nvidia.com"]
     assert [False, True] == [each.lost for each in after.devices]
     assert range(2, 4) == after.devices[0].device.slices
-
-
-@pytest.mark.parametrize("node", ["n" * 253, ".".join(["n" * 62] * 4), "n" * 232 + "." + "n" * 20, "n"])
-def test_the_name_of_a_slice_begins_as_the_api_takes_it(node):
-    """The longest names of a node and of a driver together are longer than a name may be."""
-    rest = {"name": "a", "resource": "acme.dev/a", "virtual": {"count": 1}}
-    made = pool({**rest, "dra": {"driver": "d" * 54 + ".acme.dev"}})
-    (slice_,) = cutting.objects(made, node)
-    beginning = slice_["metadata"]["generateName"]
-    assert beginning.startswith("00000-ddd")
-    assert len(beginning) <= 253
-    masked = f"{beginning[:-2]}a"  # as the API server checks it (maskTrailingDash)
-    assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", masked)
 
 
 def test_a_device_with_more_partitions_than_a_slice_holds():
@@ -593,13 +426,6 @@ def test_what_a_claim_keeps_is_beside_what_it_shares_counters_with():
 
 
 # --- limits ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("count", "sizes"), [(128, [64, 64]), (130, [64, 64, 2])])
-def test_so_many_devices_go_into_a_slice(count, sizes):
-    """As many as there may be with taints: a taint then changes one slice."""
-    made = pool({"virtual": {"count": count}})
-    assert sizes == [len(each["devices"]) for each in cutting.specifications(made, NODE)]
 
 
 def test_counters_are_in_slices_of_their_own():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.kit.rules import rule as made
 from vdev.faults.effects import DelayTimes
 from vdev.faults.rules import OnNodes
-from vdev.faults.schedule import Dice, Firing, hits, on_node, phase, seconds_of, spans, strikes
+from vdev.faults.schedule import Dice, Firing, hits, on_node, phase, seconds_of, spans
 
 SICK = {"health": "Unhealthy"}
 seconds = st.floats(0, 1e5).map(lambda value: round(value, 3))
@@ -43,12 +43,6 @@ dice = st.builds(Dice, st.integers(0, 9), st.sampled_from(["n1", "n2"]))
 firings = st.builds(Firing, seconds)
 
 
-@given(rules(), dice, firings, seconds)
-def test_same_question_same_answer(rule, luck, firing, now):
-    """Equal rules, seed, node and time give the same phase."""
-    assert phase(rule, Dice(luck.seed, luck.node), firing, now) == phase(rule, luck, firing, now)
-
-
 @given(rules(), dice, firings, seconds, st.floats(0, 1, exclude_max=True))
 def test_constant_until_the_next_change(rule, luck, firing, now, part):
     """Between now and `changes_at` the state stays what it is."""
@@ -77,22 +71,6 @@ def test_spans_are_in_order_and_apart(rule, luck, firing, now):
     for _, span in zip(range(20), spans(rule, luck, firing, now), strict=False):
         assert span.start >= end or math.isclose(span.start, end)
         end = span.end
-
-
-@given(rules(), dice, seconds, seconds)
-def test_time_is_relative_to_the_firing(rule, luck, zero, now):
-    """A rule that fires later does the same later."""
-    one = [span for _, span in zip(range(5), spans(rule, luck, Firing(0.0), 0.0), strict=False)]
-    other = [span for _, span in zip(range(5), spans(rule, luck, Firing(zero), zero), strict=False)]
-    assert [s.real for s in one] == [s.real for s in other]
-    assert all(math.isclose(a.start + zero, b.start, abs_tol=1e-6) for a, b in zip(one, other, strict=True))
-
-
-@given(rules(), dice, firings, seconds)
-def test_nothing_outlives_until(rule, luck, firing, now):
-    """A firing that has ended has no effect any more."""
-    over = Firing(firing.at, until=firing.at + 10)
-    assert not phase(rule, luck, over, firing.at + 10 + now).active
 
 
 def test_window_repeats():
@@ -130,23 +108,6 @@ def test_nth_repetition():
         span.start for _, span in zip(range(2), spans(rule, Dice(0, "n"), Firing(0.0), 0.0), strict=False) if span.real
     ]
     assert [20.0] == real
-
-
-@given(dice, st.lists(st.floats(0.01, 50), min_size=1, max_size=30))
-def test_every_moment_strikes_once(luck, steps):
-    """However time is cut up, a momentary event is seen exactly once."""
-    rule = made(stream={"close": True}, at=30)
-    now, struck = -math.inf, 0
-    for moment in [sum(steps[:n]) for n in range(1, len(steps) + 1)]:
-        struck += strikes(rule, luck, Firing(0.0), now, moment)
-        now = moment
-    assert struck == (now >= 30)
-
-
-def test_exit_at_zero_strikes():
-    """An event at time zero is not missed."""
-    rule = made(process={"exit": 137})
-    assert strikes(rule, Dice(0, "n"), Firing(5.0), -math.inf, 5.0)
 
 
 def test_nth_call():

@@ -8,7 +8,6 @@ from tests.kit.rules import rule
 from vdev.faults import targets
 from vdev.faults.rules import Select
 from vdev.faults.schedule import Dice
-from vdev.model.device import Health
 from vdev.model.entry import MigStrategy
 
 DICE = Dice(7, "node-a")
@@ -36,12 +35,6 @@ def cards(build):
     return build.inventory(gpu, npu, sharing=sharing, mig_strategy=MigStrategy.MIXED)
 
 
-def test_a_card_with_all_its_partitions_and_replicas(cards):
-    """What breaks a card breaks everything that it is cut and shared into."""
-    found = meant(cards, sick({"entry": "gpu", "index": 0}))
-    assert {"nvidia.com/mig-1g.5gb": 4, "nvidia.com/mig-2g.10gb": 1} == {name: len(ids) for name, ids in found.items()}
-
-
 def test_a_profile_means_the_partitions(cards):
     """The neighbours on the same card are spared."""
     assert ["nvidia.com/mig-2g.10gb"] == list(meant(cards, sick({"profile": "2g.*"})))
@@ -51,12 +44,6 @@ def test_a_partition_by_its_number(cards):
     """`gpu/0:0` is one partition, with its replicas."""
     found = meant(cards, sick("gpu/0:0"))
     assert 1 == len({slot.partition("::")[0] for ids in found.values() for slot in ids})
-
-
-def test_a_resource_means_what_it_offers(cards):
-    """A rule for a resource of partitions does not reach the rest of the card."""
-    found = meant(cards, sick(resource="nvidia.com/mig-1g.5gb"))
-    assert ["nvidia.com/mig-1g.5gb"] == list(found)
 
 
 def test_a_replica_by_its_id(cards):
@@ -83,24 +70,3 @@ def test_pick_is_a_lot_that_can_be_repeated(seed, number):
 def test_share_is_at_least_one(cards, share, number):
     """A share of few devices is rounded, and never nothing."""
     assert number == len(meant(cards, sick({"entry": "npu", "share": share}))["acme.dev/npu"])
-
-
-def test_untouched_resources_are_the_same_objects(cards):
-    """A verdict on one resource leaves the others as they are, so that nothing is sent for them."""
-    sick = targets.Afflictions(verdicts={("acme.dev/npu", "npu-0"): Health(False, "drill", "r")})
-    after = targets.afflict(cards, sick)
-    changed = [name for name in cards.resources if after.resources[name] is not cards.resources[name]]
-    assert ["acme.dev/npu"] == changed
-    assert Health(False, "drill", "r") == after.resources["acme.dev/npu"].by_id["npu-0"].health
-    assert cards is targets.afflict(cards, targets.NONE)
-
-
-def test_what_is_really_broken_stays_so(build):
-    """A drill neither hides nor renames a real failure that discovery found."""
-    entry = build.entry("npu", "acme.dev/npu", nvidia=False, count=1, geometry=None)
-    (raw,) = build.raws(entry)
-    stock = build.inventory(entry, found={"npu": (build.broken(raw),)})
-    key = ("acme.dev/npu", raw.id)
-    for health in (Health(injected="r"), Health(False, "drill", "r")):
-        after = targets.afflict(stock, targets.Afflictions(verdicts={key: health}))
-        assert Health(False, "dead") == after.resources["acme.dev/npu"].slots[0].health

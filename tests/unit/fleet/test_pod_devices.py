@@ -65,12 +65,6 @@ def test_a_sidecar_keeps_what_it_has():
     assert not sidecar & main
 
 
-@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_pod_that_is_over_holds_nothing(phase):
-    """Its devices are free."""
-    assert None is read_pod(pod("a", ("main", 2), phase=phase))
-
-
 def test_a_pod_keeps_what_its_annotation_says():
     """Another controller gave it; a nonsense one counts as none."""
     first = assigned(pod("a", ("main", 2)))
@@ -97,22 +91,6 @@ def test_the_first_of_two_that_claim_the_same_keeps_it():
     found = assigned(late, early)
     assert ("npu-0",) == of(found, "b", "main0")
     assert ("npu-0",) != of(found, "a", "main0")
-
-
-def test_the_words_of_a_kubelet():
-    """Too few are free, or none is healthy."""
-    found = assigned(pod("a", ("main", 3)), pod("b", ("main", 2), created="2027"))
-    why = f"requested number of devices unavailable for {NPU}. Requested: 2, Available: 1"
-    assert {"uid-b": why} == found.rejected
-    still = assigned(pod("b", ("main", 2), created="2027"), before=found)
-    assert {"uid-b": why} == still.rejected  # a pod that was refused is never tried again
-
-
-def test_resources_of_others_are_none_of_ours():
-    """Neither cpu nor what another plugin serves."""
-    other = pod("a", ("main", 1))
-    other["spec"]["containers"][0]["resources"]["limits"] = {"nvidia.com/gpu": "1", "cpu": "2", "hugepages-2Mi": "1"}
-    assert ({"uid-a": {}}, {}) == ((found := assigned(other)).devices, found.rejected)
 
 
 WANTED = st.lists(st.tuples(st.sampled_from(["init", "sidecar", "main"]), st.integers(0, 3)), min_size=1, max_size=4)
@@ -142,16 +120,6 @@ def test_no_device_is_with_two_pods(wants, gone):
         assert len(together) == len(set(together))
     fewer = assigned(*documents, before=found, listed=inventory(gone))
     assert all(slot in inventory(gone).resources[NPU].ids for each in fewer.devices.values() for _, slot in held(each))
-
-
-def test_a_pod_that_asks_for_thousands():
-    """The API server writes 1000 as 1k; what is no whole number is nothing that a kubelet counts."""
-    document = pod("a", ("main", 4), ("main", 4), ("main", 4))
-    amounts = ("1k", "2e3", "500m")
-    for container, amount in zip(document["spec"]["containers"], amounts, strict=True):
-        container["resources"]["limits"][NPU] = amount
-    found = read_pod(document)
-    assert [{NPU: 1000}, {NPU: 2000}, {}] == [each.wants for each in found.containers]
 
 
 @pytest.mark.parametrize(

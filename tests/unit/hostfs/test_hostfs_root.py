@@ -7,18 +7,12 @@ import pytest
 
 from vdev.errors import HostError
 from vdev.hostfs import HostRoot
-from vdev.model.sources import NodeKind
 
 
 @pytest.fixture
 def host(tmp_path: Path) -> HostRoot:
     (tmp_path / "host/dev").mkdir(parents=True)
     return HostRoot(tmp_path / "host")
-
-
-def test_a_host_path_is_read_below_the_root(host: HostRoot) -> None:
-    """/dev/x is read at <root>/dev/x."""
-    assert host.root / "dev/x" == host.path("/dev/x")
 
 
 def test_an_absolute_link_is_resolved_below_the_root(host: HostRoot) -> None:
@@ -59,43 +53,10 @@ def test_a_loop_of_links_is_an_error(host: HostRoot) -> None:
     assert not host.exists("/dev/a")
 
 
-def test_the_root_itself_is_the_default() -> None:
-    """Without --host-root the paths are the same."""
-    assert Path("/dev/null") == HostRoot().path("/dev/null")
-    info = HostRoot().info("/dev/null")
-    assert info is not None
-    assert (NodeKind.CHAR, 1, 3) == (info.kind, info.major, info.minor)
-
-
-def test_what_a_file_is(host: HostRoot) -> None:
-    """Kinds are told apart; nothing is None."""
-    (host.root / "file").write_text("")
-    os.mkfifo(host.root / "fifo")
-    kinds = {name: info.kind for name in ("file", "fifo", "dev") if (info := host.info(f"/{name}"))}
-    assert {"file": NodeKind.FILE, "fifo": NodeKind.FIFO, "dev": NodeKind.DIRECTORY} == kinds
-    assert host.info("/missing") is None
-    assert host.info("/file/below-a-file") is None
-
-
 def test_reading_a_pipe_that_nobody_writes_to_returns(host: HostRoot) -> None:
     """A fifo in the place of a file holds nothing up."""
     os.mkfifo(host.root / "fifo")
     assert "" == host.read_text("/fifo")
-
-
-def test_a_missing_file_has_no_text_and_a_directory_is_an_error(host: HostRoot) -> None:
-    """Vanished is None; unreadable is a sentence."""
-    assert host.read_text("/dev/missing") is None
-    with pytest.raises(HostError, match="cannot read /dev"):
-        host.read_text("/dev")
-
-
-def test_entries_of_a_directory(host: HostRoot) -> None:
-    """A link to a directory is not a directory; a missing one is empty."""
-    (host.root / "dev/sub").mkdir()
-    (host.root / "dev/link").symlink_to("sub")
-    assert {("sub", True), ("link", False)} == set(host.entries("/dev"))
-    assert [] == list(host.entries("/missing"))
 
 
 @pytest.mark.parametrize("name", ["n" * 300, "a\0b"], ids=["too long", "with a NUL"])
@@ -108,12 +69,3 @@ def test_a_name_that_no_file_can_have(host: HostRoot, name: str) -> None:
     for look in (host.info, host.read_text, lambda path: list(host.entries(path))):
         with pytest.raises(HostError, match="cannot"):
             look(path)
-
-
-def test_reading_a_directory_leaves_no_descriptor_open(host: HostRoot) -> None:
-    """A directory in a file's place is refused, and again, without end."""
-    before = len(os.listdir("/proc/self/fd"))
-    for _ in range(3):
-        with pytest.raises(HostError, match="cannot read"):
-            host.read_text("/dev")
-    assert before == len(os.listdir("/proc/self/fd"))

@@ -1,13 +1,11 @@
 """What Kubernetes takes as label, and which labels and conditions belong to others."""
 
-import pytest
-
 from vdev.model import names
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
+def test_keys_that_are_taken(subtests):
+    """With a DNS name before the slash or without, 253 and 63 characters; what other projects own is theirs to give."""
+    cases = [
         "plain",
         "acme.dev/cooling",
         "acme.dev/A_b.c-9",
@@ -18,16 +16,15 @@ from vdev.model import names
         "resource.kubernetes.io/x",
         "a" * 63,
         "a." * 126 + "a/" + "b" * 63,
-    ],
-)
-def test_keys_that_are_taken(key):
-    """With a DNS name before the slash or without, 253 and 63 characters; what other projects own is theirs to give."""
-    assert "" == names.key_problem(key)
+    ]
+    for key in cases:
+        with subtests.test(key=key):
+            assert "" == names.key_problem(key)
 
 
-@pytest.mark.parametrize(
-    ("key", "said"),
-    [
+def test_keys_that_are_refused(subtests):
+    """By the API server, or because the kubelet, its admission or an administrator owns them."""
+    cases = [
         ("", "must be 1 to 63"),
         ("acme.dev/", "must be 1 to 63"),
         ("/x", "is not a DNS name"),
@@ -47,42 +44,43 @@ def test_keys_that_are_taken(key):
         ("node-restriction.kubernetes.io/x", "belongs to Kubernetes"),
         ("a.node-restriction.kubernetes.io/x", "belongs to Kubernetes"),
         ("kubelet.kubernetes.io/x", "belongs to Kubernetes"),
-    ],
-)
-def test_keys_that_are_refused(key, said):
-    """By the API server, or because the kubelet, its admission or an administrator owns them."""
-    assert said in names.key_problem(key)
+    ]
+    for key, said in cases:
+        with subtests.test(key=key):
+            assert said in names.key_problem(key)
 
 
-@pytest.mark.parametrize("value", ["", "a", "A.b_c-9", "x" * 63])
-def test_values_that_are_taken(value):
+def test_values_that_are_taken(subtests):
     """An empty one too."""
-    assert "" == names.value_problem(value)
+    for value in ["", "a", "A.b_c-9", "x" * 63]:
+        with subtests.test(value=value):
+            assert "" == names.value_problem(value)
 
 
-@pytest.mark.parametrize("value", ["a b", "-a", "a-", "a/b", "x" * 64, "ä", "a\n", "{x}"])
-def test_values_that_are_refused(value):
+def test_values_that_are_refused(subtests):
     """A wrong character, a wrong end, or too many."""
-    assert names.value_problem(value)
+    for value in ["a b", "-a", "a-", "a/b", "x" * 64, "ä", "a\n", "{x}"]:
+        with subtests.test(value=value):
+            assert names.value_problem(value)
 
 
-@pytest.mark.parametrize("name", ["GpuHealthy", "acme.dev/GpuHealthy", "AcceleratedHardwareReady", "SysLogsXIDError"])
-def test_types_of_conditions_that_are_taken(name):
+def test_types_of_conditions_that_are_taken(subtests):
     """A qualified name."""
-    assert "" == names.condition_type_problem(name)
+    for name in ["GpuHealthy", "acme.dev/GpuHealthy", "AcceleratedHardwareReady", "SysLogsXIDError"]:
+        with subtests.test(name=name):
+            assert "" == names.condition_type_problem(name)
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
+def test_types_of_conditions_that_are_refused(subtests):
+    """The kubelet's own, and what is no qualified name."""
+    cases = [
         ("Ready", "belongs to the kubelet"),
         ("NetworkUnavailable", "belongs to the kubelet"),
         ("Gpu Healthy", "is not a valid type"),
         ("", "is not a valid type"),
         ("a/b/C", "is not a valid type"),
         ("x" * 317, "at most 316"),
-    ],
-)
-def test_types_of_conditions_that_are_refused(name, said):
-    """The kubelet's own, and what is no qualified name."""
-    assert said in names.condition_type_problem(name)
+    ]
+    for name, said in cases:
+        with subtests.test(name=name):
+            assert said in names.condition_type_problem(name)

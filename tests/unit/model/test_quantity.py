@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from vdev.model.quantity import QuantityError, parse_quantity
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
+def test_amounts(subtests):
+    """Every suffix of Kubernetes' quantities gives its exact number of bytes."""
+    cases = [
         (0, 0),
         (512, 512),
         ("512", 512),
@@ -28,16 +28,15 @@ from vdev.model.quantity import QuantityError, parse_quantity
         ("12E3", 12_000),
         ("5000e-3", 5),
         ("9223372036854775807", 2**63 - 1),
-    ],
-)
-def test_amounts(text, expected):
-    """Every suffix of Kubernetes' quantities gives its exact number of bytes."""
-    assert expected == parse_quantity(text)
+    ]
+    for text, expected in cases:
+        with subtests.test(text=text):
+            assert expected == parse_quantity(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
+def test_refusals_say_what_is_wrong(subtests):
+    """What is no amount of memory is refused with the reason, and the suffix that was meant where it is near."""
+    cases = [
         ("", "'' is no amount of memory; expected a whole number of bytes, or"),
         ("Gi", "'Gi' is no amount of memory"),
         ("4 Gi", "'4 Gi' is no amount of memory"),
@@ -59,12 +58,10 @@ def test_amounts(text, expected):
         ("8Ei", r"'8Ei' is more than Kubernetes can count: the amount must be below 2\^63 bytes"),
         ("1e999", "'1e999' is more than Kubernetes can count"),
         ("9" * 5000, "is no amount of memory"),
-    ],
-)
-def test_refusals_say_what_is_wrong(text, message):
-    """What is no amount of memory is refused with the reason, and the suffix that was meant where it is near."""
-    with pytest.raises(QuantityError, match=message.replace("?", r"\?")):
-        parse_quantity(text)
+    ]
+    for text, message in cases:
+        with subtests.test(text=text), pytest.raises(QuantityError, match=message.replace("?", r"\?")):
+            parse_quantity(text)
 
 
 @given(st.integers(0, 2**40), st.sampled_from(["", "Ki", "Mi", "k", "M"]))

@@ -38,16 +38,6 @@ def test_templates_that_differ(labels):
     assert problem.where.endswith("devices[0].labels.a.b/n")
 
 
-def test_partitions_have_their_own_values(labels):
-    preset = "  virtual: {preset: a100-sxm4-40gb, count: 2}\n"
-    text = ENTRY + preset + "  partitions: {all: [1g.5gb, 1g.5gb]}\n  labels: {a.b/p: '{profile}'}"
-    assert "1g.5gb" == labels(text).values["a.b/p"]
-
-
-def test_no_device_no_label(labels):
-    assert {} == labels(ENTRY + "  virtual: {}\n  labels: {a.b/x: x}", away=lambda _raw: True).values
-
-
 def test_two_entries_want_one_label(labels):
     """The first in the file wins; the same value is no conflict."""
     text = ENTRY + (
@@ -146,14 +136,3 @@ def test_every_label_is_one_that_kubernetes_takes(file, product):
         assert "" == names.key_problem(key)
         assert "" == names.value_problem(value)
     assert not any(each.is_error for each in result.problems)
-
-
-@given(files())
-def test_labels_depend_on_nothing_but_what_is_said(file):
-    """Made twice, and with everything that has no order in another order, they are the same."""
-    spec, found = worlds(file)
-    stock = arrange(spec, "n", found)
-    first = node_labels(spec, "n", found, stock, Machine("x"))
-    assert first == node_labels(
-        *worlds(file)[:1], "n", dict(reversed(found.items())), arrange(spec, "n", found), Machine("x")
-    )

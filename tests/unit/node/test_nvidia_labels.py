@@ -239,12 +239,6 @@ def test_a_model_that_is_not_cut_wins_over_one_that_is(labels):
         assert ["Tesla T4"] == [str(each).partition("tell of '")[2].partition("'")[0] for each in found.problems]
 
 
-def test_two_entries_of_one_model_count_together(labels):
-    found = labels(two("none", ("a100-sxm4-40gb", 2, ""), ("a100-sxm4-40gb", 3, "")))
-    assert NODE | MIG | AMPERE | whole(count=5) == dict(found.values)
-    assert () == found.problems
-
-
 def test_single_with_two_models(labels):
     """One profile on two models counts together, under the name of the first; two profiles cannot be."""
     cut = ', partitions: {all: ["1g.10gb"]}'
@@ -278,22 +272,6 @@ def test_no_time_where_gfd_is_told_so(labels):
     )
 
 
-def test_no_device_is_there(labels):
-    """The labeller runs, and finds nothing."""
-    found = labels(ONE % "", machine=Machine("x", 7), away=lambda _raw: True).values
-    assert {"nvidia.com/vgpu.present": "false", "nvidia.com/gfd.timestamp": "7"} == dict(found)
-
-
-def test_a_device_that_is_away_is_not_counted(labels):
-    assert "2" == labels(ONE % "", away=lambda raw: raw.index == 1).values["nvidia.com/gpu.count"]
-
-
-def test_no_labels_without_nvidia_devices_of_this_node(labels):
-    text = "node: {labels: true}\ndevices: [{name: a, resource: nvidia.com/gpu, onNodes: [x], virtual: {preset: t4}}]"
-    assert {} == labels(text).values
-    assert labels(text, node="x").values
-
-
 @pytest.mark.parametrize(
     ("attributes", "expected"),
     [
@@ -310,37 +288,9 @@ def test_versions(labels, attributes, expected):
     assert expected == {key: found.values[f"nvidia.com/cuda.{key}"] for key in expected}
 
 
-@pytest.mark.parametrize("version", ["570", "570.1.2.3", "latest", "570.x"])
-def test_what_is_no_version(labels, version):
-    found = labels(ONE % f', attributes: {{driverVersion: "{version}"}}')
-    assert not any(key.startswith("nvidia.com/cuda.driver") for key in found.values)
-    assert [f"the driverVersion {version!r} is no version, so the node has no labels of it"] == [
-        each.message for each in found.problems
-    ]
-
-
 @pytest.mark.parametrize(("written", "mode"), [("0x0300", "graphics"), ("0x030200", "compute"), ("0x1200", "unknown")])
 def test_modes(labels, written, mode):
     assert mode == labels(ONE % f', attributes: {{pciClass: "{written}"}}').values["nvidia.com/gpu.mode"]
-
-
-def test_the_clique(labels):
-    text = ONE % ", attributes: {fabricClusterUuid: 5d6c-1, fabricCliqueId: 4}"
-    assert "5d6c-1.4" == labels(text).values["nvidia.com/gpu.clique"]
-
-
-def test_resources_with_other_names_are_labelled_as_ever(labels):
-    """By the model's name; what shares them is looked for under the name that they have."""
-    text = """
-node: {labels: true}
-resources: {gpus: [{pattern: "*T4*", name: nvidia.com/t4}]}
-sharing: {timeSlicing: {resources: [{name: nvidia.com/t4, replicas: 2}]}}
-devices: [{name: a, resource: nvidia.com/gpu, virtual: {preset: t4, count: 3}}]
-"""
-    found = labels(text).values
-    assert ("3", "2", "Tesla-T4-SHARED") == tuple(
-        found[f"nvidia.com/gpu.{each}"] for each in ("count", "replicas", "product")
-    )
 
 
 @pytest.mark.parametrize(

@@ -75,22 +75,6 @@ def test_amd_gpus_in_two_modes(labels):
     assert expected == dict(labels(text).values)
 
 
-def test_amd_gpus_of_two_models_and_a_driver(labels):
-    text = HEAD + (
-        "devices:\n"
-        '- {name: a, resource: amd.com/gpu, virtual: {preset: mi300x, attributes: {driverVersion: "6.12.12"}}}\n'
-        "- {name: b, resource: amd.com/gpu, virtual: {preset: mi325x, count: 2}}\n"
-    )
-    found = labels(text).values
-    assert ("6.12.12", "1", "2") == (
-        found["amd.com/gpu.driver-version"],
-        found["amd.com/gpu.product-name.AMD_Instinct_MI300X"],
-        found["amd.com/gpu.device-id.74a5"],
-    )
-    assert "amd.com/gpu.product-name" not in found
-    assert "AI" == found["amd.com/gpu.family"]
-
-
 def test_an_amd_gpu_of_ones_own(labels):
     """Without a preset there is what its attributes say; parentheses and spaces are no part of a product's name."""
     text = (
@@ -150,11 +134,6 @@ def test_tpus(labels, preset, accelerator, topology):
     } == dict(labels(text).values)
 
 
-def test_a_preset_is_its_makers_under_any_name(labels):
-    text = f"{HEAD}devices: [{{name: a, resource: example.com/chip, virtual: {{preset: tpu-v5e-4}}}}]"
-    assert "2x2" == labels(text).values["cloud.google.com/gke-tpu-topology"]
-
-
 def test_several_makers_on_one_node(labels):
     text = HEAD + (
         "devices:\n"
@@ -168,11 +147,6 @@ def test_several_makers_on_one_node(labels):
         found["amd.com/gpu.product-name"],
     )
     assert list(found) == sorted(found)
-
-
-def test_nothing_is_known_of_a_gpu_without_preset(labels):
-    """GPU Feature Discovery's labels are of a model."""
-    assert {} == labels(f"{HEAD}devices: [{{name: a, resource: nvidia.com/gpu, virtual: {{memory: 16Gi}}}}]").values
 
 
 def test_real_devices_have_their_makers_labellers(labels):

@@ -35,16 +35,22 @@ def test_envvar_by_index(build):
     assert {"NVIDIA_VISIBLE_DEVICES": "1,0"} == got.env
 
 
-@pytest.mark.parametrize("strategies", [(ENVVAR,), (MOUNTS,), (ANNOTATIONS,), (CRI,), (ENVVAR, CRI)])
-def test_features_are_asked_for_under_every_strategy(build, strategies):
+def test_features_are_asked_for_under_every_strategy(subtests, build):
     """What asks NVIDIA's runtime for GPUDirect and its like, for NVIDIA's devices alone."""
-    flags = {"gdrcopy_enabled": True, "gds_enabled": True, "mofed_enabled": True, "device_list_strategies": strategies}
-    got = edits(build.inventory(build.entry(), **flags), GPU, A).env
-    got.pop("NVIDIA_VISIBLE_DEVICES", None)
-    assert {"NVIDIA_GDRCOPY": "enabled", "NVIDIA_GDS": "enabled", "NVIDIA_MOFED": "enabled"} == got
-    other = build.entry("npu", "acme.dev/npu", nvidia=False)
-    assert "enabled" not in edits(build.inventory(other, **flags), "acme.dev/npu", "npu-0").env.values()
-    assert "enabled" not in edits(build.inventory(build.entry()), GPU, A).env.values()
+    for strategies in [(ENVVAR,), (MOUNTS,), (ANNOTATIONS,), (CRI,), (ENVVAR, CRI)]:
+        with subtests.test(strategies=strategies):
+            flags = {
+                "gdrcopy_enabled": True,
+                "gds_enabled": True,
+                "mofed_enabled": True,
+                "device_list_strategies": strategies,
+            }
+            got = edits(build.inventory(build.entry(), **flags), GPU, A).env
+            got.pop("NVIDIA_VISIBLE_DEVICES", None)
+            assert {"NVIDIA_GDRCOPY": "enabled", "NVIDIA_GDS": "enabled", "NVIDIA_MOFED": "enabled"} == got
+            other = build.entry("npu", "acme.dev/npu", nvidia=False)
+            assert "enabled" not in edits(build.inventory(other, **flags), "acme.dev/npu", "npu-0").env.values()
+            assert "enabled" not in edits(build.inventory(build.entry()), GPU, A).env.values()
 
 
 def test_volume_mounts(build):
@@ -121,22 +127,23 @@ def node(path, container=None, permissions="rw"):
     return {"hostPath": path, "containerPath": container or path, "permissions": permissions}
 
 
-@pytest.mark.parametrize(
-    "strategies", [(ENVVAR,), (MOUNTS,), (ENVVAR, CRI), (CRI,), (ANNOTATIONS,), (ANNOTATIONS, CRI)]
-)
-def test_real_nodes_reach_the_container_under_every_strategy(build, strategies):
+def test_real_nodes_reach_the_container_under_every_strategy(subtests, build):
     """A node is a device spec, or in the CDI specification where only CDI strategies are on."""
-    entry = build.entry("uart", "example.com/uart", nvidia=False, geometry=None, count=1)
-    (raw,) = build.raws(entry)
-    real = DeviceNode("/dev/ttyUSB0", "/dev/ttyUSB0")
-    found = {"uart": (replace(raw, nodes=(real,), paths=("/dev/ttyUSB0",)),)}
-    stock = build.inventory(entry, found=found, device_list_strategies=strategies)
-    got = edits(stock, "example.com/uart", "uart-0")
-    only_cdi = all(each.is_cdi for each in strategies)
-    assert ([] if only_cdi else [real]) == list(got.nodes.values())
-    if any(each.is_cdi for each in strategies):
-        ((_, document),) = cdi_documents(stock).items()
-        assert {"path": "/dev/ttyUSB0", "permissions": "rw"} in document["devices"][1]["containerEdits"]["deviceNodes"]
+    for strategies in [(ENVVAR,), (MOUNTS,), (ENVVAR, CRI), (CRI,), (ANNOTATIONS,), (ANNOTATIONS, CRI)]:
+        with subtests.test(strategies=strategies):
+            entry = build.entry("uart", "example.com/uart", nvidia=False, geometry=None, count=1)
+            (raw,) = build.raws(entry)
+            real = DeviceNode("/dev/ttyUSB0", "/dev/ttyUSB0")
+            found = {"uart": (replace(raw, nodes=(real,), paths=("/dev/ttyUSB0",)),)}
+            stock = build.inventory(entry, found=found, device_list_strategies=strategies)
+            got = edits(stock, "example.com/uart", "uart-0")
+            only_cdi = all(each.is_cdi for each in strategies)
+            assert ([] if only_cdi else [real]) == list(got.nodes.values())
+            if any(each.is_cdi for each in strategies):
+                ((_, document),) = cdi_documents(stock).items()
+                assert {"path": "/dev/ttyUSB0", "permissions": "rw"} in document["devices"][1]["containerEdits"][
+                    "deviceNodes"
+                ]
 
 
 def test_pass_device_specs_hands_out_the_drivers_nodes_once(build):
@@ -201,22 +208,21 @@ def test_mps_gives_each_container_its_share(build):
     assert ("0=20480M", "50") == (got["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"], got["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"])
 
 
-@pytest.mark.parametrize(
-    ("ids", "error", "text"),
-    [
+def test_allocate_says_no_clearly(subtests, build):
+    """Zero, unknown, duplicate and unhealthy ids are refused with a sentence."""
+    cases = [
         ((), InvalidRequest, "names no device"),
         (("nope",), UnknownDevice, "unknown device: 'nope'"),
         ((A, A), InvalidRequest, "names device 'GPU-gggg0' twice"),
         ((B,), UnhealthyDevice, "device 'GPU-gggg1' of nvidia.com/gpu is unhealthy: dead"),
-    ],
-)
-def test_allocate_says_no_clearly(build, ids, error, text):
-    """Zero, unknown, duplicate and unhealthy ids are refused with a sentence."""
-    entry = build.entry()
-    raws = build.raws(entry)
-    stock = build.inventory(entry, found={"gpu": (raws[0], build.broken(raws[1]))})
-    with pytest.raises(error, match=text):
-        edits(stock, GPU, *ids)
+    ]
+    for ids, error, text in cases:
+        with subtests.test(ids=ids):
+            entry = build.entry()
+            raws = build.raws(entry)
+            stock = build.inventory(entry, found={"gpu": (raws[0], build.broken(raws[1]))})
+            with pytest.raises(error, match=text):
+                edits(stock, GPU, *ids)
 
 
 def test_shared_requests_above_one_can_be_refused(build):

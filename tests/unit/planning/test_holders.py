@@ -131,16 +131,6 @@ def test_an_init_containers_device_is_held():
     assert may_hold(known, A)
 
 
-def test_a_pod_that_is_named_with_another_device_has_its_other_devices_too():
-    """An init container's device, and an app container's that is named."""
-    both = KubeletCheckpoint({"uid": frozenset({A, B})})
-    known = after(HoldersReading(0, HoldersAnswer({B: "default/both"}), both, OLD))
-    for at in (10, 100, 1000):
-        known = update(known, HoldersReading(at, HoldersAnswer({B: "default/both"}), both, OLD), {})
-    assert may_hold(known, A)
-    assert not may_hold(update(known, HoldersReading(1001, HoldersAnswer({}), both, OLD), {}), A)
-
-
 def test_what_an_earlier_process_knew_is_held_until_an_answer_counts():
     """Without a checkpoint, a kubelet that does not know its pods yet must not end them."""
     known = update(replace(NOTHING, doubted=frozenset({A, B})), reading(0, []), {}, PATIENCE)
@@ -169,12 +159,6 @@ def test_silence_and_youth_settle_no_allocate():
     young = update(silent, reading(107, [], kubelet=NEW), allocated, PATIENCE)
     assert frozenset() == settled(young, allocated, PATIENCE)
     assert frozenset({A}) == settled(update(young, reading(117, [], kubelet=NEW), allocated, PATIENCE), allocated)
-
-
-def test_a_pod_keeps_its_name_while_it_is_doubted():
-    """So that a reason can say who may hold the device."""
-    known = after(reading(0, [A]), reading(1, [], kubelet=NEW))
-    assert {A: "default/pod-acme-0"} == known.holders
 
 
 KEYS = st.sets(st.sampled_from([("acme.dev/npu", f"acme-{number}") for number in range(4)]))

@@ -109,69 +109,17 @@ def test_a_name_that_no_kubelet_takes_leaves_out_its_device(fake: FakeHost) -> N
     assert ": a-5754d847 has no resource: acme.dev/{attributes.below} would be 'acme.dev/-' for it" in problem
 
 
-def test_a_name_written_by_hand_may_be_shared_as_well(fake: FakeHost) -> None:
-    """One of the names that a template makes."""
-    text = NODES + "sharing: {timeSlicing: {resources: [{name: acme.dev/video1, replicas: 2}]}}"
-
-    assert [1, 2] == [len(listed(arranged(text, fake))[f"acme.dev/video{n}"]) for n in (0, 1)]
-
-
-@pytest.mark.parametrize(
-    ("resource", "expected"),
-    [
+def test_a_template_that_can_be_no_name(subtests):
+    """Is refused with its place."""
+    cases = [
         ("{name}/x", "must begin with a domain without placeholders, such as example.com/{index}"),
         ("acme.dev/{indx}", "unknown placeholder {indx}"),
         ("acme.dev/{profile}", "{profile} cannot be part of a resource's name; expected {index}, {id}"),
         ("acme.dev/_{index}", "may hold letters, digits"),
         ("acme.dev/{attributes.speed}", "unknown attribute 'speed'; the device's attributes: model"),
-    ],
-)
-def test_a_template_that_can_be_no_name(resource: str, expected: str) -> None:
-    """Is refused with its place."""
-    text = f'devices: [{{name: a, resource: "{resource}", virtual: {{attributes: {{model: x}}}}}}]'
+    ]
+    for resource, expected in cases:
+        with subtests.test(resource=resource):
+            text = f'devices: [{{name: a, resource: "{resource}", virtual: {{attributes: {{model: x}}}}}}]'
 
-    assert expected in "\n".join(refusals(text))
-
-
-def test_what_sharing_must_not_say_of_it() -> None:
-    """A rename would be the name of several resources; a template that no entry has is a mistake."""
-    rename = NODES + SHARED.replace("replicas: 2", "replicas: 2, rename: acme.dev/x")
-    assert "rename would give one name to every resource of acme.dev/{attributes.below}" in "\n".join(refusals(rename))
-    other = NODES + SHARED.replace("below}", "base}")
-    assert "no entry has the resource acme.dev/{attributes.base}" in "\n".join(refusals(other))
-
-
-def test_claims_know_no_such_names() -> None:
-    """The entry is the device plugin's alone."""
-    text = 'devices: [{name: a, resource: "acme.dev/n{index}", virtual: {}, advertise: dra}]'
-
-    assert "dra knows no resources with placeholders" in "\n".join(refusals(text))
-
-
-def test_fault_rules_may_name_what_a_template_makes() -> None:
-    """A rule for another resource is still a mistake."""
-    rule = "faults: {rules: [{name: r, resource: acme.dev/%s, rpc: Allocate, error: {}}]}"
-    config.load_text(NODES + rule % "video7")
-
-    assert "unknown resource 'other.dev/video7'" in "\n".join(
-        refusals((NODES + rule % "x").replace("acme.dev/x", "other.dev/video7"))
-    )
-
-
-def test_entries_are_shared_by_name(fake: FakeHost) -> None:
-    """Two entries of one resource, each with a number of its own; an entry that has no device here is no mistake."""
-    text = """
-devices:
-  - {name: a, resource: acme.dev/a, virtual: {count: 2}}
-  - {name: b, resource: acme.dev/a, virtual: {count: 1}}
-  - {name: c, resource: acme.dev/a, glob: /dev/nothing}
-sharing:
-  timeSlicing:
-    resources:
-      - {name: acme.dev/a, devices: [a], replicas: 2}
-      - {name: acme.dev/a, devices: [b, c], replicas: 3}
-"""
-    inventory = arranged(text, fake)
-
-    assert ["a-0::0", "a-0::1", "a-1::0", "a-1::1", "b-0::0", "b-0::1", "b-0::2"] == listed(inventory)["acme.dev/a"]
-    assert not inventory.problems
+            assert expected in "\n".join(refusals(text))

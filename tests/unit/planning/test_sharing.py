@@ -1,34 +1,11 @@
 """Replicas: who is shared, under which name, and what is wrong with a rule."""
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from vdev.model.device import Health, base_id
+from vdev.model.device import base_id
 from vdev.model.entry import MigStrategy
 from vdev.model.spec import SharingKind
-from vdev.planning.resources import with_health
-
-
-def test_all_devices_are_replicated_by_default(build):
-    """Without `devices` every device of the resource gets its replicas, numbered from 0."""
-    stock = build.inventory(build.entry(), sharing=build.sharing({"name": "nvidia.com/gpu", "replicas": 2}))
-    assert ["GPU-gggg0::0", "GPU-gggg0::1", "GPU-gggg1::0", "GPU-gggg1::1"] == build.ids(stock, "nvidia.com/gpu")
-
-
-def test_rename_by_default_moves_to_shared(build):
-    """`renameByDefault` advertises under `<name>.shared`, and the plain name is gone when all devices are shared."""
-    stock = build.inventory(
-        build.entry(), sharing=build.sharing({"name": "nvidia.com/gpu", "replicas": 2}, rename_by_default=True)
-    )
-    assert ["nvidia.com/gpu.shared"] == list(stock.resources)
-
-
-def test_rename_wins_over_rename_by_default(build):
-    """An own name is used as it is."""
-    rule = {"name": "nvidia.com/gpu", "replicas": 2, "rename": "nvidia.com/gpu-slice"}
-    stock = build.inventory(build.entry(), sharing=build.sharing(rule, rename_by_default=True))
-    assert ["nvidia.com/gpu-slice"] == list(stock.resources)
 
 
 def test_a_count_takes_the_lowest_indices(build):
@@ -57,15 +34,6 @@ def test_devices_can_be_named_by_id_and_by_mig_index(build):
     assert [False, True, True] == ["::" in each for each in build.ids(stock, "nvidia.com/mig-1g.5gb")]
 
 
-def test_a_number_is_an_index_whatever_entries_are_called(build):
-    """An entry may be called "1"; a list of devices that has 1 means the second device."""
-    rule = {"name": "acme.dev/npu", "replicas": 2, "devices": ("1",)}
-    entries = [build.entry(name, "acme.dev/npu", nvidia=False, count=2) for name in ("1", "b")]
-    stock = build.inventory(*entries, sharing=build.sharing(rule))
-    shared = {slot.device.ordinal for slot in stock.resources["acme.dev/npu"].slots if slot.replica is not None}
-    assert {"1"} == shared
-
-
 def test_several_rules_for_one_resource_are_joined(build):
     """Two rules with different devices each replicate their own, and nothing is advertised twice."""
     sharing = build.sharing(
@@ -83,9 +51,9 @@ def test_several_rules_for_one_resource_are_joined(build):
     ] == build.ids(stock, "nvidia.com/gpu")
 
 
-@pytest.mark.parametrize(
-    ("rules", "text"),
-    [
+def test_impossible_rules_are_errors(subtests, build):
+    """What a rule cannot have is an error that names it, and the neighbours stay."""
+    cases = [
         (({"devices": 3},), "3 devices of 'nvidia.com/gpu' are to be shared, but this node has 2"),
         (({"devices": ("7",)},), "has no device with index '7' on this node"),
         (({"devices": ("GPU-zzzz",)},), "has no device with id 'GPU-zzzz' on this node"),
@@ -94,14 +62,13 @@ def test_several_rules_for_one_resource_are_joined(build):
             "device 0 of 'nvidia.com/gpu' is already shared by t:1:1",
         ),
         (({"rename": "acme.dev/npu"},), "renaming 'nvidia.com/gpu' to 'acme.dev/npu' collides"),
-    ],
-)
-def test_impossible_rules_are_errors(build, rules, text):
-    """What a rule cannot have is an error that names it, and the neighbours stay."""
-    sharing = build.sharing(*({"name": "nvidia.com/gpu", "replicas": 2, **rule} for rule in rules))
-    stock = build.inventory(build.entry(), build.entry("npu", "acme.dev/npu", nvidia=False), sharing=sharing)
-    assert any(text in problem.message and problem.is_error for problem in stock.problems), stock.problems
-    assert 2 == len(stock.resources["acme.dev/npu"].slots)
+    ]
+    for rules, text in cases:
+        with subtests.test(rules=rules):
+            sharing = build.sharing(*({"name": "nvidia.com/gpu", "replicas": 2, **rule} for rule in rules))
+            stock = build.inventory(build.entry(), build.entry("npu", "acme.dev/npu", nvidia=False), sharing=sharing)
+            assert any(text in problem.message and problem.is_error for problem in stock.problems), stock.problems
+            assert 2 == len(stock.resources["acme.dev/npu"].slots)
 
 
 def test_a_name_that_the_node_lacks_is_reported(build):
@@ -109,13 +76,6 @@ def test_a_name_that_the_node_lacks_is_reported(build):
     stock = build.inventory(build.entry(), sharing=build.sharing({"name": "nvidia.com/gpus", "replicas": 2}))
     (problem,) = stock.problems
     assert ("did you mean 'nvidia.com/gpu'?", False) == (problem.hint, problem.is_error)
-
-
-def test_a_failed_device_fails_all_its_replicas(build):
-    """Health is the physical device's: every replica and partition shares it."""
-    stock = build.inventory(build.entry(), sharing=build.sharing({"name": "nvidia.com/gpu", "replicas": 2}))
-    judged = with_health(stock, {"GPU-gggg1": Health(healthy=False, reason="XID 79")})
-    assert [True, True, False, False] == [slot.health.healthy for slot in judged.resources["nvidia.com/gpu"].slots]
 
 
 RULES = st.lists(
@@ -149,9 +109,9 @@ def test_every_device_is_there_once_with_all_its_replicas(build, count, drawn, r
         assert {device} == {slot.device.id for _, slot in own}
 
 
-@pytest.mark.parametrize(
-    ("capability", "replicas", "refused"),
-    [
+def test_mps_has_no_more_clients_than_its_daemon_serves(subtests, build):
+    """48, and 16 of an old device; a device with too many is left out, so that its shares never become nothing."""
+    cases = [
         ({}, 48, False),
         ({}, 49, True),
         ({"computeCapability": "10.0"}, 48, False),
@@ -161,23 +121,18 @@ def test_every_device_is_there_once_with_all_its_replicas(build, count, drawn, r
         ({"computeCapability": "6.1"}, 17, True),
         ({"computeCapability": "6"}, 48, True),
         ({"computeCapability": "new"}, 48, False),
-    ],
-)
-def test_mps_has_no_more_clients_than_its_daemon_serves(build, capability, replicas, refused):
-    """48, and 16 of an old device; a device with too many is left out, so that its shares never become nothing."""
-    entry = build.entry()
-    sharing = build.sharing({"name": "nvidia.com/gpu", "replicas": replicas, "where": "here"}, kind=SharingKind.MPS)
-    stock = build.inventory(entry, found={"gpu": build.raws(entry, attributes=capability)}, sharing=sharing)
-    told = [problem for problem in stock.problems if problem.is_error]
-    assert refused == bool(told)
-    assert (0 if refused else 2 * replicas) == sum(len(each.slots) for each in stock.resources.values())
-    if refused:
-        most = 48 if replicas == 49 else 16
-        assert ["here"] == [problem.where for problem in told]
-        assert f"{replicas} replicas of 'nvidia.com/gpu': MPS serves at most {most} clients" in told[0].message
-
-
-def test_time_slicing_has_no_such_bound(build):
-    """Only MPS has clients."""
-    sharing = build.sharing({"name": "nvidia.com/gpu", "replicas": 200})
-    assert 400 == len(build.inventory(build.entry(), sharing=sharing).resources["nvidia.com/gpu"].slots)
+    ]
+    for capability, replicas, refused in cases:
+        with subtests.test(capability=capability):
+            entry = build.entry()
+            sharing = build.sharing(
+                {"name": "nvidia.com/gpu", "replicas": replicas, "where": "here"}, kind=SharingKind.MPS
+            )
+            stock = build.inventory(entry, found={"gpu": build.raws(entry, attributes=capability)}, sharing=sharing)
+            told = [problem for problem in stock.problems if problem.is_error]
+            assert refused == bool(told)
+            assert (0 if refused else 2 * replicas) == sum(len(each.slots) for each in stock.resources.values())
+            if refused:
+                most = 48 if replicas == 49 else 16
+                assert ["here"] == [problem.where for problem in told]
+                assert f"{replicas} replicas of 'nvidia.com/gpu': MPS serves at most {most} clients" in told[0].message

@@ -3,19 +3,14 @@
 import re
 import shutil
 import subprocess
-from dataclasses import replace
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.kit.measured import measured
-from vdev.dra.attributes import DRIVER_VERSION
 from vdev.faults.effects import HardwareErrorsFault, OverheatFault
 from vdev.telemetry.page import escaped, page
-from vdev.telemetry.sensors import User
 
 NVIDIA = """
 flags: {migStrategy: mixed}
@@ -222,21 +217,6 @@ def test_amds_labels_are_sorted_and_complete():
     assert lines(page, "gpu_nodes_total") == ['gpu_nodes_total{hostname="node-1"} 2']
 
 
-def test_no_two_of_amds_have_one_number():
-    """Devices and partitions are counted together, in their order, however each device is cut."""
-    page = shown(
-        "version: v1\nflags: {migStrategy: mixed}\ntelemetry: {}\ndevices:\n"
-        "  - {name: mi, resource: amd.com/gpu, virtual: {preset: mi300x, count: 6}, partitions: {0-1: cpx_nps4}}\n"
-    )
-    numbers = [re.search(r'gpu_id="(\d+)"', line)[1] for line in lines(page, "gpu_total_vram")]
-    assert [str(number) for number in range(2 * 8 + 4)] == numbers
-
-
-def test_amds_driver_is_the_one_that_its_tools_name():
-    """And that ResourceSlices name."""
-    assert f'driver_version="{DRIVER_VERSION}"' in shown(AMD)
-
-
 def test_others_have_plain_names():
     """With base units."""
     page = shown(OTHER, users={("acme.dev/npu", 0): ["a/b/c"]})
@@ -254,32 +234,6 @@ def test_prometheus_reads_all_of_it(config):
     text = shown(config)
     values = sorted(float(line.rpartition(" ")[2]) for line in text.splitlines() if not line.startswith("#"))
     assert values == sorted(read(text).values())
-
-
-@pytest.mark.parametrize("config", [NVIDIA, AMD, OTHER])
-def test_a_container_with_two_claims_on_one_device_is_one_series(config):
-    """Where labels do not name the claim: Prometheus refuses a series that is there twice."""
-    users = tuple(User("a", "b", "c", claim, "acme.dev", "node-1", "npu-0") for claim in ("one", "two"))
-    found = [replace(each, fixture=replace(each.fixture, users=users)) for each in measured(config)]
-    text = written([("node-1", found)])
-    series = [line.rpartition(" ")[0] for line in text.splitlines() if not line.startswith("#")]
-    assert len(set(series)) == len(series)
-    assert ('dra_claim_name="two"' in text) is (config is NVIDIA)
-
-
-def test_many_nodes_are_told_apart_by_a_label():
-    """The same names, each line with its node."""
-    nodes = [(name, measured(config, node=name)) for name in ("n1", "n2") for config in (NVIDIA, AMD, OTHER)]
-    text = written(nodes, node_label=True)
-    assert {dict(key[1:]).get("node") for key in read(text)} == {"n1", "n2"}
-    assert len(re.findall("# TYPE DCGM_FI_DEV_GPU_TEMP ", text)) == 1
-
-
-@given(st.text())
-def test_any_text_can_be_a_label(value):
-    """The parser gives back what was written."""
-    (family,) = text_string_to_metric_families(f'a{{b="{escaped(value)}"}} 1\n')
-    assert family.samples[0].labels == {"b": value}
 
 
 def _evaluated(directory, page, later, expressions):
@@ -325,10 +279,3 @@ def test_amds_dashboards_evaluate(tmp_path):
     pages = [shown(config, users=users, at=at) for at in (1000.0, 1060.0)]
     done = _evaluated(tmp_path, *pages, OF_AMD)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_amds_devices_in_one_partition_each_are_numbered_as_devices():
-    """A partition that fills its device is number 0 of it, and the device has all of its values."""
-    page = shown(AMD.replace("cpx_nps4", "spx_nps1"))
-    found = [re.findall(r'gpu_(?:id|partition_id)="(\d+)"', line) for line in lines(page, "gpu_gfx_activity")]
-    assert found == [["0", "0"], ["1", "0"]]

@@ -8,20 +8,24 @@ from vdev.model.telemetry import LoadPattern, Range
 from vdev.telemetry.simulation import Load, levels, wish
 
 
-@pytest.mark.parametrize(
-    ("text", "meant"),
-    [("75", (75, 75)), ("60-90", (60, 90)), (" 5.5 % - 10% ", (5.5, 10)), ("0", (0, 0)), ("100%", (100, 100))],
-)
-def test_what_a_pod_says(text, meant):
+def test_what_a_pod_says(subtests):
     """A number or a range, in percent."""
-    assert wish(text) == Range(*meant)
+    for text, meant in [
+        ("75", (75, 75)),
+        ("60-90", (60, 90)),
+        (" 5.5 % - 10% ", (5.5, 10)),
+        ("0", (0, 0)),
+        ("100%", (100, 100)),
+    ]:
+        with subtests.test(text=text):
+            assert wish(text) == Range(*meant)
 
 
-@pytest.mark.parametrize("text", ["", "lots", "-5", "90-60", "101", "5-200", "1e2", "5,5", "60-", "nan"])
-def test_what_says_no_load(text):
+def test_what_says_no_load(subtests):
     """Nonsense is refused with a sentence."""
-    with pytest.raises(ValueError, match=r"expected percent|percent$|begins at"):
-        wish(text)
+    for text in ["", "lots", "-5", "90-60", "101", "5-200", "1e2", "5,5", "60-", "nan"]:
+        with subtests.test(text=text), pytest.raises(ValueError, match=r"expected percent|percent$|begins at"):
+            wish(text)
 
 
 @given(

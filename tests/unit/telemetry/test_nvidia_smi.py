@@ -102,28 +102,6 @@ def test_mig_devices(box: Container) -> None:
     )
 
 
-def test_older_drivers_draw_another_rule(box: Container) -> None:
-    """Up to 575, the rule under the title begins and ends with a bar."""
-    old = h100(0)
-    attributes = {**old.device.raw.attributes, "driverVersion": "550.163.01", "cudaVersion": "12.4"}
-    box.give(replace(old, device=replace(old.device, raw=replace(old.device.raw, attributes=attributes))))
-    lines = box.run("nvidia-smi").stdout.splitlines()
-    assert "| NVIDIA-SMI 550.163.01             Driver Version: 550.163.01     CUDA Version: 12.4     |" == lines[2]
-    assert "|-----------------------------------------+------------------------+----------------------|" == lines[3]
-
-
-def test_long_names_are_cut(box: Container) -> None:
-    """A name of more than 27 characters, and a program's path of more than 32."""
-    long = h100(0)
-    attributes = {"model": "NVIDIA RTX PRO 6000 Blackwell Server Edition"}
-    box.give(replace(long, device=replace(long.device, raw=replace(long.device.raw, attributes=attributes))))
-    (box.root / "proc/1/comm").write_text("a_program_with_a_name_that_is_longer_than_32\n")
-    shown = box.run("nvidia-smi", environment=NO_PROGRAMS).stdout
-    assert "|   0  NVIDIA RTX PRO 6000 Blac...     On  |" not in shown
-    assert "|   0  NVIDIA RTX PRO 6000 Blac...    On  |" in shown
-    assert "C   ...a_name_that_is_longer_than_32      19818MiB |" in shown
-
-
 QUERY = "index,name,uuid,memory.total,memory.used,utilization.gpu,power.draw,clocks.sm,temperature.gpu,fan.speed"
 
 
@@ -146,22 +124,6 @@ def test_selected_fields(box: Container) -> None:
     assert "memory.total [MiB], uuid\n81559, GPU-00000001-0000-0000-0000-000000000000\n" == nounits
 
 
-def test_fields_with_other_names(box: Container) -> None:
-    """Aliases are answered under the field's own name."""
-    box.give(h100(0))
-    asked = "gpu_name,gpu_bus_id,clocks.gr,clocks.mem,gpu_serial,pcie.link.gen.current,clocks_throttle_reasons.active"
-    lines = box.run("nvidia-smi", f"--query-gpu={asked}", "--format=csv").stdout.splitlines()
-    assert lines[0] == (
-        "name, pci.bus_id, clocks.current.graphics [MHz], clocks.current.memory [MHz], serial, pcie.link.gen.current, "
-        "clocks_event_reasons.active"
-    )
-    values = lines[1].split(", ")
-    assert values[:4] == ["NVIDIA H100 80GB HBM3", "00000000:01:00.0", "1980 MHz", "2619 MHz"]
-    assert values[4].isdecimal()
-    assert len(values[4]) == 13
-    assert values[5:] == ["5", "0x0000000000000000"]
-
-
 def test_every_field_of_the_help(box: Container) -> None:
     """Each name that --help-query-gpu lists is answered, on whole GPUs and on cut ones."""
     box.give(h100(0))
@@ -175,13 +137,6 @@ def test_every_field_of_the_help(box: Container) -> None:
     bare = {name for name, value in values.items() if value == "N/A"}
     assert all(name.startswith("fabric.health.") for name in bare)  # which the real one tells without brackets
     assert all(value and "$" not in value for value in values.values())
-
-
-def test_mig_has_no_utilization(box: Container) -> None:
-    """Of a GPU in MIG mode no utilization is told, and one line is printed for it."""
-    give_mig(box)
-    row = box.run("nvidia-smi", "--query-gpu=utilization.gpu,mig.mode.current,count", "--format=csv,noheader").stdout
-    assert row == "[N/A], Enabled, 1\n"
 
 
 @pytest.mark.parametrize(
@@ -207,14 +162,6 @@ def test_what_it_does_not_know(box: Container, asked: tuple[str, ...], said: str
     assert (said, code) == (shown.stdout.strip(), shown.returncode)
 
 
-def test_what_nobody_may_change(box: Container) -> None:
-    """A container has no permission to change a device."""
-    box.give(h100(0))
-    shown = box.run("nvidia-smi", "-pm", "1")
-    assert shown.returncode == 4
-    assert "Insufficient Permissions" in shown.stdout
-
-
 @pytest.mark.parametrize("asked", [("-lgi",), ("-i", "0", "-lci"), ("-cgi", "19", "-C")])
 def test_partitions_are_not_listed_in_a_container(box: Container, asked: tuple[str, ...]) -> None:
     """Scripts that try it look for the words of the real tool."""
@@ -222,12 +169,6 @@ def test_partitions_are_not_listed_in_a_container(box: Container, asked: tuple[s
     shown = box.run("nvidia-smi", "mig", *asked)
     assert shown.stdout.strip().endswith(": Insufficient Permissions")
     assert 4 == shown.returncode
-
-
-def test_no_gpu_has_partitions_to_list(box: Container) -> None:
-    """Where there is no device, that is what is said."""
-    shown = box.run("nvidia-smi", "mig", "-lgi")
-    assert ("No devices were found", 6) == (shown.stdout.strip(), shown.returncode)
 
 
 def test_no_device(box: Container) -> None:
@@ -384,16 +325,6 @@ ELEMENTS = [
 ]
 
 
-def test_versions_as_xml(box: Container) -> None:
-    """What the configuration says of the driver may have characters that mean something in XML."""
-    given = h100(0)
-    attributes = {**given.device.attributes, "driverVersion": "580<1>&2"}
-    raw = replace(given.device.raw, attributes={**given.device.raw.attributes, "driverVersion": "580<1>&2"})
-    box.give(replace(given, device=replace(given.device, raw=raw, attributes=attributes)))
-    log = ET.fromstring(box.run("nvidia-smi", "-q", "-x").stdout)
-    assert log.findtext("driver_version") == "580<1>&2"
-
-
 def test_mig_devices_as_xml(box: Container) -> None:
     """Each instance with its attributes; a program knows its instance."""
     give_mig(box)
@@ -485,26 +416,6 @@ def test_the_version_and_the_help(box: Container) -> None:
     assert '"used_gpu_memory" or "used_memory"' in box.run("nvidia-smi", "--help-query-compute-apps").stdout
 
 
-def test_a_file_instead_of_the_screen(box: Container) -> None:
-    """-f writes there, and nothing else is printed."""
-    box.give(h100(0))
-    target = box.root / "list.txt"
-    assert box.run("nvidia-smi", "-L", "-f", str(target)).stdout == ""
-    assert target.read_text().startswith("GPU 0: ")
-
-
-def test_again_and_again(box: Container) -> None:
-    """-l and -lms go on, read the file anew each time, and print a header once."""
-    box.give(h100(0))
-    asked = ("--query-gpu=index,temperature.gpu", "--format=csv", "-lms", "10")
-    with box.start("nvidia-smi", *asked) as running:
-        assert running.stdout is not None
-        assert ["index, temperature.gpu\n", "0, 59\n", "0, 59\n"] == [running.stdout.readline() for _ in range(3)]
-        box.give(h100(0, whole=IDLE))
-        assert any(line == "0, 31\n" for line in running.stdout)
-        running.kill()
-
-
 def test_sixteen_gpus_of_seven_instances_are_shown_in_no_time(box: Container) -> None:
     """The largest node, under every shell, far below the second that a probe may wait."""
     gpus = [replace(h100(0), minor=index) for index in range(16)]
@@ -515,11 +426,3 @@ def test_sixteen_gpus_of_seven_instances_are_shown_in_no_time(box: Container) ->
     shown = box.run("nvidia-smi", "-L", timeout=10)
     assert shown.stdout.count("GPU-000") == 16
     assert shown.stdout.count("MIG 1g.10gb") == 112
-
-
-@pytest.mark.parametrize("asked", [(), ("-L",), ("-q", "-x"), ("topo", "-m"), ("nvlink", "-s")])
-def test_no_program_is_needed(box: Container, asked: tuple[str, ...]) -> None:
-    """An image that has a shell and nothing else."""
-    give_mig(box)
-    shown = box.run("nvidia-smi", *asked, environment=NO_PROGRAMS)
-    assert ("", 0) == (shown.stderr, shown.returncode)

@@ -118,17 +118,6 @@ def plain(percent=0, **changes):
     return DeviceConditions(physics=PHYSICS, memory=MEMORY, parts=(Part(id="GPU", load=load),), **changes)
 
 
-def test_an_idle_device_is_as_its_model_says():
-    """At the idle power and temperature, give or take the spread of devices."""
-    idle = DeviceConditions(physics=PHYSICS, memory=MEMORY, parts=(Part(id="GPU"),))
-    reading = SimulatedDevice(idle, 0.0).read(1000.0)
-    assert reading.power_w == 50
-    assert reading.temperature_c == pytest.approx(30, abs=2)
-    assert reading.energy_mj == 50 * 1000 * 1000
-    assert reading.throttle is Throttle.IDLE
-    assert reading.memory_used_mib == 0
-
-
 def test_energy_follows_power():
     """Of a steady load it is power by time, and a wave comes to its mean if somebody looks often enough."""
     steady = SimulatedDevice(plain(100), 0.0)
@@ -140,27 +129,6 @@ def test_energy_follows_power():
     assert wave.read(600.0).energy_mj == pytest.approx(225 * 600 * 1000, rel=0.01)
 
 
-def test_a_step_of_load_warms_the_device_slowly():
-    """After the thermal time constant 63 % of the way is done, and then the rest."""
-    device = SimulatedDevice(plain(0), 0.0)
-    device.change(plain(100), 1000.0)
-    before, *after = [device.read(1000.0 + seconds).temperature_c for seconds in (0, 20, 500)]
-    assert after[0] - before == pytest.approx(0.632 * 40, abs=0.1)
-    assert after[1] - before == pytest.approx(40)
-
-
-def test_a_device_that_runs_away_with_heat_cools_down_again():
-    """It comes to the fault's temperature in its time, and to its own after the fault."""
-    device = SimulatedDevice(plain(), 0.0)
-    device.change(plain(heat=OverheatFault(to=105, within=60)), 100.0)
-    assert device.read(100.0).temperature_c < 40
-    assert 60 < device.read(130.0).temperature_c < 80
-    assert device.read(500.0).temperature_c == 105
-    device.change(plain(), 500.0)
-    assert device.read(500.0).temperature_c == 105
-    assert device.read(600.0).temperature_c < 40
-
-
 def test_a_lost_device_draws_nothing_and_says_its_xid():
     """Nor does it work; its counters stand still."""
     device = SimulatedDevice(plain(80), 0.0)
@@ -170,13 +138,3 @@ def test_a_lost_device_draws_nothing_and_says_its_xid():
     assert first.xid == 79
     assert first.power_w == first.gpu_percent == 0
     assert first.energy_mj == second.energy_mj
-
-
-def test_xids_of_the_memory_count_once():
-    """An uncorrectable error and a remapped row, at the beginning of the fault alone."""
-    device = SimulatedDevice(plain(), 0.0)
-    device.change(plain(xids=(48, 63)), 10.0)
-    device.change(plain(xids=(48, 63), errors=HardwareErrorsFault(correctedEcc=60)), 20.0)
-    reading = device.read(30.0)
-    assert (reading.ecc_uncorrected, reading.remapped_rows, reading.ecc_corrected) == (1, 1, 10)
-    assert 1 == SimulatedDevice(plain(xids=(48,)), 0.0).read(1.0).ecc_uncorrected
