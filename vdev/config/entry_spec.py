@@ -9,7 +9,7 @@ from ..model import names
 from ..model.dra import ClaimApi
 from ..model.entry import EntrySpec, OnFailure
 from ..model.geometry import NamedLayout, PartitionChoice, generated, nearest
-from ..model.problem import KeyPath
+from ..model.problem import KeyPath, listed
 from ..model.scalars import Section
 from ..model.sources import GlobItem, GlobSource, GroupBy, Usb, UsbGroup, VirtualSource
 from ..model.telemetry import EntryTelemetry, Measured, SmiTool
@@ -196,9 +196,7 @@ def _partition_choice(
 
 def _check_default(name: str, layouts: Mapping[str, NamedLayout], path: KeyPath, report: ProblemReport) -> None:
     if name not in layouts:
-        near = nearest(name, layouts)
-        hint = f"{near} " * bool(near) + "known: " + ", ".join(layouts)
-        report.error(path, f"unknown layout {name!r}", hint)
+        report.error(path, f"unknown layout {name!r}", listed(layouts, nearest(name, layouts), lead="known:"))
     elif refusal := layouts[name].refusal:
         report.error(path, f"the layout {name!r} does not fit: {refusal}", "choose one that fits these devices")
 

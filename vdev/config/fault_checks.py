@@ -11,7 +11,7 @@ from ..faults.xids import APPLICATION_ERRORS
 from ..model.device import base_id
 from ..model.entry import EntrySpec
 from ..model.names import is_nvidia_id
-from ..model.problem import KeyPath, did_you_mean
+from ..model.problem import KeyPath, did_you_mean, listed
 from ..model.scalars import Section
 from ..model.sources import VirtualSource
 from ..model.spec import Spec
@@ -173,7 +173,6 @@ def _consent(model: FaultRule, path: KeyPath, report: ProblemReport) -> None:
             report.error((*path, key), f"this can harm a real kubelet: {why}", hint)
 
 
-_NAMED = 8  # names that a message shows at most
 _NVIDIA_IDS = ("GPU-", "MIG-")
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}")
 
@@ -233,8 +232,7 @@ def _resource(rule: FaultRule, path: KeyPath, declared: Declared, report: Proble
 def _unknown(
     kind: str, word: str, known: frozenset[str], path: KeyPath, report: ProblemReport, *, what: str = "known"
 ) -> None:
-    more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
-    there = f"{what}: {', '.join(sorted(known)[:_NAMED])}{more}" if known else f"there is no {kind}"
+    there = listed(sorted(known), lead=f"{what}:") if known else f"there is no {kind}"
     report.error(path, f"unknown {kind} {word!r}", did_you_mean(word, known) or there)
 
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from ..errors import ConfigError
-from ..model.problem import KeyPath, Problem, Severity, Where, show
+from ..model.problem import KeyPath, Problem, Severity, Where, listed, show
 from ..model.scalars import PROBLEM, Section, described
 from .config_file import ConfigFile
 from .loader import Document
@@ -106,21 +106,22 @@ def _unknown_key(document: Document, path: KeyPath, root: type[Section]) -> Prob
     key = str(path[-1])
     model = _model_at(path[:-1], root)
     allowed = list(_fields(model)) if model else []
-    hints = ["allowed: " + ", ".join(allowed)] if allowed else []
+    hint = ""
     homes = _homes(root)
     from difflib import get_close_matches  # errors alone need it
 
     near = get_close_matches(key, [*allowed, *get_close_matches(key, homes, n=1, cutoff=_ALIKE)], n=1)
     if key in homes:
-        hints.append(f"it belongs under {' or '.join(homes[key])}")
-    elif near and near[0] in allowed:
-        hints.append(f"did you mean {near[0]!r}?")
+        hint = f"it belongs under {' or '.join(homes[key])};"
     elif near:
-        hints.append(f"did you mean {near[0]!r} under {' or '.join(homes[near[0]])}?")
+        home = "" if near[0] in allowed else f" under {' or '.join(homes[near[0]])}"
+        hint = f"did you mean {near[0]!r}{home}?"
+    if allowed:
+        hint = listed(allowed, hint, command="vdev schema")
     message, severity = f"unknown key {key!r}", Severity.ERROR
     if document.is_for_nvidia(path):
         message, severity = f"{message} is ignored, as by NVIDIA's plugin", Severity.WARNING
-    return problem_at(document.key_place(path), path, message, hint="; ".join(hints), severity=severity)
+    return problem_at(document.key_place(path), path, message, hint=hint, severity=severity)
 
 
 def _model_at(path: KeyPath, root: type[Section]) -> type[Section] | None:

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from ..errors import ConfigError
 from ..model.device import EMPTY, IdStyle
 from ..model.geometry import Geometry
-from ..model.problem import Place, did_you_mean
+from ..model.problem import Place, did_you_mean, listed
 from ..model.scalars import (
     AsWritten,
     Count,
@@ -147,7 +147,7 @@ class UnknownPresetError(ConfigError):
     def __init__(self, name: str, known: Sequence[str]) -> None:
         self.message = f"unknown preset {name!r}"
         near = did_you_mean(_MAKER.sub("", name, count=1), known)
-        self.hint = f"{near} vdev presets lists all {len(known)}" if near else "known: " + ", ".join(known)
+        self.hint = listed(known, near, lead="known:", command="vdev presets")
         super().__init__(refusal(Place(""), self.message, self.hint).problems)
 
 

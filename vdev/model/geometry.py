@@ -5,16 +5,17 @@ Where the parts of a list sit is decided by `placement`.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ..errors import VdevError
 from .device import EMPTY
-from .problem import did_you_mean
+from .problem import did_you_mean, listed
 
 _COMPUTE_SPLIT = re.compile(r"[0-9]+c\.([0-9]+g\..+)")  # a compute instance within a GPU instance, such as 1c.3g.20gb
 _NVIDIA_NAME = re.compile(r"(all-)?([0-9]+g)\.[0-9]+gb(.*)")  # such as 1g.10gb, 1g.10gb+me, all-1g.10gb.me
 PIN = "@"
+_COMMAND = "vdev presets NAME"  # that shows all profiles and layouts
 
 
 class LayoutError(VdevError, ValueError):
@@ -112,8 +113,7 @@ class Geometry:
 
     def _allowed(self, name: str) -> str:
         names = [profile.name for profile in self.profiles]
-        near = nearest(name, names)
-        return f"{near} " * bool(near) + "allowed: " + ", ".join(names)
+        return listed(names, nearest(name, names), command=_COMMAND)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +161,7 @@ def layout(geometry: Geometry, name: str) -> tuple[str, ...]:
     known = layouts_of(geometry)
     if name in known:
         return known[name]
-    near = nearest(name, known)
-    raise LayoutError(f"unknown layout {name!r}", hint=f"{near} " * bool(near) + "allowed: " + ", ".join(known))
+    raise LayoutError(f"unknown layout {name!r}", hint=listed(known, nearest(name, known), command=_COMMAND))
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -196,11 +195,6 @@ def most_of(geometry: Geometry, profile: Profile) -> int:
 def repeated(counts: Mapping[str, int]) -> tuple[str, ...]:
     """As many of each as the mapping says, as a list: mig-parted's `{1g.5gb: 2}` is `[1g.5gb, 1g.5gb]`."""
     return tuple(name for name, count in counts.items() for _ in range(count))
-
-
-def either(words: Sequence[str]) -> str:
-    """`a, b or c`."""
-    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def counted(number: int, noun: str) -> str:

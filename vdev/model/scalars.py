@@ -33,7 +33,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
 from . import names, path_pattern, quantity, template
-from .problem import did_you_mean
+from .problem import SHOWN, did_you_mean, either, listed
 from .template import Template
 
 PROBLEM = "vdev"
@@ -519,10 +519,11 @@ def one_of(value: object, allowed: Iterable[str]) -> str:
     if isinstance(value, str) and value in words:
         return str(value)
     near = did_you_mean(str(value), words) if isinstance(value, str) else ""
-    return refuse(
-        f"{described(value)} is not allowed here",
-        "; ".join(filter(None, ("expected " + " or ".join(filter(None, (", ".join(words[:-1]), words[-1]))), near))),
-    )
+    if len(words) > SHOWN:
+        hint = listed(words, near, lead="expected one of", command="vdev schema")
+    else:
+        hint = f"{near} expected {either(words)}".lstrip()
+    return refuse(f"{described(value)} is not allowed here", hint)
 
 
 def choice(enum: type[E]) -> BeforeValidator:

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from ..model.device import grouped
-from ..model.geometry import PIN, Geometry, LayoutError, Placement, Profile, counted, either, most_of
+from ..model.geometry import PIN, Geometry, LayoutError, Placement, Profile, counted, most_of
 from ..model.names import dns_label
+from ..model.problem import either
 
 MAX_STEPS = 200_000  # about a third of a second; no real hardware needs more
 

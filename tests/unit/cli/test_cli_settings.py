@@ -92,7 +92,11 @@ def test_aliases_and_forms_of_flags(arguments: list[str], key: str, value: objec
 @pytest.mark.parametrize(
     ("arguments", "environ", "words"),
     [
-        (["--mig-strategy=mix"], {}, "flag --mig-strategy: 'mix' is not allowed; expected one of none, single, mixed"),
+        (
+            ["--mig-strategy=mix"],
+            {},
+            "flag --mig-strategy: 'mix' is not allowed; did you mean 'mixed'? expected one of none",
+        ),
         ([], {"MIG_STRATEGY": "both"}, "env MIG_STRATEGY: 'both' is not allowed"),
         (["--pass-device-specs=yes"], {}, "flag --pass-device-specs: 'yes' is not a boolean; expected true or false"),
         ([], {"DEVICE_LIST_STRATEGY": "envvar,cdi"}, "env DEVICE_LIST_STRATEGY: 'cdi' is not allowed"),
@@ -126,7 +130,7 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
     with pytest.raises(UsageError) as caught:
         chosen("--mig-strategy=singel", "--log-level=loud", NODE_NAME="a\nb")
     assert [
-        "flag --mig-strategy: 'singel' is not allowed; expected one of none, single, mixed; did you mean 'single'?",
+        "flag --mig-strategy: 'singel' is not allowed; did you mean 'single'? expected one of none, single, mixed",
         "env NODE_NAME: 'a\\nb' cannot be the name of a node",
         "flag --log-level: 'loud' is not allowed; expected one of debug, info, warning, error",
     ] == str(caught.value).splitlines()

@@ -55,7 +55,7 @@ HEAD = "devices:\n  - name: a\n    resource: example.com/a\n"  # line 4 follows
         ("    glob: [{path: /d, readOnly: true}]", "readOnly: readOnly is for type mount only"),
         (
             "    glob: [{path: /d, type: Device}]",
-            "type: the string 'Device' is not allowed here; expected device or mount",
+            "type: the string 'Device' is not allowed here; did you mean 'device'? expected device or mount",
         ),
         ('    usb: [{vendor: "1050"}, {optional: true}]', "devices[0].usb[1]: every USB device would match"),
         ('    usb: [{vendor: "1050"}, {vendor: 1050}]', "devices[0].usb[1].vendor: expected a string"),
@@ -71,7 +71,7 @@ HEAD = "devices:\n  - name: a\n    resource: example.com/a\n"  # line 4 follows
         ),
         (
             "    glob: [{path: /dev/a, container_path: /x}]",
-            "unknown key 'container_path'; allowed: path, containerPath",
+            "unknown key 'container_path'; did you mean 'containerPath'? allowed: path, containerPath",
         ),
         ("    glob: /dev/mem", "glob: /dev/mem gives a container power over the whole host; set allowDangerous: true"),
         ("    glob: //dev/./kmem", "/dev/kmem gives a container power"),
@@ -90,8 +90,8 @@ HEAD = "devices:\n  - name: a\n    resource: example.com/a\n"  # line 4 follows
         ),
         (
             '    usb: {vendor: "1050", children: [tty]}\n    container: {env: {A: "{attributes.seriel}"}}',
-            "env.A: unknown attribute 'seriel'; the device's attributes: manufacturerName, port, product, productName, "
-            "serial, tty, vendor; did you mean 'serial'?",
+            "env.A: unknown attribute 'seriel'; did you mean 'serial'? the device's attributes: manufacturerName, "
+            "port, product, productName, serial, tty, vendor",
         ),
         (
             '    sysfs: {class: net, match: {mtu: "*"}}\n    labels: {x.dev/a: "{attributes.address}"}',
@@ -201,7 +201,7 @@ HEAD = "devices:\n  - name: a\n    resource: example.com/a\n"  # line 4 follows
         ),
         (
             "    sysfs: {class: drm, match: {a: {like: x}}}",
-            "match.a: the string 'like' is not allowed here; expected in, notIn",
+            "match.a: the string 'like' is not allowed here; did you mean 'le'? expected one of in, notIn",
         ),
         ("    sysfs: {class: drm, match: {a: {in: x}}}", "match.a: expected a list of strings"),
         ("    sysfs: {class: drm, match: {a: {ge: x}}}", "match.a: expected a number"),
@@ -308,7 +308,7 @@ def test_names_are_unique() -> None:
     [
         (
             "flgs: {}",
-            "flgs: unknown key 'flgs'; allowed: version, flags, devices, sharing, faults, resources, node, telemetry, ",
+            "flgs: unknown key 'flgs'; did you mean 'flags'? allowed: version, flags, devices, sharing, ",
         ),
         ("flgs: {}", "did you mean 'flags'?"),
         ("flags: {renameByDefault: true}", "it belongs under sharing.timeSlicing or sharing.mps"),

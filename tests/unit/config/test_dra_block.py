@@ -91,7 +91,7 @@ def test_the_effective_configuration_loads_again(block):
     ("line", "expected"),
     [
         ("advertise: []", "the list is empty"),
-        ("advertise: [dar]", "'dar' is not allowed here; expected device-plugin or dra; did you mean 'dra'?"),
+        ("advertise: [dar]", "'dar' is not allowed here; did you mean 'dra'? expected device-plugin or dra"),
         ("advertise: [dra, dra]", "devices[0].advertise[1]: dra is listed twice"),
         ("dra: {}", "f:5:3: devices[0].dra: a is not advertised by dra, so dra has no effect; set advertise to [dra]"),
         ("advertise: device-plugin\n  dra: {driver: a.b}", "a is not advertised by dra"),
@@ -106,7 +106,7 @@ def test_the_effective_configuration_loads_again(block):
         ("advertise: dra\n  dra: {taints: NoSchedule}", "dra.taints: expected a mapping"),
         (
             "advertise: dra\n  dra: {taints: {lost: None}}",
-            "'None' is not allowed here; expected none, NoSchedule or NoExec",
+            "'None' is not allowed here; did you mean 'none'? expected none, NoSchedule",
         ),
         (
             "advertise: dra\n  dra: {attributes: {a-b: x}}",

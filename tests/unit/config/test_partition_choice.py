@@ -210,7 +210,7 @@ def test_a_layout_that_does_not_fit_is_a_warning_and_is_kept(load, config_, why)
         (HEAD + "  a: [{devices: all, mig-enabled: maybe}]", "mig-enabled: expected true or false"),
         (
             HEAD + "  a: [{devices: all, mig-enabled: false, migdevices: {}}]",
-            "unknown key 'migdevices'; allowed: devices",
+            "unknown key 'migdevices'; did you mean 'mig-devices'? allowed: devices",
         ),
         (HEAD + "  a: [{devices: all, mig-enabled: false, mig-devices: {1g.5gb: 1}}]", "mig-enabled is false"),
         (HEAD + "  a: [{devices: all, mig-enabled: true, mig-devices: [1g.5gb]}]", "expected profiles and how many"),
