@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from vdev.model.device import Health, IdStyle, RawDevice
-from vdev.model.entry import EntrySpec, Flags
+from vdev.model.entry import EntrySpec
 from vdev.model.geometry import Geometry, Profile
 from vdev.model.sources import VirtualSource
-from vdev.model.spec import SharedResource, SharingKind, SharingSpec, Spec
+from vdev.model.spec import DEFAULT_FLAGS, Mps, PluginFlags, SharedItem, SharingKind, Spec, TimeSlicing
 from vdev.planning.inventory import arrange
 
 GI = 2**30
@@ -60,12 +60,21 @@ class Build:
 
     def inventory(self, *entries, found=None, sharing=None, gpus=(), mig=(), **flags):
         """What a node advertises for these entries."""
-        whole = Spec(entries=entries, flags=Flags(**flags), sharing=sharing, gpu_patterns=gpus, mig_patterns=mig)
+        plugin = {key: flags.pop(key) for key in PluginFlags.model_fields.keys() & flags.keys()}
+        chosen = DEFAULT_FLAGS.model_copy(update=flags).with_plugin(**plugin)
+        whole = Spec(entries=entries, flags=chosen, sharing=sharing, gpu_patterns=gpus, mig_patterns=mig)
         return arrange(whole, "node-a", found or {entry.name: self.raws(entry) for entry in entries})
 
     def sharing(self, *resources, kind=SharingKind.TIME_SLICING, **flags):
         """A sharing block."""
-        return SharingSpec(kind=kind, resources=tuple(SharedResource(**each) for each in resources), **flags)
+        items = [
+            SharedItem.model_construct(**{"devices": None, **each}).at(
+                each.get("where", ""), for_nvidia=each.get("for_nvidia", False)
+            )
+            for each in resources
+        ]
+        block = Mps if kind is SharingKind.MPS else TimeSlicing
+        return block.model_construct(resources=tuple(items), **{"fail_requests_greater_than_one": False, **flags})
 
     def ids(self, stock, name):
         """The ids of a resource."""

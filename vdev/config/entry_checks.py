@@ -9,17 +9,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from ..model import names, path_pattern
 from ..model.dra import ClaimApi, DraPartitions
 from ..model.entry import PRE_START_LIMIT, Action, ContainerPath, Health, MigStrategy, Probe
+from ..model.nvidia_forms import EXPECTED_DEVICES
 from ..model.problem import KeyPath
 from ..model.scalars import MAX_COUNT
 from ..model.sources import GroupBy, PathType
+from ..model.spec import SharedItem, TimeSlicing
 from ..model.telemetry import LoadPattern
 from ..model.template import Template
 from ..model.virtual_node import LineEnd, VirtualNode
 from ..planning.sharing import MPS_CLIENTS
-from . import config_file
 from .entry import Entry
 from .messages import ProblemReport
-from .nvidia_forms import EXPECTED_DEVICES
 from .validation import Validated
 
 DANGEROUS = ("/", "/dev", "/dev/mem", "/dev/kmem", "/dev/port")  # each gives a container power over the whole host
@@ -272,20 +272,17 @@ def check_sharing(
             report.warning(("sharing", "timeSlicing"), "timeSlicing beside mps is ignored, as by NVIDIA's plugin")
         else:
             report.one_at_most(("sharing",), ("timeSlicing", "mps"), "remove one of the two blocks")
-    for key, block in (("timeSlicing", model.time_slicing), ("mps", model.mps)):
-        if block is not None:
-            items = list(validated.items(("sharing", key, "resources"), block.resources))
-            for path, item in items:
-                _devices(path, item, report)
-            _overlaps(items, report)
-            _renames(items, block, {model.resource for _, model in models} | partition_names, report)
+    for key, block in model.blocks:
+        items = list(validated.items(("sharing", key, "resources"), block.resources))
+        for path, item in items:
+            _devices(path, item, report)
+        _overlaps(items, report)
+        _renames(items, block, {model.resource for _, model in models} | partition_names, report)
     if model.mps:
         _mps(validated, models, report)
 
 
-def _wrong(
-    item: config_file.SharedItem, path: KeyPath, report: ProblemReport, message: str, hint: str, instead: str
-) -> None:
+def _wrong(item: SharedItem, path: KeyPath, report: ProblemReport, message: str, hint: str, instead: str) -> None:
     """An error; in a file for NVIDIA's plugin, which knows its own resources alone, a warning if it is about these."""
     if item.is_nvidias:
         report.unless_for_nvidia(path, message, hint, instead)
@@ -293,7 +290,7 @@ def _wrong(
         report.error(path, message, hint)
 
 
-def _devices(path: KeyPath, item: config_file.SharedItem, report: ProblemReport) -> None:
+def _devices(path: KeyPath, item: SharedItem, report: ProblemReport) -> None:
     """The list of devices names some, each once."""
     at = (*path, "devices")
     if item.devices == ():
@@ -306,7 +303,7 @@ def _devices(path: KeyPath, item: config_file.SharedItem, report: ProblemReport)
             _wrong(item, (*at, index), report, message, "list each device once", "it counts once")
 
 
-def _overlaps(items: list[tuple[KeyPath, config_file.SharedItem]], report: ProblemReport) -> None:
+def _overlaps(items: list[tuple[KeyPath, SharedItem]], report: ProblemReport) -> None:
     """Two items for one resource must list different devices. A count means the lowest indices.
 
     In a file for NVIDIA's plugin they need not: a device has the larger number of replicas.
@@ -345,8 +342,8 @@ def _shared_devices(devices: int | tuple[str, ...] | None) -> tuple[str, ...]:
 
 
 def _renames(
-    items: list[tuple[KeyPath, config_file.SharedItem]],
-    block: config_file.TimeSlicing,
+    items: list[tuple[KeyPath, SharedItem]],
+    block: TimeSlicing,
     declared: set[str],
     report: ProblemReport,
 ) -> None:

@@ -92,7 +92,7 @@ def built(
         check_entry(model, path, report)
         compiled[path] = entry_spec(model, path, presets, layouts, report, is_measured=telemetry is not None)
     check_entries(entries, report)
-    flags = whole_spec.flags(validated.file)
+    flags = validated.file.flags
     file_checks.check_flags(validated, entries, compiled, report)
     check_sharing(validated, entries, whole_spec.partition_names(compiled.values(), flags), report)
     file_checks.check_sizes(validated, compiled, report)
@@ -108,7 +108,7 @@ def built(
             sharing=whole_spec.sharing(validated, report, left_out),
             gpu_patterns=whole_spec.patterns(validated, "gpus", report, left_out),
             mig_patterns=whole_spec.patterns(validated, "mig", report, left_out),
-            node=whole_spec.node(validated.file),
+            node=validated.file.node,
             telemetry=telemetry,
             fleet=validated.file.fleet or NO_FLEET,
         )

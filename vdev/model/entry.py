@@ -72,28 +72,6 @@ class AllocationPolicy(StrEnum):
     PACKED = "packed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flags:
-    """The options that shape what is advertised and injected; NVIDIA's names, defaults and meaning."""
-
-    mig_strategy: MigStrategy = MigStrategy.NONE
-    fail_on_init_error: bool = True
-    driver_root: str = "/"
-    dev_root: str = "/"
-    mps_root: str = ""
-    pass_device_specs: bool = False
-    device_list_strategies: tuple[DeviceListStrategy, ...] = (DeviceListStrategy.ENVVAR,)
-    device_id_strategy: DeviceIdStrategy = DeviceIdStrategy.UUID
-    cdi_annotation_prefix: str = "cdi.k8s.io/"
-    gdrcopy_enabled: bool = False
-    gds_enabled: bool = False
-    mofed_enabled: bool = False
-    shared_devices_allocation_policy: AllocationPolicy = AllocationPolicy.DISTRIBUTED
-
-
-DEFAULT_FLAGS = Flags()
-
-
 class ContainerPath(Section):
     """A path of the host that the container gets."""
 
@@ -251,14 +229,6 @@ PRE_START_LIMIT = 25.0
 """Seconds for all that is done before one container starts; the kubelet waits 30."""
 
 
-class LabelOutput(StrEnum):
-    """Where the node's labels go: nowhere, to the Node object, or to a file for Node Feature Discovery."""
-
-    OFF = "off"
-    NODE = "node"
-    NFD = "nfd"
-
-
 class TrueWhen(StrEnum):
     """When a condition is True: while all devices of its entry are healthy, or while one of them is not."""
 
@@ -288,23 +258,6 @@ class Condition(Section):
     """Reason to give while a device is unhealthy, one word such as GpuLost. Default: made from the device's own."""
     message: Text | None = None
     """Message to give while a device is unhealthy. Default: which devices, and why."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeSpec:
-    """What the plugin says about its node beside the device plugin API; nothing, unless it is asked for.
-
-    `timestamp`: NVIDIA's labels tell when they were first made.
-    """
-
-    labels: LabelOutput = LabelOutput.OFF
-    timestamp: bool = True
-    events: bool = False
-    conditions: bool = False
-    status: bool = False
-
-
-SAYS_NOTHING = NodeSpec()
 
 
 _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")  # of a resource; smarter-device-manager's rule

@@ -10,7 +10,7 @@ from ..model.geometry import LayoutError, Placement, resource_suffix
 from ..model.names import domain_and_name, resource_name_problem
 from ..model.problem import Problem, error, warning
 from ..model.sources import VirtualSource
-from ..model.spec import NamePattern, Spec
+from ..model.spec import PatternItem, Spec
 from .partitions import place
 
 
@@ -293,7 +293,7 @@ def names_of(spec: Spec, entry: EntrySpec) -> Iterable[str]:
     return (each[0] for each in told if not isinstance(each, Problem))
 
 
-def _partition_patterns(spec: Spec, entry: EntrySpec) -> Iterable[NamePattern]:
+def _partition_patterns(spec: Spec, entry: EntrySpec) -> Iterable[PatternItem]:
     """Every pattern applies to NVIDIA's devices; to others, those whose name is in their own domain."""
     domain, _ = domain_and_name(entry.resource)
     own = entry.is_nvidia or bool(entry.gpu_names)

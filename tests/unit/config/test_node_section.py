@@ -4,23 +4,24 @@ import pytest
 
 from tests.kit.refused import refusals
 from vdev import config
-from vdev.model.entry import Condition, LabelOutput, NodeSpec, TrueWhen
+from vdev.model.entry import Condition, TrueWhen
+from vdev.model.spec import Node
 
 ENTRY = "devices:\n- name: a\n  resource: example.com/a\n  virtual: {attributes: {m: x}}\n  "
 
 
 def test_everything_is_off_unless_asked_for():
-    assert NodeSpec() == config.load_text("devices: []").spec.node
-    assert NodeSpec() == config.load_text("devices: []\nnode: {}").spec.node
+    assert Node() == config.load_text("devices: []").spec.node
+    assert Node() == config.load_text("devices: []\nnode: {}").spec.node
 
 
 @pytest.mark.parametrize(
     ("written", "meant"),
-    [("false", LabelOutput.OFF), ("true", LabelOutput.NODE), ("nfd", LabelOutput.NFD), ('"nfd"', LabelOutput.NFD)],
+    [("false", False), ("true", True), ("nfd", "nfd"), ('"nfd"', "nfd")],
 )
 def test_where_labels_go(written, meant):
     loaded = config.load_text(f"devices: []\nnode: {{labels: {written}, events: true, conditions: true, status: true}}")
-    assert NodeSpec(labels=meant, events=True, conditions=True, status=True) == loaded.spec.node
+    assert Node(labels=meant, events=True, conditions=True, status=True) == loaded.spec.node
 
 
 @pytest.mark.parametrize("written", ["false", "true", "nfd"])
@@ -110,7 +111,7 @@ def test_entries_that_share_a_condition_mean_the_same():
 def test_an_option_of_gfd_is_used_where_labels_are_made():
     text = "devices: [{name: a, resource: a.b/c, virtual: {}}]\nflags: {gfd: {noTimestamp: true}}\nnode: {labels: %s}"
     loaded = config.load_text(text % "true")
-    assert ((), False) == (loaded.problems, loaded.spec.node.timestamp)
+    assert ((), False) == (loaded.problems, loaded.spec.flags.dates_labels)
     (problem,) = config.load_text(text % "false").problems
     assert "noTimestamp is accepted and not used" in problem.message
 

@@ -75,10 +75,14 @@ def test_a_complete_file_loads_unchanged(load):
     loaded = load(DEVICES, COMPLETE)
     flags = loaded.spec.flags
     assert MigStrategy.MIXED is flags.mig_strategy
-    assert ("/run/nvidia/driver", "/", "/run/nvidia/mps") == (flags.driver_root, flags.dev_root, flags.mps_root)
-    assert (DeviceListStrategy.VOLUME_MOUNTS, DeviceListStrategy.CDI_ANNOTATIONS) == flags.device_list_strategies
-    assert (True, DeviceIdStrategy.INDEX) == (flags.pass_device_specs, flags.device_id_strategy)
-    assert AllocationPolicy.PACKED is flags.shared_devices_allocation_policy
+    assert ("/run/nvidia/driver", "/", "/run/nvidia/mps") == (
+        flags.nvidia_driver_root,
+        flags.dev_root,
+        flags.mps_directory,
+    )
+    assert (DeviceListStrategy.VOLUME_MOUNTS, DeviceListStrategy.CDI_ANNOTATIONS) == flags.plugin.device_list_strategy
+    assert (True, DeviceIdStrategy.INDEX) == (flags.plugin.gives_nodes, flags.plugin.device_id_strategy)
+    assert AllocationPolicy.PACKED is flags.plugin.shared_devices_allocation_policy
     assert ["nvidia.com/mig-small", "nvidia.com/mig-large"] == [each.name for each in loaded.spec.mig_patterns]
     assert [("nvidia.com/gpu", ("0",), 4), ("nvidia.com/mig-small", None, 2)] == [
         (each.name, each.devices, each.replicas) for each in loaded.spec.sharing.resources
@@ -195,7 +199,10 @@ def test_mps_has_the_root_of_the_chart(load):
     """The ConfigMap of somebody who uses NVIDIA's Helm chart says nothing of it: the chart does."""
     loaded = load(DEVICES, "version: v1\nsharing: {mps: {resources: [{name: gpu, replicas: 2}]}}")
 
-    assert ("/run/nvidia/mps", []) == (loaded.spec.flags.mps_root, [each for each in loaded.problems if each.is_error])
+    assert ("/run/nvidia/mps", []) == (
+        loaded.spec.flags.mps_directory,
+        [each for each in loaded.problems if each.is_error],
+    )
 
 
 IGNORED = """
@@ -332,7 +339,7 @@ def test_keys_may_be_written_in_any_case(load, line):
 
     assert (MigStrategy.SINGLE, DeviceIdStrategy.INDEX) == (
         loaded.spec.flags.mig_strategy,
-        loaded.spec.flags.device_id_strategy,
+        loaded.spec.flags.plugin.device_id_strategy,
     )
     assert any(
         "1.yaml:3:12: flags.plugin.deviceIDStrategy: warning: key 'deviceIdStrategy' counts as" in str(each)

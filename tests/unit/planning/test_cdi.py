@@ -80,7 +80,7 @@ def test_all_holds_every_device():
 
 def test_a_virtual_device_is_not_empty(build):
     """A CDI device without edits is invalid, so each names itself in a variable."""
-    stock = build.inventory(build.entry(count=1), device_list_strategies=(DeviceListStrategy.CDI_CRI,))
+    stock = build.inventory(build.entry(count=1), device_list_strategy=(DeviceListStrategy.CDI_CRI,))
     (document,) = allocation.cdi_documents(stock).values()
     assert ["NVIDIA_COM_GPU_DEVICE_0=GPU-gggg0"] == document["devices"][0]["containerEdits"]["env"]
 
@@ -89,7 +89,7 @@ def test_nvidias_runtime_injects_nothing_beside_cdi(build):
     """As NVIDIA's own specifications have it, once for all devices; those of other makers say nothing of it."""
     strategies = (DeviceListStrategy.ENVVAR, DeviceListStrategy.CDI_CRI)
     npu = build.entry("acme", "acme.dev/npu", nvidia=False)
-    documents = allocation.cdi_documents(build.inventory(build.entry(), npu, device_list_strategies=strategies))
+    documents = allocation.cdi_documents(build.inventory(build.entry(), npu, device_list_strategy=strategies))
     nvidias, acmes = documents["k8s.device-plugin.nvidia.com/gpu"], documents["k8s.device-plugin.acme.dev/npu"]
     assert {"env": ["NVIDIA_VISIBLE_DEVICES=void"]} == nvidias["containerEdits"]
     assert "containerEdits" not in acmes

@@ -38,7 +38,7 @@ def test_envvar_by_index(build):
 @pytest.mark.parametrize("strategies", [(ENVVAR,), (MOUNTS,), (ANNOTATIONS,), (CRI,), (ENVVAR, CRI)])
 def test_features_are_asked_for_under_every_strategy(build, strategies):
     """What asks NVIDIA's runtime for GPUDirect and its like, for NVIDIA's devices alone."""
-    flags = {"gdrcopy_enabled": True, "gds_enabled": True, "mofed_enabled": True, "device_list_strategies": strategies}
+    flags = {"gdrcopy_enabled": True, "gds_enabled": True, "mofed_enabled": True, "device_list_strategy": strategies}
     got = edits(build.inventory(build.entry(), **flags), GPU, A).env
     got.pop("NVIDIA_VISIBLE_DEVICES", None)
     assert {"NVIDIA_GDRCOPY": "enabled", "NVIDIA_GDS": "enabled", "NVIDIA_MOFED": "enabled"} == got
@@ -49,7 +49,7 @@ def test_features_are_asked_for_under_every_strategy(build, strategies):
 
 def test_volume_mounts(build):
     """`volume-mounts` names each device by a mount of /dev/null, and the variable holds the root."""
-    got = edits(build.inventory(build.entry(), device_list_strategies=(MOUNTS,)), GPU, A)
+    got = edits(build.inventory(build.entry(), device_list_strategy=(MOUNTS,)), GPU, A)
     root = "/var/run/nvidia-container-devices"
     assert {"NVIDIA_VISIBLE_DEVICES": root} == got.env
     assert [Mount("/dev/null", f"{root}/{A}")] == list(got.mounts.values())
@@ -57,13 +57,13 @@ def test_volume_mounts(build):
 
 def test_volume_mounts_overwrite_the_variable_of_envvar(build):
     """With both on, the mounts' root wins in the variable, as with NVIDIA's plugin."""
-    got = edits(build.inventory(build.entry(), device_list_strategies=(ENVVAR, MOUNTS)), GPU, A)
+    got = edits(build.inventory(build.entry(), device_list_strategy=(ENVVAR, MOUNTS)), GPU, A)
     assert {"NVIDIA_VISIBLE_DEVICES": "/var/run/nvidia-container-devices"} == got.env
 
 
 def test_cdi_annotations(build):
     """`cdi-annotations` gives one key of the plugin's own with all names; the same request gives the same key."""
-    stock = build.inventory(build.entry(), device_list_strategies=(ANNOTATIONS,))
+    stock = build.inventory(build.entry(), device_list_strategy=(ANNOTATIONS,))
     got = edits(stock, GPU, A, B)
     ((key, value),) = got.annotations.items()
     assert f"{KIND}={A},{KIND}={B}" == value
@@ -74,13 +74,13 @@ def test_cdi_annotations(build):
 
 def test_cdi_annotation_prefix(build):
     """The key's prefix can be chosen."""
-    stock = build.inventory(build.entry(), device_list_strategies=(ANNOTATIONS,), cdi_annotation_prefix="cdi.acme.dev/")
+    stock = build.inventory(build.entry(), device_list_strategy=(ANNOTATIONS,), cdi_annotation_prefix="cdi.acme.dev/")
     assert next(iter(edits(stock, GPU, A).annotations)).startswith("cdi.acme.dev/nvidia-device-plugin_")
 
 
 def test_cdi_cri(build):
     """`cdi-cri` names the devices in the CRI's own field."""
-    got = edits(build.inventory(build.entry(), device_list_strategies=(CRI,)), GPU, A, B)
+    got = edits(build.inventory(build.entry(), device_list_strategy=(CRI,)), GPU, A, B)
     assert [f"{KIND}={A}", f"{KIND}={B}"] == got.cdi_devices
     assert ({}, {}) == (got.env, got.annotations)
 
@@ -88,7 +88,7 @@ def test_cdi_cri(build):
 def test_replicas_are_stripped_and_joined(build):
     """Two replicas of one device give the container that device once, under every strategy."""
     sharing = build.sharing({"name": GPU, "replicas": 2})
-    stock = build.inventory(build.entry(), sharing=sharing, device_list_strategies=(ENVVAR, CRI))
+    stock = build.inventory(build.entry(), sharing=sharing, device_list_strategy=(ENVVAR, CRI))
     got = edits(stock, GPU, f"{B}::1", f"{A}::0", f"{B}::0")
     assert f"{B},{A}" == got.env["NVIDIA_VISIBLE_DEVICES"]
     assert [f"{KIND}={B}", f"{KIND}={A}"] == got.cdi_devices
@@ -100,7 +100,7 @@ def test_partitions_by_index_and_their_kind(build):
         build.entry(count=1, partitions={0: ("1g.5gb", "1g.5gb")}),
         mig_strategy=MigStrategy.MIXED,
         device_id_strategy=DeviceIdStrategy.INDEX,
-        device_list_strategies=(ENVVAR, CRI),
+        device_list_strategy=(ENVVAR, CRI),
     )
     name = "nvidia.com/mig-1g.5gb"
     got = edits(stock, name, *build.ids(stock, name))
@@ -110,10 +110,10 @@ def test_partitions_by_index_and_their_kind(build):
 def test_other_vendors_have_variables_mounts_and_kinds_of_their_own(build):
     """What is no NVIDIA preset uses names made from its resource."""
     entry = build.entry("acme", "acme.dev/npu", nvidia=False)
-    got = edits(build.inventory(entry, device_list_strategies=(ENVVAR, CRI)), "acme.dev/npu", "acme-0")
+    got = edits(build.inventory(entry, device_list_strategy=(ENVVAR, CRI)), "acme.dev/npu", "acme-0")
     assert {"ACME_DEV_NPU_VISIBLE_DEVICES": "acme-0"} == got.env
     assert ["k8s.device-plugin.acme.dev/npu=acme-0"] == got.cdi_devices
-    got = edits(build.inventory(entry, device_list_strategies=(MOUNTS,)), "acme.dev/npu", "acme-0")
+    got = edits(build.inventory(entry, device_list_strategy=(MOUNTS,)), "acme.dev/npu", "acme-0")
     assert ["/var/run/vdev-container-devices/acme-0"] == list(got.mounts)
 
 
@@ -130,7 +130,7 @@ def test_real_nodes_reach_the_container_under_every_strategy(build, strategies):
     (raw,) = build.raws(entry)
     real = DeviceNode("/dev/ttyUSB0", "/dev/ttyUSB0")
     found = {"uart": (replace(raw, nodes=(real,), paths=("/dev/ttyUSB0",)),)}
-    stock = build.inventory(entry, found=found, device_list_strategies=strategies)
+    stock = build.inventory(entry, found=found, device_list_strategy=strategies)
     got = edits(stock, "example.com/uart", "uart-0")
     only_cdi = all(each.is_cdi for each in strategies)
     assert ([] if only_cdi else [real]) == list(got.nodes.values())
@@ -149,7 +149,7 @@ def test_pass_device_specs_hands_out_the_drivers_nodes_once(build):
             for raw, own in zip(build.raws(entry), ("/dev/nvidia0", "/dev/nvidia1"), strict=True)
         )
     }
-    stock = build.inventory(entry, found=found, pass_device_specs=True, dev_root="/run/driver")
+    stock = build.inventory(entry, found=found, pass_device_specs=True, nvidia_dev_root="/run/driver")
     got = edits(stock, GPU, A, B)
     assert [
         ("/run/driver/dev/nvidiactl", "/dev/nvidiactl"),
@@ -256,7 +256,7 @@ def test_every_combination_is_consistent(build, strategies, ids, specs, replicas
         entry,
         found=found,
         sharing=sharing,
-        device_list_strategies=strategies,
+        device_list_strategy=strategies,
         device_id_strategy=ids,
         pass_device_specs=specs,
         mig_strategy=mig,
@@ -295,7 +295,7 @@ def test_what_was_given_before_changes_no_answer(build, strategies, mps):
     sharing = build.sharing({"name": GPU, "replicas": 2}, kind=SharingKind.MPS) if mps else None
 
     def fresh():
-        return build.inventory(build.entry(count=3), sharing=sharing, device_list_strategies=strategies)
+        return build.inventory(build.entry(count=3), sharing=sharing, device_list_strategy=strategies)
 
     asked = fresh()
     ids = build.ids(asked, GPU)

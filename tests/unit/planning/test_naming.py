@@ -5,7 +5,7 @@ import pytest
 from vdev.model.entry import EntrySpec, MigStrategy
 from vdev.model.geometry import Geometry, Profile
 from vdev.model.sources import GlobSource
-from vdev.model.spec import NamePattern
+from vdev.model.spec import PatternItem
 from vdev.planning import naming
 
 MIXED = {0: ("1g.5gb", "1g.5gb", "2g.10gb", "3g.20gb")}
@@ -109,8 +109,8 @@ def test_partition_ids_do_not_depend_on_their_neighbours(build):
 def test_gpu_patterns_name_devices_first_match_wins(build):
     """`resources.gpus` maps models to names, in the order of the list."""
     gpus = (
-        NamePattern(pattern="*A100*", name="nvidia.com/a100", where="t:9:9"),
-        NamePattern(pattern="*", name="nvidia.com/other"),
+        PatternItem(pattern="*A100*", name="nvidia.com/a100").at("t:9:9"),
+        PatternItem(pattern="*", name="nvidia.com/other"),
     )
     stock = build.inventory(build.entry(), gpus=gpus)
     assert {"nvidia.com/a100": 2} == counts(stock)
@@ -119,7 +119,7 @@ def test_gpu_patterns_name_devices_first_match_wins(build):
 
 def test_a_model_that_no_pattern_matches_is_an_error(build):
     """Nothing is silently ignored: a device without a name is reported."""
-    stock = build.inventory(build.entry(), gpus=(NamePattern(pattern="H100*", name="nvidia.com/h100"),))
+    stock = build.inventory(build.entry(), gpus=(PatternItem(pattern="H100*", name="nvidia.com/h100"),))
     assert {} == stock.resources
     assert any("does not match any resources.gpus pattern ('H100*')" in problem.message for problem in stock.problems)
 
@@ -128,7 +128,7 @@ def test_mig_patterns_rename_profiles(build):
     """`resources.mig` maps profiles to names under `mixed`."""
     stock = build.inventory(
         build.entry(count=1, partitions=MIXED),
-        mig=(NamePattern(pattern="1g.*", name="nvidia.com/mig-small"),),
+        mig=(PatternItem(pattern="1g.*", name="nvidia.com/mig-small"),),
         mig_strategy=MigStrategy.MIXED,
     )
     assert {"nvidia.com/mig-small": 2, "nvidia.com/mig-2g.10gb": 1, "nvidia.com/mig-3g.20gb": 1} == counts(stock)
@@ -138,7 +138,7 @@ def test_one_name_for_devices_and_partitions_is_reported(build):
     """A pattern that gives partitions the whole devices' name mixes what `single` would refuse: a warning."""
     stock = build.inventory(
         build.entry(partitions={0: ("1g.5gb",)}),
-        mig=(NamePattern(pattern="*", name="nvidia.com/gpu", where="t:7:3"),),
+        mig=(PatternItem(pattern="*", name="nvidia.com/gpu").at("t:7:3"),),
         mig_strategy=MigStrategy.MIXED,
     )
     assert {"nvidia.com/gpu": 2} == counts(stock)
@@ -148,7 +148,7 @@ def test_one_name_for_devices_and_partitions_is_reported(build):
 def test_patterns_leave_other_vendors_alone(build):
     """A pattern for NVIDIA's names does not touch a device of another domain."""
     stock = build.inventory(
-        build.entry("npu", "acme.dev/npu", nvidia=False), gpus=(NamePattern(pattern="*", name="nvidia.com/gpu"),)
+        build.entry("npu", "acme.dev/npu", nvidia=False), gpus=(PatternItem(pattern="*", name="nvidia.com/gpu"),)
     )
     assert {"acme.dev/npu": 2} == counts(stock)
 
@@ -156,8 +156,8 @@ def test_patterns_leave_other_vendors_alone(build):
 def test_a_pattern_that_matches_nothing_is_reported(build):
     """A pattern without effect is a warning with its place in the file."""
     gpus = (
-        NamePattern(pattern="T4", name="nvidia.com/t4", where="t:3:5"),
-        NamePattern(pattern="*", name="nvidia.com/gpu"),
+        PatternItem(pattern="T4", name="nvidia.com/t4").at("t:3:5"),
+        PatternItem(pattern="*", name="nvidia.com/gpu"),
     )
     stock = build.inventory(build.entry(), gpus=gpus)
     (problem,) = stock.problems

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from vdev import config, discovery
 from vdev.hostfs import HostRoot
 from vdev.model.device import Device, RawDevice, Slot
-from vdev.model.entry import AllocationPolicy, EntrySpec, Flags
+from vdev.model.entry import AllocationPolicy, EntrySpec
 from vdev.model.sources import VirtualSource
+from vdev.model.spec import DEFAULT_FLAGS
 from vdev.planning.heaviest import heaviest
 from vdev.planning.inventory import arrange
 from vdev.planning.preferred import AllocatableSlot, Allocator, Nearness, allocator_for, fewest
@@ -369,7 +370,7 @@ def test_many_linked_devices_stay_in_their_islands():
 
 def resource_of(slots, source, policy=DISTRIBUTED):
     entry = EntrySpec(name="npu", resource="acme.dev/npu", source=source)
-    flags = Flags(shared_devices_allocation_policy=policy)
+    flags = DEFAULT_FLAGS.with_plugin(shared_devices_allocation_policy=policy)
     return Resource("acme.dev/npu", tuple(slots), entries={"npu": entry}, flags=flags)
 
 

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from vdev.errors import UnhealthyDevice
 from vdev.model.device import DeviceNode, Mount, RawDevice
-from vdev.model.entry import Action, Container, DeviceListStrategy, EntrySpec, Flags, Probe
+from vdev.model.entry import Action, Container, DeviceListStrategy, EntrySpec, Probe
 from vdev.model.entry import Health as HealthPolicy
 from vdev.model.sources import GlobItem, GlobSource, Usb, UsbGroup
-from vdev.model.spec import Spec
+from vdev.model.spec import DEFAULT_FLAGS, Spec
 from vdev.model.template import parse
 from vdev.planning import allocation, cdi
 from vdev.planning.allocation import cdi_documents, container_edits
@@ -57,7 +57,7 @@ def raw(number, **changes):
 def arranged(raws, source=USB, **changes):
     """The node with these devices."""
     entry = EntrySpec(name="e", resource=NAME, source=source, where="t.yaml:4:5: devices[0]", **changes)
-    flags = Flags(device_list_strategies=CRI)
+    flags = DEFAULT_FLAGS.with_plugin(device_list_strategy=CRI)
     return arrange(Spec(entries=(entry,), flags=flags), "n", {"e": raws})
 
 

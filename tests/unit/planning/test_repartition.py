@@ -10,9 +10,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.unit.conftest import Build
 from vdev.intervals import PRODUCTION
-from vdev.model.entry import Flags, MigStrategy
+from vdev.model.entry import MigStrategy
 from vdev.model.geometry import NamedLayout, PartitionChoice, generated
-from vdev.model.spec import Spec
+from vdev.model.spec import Flags, Spec
 from vdev.planning import repartition
 from vdev.planning.repartition import Progress, RepartitionState, RepartitionView
 
@@ -34,7 +34,7 @@ class Node:
         self.build = Build()
         choice = PartitionChoice(label=label, default=default, layouts=layouts or LAYOUTS)
         entry = self.build.entry(count=COUNT, choice=choice, partitions=choice.initial)
-        self.spec = Spec(entries=(entry,), flags=Flags(mig_strategy=strategy))
+        self.spec = Spec(entries=(entry,), flags=Flags(migStrategy=strategy))
         self.found = {entry.name: self.build.raws(entry)}
         self.progresses = {}
         self.labels = {label: value} if value else {}
@@ -329,7 +329,7 @@ def test_entries_with_one_label_change_together():
         build.entry(name, count=1, choice=PartitionChoice(label=MIG, default="both", layouts=layouts))
         for name, layouts in (("a", small), ("b", {"both": NamedLayout({0: ("7g.40gb",)})}))
     )
-    spec = Spec(entries=entries, flags=Flags(mig_strategy=MigStrategy.MIXED))
+    spec = Spec(entries=entries, flags=Flags(migStrategy=MigStrategy.MIXED))
     cut, _ = repartition.chosen(spec, "n", {MIG: "both"})
     assert [{0: ("1g.5gb",)}, {0: ("7g.40gb",)}] == [each.partitions for each in cut.entries]
     cut, (_, *_) = repartition.chosen(spec, "n", {MIG: "one"})
