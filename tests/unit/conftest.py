@@ -68,7 +68,7 @@ class Build:
     def sharing(self, *resources, kind=SharingKind.TIME_SLICING, **flags):
         """A sharing block."""
         items = [
-            SharedItem.model_construct(**{"devices": None, **each}).at(
+            SharedItem.model_construct(**{"devices": None, **each}).placed(
                 each.get("where", ""), for_nvidia=each.get("for_nvidia", False)
             )
             for each in resources

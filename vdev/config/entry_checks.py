@@ -237,7 +237,7 @@ def _apis(model: Entry, path: KeyPath, report: ProblemReport) -> None:
 
 
 def check_entries(models: Entries, report: ProblemReport) -> None:
-    """Names that are given twice, and paths that two entries hand out."""
+    """Names that are given twice."""
     first: dict[str, KeyPath] = {}
     for path, model in models:
         if model.name in first:
@@ -245,16 +245,6 @@ def check_entries(models: Entries, report: ProblemReport) -> None:
             hint = "device ids begin with it, so each entry needs its own"
             report.error((*path, "name"), f"the name {model.name!r} is taken by the entry at {other}", hint)
         first.setdefault(model.name, path)
-    literal: dict[str, tuple[KeyPath, Entry]] = {}
-    for path, model in models:
-        for number, item in enumerate(model.glob or ()):
-            if not path_pattern.parse(item.path).is_literal:
-                continue
-            before = literal.setdefault(item.path, (path, model))
-            if before[1] is not model and may_meet(before[1], model):
-                at = report.document.value_place((*before[0], "glob"))
-                message = f"{item.path} is handed out by the entry {before[1].name!r} at {at} as well"
-                report.warning((*path, "glob", number, "path"), message, "two pods could get it at the same time")
 
 
 def may_meet(one: Entry, other: Entry) -> bool:

@@ -68,37 +68,16 @@ def _explained(detail: ErrorDetails, document: Document, root: type[Section]) ->
         case kind if kind == PROBLEM:
             message, hint = detail["ctx"]["message"], detail["ctx"]["hint"]
         case "list_type" | "tuple_type":
-            message, hint = f"expected a list, {got}", _as_list(detail["input"], _model_at((*path, 0), root))
+            message = f"expected a list, {got}"
+            hint = "write '- ' before each item" if isinstance(detail["input"], dict) else ""
         case "dict_type" | "model_type" | "model_attributes_type":
-            message, hint = f"expected a mapping, {got}", _as_mapping(detail["input"], _model_at(path, root))
+            model = _model_at(path, root)
+            message = f"expected a mapping, {got}"
+            hint = listed(_fields(model), lead="its keys:", command="vdev schema") if model else ""
         case _:
             message, hint = f"{detail['msg'][:1].lower()}{detail['msg'][1:]}, {got}", ""
     place = document.key_place(known) if is_key else document.value_place(known)
     return problem_at(place, known, message, hint=hint)
-
-
-def _as_list(value: object, item: type[Section] | None) -> str:
-    """How to write a list in place of the mapping; `item` is the model of its items, if they are mappings."""
-    if not isinstance(value, dict):
-        return ""
-    known = _fields(item) if item else {}
-    first = next((str(key) for key in value if key in known), next(iter(known), ""))
-    return f"write '- ' before each item: '- {first}: …', and its other keys below {first!r}" if first else ""
-
-
-def _as_mapping(value: object, model: type[Section] | None) -> str:
-    """How to write a mapping in place of the list; `model` is that of the mapping, if its keys are known."""
-    hints = [f"its keys: {', '.join(_fields(model))}"] if model else []
-    first = value[0] if isinstance(value, list) and value else None
-    if model is None and isinstance(value, list):
-        hints.append("write 'name: value' in each line, without '- '")
-    elif model and isinstance(first, dict):
-        lists = {key: _model(_inner(annotation, (list, tuple), 0)) for key, annotation in _fields(model).items()}
-        if first.keys() <= _fields(model).keys():
-            hints.append(f"take off the '- ' before {next(iter(first), '')!r}")
-        elif home := next((key for key, item in lists.items() if item and first.keys() <= _fields(item).keys()), ""):
-            hints.append(f"this list belongs under {home!r}")
-    return "; ".join(hints)
 
 
 def _unknown_key(document: Document, path: KeyPath, root: type[Section]) -> Problem:

@@ -36,7 +36,7 @@ def sharing(validated: Validated, report: ProblemReport, broken: frozenset[KeyPa
     for key, block in validated.file.sharing.blocks[:1]:
         items = validated.items(("sharing", key, "resources"), block.resources)
         return block.sharing_only(
-            item.at(report.where(at), for_nvidia=item.is_nvidias and report.document.is_for_nvidia(at))
+            item.placed(report.where(at), for_nvidia=item.is_nvidias and report.document.is_for_nvidia(at))
             for at, item in items
             if at not in broken
         )
@@ -49,7 +49,7 @@ def patterns(
     """The patterns of `resources.gpus` or `resources.mig`, without the broken ones."""
     items: tuple[PatternItem, ...] = getattr(validated.file.resources, kind)
     return tuple(
-        item.at(report.where(at), for_nvidia=report.document.is_for_nvidia(at))
+        item.placed(report.where(at), for_nvidia=report.document.is_for_nvidia(at))
         for at, item in validated.items(("resources", kind), items)
         if at not in broken
     )

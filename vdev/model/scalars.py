@@ -23,6 +23,7 @@ from pydantic import (
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     PlainValidator,
+    PrivateAttr,
     TypeAdapter,
     ValidationError,
     WithJsonSchema,
@@ -101,6 +102,33 @@ class Section(BaseModel):
     def __deepcopy__(self, memo: object = None) -> Self:
         """Itself, for nothing changes it: pydantic asks for a copy of each default that it cannot hash."""
         return self
+
+
+class Placed(Section):
+    """An item that knows its place in the file, for problems that are found later."""
+
+    _where: str = PrivateAttr("")
+    _for_nvidia: bool = PrivateAttr(default=False)
+
+    def placed(self, where: str, *, for_nvidia: bool = False) -> Self:
+        """The item as it stands at `where`, perhaps in a file for NVIDIA's plugin."""
+        copy = self.model_copy()
+        copy._where, copy._for_nvidia = where, for_nvidia
+        return copy
+
+    def __eq__(self, other: object) -> bool:
+        """A moved line is no change."""
+        return isinstance(other, Placed) and self.__dict__ == other.__dict__ and self._for_nvidia == other._for_nvidia
+
+    @property
+    def where(self) -> str:
+        """Its place in the file."""
+        return self._where
+
+    @property
+    def for_nvidia(self) -> bool:
+        """Whether NVIDIA's plugin, which ignores what it does not know, would start with it."""
+        return self._for_nvidia
 
 
 @functools.cache

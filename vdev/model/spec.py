@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, PrivateAttr, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from ..faults.rules import NO_RULES, Faults
 from .entry import AllocationPolicy, DeviceIdStrategy, DeviceListStrategy, EntrySpec, MigStrategy
@@ -15,6 +15,7 @@ from .scalars import (
     MAX_COUNT,
     AbsolutePath,
     Flag,
+    Placed,
     Plain,
     ResourceName,
     ResourceTemplate,
@@ -131,33 +132,6 @@ Prefixed = Annotated[ResourceName, BeforeValidator(prefixed)]
 
 
 _HOW_TO_SHARE = "list what is shared: {name: <resource>, replicas: <number>}"
-
-
-class Placed(Section):
-    """An item that knows its place in the file, for problems that are found later."""
-
-    _where: str = PrivateAttr("")
-    _for_nvidia: bool = PrivateAttr(default=False)
-
-    def at(self, where: str, *, for_nvidia: bool = False) -> Self:
-        """The item as it stands at `where`, perhaps in a file for NVIDIA's plugin."""
-        copy = self.model_copy()
-        copy._where, copy._for_nvidia = where, for_nvidia
-        return copy
-
-    def __eq__(self, other: object) -> bool:
-        """A moved line is no change."""
-        return isinstance(other, Placed) and self.__dict__ == other.__dict__ and self._for_nvidia == other._for_nvidia
-
-    @property
-    def where(self) -> str:
-        """Its place in the file."""
-        return self._where
-
-    @property
-    def for_nvidia(self) -> bool:
-        """Whether NVIDIA's plugin, which ignores what it does not know, would start with it."""
-        return self._for_nvidia
 
 
 class SharedItem(Placed):
