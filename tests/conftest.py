@@ -43,6 +43,8 @@ def pytest_configure(config):
         config.option.randomly_seed = random.SystemRandom().randrange(2**32)
     if config.getoption("hypothesis_seed", None) is None:
         config.option.hypothesis_seed = _seed(config)
+    if hasattr(config, "workerinput"):
+        config.option.randomly_reorganize = False  # pytest_collection_modifyitems below mixes all of them
     if config.getoption("numprocesses", None):  # before the workers begin
         prepared_pytest.share()
         play.share()

@@ -190,7 +190,7 @@ async def test_a_process_tells_of_its_life(kubelet, directory, listener):
     async with Service(listener, directory, kubelet, text) as service:
         await listener.ready()
         await listener.until(lambda: listener.said.count("WATCHDOG=1") > 2, "signs of life")
-        (record,) = (directory / "state").glob("listed-*")
+        (record,) = (directory / "state").glob("state-*")
         assert boot_id() in record.read_text()
         await listener.until(lambda: "1 of 1 devices are Healthy, in 1 resources" == listener.status, "how it is")
         for number, edited in enumerate([text.replace("count: 1", "count: 2"), "nonsense"], 2):

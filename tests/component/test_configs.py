@@ -90,12 +90,13 @@ def shown(node):
     return {key: value for key, value in labels.items() if key not in UNPLANNED}, conditions, capacity
 
 
-@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_an_example_says_what_it_is(path):
+def test_an_example_says_what_it_is(subtests):
     """An editor finds the schema, a reader finds a comment."""
-    first, second, *_ = path.read_text().splitlines()
-    assert FIRST_LINE == first
-    assert second.startswith("# ")
+    for path in CONFIGS:
+        with subtests.test(path=path):
+            first, second, *_ = path.read_text().splitlines()
+            assert FIRST_LINE == first
+            assert second.startswith("# ")
 
 
 # Where each feature stands in a configuration: keys, `*` for any, and where it matters the value.
@@ -142,7 +143,8 @@ def has(document, path):
     return not rest and first == document
 
 
-@pytest.mark.parametrize("feature", FEATURES, ids=".".join)
-def test_the_examples_cover_the_features(feature):
+def test_the_examples_cover_the_features(subtests):
     """Each feature of the configuration is in an example."""
-    assert any(has(yaml.safe_load(path.read_text()), feature) for path in CONFIGS)
+    for feature in FEATURES:
+        with subtests.test(feature=feature):
+            assert any(has(yaml.safe_load(path.read_text()), feature) for path in CONFIGS)

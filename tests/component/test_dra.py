@@ -9,7 +9,7 @@ import pytest
 from tests.kit.dra_node import dra_kubelet, runs, until_published
 from tests.kit.dra_objects import claim, device_class, exactly, pod, template
 from tests.kit.pod_lister import pod_lister
-from vdev.agent import http_view, status
+from vdev.agent import status
 from vdev.cli.status import lines as status_lines
 from vdev.sim import Phase
 
@@ -379,7 +379,7 @@ async def test_the_health_of_devices_of_claims_is_told_on_the_node(kubelet, star
     assert "  npu-3 Unhealthy: gone; taint acme.dev/lost:NoSchedule" in lines
 
     def measured(*names):
-        sample = http_view.HttpView(agent.agent).registry().get_sample_value
+        sample = status.HttpView(agent.agent).registry().get_sample_value
         of_health = [sample("vdev_devices", {"resource": NPU, "health": each}) for each in ("Healthy", "Unhealthy")]
         return [*of_health, *(sample(f"vdev_{each}", {"resource": NPU}) for each in names)]
 

@@ -48,7 +48,7 @@ def node(monkeypatch, api_server, kubeconfig):
             in_a_pod,
             objects=ServerObjects(api_server.objects),
             kubeconfig=kubeconfig,
-            timings=Timings(boot=0.01, lead=0.01, sources=0.05),
+            timings=Timings(boot=0.01, lead=0.01, look=0.02, sources=0.05),
             strict=True,
         )
 

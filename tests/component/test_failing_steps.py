@@ -71,7 +71,7 @@ async def test_a_reading_that_fails(kubelet, start_agent, shows):
 async def test_a_reading_that_fails_at_the_start(kubelet, start_agent, shows, directory):
     """What an earlier process kept is in force until the files can be read, which is tried again and again."""
     agent = await start_agent(DEVICES)
-    await kubelet.wait_until(lambda: [*(directory / "state").glob("config-*")], what="the configuration to be kept")
+    await kubelet.wait_until(lambda: [*(directory / "state").glob("state-*")], what="the configuration to be kept")
     await agent.stop()
     load = Trouble(functools.partial(config.load, overrides={}), OverflowError("who would have thought"))
     agent = await start_agent(MORE, load=load, wait=False, **SOON)
@@ -96,8 +96,8 @@ async def test_a_first_reading_that_fails(start_agent):
 async def test_a_takeover_that_fails(kubelet, start_agent, shows):
     """Nothing is listed before it is known what was, and the agent tries again."""
     agent = await start_agent(DEVICES, wait=False, **SOON)
-    record = agent.agent.record
-    record.read = read = Trouble(record.read, ValueError("who would have thought"))
+    state = agent.agent.state
+    state.take_over = read = Trouble(state.take_over, ValueError("who would have thought"))
     await kubelet.wait_until(lambda: read.attempts > 2 or agent.task.done(), what="attempts")
     assert ["taking over the node failed: ValueError: who would have thought"] == failing(agent)
     assert {} == kubelet.node().capacity
@@ -202,20 +202,6 @@ async def test_an_output_that_fails_and_wants_more(kubelet, start_agent):
     agent = await start_agent(DEVICES, outputs=[hasty], **NO_LOOKS)
     await kubelet.wait_until(lambda: hasty.attempts > 2, what="attempts")
     assert agent.agent.turns < 100
-
-
-async def test_what_an_output_fails_to_note(kubelet, start_agent, shows):
-    """It is told of the list, and fails: the list is as it is, and the turn goes on."""
-    strategy = "flags: {plugin: {deviceListStrategy: cdi-cri}}\n"
-    agent = await start_agent(DEVICES + strategy, **SOON)
-    cdi = agent.agent.cdi
-    cdi.listed = note = Trouble(cdi.listed, RuntimeError("who would have thought"))
-    agent.edit(MORE + strategy)
-    await shows(NPU, 3)
-    await kubelet.wait_until(lambda: note.attempts > 3, what="attempts")
-    assert ["writing CDI specifications failed: RuntimeError: who would have thought"] == failing(agent)
-    note.failure = None
-    await kubelet.wait_until(lambda: not failing(agent), what="the end of the problem")
 
 
 async def test_a_decision_that_fails(kubelet, start_agent, shows):

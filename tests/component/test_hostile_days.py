@@ -41,7 +41,7 @@ faults:
 HALF = b"GET /status HTTP/1.1\r\nHost: localhost\r\nX-More: "
 NONSENSE = (b"\n", b"[]\n", b'{"do": []}\n', b"{" * 5000 + b"\n", b"[" * 100_000 + b"\n", b'{"do": 1e308}\n', b"\xff\n")
 RESTARTS = 4
-STARTS = 6
+STARTS = 3
 
 
 @pytest.fixture

@@ -79,7 +79,7 @@ NONSENSE = {
     "no-version": b"GET /\r\n\r\n",
     "two-hosts": b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
     "endless-line": b"GET /" + b"a" * 100_000,
-    "upgrade": b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
+    "upgrade": b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade, close\r\nUpgrade: websocket\r\n\r\n",
 }
 
 

@@ -91,7 +91,7 @@ class Story:
     async def play(self):
         """One process lives until its point or the end of the change; then another one goes on."""
         await asyncio.to_thread(self.directory.mkdir)
-        timings = Timings(boot=0.01, lead=0.01, sources=0.1, slow=PATIENCE, bound=PATIENCE)
+        timings = Timings(boot=0.01, lead=0.01, look=0.02, retry=0.5, sources=0.1, slow=PATIENCE, bound=PATIENCE)
         options = {"rate_limit": False, "timings": timings, "overlaps": self.node.overlaps}
         async with Kubelet(self.directory / "kubelet", **options) as self.kubelet:
             try:

@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import copy
 import gzip
 import itertools
 import json
+import random
 
 import pytest
 
@@ -175,6 +177,52 @@ async def test_a_watch_without_a_line(odd_server):
 
 # --- of another shape -------------------------------------------------------------------------------------------------
 
+NODE = {
+    "metadata": {
+        "name": "node-1",
+        "uid": "1",
+        "resourceVersion": "7",
+        "labels": {"vdev.dev/config": "a"},
+        "annotations": {"a": "b"},
+        "managedFields": [
+            {
+                "manager": "vdev",
+                "operation": "Apply",
+                "subresource": "status",
+                "fieldsV1": {"f:status": {"f:capacity": {"f:a": {}}, "f:conditions": {'k:{"type":"X"}': {".": {}}}}},
+            }
+        ],
+    },
+    "spec": {"taints": []},
+    "status": {
+        "capacity": {"acme.dev/npu": "4"},
+        "allocatable": {"acme.dev/npu": "4"},
+        "conditions": [{"type": "NpuHealthy", "status": "True", "lastTransitionTime": "2026-11-23T08:00:00Z"}],
+    },
+}
+SOME = 80  # of the odd nodes; each run draws others
+ODD = (None, 7, "x", [], [7], [[7]], {}, {"a": 7}, {"": {}}, [{"type": {}}], {"k:[": 7, "k:7": {"b": 7}})
+
+
+def with_odd_parts(document):
+    """The document with each of its parts replaced by each odd value, in turn."""
+    yield from ODD
+    pairs = (
+        document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
+    )
+    for key, value in pairs:
+        for other in with_odd_parts(value):
+            changed = copy.copy(document)
+            changed[key] = other
+            yield changed
+
+
+CONFIG = """
+version: v1
+node: {labels: true, status: true, conditions: true, events: true}
+devices: [{name: npu, resource: acme.dev/npu, virtual: {count: 4}, conditions: [{type: NpuHealthy}]}]
+"""
+
 
 @pytest.mark.parametrize(
     "page",
@@ -200,3 +248,25 @@ async def test_an_odd_error(odd_server, status, details):
     api = await odd_server(says(json.dumps({"message": "no", "details": details}).encode(), status))
     with pytest.raises((kube.Missing, kube.Conflict, kube.Invalid, kube.Unreachable), match=r"no"):
         await api.get(NODES, "worker-1")
+
+
+async def test_an_odd_node_is_no_defect_of_vdev(odd_address, start_agent, api_server):
+    """Whatever stands in its place, or in that of a part: the problem is that of the API server, or there is none."""
+    current, asked = [None], []
+
+    async def say(writer, head):
+        asked.append(head)
+        if b"watch=true" in head:
+            return  # the watch ends at once, and it lists again
+        list_of = {"metadata": {"resourceVersion": "1"}, "items": [current[0]]}
+        is_list = head.startswith(b"GET /api/v1/nodes?")
+        await says(json.dumps(list_of if is_list else current[0]).encode())(writer, head)
+
+    pauses = dict.fromkeys(("api_pause_first", "api_pause_most", "retry_step_first", "retry_step_most"), 0.001)
+    agent = await start_agent(CONFIG, api_server=await odd_address(say), wait=False, write_node=0.001, **pauses)
+    for document in random.sample([*with_odd_parts(NODE)], SOME):
+        current[0] = document
+        seen = len(asked)
+        await api_server.until(lambda: len(asked) > seen + 2)
+        told = [str(each) for each in agent.agent.reconciler.problems]
+        assert not [each for each in told if "defect" in each], document

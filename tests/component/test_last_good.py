@@ -41,7 +41,7 @@ def kept(directory):
     """The file that keeps the configuration."""
 
     def find() -> Path:
-        (file,) = (directory / "state").glob("config-*.json")
+        (file,) = (directory / "state").glob("state-*.json")
         return file
 
     return find
@@ -53,7 +53,7 @@ def leave(start_agent, kubelet, directory):
 
     async def run(text=GOOD, **options):
         agent = await start_agent(text, **options)
-        await kubelet.wait_until(lambda: [*(directory / "state").glob("config-*")], what="the configuration to be kept")
+        await kubelet.wait_until(lambda: [*(directory / "state").glob("state-*")], what="the configuration to be kept")
         assert 0 == await agent.stop()
         return agent
 
@@ -150,7 +150,7 @@ async def test_an_edit_of_a_running_plugin_is_kept_and_a_bad_one_is_not(start_ag
 async def test_it_is_written_only_when_it_differs(start_agent, kubelet, shows, kept):
     """A restart with the same file writes nothing; a comment is a difference. Nobody else may read it."""
     agent = await start_agent(GOOD)
-    await kubelet.wait_until(agent.agent.last_good.path.exists, what="the file")
+    await kubelet.wait_until(agent.agent.state.path.exists, what="the file")
     before = kept().stat()
     assert 0o600 == before.st_mode & 0o777
     await agent.stop()
@@ -240,7 +240,10 @@ def _changed(**changes):
     """What is kept, with other values and a checksum that fits."""
 
     def change(data):
-        body = json.dumps(json.loads(data.partition(b"\n")[0]) | changes).encode()
+        found = json.loads(data.partition(b"\n")[0])
+        for name, value in changes.items():
+            (found if name in found else found["config"])[name] = value
+        body = json.dumps(found).encode()
         return body + b"\n" + hashlib.sha256(body).hexdigest().encode() + b"\n"
 
     return change
@@ -276,15 +279,12 @@ async def test_what_cannot_be_used_is_one_more_reason(start_agent, leave, kept, 
     assert "\n" not in last
 
 
-@pytest.mark.parametrize(("change", "words"), SPOILT.values(), ids=SPOILT)
-async def test_what_cannot_be_used_does_not_matter_to_good_files(
-    start_agent, kubelet, shows, leave, kept, change, words
-):
+async def test_what_cannot_be_used_does_not_matter_to_good_files(start_agent, leave, kept):
     """It is replaced, and nothing is said."""
     await leave()
-    kept().write_bytes(change(kept().read_bytes()))
+    kept().write_bytes(kept().read_bytes()[:-80])
     agent = await start_agent(GOOD)
-    assert GOOD == json.loads(kept().read_bytes().partition(b"\n")[0])["files"][0]["text"]
+    assert GOOD == json.loads(kept().read_bytes().partition(b"\n")[0])["config"]["files"][0]["text"]
     assert [] == [problem for problem in agent.agent.reconciler.problems if problem.is_error]
 
 
@@ -305,14 +305,14 @@ async def test_a_directory_that_cannot_be_written_stops_nothing(start_agent, kub
     await shows(NPU, 2, 2)
 
     def said():
-        return [each for each in agent.agent.reconciler.problems if "keeping the configuration failed" in each.message]
+        return [each for each in agent.agent.reconciler.problems if "writing the state file failed" in each.message]
 
     await kubelet.wait_until(said, what="the problem")
     assert "is --state-dir right, and writable?" in said()[0].message
     (directory / "state").unlink()
     agent.agent.reload()
     await kubelet.wait_until(lambda: not said(), what="another attempt")
-    assert GOOD in json.loads(kept().read_bytes().partition(b"\n")[0])["files"][0]["text"]
+    assert GOOD in json.loads(kept().read_bytes().partition(b"\n")[0])["config"]["files"][0]["text"]
 
 
 async def test_flags_are_those_of_the_process_that_reads_it(start_agent, kubelet, shows, leave):
@@ -374,7 +374,7 @@ async def test_an_edit_with_an_error_that_only_the_node_tells_survives_a_restart
     agent = await start_agent(GOOD)
     agent.edit(MORE + NO_DEVICE.removeprefix(GOOD))
     await shows(NPU, 3, 3)
-    kept = agent.agent.last_good.path
+    kept = agent.agent.state.path
     await kubelet.wait_until(lambda: "/etc/passwd" in kept.read_text(), what="the configuration to be kept")
     await agent.stop()
     agent = await bad_start(start_agent, kubelet, MORE + NO_DEVICE.removeprefix(GOOD))
@@ -392,7 +392,7 @@ async def test_devices_of_the_refused_files_leave_no_trace(start_agent, kubelet,
     (directory / "host/dev/wrong").write_text("no device")
     wrong = "  - {name: wrong, resource: acme.dev/wrong, glob: /dev/wrong}\n"
     agent = await start_agent(PORT.replace("USB0", "USB1"), host=host.host)
-    await kubelet.wait_until(agent.agent.last_good.path.exists, what="the configuration to be kept")
+    await kubelet.wait_until(agent.agent.state.path.exists, what="the configuration to be kept")
     await agent.stop()
     agent = await bad_start(start_agent, kubelet, PORT + wrong, host=host.host)
     await shows(UART, 1, 1)
@@ -408,7 +408,7 @@ async def test_a_process_of_its_own(kubelet, directory, kept, shows):
     async with Process(directory, kubelet, GOOD) as process:
         await shows(NPU, 2, 2)
         await ready(process.address)
-        await kubelet.wait_until(lambda: [*(directory / "state").glob("config-*")], what="the configuration")
+        await kubelet.wait_until(lambda: [*(directory / "state").glob("state-*")], what="the configuration")
     event = "configuration refused; the last good one, kept from before the start, is used instead"
     for times in (1, 2):
         async with Process(directory, kubelet, SYNTAX) as process:

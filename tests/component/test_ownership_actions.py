@@ -197,7 +197,7 @@ async def test_a_hanging_action_delays_no_allocation(kubelet, start_agent, shows
     """Other pods get their devices meanwhile, and the agent ends promptly."""
     agent = await start_agent(config("onAllocate: [{command: [/bin/sleep, '1000'], timeout: 1h}]", count=2))
     starting = [asyncio.create_task(kubelet.run_pod(manifest(pod, {NPU: 1}))) for pod in "ab"]
-    await kubelet.wait_until(lambda: len(agent.agent.handovers.actions._last) == 2, what="the actions")
+    await kubelet.wait_until(lambda: len(agent.agent.handovers._last) == 2, what="the actions")
     async with asyncio.timeout(20):
         assert 0 == await agent.stop()
     for each in starting:
@@ -349,11 +349,11 @@ async def test_a_spoilt_record_is_told_and_stops_nothing(kubelet, start_agent, d
     agent = await start_agent(config(both(told)))
     await kubelet.run_pod(manifest("a", {NPU: 1}))
     await agent.stop()
-    (file,) = (directory / "state").glob("handovers-*.json")
+    (file,) = (directory / "state").glob("state-*.json")
     file.write_text("no")
     agent = await start_agent(config(both(told)))
     await kubelet.wait_until(lambda: agent.agent.handovers._ledger.tenants, what="a reading")
-    assert any("who held devices is not used: the file is damaged" in each.get("reason", "") for each in agent.logs)
+    assert any("is not used: the file is damaged" in each.get("reason", "") for each in agent.logs)
     await kubelet.delete_pod("a")
     await kubelet.wait_until(lambda: lines(told)[2:], what="onRelease")
     assert ["got", "started", "back"] == lines(told)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from vdev.agent import status
+from vdev.cli.status import lines as status_lines
 from vdev.deviceplugin import registration
 from vdev.deviceplugin.service import ServiceState
 from vdev.errors import SocketError
@@ -128,6 +129,9 @@ async def test_the_kubelet_may_come_later(directory, start_agent, kubelet, shows
     await asyncio.to_thread(shutil.rmtree, kubelet.root)
     agent = await start_agent(CONFIG, wait=False)
     await kubelet.wait_until(lambda: "no directory" in agent.agent.waiting, what="waiting")
+    lines = [*status_lines(status.status(agent.agent))]
+    assert any("no directory" in each for each in lines)
+    assert not [each for each in lines if "no devices" in each]  # nobody has looked for them
     await kubelet.start()
     await shows(NPU, 2, 2)
 

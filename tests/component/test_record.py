@@ -63,7 +63,7 @@ def lose_record(request, directory):
 
     def lose():
         if request.param == "no record":
-            for file in (directory / "state").glob("listed-*"):
+            for file in (directory / "state").glob("state-*"):
                 file.unlink()
         return request.param == "no record"
 
@@ -168,7 +168,7 @@ SPOILT = {
     "newer": (b'{"version": 9}\n', "it has version 9, and this vdev knows version 1"),
     "deep": (b"[" * 100_000, "the file is damaged"),
     "no text": (b"\xff\x00\xfe", "the file is damaged"),
-    "not ours": (b'{"version": 1, "listed": {}}\n', "its checksum does not fit"),
+    "not ours": (b'{"version": 1, "node": "node-1"}\n', "its checksum does not fit"),
 }
 
 
@@ -179,7 +179,7 @@ async def test_a_record_that_cannot_be_used_is_a_problem_and_no_more(
     """The plugin starts, says what is wrong, and writes a new one."""
     agent = await start_agent(config())
     await agent.stop()
-    (file,) = (directory / "state").glob("listed-*")
+    (file,) = (directory / "state").glob("state-*")
     file.write_bytes(file.read_bytes()[:-80] if content is None else content)
     agent = await start_agent(config(3))
     await shows(NPU, 3, 3)
@@ -204,13 +204,13 @@ async def test_a_record_of_another_kubelet_is_not_used(kubelet, start_agent, sho
         agent = await start_agent(config(), wait=False, pod_resources_socket=other.pod_resources_socket, **places)
         await other.wait_until(lambda: other.node().capacity.get(NPU) == 2, what="the other kubelet's devices")
         await agent.stop()
-    (theirs,) = (directory / "state").glob("listed-*")
+    (theirs,) = (directory / "state").glob("state-*")
     agent = await start_agent(NEW)
     await shows("new.dev/thing", 1, 1)
     assert {"new.dev/thing"} == set(agent.agent.reconciler.served.resources)
     assert not any(log["event"] == "record not used" for log in agent.logs)
     await agent.stop()
-    (ours,) = {*(directory / "state").glob("listed-*")} - {theirs}
+    (ours,) = {*(directory / "state").glob("state-*")} - {theirs}
     theirs.rename(ours)
     agent = await start_agent(NEW)
     await shows("new.dev/thing", 1, 1)
@@ -227,14 +227,14 @@ async def test_a_directory_that_cannot_be_written_stops_nothing(kubelet, start_a
 
     def said():
         problems = [problem.message for problem in agent.agent.reconciler.problems]
-        return [message for message in problems if "recording what is listed" in message]
+        return [message for message in problems if "writing the state file" in message]
 
     await kubelet.wait_until(said, what="the problem")
     assert "is --state-dir right, and writable?" in said()[0]
     (directory / "state").unlink()
     agent.agent.reload()
     await kubelet.wait_until(lambda: not said(), what="another attempt")
-    assert "acme-1" in next((directory / "state").glob("listed-*")).read_text()
+    assert "acme-1" in next((directory / "state").glob("state-*")).read_text()
 
 
 async def test_a_disk_that_hangs_holds_the_first_list_up_for_a_moment_only(
@@ -260,9 +260,9 @@ async def test_what_was_half_written_is_gone_at_the_next_start(kubelet, start_ag
     agent = await start_agent(config())
     await agent.stop()
     state = directory / "state"
-    (file,) = state.glob("listed-*")
-    other = state / ".listed-00000000.json.abc.tmp"
-    for unfinished in (state / f".{file.name}.abc.tmp", state / f".config{file.name[6:]}.abc.tmp", other):
+    (file,) = state.glob("state-*")
+    other = state / ".state-00000000.json.abc.tmp"
+    for unfinished in (state / f".{file.name}.abc.tmp", other):
         unfinished.write_text("half")
     await start_agent(config())
     await shows(NPU, 2, 2)
@@ -275,7 +275,7 @@ async def test_a_pipe_in_the_records_place_holds_nothing_up(kubelet, start_agent
 
     agent = await start_agent(config())
     await agent.stop()
-    (file,) = (directory / "state").glob("listed-*")
+    (file,) = (directory / "state").glob("state-*")
     file.unlink()
     os.mkfifo(file)
     await start_agent(config())
@@ -286,8 +286,8 @@ async def test_the_record_names_a_device_before_the_list_does(kubelet, start_age
     """Whenever the process is killed, nothing was listed that the record does not know."""
     agent = await start_agent(config(1))
     await shows(NPU, 1, 1)
-    (file,) = (directory / "state").glob("listed-*")
-    record, seen = agent.agent.record, []
+    (file,) = (directory / "state").glob("state-*")
+    record, seen = agent.agent.state, []
     settle = record.settle
 
     async def watched(plan):
@@ -307,7 +307,7 @@ async def test_another_number_under_the_same_id_is_recorded(kubelet, start_agent
     text = "devices: [{name: uart, resource: example.com/uart, glob: /dev/ttyUSB0}]\n"
     await start_agent(text, host=host.host)
     await shows("example.com/uart", 1, 1)
-    (file,) = (directory / "state").glob("listed-*")
+    (file,) = (directory / "state").glob("state-*")
     assert "188:0" in file.read_text()
     host.remove("/dev/ttyUSB0")
     await shows("example.com/uart", 1, 0)
@@ -323,14 +323,14 @@ async def test_nothing_is_written_while_only_health_changes(kubelet, start_agent
     health = f"health: {{probe: file, path: {probed}, content: ok, interval: 50ms}}"
     agent = await start_agent(config().replace("}}\n", f"}}, {health}}}\n"))
     await shows(NPU, 2, 2)
-    (file,) = (directory / "state").glob("listed-*")
+    (file,) = (directory / "state").glob("state-*")
     before = file.stat()
     probed.write_text("no")
     await shows(NPU, 2, 0)
     probed.write_text("ok")
     await shows(NPU, 2, 2)
     assert (before.st_ino, before.st_mtime_ns) == (file.stat().st_ino, file.stat().st_mtime_ns)
-    assert agent.agent.record.problem is None
+    assert agent.agent.state.problem is None
 
 
 async def test_without_a_state_directory_nothing_is_written(kubelet, start_agent, shows, directory):
@@ -340,19 +340,16 @@ async def test_without_a_state_directory_nothing_is_written(kubelet, start_agent
     assert not (directory / "state").exists()
 
 
-@pytest.mark.parametrize("kind", ["listed", "config", "handovers"])
 @pytest.mark.parametrize("harm", ["file", "directory", "spoilt"])
-async def test_what_is_kept_is_written_again_when_something_takes_it(
-    kubelet, start_agent, shows, directory, kind, harm
-):
+async def test_what_is_kept_is_written_again_when_something_takes_it(kubelet, start_agent, shows, directory, harm):
     """Also where nothing else happens on the node: the next start would know nothing."""
     agent = await start_agent(config().replace("}}\n", "}, onRelease: [{command: [/bin/true]}]}\n"))
     await shows(NPU, 2, 2)
     await kubelet.run_pod(manifest("a", {NPU: 1}))
     await kubelet.wait_until(lambda: agent.agent.holders.knowledge.named, what="a reading")
     state = directory / "state"
-    await kubelet.wait_until(lambda: [*state.glob(f"{kind}-*.json")], what="the file")
-    (path,) = state.glob(f"{kind}-*.json")
+    (path,) = state.glob("state-*.json")
+    await kubelet.wait_until(lambda: b'"tenants"' in path.read_bytes(), what="who holds it")
     before = path.read_bytes()
     match harm:
         case "file":
@@ -363,10 +360,7 @@ async def test_what_is_kept_is_written_again_when_something_takes_it(
             path.write_bytes(b"")
 
     def is_back():
-        if not path.exists():
-            return False
-        now = path.read_bytes()
-        return now.count(b"\n") == before.count(b"\n") if kind == "config" else now == before
+        return path.exists() and path.read_bytes() == before
 
     await kubelet.wait_until(is_back, what="the file to be written again")
     await agent.stop()

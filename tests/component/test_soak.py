@@ -17,7 +17,7 @@ from tests.kit.fakehost import FakeHost
 from vdev.intervals import PRODUCTION
 from vdev.sim import manifest
 
-ROUNDS = int(os.environ.get("VDEV_SOAK_ROUNDS", "200"))
+ROUNDS = int(os.environ.get("VDEV_SOAK_ROUNDS", "120"))
 STALE = (
     PRODUCTION.flicker_quiet + 5.0
 )  # seconds; the budget is 50 ms, and a device that flickers is held back on purpose

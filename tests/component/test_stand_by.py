@@ -11,7 +11,7 @@ from tests.component.test_sole_agent import is_locked
 from tests.kit.process import Process, ask, send_signal
 from vdev import cli
 from vdev.agent import command_socket, status
-from vdev.agent.http_view import HttpView
+from vdev.agent.status import HttpView
 from vdev.errors import ConfigError
 from vdev.sim import manifest
 
@@ -115,7 +115,7 @@ async def test_one_with_a_bad_file_ends_and_the_other_goes_on(kubelet, start_age
 async def test_one_on_the_last_good_file_is_not_ready(kubelet, start_agent, shows):
     """Until the file is good; it takes over all the same when it must."""
     first = await start_agent(config())
-    await kubelet.wait_until(first.agent.last_good.path.exists, what="the configuration to be kept")
+    await kubelet.wait_until(first.agent.state.path.exists, what="the configuration to be kept")
     second = await start_agent(BAD, wait=False)
     await kubelet.wait_until(lambda: status.stand_by(second.agent), what="the stand-by")
     (reason,) = status.not_ready(second.agent)

@@ -9,6 +9,7 @@ import pytest
 from tests.kit.dra_node import dra_kubelet, runs, until_published
 from tests.kit.dra_objects import claim, device_class, exactly, pod
 from vdev.dra.claim_files import ClaimFiles
+from vdev.dra.output import Dra
 from vdev.sim import Phase
 
 pytest.importorskip("cel_expr_python", reason="cel-expr-python, which evaluates selectors, is not installed")
@@ -120,6 +121,22 @@ async def test_it_goes_when_a_device_that_nobody_has_loses_it(kubelet, start, ap
     agent.edit(OTHER + SEAT.replace(", node: {NODE}", ""))
     await api_server.until(lambda: not os.path.lexists(stand_in))
     assert () == (await seated(kubelet)).container().edits.mounts
+
+
+async def test_it_goes_after_the_pool_that_names_it(start, api_server, stand_in, monkeypatch):
+    """A claim may be prepared until the driver knows of the edit."""
+    seen = []
+
+    async def apply(self, plan, apply=Dra.settle):
+        if plan.pools and plan.pools["acme.dev"].offered.entries["seat"].source.node is None:
+            seen.append(await asyncio.to_thread(stand_in.exists))
+        await apply(self, plan)
+
+    monkeypatch.setattr(Dra, "settle", apply)
+    agent = await start(config(NODES["a file"]))
+    agent.edit(OTHER + SEAT.replace(", node: {NODE}", ""))
+    await api_server.until(lambda: not os.path.lexists(stand_in))
+    assert seen[0]
 
 
 async def test_it_stays_while_a_claim_is_about_to_get_the_device(kubelet, start, stand_in, monkeypatch):

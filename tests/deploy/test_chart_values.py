@@ -169,39 +169,42 @@ def test_every_value_is_here():
 
 
 @helm
-@pytest.mark.parametrize("name", EFFECTS)
-def test_a_value_has_an_effect(name):
+def test_a_value_has_an_effect(subtests):
     """Another value changes the objects in the way that it says, and they stay valid."""
-    value, shown, others = EFFECTS[name]
-    after = charted(with_value(others, place(name), value))
-    text, former = text_of(after), text_with(json.dumps(others))
-    assert shown in text
-    assert former != text
-    if name not in {"serviceAccount.create", "agent.enabled"}:  # which show in what is no longer there
-        assert shown not in former
-    validate(after)
+    for name in EFFECTS:
+        with subtests.test(name=name):
+            value, shown, others = EFFECTS[name]
+            after = charted(with_value(others, place(name), value))
+            text, former = text_of(after), text_with(json.dumps(others))
+            assert shown in text
+            assert former != text
+            if name not in {"serviceAccount.create", "agent.enabled"}:  # which show in what is no longer there
+                assert shown not in former
+            validate(after)
 
 
 @helm
-@pytest.mark.parametrize("name", EFFECTS)
-def test_a_value_of_the_wrong_kind_is_refused(name):
+def test_a_value_of_the_wrong_kind_is_refused(subtests):
     """The schema says of what kind each value is."""
-    from helm_python import errors
+    for name in EFFECTS:
+        with subtests.test(name=name):
+            from helm_python import errors
 
-    default = dict(leaves(VALUES))[place(name)]
-    wrong = "text" if isinstance(default, dict) else {"a": "mapping"}
-    with pytest.raises(errors.HelmError, match=name.rsplit(".", 1)[-1].split("/", maxsplit=1)[0]):
-        charted(with_value({}, place(name), wrong))
+            default = dict(leaves(VALUES))[place(name)]
+            wrong = "text" if isinstance(default, dict) else {"a": "mapping"}
+            with pytest.raises(errors.HelmError, match=name.rsplit(".", 1)[-1].split("/", maxsplit=1)[0]):
+                charted(with_value({}, place(name), wrong))
 
 
 @helm
-@pytest.mark.parametrize("path", list(groups(VALUES)), ids=lambda path: ".".join(path) or "all")
-def test_an_unknown_value_is_refused(path):
+def test_an_unknown_value_is_refused(subtests):
     """At each level: a mistyped key is no key, and where keys are free their values are not."""
-    from helm_python import errors
+    for path in groups(VALUES):
+        with subtests.test(path=path):
+            from helm_python import errors
 
-    with pytest.raises(errors.HelmError, match="nonsense"):
-        charted(with_value({}, (*path, "nonsense"), []))
+            with pytest.raises(errors.HelmError, match="nonsense"):
+                charted(with_value({}, (*path, "nonsense"), []))
 
 
 @helm

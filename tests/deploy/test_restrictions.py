@@ -23,10 +23,8 @@ from vdev.agent import command_socket
 from vdev.sim import Kubelet
 
 ROOT = Path(__file__).parents[2]
-OVERLAYS = [
-    "base",
-    *(f"overlays/{name}" for name in ("host-devices", "nvidia-compat", "cdi", "schedulers", "dra", "kind")),
-]
+# Those with a pod of their own: the pod of `schedulers` is that of `base`, and `kind` has the mounts of `cdi`.
+OVERLAYS = ["base", *(f"overlays/{name}" for name in ("host-devices", "nvidia-compat", "cdi", "dra"))]
 TOOLS = ("kubectl", "unshare", "setpriv", "mount", "chroot")
 PATIENCE = 60
 

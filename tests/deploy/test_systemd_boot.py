@@ -117,7 +117,7 @@ BEFORE = f"""
 mkdir -p /run/sticks /var/lib/kubelet/device-plugins
 mknod /run/sticks/a c 1 3
 {VDEV} run & before=$!
-until grep -q stick-a /var/lib/vdev/listed-*.json; do sleep 0.1; done
+until grep -q stick-a /var/lib/vdev/state-*.json; do sleep 0.1; done
 kill $before
 wait $before
 rm -f /run/sticks/a /var/lib/kubelet/device-plugins/*

@@ -51,18 +51,19 @@ def commands(block):
     return [part.strip() for line in lines for part in line.partition(" #")[0].split("&&") if part.strip()]
 
 
-@by_page
-def test_configurations_are_good(page):
+def test_configurations_are_good(subtests):
     """A YAML block with `version` is a configuration without errors; Kubernetes objects are what their API takes."""
-    for block in blocks(page):
-        if block.language != "yaml" or block.mark == "fragment":
-            continue
-        for document in yaml.safe_load_all(block.text):
-            if "version" in document:
-                assert () == config.load_text(block.text, page.name).errors
-            elif document.get("kind") not in (None, "Kustomization", "Cluster"):
-                kubernetes_validate = pytest.importorskip("kubernetes_validate")
-                kubernetes_validate.validate(document, "1.36", strict=True)
+    for page in PAGES:
+        with subtests.test(page=page):
+            for block in blocks(page):
+                if block.language != "yaml" or block.mark == "fragment":
+                    continue
+                for document in yaml.safe_load_all(block.text):
+                    if "version" in document:
+                        assert () == config.load_text(block.text, page.name).errors
+                    elif document.get("kind") not in (None, "Kustomization", "Cluster"):
+                        kubernetes_validate = pytest.importorskip("kubernetes_validate")
+                        kubernetes_validate.validate(document, "1.36", strict=True)
 
 
 @by_page
@@ -85,46 +86,49 @@ def test_commands_run(page, tmp_path):
             assert done.returncode == 0, f"{command}: {done.stderr}"
 
 
-@by_page
-def test_files_are_introduced(page):
+def test_files_are_introduced(subtests):
     """A command names no file that the reader has not been told how to make, but those of this project."""
-    made = {name[1] for block in blocks(page) if (name := NAME.match(block.text))}
-    for block in blocks(page):
-        for command in commands(block) if block.mark in {"run", "journey"} else ():
-            made |= set(re.findall(r"> (\S+)$", command))
-            named = re.findall(r"(?<![\w/.-])[\w./-]+\.yaml", command)
-            assert {each for each in named if not (ROOT / each).exists()} <= made, command
+    for page in PAGES:
+        with subtests.test(page=page):
+            made = {name[1] for block in blocks(page) if (name := NAME.match(block.text))}
+            for block in blocks(page):
+                for command in commands(block) if block.mark in {"run", "journey"} else ():
+                    made |= set(re.findall(r"> (\S+)$", command))
+                    named = re.findall(r"(?<![\w/.-])[\w./-]+\.yaml", command)
+                    assert {each for each in named if not (ROOT / each).exists()} <= made, command
 
 
-@by_page
-def test_commands_exist(page):
+def test_commands_exist(subtests):
     """What needs a cluster is at least a known program, a target of the Makefile, and files that are there."""
-    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    for block in blocks(page):
-        for command in commands(block) if block.mark == "cluster" else ():
-            program, *arguments = shlex.split(command)
-            if program == "make":
-                assert {each for each in arguments if "=" not in each} <= targets
-                arguments = [each.rpartition("=")[2] for each in arguments]
-            elif program == "vdev":
-                assert arguments[0] in COMMANDS
-            else:
-                assert program in FOREIGN
-            for argument in arguments:
-                if argument.startswith(("deploy/", "tests/", "requirements/")):
-                    assert (ROOT / argument).exists(), argument
+    for page in PAGES:
+        with subtests.test(page=page):
+            targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+            for block in blocks(page):
+                for command in commands(block) if block.mark == "cluster" else ():
+                    program, *arguments = shlex.split(command)
+                    if program == "make":
+                        assert {each for each in arguments if "=" not in each} <= targets
+                        arguments = [each.rpartition("=")[2] for each in arguments]
+                    elif program == "vdev":
+                        assert arguments[0] in COMMANDS
+                    else:
+                        assert program in FOREIGN
+                    for argument in arguments:
+                        if argument.startswith(("deploy/", "tests/", "requirements/")):
+                            assert (ROOT / argument).exists(), argument
 
 
-@by_page
-def test_links_lead_somewhere(page):
+def test_links_lead_somewhere(subtests):
     """Each relative link is a file or directory of this project, each anchor a heading of that page."""
-    for target, anchor in LINK.findall(page.read_text()):
-        path = (page.parent / target).resolve()
-        assert path.exists(), target
-        if anchor:
-            headings = re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)
-            slugs = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-            assert anchor[1:] in slugs
+    for page in PAGES:
+        with subtests.test(page=page):
+            for target, anchor in LINK.findall(page.read_text()):
+                path = (page.parent / target).resolve()
+                assert path.exists(), target
+                if anchor:
+                    headings = re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)
+                    slugs = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+                    assert anchor[1:] in slugs
 
 
 def test_every_page_is_reached():

@@ -5,7 +5,7 @@ Nothing here decides who wins a race that a test is about.
 
 from vdev.sim import Timings
 
-KUBELET = Timings(boot=0.01, lead=0.01, sources=0.1)
+KUBELET = Timings(boot=0.01, lead=0.01, look=0.02, sources=0.1)
 INTERVALS = {
     "retire_settle": 0.2,
     "retire_recheck": 0.1,

@@ -167,7 +167,7 @@ def clock():
 @pytest.fixture
 async def kubelet(clock, cdi_dir):
     """A kubelet of 1.36 in a directory of its own; its node status follows at once, its grace the test's clock."""
-    timings = Timings(boot=0.01, lead=0.01, sources=0.05)
+    timings = Timings(boot=0.01, lead=0.01, look=0.02, sources=0.05)
     async with Kubelet(clock=clock, rate_limit=False, timings=timings, cdi_dir=cdi_dir) as running:
         yield running
 
@@ -312,7 +312,7 @@ def kubelet_of(clock, cdi_dir):
     """A maker of kubelets with other timings."""
 
     def make(**options):
-        timings = Timings(boot=0.01, lead=0.01, sources=0.05, **options)
+        timings = Timings(boot=0.01, lead=0.01, look=0.02, sources=0.05, **options)
         return Kubelet(clock=clock, rate_limit=False, timings=timings, cdi_dir=cdi_dir, strict=True)
 
     return make

@@ -15,7 +15,7 @@ from vdev.sim.journal import SlicesDeleted
 async def cluster(clock, cdi_dir):
     """A kubelet whose objects are an API server's."""
     async with ApiServer() as api:
-        timings = Timings(boot=0.01, lead=0.01, sources=0.05)
+        timings = Timings(boot=0.01, lead=0.01, look=0.02, sources=0.05)
         objects = ServerObjects(api.objects)
         async with Kubelet(clock=clock, timings=timings, objects=objects, cdi_dir=cdi_dir, strict=True) as kubelet:
             yield kubelet

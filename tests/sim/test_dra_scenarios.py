@@ -19,7 +19,7 @@ class Node(SimDriver):
         super().__init__(
             lambda places: ScenarioDriver(places, objects),
             objects=objects,
-            timings=Timings(boot=0.01, lead=0.01, sources=0.05),
+            timings=Timings(boot=0.01, lead=0.01, look=0.02, sources=0.05),
             strict=True,
         )
 

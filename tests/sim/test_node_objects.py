@@ -57,7 +57,7 @@ async def node(clock, cdi_dir):
         api = await stack.enter_async_context(ApiServer())
         kubelet = Kubelet(
             clock=clock,
-            timings=Timings(boot=0.01, lead=0.01, sources=0.05),
+            timings=Timings(boot=0.01, lead=0.01, look=0.02, sources=0.05),
             objects=ServerObjects(api.objects),
             cdi_dir=cdi_dir,
             status_on_change=True,

@@ -35,19 +35,16 @@ from .config_files import ConfigSource, FileChooser, NodeLabel
 from .device_lists import DeviceLists, Measures
 from .events import Events
 from .fault_control import FaultControl
-from .handovers import DeviceActions, HandoverActions, HandoverRecord
-from .http_view import HttpView
+from .handovers import Actions, HandoverActions
 from .kernel_log import KernelLog
-from .last_good import LastGood
-from .list_record import ListRecord
 from .lock import NodeLock
 from .node_choices import NodeChoices
 from .node_objects import NodeApi
 from .options import Options
 from .pod_holders import PodHolders
 from .reconcile import READING, Reconciler
-from .state_file import Owner
-from .status import situation, status
+from .state_file import Owner, StateFile
+from .status import HttpView, situation, status
 from .steps import Due, Steps, broken_in
 from .virtual_nodes import VirtualNodes
 
@@ -73,12 +70,18 @@ class Agent:
         self.steps = Steps(on_change=self.due.mark, timing=timing)
         self.lock = NodeLock(options.plugin_dir, waiting=self._wait_for, timing=timing)
         self.link = KubeletSocket(options.kubelet_socket, options.plugin_dir, is_ours=self.lock.stands)
-        whose = Owner(options.node, str(options.plugin_dir), options.boot_id)
+        self.state = StateFile(
+            options.state_dir,
+            Owner(options.node, str(options.plugin_dir), options.boot_id),
+            options.files,
+            good=lambda: self.config.good,  # it comes to be below
+            timing=timing,
+        )
         owner = f"{options.node} {options.plugin_dir}"
         self.nodes = VirtualNodes(options.device_dir, options.host, owner=owner, timing=timing)
         self.handovers = HandoverActions(
-            DeviceActions(options.host, self.metrics, timing, self.nodes.renew),
-            HandoverRecord(options.state_dir, whose, timing),
+            Actions(options.host, self.metrics, timing, self.nodes.renew),
+            self.state.record,
             timing=timing,
             ask=lambda: self.events.read_holders(),  # the events come to be below
             wake=self.due.mark,
@@ -98,7 +101,7 @@ class Agent:
             options.files,
             options.node,
             label=label,
-            last=lambda: self.last_good.files(),  # it comes to be below
+            last=self.state.kept_files,
             on_change=self.reload,
             timing=timing,
         )
@@ -114,14 +117,6 @@ class Agent:
             is_down=lambda: self.faults.engine.pod_resources_down,
         )
         self.cdi = CdiFiles(options.cdi_dir, timing)
-        self.record = ListRecord(options.state_dir, whose, timing)
-        self.last_good = LastGood(
-            options.state_dir,
-            whose,
-            options.files,
-            current=lambda: self.config.good,
-            timing=timing,
-        )
         self.lists = DeviceLists(
             self.link,
             self.requests,
@@ -157,11 +152,10 @@ class Agent:
                 self.nodes,
                 self.tools,  # before the specifications that mount them
                 self.cdi,
-                self.record,
+                self.state,
                 self.measures,  # before any that waits: a resource that stops meanwhile is measured no more
                 self.handovers,
                 *self.lists.outputs,
-                self.last_good,
                 self.kernel_log,
                 *self.node_api.outputs,
                 self.dra,
@@ -171,20 +165,7 @@ class Agent:
             ),
             claimed=lambda: self.dra.claimed,
         )
-        self.events = Events(
-            options,
-            self.due,
-            self.steps,
-            link=self.link,
-            lock=self.lock,
-            config=self.config,
-            health=self.health,
-            faults=self.faults,
-            holders=self.holders,
-            handovers=self.handovers,
-            reconciler=self.reconciler,
-            on_displaced=self._displace,
-        )
+        self.events = Events(self)
         self.announcer = Announcer(
             options.service_manager,
             HttpView(self).outlook,
@@ -266,7 +247,7 @@ class Agent:
         )
         stack.enter_context(watcher)
         await self.events.begin(watcher)
-        if not await self.reconciler.start(self.last_good.read):
+        if not await self.reconciler.start(self.state.kept_config):
             self.due.mark(reload=True)
         stack.callback(self.lock.release)
         stack.callback(self.nodes.release)
@@ -334,9 +315,9 @@ class Agent:
         async with self._turning:
             await self.link.remove_leftovers()
             await self.link.look()  # so that the first services know which kubelet they register with
-            reading = (self.record.read(), self.handovers.recall(), self.dra.recall())  # a disk may be slow: once
-            recorded, *_ = await asyncio.gather(*reading)
-            self.reconciler.resume(recorded, self.record.choices)
+            (listed, inventory, ledger), _ = await asyncio.gather(self.state.take_over(), self.dra.recall())
+            self.handovers.recall(ledger)
+            self.reconciler.resume(inventory, listed.choices)
             with contextlib.suppress(TimeoutError):  # before the first list, so that it lacks nothing that a pod holds
                 async with self.options.clock.timeout(self.options.intervals.first_reading):
                     await self.events.read_holders()
@@ -404,7 +385,8 @@ class Agent:
         self.due.mark()
         self.due.ask_holders_soon()  # which pods have claims only the kubelet tells
 
-    def _displace(self) -> None:
+    def displace(self) -> None:
+        """Another agent has come to serve the kubelet."""
         self._displaced = True
         self.stop()
 

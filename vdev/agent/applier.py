@@ -37,18 +37,12 @@ class Output(ABC):
 
     @abstractmethod
     async def settle(self, plan: Plan) -> None:
-        """Make it so; cheap when nothing differs. What it raises is a problem, and it is called again after a pause.
+        """Compare what is there with the plan, and make it so.
+
+        What it raises is a problem, and it is called again after a pause.
 
         One of stage LIST awaits nothing, so that no request of the kubelet comes between the decision and the lists.
         """
-
-    def listed(self, plan: Plan) -> None:
-        """The kubelet is told of this plan: from now on, answers to it name what the plan lists and nothing else.
-
-        What the plan does not need any more may be removed by the `settle` of the next one, which knows of every
-        request that came before. Only outputs of stage PREPARE are told.
-        """
-        del plan
 
     def unprepared(self, plan: Plan) -> Collection[str]:
         """The devices of the plan, by raw device id, that need this output and for which it has done nothing yet.
@@ -58,20 +52,8 @@ class Output(ABC):
         del plan
         return ()
 
-    def recheck(self, changed: frozenset[str] = frozenset()) -> bool:
-        """Let the next `settle` look at what is really there; False when `changed` (names in a directory) says nothing.
-
-        An empty `changed` means that anything may have changed.
-        """
-        del changed
-        return False
-
-    async def stands(self) -> bool:
-        """After a `recheck` that said True: whether what is there is as `settle` left it, so that no turn is due.
-
-        So what an output writes itself makes no turn. Raises nothing; False where only `settle` can tell.
-        """
-        return False
+    def look(self) -> None:  # noqa: B027 (`settle` is enough for most)
+        """Something may have changed in one of `directories`; a turn follows, in which `settle` looks at it."""
 
     @property
     def undeliverable(self) -> Mapping[str, Health]:
@@ -90,7 +72,7 @@ class Output(ABC):
 
     @property
     def directories(self) -> frozenset[Path]:
-        """The directories whose changes are worth a `recheck`."""
+        """The directories whose changes are worth a turn; what it writes there itself is only one turn more."""
         return frozenset()
 
     @property

@@ -23,6 +23,7 @@ from ..model.device import Health
 from ..planning import allocation, cdi
 from ..planning.plan import Plan
 from ..planning.resources import Inventory
+from .applier import NOTHING
 from .host_files import HostFiles
 
 log = structlog.get_logger(__name__)
@@ -200,6 +201,7 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
     """
 
     name = "writing CDI specifications"
+    undeliverable = NOTHING
 
     def __init__(self, directory: Path, timing: Timing) -> None:
         super().__init__({directory}, timing)
@@ -208,16 +210,6 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
         self._own = OwnFiles(directory, timing.intervals)
         self._present: list[cdi.Document] | None = None  # what the files say; None: they could not be read yet
         self._devices: Mapping[_Name, _Device] = {}  # of these
-        self._undeliverable: Mapping[str, Health] = {}
-
-    @property
-    def undeliverable(self) -> Mapping[str, Health]:
-        """The devices, by raw device id, that a runtime cannot resolve, and why."""
-        return self._undeliverable
-
-    def recheck(self, changed: frozenset[str] = frozenset()) -> bool:
-        """Compare with the disk at the next `settle`; our own unfinished files say nothing."""
-        return not (changed and all(map(is_unfinished, changed))) and super().recheck(changed)
 
     def unprepared(self, plan: Plan) -> frozenset[str]:
         """What the plan needs, and no `settle` that succeeded has written so."""
@@ -242,6 +234,9 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
         self._devices = {(each["kind"], device["name"]): device for each in self._present for device in each["devices"]}
         return self._devices.keys()
 
+    def named(self, plan: Plan) -> Collection[_Name]:
+        return {(kind, name) for kind, name, _ in allocation.cdi_names(plan.told)}
+
     def held(self, left: Collection[_Name], plan: Plan) -> Collection[_Name]:
         ids = {name: cdi.device_id(self._devices[name]) for name in left if name[1] != cdi.ALL}
         return [name for name, device in ids.items() if not plan.is_free(device)]
@@ -260,7 +255,7 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
         return now + self._intervals.retry_host_files if self._present is None else self._own.again_at
 
     async def made(self, plan: Plan) -> None:
-        self._undeliverable = _undeliverable(plan.inventory, self.failed)
+        self.undeliverable = _undeliverable(plan.inventory, self.failed)
         self._say(tuple(dict.fromkeys((*self.failed.values(), *self._own.failed.values(), *self._own.trouble))))
 
     def _missing(self, documents: Mapping[str, cdi.Document]) -> dict[_Name, str]:

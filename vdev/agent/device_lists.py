@@ -60,20 +60,12 @@ class DeviceLists(Output):
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._settled: dict[str, Resource] = {}  # what the services were told last
         self._prepared: tuple[Plan | None, Sequence[_Due]] = (None, ())  # what there is to do for a plan
-        self._untold: list[ChangedResource] = []  # what the log has not been told yet
         self._pressed_at: dict[str, float] = {}
 
     @property
     def outputs(self) -> tuple[Output, ...]:
-        """The lists, with what is done ahead of them and after them.
-
-        Logged is what changed after the kubelet was told, since a line takes longer than a list.
-        """
-        return (
-            Beside("encoding lists", Stage.PREPARE, self.prepare),
-            self,
-            Beside("logging what changed", Stage.FOLLOW, self.tell),
-        )
+        """The lists, with what is done ahead of them."""
+        return Beside("encoding lists", Stage.PREPARE, self.prepare), self
 
     @property
     def running(self) -> bool:
@@ -100,11 +92,6 @@ class DeviceLists(Output):
             if now - self._pressed_at.get(name, float("-inf")) >= self._intervals.retire_recheck:
                 self._pressed_at[name] = now
                 self.services[name].list_again()
-
-    async def tell(self, _plan: Plan) -> None:
-        untold, self._untold = self._untold, []
-        for change in untold:
-            _log_change(change)
 
     async def prepare(self, plan: Plan) -> None:
         """Compare and encode what `settle` will send, in a thread, so that `settle` has no long work to do."""
@@ -136,8 +123,8 @@ class DeviceLists(Output):
                 )
                 self._start(resource.name, service)
             case ChangedResource():
-                self._untold.append(change)
                 self.services[resource.name].update(resource, encoded)
+                _log_change(change)
             case RemovedResource():
                 log.info("resource removed", resource=resource.name)
                 service = self.services.pop(resource.name)

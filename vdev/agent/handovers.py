@@ -1,6 +1,6 @@
-"""What is done when a device changes hands: the actions, the record of who holds what, and who waits for what.
+"""What is done when a device changes hands: `onAllocate`, `onRelease` and `preStart`.
 
-`planning.handovers` decides what is owed; here it is done, one action after the other for each device. An action runs
+`planning.handovers` decides what is owed; here it is done, one handover after the other for each device. An action runs
 in a thread of its own, within its time. A program runs where vdev runs, in its container and as its user; files are
 the host's, below the host root.
 """
@@ -9,53 +9,32 @@ import asyncio
 import contextlib
 import functools
 import itertools
-import json
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, assert_never
 
 import structlog
-from pydantic import BaseModel, ValidationError
 
 from ..aio.blocking_calls import BlockingCalls
 from ..aio.clock import Timing
 from ..aio.program import Program
+from ..aio.tasks import Backoff
 from ..errors import ActionFailed, HostError
 from ..hostfs import HostRoot, locks
 from ..model.device import Device, Health, Key, Slot, base_id
 from ..model.entry import PRE_START_LIMIT, RENEW, Action, ActionKind, EntrySpec, OnFailure
-from ..model.problem import Problem, warning
 from ..model.spec import Spec
 from ..observe.metrics import Metrics
 from ..planning import handovers
 from ..planning.allocation import placeholders
-from ..planning.handovers import EMPTY, Handover, Ledger, Tenant, Unit
+from ..planning.handovers import Handover, Ledger, Unit
 from ..planning.in_use import Holdings
 from ..planning.plan import Plan
 from ..planning.resources import Inventory, Resource
 from ..planning.retention import overlaps
 from .applier import Output, Stage
-from .state_file import Owner, RecordError, StateFile, StateKeeper
-
-
-def named(action: Action) -> str:
-    return action.command[0].source if action.kind is ActionKind.COMMAND else action.kind.value
-
-
-def _changed(change: Callable[[], None]) -> str:
-    try:
-        change()
-    except HostError as failed:
-        return str(failed)
-    return ""
-
-
-def _nothing() -> None:
-    """A change of a file cannot be ended."""
-
 
 log = structlog.get_logger(__name__)
 
@@ -83,23 +62,16 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class ActionWork:
-    """Actions to be done to a device."""
+class Subject:
+    """A device, as it is listed or wanted, with its resource and entry."""
 
-    occasion: Occasion
-    resource: str
+    resource: Resource
     device: Device
-    pod: str
-    values: Mapping[str, str]
-    actions: tuple[Action, ...]
+    entry: EntrySpec
 
 
-TryAgain = Callable[[str], ActionWork | None]
-"""Told why work failed, it returns what to try after a pause, or None to give it up."""
-
-
-class DeviceActions:
-    """Does work for devices, and remembers what failed. `renew` makes what stands in for a device anew; it blocks."""
+class Actions:
+    """Does actions, and remembers what failed. `renew` makes what stands in for a device anew; it blocks."""
 
     def __init__(self, host: HostRoot, metrics: Metrics, timing: Timing, renew: Callable[[str], None]) -> None:
         self.done = 0
@@ -111,359 +83,235 @@ class DeviceActions:
         self._numbers = itertools.count()
         self._metrics = metrics
         self._clock = timing.clock
-        self._first, self._most = timing.intervals.retry_step_first, timing.intervals.retry_step_most
-        self._group: asyncio.TaskGroup | None = None
-        self._last: dict[str, asyncio.Task[None]] = {}  # the last task of each device
 
-    @property
-    def running(self) -> bool:
-        """Whether work can be queued."""
-        return self._group is not None
-
-    async def run(self, begin: Callable[[], None]) -> None:
-        """Do what is queued until cancelled; `begin` is called once that is possible. What runs is then ended."""
+    async def do(self, occasion: Occasion, subject: Subject, pod: str, action: Action, *, within: float) -> str:
+        """Do one action now, in so many seconds; why it failed, or the empty string."""
+        resource, device = subject.resource.name, subject.device
+        name = action.command[0].source if action.kind is ActionKind.COMMAND else action.kind.value
+        limit = min(action.seconds, within)
         try:
-            async with asyncio.TaskGroup() as group:
-                self._group = group
-                begin()
-                await asyncio.Event().wait()
-        finally:
-            self._group = None
-            self._last.clear()
-
-    def queue(self, work: ActionWork, after: Callable[[], Awaitable[None]], try_again: TryAgain) -> None:
-        """Do it after what is still being done to the same device, and then `after`."""
-        assert self._group is not None
-        previous = self._last.get(work.device.id)
-
-        async def turn() -> None:
-            if previous is not None:
-                await asyncio.wait([previous])
-            await self._all(work, try_again)
-            await after()
-            if self._last.get(work.device.id) is asyncio.current_task():
-                del self._last[work.device.id]
-
-        name = f"{work.occasion} {work.device.id}"
-        self._last[work.device.id] = self._group.create_task(turn(), name=name)
-
-    async def _all(self, work: ActionWork, try_again: TryAgain) -> None:
-        left, pause = work.actions, self._first
-        while True:
-            failed = [(each, why) for each in left if (why := await self.one(work, each, within=each.seconds))]
-            if not failed or try_again(failed[0][1]) is None:
-                return
-            await self._clock.sleep(pause)
-            pause = min(self._most, pause * 2)
-            again = try_again(failed[0][1])  # the file may say something else by now
-            if again is None:
-                return
-            left = tuple(each for each, _ in failed) if again.actions == work.actions else again.actions
-            work = again
-
-    async def one(self, work: ActionWork, action: Action, *, within: float) -> str:
-        """Do one action now; why it failed, or the empty string."""
-        try:
-            reason = await self._do(action, work.device.raw.id, work.values, within=within)
+            call, abort = self._call(action, subject)
+            await self._calls.run(f"action {next(self._numbers)}", call, within=limit, abort=abort)
+            reason = ""
+        except TimeoutError:
+            reason = f"{name} took longer than {limit:g} s"
+        except (HostError, ActionFailed) as failed:
+            reason = str(failed)
         except Exception as failed:  # an action's bug is that action's failure, not everybody's end
-            reason = f"{named(action)} failed: {failed!r}"
-        result = "failed" if reason else "done"
-        self._metrics.actions.labels(work.resource, work.occasion, result).inc()
-        where = {"occasion": work.occasion, "resource": work.resource, "device": work.device.id, "pod": work.pod}
+            reason = f"{name} failed: {failed!r}"
+        self._metrics.actions.labels(resource, occasion, "failed" if reason else "done").inc()
+        where = {"occasion": occasion, "resource": resource, "device": device.id, "pod": pod}
         if reason:
             self.failed += 1
-            failure = Failure(self._clock.wall(), work.occasion, work.resource, work.device.id, work.pod, reason)
-            self.failures.appendleft(failure)
-            log.error("action failed", action=named(action), reason=reason, **where)
+            self.failures.appendleft(Failure(self._clock.wall(), occasion, resource, device.id, pod, reason))
+            log.error("action failed", action=name, reason=reason, **where)
         else:
             self.done += 1
-            log.info("action done", action=named(action), **where)
+            log.info("action done", action=name, **where)
         return reason
 
-    async def _do(self, action: Action, device: str, values: Mapping[str, str], *, within: float) -> str:
-        """Why it failed, or the empty string; `within` are the seconds that are left for it."""
-        limit = min(action.seconds, within)
+    def _call(self, action: Action, subject: Subject) -> tuple[Callable[[], None], Callable[[], None]]:
+        """What blocks until it is done and raises what went wrong, and what ends it early."""
+        values = placeholders(subject.resource.name, subject.device)
         path = action.path.render(values) if action.path is not None else ""
-        call: Callable[[], str]
-        abort: Callable[[], None] = _nothing
         match action.kind:
             case ActionKind.COMMAND:
                 program = Program([word.render(values) for word in action.command])
-                call, abort = program.run, program.abort
+                return functools.partial(_run, program), program.abort
             case ActionKind.TRUNCATE:
-                call = functools.partial(_changed, functools.partial(locks.truncate, self._host, path))
+                return functools.partial(locks.truncate, self._host, path), _nothing
             case ActionKind.CHMOD:
-                call = functools.partial(_changed, functools.partial(locks.chmod, self._host, path, action.permissions))
+                return functools.partial(locks.chmod, self._host, path, action.permissions), _nothing
             case ActionKind.RENEW:
-                call = functools.partial(_changed, functools.partial(self._renew, device))
+                return functools.partial(self._renew, subject.device.raw.id), _nothing
             case _:
                 assert_never(action.kind)
-        try:
-            return await self._calls.run(f"action {next(self._numbers)}", call, within=limit, abort=abort)
-        except TimeoutError:
-            return f"{named(action)} took longer than {limit:g} s"
 
     def status(self) -> dict[str, Any]:
-        return {
-            "done": self.done,
-            "failed": self.failed,
-            "failures": [asdict(each) for each in self.failures],
-        }
+        return {"done": self.done, "failed": self.failed, "failures": [asdict(each) for each in self.failures]}
 
 
-_VERSION = 1
-_MISSED = "as long as that is so, a release may be missed when vdev restarts"
-_Row = tuple[str, str, int, str]  # resource, slot or device, holder, pod
+def _run(program: Program) -> None:
+    if reason := program.run():
+        raise ActionFailed(reason)
 
 
-class _Form(BaseModel):
-    """The ledger as it is written."""
-
-    tenants: list[_Row]
-    granted: list[tuple[str, str]]
-    owed: list[_Row]
-    arriving: list[_Row]
-    last: int
-
-
-class HandoverRecord(StateKeeper):
-    """One node's ledger in a directory; None: there is none, and nothing is written."""
-
-    def __init__(self, directory: Path | None, owner: Owner, timing: Timing) -> None:
-        super().__init__(StateFile.within(directory, "handovers", owner, version=_VERSION, timing=timing))
-        self.problem: Problem | None = None
-        self._patience = timing.intervals.state_file
-        self._clock = timing.clock
-        self._written = EMPTY
-        self._turn = asyncio.Lock()
-
-    async def read(self) -> Ledger:
-        """What an earlier process knew; empty where that cannot be known."""
-        if self._file is None:
-            return EMPTY
-        try:
-            found = await self._file.read()
-            ledger = EMPTY if found is None else _ledger(found)
-        except (HostError, RecordError) as wrong:
-            self._doubt(f"the record of who held devices is not used: {wrong}", "who holds them now is taken as it is")
-            return EMPTY
-        self._written = ledger
-        return handovers.recalled(ledger)
-
-    async def write(self, ledger: Ledger) -> None:
-        """Write it down where it is new or the file is gone. A failure is a problem, and stops nothing."""
-        if self._file is None or ledger == self._written == EMPTY:
-            return
-        if ledger is self._written and self._file.is_known and not self._turn.locked():
-            return
-        try:
-            async with self._clock.timeout(self._patience), self._turn:
-                if ledger == self._written and await self._file.stands():
-                    return
-                await asyncio.to_thread(self._file.write, _fields(ledger))
-                self.problem, self._written = None, ledger
-        except TimeoutError:
-            self._doubt(f"who holds devices is not recorded: it took longer than {self._patience:g} s", _MISSED)
-        except HostError as failed:
-            self._doubt(f"who holds devices is not recorded: {failed}", _MISSED)
-        else:
-            self._file.sync_soon()  # so that it survives a power cut
-
-    def _doubt(self, what: str, hint: str) -> None:
-        assert self._file is not None
-        problem = warning(str(self._file.path), what, hint)
-        if problem != self.problem:
-            log.warning("record of holders not used", file=str(self._file.path), reason=what)
-        self.problem = problem
-
-
-def _fields(ledger: Ledger) -> Mapping[str, str]:
-    tenants = [(*key, each.holder, each.pod) for key, each in sorted(ledger.tenants.items())]
-    owed, arriving = ([each[:4] for each in due] for due in (ledger.owed, ledger.arriving))
-    granted = sorted(ledger.granted)
-    parts = {"tenants": tenants, "granted": granted, "owed": owed, "arriving": arriving, "last": ledger.last}
-    return {name: json.dumps(part, separators=(",", ":")) for name, part in parts.items()}
-
-
-def _ledger(found: Mapping[str, Any]) -> Ledger:
-    try:
-        form = _Form.model_validate(found)
-    except ValidationError as wrong:
-        raise RecordError("the file is damaged") from wrong
-    return Ledger(
-        tenants={(resource, slot): Tenant(holder, pod) for resource, slot, holder, pod in form.tenants},
-        granted=frozenset(form.granted),
-        owed=tuple(Handover(*each) for each in form.owed),
-        arriving=tuple(Handover(*each) for each in form.arriving),
-        last=form.last,
-    )
+def _nothing() -> None:
+    """A change of a file cannot be ended."""
 
 
 class HandoverActions(Output):
-    """What is done when devices change hands. `ask` asks the kubelet who holds what; `wake` is told of new verdicts."""
+    """What is done when devices change hands.
+
+    `record` writes down who holds what, `ask` asks the kubelet for it, and `wake` is told of new verdicts.
+    """
 
     name = "releasing devices"
     stage = Stage.PREPARE
 
     def __init__(
         self,
-        actions: DeviceActions,
-        record: HandoverRecord,
+        actions: Actions,
+        record: Callable[[Ledger], Awaitable[None]],
         *,
         timing: Timing,
         ask: Callable[[], Awaitable[None]],
         wake: Callable[[], None],
     ) -> None:
         self.actions = actions
-        self._clock = timing.clock
         self._record = record
+        self._clock = timing.clock
         self._patience = timing.intervals.first_reading
+        self._backoff = Backoff(timing.intervals.retry_step_first, timing.intervals.retry_step_most)
         self._ask = ask
         self._wake = wake
         self._ledger = handovers.EMPTY
         self._named: Mapping[Key, str] = {}  # pods by name, as of the last reading
         self._inventories: tuple[Inventory, ...] = ()  # what is listed, and what is wanted
-        self._begun: dict[Handover, ActionWork] = {}  # what is queued
-        self._failing: dict[Handover, str] = {}
+        self._group: asyncio.TaskGroup | None = None  # while anything can be done
+        self._begun: dict[Handover, Subject] = {}
+        self._last: dict[str, asyncio.Task[None]] = {}  # the last task of each device, by its id
+        self._failing: dict[Handover, str] = {}  # releases that are tried again, and why
         self._news = asyncio.Event()
 
-    async def recall(self) -> None:
+    def recall(self, ledger: Ledger) -> None:
         """Take up what an earlier process knew; before the first reading."""
-        self._ledger = await self._record.read()
+        self._ledger = handovers.recalled(ledger)
 
     async def run(self) -> None:
         """Do what falls due until cancelled; actions that run are then ended."""
         try:
-            await self.actions.run(self._begin)
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                self._begin_releases()
+                await asyncio.Event().wait()
         finally:
+            self._group = None
             self._begun.clear()
+            self._last.clear()
             self._tell()
 
-    @property
-    def problems(self) -> tuple[Problem, ...]:
-        """Why releases may be missed over a restart."""
-        return (self._record.problem,) if self._record.problem else ()
-
-    @property
-    def directories(self) -> frozenset[Path]:
-        return self._record.directories
-
-    def recheck(self, changed: frozenset[str] = frozenset()) -> bool:
-        return self._record.recheck(changed)
-
-    async def stands(self) -> bool:
-        return await self._record.stands()
-
     async def settle(self, plan: Plan) -> None:
-        """Begin releases whose devices are known by now; write the record again where it is gone."""
+        """Begin releases whose devices are known by now."""
         self._inventories = (plan.inventory, plan.base)
-        self._begin()
-        await self._record.write(self._ledger)
+        self._begin_releases()
 
     @property
     def undeliverable(self) -> Mapping[str, Health]:
         """Devices that could not be released, those still to be released for an earlier process, and those in doubt."""
         verdicts = {}
-        for resource, device in self._ledger.unsure:
-            if found := self._find((resource, device)):
-                verdicts[found[1].raw.id] = "waiting until it is known whether its pod is still there"
+        for unit in self._ledger.unsure:
+            if subject := self._find(unit):
+                verdicts[subject.device.raw.id] = "waiting until it is known whether its pod is still there"
         for each in self._ledger.owed:
-            reason = self._failing.get(each, "")
-            if (reason or each.recalled) and (released := self._device(each)):
-                verdicts[released.raw.id] = _why(each, reason)
+            device = self._device(each)
+            if device and (each.recalled or each in self._failing):
+                verdicts[device.raw.id] = self._why(each)
         return {raw: Health(healthy=False, reason=reason) for raw, reason in verdicts.items()}
 
     # --- what happened ------------------------------------------------------------------------------------------------
 
     async def allocated(self, resource: Resource, ids: Sequence[str]) -> None:
         """An Allocate was granted. It is written down, so that it is known whatever becomes of this process."""
-        keys = [(resource.name, each) for each in ids if _acts(resource, each)]
-        if keys:
-            self._keep(handovers.allocated(self._ledger, keys))
-            await self._record.write(self._ledger)
+        if keys := _acting(resource, ids):
+            await self._keep(handovers.allocated(self._ledger, keys))
 
     async def read(self, named: Mapping[Key, str], holdings: Holdings) -> None:
         """A reading of PodResources came; `named` are pods by name, asked for after the last Allocate of each slot."""
         self._named = named
-        concerned = {key: pod for key, pod in named.items() if key in self._ledger.tenants or self._is_acting(key)}
-        self._keep(handovers.read(self._ledger, concerned, holdings.may_hold, complete=holdings.complete))
-        await self._record.write(self._ledger)
+        concerned = {key: pod for key, pod in named.items() if key in self._ledger.tenants or self._is_acting(*key)}
+        await self._keep(handovers.read(self._ledger, concerned, holdings.may_hold, complete=holdings.complete))
 
-    def _keep(self, ledger: Ledger) -> None:
+    def _is_acting(self, name: str, slot: str) -> bool:
+        listing = (each.resources[name] for each in self._inventories if name in each.resources)
+        return any(_acting(resource, [slot]) for resource in listing)
+
+    async def _keep(self, ledger: Ledger) -> None:
+        """This is so now: begin what is owed, let containers that wait look again, and write it down."""
         before, self._ledger = self._ledger, ledger
         if (before.owed, before.unsure) != (ledger.owed, ledger.unsure):
-            self._begin()
+            self._begin_releases()
             self._wake()
         self._tell()
+        await self._record(self._ledger)
 
     def _tell(self) -> None:
-        """Let containers that wait look again."""
         news, self._news = self._news, asyncio.Event()
         news.set()
 
-    def _is_acting(self, key: Key) -> bool:
-        return any(_acts(each.resources.get(key[0]), key[1]) for each in self._inventories)
-
     # --- what is done -------------------------------------------------------------------------------------------------
 
-    def _begin(self) -> None:
-        """Queue the releases that are owed. One whose device is not there waits for it."""
-        if not self.actions.running:
+    def _begin_releases(self) -> None:
+        for each in self._ledger.owed:
+            self._begin(Occasion.RELEASE, each)
+
+    def _begin(self, occasion: Occasion, handover: Handover) -> None:
+        """Do it after what is still being done to the same device. If the device is not there, this waits for it."""
+        subject = self._find(handover.unit)
+        if self._group is None or handover in self._begun or subject is None:
             return
-        for release in self._ledger.owed:
-            if release not in self._begun and (found := self._find(release.unit)) is not None:
-                self._queue(Occasion.RELEASE, release, *found)
+        device = handover.device
+        self._begun[handover] = subject
+        work = self._hand_over(occasion, handover, subject, self._last.get(device))
+        self._last[device] = self._group.create_task(work, name=f"{occasion} {device}")
 
-    def _queue(
-        self, occasion: Occasion, handover: Handover, resource: Resource, device: Device, entry: EntrySpec
+    async def _hand_over(
+        self, occasion: Occasion, handover: Handover, subject: Subject, previous: asyncio.Task[None] | None
     ) -> None:
-        async def after() -> None:
-            self._failing.pop(handover, None)
-            self._begun.pop(handover, None)
-            self._keep(handovers.done(self._ledger, handover))
-            await self._record.write(self._ledger)
+        if previous is not None:
+            await asyncio.wait([previous])
+        actions = left = self._actions(occasion, subject)
+        for attempt in itertools.count():
+            failed = [
+                (each, reason)
+                for each in left
+                if (reason := await self.actions.do(occasion, subject, handover.pod, each, within=each.seconds))
+            ]
+            if not failed or occasion is Occasion.ALLOCATE or self._is_given_up(handover):
+                break
+            # A release that blocks: the device is Unhealthy, and it is tried again as the file says by then.
+            if self._failing.get(handover) != failed[0][1]:
+                self._failing[handover] = failed[0][1]
+                self._wake()
+            await self._clock.sleep(self._backoff.pause(attempt))
+            if self._is_given_up(handover):
+                break
+            subject = self._find(handover.unit) or subject
+            before, actions = actions, self._actions(occasion, subject)
+            left = tuple(each for each, _ in failed) if actions == before else actions
+        self._failing.pop(handover, None)
+        del self._begun[handover]
+        if self._last.get(handover.device) is asyncio.current_task():
+            del self._last[handover.device]
+        await self._keep(handovers.done(self._ledger, handover))
 
-        work = self._work(occasion, handover.pod, resource, device, entry)
-        self._begun[handover] = work
-        is_release = occasion is Occasion.RELEASE
-        self.actions.queue(work, after, functools.partial(self._release_again, handover) if is_release else _never)
+    def _is_given_up(self, release: Handover) -> bool:
+        """Whether the file says that a failed release does not matter."""
+        subject = self._find(release.unit)
+        return subject is not None and subject.entry.if_release_fails is OnFailure.CONTINUE
 
-    def _release_again(self, release: Handover, reason: str) -> ActionWork | None:
-        """A release failed. Where that blocks, the device is Unhealthy, and it is tried again as the file says now."""
-        work = self._begun.get(release)
-        if (found := self._find(release.unit)) is not None:
-            resource, device, entry = found
-            if entry.if_release_fails is OnFailure.CONTINUE:
-                return None
-            work = self._work(Occasion.RELEASE, release.pod, resource, device, entry)
-        if work is not None and self._failing.get(release) != reason:
-            self._failing[release] = reason
-            self._wake()
-        return work
+    def _actions(self, occasion: Occasion, subject: Subject) -> tuple[Action, ...]:
+        entry, raw = subject.entry, subject.device.raw.id
+        match occasion:
+            case Occasion.ALLOCATE:
+                return entry.on_allocate
+            case Occasion.PRE_START:
+                return entry.pre_start
+            case Occasion.RELEASE if entry.is_writable:
+                # What a pod wrote into the stand-in goes when the last pod left that shares the device, or parts of it.
+                units = {(resource, base_id(slot)) for resource, slot in self._ledger.tenants}
+                held = {found.device.raw.id for unit in units if (found := self._find(unit))}
+                return entry.on_release if raw in held else (*entry.on_release, RENEW)
+            case Occasion.RELEASE:
+                return entry.on_release
 
-    def _work(self, occasion: Occasion, pod: str, resource: Resource, device: Device, entry: EntrySpec) -> ActionWork:
-        actions = {
-            Occasion.ALLOCATE: entry.on_allocate,
-            Occasion.RELEASE: (*entry.on_release, *self._renewal(device, entry)),
-            Occasion.PRE_START: entry.pre_start,
-        }
-        values = placeholders(resource.name, device)
-        return ActionWork(occasion, resource.name, device, pod, values, actions[occasion])
-
-    def _renewal(self, device: Device, entry: EntrySpec) -> tuple[Action, ...]:
-        """What a pod wrote into the stand-in goes when the last pod has left that shares the device, or parts of it."""
-        units = {(resource, base_id(slot)) for resource, slot in self._ledger.tenants} if entry.is_writable else ()
-        held = (found[1].raw.id for unit in units if (found := self._find(unit)) is not None)
-        return (RENEW,) if entry.is_writable and device.raw.id not in held else ()
-
-    def _find(self, unit: Unit) -> tuple[Resource, Device, EntrySpec] | None:
-        """The device, as it is listed or wanted, with its entry."""
+    def _find(self, unit: Unit) -> Subject | None:
         for inventory in self._inventories:
             resource = inventory.resources.get(unit[0])
             device = resource.by_device.get(unit[1]) if resource else None
             entry = resource.entries.get(device.raw.entry) if resource and device else None
             if resource and device and entry:
-                return resource, device, entry
+                return Subject(resource, device, entry)
         return None
 
     # --- before a container -------------------------------------------------------------------------------------------
@@ -472,38 +320,38 @@ class HandoverActions(Output):
         """Do what must be done before a container with these slots starts. Raises ActionFailed, saying why not."""
         deadline = self._clock.now() + PRE_START_LIMIT
         devices = {slot.device.id: slot.device for each in ids if (slot := resource.by_id.get(each)) is not None}
-        keys = [(resource.name, each) for each in ids if _acts(resource, each)]
+        keys = _acting(resource, ids)
         try:
             async with self._clock.timeout(PRE_START_LIMIT):
                 if keys:
-                    await self._hand_over(keys, devices)
+                    await self._wait_for_handovers(keys, devices)
         except TimeoutError:
             raise ActionFailed(self._waits_for(resource, devices)) from None
         for device in devices.values():
             entry = resource.entries.get(device.raw.entry)
             if entry is None:
                 continue  # a device that an earlier configuration had
-            work = self._work(Occasion.PRE_START, "", resource, device, entry)
-            for action in work.actions:
-                reason = await self.actions.one(work, action, within=max(0.0, deadline - self._clock.now()))
-                if reason:
+            for action in entry.pre_start:
+                left = max(0.0, deadline - self._clock.now())
+                subject = Subject(resource, device, entry)
+                if reason := await self.actions.do(Occasion.PRE_START, subject, "", action, within=left):
                     raise ActionFailed(f"preStart of device {device.id} ({resource.name}) failed: {reason}")
 
-    async def _hand_over(self, keys: Sequence[Key], devices: Mapping[str, Device]) -> None:
+    async def _wait_for_handovers(self, keys: Sequence[Key], devices: Mapping[str, Device]) -> None:
         """Wait for releases, then do what is to be done for who arrives."""
-        if any(handovers.is_new(self._ledger, key) for key in keys):
+        if not self._ledger.tenants.keys() >= set(keys):
             with contextlib.suppress(TimeoutError):  # without an answer the pod's name is not known, no more
                 async with self._clock.timeout(self._patience):
                     await self._ask()
-        while self.actions.running:
+        while self._group is not None:
             news = self._news
-            ledger, before = handovers.pre_start(self._ledger, keys, self._named, self._overlapping(devices))
-            self._ledger = ledger
-            for arrival in before.arrivals:
-                if arrival not in self._begun and (found := self._find(arrival.unit)) is not None:
-                    self._queue(Occasion.ALLOCATE, arrival, *found)
-            if not (before.releases or before.arrivals):
-                await self._record.write(ledger)
+            self._ledger, releases, arrivals = handovers.pre_start(
+                self._ledger, keys, self._named, self._overlapping(devices)
+            )
+            for arrival in arrivals:
+                self._begin(Occasion.ALLOCATE, arrival)
+            if not (releases or arrivals):
+                await self._record(self._ledger)
                 return
             await news.wait()
         raise ActionFailed("vdev is ending; the kubelet will ask the next one")
@@ -515,17 +363,22 @@ class HandoverActions(Output):
 
     def _device(self, release: Handover) -> Device | None:
         """The device that is to be released, as it was when that began."""
-        if work := self._begun.get(release):
-            return work.device
-        found = self._find(release.unit)
-        return found[1] if found else None
+        subject = self._begun.get(release) or self._find(release.unit)
+        return subject.device if subject else None
 
     def _waits_for(self, resource: Resource, devices: Mapping[str, Device]) -> str:
         units = {(resource.name, each) for each in devices} | set(self._overlapping(devices))
         release = next((each for each in self._ledger.owed if each.unit in units), None)
         if release is None:
             return f"onAllocate of {', '.join(sorted(devices))} ({resource.name}) has not ended yet"
-        return f"device {release.device} ({release.resource}): {_why(release, self._failing.get(release, ''))}"
+        return f"device {release.device} ({release.resource}): {self._why(release)}"
+
+    def _why(self, release: Handover) -> str:
+        """Why a device cannot be handed on, in a sentence."""
+        gave = f"pod {release.pod}" if release.pod else "a pod"
+        if reason := self._failing.get(release):
+            return f"onRelease after {gave} failed: {reason}; it is tried again"
+        return f"onRelease after {gave} has not ended yet"
 
     def status(self) -> dict[str, Any]:
         """The counts and the last failures, the newest first; and the releases that are still to be done."""
@@ -541,24 +394,12 @@ def concerns(spec: Spec) -> bool:
     return any(entry.acts_on_handovers for entry in spec.entries)
 
 
-def _never(_reason: str) -> None:
-    """An onAllocate that failed is not tried again."""
-
-
-def _acts(resource: Resource | None, slot_id: str) -> bool:
-    """Whether anything is done when this slot's device changes hands."""
-    slot = resource.by_id.get(slot_id) if resource else None
-    entry = resource.entries.get(slot.device.raw.entry) if resource and slot else None
-    return entry is not None and entry.acts_on_handovers
+def _acting(resource: Resource, ids: Sequence[str]) -> list[Key]:
+    """Those of these slots with whose device anything is done when it changes hands."""
+    slots = (slot for each in ids if (slot := resource.by_id.get(each)))
+    entries = ((slot.id, resource.entries.get(slot.device.raw.entry)) for slot in slots)
+    return [(resource.name, each) for each, entry in entries if entry and entry.acts_on_handovers]
 
 
 def _overlap(one: Device, other: Device) -> bool:
     return overlaps(Slot(one.id, one), Slot(other.id, other))
-
-
-def _why(release: Handover, reason: str) -> str:
-    """Why a device cannot be handed on, in a sentence."""
-    gave = f"pod {release.pod}" if release.pod else "a pod"
-    if reason:
-        return f"onRelease after {gave} failed: {reason}; it is tried again"
-    return f"onRelease after {gave} has not ended yet"

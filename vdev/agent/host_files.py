@@ -5,10 +5,10 @@
 
 What the plan does not need can be named
 
-- by an answer to the kubelet, until the kubelet is told of a plan without it (`listed`);
+- by an answer to the kubelet, while the kubelet is told of a plan that has it;
 - by the runtime, which is given the same again when a container restarts, as long as a pod or a claim may hold it.
 
-So it goes in the first `settle` after `listed` that knows it to be held by nobody: the plan of that `settle` knows of
+So it goes in the turn after the list that leaves it out: who holds what was observed after that list, so it tells of
 each answer that was given before. What earlier processes left goes the same way.
 """
 
@@ -26,8 +26,6 @@ from .applier import Output, Stage
 
 Name = TypeVar("Name", bound=Hashable)
 Wanted = TypeVar("Wanted")
-_Done = tuple[Mapping[Name, Wanted], frozenset[Name], Mapping[Name, str]]
-"""What is wanted, what is left besides, and why something wanted is not there."""
 
 
 class HostFiles(Output, Generic[Name, Wanted]):
@@ -37,27 +35,28 @@ class HostFiles(Output, Generic[Name, Wanted]):
     """
 
     stage = Stage.PREPARE
+    directories: frozenset[Path] = frozenset()
+    again_at: float | None = None  # to try again what could not be made, or to see whether what is left may go
 
     def __init__(self, watched: Collection[Path], timing: Timing) -> None:
         self.failed: Mapping[Name, str] = {}
         self._intervals, self._clock = timing
         self._watched = frozenset(watched)
-        self._settled: Plan | None = None
-        self._wanted: Mapping[Name, Wanted] = {}  # by that plan
+        self._wanted: Mapping[Name, Wanted] = {}  # by the last plan
         self._left: frozenset[Name] = frozenset()  # what is there besides
-        self._unlisted: frozenset[Name] = frozenset()  # of this, what no answer to the kubelet has any more
-        self._look = True  # whether to look at what is really there
-        self._retry_at: float | None = None
-        self._remove_at: float | None = None
         self._writing = threading.Lock()  # held by the thread that changes something
 
     @abstractmethod
     def wanted(self, plan: Plan) -> Mapping[Name, Wanted]:
-        """What must be there before the kubelet is told of this plan. A difference leads to `make`."""
+        """What must be there before the kubelet is told of this plan."""
 
     @abstractmethod
     def present(self, wanted: Mapping[Name, Wanted]) -> Collection[Name]:
         """What is there, by whichever process. Blocks. Raises HostError where nothing can be made."""
+
+    @abstractmethod
+    def named(self, plan: Plan) -> Collection[Name]:
+        """What answers to the kubelet may still name: by `plan.told`, and for claims by `plan.told_pools`."""
 
     @abstractmethod
     def held(self, left: Collection[Name], plan: Plan) -> Collection[Name]:
@@ -75,65 +74,34 @@ class HostFiles(Output, Generic[Name, Wanted]):
     async def made(self, plan: Plan) -> None:
         """Do on the loop what follows from `make`."""
 
-    @property
-    def directories(self) -> frozenset[Path]:
-        return self._watched if self._wanted or self._left else frozenset()
-
-    @property
-    def again_at(self) -> float | None:
-        """When to try again what could not be made, or to look again whether what is left may go."""
-        return min((each for each in (self._retry_at, self._remove_at) if each is not None), default=None)
-
-    def recheck(self, changed: frozenset[str] = frozenset()) -> bool:
-        del changed
-        self._look = True
-        return True
-
     async def settle(self, plan: Plan) -> None:
         """Make what the plan needs and remove what nothing can name; what fails is reported by `failed`."""
         now = self._clock.now()
-        look = self._look or (self._retry_at is not None and now >= self._retry_at)
-        self._look = False
-        try:
-            done = await asyncio.to_thread(self._work, plan, look=look)
-            if done is not None:
-                self._wanted, self._left, self.failed = done
-                self._retry_at = self.retry_at(now)
-                await self.made(plan)
-        except BaseException:
-            self._look = True
-            raise
-        self._settled = plan
-        unsure = self._left and not plan.holdings.complete
-        self._remove_at = now + self._intervals.retire_settle if unsure else None
+        remove_at = await asyncio.to_thread(self._work, plan, now)
+        times = (self.retry_at(now), remove_at)
+        self.again_at = min((each for each in times if each is not None), default=None)
+        self.directories = self._watched if self._wanted or self._left else frozenset()
+        await self.made(plan)
 
-    def listed(self, plan: Plan) -> None:
-        """From now on answers name what this plan needs and nothing else, so what was left over may go."""
-        before = self._unlisted
-        self._unlisted = self._left if plan is self._settled else frozenset()
-        if self._unlisted != before and self._free(self._left, plan):
-            self._remove_at = self._clock.now()
-
-    def _work(self, plan: Plan, *, look: bool) -> _Done[Name, Wanted] | None:
-        """Compare what is wanted, and what is there, with what was so before; None where nothing is to be done."""
+    def _work(self, plan: Plan, now: float) -> float | None:
+        """Compare what is wanted with what is there, and make it so; when something left over may go, or None."""
         with self._writing:
             wanted = self.wanted(plan)
-            if not look and wanted == self._wanted and not self._free(self._left, plan):
-                return None
             try:
                 left = frozenset(self.present(wanted)) - wanted.keys()
-                gone = self._free(left, plan)
-                return wanted, left - gone, self.make(plan, wanted, left - gone, gone)
+                unheld = left.difference(self.held(left, plan)) if left and plan.holdings.complete else frozenset()
+                gone = unheld.difference(self.named(plan))
+                self.failed = self.make(plan, wanted, left - gone, gone)
             except HostError as failed:
-                return wanted, self._left - wanted.keys(), dict.fromkeys(wanted, str(failed))
+                self._left, self.failed = self._left - wanted.keys(), dict.fromkeys(wanted, str(failed))
+                unheld = gone = frozenset()
+            else:
+                self._left = left - gone
+            self._wanted = wanted
+        if unheld != gone:
+            return now  # the list that is about to be sent leaves it out
+        return now + self._intervals.retire_settle if self._left and not plan.holdings.complete else None
 
     def retry_at(self, now: float) -> float | None:
         """When to try again after `make`, or None."""
         return now + self._intervals.retry_host_files if self.failed else None
-
-    def _free(self, left: frozenset[Name], plan: Plan) -> frozenset[Name]:
-        """What nothing can name."""
-        unlisted = left & self._unlisted
-        if not unlisted or not plan.holdings.complete:
-            return frozenset()
-        return unlisted.difference(self.held(unlisted, plan))

@@ -79,28 +79,27 @@ class PodHolders:
         """What keeps the checkpoint from being used, or the empty string."""
         return self._checkpoint.trouble
 
-    async def refresh(self) -> bool:
-        """Ask the kubelet; True when something is known that was not."""
+    async def refresh(self) -> None:
+        """Ask the kubelet."""
         async with self._turn:
-            return await self._refresh()
+            await self._refresh()
 
-    async def _refresh(self) -> bool:
+    async def _refresh(self) -> None:
         for _ in range(_ATTEMPTS):
             try:
                 reading = await self._ask()
             except podresources.RateLimited:
                 await self._clock.sleep(self._intervals.retry_rate_limited)
                 continue
-            before, allocated = self.knowledge, self._requests.allocated_at
-            self.knowledge = in_use.update(before, reading, allocated, self._intervals)
+            allocated = self._requests.allocated_at
+            self.knowledge = in_use.update(self.knowledge, reading, allocated, self._intervals)
             if reading.answer is not None:
                 self._blind_since = float("inf")
             elif self._listens():
                 self._blind_since = min(self._blind_since, reading.at)
             self._tell(reading)
-            return (before.holders, before.doubted) != (self.knowledge.holders, self.knowledge.doubted)
+            return
         log.warning("pod resources not read; the kubelet's rate limit is exhausted", socket=str(self._socket))
-        return False
 
     async def _ask(self) -> HoldersReading:
         """One question. An answer counts only if the socket is the same before and after: one kubelet gave it."""

@@ -35,11 +35,11 @@ from ..planning.retention import Dropped, Retired, dropped
 from .applier import Output, Stage
 from .config_files import ConfigSource
 from .fault_control import FaultControl
-from .last_good import Kept
 from .node_choices import CutSituation, NodeChoices
 from .options import Options
 from .pod_holders import PodHolders
 from .scanner import Scan, Scanner, Verdicts
+from .state_file import KeptConfig
 from .steps import Steps, ToldProblems, problem_of, tell
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ READING = "reading the configuration"
 _DECIDING = "deciding what to list"
 _ROUNDS = 10  # of deciding and preparing, for one plan
 
-LastGoodReader = Callable[[], Awaitable[Kept | None]]
+LastGoodReader = Callable[[], Awaitable[KeptConfig | None]]
 """Reads the configuration that an earlier process kept; raises ConfigError where that cannot be used."""
 
 
@@ -80,9 +80,8 @@ class Reconciler:
         self.spec = Spec()
         self.scan = Scan()
         self.base = EMPTY
-        self.served = EMPTY
-        self.published = False  # whether the kubelet is told of `served`
-        self.retired: Mapping[Key, Retired] = {}
+        self._recorded = EMPTY  # what an earlier process listed
+        self._listed: Plan | None = None  # of which the kubelet was told last
         self._dropped: Mapping[str, Dropped] = {}  # ids that left a list lately
         self.warnings: tuple[Problem, ...] = ()
         self.scanner = Scanner(options.host, options.node, options.device_dir, options.smi_dir, steps)
@@ -99,14 +98,9 @@ class Reconciler:
         self._faults = faults
         self._steps = steps
         self._plan: Plan | None = None
-        self._observed = Holdings()  # of the plan in force, or of the next one while that is decided
-        self._lacking: tuple[Mapping[str, Health], frozenset[str]] = (
-            {},
-            frozenset(),
-        )  # of outputs, when that was decided
+        self._world = World()  # in which that was decided
         self._unprepared: dict[str, Mapping[str, Health]] = {}  # what outputs that fail have not made, by their names
         self._machine: Machine | None = None  # read when it is first asked for
-        self._recorded = EMPTY  # what an earlier process listed; until something is published, that is edited
         self._told = ToldProblems(metrics)
 
     @property
@@ -117,14 +111,6 @@ class Reconciler:
         of_plan = self._plan.problems if self._plan else ()
         of_outputs = (problem for output in self.outputs for problem in output.problems)
         return tuple(dict.fromkeys((*of_files, *of_node, *of_choices, *of_plan, *of_outputs, *self._steps.problems)))
-
-    @property
-    def needs_answer(self) -> bool:
-        """Whether the kubelet's last answer may lead to another plan: it says something new, or was waited for."""
-        plan, known = self._plan, self._holdings()
-        if plan is None or self.choices.progresses:
-            return True
-        return not self._observed.says(known) or (plan.waits_for_answer and known != self._observed)
 
     @property
     def unnamed(self) -> frozenset[Key]:
@@ -191,8 +177,6 @@ class Reconciler:
 
     async def reload(self) -> None:
         """Read the files again; adopt them when they are good, keep what is when they are not."""
-        for output in self.outputs:
-            output.recheck()
         try:
             loaded = await self._config.read_later(self.spec)
             scan, base = self.scan, self.base
@@ -238,7 +222,7 @@ class Reconciler:
         await self.choices.begin(self.spec, clock=self._clock, within=self._options.intervals.first_reading)
         situation = CutSituation(
             found=self.scan.devices,
-            listed=self._listed,
+            listed=self._listed.inventory if self._listed else self._recorded,
             base=self.base,
             holdings=self._holdings,
             claimed=self._claimed_devices,
@@ -260,9 +244,19 @@ class Reconciler:
         return claimed_by_name(self._plan.pools if self._plan else {}, claimed)
 
     @property
-    def _listed(self) -> Inventory:
-        """What the kubelet was told last."""
-        return self.served if self.published else self._recorded
+    def served(self) -> Inventory:
+        """What this process told the kubelet."""
+        return self._listed.inventory if self._listed else EMPTY
+
+    @property
+    def retired(self) -> Mapping[Key, Retired]:
+        """What of that only pods keep in the list."""
+        return self._listed.retired if self._listed else {}
+
+    @property
+    def published(self) -> bool:
+        """Whether it told the kubelet anything."""
+        return self._listed is not None
 
     async def settle(self, *, ask_holders: Callable[[], None]) -> float | None:
         """Observe, decide, and let every output make its part of the plan true.
@@ -281,14 +275,11 @@ class Reconciler:
         if plan is None:
             return self._clock.now() if self._plan else None
         await self._settle(Stage.LIST, plan)  # awaits nothing: since it was decided, no Allocate came between
-        for output in self._of_stage[Stage.PREPARE]:
-            do(output.name, functools.partial(output.listed, plan))
-        before, self.served = self.served, plan.inventory
-        self.published, self._recorded = True, EMPTY
-        if plan.retired.keys() - self.retired.keys():
+        retired, served = self.retired, self.served
+        self._listed = plan
+        if plan.retired.keys() - retired.keys():
             ask_holders()
-        self.retired = plan.retired
-        if gone := dropped(before, plan.inventory, self._clock.now()):
+        if gone := dropped(served, plan.inventory, self._clock.now()):
             self._dropped = {**self._lately_dropped(), **gone}
             await self._steps.take("forgetting devices", self._forget)
         await self._clock.sleep(0)  # the streams send their lists before anything else takes the loop
@@ -311,7 +302,8 @@ class Reconciler:
             if plan is None:
                 return None
             await self._settle(Stage.PREPARE, plan)
-            same = (self._undeliverable(), self._toolless()) == self._lacking
+            world = self._world
+            same = (self._undeliverable(), self._toolless()) == (world.undeliverable, world.toolless)
             current = same and not plan.is_overtaken(self._holdings())
             if current or not decided:
                 return plan
@@ -322,7 +314,7 @@ class Reconciler:
             product = await asyncio.to_thread(machine_type, self._options.host)
             self._machine = Machine(product, int(self._clock.wall()))
         world, before = self._observe(), self._plan
-        self._observed = world.holdings
+        self._world = world
         self._plan = await asyncio.to_thread(decide, world, self._options.intervals)
         for problem in self._plan.problems:
             if before is None or problem not in before.problems:
@@ -330,7 +322,6 @@ class Reconciler:
 
     def _observe(self) -> World:
         last = self._plan
-        undeliverable, toolless = self._lacking = self._undeliverable(), self._toolless()
         return World(
             spec=self.choices.in_force(self.spec),
             choices=self.choices.progresses,
@@ -339,16 +330,14 @@ class Reconciler:
             found=self.scan.devices if self._machine else {},
             base=self.base,
             verdicts=self.verdicts.current(),
-            undeliverable=undeliverable,
-            toolless=toolless,
+            undeliverable=self._undeliverable(),
+            toolless=self._toolless(),
             afflictions=self._faults.engine.afflictions,
             cdi_faults=self._faults.cdi_faults(self.base),
             holdings=self._holdings(),
-            listed=self._listed,
-            retired=self.retired,
+            before=self._listed,
+            recorded=self._recorded,
             dropped=self._lately_dropped(),
-            devices=last.devices if last else EMPTY,
-            lost=last.lost if last else {},
             pools=last.pools if last else {},
             claimed=self._claimed(),
             now=self._clock.now(),

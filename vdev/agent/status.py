@@ -1,53 +1,26 @@
-"""What the running plugin serves, as a document for people and machines: `vdev status` and `/status` show the same."""
+"""What others see of the agent: the status for people and machines, whether it is ready, metrics, how it stands.
 
-from typing import Any, Protocol
+`vdev status` and `/status` show the same document.
+"""
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from ..deviceplugin.registration import KubeletSocket
 from ..deviceplugin.service import ResourceService, ServiceState
-from ..dra.output import Dra
 from ..model.device import device_document, problem_document
 from ..node.events import Situation
 from ..planning.resources import Resource
-from .cdi_files import CdiFiles
-from .config_files import ConfigSource
-from .device_lists import DeviceLists, Measures
-from .fault_control import FaultControl
-from .handovers import HandoverActions
-from .last_good import LastGood
-from .list_record import ListRecord
-from .lock import NodeLock
-from .node_objects import NodeApi
-from .options import Options
-from .pod_holders import PodHolders
-from .reconcile import Reconciler
-from .steps import Steps
+from .announcer import Boot, Outlook, absent
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+    from .agent import Agent
 
 
-class Running(Protocol):
-    """The parts of the running plugin that are looked at."""
-
-    options: Options
-    link: KubeletSocket
-    lock: NodeLock
-    config: ConfigSource
-    holders: PodHolders
-    reconciler: Reconciler
-    lists: DeviceLists
-    cdi: CdiFiles
-    record: ListRecord
-    last_good: LastGood
-    measures: Measures
-    handovers: HandoverActions
-    faults: FaultControl
-    node_api: NodeApi
-    dra: Dra
-    steps: Steps
-    started_at: float
-    waiting: str
-
-
-def situation(agent: Running) -> Situation:
+def situation(agent: "Agent") -> Situation:
     """What Events tell of beside the plan."""
     reading, services = agent.config.status, agent.lists.services.values()
     return Situation(
@@ -60,7 +33,7 @@ def situation(agent: Running) -> Situation:
     )
 
 
-def status(agent: Running) -> dict[str, Any]:
+def status(agent: "Agent") -> dict[str, Any]:
     """The whole status; keys are stable and documented."""
     reload = agent.config.status
     return {
@@ -80,14 +53,14 @@ def status(agent: Running) -> dict[str, Any]:
             "doubted": len(agent.holders.knowledge.doubted),
         },
         "record": {
-            "file": str(agent.record.path) if agent.record.path else None,
-            "problem": agent.record.problem.message if agent.record.problem else "",
+            "file": str(agent.state.path) if agent.state.path else None,
+            "problem": agent.state.problem.message if agent.state.problem else "",
         },
         "cdi": {"directory": str(agent.options.cdi_dir), "problem": agent.cdi.trouble},
         "config": {
             "files": [str(path) for path in agent.config.in_force.files],
             "choice": "; ".join(f"{each.file}: {each.reason}" for each in agent.config.in_force.why),
-            "keptFile": str(agent.last_good.path) if agent.last_good.path else None,
+            "keptFile": str(agent.state.path) if agent.state.path else None,
             "keptAt": reload.kept_at or None,
             "lastReloadSuccessful": reload.last_was_good,
             "appliedAt": reload.applied_at or None,
@@ -109,16 +82,16 @@ def status(agent: Running) -> dict[str, Any]:
     }
 
 
-def ready(agent: Running) -> bool:
+def ready(agent: "Agent") -> bool:
     return not not_ready(agent)
 
 
-def stand_by(agent: Running) -> str:
+def stand_by(agent: "Agent") -> str:
     """For which other agent's end this one waits, in a sentence; empty when it does not."""
     return agent.waiting if agent.lock.stands_by else ""
 
 
-def not_ready(agent: Running) -> list[str]:
+def not_ready(agent: "Agent") -> list[str]:
     """Why the agent is not ready, a sentence each; empty when it is.
 
     It is when every resource is registered and the kubelet listens to it, or the Node's status has it, when
@@ -143,7 +116,7 @@ def not_ready(agent: Running) -> list[str]:
     return [*_bad_since_the_start(agent), *missing, *([agent.cdi.trouble] if agent.cdi.trouble else [])]
 
 
-def _bad_since_the_start(agent: Running) -> list[str]:
+def _bad_since_the_start(agent: "Agent") -> list[str]:
     reload = agent.config.status
     if not reload.kept_at:
         return []
@@ -155,7 +128,7 @@ def _why(service: ResourceService) -> str:
     return "registered, but the kubelet has not opened its stream" if silent else service.state
 
 
-def _resource(agent: Running, resource: Resource) -> dict[str, Any]:
+def _resource(agent: "Agent", resource: Resource) -> dict[str, Any]:
     service = agent.lists.services.get(resource.name)
     in_status = agent.reconciler.spec.node.status  # where no device plugin serves it
     holders = agent.holders.holders or {}
@@ -188,3 +161,63 @@ def _resource(agent: Running, resource: Resource) -> dict[str, Any]:
             for slot in resource.slots
         ],
     }
+
+
+class HttpView:
+    """The answers of `observe.http.Watched`, and what the service manager is told."""
+
+    def __init__(self, agent: "Agent") -> None:
+        self._agent = agent
+
+    def status(self) -> dict[str, Any]:
+        return status(self._agent)
+
+    def telemetry(self) -> dict[str, Any]:
+        """What devices measure now, in short: load, temperature, power, and used and all of the memory, by id."""
+        return self._agent.telemetry.in_short()
+
+    def registry(self) -> "CollectorRegistry":
+        """The metrics; devices and streams are counted now."""
+        self._agent.measures.measure()
+        self._agent.dra.measure()
+        for name, service in tuple(self._agent.lists.services.items()):
+            self._agent.metrics.streams.labels(name).set(service.streams)
+        return self._agent.metrics.registry
+
+    def stalled(self) -> str:
+        """Why nothing moves any more; empty while the reconciler takes its steps, or has not begun."""
+        if not self._agent.lists.running:
+            return ""
+        options = self._agent.options
+        silent = options.clock.now() - self._agent.turned_at
+        return (
+            f"the reconciler has not finished a step for {silent:.0f} s" if silent > options.intervals.stalled else ""
+        )
+
+    def not_ready(self) -> Sequence[str]:
+        return not_ready(self._agent)
+
+    def stand_by(self) -> str:
+        return stand_by(self._agent)
+
+    def outlook(self, look_for_absent: bool) -> Outlook:
+        agent, state = self._agent, self._agent.reconciler
+        services = agent.lists.services.values()
+        missing: tuple[str, ...] = ()
+        if look_for_absent and state.published:
+            ailing = {raw for raw, health in state.current_verdicts().items() if not health.healthy}
+            missing = absent(state.served, chain.from_iterable(state.scan.devices.values()), ailing)
+        boot = Boot(
+            served=state.published and not any(each.state is ServiceState.STARTING for each in services),
+            kubelet=any(each.streams for each in services),
+            absent=missing,
+            waits_for=agent.waiting if agent.lock.waited else "",
+        )
+        return Outlook(boot=boot, stalled=self.stalled(), summary=self._summary())
+
+    def _summary(self) -> str:
+        if trouble := "; ".join(not_ready(self._agent)):
+            return trouble
+        resources = self._agent.reconciler.served.resources.values()
+        healthy, listed = sum(each.healthy for each in resources), sum(len(each.slots) for each in resources)
+        return f"{healthy} of {listed} devices are Healthy, in {len(resources)} resources"

@@ -1,8 +1,8 @@
 """The stand-ins of virtual devices in the device directory: device nodes, files, directories and serial lines.
 
-One agent at a time makes stand-ins in a directory (a lock), and only for one owner (a record in the directory), so that
-nobody removes what another agent made. The record tells a later process which slots (ids in a list, or devices that
-claims can have) each stand-in is for, and so which pods may still hold what it finds.
+One agent at a time makes stand-ins in a directory (a lock), and only for one owner (whose name is in a file there), so
+that nobody removes what another agent made. What is left over stays while a pod or a claim has an id that may be its
+device's.
 """
 
 import asyncio
@@ -11,9 +11,10 @@ import itertools
 import json
 import os
 import stat
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -24,39 +25,39 @@ from ..hostfs.files import exists, listed, remove_tree
 from ..hostfs.locks import DirectoryLock
 from ..model import virtual_node
 from ..model import virtual_node as standin
-from ..model.device import Health, Key, RawDevice, base_id, facts
+from ..model.device import Health, RawDevice, base_id, facts
 from ..model.entry import EntrySpec
 from ..model.sources import VirtualSource
 from ..model.template import Template
 from ..model.virtual_node import Like, LineEnd, VirtualNode
 from ..planning.allocation import any_cdi
-from ..planning.in_use import Holdings
 from ..planning.plan import Plan
 from ..planning.resources import Inventory, Resource
 from ..planning.virtual_devices import Dialogue
+from .applier import NOTHING
 from .host_files import HostFiles
 from .serial_lines import Line, Pty, open_pty
+
+if TYPE_CHECKING:
+    from ..dra.published_devices import DraDevice, PublishedPool
 
 log = structlog.get_logger(__name__)
 
 FILE = ".standins.json"
 _VERSION = 1
-_LIMIT = 64 * 2**20  # bytes; a full list of the kubelet's is a tenth of it
+_LIMIT = 2**20  # bytes
 _NVIDIA_PARTITION = "MIG-"  # its id does not tell the device's
 
-Slots = Mapping[str, frozenset[Key]]
-"""The slots (resource or driver, id) of each stand-in, by raw device id."""
 
-
-class VirtualNodeRecord:
+class OwnDirectory:
     """The right of `owner` (node and plugin directory) to make stand-ins in a directory."""
 
     def __init__(self, directory: Path, owner: str) -> None:
-        self.slots: Slots | None = None  # None before the first `take`
+        self.is_ours = False
         self._directory = directory
         self._owner = owner
         self._lock = DirectoryLock(directory)
-        self._is_written = True
+        self._is_marked = False  # whether the file with the owner's name is as it should be, if it is there
         self._told = ""
 
     def take(self) -> bool:
@@ -72,51 +73,41 @@ class VirtualNodeRecord:
             raise HostError(
                 f"another vdev makes its virtual nodes in {self._directory}; give each agent its own --device-dir"
             )
-        if self.slots is None:
-            owner, slots = _read(self._directory / FILE)
+        if not self.is_ours:
+            owner = _owner_in(self._directory / FILE)
             if owner not in ("", self._owner) and names(self._directory):
                 self._lock.release()
                 raise HostError(
                     f"the virtual nodes in {self._directory} belong to another agent ({owner}); "
                     "give this one its own --device-dir, or remove them once no pod has them"
                 )
-            self.slots = slots if owner == self._owner else {}
+            self.is_ours, self._is_marked = True, owner == self._owner
         return True
 
     def release(self) -> None:
         """Let another process have the directory, and ask whose it is before it is taken again."""
-        self.slots = None
+        self.is_ours = False
         self._lock.release()
 
     def close(self) -> None:
         """Let another process have the directory, for good."""
         self._lock.close()
 
-    def write(self, slots: Slots) -> None:
-        """Record these stand-ins. What cannot be written is logged: a later process then knows less, and keeps more."""
-        if slots == self.slots and self._is_written and (not slots or exists(self._directory / FILE)):
-            return
-        document = {"version": _VERSION, "owner": self._owner, "slots": {key: sorted(slots[key]) for key in slots}}
+    def mark(self, *, is_used: bool) -> None:
+        """Say whose the directory is, as long as it is used. What cannot be written is logged."""
+        file = self._directory / FILE
         trouble = ""
         try:
-            if slots:
-                write_atomic(self._directory / FILE, (json.dumps(document) + "\n").encode())
-            else:
-                (self._directory / FILE).unlink(missing_ok=True)
+            if not is_used:
+                file.unlink(missing_ok=True)
+            elif not (self._is_marked and exists(file)):
+                write_atomic(file, (json.dumps({"version": _VERSION, "owner": self._owner}) + "\n").encode())
         except (HostError, OSError) as failed:
             trouble = str(failed)
-        self.slots, self._is_written = slots, not trouble
+        self._is_marked = not trouble
         if trouble and trouble != self._told:
-            log.warning("record of virtual nodes not written", reason=trouble)
+            log.warning("owner of virtual nodes not written", reason=trouble)
         self._told = trouble
-
-    def may_hold(self, device: str, holdings: Holdings, claimed: Collection[Key]) -> bool:
-        """Whether a pod or a claim may have a slot of the raw device, as far as it is recorded or its ids tell."""
-        recorded = (self.slots or {}).get(device)
-        if recorded is not None:
-            return any(key in claimed or holdings.may_hold(key) for key in recorded)
-        known = {*(holdings.holders or ()), *holdings.in_flight, *holdings.allocated, *claimed}
-        return any(_may_be_of(device, key[1]) and (key in claimed or holdings.may_hold(key)) for key in known)
 
 
 def names(directory: Path) -> dict[str, Path]:
@@ -125,41 +116,30 @@ def names(directory: Path) -> dict[str, Path]:
     return {path.name.removeprefix(virtual_node.PREFIX): path for path in found}
 
 
-def _may_be_of(device: str, slot_id: str) -> bool:
-    """Whether a slot id can be that of the raw device, one of its partitions or a replica of these."""
-    whole = base_id(slot_id)
-    return whole == device or whole.startswith((f"{device}-", _NVIDIA_PARTITION))
+def _may_be_of(device: str, held: str) -> bool:
+    """Whether an id can be that of the raw device or of one of its partitions."""
+    return held == device or held.startswith((f"{device}-", _NVIDIA_PARTITION))
 
 
-def _read(path: Path) -> tuple[str, Slots]:
-    """Owner and slots; nothing where there is no record, or none that can be read."""
+def _owner_in(path: Path) -> str:
+    """Whose the directory is; empty where nobody says so."""
     try:
         document = json.loads(HostRoot().read_text(str(path), limit=_LIMIT) or "{}")
     except (HostError, ValueError, RecursionError):
-        return "", {}
+        return ""
     match document:
-        case {"version": int(), "owner": str(owner), "slots": dict(slots)}:
-            return owner, {device: keys for device, each in slots.items() if (keys := _keys(each))}
-    return "", {}
-
-
-def _keys(found: object) -> frozenset[Key]:
-    keys = set()
-    for pair in found if isinstance(found, list) else ():
-        match pair:
-            case [str(resource), str(slot_id)]:
-                keys.add((resource, slot_id))
-    return frozenset(keys)
+        case {"version": int(), "owner": str(owner)}:
+            return owner
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
 class WantedStandIn:
-    """What stands in for a device of an entry, and the slots that it is for."""
+    """What stands in for a device of an entry."""
 
     entry: EntrySpec
     device: RawDevice
     standin: VirtualNode
-    slots: frozenset[Key] = frozenset()
 
     @property
     def values(self) -> Mapping[str, str]:
@@ -167,39 +147,41 @@ class WantedStandIn:
 
 
 def wanted_stand_ins(plan: Plan) -> dict[str, WantedStandIn]:
-    """What is needed, by raw device id, each with all slots that it is for."""
-    wanted: dict[str, WantedStandIn] = {}
-    slots: dict[str, set[Key]] = {}
-    for each, key in itertools.chain(_listed(plan.base), _for_claims(plan), _listed(plan.inventory)):
-        wanted[each.device.id] = each
-        slots.setdefault(each.device.id, set()).add(key)
-    return {device: replace(each, slots=frozenset(slots[device])) for device, each in wanted.items()}
+    """What is needed, by raw device id."""
+    wanted = itertools.chain(_listed(plan.base), _for_claims(plan), _listed(plan.inventory))
+    return {each.device.id: each for each in wanted}
 
 
-def _listed(inventory: Inventory) -> Iterator[tuple[WantedStandIn, Key]]:
+def _listed(inventory: Inventory) -> Iterator[WantedStandIn]:
     """What Allocate gives."""
     for resource in inventory.resources.values():
         yield from _of_slots(resource, by_cdi=any_cdi(resource.flags))
 
 
-def _for_claims(plan: Plan) -> Iterator[tuple[WantedStandIn, Key]]:
+def _for_claims(plan: Plan) -> Iterator[WantedStandIn]:
     """What claims can get, and what they have of devices that are away. They get it through CDI."""
     for offered in plan.base.claimable.values():
         yield from _of_slots(offered, by_cdi=True)
-    for driver, pool in plan.pools.items():
-        nodes = {name: (entry, _made(entry, by_cdi=True)) for name, entry in pool.offered.entries.items()}
-        for device in pool.devices if any(node for _, node in nodes.values()) else ():
-            entry, node = nodes.get(device.entry, (None, None))
-            if device.lost and entry and node:
-                yield WantedStandIn(entry, device.device.raw, node), (driver, device.device.id)
+    for pool in plan.pools.values():
+        yield from _published(pool, (device for device in pool.devices if device.lost))
 
 
-def _of_slots(resource: Resource, *, by_cdi: bool) -> Iterator[tuple[WantedStandIn, Key]]:
+def _published(pool: "PublishedPool", devices: Iterable["DraDevice"]) -> Iterator[WantedStandIn]:
+    nodes = {name: (entry, _made(entry, by_cdi=True)) for name, entry in pool.offered.entries.items()}
+    if not any(node for _, node in nodes.values()):
+        return
+    for device in devices:
+        entry, node = nodes.get(device.entry, (None, None))
+        if entry and node:
+            yield WantedStandIn(entry, device.device.raw, node)
+
+
+def _of_slots(resource: Resource, *, by_cdi: bool) -> Iterator[WantedStandIn]:
     for entry in resource.entries.values():
         node = _made(entry, by_cdi=by_cdi)
         for slot in resource.slots if node else ():
             if node and slot.device.raw.entry == entry.name:
-                yield WantedStandIn(entry, slot.device.raw, node), (resource.name, slot.id)
+                yield WantedStandIn(entry, slot.device.raw, node)
 
 
 def _made(entry: EntrySpec, *, by_cdi: bool) -> VirtualNode | None:
@@ -216,21 +198,16 @@ class VirtualNodes(HostFiles[str, WantedStandIn]):
     """The stand-ins of one agent, by raw device id. `undeliverable` holds the devices whose stand-in is missing."""
 
     name = "making virtual nodes"
+    undeliverable = NOTHING
 
     def __init__(self, directory: Path, host: HostRoot, *, owner: str, timing: Timing) -> None:
         super().__init__({directory}, timing)
         self.directory = directory
-        self._undeliverable: Mapping[str, Health] = {}
         self._host = host
-        self._record = VirtualNodeRecord(directory, owner)
+        self._place = OwnDirectory(directory, owner)
         self._standing: Mapping[str, WantedStandIn] = {}  # what is wanted, and what is kept of this process
         self._opened: dict[str, Pty] = {}  # new lines, which nobody answers yet
         self._lines: dict[str, Line] = {}
-
-    @property
-    def undeliverable(self) -> Mapping[str, Health]:
-        """The devices, by raw device id, whose stand-in is missing, and why."""
-        return self._undeliverable
 
     def unprepared(self, plan: Plan) -> frozenset[str]:
         """What the plan needs, and no `settle` that succeeded has made."""
@@ -249,24 +226,28 @@ class VirtualNodes(HostFiles[str, WantedStandIn]):
         try:
             if wanted:
                 self.directory.mkdir(parents=True, exist_ok=True)
-            return names(self.directory) if self._record.take() else ()
+            return names(self.directory) if self._place.take() else ()
         except OSError as failed:
             raise HostError(f"cannot make {failed.filename or self.directory}: {failed.strerror}") from failed
 
+    def named(self, plan: Plan) -> Collection[str]:
+        published = (each for pool in plan.told_pools.values() for each in _published(pool, pool.devices))
+        return {each.device.id for each in itertools.chain(_listed(plan.told), published)}
+
     def held(self, left: Collection[str], plan: Plan) -> Collection[str]:
-        return [device for device in left if self._record.may_hold(device, plan.holdings, plan.claimed)]
+        ids = {base_id(slot) for _, slot in (*plan.holdings.all(), *plan.claimed)}
+        return [device for device in left if any(_may_be_of(device, each) for each in ids)]
 
     def make(
         self, plan: Plan, wanted: Mapping[str, WantedStandIn], kept: frozenset[str], gone: frozenset[str]
     ) -> Mapping[str, str]:
         del plan
-        if self._record.slots is None:  # there is no directory, and none is needed
+        if not self._place.is_ours:  # there is no directory, and none is needed
             return {}
         self._remove(gone)
-        slots = {device: each for device, each in self._record.slots.items() if device in kept}
-        self._record.write({**slots, **{device: each.slots for device, each in wanted.items()}})
+        self._place.mark(is_used=bool(wanted or kept))
         if not wanted and not kept:
-            self._record.release()
+            self._place.release()
         before = self._standing
         self._standing = {**{device: each for device, each in before.items() if device in kept}, **wanted}
         failed = {}
@@ -309,7 +290,7 @@ class VirtualNodes(HostFiles[str, WantedStandIn]):
 
     def release(self) -> None:
         """Let another process have the directory, for good."""
-        self._record.close()
+        self._place.close()
 
     # --- lines and words, on the loop ---------------------------------------------------------------------------------
 
@@ -337,10 +318,10 @@ class VirtualNodes(HostFiles[str, WantedStandIn]):
 
     def _say(self, failed: Mapping[str, str]) -> None:
         reasons = set(failed.values())
-        for reason in sorted(reasons - {health.reason for health in self._undeliverable.values()}):
+        for reason in sorted(reasons - {health.reason for health in self.undeliverable.values()}):
             devices = sorted(device for device, why in failed.items() if why == reason)
             log.error("stand-in not made", reason=reason, device=devices[0], devices=len(devices))
-        self._undeliverable = {device: Health(healthy=False, reason=reason) for device, reason in failed.items()}
+        self.undeliverable = {device: Health(healthy=False, reason=reason) for device, reason in failed.items()}
 
     # --- files, in a thread -------------------------------------------------------------------------------------------
 

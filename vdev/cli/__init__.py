@@ -26,6 +26,7 @@ COMMANDS = {
     "run": "run the plugin: serve a configuration's devices to the kubelet",
     "sim": "run the embedded kubelet alone, for any device plugin",
     "demo": "run plugin and embedded kubelet through a checked story",
+    "init": "write a commented configuration to start with",
     "validate": "check configuration files and show every error",
     "plan": "show what a node would advertise, or a reload change",
     "allocate": "show the exact response to an allocation",
@@ -53,6 +54,7 @@ _UNWRITTEN = {errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}  
 _BROKEN_PIPE = 141  # 128 + SIGPIPE
 
 EPILOG = """examples:
+  vdev init gpu vdev.yaml            write a configuration to start with
   vdev validate vdev.yaml            check a file
   vdev plan vdev.yaml                show what this node would advertise
   vdev run vdev.yaml                 advertise it

@@ -63,9 +63,9 @@ _IN_FULL = 8  # resources, up to which each is shown with all its devices
 def lines(status: dict[str, Any]) -> Iterator[str]:
     """The lines, of the document that `vdev status --output json` prints."""
     yield from _state(status)
-    if not status["standBy"]:
-        yield from _devices_in_short(status["resources"], status["dra"])
     missing = not status["kubelet"]["present"] and not status["standBy"]  # a stand-by does not look for it
+    if status["resources"] or not (missing or status["standBy"]):  # devices are looked for when the node is taken over
+        yield from _devices_in_short(status["resources"], status["dra"])
     yield f"the kubelet's socket {status['kubelet']['socket']}" + " (not there)" * missing
     yield from _holders(status["podResources"], status["record"])
     yield from _node(status["nodeApi"])

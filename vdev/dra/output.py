@@ -210,12 +210,10 @@ class Dra(Output):
     def directories(self) -> frozenset[Path]:
         return frozenset(path for driver in self._drivers.values() for path in driver.directories)
 
-    def recheck(self, changed: frozenset[str] = frozenset()) -> bool:
+    def look(self) -> None:
         """Look at sockets and files soon; that is done beside the turns."""
-        del changed
         for driver in self._drivers.values():
             driver.recheck()
-        return False
 
     def poke(self) -> None:
         for driver in self._drivers.values():

@@ -26,7 +26,6 @@ from ..node.status_output import NodeStatus
 from ..planning.in_use import Holdings, Use
 from ..planning.inventory import arrange
 from ..planning.plan import Plan, World, decide
-from ..planning.resources import EMPTY
 from .cluster import SeenNode, SeenSlices
 from .layouts import Layouts
 from .pod_devices import Assignment, assign, by_resource, held
@@ -175,10 +174,7 @@ class Member:
                 afflictions=afflictions,
                 holdings=holdings,
                 claimed=self.claimed,
-                listed=last.inventory if last else EMPTY,
-                retired=last.retired if last else {},
-                devices=last.devices if last else EMPTY,
-                lost=last.lost if last else {},
+                before=last,
                 pools=last.pools if last else {},
                 now=self._clock.now(),
             ),

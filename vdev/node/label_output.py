@@ -106,17 +106,13 @@ class FeaturesFile(Output):
     def __init__(self, directory: Path) -> None:
         self.path = directory / FILE
         self._wanted: Mapping[str, str] | None = None  # None: nothing was ever wanted
-        self._is_checked = False
 
     async def settle(self, plan: Plan) -> None:
-        """Write the labels where they are others, or something took the file. Raises HostError."""
-        wanted = plan.features
-        if wanted is None and self._wanted is None:
+        """Write the labels where the file has others, or is gone. Raises HostError."""
+        if plan.features is None and self._wanted is None:
             return
-        if self._is_checked and wanted == self._wanted:
-            return
-        await asyncio.to_thread(self._write, wanted)
-        self._wanted, self._is_checked = wanted, True
+        await asyncio.to_thread(self._write, plan.features)
+        self._wanted = plan.features
 
     def _write(self, wanted: Mapping[str, str] | None) -> None:
         if wanted is None:
@@ -129,13 +125,6 @@ class FeaturesFile(Output):
                 return
         write_atomic(self.path, text)
         log.info("features file written", file=str(self.path), labels=len(wanted))
-
-    def recheck(self, changed: frozenset[str] = frozenset()) -> bool:
-        """Compare with the disk at the next `settle`; only the file itself says anything."""
-        if self._wanted is None or (changed and FILE not in changed):
-            return False
-        self._is_checked = False
-        return True
 
     @property
     def directories(self) -> frozenset[Path]:

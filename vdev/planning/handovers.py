@@ -14,7 +14,7 @@ since a pod's devices are all allocated before its first container starts.
 Everything here is a value and a pure function of it.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -72,17 +72,6 @@ class Ledger:
 EMPTY = Ledger()
 
 
-@dataclass(frozen=True, slots=True)
-class Before:
-    """What must be done before a container starts: these releases first, and when there are none, these arrivals.
-
-    It may start when there are neither.
-    """
-
-    releases: tuple[Handover, ...] = ()
-    arrivals: tuple[Handover, ...] = ()
-
-
 def allocated(ledger: Ledger, keys: Collection[Key]) -> Ledger:
     """An Allocate was granted: who held one of these before has ended, with everything that it held."""
     ended = {ledger.tenants[key].holder for key in keys if key in ledger.tenants}
@@ -126,19 +115,20 @@ def read(ledger: Ledger, named: Mapping[Key, str], may_hold: Callable[[Key], boo
 
 def pre_start(
     ledger: Ledger, keys: Collection[Key], named: Mapping[Key, str], overlapping: Collection[Unit] = ()
-) -> tuple[Ledger, Before]:
-    """A container with these slots is about to start. What is to be done first is told until it is `done`.
+) -> tuple[Ledger, tuple[Handover, ...], tuple[Handover, ...]]:
+    """A container with these slots is about to start. It may start when neither releases nor arrivals are to be done.
 
-    `overlapping` are other devices that are partly the same hardware; releases of theirs come first as well.
+    Releases come first, and are told until they are `done`; when there are none, arrivals. `overlapping` are other
+    devices that are partly the same hardware; releases of theirs come first as well.
     """
     units = {*map(_unit, keys), *overlapping}
     releases = tuple(each for each in ledger.owed if each.unit in units)
     if releases:
-        return ledger, Before(releases)
+        return ledger, releases, ()
     ledger, arrivals = _arrive(ledger, keys, named)
     ledger = replace(ledger, arriving=(*ledger.arriving, *arrivals))
     who = {(_unit(key), ledger.tenants[key].holder) for key in keys}
-    return ledger, Before(arrivals=tuple(each for each in ledger.arriving if (each.unit, each.holder) in who))
+    return ledger, (), tuple(each for each in ledger.arriving if (each.unit, each.holder) in who)
 
 
 def done(ledger: Ledger, handover: Handover) -> Ledger:
@@ -160,14 +150,9 @@ def recalled(ledger: Ledger) -> Ledger:
     )
 
 
-def is_new(ledger: Ledger, key: Key) -> bool:
-    """Whether no container has started with it, as far as is known."""
-    return key not in ledger.tenants
-
-
 def _arrive(ledger: Ledger, keys: Collection[Key], named: Mapping[Key, str]) -> tuple[Ledger, tuple[Handover, ...]]:
     """Pods that hold these from now on; the arrivals are those of slots that were granted, one for each device."""
-    fresh = [key for key in keys if is_new(ledger, key)]
+    fresh = [key for key in keys if key not in ledger.tenants]
     if not fresh:
         return ledger, ()
     pod = next((named[key] for key in keys if key in named), "")
@@ -186,15 +171,12 @@ def _end(ledger: Ledger, holders: Collection[int]) -> Ledger:
     if not holders:
         return ledger
     gone = {key: each for key, each in ledger.tenants.items() if each.holder in holders}
-    releases = {Handover(*_unit(key), each.holder, each.pod, each.recalled) for key, each in gone.items()}
+    handovers = (Handover(*_unit(key), each.holder, each.pod, each.recalled) for key, each in gone.items())
+    # One for each device of a holder, also if some of its slots were known by name and others not.
+    releases = {(each.unit, each.holder): each for each in sorted(handovers)}
     tenants = {key: each for key, each in ledger.tenants.items() if key not in gone}
     arriving = tuple(each for each in ledger.arriving if each.holder not in holders)
-    return replace(ledger, tenants=tenants, owed=(*ledger.owed, *_once(releases)), arriving=arriving)
-
-
-def _once(releases: Iterable[Handover]) -> list[Handover]:
-    """One for each device of a holder, also where some of its slots were known by name and others not."""
-    return list({(each.unit, each.holder): each for each in sorted(releases)}.values())
+    return replace(ledger, tenants=tenants, owed=(*ledger.owed, *releases.values()), arriving=arriving)
 
 
 def _named(tenant: Tenant, pod: str) -> Tenant:

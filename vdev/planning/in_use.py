@@ -17,9 +17,8 @@ Everything here is a value and a pure function of it; times are monotonic second
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from operator import attrgetter
 
 from ..intervals import PRODUCTION, Intervals
 from ..model.device import Key
@@ -254,10 +253,6 @@ class Holdings:
         """Whether a pod may hold it, as far as is known now."""
         return key in self.doubted or key in self.in_flight or key in self.allocated or key in (self.holders or ())
 
-    def says(self, other: "Holdings") -> bool:
-        """Whether it is the same, of whatever time."""
-        return bool(_SAID(self) == _SAID(other))
-
     def all(self) -> frozenset[Key]:
         """Everything that a pod may hold."""
         return frozenset((*(self.holders or ()), *self.doubted, *self.in_flight, *self.allocated))
@@ -266,6 +261,3 @@ class Holdings:
         """The holder, in words."""
         pod = (self.holders or {}).get(key)
         return f"pod {pod}" if pod else "a pod"
-
-
-_SAID = attrgetter(*(each.name for each in fields(Holdings) if each.name != "read_at"))

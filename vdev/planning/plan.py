@@ -50,9 +50,9 @@ class World:
     where labels are asked for, and `base` what all of that comes to, as `arrange` puts it: another `found` has another
     `base`. `verdicts` are those of probes and of flapping, by raw device id; `undeliverable` are devices that an output
     cannot bring to containers, and why; those of `toolless` come without their maker's tools.
-    `afflictions` and `cdi_faults` (by file name) are what fault rules do now. `listed` is what the kubelet was told
-    last, by this process or the one before, and `retired` what of that only pods keep in the list; `dropped` are ids
-    that left a list lately. `devices`, `lost` and `pools` are those of the last plan. `claimed` are the names of the
+    `afflictions` and `cdi_faults` (by file name) are what fault rules do now. `before` is the last plan of which the
+    kubelet was told, and `recorded` what an earlier process told it; `dropped` are ids that left a list lately, and
+    `pools` those of the last plan. `claimed` are the names of the
     devices that prepared claims have, by driver. `now` is monotonic.
     """
 
@@ -68,22 +68,27 @@ class World:
     afflictions: Afflictions = targets.NONE
     cdi_faults: Mapping[str, CdiFault] = field(default_factory=dict)
     holdings: Holdings = Holdings()
-    listed: Inventory = EMPTY
-    retired: Mapping[Key, Retired] = field(default_factory=dict)
+    before: "Plan | None" = None
+    recorded: Inventory = EMPTY
     dropped: Mapping[str, Dropped] = field(default_factory=dict)
-    devices: Inventory = EMPTY
-    lost: Losses = field(default_factory=dict)
     pools: "Pools" = field(default_factory=lambda: NO_POOLS)
     claimed: "Claimed" = field(default_factory=dict)
     now: float = 0.0
+
+    @property
+    def listed(self) -> Inventory:
+        """What the kubelet was told last."""
+        return self.before.inventory if self.before else self.recorded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What shall be: every output makes its part of it true.
 
-    `inventory` is what to list. `specifications` are the CDI documents of what is wanted, by kind. `held` are the ids
-    of devices (without a replica's number) that a pod may hold or that are retired: what belongs to one of them stays.
+    `inventory` is what to list; `told` and `told_pools` are what was listed and published when that was decided.
+    `specifications` are the CDI
+    documents of what is wanted, by kind. `held` are the ids of devices (without a replica's number) that a pod may
+    hold or that are retired: what belongs to one of them stays.
     `again_at` is the (monotonic) time at which to decide again though nothing happens, or None.
 
     `elsewhere` is what pods may hold of resources that had an id before the one that lists it now. `claimed` are the
@@ -103,6 +108,7 @@ class Plan:
 
     base: Inventory
     inventory: Inventory
+    told: Inventory
     retired: Mapping[Key, Retired]
     holdings: Holdings
     held: frozenset[str]
@@ -120,6 +126,7 @@ class Plan:
     conditions: tuple[NodeCondition, ...] = ()
     choices: Progresses = field(default_factory=dict)
     pools: "Pools" = field(default_factory=lambda: NO_POOLS)
+    told_pools: "Pools" = field(default_factory=lambda: NO_POOLS)
     problems: tuple[Problem, ...] = ()
     telemetry: Telemetry | None = None
     loads: Mapping[str, Measured] = field(default_factory=dict)
@@ -148,11 +155,6 @@ class Plan:
         """What is to become free: of retired devices, what others list by now, and for a layout that a label chose."""
         return self.elsewhere.union(self.retired, *(each.doubted for each in self.choices.values()))
 
-    @property
-    def waits_for_answer(self) -> bool:
-        """Whether the kubelet's next answer counts though it be the one of before: something waits for a newer one."""
-        return bool(self.unsettled) or any(not self.holdings.may_hold(key) for key in self.retired)
-
     def is_free(self, device: str) -> bool:
         """Whether no pod can have anything of the device of this id (without a replica's number)."""
         return self.holdings.complete and device not in self.held
@@ -168,6 +170,7 @@ class Plan:
 
 def decide(world: World, intervals: Intervals = PRODUCTION) -> Plan:
     """What shall be, in this world."""
+    before = world.before
     equipped = resources.without_tools(world.base, world.toolless) if world.toolless else world.base
     healthy = resources.with_health(equipped, {**world.verdicts, **world.undeliverable})
     claimed = _claimed(world)
@@ -175,7 +178,7 @@ def decide(world: World, intervals: Intervals = PRODUCTION) -> Plan:
     kept = retention.retain(
         world.listed,
         fresh,
-        world.retired,
+        before.retired if before else {},
         world.holdings,
         world.now,
         lately=world.dropped,
@@ -185,13 +188,15 @@ def decide(world: World, intervals: Intervals = PRODUCTION) -> Plan:
     node = world.spec.node
     devices = targets.drop(fresh, world.afflictions.dropped)
     entries = world.spec.on_node(world.node) if node.events or node.conditions else ()
-    lost = losses(world.devices, devices, world.lost, entries) if entries else NONE
+    were, missing = (before.devices, before.lost) if before else (EMPTY, NONE)
+    lost = losses(were, devices, missing, entries) if entries else NONE
     published = _pools(world, retention.without_retired(devices, kept.retired, claimed))
     labels = _labels(world) if node.labels else NO_LABELS
     told = labels.values if node.labels is True else NO_LABELS.values
     return Plan(
         base=world.base,
         inventory=listed,
+        told=world.listed,
         retired=kept.retired,
         elsewhere=kept.elsewhere,
         claimed=claimed,
@@ -209,6 +214,7 @@ def decide(world: World, intervals: Intervals = PRODUCTION) -> Plan:
         choices=world.choices,
         features=labels.values if node.labels == NFD else None,
         pools=published,
+        told_pools=before.pools if before else NO_POOLS,
         problems=labels.problems + tuple(problem for pool in published.values() for problem in pool.problems),
         capacity=capacity.capacity(listed) if node.status else {},
         telemetry=world.spec.telemetry,

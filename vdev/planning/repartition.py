@@ -270,17 +270,11 @@ class _Look:
         return ""
 
     def _in_force(self, entry: EntrySpec) -> Iterator[tuple[int, Parts]]:
-        """What each device is cut into: as far as known, as the list of devices tells, or as the entry says."""
+        """What each device is cut into, as far as it is known and still fits."""
         known = self.before.parts.get(entry.name, {})
-        cuts = self._cuts(entry)
-        listed = _listed_parts(self.seen) if cuts and not known else {}
-        for index, hardware in self._hardware(entry).items():
+        for index in self._hardware(entry):
             if index in known and _fits(entry.geometry, known[index]):
                 yield index, known[index]
-            elif found := listed.get(hardware):
-                yield index, _recognised(entry, index, found)
-            elif not known and self._is_restart and cuts:
-                yield index, ()  # nothing was listed of it
 
     def _cuts(self, entry: EntrySpec) -> bool:
         """Whether layouts change what the entry offers: strategies are for device plugins alone."""
@@ -366,17 +360,6 @@ def _part(device: Device) -> Part:
     return (device.profile, device.slices.start) if device.profile else _WHOLE
 
 
-def _listed_parts(seen: RepartitionView) -> dict[str, set[Part]]:
-    """What is listed of each hardware device, or what claims have of it."""
-    found: dict[str, set[Part]] = {}
-    for resource in seen.listed.resources.values():
-        for slot in resource.slots:
-            found.setdefault(slot.device.raw.id, set()).add(_part(slot.device))
-    for each in seen.claimed:
-        found.setdefault(each.device.raw.id, set()).add(_part(each.device))
-    return found
-
-
 def _held_parts(seen: RepartitionView) -> dict[str, list[tuple[Part, Key, str]]]:
     """What is held of each hardware device, with the pod's name or the empty string."""
     found: dict[str, list[tuple[Part, Key, str]]] = {}
@@ -389,18 +372,3 @@ def _held_parts(seen: RepartitionView) -> dict[str, list[tuple[Part, Key, str]]]
         key = (each.driver, each.device.id)
         found.setdefault(each.device.raw.id, []).append((_part(each.device), key, each.pod))
     return found
-
-
-def _recognised(entry: EntrySpec, index: int, listed: set[Part]) -> Parts:
-    """The layout of which this is what is listed. Some may be there for a pod alone, so the one that explains most."""
-    assert entry.geometry is not None
-    layouts = [layout for layout in _choice(entry).layouts.values() if not layout.refusal]
-    named = [layout.parts[index] for layout in layouts if index in layout.parts]
-    fitting = [parts for parts in (*named, None) if _cut(entry.geometry, parts) <= listed]
-    best = max(fitting, key=lambda parts: len(_cut(entry.geometry, parts)), default=None)
-    if fitting and _cut(entry.geometry, best) == listed:
-        return best
-    pinned = tuple(f"{profile}@{start}" for profile, start in sorted(listed - {_WHOLE}, key=lambda part: part[1]))
-    if _fits(entry.geometry, pinned):
-        return pinned
-    return best if fitting else entry.partitions.get(index)  # some of it overlaps

@@ -22,6 +22,8 @@ class Timings:
     `boot`, `lead` and `sources` are a start where there was one before, as measured on 1.36.2: PodResources answers
     `boot` after it (about), plugins can register `lead` later, and `sources` after that the kubelet hears of its pods;
     until then it names none and admits none.
+
+    `look` passes between looks for sockets of DRA drivers below `plugins_registry`.
     """
 
     dial: float = 10.0
@@ -36,6 +38,7 @@ class Timings:
     notify: float = 5.0
     prepare: float = 45.0
     retry: float = 10.0
+    look: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ turns, every few seconds and after each plan: of devices that pods hold, and of 
 """
 
 import asyncio
+import itertools
 import os
 import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -90,6 +91,11 @@ class ToolFiles(HostFiles[str, Shown]):
             return ()
         except OSError as failed:
             raise HostError(f"cannot list {self._devices}: {_why(failed)}") from failed
+
+    def named(self, plan: Plan) -> Collection[str]:
+        listed = (each for resource in plan.told.resources.values() for each in resource.by_device.values())
+        published = (each.device for pool in plan.told_pools.values() for each in pool.devices)
+        return {each.id for each in itertools.chain(listed, published) if each.raw.tools}
 
     def held(self, left: Collection[str], plan: Plan) -> Collection[str]:
         claimable = published(plan)

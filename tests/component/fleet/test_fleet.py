@@ -96,16 +96,13 @@ async def test_each_edit_is_followed_by_a_word_that_it_is_done(start, api_server
         return [each["nodes"] for each in logs if each["event"] == "converged"]
 
     with structlog.testing.capture_logs() as logs:
-        fleet = await start(clock=clock)
+        fleet = await start(clock=clock, tell_progress=0.05)
         await until(lambda: fleet.is_settled and ["4", "4"] == capacity(api_server, "gpu-2"))
-        clock.advance(5)
         await until(lambda: [3] == said(logs))
         clock.advance(1000)
         (directory / "vdev.yaml").write_text(CONFIG[: CONFIG.index("fleet:")] + "fleet: {nodes: []}")
         await until(lambda: fleet.is_settled and not api_server.all("nodes"))
-        clock.advance(5)
         await until(lambda: [3, 0] == said(logs))
-        clock.advance(5)
     assert [3, 0] == said(logs)
     assert max(each["seconds"] for each in logs if each["event"] == "converged") < 100
 

@@ -32,6 +32,9 @@ class Names(HostFiles[str, str]):
             raise HostError(self.trouble)
         return self.there
 
+    def named(self, plan):
+        return plan.told
+
     def held(self, left, plan):
         return self.of_pods
 
@@ -40,9 +43,9 @@ class Names(HostFiles[str, str]):
         return {}
 
 
-def plan(*names, complete=True):
-    """A plan that needs these."""
-    return replace(decide(World()), labels=dict.fromkeys(names, ""), holdings=Holdings(complete=complete))
+def plan(*names, told=(), complete=True):
+    """A plan that needs these, made while the kubelet was told of others."""
+    return replace(decide(World()), labels=dict.fromkeys(names, ""), told=told, holdings=Holdings(complete=complete))
 
 
 @pytest.fixture
@@ -50,23 +53,15 @@ def clock():
     return ManualClock()
 
 
-async def turn(files, plan):
-    await files.settle(plan)
-    files.listed(plan)
-
-
-async def test_it_goes_in_the_settle_after_the_list(clock):
+async def test_it_goes_in_the_turn_after_the_list(clock):
     """Until the kubelet is told, an answer may name it; then the next turn is due at once."""
     files = Names(clock)
-    await turn(files, plan("a", "b"))
-    without = plan("a")
+    await files.settle(plan("a", "b"))
     for _ in range(2):
-        await files.settle(without)
+        await files.settle(plan("a", told=("a", "b")))
         assert {"a", "b"} == files.there
-    assert files.again_at is None
-    files.listed(without)
-    assert clock.now() == files.again_at
-    await files.settle(without)
+        assert clock.now() == files.again_at
+    await files.settle(plan("a", told=("a",)))
     assert {"a"} == files.there
     assert files.again_at is None
 
@@ -74,14 +69,14 @@ async def test_it_goes_in_the_settle_after_the_list(clock):
 async def test_it_stays_while_a_pod_has_it(clock):
     """No turn is due: one comes when the pod ends."""
     files = Names(clock)
-    await turn(files, plan("a"))
+    await files.settle(plan("a"))
     files.of_pods = {"a"}
     for _ in range(3):
-        await turn(files, plan())
+        await files.settle(plan())
     assert {"a"} == files.there
     assert files.again_at is None
     files.of_pods = set()
-    await turn(files, plan())
+    await files.settle(plan())
     assert set() == files.there
 
 
@@ -89,49 +84,21 @@ async def test_it_stays_while_nobody_can_tell_who_has_it(clock):
     """That is asked again after a while."""
     files = Names(clock, "left by another process")
     for _ in range(3):
-        await turn(files, plan(complete=False))
+        await files.settle(plan(complete=False))
     assert {"left by another process"} == files.there
     assert clock.now() + PRODUCTION.retire_settle == files.again_at
-    await turn(files, plan())
-    assert set() == files.there
-
-
-async def test_what_was_needed_again_meanwhile_begins_anew(clock):
-    """The list in between named it."""
-    files = Names(clock)
-    await turn(files, plan("a"))
-    files.of_pods = {"a"}
-    await turn(files, plan())
-    await turn(files, plan("a"))
-    files.of_pods = set()
     await files.settle(plan())
-    assert {"a"} == files.there
-
-
-async def test_a_list_for_which_nothing_was_made_frees_nothing(clock):
-    """The kubelet was told of a plan that was not settled, and that may need what the one before did not."""
-    files = Names(clock)
-    await turn(files, plan("a"))
-    await turn(files, plan())
-    files.listed(plan("a"))
-    await files.settle(plan())
-    assert {"a"} == files.there
-    await turn(files, plan())
-    await turn(files, plan())
     assert set() == files.there
 
 
 async def test_what_cannot_be_made_is_tried_again(clock):
-    """After a pause; each thing that is wanted says why it is missing."""
+    """At each turn, and one comes after a pause; each thing that is wanted says why it is missing."""
     files = Names(clock)
     files.trouble = "no room"
-    await turn(files, plan("a", "b"))
+    await files.settle(plan("a", "b"))
     assert {"a": "no room", "b": "no room"} == files.failed
     assert clock.now() + PRODUCTION.retry_host_files == files.again_at
     files.trouble = ""
-    await turn(files, plan("a", "b"))
-    assert set() == files.there
-    clock.advance(PRODUCTION.retry_host_files)
-    await turn(files, plan("a", "b"))
+    await files.settle(plan("a", "b"))
     assert {"a", "b"} == files.there
     assert {} == files.failed

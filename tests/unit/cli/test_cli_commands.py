@@ -167,7 +167,8 @@ def test_validate_as_json_of_a_missing_file(capsys: pytest.CaptureFixture[str]) 
             "no device with index '7'",
         ),
         (
-            "devices: [{name: g, resource: a.b/g, virtual: {count: 9, numa: 1}}]\n" + SHARED % "a.b/g, replicas: 22000",
+            f"devices: [{{name: {'g' * 40}, resource: a.b/g, virtual: {{count: 9}}}}]\n"
+            + SHARED % "a.b/g, replicas: 9000",
             "more than the 4194304 that the kubelet receives",
         ),
         (

@@ -3,8 +3,6 @@
 import json
 import textwrap
 
-import pytest
-
 from vdev import config
 from vdev.cli import main
 
@@ -18,12 +16,13 @@ def test_the_list_has_every_preset(capsys):
     assert set(NAMES) <= {row[0] for row in rows if row}
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_what_a_preset_is_shown_with_is_a_configuration(name, capsys):
+def test_what_a_preset_is_shown_with_is_a_configuration(subtests, capsys):
     """The example at the end is taken by the program without a warning."""
-    assert 0 == main(["presets", name])
-    example = capsys.readouterr().out.partition("in a configuration\n")[2]
-    assert not config.load_text(textwrap.dedent(example)).problems
+    for name in NAMES:
+        with subtests.test(name=name):
+            assert 0 == main(["presets", name])
+            example = capsys.readouterr().out.partition("in a configuration\n")[2]
+            assert not config.load_text(textwrap.dedent(example)).problems
 
 
 def test_profiles_and_layouts_are_shown_with_where_they_fit(capsys):

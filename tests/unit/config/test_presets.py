@@ -29,14 +29,17 @@ def path_of(node, index):
 # --- ours -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", OURS)
-def test_every_figure_has_a_source(name):
+def test_every_figure_has_a_source(subtests):
     """Whatever a file of ours says about a device, it says where that comes from."""
-    model = PresetModel.model_validate(read_file(FilePath(vdev.__file__).parent / "presets" / f"{name}.yaml").root)
-    keys = {type(model).model_fields[field].alias for field in model.model_fields_set}
-    named_elsewhere = {"description", "sources", "unverified", "resource", "idStyle", "visibleDevicesEnv"}
-    assert not keys - named_elsewhere - model.sources.keys()
-    assert all(key.partition(".")[0] in keys | named_elsewhere for key in model.unverified)
+    for name in OURS:
+        with subtests.test(name=name):
+            model = PresetModel.model_validate(
+                read_file(FilePath(vdev.__file__).parent / "presets" / f"{name}.yaml").root
+            )
+            keys = {type(model).model_fields[field].alias for field in model.model_fields_set}
+            named_elsewhere = {"description", "sources", "unverified", "resource", "idStyle", "visibleDevicesEnv"}
+            assert not keys - named_elsewhere - model.sources.keys()
+            assert all(key.partition(".")[0] in keys | named_elsewhere for key in model.unverified)
 
 
 def test_the_models_that_are_promised():
@@ -83,54 +86,59 @@ MIG = {
 FOUR = ("a30", "rtx-pro-6000")  # compute slices
 
 
-@pytest.mark.parametrize("name", MIG)
-def test_the_grid_of_seven_compute_slices(name):
+def test_the_grid_of_seven_compute_slices(subtests):
     """Every MIG device of that family has the same grid on eight memory slices, under its own profile names."""
-    geometry = load_preset(name).geometry
-    found = {
-        profile.name: (profile.compute, profile.slices, profile.max, profile.placements)
-        for profile in geometry.profiles
-    }
-    assert (8, 7, dict(zip(MIG[name].split(), SEVEN.values(), strict=True))) == (
-        geometry.slices,
-        geometry.compute,
-        found,
-    )
+    for name in MIG:
+        with subtests.test(name=name):
+            geometry = load_preset(name).geometry
+            found = {
+                profile.name: (profile.compute, profile.slices, profile.max, profile.placements)
+                for profile in geometry.profiles
+            }
+            assert (8, 7, dict(zip(MIG[name].split(), SEVEN.values(), strict=True))) == (
+                geometry.slices,
+                geometry.compute,
+                found,
+            )
 
 
-@pytest.mark.parametrize("name", [*MIG, *FOUR])
-def test_profile_names_follow_from_memory(name):
+def test_profile_names_follow_from_memory(subtests):
     """NVIDIA's driver names a profile after its eighths of the memory, rounded up; ours agree with their figures."""
-    preset = load_preset(name)
-    for profile in preset.geometry.profiles:
-        eighths = Fraction(ceil(Fraction(8 * profile.memory, preset.memory)), 8)
-        gigabytes = int(eighths * ceil(Fraction(preset.memory, GIB)) + Fraction(1, 2))
-        assert f"{profile.compute}g.{gigabytes}gb" == re.split("[+-]", profile.name)[0]
+    for name in [*MIG, *FOUR]:
+        with subtests.test(name=name):
+            preset = load_preset(name)
+            for profile in preset.geometry.profiles:
+                eighths = Fraction(ceil(Fraction(8 * profile.memory, preset.memory)), 8)
+                gigabytes = int(eighths * ceil(Fraction(preset.memory, GIB)) + Fraction(1, 2))
+                assert f"{profile.compute}g.{gigabytes}gb" == re.split("[+-]", profile.name)[0]
 
 
-@pytest.mark.parametrize("name", [*MIG, *FOUR])
-def test_every_all_layout_is_as_large_as_the_hardware_allows(name):
+def test_every_all_layout_is_as_large_as_the_hardware_allows(subtests):
     """all-<profile> has the count that `nvidia-smi mig -lgip` shows, and can be placed."""
-    geometry = load_preset(name).geometry
-    for profile in geometry.profiles:
-        assert profile.max == len(place(geometry, layout(geometry, f"all-{profile.name}")))
+    for name in [*MIG, *FOUR]:
+        with subtests.test(name=name):
+            geometry = load_preset(name).geometry
+            for profile in geometry.profiles:
+                assert profile.max == len(place(geometry, layout(geometry, f"all-{profile.name}")))
 
 
-@pytest.mark.parametrize("name", [*MIG, *FOUR])
-def test_balanced_layouts(name):
+def test_balanced_layouts(subtests):
     """all-balanced is two of the smallest, and one of each next size; four compute slices have three parts."""
-    geometry = load_preset(name).geometry
-    placed = [placement.profile.compute for placement in place(geometry, layout(geometry, "all-balanced"))]
-    assert ([1, 1, 2] if name in FOUR else [1, 1, 2, 3]) == placed
+    for name in [*MIG, *FOUR]:
+        with subtests.test(name=name):
+            geometry = load_preset(name).geometry
+            placed = [placement.profile.compute for placement in place(geometry, layout(geometry, "all-balanced"))]
+            assert ([1, 1, 2] if name in FOUR else [1, 1, 2, 3]) == placed
 
 
-@pytest.mark.parametrize("name", MIG)
-def test_two_halves_leave_nothing(name):
+def test_two_halves_leave_nothing(subtests):
     """Two 3g take all eight memory slices, on every generation: tables that say three slices each are wrong."""
-    geometry = load_preset(name).geometry
-    small, half = geometry.profiles[0].name, geometry.profiles[4].name
-    with pytest.raises(LayoutError, match=f"^{small} needs one of slices 0-6; 0-3 are taken by {half} at 0; "):
-        place(geometry, [half, half, small])
+    for name in MIG:
+        with subtests.test(name=name):
+            geometry = load_preset(name).geometry
+            small, half = geometry.profiles[0].name, geometry.profiles[4].name
+            with pytest.raises(LayoutError, match=f"^{small} needs one of slices 0-6; 0-3 are taken by {half} at 0; "):
+                place(geometry, [half, half, small])
 
 
 @pytest.mark.parametrize(

@@ -80,12 +80,11 @@ def test_what_a_pattern_matches(fake: FakeHost, pattern: str, expected: list[str
     ("links", "pattern", "words"),
     [
         (10, "/d/*/*/*/*/*/*", "given up: it would have to look at more than 200000 directory entries"),
-        (10, "/d/*/*/*/*/*/x", "given up: it would have to look at more than 200000 directory entries"),
         (40, "/d/*/*/*", "given up: more than 50000 matches"),
     ],
 )
 def test_a_pattern_that_asks_for_too_much_is_an_error(fake: FakeHost, links: int, pattern: str, words: str) -> None:
-    """It is bounded, says so, and leaves but one directory to watch."""
+    """It is bounded, and says so."""
     (fake.root / "d").mkdir()
     for number in range(links):
         fake.link(f"/d/l{number}", ".")
@@ -94,14 +93,8 @@ def test_a_pattern_that_asks_for_too_much_is_an_error(fake: FakeHost, links: int
     (message,) = messages(found)
     assert words in message
     assert found.problems[0].is_error
-
-
-def test_a_pattern_that_asks_for_too_much_watches_one_directory(fake: FakeHost) -> None:
-    """What it looked at is not watched: the directory that it is about may become smaller."""
-    (fake.root / "d").mkdir()
-    for number in range(10):
-        fake.link(f"/d/l{number}", ".")
-    assert {"/d"} == find(fake, "/d/*/*/*/*/*/*").watch
+    if "entries" in words:  # what it looked at is not watched: the directory that it is about may become smaller
+        assert {"/d"} == found.watch
 
 
 def test_a_link_that_cannot_be_read_is_nothing(tmp_path: Path) -> None:
@@ -536,12 +529,12 @@ def test_many_problems_alike_are_counted(fake: FakeHost) -> None:
     assert "95 more: each is not a device node (plain file)" in messages(found)[-1]
 
 
-def test_ten_thousand_entries_are_found(fake: FakeHost) -> None:
+def test_thousands_of_entries_are_found(fake: FakeHost) -> None:
     """Every one a device, in natural order, with its own id."""
-    for number in range(10_000):
+    for number in range(2_000):
         fake.node(f"tty{number}")
     found = find(fake, "/dev/tty*")
-    assert [f"e-tty{number}" for number in range(10_000)] == ids(found)
+    assert [f"e-tty{number}" for number in range(2_000)] == ids(found)
 
 
 def test_a_missing_host_root_finds_nothing(tmp_path: Path) -> None:

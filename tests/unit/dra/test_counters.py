@@ -75,13 +75,14 @@ def test_the_presets_with_nvidias_own_counters(name, data):
     assert len(known.all) <= MAX_COUNTERS
 
 
-@pytest.mark.parametrize("name", CUT)
-def test_as_many_of_a_profile_as_the_device_has(name):
+def test_as_many_of_a_profile_as_the_device_has(subtests):
     """Claims get all of them together: seven 1g.10gb of an A100 with 80 GB, which has five decoders."""
-    geometry = load_preset(name).geometry
-    for profile in geometry.profiles:
-        placed = place(geometry, [profile.name] * profile.max)
-        assert fits(counters(geometry, attributes.limits(geometry)), placed)
+    for name in CUT:
+        with subtests.test(name=name):
+            geometry = load_preset(name).geometry
+            for profile in geometry.profiles:
+                placed = place(geometry, [profile.name] * profile.max)
+                assert fits(counters(geometry, attributes.limits(geometry)), placed)
 
 
 def test_the_counters_of_an_a100_are_nvidias_alone():

@@ -188,12 +188,13 @@ devices:
     assert NODE | MIG | AMPERE | expected == dict(found.values)
 
 
-@pytest.mark.parametrize("preset", [name for name in PresetTexts().names() if not name.startswith("tpu")])
-def test_no_label_of_gke_unless_it_is_asked_for(labels, preset):
+def test_no_label_of_gke_unless_it_is_asked_for(subtests, labels):
     """A node outside Google's cloud has none, and an autoscaler would take the node for one of that cloud."""
-    entry = f"{{name: a, resource: nvidia.com/gpu, virtual: {{preset: {preset}}}}}"
-    found = labels(f"node: {{labels: true}}\ndevices: [{entry}]").values
-    assert not [key for key in found if key.startswith("cloud.google.com")]
+    for preset in [name for name in PresetTexts().names() if not name.startswith("tpu")]:
+        with subtests.test(preset=preset):
+            entry = f"{{name: a, resource: nvidia.com/gpu, virtual: {{preset: {preset}}}}}"
+            found = labels(f"node: {{labels: true}}\ndevices: [{entry}]").values
+            assert not [key for key in found if key.startswith("cloud.google.com")]
 
 
 T4 = whole("Tesla-T4", count=3, memory=16384) | {

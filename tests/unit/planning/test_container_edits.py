@@ -244,45 +244,49 @@ ROWS = list(
 )
 
 
-@pytest.mark.parametrize(("strategies", "ids", "specs", "replicas", "mig"), ROWS)
-def test_every_combination_is_consistent(build, strategies, ids, specs, replicas, mig):
+def test_every_combination_is_consistent(subtests, build):
     """Strategy x id strategy x passDeviceSpecs x sharing x MIG: each part names the same devices in order."""
-    entry = build.entry(partitions={0: ("2g.10gb",) * 3, 1: ("2g.10gb",) * 3})
-    name = "nvidia.com/mig-2g.10gb" if mig is MigStrategy.MIXED else GPU
-    sharing = build.sharing({"name": name, "replicas": replicas}) if replicas else None
-    control = DeviceNode("/dev/nvidiactl", "/dev/nvidiactl")
-    found = {"gpu": build.raws(entry, driver_nodes=(control,), partition_nodes=(control,))}
-    stock = build.inventory(
-        entry,
-        found=found,
-        sharing=sharing,
-        device_list_strategy=strategies,
-        device_id_strategy=ids,
-        pass_device_specs=specs,
-        mig_strategy=mig,
-    )
-    slots = stock.resources[name].slots
-    assert (6 if mig is not MigStrategy.NONE else 2) * (replicas or 1) == len(slots)
-    picked = (slots[-1], slots[0])
-    got = edits(stock, name, *(slot.id for slot in picked))
-    shown = [slot.device.ordinal if ids is DeviceIdStrategy.INDEX else slot.device.id for slot in picked]
-    names = [f"{KIND}={each}" for each in shown]
-    root = "/var/run/nvidia-container-devices"
-    if MOUNTS in strategies:
-        assert (root, [f"{root}/{each}" for each in shown]) == (got.env["NVIDIA_VISIBLE_DEVICES"], list(got.mounts))
-    elif ENVVAR in strategies:
-        assert ",".join(shown) == got.env["NVIDIA_VISIBLE_DEVICES"]
-    else:
-        assert "NVIDIA_VISIBLE_DEVICES" not in got.env
-    assert (names if CRI in strategies else []) == got.cdi_devices
-    assert ([",".join(names)] if ANNOTATIONS in strategies else []) == list(got.annotations.values())
-    handed = specs and not all(each.is_cdi for each in strategies)
-    assert ([control] if handed else []) == list(got.nodes.values())
-    if any(each.is_cdi for each in strategies):
-        (document,) = cdi_documents(stock).values()
-        listed = {device["name"] for device in document["devices"]}
-        assert {*shown, "all"} <= listed
-        assert not any("::" in each for each in listed)
+    for strategies, ids, specs, replicas, mig in ROWS:
+        with subtests.test(strategies=strategies, ids=ids, specs=specs, replicas=replicas, mig=mig):
+            entry = build.entry(partitions={0: ("2g.10gb",) * 3, 1: ("2g.10gb",) * 3})
+            name = "nvidia.com/mig-2g.10gb" if mig is MigStrategy.MIXED else GPU
+            sharing = build.sharing({"name": name, "replicas": replicas}) if replicas else None
+            control = DeviceNode("/dev/nvidiactl", "/dev/nvidiactl")
+            found = {"gpu": build.raws(entry, driver_nodes=(control,), partition_nodes=(control,))}
+            stock = build.inventory(
+                entry,
+                found=found,
+                sharing=sharing,
+                device_list_strategy=strategies,
+                device_id_strategy=ids,
+                pass_device_specs=specs,
+                mig_strategy=mig,
+            )
+            slots = stock.resources[name].slots
+            assert (6 if mig is not MigStrategy.NONE else 2) * (replicas or 1) == len(slots)
+            picked = (slots[-1], slots[0])
+            got = edits(stock, name, *(slot.id for slot in picked))
+            shown = [slot.device.ordinal if ids is DeviceIdStrategy.INDEX else slot.device.id for slot in picked]
+            names = [f"{KIND}={each}" for each in shown]
+            root = "/var/run/nvidia-container-devices"
+            if MOUNTS in strategies:
+                assert (root, [f"{root}/{each}" for each in shown]) == (
+                    got.env["NVIDIA_VISIBLE_DEVICES"],
+                    list(got.mounts),
+                )
+            elif ENVVAR in strategies:
+                assert ",".join(shown) == got.env["NVIDIA_VISIBLE_DEVICES"]
+            else:
+                assert "NVIDIA_VISIBLE_DEVICES" not in got.env
+            assert (names if CRI in strategies else []) == got.cdi_devices
+            assert ([",".join(names)] if ANNOTATIONS in strategies else []) == list(got.annotations.values())
+            handed = specs and not all(each.is_cdi for each in strategies)
+            assert ([control] if handed else []) == list(got.nodes.values())
+            if any(each.is_cdi for each in strategies):
+                (document,) = cdi_documents(stock).values()
+                listed = {device["name"] for device in document["devices"]}
+                assert {*shown, "all"} <= listed
+                assert not any("::" in each for each in listed)
 
 
 STRATEGIES = [(ENVVAR,), (MOUNTS,), (ANNOTATIONS,), (CRI,), (ENVVAR, CRI), (ENVVAR, MOUNTS, ANNOTATIONS)]

@@ -40,7 +40,7 @@ class Node:
             now=self.now,
         )
         self.plan = plan = decide(self.world)
-        self.world = replace(self.world, listed=plan.inventory, retired=plan.retired, pools=plan.pools)
+        self.world = replace(self.world, before=plan, pools=plan.pools)
         lists = {slot.id: slot.health.healthy for each in plan.inventory.resources.values() for slot in each.slots}
         pool = plan.pools.get("x.dev")
         return lists, {each.name: each.lost for each in pool.devices} if pool else {}

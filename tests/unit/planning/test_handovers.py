@@ -1,16 +1,30 @@
 """Who holds a device, who gave it back, and what is done before the next container starts."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from vdev.planning import handovers
-from vdev.planning.handovers import EMPTY, Before, Handover, Tenant
+from vdev.planning.handovers import EMPTY, Handover, Tenant
 
 A, B = ("x.dev/a", "a-0"), ("x.dev/a", "a-1")
 ONE, TWO = ("x.dev/a", "a-0::0"), ("x.dev/a", "a-0::1")
+
+
+class Before(NamedTuple):
+    """What is to be done before a container starts."""
+
+    releases: tuple = ()
+    arrivals: tuple = ()
+
+
+def pre_start(*given):
+    """The ledger, and what is to be done first."""
+    ledger, *first = handovers.pre_start(*given)
+    return ledger, Before(*first)
 
 
 def started(*steps, ledger=EMPTY):
@@ -18,7 +32,7 @@ def started(*steps, ledger=EMPTY):
     arrived = []
     for keys, pod in steps:
         ledger = handovers.allocated(ledger, keys)
-        ledger, before = handovers.pre_start(ledger, keys, dict.fromkeys(keys, pod) if pod else {})
+        ledger, before = pre_start(ledger, keys, dict.fromkeys(keys, pod) if pod else {})
         assert () == before.releases
         arrived += before.arrivals
         for each in before.arrivals:
@@ -35,13 +49,13 @@ def test_a_pod_holds_from_its_first_start_on():
     """An Allocate alone gives nobody a device: the pod may be refused."""
     ledger = handovers.allocated(EMPTY, [A])
     assert {} == ledger.tenants
-    ledger, before = handovers.pre_start(ledger, [A], {A: "n/p"})
+    ledger, before = pre_start(ledger, [A], {A: "n/p"})
     arrival = Handover("x.dev/a", "a-0", 1, "n/p")
     assert Before(arrivals=(arrival,)) == before
-    ledger, before = handovers.pre_start(ledger, [A], {A: "n/p"})  # the kubelet tries again while it is being done
+    ledger, before = pre_start(ledger, [A], {A: "n/p"})  # the kubelet tries again while it is being done
     assert Before(arrivals=(arrival,)) == before
     ledger = handovers.done(ledger, arrival)
-    assert Before() == handovers.pre_start(ledger, [A], {A: "n/p"})[1]  # a restart of the container
+    assert Before() == pre_start(ledger, [A], {A: "n/p"})[1]  # a restart of the container
     assert () == read(handovers.allocated(EMPTY, [A]), {}).owed
 
 
@@ -51,18 +65,18 @@ def test_an_allocate_ends_who_had_it_before():
     ledger = handovers.allocated(ledger, [A])
     first, second = ledger.owed
     assert ("a-0", "a-1") == (first.device, second.device)  # a pod ends with everything it has
-    same, before = handovers.pre_start(ledger, [A], {A: "n/q"})
+    same, before = pre_start(ledger, [A], {A: "n/q"})
     assert (ledger, Before((first,))) == (same, before)
-    ledger, before = handovers.pre_start(handovers.done(ledger, first), [A], {A: "n/q"})
+    ledger, before = pre_start(handovers.done(ledger, first), [A], {A: "n/q"})
     assert Before(arrivals=(Handover("x.dev/a", "a-0", 2, "n/q"),)) == before
 
 
 def test_an_init_container_and_the_next_are_one_pod():
     """The same slots are allocated again before any container starts: nothing is released between them."""
     ledger = handovers.allocated(handovers.allocated(EMPTY, [A]), [A])
-    ledger, before = handovers.pre_start(ledger, [A], {A: "n/p"})
+    ledger, before = pre_start(ledger, [A], {A: "n/p"})
     (arrival,) = before.arrivals
-    ledger, before = handovers.pre_start(handovers.done(ledger, arrival), [A], {A: "n/p"})
+    ledger, before = pre_start(handovers.done(ledger, arrival), [A], {A: "n/p"})
     assert Before() == before
     assert () == ledger.owed
 
@@ -70,7 +84,7 @@ def test_an_init_container_and_the_next_are_one_pod():
 def test_an_init_container_may_have_more():
     """The pod keeps until its end what only its init container used."""
     ledger = handovers.allocated(handovers.allocated(EMPTY, [A, B]), [A])
-    ledger, _ = handovers.pre_start(ledger, [A, B], {})
+    ledger, _ = pre_start(ledger, [A, B], {})
     ledger = read(ledger, {A: "n/p"})
     assert () == ledger.owed
     assert ["a-0", "a-1"] == [each.device for each in read(ledger, {}).owed]
@@ -88,7 +102,7 @@ def test_a_reading_ends_whom_nobody_can_be():
 def test_who_is_found_has_had_it():
     """Pods that held devices before this process do not arrive, and do release."""
     ledger = read(EMPTY, {A: "n/p"})
-    ledger, before = handovers.pre_start(ledger, [A], {A: "n/p"})
+    ledger, before = pre_start(ledger, [A], {A: "n/p"})
     assert Before() == before
     assert ["n/p"] == [each.pod for each in read(ledger, {}).owed]
 
@@ -98,8 +112,8 @@ def test_replicas_of_one_pod_are_one_holding():
     assert 1 == len(started(([ONE, TWO], "n/p"))[1])
     ledger = handovers.allocated(handovers.allocated(EMPTY, [ONE]), [TWO])
     named = {ONE: "n/p", TWO: "n/p"}
-    ledger, first = handovers.pre_start(ledger, [ONE], named)
-    ledger, second = handovers.pre_start(handovers.done(ledger, *first.arrivals), [TWO], named)
+    ledger, first = pre_start(ledger, [ONE], named)
+    ledger, second = pre_start(handovers.done(ledger, *first.arrivals), [TWO], named)
     assert (1, 0) == (len(first.arrivals), len(second.arrivals))
     assert 1 == len(read(ledger, {}).owed)
 
@@ -111,14 +125,14 @@ def test_holders_of_a_shared_device_come_and_go_alone():
     ledger = read(ledger, {TWO: "n/q"})
     assert ["n/p"] == [each.pod for each in ledger.owed]
     ledger = handovers.allocated(ledger, [ONE])
-    assert ["n/p"] == [each.pod for each in handovers.pre_start(ledger, [ONE], {})[1].releases]
+    assert ["n/p"] == [each.pod for each in pre_start(ledger, [ONE], {})[1].releases]
 
 
 def test_releases_of_overlapping_devices_come_first():
     """Another name for the same hardware does not go round a release."""
     ledger, _ = started(([A], "n/p"))
     ledger = handovers.allocated(read(ledger, {}), [("x.dev/b", "b-0")])
-    _, before = handovers.pre_start(ledger, [("x.dev/b", "b-0")], {}, [("x.dev/a", "a-0")])
+    _, before = pre_start(ledger, [("x.dev/b", "b-0")], {}, [("x.dev/a", "a-0")])
     assert 1 == len(before.releases)
 
 
@@ -197,7 +211,7 @@ class Node(RuleBasedStateMachine):
         """Start a container, or restart it; where something is owed, it does not start."""
         pod = data.draw(st.sampled_from([pod for pod in self.pods if pod.alive]))
         keys = pod.app if pod.started or not pod.init else pod.init
-        self.ledger, before = handovers.pre_start(self.ledger, keys, self.named() if by_name else {})
+        self.ledger, before = pre_start(self.ledger, keys, self.named() if by_name else {})
         owed = {each.unit for each in self.ledger.owed}
         assert bool(before.releases) == any((r, slot.partition("::")[0]) in owed for r, slot in keys)
         if before.releases:

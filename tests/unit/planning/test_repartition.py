@@ -100,10 +100,9 @@ class Node:
 
     def restart(self, *, known=True):
         """All is forgotten but what is recorded."""
-        before = self.progress
-        self.progresses = {
-            self.label: Progress(label=self.label, value=before.value, state=before.state, sentence=before.sentence)
-        }
+        was = self.progress
+        recorded = Progress(label=self.label, value=was.value, state=was.state, sentence=was.sentence, parts=was.parts)
+        self.progresses = {self.label: recorded}
         self.look(known=known)
 
 

@@ -24,6 +24,7 @@ def planned(kept, holdings):
     return Plan(
         base=EMPTY,
         inventory=kept.inventory,
+        told=EMPTY,
         retired=kept.retired,
         holdings=holdings,
         held=frozenset(),
@@ -143,7 +144,6 @@ def test_what_another_resource_lists_meanwhile_waits_and_is_in_one_list(build):
         plan = planned(kept, doubtful)
         assert {(old, "GPU-gggg0")} == plan.awaited
         assert {old, new} == plan.unsettled, "the kubelet is sent the list that there is, to write its checkpoint"
-        assert plan.waits_for_answer
     free = retain(kept.inventory, fresh, kept.retired, Holdings(holders={}, read_at=6.0), 6.0)
     assert {"GPU-gggg0": True, "GPU-gggg1": True} == states(free.inventory, new)
 
@@ -259,14 +259,3 @@ def test_a_moved_id_that_a_pod_keeps_is_looked_at_less_and_less_often(build):
     assert {"GPU-gggg0", "GPU-gggg1"} == set(states(later.inventory))
     free = retain(later.inventory, fresh, later.retired, Holdings(holders={}, read_at=220.0), 220.0)
     assert 220.0 + Intervals().retire_handover == free.again_at, "the other resource lists it soon"
-
-
-def test_an_answer_that_says_the_same_counts_where_something_may_go(build):
-    """What no pod has any more goes with a newer answer; what one has needs another one."""
-    served, fresh = build.inventory(build.entry()), build.inventory(build.entry(count=1))
-    for holders, waits in (({}, True), ({(GPU, "GPU-gggg1"): "default/train"}, False)):
-        holdings = Holdings(holders=holders, read_at=0.0)
-        plan = planned(retain(served, fresh, {}, holdings, 0.0), holdings)
-        assert waits is plan.waits_for_answer
-        assert holdings.says(replace(holdings, read_at=5.0))
-        assert not holdings.says(replace(holdings, silent=True))

@@ -32,7 +32,7 @@ def test_what_worlds_found_is_mended(name):
 @pytest.mark.long
 def test_a_seed_repeats_message_for_message():
     """Two processes that know nothing of each other play the same world: the prepared one, and one from the start."""
-    (first,), (second,) = (played({"seed": 3, "seconds": 600.0}, program=each) for each in ("", sys.executable))
+    (first,), (second,) = (played({"seed": 3, "seconds": 300.0}, program=each) for each in ("", sys.executable))
     assert not first["failure"], "\n".join(first["told"])
     assert first["messages"] > 100
     assert (first["digest"], first["messages"]) == (second["digest"], second["messages"])

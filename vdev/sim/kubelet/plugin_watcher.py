@@ -1,8 +1,8 @@
 """The kubelet's plugin watcher: it finds registration sockets below plugins_registry and registers who answers there.
 
-It looks each second by the kubelet's clock, unregisters first, then registers, and tries failures again with growing
-pauses. A socket that was made again at its old path is another plugin, but has to wait for the pause that its
-predecessors' failures have earned the path. The watcher calls the plugin, never the reverse.
+It looks each second (`Timings.look`) by the kubelet's clock, unregisters first, then registers, and tries failures
+again with growing pauses. A socket that was made again at its old path is another plugin, but has to wait for the pause
+that its predecessors' failures have earned the path. The watcher calls the plugin, never the reverse.
 """
 
 import asyncio
@@ -25,7 +25,6 @@ from ..journal import DriverRefused
 from ..kubelet_life import Life, Ticker
 from ..lint import SUN_PATH_LIMIT
 
-PERIOD_SECONDS = 1.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 122.0
 _PLAIN_IN_AUTHORITY = "!$&'()*+,;=:[]@"  # as in Go's gRPC, for which it is the path: the kubelet names no other
 _Stamp: TypeAlias = tuple[int, int, int]
@@ -66,7 +65,7 @@ class PluginWatcher:
 
     async def run(self) -> None:
         """Look until cancelled."""
-        ticker = Ticker(self._life.clock, PERIOD_SECONDS, self._look.set)
+        ticker = Ticker(self._life.clock, self._life.timings.look, self._look.set)
         try:
             while True:
                 await self._reconcile()
