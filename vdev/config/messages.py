@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -14,6 +14,8 @@ from ..model.scalars import PROBLEM, Section, described
 from .config_file import ConfigFile
 from .loader import Document
 from .parser import Tree, problem_at
+
+Form = TypeVar("Form", bound=Section)
 
 MAX_PROBLEMS = 1000
 _ALIKE = 0.8  # how like a key of another section must be to be suggested; 1 is the same
@@ -240,6 +242,19 @@ class ProblemReport:
     def _at_key(self, path: KeyPath, message: str, hint: str, severity: Severity) -> None:
         known = self.document.known(path)
         self.problems.append(problem_at(self.document.key_place(known), known, message, hint=hint, severity=severity))
+
+
+def checked(document: Document, model: type[Form]) -> tuple[ProblemReport, Form]:
+    """The model of a document of another form than the configuration. Raises ConfigError with every problem."""
+    report = ProblemReport(document, [*document.problems])
+    try:
+        found = model.model_validate(document.root)
+    except ValidationError as error:
+        report.problems += explained(error, document, model)
+    else:
+        if not report.problems:
+            return report, found
+    raise ConfigError(tuple(report.problems))
 
 
 def unit_of(path: KeyPath) -> KeyPath:

@@ -53,7 +53,7 @@ def virtual(model: Virtual, path: KeyPath, presets: PresetTexts, report: Problem
     at = (*path, "numa")
     numa = preset.numa[:count] if model.numa is None else numa_nodes(model.numa, count, at, report)
     if model.links is None:
-        links: Links = {pair: score for pair, score in preset.links.items() if max(pair) < count}
+        links: Links = {pair: score for pair, score in preset.pairs.items() if max(pair) < count}
     else:
         links = device_links(model.links, count, (*path, "links"), report)
     source = VirtualSource(
@@ -67,7 +67,7 @@ def virtual(model: Virtual, path: KeyPath, presets: PresetTexts, report: Problem
         preset=preset.name,
         maker_resource=preset.resource,
         driver_nodes=preset.device_nodes,
-        partition_nodes=preset.partition_nodes,
+        partition_nodes=preset.nodes_of_partitions,
         node=model.node,
     )
     geometry = model.partitioning.to_geometry() if model.partitioning else preset.geometry
@@ -86,13 +86,13 @@ def virtual(model: Virtual, path: KeyPath, presets: PresetTexts, report: Problem
 def _preset(name: str | None, path: KeyPath, presets: PresetTexts, report: ProblemReport) -> Preset:
     """The preset, or an empty one."""
     try:
-        return load_preset(name, presets) if name else Preset(name="")
+        return load_preset(name, presets) if name else Preset()
     except UnknownPresetError as unknown:
         report.error(path, unknown.message, unknown.hint)
     except ConfigError as bad:
         for problem in bad.problems:
             report.error(path, f"the preset {name!r} is wrong: {problem}")
-    return Preset(name="")
+    return Preset()
 
 
 def _gpu_names(source: VirtualSource) -> tuple[str, ...]:

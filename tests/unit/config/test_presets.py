@@ -10,7 +10,7 @@ import pytest
 
 import vdev
 from vdev.config.loader import read_file
-from vdev.config.presets import PresetModel, PresetTexts, UnknownPresetError, load_preset
+from vdev.config.presets import Preset, PresetTexts, UnknownPresetError, load_preset
 from vdev.errors import ConfigError
 from vdev.model.device import IdStyle
 from vdev.model.geometry import LayoutError, layout, repeated
@@ -33,9 +33,7 @@ def test_every_figure_has_a_source(subtests):
     """Whatever a file of ours says about a device, it says where that comes from."""
     for name in OURS:
         with subtests.test(name=name):
-            model = PresetModel.model_validate(
-                read_file(FilePath(vdev.__file__).parent / "presets" / f"{name}.yaml").root
-            )
+            model = Preset.model_validate(read_file(FilePath(vdev.__file__).parent / "presets" / f"{name}.yaml").root)
             keys = {type(model).model_fields[field].alias for field in model.model_fields_set}
             named_elsewhere = {"description", "sources", "unverified", "resource", "idStyle", "visibleDevicesEnv"}
             assert not keys - named_elsewhere - model.sources.keys()
@@ -257,7 +255,7 @@ def test_pairs_of_modes_that_amd_lacks(mode):
 def test_nodes(name, numa, score):
     """Whole nodes have eight devices, all linked to each other, on the NUMA nodes of the real board."""
     preset = load_preset(name)
-    assert (8, numa, dict.fromkeys(permutations(range(8), 2), score)) == (preset.count, preset.numa, preset.links)
+    assert (8, numa, dict.fromkeys(permutations(range(8), 2), score)) == (preset.count, preset.numa, preset.pairs)
 
 
 def test_a_node_is_made_of_its_model():
@@ -395,12 +393,12 @@ partitioning: {slices: 4, profiles: {1x.4gb: {slices: 1, memory: 4Gi}}}
         preset.count,
         preset.memory,
         preset.numa,
-        preset.links,
+        preset.pairs,
         preset.attributes,
     )
     assert (["/dev/acme1"], (), "1x.4gb") == (
         [path_of(node, 0) for node in preset.device_nodes],
-        preset.partition_nodes,
+        preset.nodes_of_partitions,
         preset.geometry.profiles[0].name,
     )
 
@@ -424,7 +422,7 @@ def test_a_base_may_be_ours(own):
     assert (40 * GIB, 8, 600, "r1", "Lab", "ampere") == (
         preset.memory,
         preset.count,
-        preset.links[0, 1],
+        preset.pairs[0, 1],
         preset.attributes["rack"],
         preset.attributes["model"],
         preset.attributes["architecture"],
@@ -434,7 +432,7 @@ def test_a_base_may_be_ours(own):
 def test_links_as_scores(own):
     """As many lists of as many numbers as there are devices are scores."""
     text = "count: 3\nlinks: [[0, 100, 0], [100, 0, 50], [0, 50, 0]]"
-    assert {(0, 1): 100, (1, 0): 100, (1, 2): 50, (2, 1): 50} == load_preset("a", PresetTexts(own(a=text))).links
+    assert {(0, 1): 100, (1, 0): 100, (1, 2): 50, (2, 1): 50} == load_preset("a", PresetTexts(own(a=text))).pairs
 
 
 @pytest.mark.parametrize(
