@@ -4,26 +4,26 @@ from dataclasses import replace
 
 import pytest
 
+from tests.kit.geometry import made_geometry, made_profile
 from vdev.model.device import Health, IdStyle, RawDevice
 from vdev.model.entry import EntrySpec
-from vdev.model.geometry import Geometry, Profile
 from vdev.model.sources import VirtualSource
 from vdev.model.spec import DEFAULT_FLAGS, Mps, PluginFlags, SharedItem, SharingKind, Spec, TimeSlicing
 from vdev.planning.inventory import arrange
 
 GI = 2**30
 
-A100 = Geometry(
+A100 = made_geometry(
     slices=8,
     compute=7,
     profiles=(
-        Profile(name="1g.5gb", slices=1, memory=4864 * 2**20, placements=(0, 1, 2, 3, 4, 5, 6), compute=1),
-        Profile(
+        made_profile(name="1g.5gb", slices=1, memory=4864 * 2**20, placements=(0, 1, 2, 3, 4, 5, 6), compute=1),
+        made_profile(
             name="1g.5gb+me", slices=1, memory=4864 * 2**20, placements=(0, 1, 2, 3, 4, 5, 6), compute=1, exclusive="me"
         ),
-        Profile(name="2g.10gb", slices=2, memory=9856 * 2**20, placements=(0, 2, 4), compute=2),
-        Profile(name="3g.20gb", slices=4, memory=19968 * 2**20, placements=(0, 4), compute=3),
-        Profile(name="7g.40gb", slices=8, memory=40192 * 2**20, placements=(0,), compute=7),
+        made_profile(name="2g.10gb", slices=2, memory=9856 * 2**20, placements=(0, 2, 4), compute=2),
+        made_profile(name="3g.20gb", slices=4, memory=19968 * 2**20, placements=(0, 4), compute=3),
+        made_profile(name="7g.40gb", slices=8, memory=40192 * 2**20, placements=(0,), compute=7),
     ),
 )
 

@@ -213,7 +213,7 @@ def _declared(spec: Spec) -> Declared:
     if spec.sharing:
         resources |= {item.rename or f"{item.name}.shared" for item in spec.sharing.resources}
     profiles = {profile for entry in spec.entries for profile in entry.possible_profiles}
-    profiles |= {each.name for entry in spec.entries if entry.geometry for each in entry.geometry.profiles}
+    profiles |= {each for entry in spec.entries if entry.geometry for each in entry.geometry.profiles}
     drivers = frozenset(entry.dra.driver for entry in spec.entries if entry.dra)
     return Declared(spec.entries, frozenset(resources), drivers, frozenset(profiles))
 

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from ..errors import ConfigError
-from ..model.geometry import Geometry, LayoutError, NamedLayout, Parts, layout, repeated
+from ..model.geometry import Geometry, LayoutError, NamedLayout, Parts, counts_of, layout, repeated
 from ..model.scalars import (
     STRING,
     Flag,
@@ -31,7 +31,6 @@ from ..planning.partitions import place
 from .loader import Text as FileText
 from .loader import read_file, read_text
 from .messages import ProblemReport, checked
-from .partitions_block import counts_of
 
 
 @dataclass(frozen=True, slots=True)

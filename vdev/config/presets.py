@@ -16,7 +16,6 @@ from pydantic import PrivateAttr
 
 from ..errors import ConfigError
 from ..model.device import IdStyle
-from ..model.geometry import Geometry
 from ..model.problem import Place, did_you_mean, listed
 from ..model.scalars import (
     AsWritten,
@@ -38,7 +37,7 @@ from .loader import Text as FileText
 from .loader import decoded, read_text
 from .messages import ProblemReport, checked
 from .parser import refusal
-from .partitions_block import PartitioningModel
+from .partitions_block import Partitioning
 from .validation import FAST_LINK, Links, device_links, numa_nodes
 
 _SUFFIXES = (".yaml", ".yml")
@@ -141,7 +140,7 @@ class Preset(Section):
     """Device nodes that the real device has."""
     partition_nodes: tuple[DriverNode, ...] | None = None
     """Device nodes that a partition of it has. Default: those of the device."""
-    partitioning: PartitioningModel | None = None
+    partitioning: Partitioning | None = None
     """How a device can be partitioned."""
     physics: PhysicsModel = PhysicsModel()
     """What a device draws and how warm it gets under load."""
@@ -167,10 +166,6 @@ class Preset(Section):
     def pairs(self) -> Links:
         """The links, by pair of devices."""
         return self._pairs
-
-    @property
-    def geometry(self) -> Geometry | None:
-        return self.partitioning.to_geometry() if self.partitioning else None
 
     @property
     def nodes_of_partitions(self) -> tuple[DriverNode, ...]:

@@ -70,8 +70,8 @@ def virtual(model: Virtual, path: KeyPath, presets: PresetTexts, report: Problem
         partition_nodes=preset.nodes_of_partitions,
         node=model.node,
     )
-    geometry = model.partitioning.to_geometry() if model.partitioning else preset.geometry
-    profiles = geometry.profiles if geometry else ()
+    geometry = model.partitioning or preset.partitioning
+    profiles = geometry.profiles.values() if geometry else ()
     return ResolvedSource(
         source,
         frozenset(source.attributes).union(*(profile.attributes for profile in profiles)),

@@ -289,7 +289,7 @@ def name_of(spec: Spec, entry: EntrySpec, device: Device) -> tuple[str, str] | P
 def names_of(spec: Spec, entry: EntrySpec) -> Iterable[str]:
     """Every name that the entry's devices and partitions may have."""
     told = [name_of_whole(spec, entry)]
-    told += [name_of_partition(spec, entry, each.name) for each in (entry.geometry.profiles if entry.geometry else ())]
+    told += [name_of_partition(spec, entry, each) for each in (entry.geometry.profiles if entry.geometry else ())]
     return (each[0] for each in told if not isinstance(each, Problem))
 
 

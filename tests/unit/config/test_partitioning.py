@@ -1,11 +1,12 @@
 """The `partitioning` block: its values and its faults."""
 
 import pytest
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
-from vdev.config.partitions_block import PartitioningModel
-from vdev.model.geometry import Geometry, Profile
+from tests.kit.geometry import made_geometry, made_profile
+from vdev.config.partitions_block import Partitioning
 
+PARTITIONING = TypeAdapter(Partitioning)
 NPU = {
     "slices": 4,
     "profiles": {
@@ -17,16 +18,13 @@ NPU = {
 
 def test_a_small_block():
     """The shortest block says slices and profiles, and the rest has its defaults."""
-    assert (
-        Geometry(
-            slices=4,
-            profiles=(
-                Profile(name="1x.4gb", slices=1, memory=4 * 2**30),
-                Profile(name="2x.8gb", slices=2, memory=8 * 2**30, placements=(0, 2)),
-            ),
-        )
-        == PartitioningModel.model_validate(NPU).to_geometry()
-    )
+    assert made_geometry(
+        slices=4,
+        profiles=(
+            made_profile(name="1x.4gb", slices=1, memory=4 * 2**30),
+            made_profile(name="2x.8gb", slices=2, memory=8 * 2**30, placements=(0, 2)),
+        ),
+    ) == PARTITIONING.validate_python(NPU)
 
 
 def test_a_full_block():
@@ -49,7 +47,7 @@ def test_a_full_block():
         },
         "layouts": {"one": ["a+m"]},
     }
-    profile = Profile(
+    profile = made_profile(
         name="a+m",
         slices=8,
         memory=1024,
@@ -59,17 +57,14 @@ def test_a_full_block():
         attributes={"cores": "64", "model": "X"},
         exclusive="m",
     )
-    assert (
-        Geometry(
-            slices=8,
-            compute=7,
-            profiles=(profile,),
-            layouts={"one": ("a+m",)},
-            resource_prefix="part-",
-            whole_device=True,
-        )
-        == PartitioningModel.model_validate(block).to_geometry()
-    )
+    assert made_geometry(
+        slices=8,
+        compute=7,
+        profiles=(profile,),
+        layouts={"one": ("a+m",)},
+        resource_prefix="part-",
+        whole_device=True,
+    ) == PARTITIONING.validate_python(block)
 
 
 def changed(**more):
@@ -124,7 +119,7 @@ def with_profile(name="2x.8gb", **more):
 def test_faults_are_at_their_place(block, where, text):
     """Each impossible value is one fault, at its path in the block, and says what is wrong."""
     with pytest.raises(ValidationError) as refused:
-        PartitioningModel.model_validate(block)
+        PARTITIONING.validate_python(block)
     first = refused.value.errors()[0]
     assert (where, True) == (first["loc"], text in first["msg"]), first
 
@@ -134,14 +129,14 @@ def test_two_profiles_for_one_resource():
     block = with_profile(name="a+me") | {}
     block["profiles"]["a.me"] = {"slices": 1, "memory": 1}
     with pytest.raises(ValidationError, match=r"'a.me' and 'a\+me' would name the same resource, <domain>/mig-a.me"):
-        PartitioningModel.model_validate(block)
+        PARTITIONING.validate_python(block)
 
 
 def test_all_faults_at_once():
     """Two wrong profiles are two faults."""
     block = changed(profiles={"a": {"slices": 9, "memory": 1}, "b": {"slices": 1, "memory": 1, "placements": [4]}})
     with pytest.raises(ValidationError) as refused:
-        PartitioningModel.model_validate(block)
+        PARTITIONING.validate_python(block)
     assert [("profiles", "a", "slices"), ("profiles", "b", "placements", 0)] == [
         each["loc"] for each in refused.value.errors()
     ]

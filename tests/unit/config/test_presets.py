@@ -88,10 +88,10 @@ def test_the_grid_of_seven_compute_slices(subtests):
     """Every MIG device of that family has the same grid on eight memory slices, under its own profile names."""
     for name in MIG:
         with subtests.test(name=name):
-            geometry = load_preset(name).geometry
+            geometry = load_preset(name).partitioning
             found = {
                 profile.name: (profile.compute, profile.slices, profile.max, profile.placements)
-                for profile in geometry.profiles
+                for profile in geometry.profiles.values()
             }
             assert (8, 7, dict(zip(MIG[name].split(), SEVEN.values(), strict=True))) == (
                 geometry.slices,
@@ -105,7 +105,7 @@ def test_profile_names_follow_from_memory(subtests):
     for name in [*MIG, *FOUR]:
         with subtests.test(name=name):
             preset = load_preset(name)
-            for profile in preset.geometry.profiles:
+            for profile in preset.partitioning.profiles.values():
                 eighths = Fraction(ceil(Fraction(8 * profile.memory, preset.memory)), 8)
                 gigabytes = int(eighths * ceil(Fraction(preset.memory, GIB)) + Fraction(1, 2))
                 assert f"{profile.compute}g.{gigabytes}gb" == re.split("[+-]", profile.name)[0]
@@ -115,8 +115,8 @@ def test_every_all_layout_is_as_large_as_the_hardware_allows(subtests):
     """all-<profile> has the count that `nvidia-smi mig -lgip` shows, and can be placed."""
     for name in [*MIG, *FOUR]:
         with subtests.test(name=name):
-            geometry = load_preset(name).geometry
-            for profile in geometry.profiles:
+            geometry = load_preset(name).partitioning
+            for profile in geometry.profiles.values():
                 assert profile.max == len(place(geometry, layout(geometry, f"all-{profile.name}")))
 
 
@@ -124,7 +124,7 @@ def test_balanced_layouts(subtests):
     """all-balanced is two of the smallest, and one of each next size; four compute slices have three parts."""
     for name in [*MIG, *FOUR]:
         with subtests.test(name=name):
-            geometry = load_preset(name).geometry
+            geometry = load_preset(name).partitioning
             placed = [placement.profile.compute for placement in place(geometry, layout(geometry, "all-balanced"))]
             assert ([1, 1, 2] if name in FOUR else [1, 1, 2, 3]) == placed
 
@@ -133,8 +133,9 @@ def test_two_halves_leave_nothing(subtests):
     """Two 3g take all eight memory slices, on every generation: tables that say three slices each are wrong."""
     for name in MIG:
         with subtests.test(name=name):
-            geometry = load_preset(name).geometry
-            small, half = geometry.profiles[0].name, geometry.profiles[4].name
+            geometry = load_preset(name).partitioning
+            names = list(geometry.profiles)
+            small, half = names[0], names[4]
             with pytest.raises(LayoutError, match=f"^{small} needs one of slices 0-6; 0-3 are taken by {half} at 0; "):
                 place(geometry, [half, half, small])
 
@@ -176,9 +177,9 @@ def test_pci_ids_of_nvidia(name, device):
 
 def test_an_a30():
     """Four slices, and one holder of the media extensions at most."""
-    geometry = load_preset("a30").geometry
+    geometry = load_preset("a30").partitioning
     assert [("1g.6gb", 1), ("1g.6gb+me", 1), ("2g.12gb", 2), ("2g.12gb+me", 2), ("4g.24gb", 4)] == [
-        (profile.name, profile.slices) for profile in geometry.profiles
+        (profile.name, profile.slices) for profile in geometry.profiles.values()
     ]
     with pytest.raises(LayoutError, match=r"one 1g\.6gb\+me or 2g\.12gb\+me at most"):
         place(geometry, ["1g.6gb+me", "2g.12gb+me"])
@@ -189,7 +190,7 @@ def test_an_a30():
 )
 def test_devices_that_cannot_be_cut(name):
     """No partitioning is invented for a device that has none."""
-    assert load_preset(name).geometry is None
+    assert load_preset(name).partitioning is None
 
 
 @pytest.mark.parametrize(("name", "memory"), [("mi300x", 192), ("mi325x", 256)])
@@ -207,7 +208,7 @@ def test_devices_that_cannot_be_cut(name):
 )
 def test_modes_of_amd(name, memory, mode, count):
     """Each mode cuts the whole device into equal parts, each with its share of the memory."""
-    geometry = load_preset(name).geometry
+    geometry = load_preset(name).partitioning
     placements = place(geometry, layout(geometry, mode))
     assert [memory * GIB // count] * count == [placement.profile.memory for placement in placements]
 
@@ -218,7 +219,7 @@ def test_modes_of_amd(name, memory, mode, count):
 )
 def test_modes_of_an_mi355x(mode, count):
     """Its memory has two parts at most, where that of an MI300X has four."""
-    geometry = load_preset("mi355x").geometry
+    geometry = load_preset("mi355x").partitioning
     placements = place(geometry, layout(geometry, mode))
     assert [288 * GIB // count] * count == [placement.profile.memory for placement in placements]
     with pytest.raises(LayoutError, match="unknown layout 'cpx_nps4'"):
@@ -227,7 +228,7 @@ def test_modes_of_an_mi355x(mode, count):
 
 def test_an_rtx_pro_6000():
     """Twelve memory slices, and only so many media engines: +me.all has all of them, -me has none."""
-    geometry = load_preset("rtx-pro-6000").geometry
+    geometry = load_preset("rtx-pro-6000").partitioning
     found = place(geometry, ["2g.48gb", "1g.24gb-me", "1g.24gb+gfx"])
     assert list(range(12)) == sorted(each for placement in found for each in placement.slices)
     with pytest.raises(LayoutError, match="slices"):
@@ -241,7 +242,7 @@ def test_an_rtx_pro_6000():
 def test_pairs_of_modes_that_amd_lacks(mode):
     """A memory mode with more parts than the compute mode has, and what the driver refuses, does not exist."""
     with pytest.raises(LayoutError, match=f"unknown layout '{mode}'"):
-        layout(load_preset("mi300x").geometry, mode)
+        layout(load_preset("mi300x").partitioning, mode)
 
 
 @pytest.mark.parametrize(
@@ -263,12 +264,12 @@ def test_a_node_is_made_of_its_model():
     node, model = load_preset("dgx-a100"), load_preset("a100-sxm4-40gb")
     assert (
         model.memory,
-        model.geometry,
+        model.partitioning,
         {**model.attributes, "machine": node.attributes["machine"]},
         IdStyle.NVIDIA,
     ) == (
         node.memory,
-        node.geometry,
+        node.partitioning,
         node.attributes,
         node.id_style,
     )
@@ -332,7 +333,7 @@ NO_PARTS = ("all-disabled", "all-enabled")
 
 def can_be_cut(preset, counts):
     try:
-        place(preset.geometry, repeated(counts))
+        place(preset.partitioning, repeated(counts))
     except LayoutError:
         return False
     return True
@@ -340,7 +341,7 @@ def can_be_cut(preset, counts):
 
 def test_every_configuration_of_mig_parted_fits_a_preset():
     """One that is for certain PCI device ids fits a preset with such an id."""
-    presets = [preset for name in OURS if (preset := load_preset(name)).geometry]
+    presets = [preset for name in OURS if (preset := load_preset(name)).partitioning]
     configurations = {}
     for item in UNIFORM.split():
         profile, _, count = item.partition("=")
@@ -399,7 +400,7 @@ partitioning: {slices: 4, profiles: {1x.4gb: {slices: 1, memory: 4Gi}}}
     assert (["/dev/acme1"], (), "1x.4gb") == (
         [path_of(node, 0) for node in preset.device_nodes],
         preset.nodes_of_partitions,
-        preset.geometry.profiles[0].name,
+        next(iter(preset.partitioning.profiles)),
     )
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.kit.geometry import made_geometry, made_profile
 from vdev.model.entry import EntrySpec, MigStrategy
-from vdev.model.geometry import Geometry, Profile
 from vdev.model.sources import GlobSource
 from vdev.model.spec import PatternItem
 from vdev.planning import naming
@@ -187,13 +187,13 @@ def test_patterns_are_anchored_and_know_only_the_star(pattern, text, expected):
     assert expected is naming.matches(pattern, text)
 
 
-AMD = Geometry(
+AMD = made_geometry(
     slices=8,
     whole_device=True,
     resource_prefix="",
     profiles=(
-        Profile(name="spx_nps1", slices=8, memory=192 * 2**30, placements=(0,)),
-        Profile(name="cpx_nps4", slices=1, memory=24 * 2**30),
+        made_profile(name="spx_nps1", slices=8, memory=192 * 2**30, placements=(0,)),
+        made_profile(name="cpx_nps4", slices=1, memory=24 * 2**30),
     ),
 )
 

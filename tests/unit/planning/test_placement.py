@@ -7,17 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vdev.model.geometry import Geometry, LayoutError, Placement, Profile, layout, layouts_of, resource_suffix
+from tests.kit.geometry import made_geometry, made_profile
+from vdev.model.geometry import LayoutError, Placement, layout, layouts_of, resource_suffix
 from vdev.planning.partitions import place
 
 GIB = 2**30
 
 
 def profile(name, slices, placements, compute, **more):
-    return Profile(name=name, slices=slices, memory=slices * GIB, placements=placements, compute=compute, **more)
+    return made_profile(name=name, slices=slices, memory=slices * GIB, placements=placements, compute=compute, **more)
 
 
-A100 = Geometry(
+A100 = made_geometry(
     slices=8,
     compute=7,
     profiles=(
@@ -31,10 +32,10 @@ A100 = Geometry(
     ),
     layouts={"all-balanced": ("1g.5gb", "1g.5gb", "2g.10gb", "3g.20gb")},
 )
-MODES = Geometry(
+MODES = made_geometry(
     slices=8,
     profiles=tuple(
-        Profile(name=name, slices=slices, memory=slices * 24 * GIB, placements=tuple(range(0, 8, slices)))
+        made_profile(name=name, slices=slices, memory=slices * 24 * GIB, placements=tuple(range(0, 8, slices)))
         for name, slices in (("spx_nps1", 8), ("dpx_nps1", 4), ("qpx_nps4", 2), ("cpx_nps4", 1))
     ),
     resource_prefix="",
@@ -122,10 +123,10 @@ def test_refusals_say_what_is_allowed(wanted, hint):
 )
 def test_the_profile_of_another_model_is_offered_that_of_this_one(name, near):
     """A profile of an A100 of 40 GB, on a device with twice the memory."""
-    large = Geometry(
+    large = made_geometry(
         slices=8,
         profiles=tuple(
-            Profile(name=each, slices=1, memory=1)
+            made_profile(name=each, slices=1, memory=1)
             for each in ("1g.10gb", "1g.10gb+me", "1g.20gb", "2g.20gb", "7g.80gb")
         ),
     )
@@ -139,7 +140,7 @@ def test_the_profile_of_another_model_is_offered_that_of_this_one(name, near):
 
 def test_compute_slices_are_a_budget_of_their_own():
     """A list whose memory slices fit is refused where the compute slices do not."""
-    tight = Geometry(slices=4, compute=3, profiles=(profile("2x", 2, (0, 2), 2), profile("1x", 1, (), 1)))
+    tight = made_geometry(slices=4, compute=3, profiles=(profile("2x", 2, (0, 2), 2), profile("1x", 1, (), 1)))
     with pytest.raises(LayoutError, match=r"^2x needs 2 compute slices, and those before it leave 1 of 3$"):
         place(tight, ["1x", "1x", "2x"])
 
@@ -148,9 +149,11 @@ def test_engines_are_a_budget_of_their_own():
     """A profile that takes all decoders leaves none to others; one without decoders fits beside it."""
 
     def of(name, decoders):
-        return Profile(name=name, slices=1, memory=1, attributes={"engines.decoder": decoders, "engines.x": "many"})
+        return made_profile(
+            name=name, slices=1, memory=1, attributes={"engines.decoder": decoders, "engines.x": "many"}
+        )
 
-    shared = Geometry(slices=4, profiles=(of("all", "4"), of("one", "1"), of("none", "0")))
+    shared = made_geometry(slices=4, profiles=(of("all", "4"), of("one", "1"), of("none", "0")))
     assert 4 == len(place(shared, ["none", "all", "none", "none"]))
     assert 1 == len(layout(shared, "all-all"))
     with pytest.raises(LayoutError, match=r"^one needs 1 of engines.decoder, and those before it leave 0 of 4$") as no:
@@ -168,11 +171,11 @@ def test_a_compute_instance_of_an_unknown_profile_lists_the_known_ones():
 def test_the_search_gives_up_on_a_grid_that_no_hardware_has():
     """A list that would take ages to decide is an error that says how to help, not a hang."""
     comb = tuple(
-        Profile(name=f"p{number}", slices=3, memory=1, placements=tuple(range(number % 3, 190, 2)))
+        made_profile(name=f"p{number}", slices=3, memory=1, placements=tuple(range(number % 3, 190, 2)))
         for number in range(64)
     )
     with pytest.raises(LayoutError, match="no arrangement of the 64 partitions was found within 200000 steps"):
-        place(Geometry(slices=192, profiles=comb), [each.name for each in comb])
+        place(made_geometry(slices=192, profiles=comb), [each.name for each in comb])
 
 
 def test_named_layouts():
@@ -254,7 +257,7 @@ def test_overlap():
 
 # --- properties -------------------------------------------------------------------------------------------------------
 
-NAMES = [each.name for each in A100.profiles]
+NAMES = [each.name for each in A100.profiles.values()]
 
 
 @st.composite
@@ -267,7 +270,7 @@ def geometries(draw):
         size = draw(st.integers(1, slices))
         starts = st.lists(st.integers(0, slices - size), unique=True)
         profiles.append(
-            Profile(
+            made_profile(
                 name=f"p{number}",
                 slices=size,
                 memory=1,
@@ -277,13 +280,13 @@ def geometries(draw):
                 exclusive=draw(st.none() | st.just("x")),
             )
         )
-    return Geometry(slices=slices, compute=compute, profiles=tuple(profiles))
+    return made_geometry(slices=slices, compute=compute, profiles=tuple(profiles))
 
 
 @st.composite
 def geometry_and_list(draw):
     geometry = draw(geometries())
-    return geometry, draw(st.lists(st.sampled_from([each.name for each in geometry.profiles]), max_size=4))
+    return geometry, draw(st.lists(st.sampled_from([each.name for each in geometry.profiles.values()]), max_size=4))
 
 
 def rules_hold(geometry, placements):
@@ -297,7 +300,7 @@ def rules_hold(geometry, placements):
         and all(not p.profile.placements or p.start in p.profile.placements for p in placements)
         and all(p.size == p.profile.slices for p in placements)
         and (geometry.compute is None or sum(p.profile.compute for p in placements) <= geometry.compute)
-        and all(each.max is None or kinds[each.name] <= each.max for each in geometry.profiles)
+        and all(each.max is None or kinds[each.name] <= each.max for each in geometry.profiles.values())
         and all(count == 1 for count in holders.values())
     )
 
