@@ -4,16 +4,17 @@ Shapes and single values were judged by the schema; what only a node can tell (a
 devices a count meets) is judged by `planning.resources`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ..model import names, path_pattern
 from ..model.dra import ClaimApi, DraPartitions
-from ..model.entry import PRE_START_LIMIT, Action, ContainerPath, Health, MigStrategy, Probe
+from ..model.entry import PRE_START_LIMIT, Action, ContainerPath, EntrySpec, Health, MigStrategy, Probe
+from ..model.geometry import resource_suffix
 from ..model.nvidia_forms import EXPECTED_DEVICES
 from ..model.problem import KeyPath
 from ..model.scalars import MAX_COUNT
 from ..model.sources import GroupBy, PathType
-from ..model.spec import SharedItem, TimeSlicing
+from ..model.spec import Flags, SharedItem, TimeSlicing
 from ..model.telemetry import LoadPattern
 from ..model.template import Template
 from ..model.virtual_node import LineEnd, VirtualNode
@@ -252,9 +253,19 @@ def may_meet(one: Entry, other: Entry) -> bool:
     return not one.on_nodes or not other.on_nodes or bool(set(one.on_nodes) & set(other.on_nodes))
 
 
-def check_sharing(
-    validated: Validated, models: Entries, partition_names: frozenset[str], report: ProblemReport
-) -> None:
+def partition_names(compiled: Iterable[EntrySpec], over: Flags) -> frozenset[str]:
+    """The resources under which partitions alone are advertised, with the strategy `mixed`."""
+    if over.mig_strategy is not MigStrategy.MIXED:
+        return frozenset()
+    return frozenset(
+        f"{names.domain_and_name(each.resource)[0]}/{resource_suffix(each.geometry, profile)}"
+        for each in compiled
+        if each.geometry
+        for profile in each.possible_profiles
+    )
+
+
+def check_sharing(validated: Validated, models: Entries, of_partitions: frozenset[str], report: ProblemReport) -> None:
     """Its items among each other, and the names that they make."""
     model = validated.file.sharing
     if model.time_slicing and model.mps:
@@ -267,7 +278,7 @@ def check_sharing(
         for path, item in items:
             _devices(path, item, report)
         _overlaps(items, report)
-        _renames(items, block, {model.resource for _, model in models} | partition_names, report)
+        _renames(items, block, {model.resource for _, model in models} | of_partitions, report)
     if model.mps:
         _mps(validated, models, report)
 

@@ -15,8 +15,8 @@ from ..model.problem import KeyPath, did_you_mean, listed
 from ..model.scalars import Section
 from ..model.sources import VirtualSource
 from ..model.spec import Spec
+from .entry_checks import partition_names
 from .messages import ProblemReport
-from .whole_spec import partition_names
 
 MAX_JITTER = 0.5  # more would let one repetition overtake the next
 _LISTS = (Rpc.ALLOCATE, Rpc.PREFERRED)
