@@ -35,11 +35,12 @@ class Build:
 
     def entry(self, name="gpu", resource="nvidia.com/gpu", *, count=2, nvidia=True, **changes):
         """An entry of virtual devices."""
-        source = VirtualSource(count=count, memory=40 * GI, id_style=IdStyle.NVIDIA if nvidia else IdStyle.NAME)
+        model = {"model": "NVIDIA A100-SXM4-40GB", "product": "a100"} if nvidia else {}
+        style = IdStyle.NVIDIA if nvidia else IdStyle.NAME
+        source = VirtualSource(count=count, memory=40 * GI, attributes=model, id_style=style)
         defaults = {
             "where": f"t.yaml:1:1: devices.{name}",
             "visible_devices_env": "NVIDIA_VISIBLE_DEVICES" if nvidia else "",
-            "gpu_names": ("NVIDIA A100-SXM4-40GB", "a100") if nvidia else (),
             "geometry": A100,
         }
         return EntrySpec(name=name, resource=resource, source=source, **{**defaults, **changes})

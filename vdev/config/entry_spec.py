@@ -57,7 +57,6 @@ def entry_spec(
     return EntrySpec(
         name=model.name,
         resource=model.resource,
-        template=parse(model.resource) if "{" in model.resource else None,
         source=source,
         where=report.where(path),
         on_nodes=tuple(model.on_nodes),
@@ -78,7 +77,6 @@ def entry_spec(
         conditions=model.conditions,
         listed=ClaimApi.DEVICE_PLUGIN in model.advertise,
         dra=dra_spec(model, resolved, path, report) if ClaimApi.DRA in model.advertise else None,
-        gpu_names=resolved.gpu_names,
         telemetry=measured(model, resolved) if is_measured and (model.virtual or model.telemetry) else None,
         smi=smi_tool(model, resolved, path, report, on=is_measured),
     )

@@ -208,7 +208,7 @@ def check_rules(rules: Placed, spec: Spec, report: ProblemReport) -> None:
 
 def _declared(spec: Spec) -> Declared:
     resources = {entry.resource for entry in spec.entries} | partition_names(spec.entries, spec.flags)
-    resources |= {_PLACEHOLDER.sub("*", entry.resource) for entry in spec.entries if entry.template}
+    resources |= {_PLACEHOLDER.sub("*", entry.resource) for entry in spec.entries if entry.is_templated}
     resources |= {pattern.name for pattern in (*spec.gpu_patterns, *spec.mig_patterns)}
     if spec.sharing:
         resources |= {item.rename or f"{item.name}.shared" for item in spec.sharing.resources}

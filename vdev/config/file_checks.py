@@ -170,7 +170,7 @@ def _variables(compiled: Mapping[KeyPath, EntrySpec], report: ProblemReport) -> 
     """A warning for resources whose device lists would have one variable: a container with both sees one list."""
     first: dict[str, EntrySpec] = {}
     for path, entry in compiled.items():
-        if entry.visible_devices_env or entry.template or not entry.listed:
+        if entry.visible_devices_env or entry.is_templated or not entry.listed:
             continue
         variable = visible_devices_env(entry.resource)
         other = first.setdefault(variable, entry)

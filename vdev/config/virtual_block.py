@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..errors import ConfigError
-from ..model.device import IdStyle
 from ..model.geometry import Geometry, LayoutError, layout
 from ..model.problem import KeyPath
 from ..model.scalars import index_range
@@ -34,7 +33,6 @@ class ResolvedSource:
     attributes: frozenset[str]
     geometry: Geometry | None = None
     visible_devices_env: str = ""
-    gpu_names: tuple[str, ...] = ()
     lacks_preset: bool = False
     physics: PhysicsModel = PhysicsModel()
 
@@ -77,7 +75,6 @@ def virtual(model: Virtual, path: KeyPath, presets: PresetTexts, report: Problem
         frozenset(source.attributes).union(*(profile.attributes for profile in profiles)),
         geometry,
         preset.visible_devices_env,
-        _gpu_names(source),
         lacks_preset=model.preset is not None and not preset.name,
         physics=model.physics.over(preset.physics) if model.physics else preset.physics,
     )
@@ -93,13 +90,6 @@ def _preset(name: str | None, path: KeyPath, presets: PresetTexts, report: Probl
         for problem in bad.problems:
             report.error(path, f"the preset {name!r} is wrong: {problem}")
     return Preset()
-
-
-def _gpu_names(source: VirtualSource) -> tuple[str, ...]:
-    """The names that patterns for NVIDIA's devices match: the model as in NVML, and as in the node's label."""
-    if source.id_style is not IdStyle.NVIDIA:
-        return ()
-    return tuple(source.attributes[key] for key in ("model", "product") if key in source.attributes)
 
 
 def partitions(

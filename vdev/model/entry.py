@@ -33,7 +33,7 @@ from .scalars import (
 )
 from .sources import Source, VirtualSource
 from .telemetry import Measured, SmiTool
-from .template import Template
+from .template import Template, parse
 
 
 class MigStrategy(StrEnum):
@@ -270,7 +270,6 @@ class EntrySpec:
     name: str
     resource: str  # with a template: as it is written
     source: Source
-    template: Template | None = None  # of the resource's name, where each device has its own
     where: str = field(default="", compare=False)  # a moved line is no change
     on_nodes: tuple[str, ...] = ()
     container: Container = Container()
@@ -294,7 +293,6 @@ class EntrySpec:
     dra: DraSpec | None = None  # published for Dynamic Resource Allocation
     telemetry: Measured | None = None  # None: nobody asks
     smi: SmiTool | None = None
-    gpu_names: tuple[str, ...] = ()  # what `resources.gpus` patterns are matched against; empty: not an NVIDIA device
 
     @property
     def acts_on_handovers(self) -> bool:
@@ -312,12 +310,23 @@ class EntrySpec:
         """Whether its devices answer in the NVIDIA plugin's exact wire form: those of NVIDIA presets do."""
         return isinstance(self.source, VirtualSource) and self.source.id_style is IdStyle.NVIDIA
 
+    @property
+    def gpu_names(self) -> tuple[str, ...]:
+        """What `resources.gpus` patterns are matched against: NVIDIA's model as in NVML, and as in the label."""
+        known = self.source.attributes if isinstance(self.source, VirtualSource) and self.is_nvidia else {}
+        return tuple(known[key] for key in ("model", "product") if key in known)
+
+    @property
+    def is_templated(self) -> bool:
+        """Whether each device has a resource of its own."""
+        return "{" in self.resource
+
     def resource_of(self, raw: RawDevice) -> str:
         """The resource of one of its devices. What no name may hold is written '_'."""
-        if self.template is None:
+        if not self.is_templated:
             return self.resource
         values = facts(raw, self.resource).items()
-        return self.template.render({key: _NOT_IN_NAME.sub("_", value) for key, value in values})
+        return parse(self.resource).render({key: _NOT_IN_NAME.sub("_", value) for key, value in values})
 
     @property
     def without_node(self) -> "EntrySpec":

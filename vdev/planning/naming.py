@@ -41,7 +41,7 @@ def by_name(entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice
     result = Parts()
     for entry in entries:
         raws = found.get(entry.name, ())
-        if entry.template is None:
+        if not entry.is_templated:
             result.parts.append(Part(entry, raws))
             continue
         named = grouped((entry.resource_of(raw), raw) for raw in raws)
@@ -49,7 +49,7 @@ def by_name(entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice
         result.problems += _problems(entry, named, wrong)
         for name, members in named.items():
             if name not in wrong:
-                part = Part(replace(entry, resource=name, template=None), members)
+                part = Part(replace(entry, resource=name), members)
                 result.parts.append(part)
                 result.written.setdefault(name, set()).add(entry.resource)
                 result.of_device |= {raw.id: part.entry for raw in members}
@@ -296,7 +296,7 @@ def names_of(spec: Spec, entry: EntrySpec) -> Iterable[str]:
 def _partition_patterns(spec: Spec, entry: EntrySpec) -> Iterable[PatternItem]:
     """Every pattern applies to NVIDIA's devices; to others, those whose name is in their own domain."""
     domain, _ = domain_and_name(entry.resource)
-    own = entry.is_nvidia or bool(entry.gpu_names)
+    own = entry.is_nvidia
     return (pattern for pattern in spec.mig_patterns if own or domain_and_name(pattern.name)[0] == domain)
 
 
