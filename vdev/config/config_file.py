@@ -27,15 +27,15 @@ class ConfigFile(Section):
     """Version of the file format."""
     flags: Flags = Flags()
     devices: list[Entry] = []
-    """Which devices there are, on which nodes, as which extended resource."""
+    """The devices, the nodes that have them, and the extended resources that advertise them."""
     sharing: Sharing = Sharing()
     faults: Faults = Faults()
     resources: Resources = Resources()
     node: Node = Node()
     telemetry: Telemetry | None = None
-    """What devices measure, and who is told. Default: nothing is measured."""
+    """Sensors of devices, and where their metrics are served. Default: no sensors."""
     fleet: Fleet | None = None
-    """Nodes without a kubelet, for `vdev fleet` alone."""
+    """Nodes without a kubelet; only for `vdev fleet`."""
     imex: Imex | None = None
     """NVIDIA's; accepted and not used."""
     presets_dir: Word | None = None

@@ -41,15 +41,15 @@ DeviceRange = Annotated[
 
 
 class FromLabel(Section):
-    """Layouts that a label of the node chooses among."""
+    """A label of the node that selects the layout."""
 
     from_label: LabelKey
     """The label whose value names a layout, such as nvidia.com/mig.config."""
     default: Word | None = None
-    """The layout of a node without the label. Default: devices are whole."""
+    """The layout of a node without the label. Default: no partitions."""
     file: Word | None = None
-    """A file of layouts, of mig-parted's form or device-config-manager's, relative to this one. Default: the layouts of
-    the devices themselves, all-disabled and all-enabled."""
+    """A file of layouts in the form of mig-parted or device-config-manager, relative to this file. Default: the layouts
+    of the devices, all-disabled and all-enabled."""
 
 
 _BY_DEVICE: TypeAdapter[dict[str, str | tuple[str, ...]]] = TypeAdapter(dict[DeviceRange, Layout])

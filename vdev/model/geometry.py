@@ -99,7 +99,7 @@ class Profile(Section):
     memory: Memory
     """Memory of such a partition, as a Kubernetes quantity such as 4Gi."""
     placements: tuple[Start, ...] | None = None
-    """Slices it may start at. Default: every one from which it fits."""
+    """Slices at which it may start. Default: all at which it fits."""
     compute: Annotated[Whole, between(0)] | None = None
     """Compute slices that it takes from the device's budget."""
     max: Annotated[Whole, between(1)] | None = None
@@ -137,7 +137,7 @@ class Geometry(Section):
     slices: Slices
     """Memory slices of the device."""
     compute: Annotated[Whole, between(1)] | None = None
-    """Compute slices of the device; then each profile says how many it takes. Default: not counted."""
+    """Compute slices of the device, of which each profile takes some. Default: not counted."""
     profiles: Annotated[dict[str, Profile], AfterValidator(_named)]
     """Kinds of partitions, by name."""
     layouts: dict[str, Profiles] = {}

@@ -173,7 +173,7 @@ def test_scalars_are_those_of_the_tool(layouts):
     [
         ('{devices: all, mig-enabled: true, mig-devices: {"1g.24gb+gfx": 4}}', "unknown profile '1g.24gb+gfx'"),
         ('{devices: all, mig-enabled: true, mig-devices: {"1c.3g.20gb": 1}}', "compute instance"),
-        ('{devices: all, mig-enabled: true, mig-devices: {"1g.5gb": 8}}', "at most 7 of 1g.5gb"),
+        ('{devices: all, mig-enabled: true, mig-devices: {"1g.5gb": 8}}', "does not fit beside 1g.5gb@0"),
         (
             "{devices: all, mig-enabled: false}, {devices: [1], mig-enabled: true, mig-devices: {}}",
             "device 1 would be both with MIG and without",
