@@ -113,7 +113,7 @@ def with_profile(name="2x.8gb", **more):
             "exists for every device with this profile",
         ),
         (changed(layouts={"a": ["1x.4gb", "3x"]}), ("layouts", "a", 1), "unknown profile '3x'"),
-        (changed(layouts={"a": ["2x.8gb"] * 3}), ("layouts", "a", 2), "2x.8gb takes 2 slices from 0 or 2, and does not fit beside"),
+        (changed(layouts={"a": ["2x.8gb"] * 3}), ("layouts", "a", 2), "2x.8gb takes 2 slices from 0 or 2"),
     ],
 )
 def test_faults_are_at_their_place(block, where, text):
