@@ -258,14 +258,14 @@ def presets() -> Iterator[str]:
     yield ""
     by_geometry: dict[Geometry, list[str]] = {}
     for each in known:
-        if each.geometry:
-            by_geometry.setdefault(each.geometry, []).append(f"`{each.name}`")
+        if each.partitioning:
+            by_geometry.setdefault(each.partitioning, []).append(f"`{each.name}`")
     for geometry, names in by_geometry.items():
         compute = f" and {geometry.compute} compute slices" if geometry.compute else ""
         yield from (f"### {', '.join(names)}", "", f"{geometry.slices} memory slices{compute}.", "")
         parts = [
             (f"`{each.name}`", written(each.memory), *map(str, (each.slices, most_of(geometry, each))), starts)
-            for each in geometry.profiles
+            for each in geometry.profiles.values()
             for starts in [", ".join(map(str, geometry.starts(each)))]
         ]
         yield from table(("profile", "memory", "slices", "most", "may start at"), parts)

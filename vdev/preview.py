@@ -138,7 +138,7 @@ class PreviewedContainer:
 def answer(resource: Resource, ids: Sequence[str], strategy: DeviceListStrategy | None = None) -> PreviewedContainer:
     """The answer to an allocation of these devices, under that strategy alone if given. Raises AllocationError."""
     if strategy:
-        resource = replace(resource, flags=replace(resource.flags, device_list_strategies=(strategy,)))
+        resource = replace(resource, flags=resource.flags.with_plugin(device_list_strategy=(strategy,)))
     given = container_edits(allocation.allocate(resource, ids))
     documents = cdi_documents(Inventory({resource.name: resource}))
     known = {

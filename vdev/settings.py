@@ -20,8 +20,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from .intervals import PRODUCTION
 from .model import virtual_node
-from .model.entry import AllocationPolicy, DeviceIdStrategy, DeviceListStrategy, Flags, MigStrategy
+from .model.entry import AllocationPolicy, DeviceIdStrategy, DeviceListStrategy, MigStrategy
 from .model.problem import Override
+from .model.spec import DEFAULT_FLAGS
 
 
 class Group(Enum):
@@ -124,7 +125,6 @@ def _seconds(text: str) -> float:
 Boolean = Annotated[bool, BeforeValidator(_boolean)]
 Items = BeforeValidator(_items)
 Paths = Annotated[tuple[Path, ...], BeforeValidator(_paths)]
-_FLAGS = Flags()  # the defaults of the options that are keys of the file
 _files = functools.partial(_option, Group.FILES)
 _presets = functools.partial(_option, Group.PRESETS)
 _plugin = functools.partial(_option, Group.PLUGIN)
@@ -170,18 +170,18 @@ class Settings(BaseSettings):
     )
 
     mig_strategy: MigStrategy = _plugin(
-        "how partitions are advertised", "MIG_STRATEGY", default=_FLAGS.mig_strategy, key="flags.migStrategy"
+        "how partitions are advertised", "MIG_STRATEGY", default=DEFAULT_FLAGS.mig_strategy, key="flags.migStrategy"
     )
     fail_on_init_error: Boolean = _plugin(
         "exit if anything is wrong at start-up, instead of serving the rest",
         "FAIL_ON_INIT_ERROR",
-        default=_FLAGS.fail_on_init_error,
+        default=DEFAULT_FLAGS.fail_on_init_error,
         key="flags.failOnInitError",
     )
     driver_root: str = _plugin(
         "prefix of the host's paths of device nodes and mounts",
         "NVIDIA_DRIVER_ROOT",
-        default=_FLAGS.driver_root,
+        default=DEFAULT_FLAGS.nvidia_driver_root,
         flags=("driver-root", "nvidia-driver-root"),
         key="flags.nvidiaDriverRoot",
         metavar="DIR",
@@ -198,7 +198,7 @@ class Settings(BaseSettings):
     mps_root: str = _plugin(
         "directory of the MPS daemon on the host; sharing.mps uses NVIDIA's /run/nvidia/mps by default",
         "MPS_ROOT",
-        default=_FLAGS.mps_root,
+        default=DEFAULT_FLAGS.mps_root,
         key="flags.mpsRoot",
         metavar="DIR",
         unset="none",
@@ -206,50 +206,50 @@ class Settings(BaseSettings):
     pass_device_specs: Boolean = _plugin(
         "also give the device nodes to the kubelet",
         "PASS_DEVICE_SPECS",
-        default=_FLAGS.pass_device_specs,
+        default=DEFAULT_FLAGS.plugin.pass_device_specs,
         key="flags.plugin.passDeviceSpecs",
     )
     device_list_strategy: Annotated[tuple[DeviceListStrategy, ...], Items] = _plugin(
         "how the runtime gets the list of devices; several with commas, or repeated",
         "DEVICE_LIST_STRATEGY",
-        default=_FLAGS.device_list_strategies,
+        default=DEFAULT_FLAGS.plugin.device_list_strategy,
         key="flags.plugin.deviceListStrategy",
     )
     device_id_strategy: DeviceIdStrategy = _plugin(
         "how a device is named inside the container",
         "DEVICE_ID_STRATEGY",
-        default=_FLAGS.device_id_strategy,
+        default=DEFAULT_FLAGS.plugin.device_id_strategy,
         key="flags.plugin.deviceIDStrategy",
     )
     cdi_annotation_prefix: str = _plugin(
         "prefix of the annotation's key, for the strategy cdi-annotations",
         "CDI_ANNOTATION_PREFIX",
-        default=_FLAGS.cdi_annotation_prefix,
+        default=DEFAULT_FLAGS.plugin.cdi_annotation_prefix,
         key="flags.plugin.cdiAnnotationPrefix",
         metavar="PREFIX",
     )
     shared_devices_allocation_policy: AllocationPolicy = _plugin(
         "whether to spread replicas and partitions over the devices, or to fill one device after the other",
         "SHARED_DEVICES_ALLOCATION_POLICY",
-        default=_FLAGS.shared_devices_allocation_policy,
+        default=DEFAULT_FLAGS.plugin.shared_devices_allocation_policy,
         key="flags.plugin.sharedDevicesAllocationPolicy",
     )
     gdrcopy_enabled: Boolean = _plugin(
         "set NVIDIA_GDRCOPY=enabled in containers with NVIDIA devices",
         "GDRCOPY_ENABLED",
-        default=_FLAGS.gdrcopy_enabled,
+        default=DEFAULT_FLAGS.gdrcopy_enabled,
         key="flags.gdrcopyEnabled",
     )
     gds_enabled: Boolean = _plugin(
         "set NVIDIA_GDS=enabled in containers with NVIDIA devices",
         "GDS_ENABLED",
-        default=_FLAGS.gds_enabled,
+        default=DEFAULT_FLAGS.gds_enabled,
         key="flags.gdsEnabled",
     )
     mofed_enabled: Boolean = _plugin(
         "set NVIDIA_MOFED=enabled in containers with NVIDIA devices",
         "MOFED_ENABLED",
-        default=_FLAGS.mofed_enabled,
+        default=DEFAULT_FLAGS.mofed_enabled,
         key="flags.mofedEnabled",
     )
 

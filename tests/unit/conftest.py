@@ -4,26 +4,26 @@ from dataclasses import replace
 
 import pytest
 
+from tests.kit.geometry import made_geometry, made_profile
 from vdev.model.device import Health, IdStyle, RawDevice
-from vdev.model.entry import EntrySpec, Flags
-from vdev.model.geometry import Geometry, Profile
+from vdev.model.entry import EntrySpec
 from vdev.model.sources import VirtualSource
-from vdev.model.spec import SharedResource, SharingKind, SharingSpec, Spec
+from vdev.model.spec import DEFAULT_FLAGS, Mps, PluginFlags, SharedItem, SharingKind, Spec, TimeSlicing
 from vdev.planning.inventory import arrange
 
 GI = 2**30
 
-A100 = Geometry(
+A100 = made_geometry(
     slices=8,
     compute=7,
     profiles=(
-        Profile(name="1g.5gb", slices=1, memory=4864 * 2**20, placements=(0, 1, 2, 3, 4, 5, 6), compute=1),
-        Profile(
+        made_profile(name="1g.5gb", slices=1, memory=4864 * 2**20, placements=(0, 1, 2, 3, 4, 5, 6), compute=1),
+        made_profile(
             name="1g.5gb+me", slices=1, memory=4864 * 2**20, placements=(0, 1, 2, 3, 4, 5, 6), compute=1, exclusive="me"
         ),
-        Profile(name="2g.10gb", slices=2, memory=9856 * 2**20, placements=(0, 2, 4), compute=2),
-        Profile(name="3g.20gb", slices=4, memory=19968 * 2**20, placements=(0, 4), compute=3),
-        Profile(name="7g.40gb", slices=8, memory=40192 * 2**20, placements=(0,), compute=7),
+        made_profile(name="2g.10gb", slices=2, memory=9856 * 2**20, placements=(0, 2, 4), compute=2),
+        made_profile(name="3g.20gb", slices=4, memory=19968 * 2**20, placements=(0, 4), compute=3),
+        made_profile(name="7g.40gb", slices=8, memory=40192 * 2**20, placements=(0,), compute=7),
     ),
 )
 
@@ -35,11 +35,12 @@ class Build:
 
     def entry(self, name="gpu", resource="nvidia.com/gpu", *, count=2, nvidia=True, **changes):
         """An entry of virtual devices."""
-        source = VirtualSource(count=count, memory=40 * GI, id_style=IdStyle.NVIDIA if nvidia else IdStyle.NAME)
+        model = {"model": "NVIDIA A100-SXM4-40GB", "product": "a100"} if nvidia else {}
+        style = IdStyle.NVIDIA if nvidia else IdStyle.NAME
+        source = VirtualSource(count=count, memory=40 * GI, attributes=model, id_style=style)
         defaults = {
             "where": f"t.yaml:1:1: devices.{name}",
             "visible_devices_env": "NVIDIA_VISIBLE_DEVICES" if nvidia else "",
-            "gpu_names": ("NVIDIA A100-SXM4-40GB", "a100") if nvidia else (),
             "geometry": A100,
         }
         return EntrySpec(name=name, resource=resource, source=source, **{**defaults, **changes})
@@ -60,12 +61,21 @@ class Build:
 
     def inventory(self, *entries, found=None, sharing=None, gpus=(), mig=(), **flags):
         """What a node advertises for these entries."""
-        whole = Spec(entries=entries, flags=Flags(**flags), sharing=sharing, gpu_patterns=gpus, mig_patterns=mig)
+        plugin = {key: flags.pop(key) for key in PluginFlags.model_fields.keys() & flags.keys()}
+        chosen = DEFAULT_FLAGS.model_copy(update=flags).with_plugin(**plugin)
+        whole = Spec(entries=entries, flags=chosen, sharing=sharing, gpu_patterns=gpus, mig_patterns=mig)
         return arrange(whole, "node-a", found or {entry.name: self.raws(entry) for entry in entries})
 
     def sharing(self, *resources, kind=SharingKind.TIME_SLICING, **flags):
         """A sharing block."""
-        return SharingSpec(kind=kind, resources=tuple(SharedResource(**each) for each in resources), **flags)
+        items = [
+            SharedItem.model_construct(**{"devices": None, **each}).placed(
+                each.get("where", ""), for_nvidia=each.get("for_nvidia", False)
+            )
+            for each in resources
+        ]
+        block = Mps if kind is SharingKind.MPS else TimeSlicing
+        return block.model_construct(resources=tuple(items), **{"fail_requests_greater_than_one": False, **flags})
 
     def ids(self, stock, name):
         """The ids of a resource."""

@@ -22,7 +22,6 @@ from ..discovery.health_monitor import HealthMonitor
 from ..errors import ConfigError
 from ..hostfs.root import machine_type
 from ..model.device import Device, Health, Key
-from ..model.entry import LabelOutput
 from ..model.problem import Problem, errors
 from ..model.spec import Spec
 from ..node.label_values import Machine
@@ -312,7 +311,7 @@ class Reconciler:
         return None
 
     async def _decide(self) -> None:
-        if self._machine is None and self.spec.node.labels is not LabelOutput.OFF:
+        if self._machine is None and self.spec.node.labels:
             product = await asyncio.to_thread(machine_type, self._options.host)
             self._machine = Machine(product, int(self._clock.wall()))
         world, before = self._observe(), self._plan

@@ -16,7 +16,7 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import EnvSettingsSource, InitSettingsSource
 
 from ..errors import UsageError
-from ..model.problem import did_you_mean
+from ..model.problem import did_you_mean, listed
 from ..settings import Group, Settings, declared
 
 
@@ -180,6 +180,5 @@ def _problem(error: ErrorDetails, sources: Mapping[str, str]) -> str:
     choices = next(option.choices for option in OPTIONS if option.field == field)
     if not choices:
         return f"{source}{error['input']!r}: {error['msg']}"
-    near = did_you_mean(error["input"], choices)
-    hint = f"; {near}" if near else ""
-    return f"{source}{error['input']!r} is not allowed; expected one of {', '.join(choices)}{hint}"
+    hint = listed(choices, lead="expected one of", near=did_you_mean(error["input"], choices))
+    return f"{source}{error['input']!r} is not allowed; {hint}"

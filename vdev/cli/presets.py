@@ -60,7 +60,7 @@ def _show_all(presets: Sequence[config.Preset], *, as_json: bool) -> None:
 
 def document(preset: config.Preset) -> dict[str, Any]:
     """A preset as JSON: `memory` in bytes; null for the `count` of a device's model and for what there is not."""
-    geometry = preset.geometry
+    geometry = preset.partitioning
     return {
         "name": preset.name,
         "description": preset.description,
@@ -75,7 +75,7 @@ def document(preset: config.Preset) -> dict[str, Any]:
             "memorySlices": geometry.slices,
             "computeSlices": geometry.compute,
             "wholeDevice": geometry.whole_device,
-            "profiles": [_profile_document(geometry, each) for each in geometry.profiles],
+            "profiles": [_profile_document(geometry, each) for each in geometry.profiles.values()],
             "layouts": {name: list(parts) for name, parts in geometry.layouts.items()},
         },
         "unverified": list(preset.unverified),
@@ -117,8 +117,8 @@ def _print(preset: config.Preset) -> None:
             print(f"  {name:<14}{value}")
     print("\nattributes, for templates as {attributes.NAME}")
     common.print_table(("NAME", "VALUE"), list(preset.attributes.items()), indent="  ")
-    if preset.geometry:
-        _print_geometry(preset.geometry)
+    if preset.partitioning:
+        _print_geometry(preset.partitioning)
     print(f"\nin a configuration\n{_example(preset)}")
 
 
@@ -131,9 +131,9 @@ def _example(preset: config.Preset) -> str:
         f"  resource: {preset.resource or 'example.com/device'}",
         f"  virtual: {{preset: {preset.name}{count}}}",
     ]
-    if preset.geometry:
+    if preset.partitioning:
         lines.insert(1, "flags: {migStrategy: mixed}")
-        lines.append(f"  partitions: {{all: all-{preset.geometry.profiles[0].name}}}")
+        lines.append(f"  partitions: {{all: all-{next(iter(preset.partitioning.profiles))}}}")
     return textwrap.indent("\n".join(lines), "  ")
 
 
@@ -142,7 +142,7 @@ def _print_geometry(geometry: Geometry) -> None:
     print(f"\nprofiles, on {geometry.slices} memory slices{compute}")
     rows = [
         (each.name, written(each.memory), str(each.slices), str(most_of(geometry, each)), _starts(geometry, each))
-        for each in geometry.profiles
+        for each in geometry.profiles.values()
     ]
     common.print_table(("PROFILE", "MEMORY", "SLICES", "MOST", "MAY START AT"), rows, indent="  ")
     print("\nlayouts by name")

@@ -33,7 +33,7 @@ from ..model.scalars import (
 from ..model.sources import Glob, GroupBy, Sysfs, Usbs
 from ..model.telemetry import EntryTelemetry, PhysicsModel
 from ..model.virtual_node import VirtualNode
-from .partitions_block import PartitioningModel, Partitions
+from .partitions_block import Partitioning, Partitions
 
 NumaNode = Annotated[Whole, between(0, 1023)]
 
@@ -77,7 +77,7 @@ class Virtual(Section):
     numbers are always read as scores."""
     node: VirtualNode | None = None
     """A node or file that a container gets for each device. Default: none."""
-    partitioning: PartitioningModel | None = None
+    partitioning: Partitioning | None = None
     """How a device can be partitioned, in the form of presets. Default: as in the preset, else not at all."""
     physics: PhysicsModel | None = None
     """Power, temperature and clocks of a device under load, in the form of presets. Default: as in the preset."""

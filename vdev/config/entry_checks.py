@@ -4,22 +4,23 @@ Shapes and single values were judged by the schema; what only a node can tell (a
 devices a count meets) is checked by `planning.inventory`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ..model import names, path_pattern
 from ..model.dra import ClaimApi, DraPartitions
-from ..model.entry import PRE_START_LIMIT, Action, ContainerPath, Health, MigStrategy, Probe
+from ..model.entry import PRE_START_LIMIT, Action, ContainerPath, EntrySpec, Health, MigStrategy, Probe
+from ..model.geometry import resource_suffix
+from ..model.nvidia_forms import EXPECTED_DEVICES
 from ..model.problem import KeyPath
 from ..model.scalars import MAX_COUNT
 from ..model.sources import GroupBy, PathType
+from ..model.spec import Flags, SharedItem, TimeSlicing
 from ..model.telemetry import LoadPattern
 from ..model.template import Template
 from ..model.virtual_node import LineEnd, VirtualNode
 from ..planning.sharing import MPS_CLIENTS
-from . import config_file
 from .entry import Entry
 from .messages import ProblemReport
-from .nvidia_forms import EXPECTED_DEVICES
 from .validation import Validated
 
 DANGEROUS = ("/", "/dev", "/dev/mem", "/dev/kmem", "/dev/port")  # each gives a container power over the whole host
@@ -237,7 +238,7 @@ def _apis(model: Entry, path: KeyPath, report: ProblemReport) -> None:
 
 
 def check_entries(models: Entries, report: ProblemReport) -> None:
-    """Names that are given twice, and paths that two entries hand out."""
+    """Names that are given twice."""
     first: dict[str, KeyPath] = {}
     for path, model in models:
         if model.name in first:
@@ -245,16 +246,6 @@ def check_entries(models: Entries, report: ProblemReport) -> None:
             hint = "device ids begin with it, so each entry needs its own"
             report.error((*path, "name"), f"the name {model.name!r} is taken by the entry at {other}", hint)
         first.setdefault(model.name, path)
-    literal: dict[str, tuple[KeyPath, Entry]] = {}
-    for path, model in models:
-        for number, item in enumerate(model.glob or ()):
-            if not path_pattern.parse(item.path).is_literal:
-                continue
-            before = literal.setdefault(item.path, (path, model))
-            if before[1] is not model and may_meet(before[1], model):
-                at = report.document.value_place((*before[0], "glob"))
-                message = f"{item.path} is handed out by the entry {before[1].name!r} at {at} as well"
-                report.warning((*path, "glob", number, "path"), message, "two pods could get it at the same time")
 
 
 def may_meet(one: Entry, other: Entry) -> bool:
@@ -262,9 +253,19 @@ def may_meet(one: Entry, other: Entry) -> bool:
     return not one.on_nodes or not other.on_nodes or bool(set(one.on_nodes) & set(other.on_nodes))
 
 
-def check_sharing(
-    validated: Validated, models: Entries, partition_names: frozenset[str], report: ProblemReport
-) -> None:
+def partition_names(compiled: Iterable[EntrySpec], over: Flags) -> frozenset[str]:
+    """The resources under which partitions alone are advertised, with the strategy `mixed`."""
+    if over.mig_strategy is not MigStrategy.MIXED:
+        return frozenset()
+    return frozenset(
+        f"{names.domain_and_name(each.resource)[0]}/{resource_suffix(each.geometry, profile)}"
+        for each in compiled
+        if each.geometry
+        for profile in each.possible_profiles
+    )
+
+
+def check_sharing(validated: Validated, models: Entries, of_partitions: frozenset[str], report: ProblemReport) -> None:
     """Its items among each other, and the names that they make."""
     model = validated.file.sharing
     if model.time_slicing and model.mps:
@@ -272,20 +273,17 @@ def check_sharing(
             report.warning(("sharing", "timeSlicing"), "timeSlicing beside mps is ignored, as by NVIDIA's plugin")
         else:
             report.one_at_most(("sharing",), ("timeSlicing", "mps"), "remove one of the two blocks")
-    for key, block in (("timeSlicing", model.time_slicing), ("mps", model.mps)):
-        if block is not None:
-            items = list(validated.items(("sharing", key, "resources"), block.resources))
-            for path, item in items:
-                _devices(path, item, report)
-            _overlaps(items, report)
-            _renames(items, block, {model.resource for _, model in models} | partition_names, report)
+    for key, block in model.blocks:
+        items = list(validated.items(("sharing", key, "resources"), block.resources))
+        for path, item in items:
+            _devices(path, item, report)
+        _overlaps(items, report)
+        _renames(items, block, {model.resource for _, model in models} | of_partitions, report)
     if model.mps:
         _mps(validated, models, report)
 
 
-def _wrong(
-    item: config_file.SharedItem, path: KeyPath, report: ProblemReport, message: str, hint: str, instead: str
-) -> None:
+def _wrong(item: SharedItem, path: KeyPath, report: ProblemReport, message: str, hint: str, instead: str) -> None:
     """An error; in a file for NVIDIA's plugin, which knows its own resources alone, a warning if it is about these."""
     if item.is_nvidias:
         report.unless_for_nvidia(path, message, hint, instead)
@@ -293,7 +291,7 @@ def _wrong(
         report.error(path, message, hint)
 
 
-def _devices(path: KeyPath, item: config_file.SharedItem, report: ProblemReport) -> None:
+def _devices(path: KeyPath, item: SharedItem, report: ProblemReport) -> None:
     """The list of devices names some, each once."""
     at = (*path, "devices")
     if item.devices == ():
@@ -306,7 +304,7 @@ def _devices(path: KeyPath, item: config_file.SharedItem, report: ProblemReport)
             _wrong(item, (*at, index), report, message, "list each device once", "it counts once")
 
 
-def _overlaps(items: list[tuple[KeyPath, config_file.SharedItem]], report: ProblemReport) -> None:
+def _overlaps(items: list[tuple[KeyPath, SharedItem]], report: ProblemReport) -> None:
     """Two items for one resource must list different devices. A count means the lowest indices.
 
     In a file for NVIDIA's plugin they need not: a device has the larger number of replicas.
@@ -345,8 +343,8 @@ def _shared_devices(devices: int | tuple[str, ...] | None) -> tuple[str, ...]:
 
 
 def _renames(
-    items: list[tuple[KeyPath, config_file.SharedItem]],
-    block: config_file.TimeSlicing,
+    items: list[tuple[KeyPath, SharedItem]],
+    block: TimeSlicing,
     declared: set[str],
     report: ProblemReport,
 ) -> None:

@@ -9,7 +9,7 @@ from ..model import names
 from ..model.dra import ClaimApi
 from ..model.entry import EntrySpec, OnFailure
 from ..model.geometry import NamedLayout, PartitionChoice, generated, nearest
-from ..model.problem import KeyPath
+from ..model.problem import KeyPath, listed
 from ..model.scalars import Section
 from ..model.sources import GlobItem, GlobSource, GroupBy, Usb, UsbGroup, VirtualSource
 from ..model.telemetry import EntryTelemetry, Measured, SmiTool
@@ -57,7 +57,6 @@ def entry_spec(
     return EntrySpec(
         name=model.name,
         resource=model.resource,
-        template=parse(model.resource) if "{" in model.resource else None,
         source=source,
         where=report.where(path),
         on_nodes=tuple(model.on_nodes),
@@ -78,7 +77,6 @@ def entry_spec(
         conditions=model.conditions,
         listed=ClaimApi.DEVICE_PLUGIN in model.advertise,
         dra=dra_spec(model, resolved, path, report) if ClaimApi.DRA in model.advertise else None,
-        gpu_names=resolved.gpu_names,
         telemetry=measured(model, resolved) if is_measured and (model.virtual or model.telemetry) else None,
         smi=smi_tool(model, resolved, path, report, on=is_measured),
     )
@@ -196,9 +194,7 @@ def _partition_choice(
 
 def _check_default(name: str, layouts: Mapping[str, NamedLayout], path: KeyPath, report: ProblemReport) -> None:
     if name not in layouts:
-        near = nearest(name, layouts)
-        hint = f"{near} " * bool(near) + "known: " + ", ".join(layouts)
-        report.error(path, f"unknown layout {name!r}", hint)
+        report.error(path, f"unknown layout {name!r}", listed(layouts, nearest(name, layouts), lead="known:"))
     elif refusal := layouts[name].refusal:
         report.error(path, f"the layout {name!r} does not fit: {refusal}", "choose one that fits these devices")
 

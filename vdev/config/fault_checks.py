@@ -16,12 +16,12 @@ from ..faults.xids import APPLICATION_ERRORS
 from ..model.device import base_id
 from ..model.entry import EntrySpec
 from ..model.names import is_nvidia_id
-from ..model.problem import KeyPath, did_you_mean
+from ..model.problem import KeyPath, did_you_mean, listed
 from ..model.scalars import Section
 from ..model.sources import VirtualSource
 from ..model.spec import Spec
+from .entry_checks import partition_names
 from .messages import ProblemReport
-from .whole_spec import partition_names
 
 MAX_JITTER = 0.5  # more would let one repetition overtake the next
 _LISTS = (Rpc.ALLOCATE, Rpc.PREFERRED)
@@ -178,7 +178,6 @@ def _consent(model: FaultRule, path: KeyPath, report: ProblemReport) -> None:
             report.error((*path, key), f"this can harm a real kubelet: {why}", hint)
 
 
-_NAMED = 8  # names that a message shows at most
 _NVIDIA_IDS = ("GPU-", "MIG-")
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}")
 
@@ -214,12 +213,12 @@ def check_rules(rules: Placed, spec: Spec, report: ProblemReport) -> None:
 
 def _declared(spec: Spec) -> Declared:
     resources = {entry.resource for entry in spec.entries} | partition_names(spec.entries, spec.flags)
-    resources |= {_PLACEHOLDER.sub("*", entry.resource) for entry in spec.entries if entry.template}
+    resources |= {_PLACEHOLDER.sub("*", entry.resource) for entry in spec.entries if entry.is_templated}
     resources |= {pattern.name for pattern in (*spec.gpu_patterns, *spec.mig_patterns)}
     if spec.sharing:
         resources |= {item.rename or f"{item.name}.shared" for item in spec.sharing.resources}
     profiles = {profile for entry in spec.entries for profile in entry.possible_profiles}
-    profiles |= {each.name for entry in spec.entries if entry.geometry for each in entry.geometry.profiles}
+    profiles |= {each for entry in spec.entries if entry.geometry for each in entry.geometry.profiles}
     drivers = frozenset(entry.dra.driver for entry in spec.entries if entry.dra)
     return Declared(spec.entries, frozenset(resources), drivers, frozenset(profiles))
 
@@ -238,8 +237,7 @@ def _resource(rule: FaultRule, path: KeyPath, declared: Declared, report: Proble
 def _unknown(
     kind: str, word: str, known: frozenset[str], path: KeyPath, report: ProblemReport, *, what: str = "known"
 ) -> None:
-    more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
-    there = f"{what}: {', '.join(sorted(known)[:_NAMED])}{more}" if known else f"there is no {kind}"
+    there = listed(sorted(known), lead=f"{what}:") if known else f"there is no {kind}"
     report.error(path, f"unknown {kind} {word!r}", did_you_mean(word, known) or there)
 
 

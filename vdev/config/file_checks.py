@@ -13,10 +13,9 @@ from ..model.problem import KeyPath, Problem, Severity
 from ..model.quantity import amount_of
 from ..model.scalars import MAX_COUNT
 from ..model.sources import VirtualSource
-from ..model.spec import Spec
+from ..model.spec import ANNOTATION_PREFIX, Node, SharedItem, Spec, TimeSlicing
 from ..planning.naming import name_of_partition, name_of_whole
-from . import config_file
-from .config_file import ANNOTATION_PREFIX, ConfigFile, Node
+from .config_file import ConfigFile
 from .entry_checks import Entries, may_meet
 from .loader import Document
 from .messages import ProblemReport
@@ -87,9 +86,7 @@ def notices(validated: Validated, document: Document) -> tuple[Problem, ...]:
 
     sharing = validated.file.sharing
     found: list[Problem] = []
-    for key, block in (("timeSlicing", sharing.time_slicing), ("mps", sharing.mps)):
-        if block is None:
-            continue
+    for key, block in sharing.blocks:
         for path, item in validated.items(("sharing", key, "resources"), block.resources):
             if item.is_nvidias:
                 found += (at((*path, each), f"{_IGNORES} {said}") for each, said in _of_item(item, block))
@@ -99,7 +96,7 @@ def notices(validated: Validated, document: Document) -> tuple[Problem, ...]:
     return tuple(each for each in found if document.is_for_nvidia(each.path))
 
 
-def _of_item(item: config_file.SharedItem, block: config_file.TimeSlicing) -> Iterator[tuple[str, str]]:
+def _of_item(item: SharedItem, block: TimeSlicing) -> Iterator[tuple[str, str]]:
     default = f"{item.name}.shared" if block.rename_by_default else item.name
     if item.rename and item.rename != default:
         yield "rename", f"rename: its replicas are {default}"
@@ -127,8 +124,8 @@ def check_sizes(validated: Validated, compiled: Mapping[KeyPath, EntrySpec], rep
     if (total := sum(counts.values())) > MAX_TOTAL:
         report.error(("devices",), f"a node would have {total} devices", f"at most {MAX_TOTAL} are allowed")
     model = validated.file.sharing
-    for key, block in (("timeSlicing", model.time_slicing), ("mps", model.mps)):
-        for path, item in validated.items(("sharing", key, "resources"), block.resources if block else ()):
+    for key, block in model.blocks:
+        for path, item in validated.items(("sharing", key, "resources"), block.resources):
             known = counts.get(item.name, 1)
             shared = min(known, item.devices) if isinstance(item.devices, int) else known
             shared = len(item.devices) if isinstance(item.devices, tuple) else shared
@@ -173,7 +170,7 @@ def _variables(compiled: Mapping[KeyPath, EntrySpec], report: ProblemReport) -> 
     """A warning for resources whose device lists would have one variable: a container with both sees one list."""
     first: dict[str, EntrySpec] = {}
     for path, entry in compiled.items():
-        if entry.visible_devices_env or entry.template or not entry.listed:
+        if entry.visible_devices_env or entry.is_templated or not entry.listed:
             continue
         variable = visible_devices_env(entry.resource)
         other = first.setdefault(variable, entry)

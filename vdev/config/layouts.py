@@ -10,10 +10,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from ..errors import ConfigError
-from ..model.geometry import Geometry, LayoutError, NamedLayout, Parts, layout, repeated
+from ..model.geometry import Geometry, LayoutError, NamedLayout, Parts, counts_of, layout, repeated
 from ..model.scalars import (
     STRING,
     Flag,
@@ -30,8 +30,7 @@ from ..model.scalars import (
 from ..planning.partitions import place
 from .loader import Text as FileText
 from .loader import read_file, read_text
-from .messages import ProblemReport, explained
-from .partitions_block import counts_of
+from .messages import ProblemReport, checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,13 +284,8 @@ class LayoutFiles:
         document = read_text(known.text, known.file) if known else read_file(Path(name))
         (self.texts[name],) = document.texts
         model: type[Form] = DeviceConfigFile if KEY in document.root else MigPartedFile
-        report = ProblemReport(document, [*document.problems])
-        try:
-            form = model.model_validate(document.root)
-        except ValidationError as error:
-            report.problems += explained(error, document, model)
-        else:
-            form.check(report)
-            if not report.problems:
-                return form
-        raise ConfigError(tuple(report.problems))
+        report, form = checked(document, model)
+        form.check(report)
+        if report.problems:
+            raise ConfigError(tuple(report.problems))
+        return form

@@ -15,10 +15,11 @@ from pathlib import Path
 import yaml
 
 from ..errors import ConfigError, HostError
+from ..model.nvidia_forms import Gfd, Imex
 from ..model.problem import KeyPath, Override, Place, Problem, Severity, did_you_mean, show
 from ..model.scalars import Plain, Section, keys_of
-from .config_file import ConfigFile, Flags, PluginFlags, Resources, Sharing
-from .nvidia_forms import Gfd, Imex
+from ..model.spec import Flags, PluginFlags, Resources, Sharing
+from .config_file import ConfigFile
 from .parser import Composer, Expansion, Pairs, Tree, as_yaml, problem_at, refusal
 
 SECTIONS = frozenset({"version", "flags", "sharing", "resources", "imex"})

@@ -3,17 +3,19 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from ..errors import ConfigError
-from ..model.problem import KeyPath, Problem, Severity, Where, show
+from ..model.problem import KeyPath, Problem, Severity, Where, listed, show
 from ..model.scalars import PROBLEM, Section, described
 from .config_file import ConfigFile
 from .loader import Document
 from .parser import Tree, problem_at
+
+Form = TypeVar("Form", bound=Section)
 
 MAX_PROBLEMS = 1000
 _ALIKE = 0.8  # how like a key of another section must be to be suggested; 1 is the same
@@ -68,37 +70,16 @@ def _explained(detail: ErrorDetails, document: Document, root: type[Section]) ->
         case kind if kind == PROBLEM:
             message, hint = detail["ctx"]["message"], detail["ctx"]["hint"]
         case "list_type" | "tuple_type":
-            message, hint = f"expected a list, {got}", _as_list(detail["input"], _model_at((*path, 0), root))
+            message = f"expected a list, {got}"
+            hint = "write '- ' before each item" if isinstance(detail["input"], dict) else ""
         case "dict_type" | "model_type" | "model_attributes_type":
-            message, hint = f"expected a mapping, {got}", _as_mapping(detail["input"], _model_at(path, root))
+            model = _model_at(path, root)
+            message = f"expected a mapping, {got}"
+            hint = listed(_fields(model), lead="its keys:", command="vdev schema") if model else ""
         case _:
             message, hint = f"{detail['msg'][:1].lower()}{detail['msg'][1:]}, {got}", ""
     place = document.key_place(known) if is_key else document.value_place(known)
     return problem_at(place, known, message, hint=hint)
-
-
-def _as_list(value: object, item: type[Section] | None) -> str:
-    """How to write a list in place of the mapping; `item` is the model of its items, if they are mappings."""
-    if not isinstance(value, dict):
-        return ""
-    known = _fields(item) if item else {}
-    first = next((str(key) for key in value if key in known), next(iter(known), ""))
-    return f"write '- ' before each item: '- {first}: …', and its other keys below {first!r}" if first else ""
-
-
-def _as_mapping(value: object, model: type[Section] | None) -> str:
-    """How to write a mapping in place of the list; `model` is that of the mapping, if its keys are known."""
-    hints = [f"its keys: {', '.join(_fields(model))}"] if model else []
-    first = value[0] if isinstance(value, list) and value else None
-    if model is None and isinstance(value, list):
-        hints.append("write 'name: value' in each line, without '- '")
-    elif model and isinstance(first, dict):
-        lists = {key: _model(_inner(annotation, (list, tuple), 0)) for key, annotation in _fields(model).items()}
-        if first.keys() <= _fields(model).keys():
-            hints.append(f"take off the '- ' before {next(iter(first), '')!r}")
-        elif home := next((key for key, item in lists.items() if item and first.keys() <= _fields(item).keys()), ""):
-            hints.append(f"this list belongs under {home!r}")
-    return "; ".join(hints)
 
 
 def _unknown_key(document: Document, path: KeyPath, root: type[Section]) -> Problem:
@@ -106,21 +87,22 @@ def _unknown_key(document: Document, path: KeyPath, root: type[Section]) -> Prob
     key = str(path[-1])
     model = _model_at(path[:-1], root)
     allowed = list(_fields(model)) if model else []
-    hints = ["allowed: " + ", ".join(allowed)] if allowed else []
+    hint = ""
     homes = _homes(root)
     from difflib import get_close_matches  # errors alone need it
 
     near = get_close_matches(key, [*allowed, *get_close_matches(key, homes, n=1, cutoff=_ALIKE)], n=1)
     if key in homes:
-        hints.append(f"it belongs under {' or '.join(homes[key])}")
-    elif near and near[0] in allowed:
-        hints.append(f"did you mean {near[0]!r}?")
+        hint = f"it belongs under {' or '.join(homes[key])};"
     elif near:
-        hints.append(f"did you mean {near[0]!r} under {' or '.join(homes[near[0]])}?")
+        home = "" if near[0] in allowed else f" under {' or '.join(homes[near[0]])}"
+        hint = f"did you mean {near[0]!r}{home}?"
+    if allowed:
+        hint = listed(allowed, hint, command="vdev schema")
     message, severity = f"unknown key {key!r}", Severity.ERROR
     if document.is_for_nvidia(path):
         message, severity = f"{message} is ignored, as by NVIDIA's plugin", Severity.WARNING
-    return problem_at(document.key_place(path), path, message, hint="; ".join(hints), severity=severity)
+    return problem_at(document.key_place(path), path, message, hint=hint, severity=severity)
 
 
 def _model_at(path: KeyPath, root: type[Section]) -> type[Section] | None:
@@ -260,6 +242,19 @@ class ProblemReport:
     def _at_key(self, path: KeyPath, message: str, hint: str, severity: Severity) -> None:
         known = self.document.known(path)
         self.problems.append(problem_at(self.document.key_place(known), known, message, hint=hint, severity=severity))
+
+
+def checked(document: Document, model: type[Form]) -> tuple[ProblemReport, Form]:
+    """The model of a document of another form than the configuration. Raises ConfigError with every problem."""
+    report = ProblemReport(document, [*document.problems])
+    try:
+        found = model.model_validate(document.root)
+    except ValidationError as error:
+        report.problems += explained(error, document, model)
+    else:
+        if not report.problems:
+            return report, found
+    raise ConfigError(tuple(report.problems))
 
 
 def unit_of(path: KeyPath) -> KeyPath:

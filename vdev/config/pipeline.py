@@ -13,9 +13,11 @@ from ..faults.rules import FaultRule
 from ..model.entry import EntrySpec
 from ..model.fleet import NO_FLEET
 from ..model.problem import KeyPath, Override, Problem, error, errors
-from ..model.spec import Spec
-from . import fault_checks, file_checks, whole_spec
-from .entry_checks import check_entries, check_entry, check_sharing
+from ..model.spec import PatternItem, Spec, TimeSlicing
+from ..model.telemetry import Telemetry
+from . import fault_checks, file_checks
+from .config_file import ConfigFile
+from .entry_checks import check_entries, check_entry, check_sharing, partition_names
 from .entry_spec import entry_spec
 from .fault_checks import check_rule
 from .file_checks import check_node
@@ -86,15 +88,15 @@ def built(
         layouts = LayoutFiles()
     else:
         presets, layouts = PresetTexts(known=known.presets), LayoutFiles(known=known.layouts)
-    telemetry = whole_spec.telemetry(validated.file)
+    telemetry = _telemetry(validated.file)
     compiled: dict[KeyPath, EntrySpec] = {}
     for path, model in entries:
         check_entry(model, path, report)
         compiled[path] = entry_spec(model, path, presets, layouts, report, is_measured=telemetry is not None)
     check_entries(entries, report)
-    flags = whole_spec.flags(validated.file)
+    flags = validated.file.flags
     file_checks.check_flags(validated, entries, compiled, report)
-    check_sharing(validated, entries, whole_spec.partition_names(compiled.values(), flags), report)
+    check_sharing(validated, entries, partition_names(compiled.values(), flags), report)
     file_checks.check_sizes(validated, compiled, report)
     check_node(validated.file.node, entries, report)
     file_checks.check_fleet(validated.file.fleet, report)
@@ -105,10 +107,10 @@ def built(
         return Spec(
             entries=tuple(entry for path, entry in compiled.items() if path not in left_out),
             flags=flags,
-            sharing=whole_spec.sharing(validated, report, left_out),
-            gpu_patterns=whole_spec.patterns(validated, "gpus", report, left_out),
-            mig_patterns=whole_spec.patterns(validated, "mig", report, left_out),
-            node=whole_spec.node(validated.file),
+            sharing=_sharing(validated, report, left_out),
+            gpu_patterns=_patterns(validated, "gpus", report, left_out),
+            mig_patterns=_patterns(validated, "mig", report, left_out),
+            node=validated.file.node,
             telemetry=telemetry,
             fleet=validated.file.fleet or NO_FLEET,
         )
@@ -133,6 +135,36 @@ def built(
         Texts(document.texts, presets.own, layouts.texts),
         find_origins=functools.partial(origins, validated, document, over),
         find_notices=functools.partial(file_checks.notices, validated, document),
+    )
+
+
+def _telemetry(file: ConfigFile) -> Telemetry | None:
+    """What is told of all devices; None where nobody asks for what they measure."""
+    asked = any(entry.telemetry is not None or entry.smi for entry in file.devices)
+    return file.telemetry or (Telemetry() if asked else None)
+
+
+def _sharing(validated: Validated, report: ProblemReport, broken: frozenset[KeyPath]) -> TimeSlicing | None:
+    """The block that is given, without its broken items; `checks` reports that both are given."""
+    for key, block in validated.file.sharing.blocks[:1]:
+        items = validated.items(("sharing", key, "resources"), block.resources)
+        return block.sharing_only(
+            item.placed(report.where(at), for_nvidia=item.is_nvidias and report.document.is_for_nvidia(at))
+            for at, item in items
+            if at not in broken
+        )
+    return None
+
+
+def _patterns(
+    validated: Validated, kind: str, report: ProblemReport, broken: frozenset[KeyPath]
+) -> tuple[PatternItem, ...]:
+    """The patterns of `resources.gpus` or `resources.mig`, without the broken ones."""
+    items: tuple[PatternItem, ...] = getattr(validated.file.resources, kind)
+    return tuple(
+        item.placed(report.where(at), for_nvidia=report.document.is_for_nvidia(at))
+        for at, item in validated.items(("resources", kind), items)
+        if at not in broken
     )
 
 

@@ -6,19 +6,17 @@ again when the directories are not there.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import ValidationError
+from pydantic import PrivateAttr
 
 from ..errors import ConfigError
-from ..model.device import EMPTY, IdStyle
-from ..model.geometry import Geometry
-from ..model.problem import Place, did_you_mean
+from ..model.device import IdStyle
+from ..model.problem import Place, did_you_mean, listed
 from ..model.scalars import (
     AsWritten,
     Count,
@@ -37,9 +35,9 @@ from ..model.sources import DriverNode
 from ..model.telemetry import PhysicsModel
 from .loader import Text as FileText
 from .loader import decoded, read_text
-from .messages import ProblemReport, explained
+from .messages import ProblemReport, checked
 from .parser import refusal
-from .partitions_block import PartitioningModel
+from .partitions_block import Partitioning
 from .validation import FAST_LINK, Links, device_links, numa_nodes
 
 _SUFFIXES = (".yaml", ".yml")
@@ -99,58 +97,6 @@ def _read_text(file: Traversable) -> FileText:
     return FileText(str(file), decoded(data, str(file)))
 
 
-class PresetModel(Section):
-    """A preset's file."""
-
-    base: Word | None = None
-    """Another preset, whose values hold where this one gives none."""
-    description: Word | None = None
-    """What it is, in a few words."""
-    resource: ResourceName | None = None
-    """The resource under which its vendor's plugin advertises it."""
-    id_style: Annotated[IdStyle, choice(IdStyle)] | None = None
-    """How ids look: `<name>-<index>`, or NVIDIA's UUIDs."""
-    visible_devices_env: EnvName | None = None
-    """The variable that tells the vendor's runtime which devices a container gets."""
-    count: Count | None = None
-    """How many devices a node has."""
-    memory: Memory | None = None
-    """Memory of each device, as a Kubernetes quantity such as 16Gi."""
-    numa: list[Index] | None = None
-    """NUMA nodes: one for all devices, or one per device."""
-    attributes: dict[str, AsWritten] = {}
-    """Facts about each device, for templates; added to those of the base."""
-    links: list[list[Index]] | None = None
-    """Groups of devices, each linked to each; or a score for every pair, as `count` lists of `count` numbers."""
-    link_score: Annotated[Whole, between(1)] | None = None
-    """The score of a link within a group, 100 for one NVLink."""
-    device_nodes: list[DriverNode] | None = None
-    """Device nodes that the real device has."""
-    partition_nodes: list[DriverNode] | None = None
-    """Device nodes that a partition of it has. Default: those of the device."""
-    partitioning: PartitioningModel | None = None
-    """How a device can be partitioned."""
-    physics: PhysicsModel | None = None
-    """What a device draws and how warm it gets under load."""
-    sources: dict[str, Text] = {}
-    """Where the figures come from, by key."""
-    unverified: list[Text] = []
-    """Keys whose figures nobody has confirmed."""
-
-
-_MAKER = re.compile(r"(nvidia|amd|intel|google)[-_ ]", re.IGNORECASE)
-
-
-class UnknownPresetError(ConfigError):
-    """No preset has that name. `message` and `hint` say so without a place, which only the caller knows."""
-
-    def __init__(self, name: str, known: Sequence[str]) -> None:
-        self.message = f"unknown preset {name!r}"
-        near = did_you_mean(_MAKER.sub("", name, count=1), known)
-        self.hint = f"{near} vdev presets lists all {len(known)}" if near else "known: " + ", ".join(known)
-        super().__init__(refusal(Place(""), self.message, self.hint).problems)
-
-
 _DRIVERS: Mapping[IdStyle, Mapping[str, str]] = {
     IdStyle.NVIDIA: {"driverVersion": "580.95.05", "cudaVersion": "13.0"},
     IdStyle.NAME: {},
@@ -162,29 +108,81 @@ notes and CUDA's compatibility table).
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preset:
-    """A preset's values, those of its bases included.
+class Preset(Section):
+    """A preset's file; of one that is loaded, the values of its bases are its own.
 
-    `count` is 0 for a device model, which fits any number. `numa` is empty, or holds one node for all devices, or one
-    per device. Nobody has confirmed the figures under the keys that are `unverified`.
+    `count` is 0 for a device model, which fits any number.
     """
 
-    name: str
-    description: str = ""
-    unverified: tuple[str, ...] = ()
-    resource: str = ""
-    id_style: IdStyle = IdStyle.NAME
-    visible_devices_env: str = ""
-    count: int = 0
-    memory: int = 0
-    numa: tuple[int, ...] = ()
-    attributes: Mapping[str, str] = field(default_factory=lambda: EMPTY)
-    links: Links = field(default_factory=dict)
+    base: Word | None = None
+    """Another preset, whose values hold where this one gives none."""
+    description: Word = ""
+    """What it is, in a few words."""
+    resource: ResourceName = ""
+    """The resource under which its vendor's plugin advertises it."""
+    id_style: Annotated[IdStyle, choice(IdStyle)] = IdStyle.NAME
+    """How ids look: `<name>-<index>`, or NVIDIA's UUIDs."""
+    visible_devices_env: EnvName = ""
+    """The variable that tells the vendor's runtime which devices a container gets."""
+    count: Count = 0
+    """How many devices a node has."""
+    memory: Memory = 0
+    """Memory of each device, as a Kubernetes quantity such as 16Gi."""
+    numa: tuple[Index, ...] = ()
+    """NUMA nodes: one for all devices, or one per device."""
+    attributes: dict[str, AsWritten] = {}
+    """Facts about each device, for templates; added to those of the base."""
+    links: list[list[Index]] = []
+    """Groups of devices, each linked to each; or a score for every pair, as `count` lists of `count` numbers."""
+    link_score: Annotated[Whole, between(1)] = FAST_LINK
+    """The score of a link within a group, 100 for one NVLink."""
     device_nodes: tuple[DriverNode, ...] = ()
-    partition_nodes: tuple[DriverNode, ...] = ()
-    geometry: Geometry | None = None
+    """Device nodes that the real device has."""
+    partition_nodes: tuple[DriverNode, ...] | None = None
+    """Device nodes that a partition of it has. Default: those of the device."""
+    partitioning: Partitioning | None = None
+    """How a device can be partitioned."""
     physics: PhysicsModel = PhysicsModel()
+    """What a device draws and how warm it gets under load."""
+    sources: dict[str, Text] = {}
+    """Where the figures come from, by key."""
+    unverified: tuple[Text, ...] = ()
+    """Keys whose figures nobody has confirmed."""
+
+    _name: str = PrivateAttr("")
+    _pairs: Links = PrivateAttr(default_factory=dict)
+
+    def loaded(self, name: str, pairs: Links) -> Self:
+        """The preset under its name, with the links of each pair of devices and what one driver gives all of them."""
+        copy = self.model_copy(update={"attributes": {**_DRIVERS[self.id_style], **self.attributes}})
+        copy._name, copy._pairs = name, pairs
+        return copy
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def pairs(self) -> Links:
+        """The links, by pair of devices."""
+        return self._pairs
+
+    @property
+    def nodes_of_partitions(self) -> tuple[DriverNode, ...]:
+        return self.device_nodes if self.partition_nodes is None else self.partition_nodes
+
+
+_MAKER = re.compile(r"(nvidia|amd|intel|google)[-_ ]", re.IGNORECASE)
+
+
+class UnknownPresetError(ConfigError):
+    """No preset has that name. `message` and `hint` say so without a place, which only the caller knows."""
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        self.message = f"unknown preset {name!r}"
+        near = did_you_mean(_MAKER.sub("", name, count=1), known)
+        self.hint = listed(known, near, lead="known:", command="vdev presets")
+        super().__init__(refusal(Place(""), self.message, self.hint).problems)
 
 
 def load_preset(name: str, texts: PresetTexts | None = None) -> Preset:
@@ -218,50 +216,23 @@ def _load(name: str, texts: PresetTexts) -> Preset:
     return _preset(name, model, report)
 
 
-def _read(name: str, texts: PresetTexts) -> tuple[ProblemReport, PresetModel]:
+def _read(name: str, texts: PresetTexts) -> tuple[ProblemReport, Preset]:
     found = texts.find(name)
     if found is None:
         raise UnknownPresetError(name, texts.names())
-    document = read_text(found.text, found.file)
-    report = ProblemReport(document, [*document.problems])
-    try:
-        model = PresetModel.model_validate(document.root)
-    except ValidationError as error:
-        report.problems += explained(error, document, PresetModel)
-    else:
-        if not report.problems:
-            return report, model
-    raise ConfigError(tuple(report.problems))
+    return checked(read_text(found.text, found.file), Preset)
 
 
-def _over(base: PresetModel, model: PresetModel) -> PresetModel:
+def _over(base: Preset, model: Preset) -> Preset:
     """The base with what the preset itself says in place of it; the result's base is the base's own."""
     own = {name: getattr(model, name) for name in model.model_fields_set - {"base"}}
     return base.model_copy(update={**own, "attributes": base.attributes | model.attributes})
 
 
-def _preset(name: str, model: PresetModel, report: ProblemReport) -> Preset:
-    count = model.count or 0
-    numa = numa_nodes(model.numa, count, ("numa",), report) if model.numa else ()
-    links = device_links(model.links or [], count, ("links",), report, score=model.link_score or FAST_LINK)
+def _preset(name: str, model: Preset, report: ProblemReport) -> Preset:
+    if model.numa:
+        numa_nodes(model.numa, model.count, ("numa",), report)
+    pairs = device_links(model.links, model.count, ("links",), report, score=model.link_score)
     if report.problems:
         raise ConfigError(tuple(report.problems))
-    nodes = tuple(model.device_nodes or ())
-    id_style = model.id_style or IdStyle.NAME
-    return Preset(
-        name=name,
-        description=model.description or "",
-        unverified=tuple(model.unverified),
-        resource=model.resource or "",
-        id_style=id_style,
-        visible_devices_env=model.visible_devices_env or "",
-        count=count,
-        memory=model.memory or 0,
-        numa=numa,
-        attributes={**_DRIVERS[id_style], **model.attributes},
-        links=links,
-        device_nodes=nodes,
-        partition_nodes=nodes if model.partition_nodes is None else tuple(model.partition_nodes),
-        geometry=model.partitioning.to_geometry() if model.partitioning else None,
-        physics=model.physics or PhysicsModel(),
-    )
+    return model.loaded(name, pairs)

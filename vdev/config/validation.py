@@ -103,7 +103,7 @@ Links = Mapping[tuple[int, int], int]
 """Scores of pairs of indices, both ways."""
 
 
-def numa_nodes(nodes: list[int], count: int, path: KeyPath, report: ProblemReport) -> tuple[int, ...]:
+def numa_nodes(nodes: Sequence[int], count: int, path: KeyPath, report: ProblemReport) -> tuple[int, ...]:
     """One NUMA node for all devices, or one per device. A `count` of 0 fits any number of devices."""
     if len(nodes) not in (1, count):
         message = f"{len(nodes)} NUMA nodes for {count or 'any number of'} devices"

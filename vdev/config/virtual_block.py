@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..errors import ConfigError
-from ..model.device import IdStyle
 from ..model.geometry import Geometry, LayoutError, layout
 from ..model.problem import KeyPath
 from ..model.scalars import index_range
@@ -34,7 +33,6 @@ class ResolvedSource:
     attributes: frozenset[str]
     geometry: Geometry | None = None
     visible_devices_env: str = ""
-    gpu_names: tuple[str, ...] = ()
     lacks_preset: bool = False
     physics: PhysicsModel = PhysicsModel()
 
@@ -53,7 +51,7 @@ def virtual(model: Virtual, path: KeyPath, presets: PresetTexts, report: Problem
     at = (*path, "numa")
     numa = preset.numa[:count] if model.numa is None else numa_nodes(model.numa, count, at, report)
     if model.links is None:
-        links: Links = {pair: score for pair, score in preset.links.items() if max(pair) < count}
+        links: Links = {pair: score for pair, score in preset.pairs.items() if max(pair) < count}
     else:
         links = device_links(model.links, count, (*path, "links"), report)
     source = VirtualSource(
@@ -67,17 +65,16 @@ def virtual(model: Virtual, path: KeyPath, presets: PresetTexts, report: Problem
         preset=preset.name,
         maker_resource=preset.resource,
         driver_nodes=preset.device_nodes,
-        partition_nodes=preset.partition_nodes,
+        partition_nodes=preset.nodes_of_partitions,
         node=model.node,
     )
-    geometry = model.partitioning.to_geometry() if model.partitioning else preset.geometry
-    profiles = geometry.profiles if geometry else ()
+    geometry = model.partitioning or preset.partitioning
+    profiles = geometry.profiles.values() if geometry else ()
     return ResolvedSource(
         source,
         frozenset(source.attributes).union(*(profile.attributes for profile in profiles)),
         geometry,
         preset.visible_devices_env,
-        _gpu_names(source),
         lacks_preset=model.preset is not None and not preset.name,
         physics=model.physics.over(preset.physics) if model.physics else preset.physics,
     )
@@ -86,20 +83,13 @@ def virtual(model: Virtual, path: KeyPath, presets: PresetTexts, report: Problem
 def _preset(name: str | None, path: KeyPath, presets: PresetTexts, report: ProblemReport) -> Preset:
     """The preset, or an empty one."""
     try:
-        return load_preset(name, presets) if name else Preset(name="")
+        return load_preset(name, presets) if name else Preset()
     except UnknownPresetError as unknown:
         report.error(path, unknown.message, unknown.hint)
     except ConfigError as bad:
         for problem in bad.problems:
             report.error(path, f"the preset {name!r} is wrong: {problem}")
-    return Preset(name="")
-
-
-def _gpu_names(source: VirtualSource) -> tuple[str, ...]:
-    """The names that patterns for NVIDIA's devices match: the model as in NVML, and as in the node's label."""
-    if source.id_style is not IdStyle.NVIDIA:
-        return ()
-    return tuple(source.attributes[key] for key in ("model", "product") if key in source.attributes)
+    return Preset()
 
 
 def partitions(

@@ -100,7 +100,7 @@ class Describer:
         driver, declared = (entry.dra.driver, entry.dra.block.capacity) if entry.dra else ("", {})
         self._given = {name.removeprefix(f"{driver}/"): each.published for name, each in declared.items()}
         self.is_dynamic = entry.dra is not None and entry.dra.is_dynamic
-        self.profiles = {profile.name: profile for profile in (entry.geometry.profiles if entry.geometry else ())}
+        self.profiles = entry.geometry.profiles if entry.geometry else {}
         self._counters = self.counters() if self.is_dynamic and entry.geometry else None
 
     def ordered(self, devices: Iterable[Device]) -> Iterable[DraDevice]:
@@ -257,7 +257,7 @@ class Nvidia(Describer):
 def _id(geometry: Geometry, profile: str) -> int:
     """NVML's number of the profile; for one that has none, numbers that NVML does not use."""
     found = geometry.profile(profile).id
-    names = [each.name for each in geometry.profiles]
+    names = list(geometry.profiles)
     return 100 + names.index(profile) if found is None else found
 
 
@@ -273,7 +273,7 @@ def limits(geometry: Geometry) -> list[Limit]:
 
 
 def _maxima(geometry: Geometry) -> list[Limit]:
-    amounts = {profile.name: _amounts(profile) for profile in geometry.profiles}
+    amounts = {profile.name: _amounts(profile) for profile in geometry.profiles.values()}
     names = sorted({name for each in amounts.values() for name in each})
     takes = {name: {profile: each[name] for profile, each in amounts.items() if name in each} for name in names}
     return [Limit(name, max(each.values()), each) for name, each in takes.items()]

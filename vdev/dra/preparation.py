@@ -164,8 +164,7 @@ def _request_device(name: str, members: Sequence[_Member]) -> cdi.CdiDevice:
 
 def _for_cdi(resource: Resource) -> Resource:
     """The resource with everything injected through the claim's specification, whatever the strategies are."""
-    strategies = (DeviceListStrategy.ENVVAR,)
-    flags = replace(resource.flags, device_list_strategies=strategies, pass_device_specs=True)
+    flags = resource.flags.with_plugin(device_list_strategy=(DeviceListStrategy.ENVVAR,), pass_device_specs=True)
     return replace(resource, flags=flags, sharing=None)
 
 

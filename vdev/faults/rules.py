@@ -21,6 +21,7 @@ from ..model.scalars import (
     Duration,
     FilePath,
     Flag,
+    Placed,
     Plain,
     Section,
     Shorthand,
@@ -252,7 +253,7 @@ _RULE_NAME = matching(
 )
 
 
-class FaultRule(Section):
+class FaultRule(Placed):
     """A fault: what fails, on which devices and nodes, and when."""
 
     name: Annotated[Text, _RULE_NAME]
@@ -347,23 +348,13 @@ class FaultRule(Section):
     allow_harmful: Flag = False
     """Allows what could harm a real kubelet: drop, and stream: {oversized: true}."""
 
-    # Neither counts in comparisons.
-    _where: str = PrivateAttr("")
-    _seed: int = PrivateAttr(0)
+    _seed: int = PrivateAttr(0)  # does not count in comparisons
 
     def loaded(self, where: str, seed: int) -> Self:
         """The rule as it stands in the file at `where`, in a section with this seed."""
-        copy = self.model_copy()
-        copy._where, copy._seed = where, seed
+        copy = self.placed(where)
+        copy._seed = seed
         return copy
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, FaultRule) and self.__dict__ == other.__dict__
-
-    @property
-    def where(self) -> str:
-        """Its place in the file."""
-        return self._where
 
     @property
     def seed(self) -> int:

@@ -13,7 +13,7 @@ from ..faults.engine import CONFIGURATION, Engine
 from ..faults.schedule import earliest
 from ..hostfs import HostRoot
 from ..model.device import Key, RawDevice, grouped
-from ..model.entry import EntrySpec, LabelOutput, NodeSpec
+from ..model.entry import EntrySpec
 from ..model.fleet import Delays
 from ..model.sources import VirtualSource
 from ..model.spec import Spec
@@ -253,8 +253,7 @@ def spec_for_fleet(spec: Spec) -> Spec:
     nothing below /dev.
     """
     node = spec.node
-    labels = LabelOutput.NODE if node.labels is LabelOutput.NFD else node.labels
-    told = NodeSpec(labels=labels, timestamp=False, events=node.events, conditions=node.conditions, status=True)
+    told = node.model_copy(update={"labels": bool(node.labels), "status": True})
     return replace(spec, node=told, entries=tuple(map(_without_nodes, spec.entries)))
 
 

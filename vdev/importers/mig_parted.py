@@ -107,7 +107,7 @@ def _ranges(cuts: Sequence[Cut]) -> Iterator[tuple[str, dict[str, int]]]:
 def _geometries() -> dict[str, Geometry]:
     """What the models that come with vdev can be cut into; the usual ones first."""
     found = {name: config.preset(name) for name in config.preset_names()}
-    cut = {name: each.geometry for name, each in found.items() if each.geometry and not each.count}
+    cut = {name: each.partitioning for name, each in found.items() if each.partitioning and not each.count}
     return {name: cut[name] for name in dict.fromkeys((*(each for each in _USUAL if each in cut), *cut))}
 
 

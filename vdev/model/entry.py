@@ -33,7 +33,7 @@ from .scalars import (
 )
 from .sources import Source, VirtualSource
 from .telemetry import Measured, SmiTool
-from .template import Template
+from .template import Template, parse
 
 
 class MigStrategy(StrEnum):
@@ -70,28 +70,6 @@ class AllocationPolicy(StrEnum):
 
     DISTRIBUTED = "distributed"
     PACKED = "packed"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flags:
-    """The options that shape what is advertised and injected; NVIDIA's names, defaults and meaning."""
-
-    mig_strategy: MigStrategy = MigStrategy.NONE
-    fail_on_init_error: bool = True
-    driver_root: str = "/"
-    dev_root: str = "/"
-    mps_root: str = ""
-    pass_device_specs: bool = False
-    device_list_strategies: tuple[DeviceListStrategy, ...] = (DeviceListStrategy.ENVVAR,)
-    device_id_strategy: DeviceIdStrategy = DeviceIdStrategy.UUID
-    cdi_annotation_prefix: str = "cdi.k8s.io/"
-    gdrcopy_enabled: bool = False
-    gds_enabled: bool = False
-    mofed_enabled: bool = False
-    shared_devices_allocation_policy: AllocationPolicy = AllocationPolicy.DISTRIBUTED
-
-
-DEFAULT_FLAGS = Flags()
 
 
 class ContainerPath(Section):
@@ -251,14 +229,6 @@ PRE_START_LIMIT = 25.0
 """Seconds for all that is done before one container starts; the kubelet waits 30."""
 
 
-class LabelOutput(StrEnum):
-    """Where the node's labels go: nowhere, to the Node object, or to a file for Node Feature Discovery."""
-
-    OFF = "off"
-    NODE = "node"
-    NFD = "nfd"
-
-
 class TrueWhen(StrEnum):
     """When a condition is True: while all devices of its entry are healthy, or while one of them is not."""
 
@@ -290,23 +260,6 @@ class Condition(Section):
     """Message while a device is unhealthy. Default: the devices and their reasons."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeSpec:
-    """What the plugin says about its node beside the device plugin API; nothing, unless it is asked for.
-
-    `timestamp`: NVIDIA's labels tell when they were first made.
-    """
-
-    labels: LabelOutput = LabelOutput.OFF
-    timestamp: bool = True
-    events: bool = False
-    conditions: bool = False
-    status: bool = False
-
-
-SAYS_NOTHING = NodeSpec()
-
-
 _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")  # of a resource; smarter-device-manager's rule
 
 
@@ -317,7 +270,6 @@ class EntrySpec:
     name: str
     resource: str  # with a template: as it is written
     source: Source
-    template: Template | None = None  # of the resource's name, where each device has its own
     where: str = field(default="", compare=False)  # a moved line is no change
     on_nodes: tuple[str, ...] = ()
     container: Container = Container()
@@ -341,7 +293,6 @@ class EntrySpec:
     dra: DraSpec | None = None  # published for Dynamic Resource Allocation
     telemetry: Measured | None = None  # None: nobody asks
     smi: SmiTool | None = None
-    gpu_names: tuple[str, ...] = ()  # what `resources.gpus` patterns are matched against; empty: not an NVIDIA device
 
     @property
     def acts_on_handovers(self) -> bool:
@@ -359,12 +310,23 @@ class EntrySpec:
         """Whether its devices answer in the NVIDIA plugin's exact wire form: those of NVIDIA presets do."""
         return isinstance(self.source, VirtualSource) and self.source.id_style is IdStyle.NVIDIA
 
+    @property
+    def gpu_names(self) -> tuple[str, ...]:
+        """What `resources.gpus` patterns are matched against: NVIDIA's model as in NVML, and as in the label."""
+        known = self.source.attributes if isinstance(self.source, VirtualSource) and self.is_nvidia else {}
+        return tuple(known[key] for key in ("model", "product") if key in known)
+
+    @property
+    def is_templated(self) -> bool:
+        """Whether each device has a resource of its own."""
+        return "{" in self.resource
+
     def resource_of(self, raw: RawDevice) -> str:
         """The resource of one of its devices. What no name may hold is written '_'."""
-        if self.template is None:
+        if not self.is_templated:
             return self.resource
         values = facts(raw, self.resource).items()
-        return self.template.render({key: _NOT_IN_NAME.sub("_", value) for key, value in values})
+        return parse(self.resource).render({key: _NOT_IN_NAME.sub("_", value) for key, value in values})
 
     @property
     def without_node(self) -> "EntrySpec":

@@ -4,17 +4,35 @@ It knows nothing of vendors: MIG's grid and AMD's modes are data (`vdev/presets`
 Where the parts of a list sit is decided by `planning.partitions.place`.
 """
 
+import functools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BeforeValidator, PrivateAttr, TypeAdapter, WithJsonSchema
 
 from ..errors import VdevError
-from .device import EMPTY
-from .problem import did_you_mean
+from .problem import did_you_mean, listed
+from .scalars import (
+    AsWritten,
+    Flag,
+    Memory,
+    Section,
+    Text,
+    Whole,
+    Word,
+    between,
+    described,
+    matching,
+    refuse,
+    refuse_items,
+)
 
 _COMPUTE_SPLIT = re.compile(r"[0-9]+c\.([0-9]+g\..+)")  # a compute instance within a GPU instance, such as 1c.3g.20gb
 _NVIDIA_NAME = re.compile(r"(all-)?([0-9]+g)\.[0-9]+gb(.*)")  # such as 1g.10gb, 1g.10gb+me, all-1g.10gb.me
 PIN = "@"
+_COMMAND = "vdev presets NAME"  # that shows all profiles and layouts
 
 
 class LayoutError(VdevError, ValueError):
@@ -32,68 +50,127 @@ class LayoutError(VdevError, ValueError):
         super().__init__(message)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
-    """One kind of partition.
+MAX_PARTS = 256  # of one profile on a device: as many as it may have slices
 
-    `slices` counts the memory slices it occupies and `placements` holds the slices it may start at; empty means every
-    one from which it fits. `memory` is in bytes. `compute` counts the compute slices it takes from the geometry's
-    budget. `max` limits how many of it a device may hold, beside what the slices allow. Of all profiles with the same
-    `exclusive` word at most one partition may exist on a device (NVIDIA's media extensions, `+me`). `id` is the maker's
-    number of the profile.
-    """
-
-    name: str
-    slices: int
-    memory: int
-    placements: tuple[int, ...] = ()
-    compute: int | None = None
-    max: int | None = None
-    attributes: Mapping[str, str] = field(default_factory=lambda: EMPTY, hash=False)
-    exclusive: str | None = None
-    id: int | None = None
+_COUNTS: TypeAdapter[dict[str, int]] = TypeAdapter(
+    dict[Annotated[Text, matching(".+", "a profile's name")], Annotated[Whole, between(0, MAX_PARTS)]]
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Geometry:
-    """What a device can be cut into: memory slices, a budget of compute slices (None: no limit), and profiles.
+def _not_a_profile(item: object) -> str:
+    return "" if type(item) is str and item else f"expected a profile's name, got {described(item)}"
 
-    `layouts` holds named lists of profiles, beside the `all-<profile>` that every profile has (see `layouts_of`). With
-    `whole_device` the hardware cuts the device in one mode, as AMD's does: all partitions are alike and fill it. A
-    partition's resource is named `resource_prefix` + profile.
 
-    `engines` are the kinds of engines, such as decoders, that profiles have by their attributes `engines.*`: the name,
-    how many the device has, which is what the profile with most of them takes, and how many each profile takes.
-    """
+def profiles_of(value: object) -> tuple[str, ...]:
+    if isinstance(value, Mapping):
+        return repeated(counts_of(value))
+    if isinstance(value, (list, tuple)):
+        refuse_items("partitions", value, _not_a_profile)
+        return tuple(value)
+    return refuse(f"expected a list of profiles, or how many of each, got {described(value)}")
 
-    slices: int
-    compute: int | None = None
-    profiles: tuple[Profile, ...]
-    layouts: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
-    resource_prefix: str = "mig-"
-    whole_device: bool = False
-    engines: tuple[tuple[str, int, Mapping[str, int]], ...] = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        """Collect `engines`, which placing asks for each list."""
+def counts_of(value: Mapping[str, object]) -> dict[str, int]:
+    """How many partitions of each profile, as `mig-devices` of mig-parted says it; not zero of all."""
+    counts = _COUNTS.validate_python(value)
+    if counts and not any(counts.values()):
+        refuse("all of these are 0", "write {} for a device that is cut into nothing")
+    return counts
+
+
+PROFILES_JSON: list[dict[str, Any]] = [
+    {"type": "array", "items": {"type": "string", "minLength": 1}},
+    {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0, "maximum": MAX_PARTS}},
+]
+Profiles = Annotated[tuple[str, ...], BeforeValidator(profiles_of), WithJsonSchema({"anyOf": PROFILES_JSON})]
+"""A list of profiles, or how many of each."""
+
+MAX_SLICES = MAX_PARTS  # keeps the search for an arrangement shallow; real devices have 8
+
+Slices = Annotated[Whole, between(1, MAX_SLICES)]
+Start = Annotated[Whole, between(0, MAX_SLICES - 1)]
+
+
+class Profile(Section):
+    """One kind of partition."""
+
+    slices: Slices
+    """Memory slices that it occupies."""
+    memory: Memory
+    """Memory of such a partition, as a Kubernetes quantity such as 4Gi."""
+    placements: tuple[Start, ...] | None = None
+    """Slices at which it may start. Default: all at which it fits."""
+    compute: Annotated[Whole, between(0)] | None = None
+    """Compute slices that it takes from the device's budget."""
+    max: Annotated[Whole, between(1)] | None = None
+    """How many a device may have. Default: as many as fit."""
+    attributes: dict[str, AsWritten] = {}
+    """Facts about such a partition, for templates; added to those of the device."""
+    exclusive: Word | None = None
+    """A word. A device may have only one partition of all profiles with the same word."""
+    id: Annotated[Whole, between(0, 9999)] | None = None
+    """The maker's number of the profile, which NVIDIA's DRA driver shows in the names of partitions."""
+
+    _name: str = PrivateAttr("")
+
+    def named(self, name: str) -> Self:
+        """The profile under its name, which is its key in the file."""
+        copy = self.model_copy()
+        copy._name = name
+        return copy
+
+    @functools.cached_property  # a private attribute is slow, and placing asks for the name often
+    def name(self) -> str:
+        return self._name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+def _named(profiles: dict[str, Profile]) -> dict[str, Profile]:
+    return {name: profile.named(name) for name, profile in profiles.items()}
+
+
+class Geometry(Section):
+    """How a device can be partitioned."""
+
+    slices: Slices
+    """Memory slices of the device."""
+    compute: Annotated[Whole, between(1)] | None = None
+    """Compute slices of the device, of which each profile takes some. Default: not counted."""
+    profiles: Annotated[dict[str, Profile], AfterValidator(_named)]
+    """Kinds of partitions, by name."""
+    layouts: dict[str, Profiles] = {}
+    """Named lists of profiles, or how many of each. all-<profile> exists for every profile."""
+    resource_prefix: Text = "mig-"
+    """Prefix of a partition's resource name, before the profile's name."""
+    whole_device: Flag = False
+    """Whether all partitions of a device must be alike and fill it."""
+
+    def __hash__(self) -> int:
+        return hash((self.slices, tuple(self.profiles)))
+
+    @functools.cached_property
+    def engines(self) -> tuple[tuple[str, int, Mapping[str, int]], ...]:
+        """The kinds of engines, such as decoders, that profiles have by their attributes `engines.*`.
+
+        The name, how many the device has, which is what the profile with most of them takes, and how many each takes.
+        """
         takes: dict[str, dict[str, int]] = {}
-        for profile in self.profiles:
+        for profile in self.profiles.values():
             for key, value in profile.attributes.items():
                 if key.startswith("engines.") and value.isdecimal() and int(value):
                     takes.setdefault(key, {})[profile.name] = int(value)
-        object.__setattr__(self, "engines", tuple((key, max(each.values()), each) for key, each in takes.items()))
+        return tuple((key, max(each.values()), each) for key, each in takes.items())
 
     def profile(self, name: str) -> Profile:
         """The profile of that name. Raises LayoutError, with the allowed names, when there is none."""
-        for profile in self.profiles:
-            if profile.name == name:
-                return profile
+        if found := self.profiles.get(name):
+            return found
         if split := _COMPUTE_SPLIT.fullmatch(name):
             raise LayoutError(
                 f"{name!r} is a compute instance inside a {split[1]}; only whole partitions can be advertised",
-                hint=f"use {split[1]!r}"
-                if any(each.name == split[1] for each in self.profiles)
-                else self._allowed(split[1]),
+                hint=f"use {split[1]!r}" if split[1] in self.profiles else self._allowed(split[1]),
             )
         raise LayoutError(f"unknown profile {name!r}", hint=self._allowed(name))
 
@@ -103,17 +180,15 @@ class Geometry:
 
         ROCm's plugin names an MI300X in SPX `spx_nps1`.
         """
-        full = (profile.name for profile in self.profiles if profile.slices == self.slices)
+        full = (profile.name for profile in self.profiles.values() if profile.slices == self.slices)
         return next(full, "") if self.whole_device else ""
 
     def starts(self, profile: Profile) -> tuple[int, ...]:
         """The slices that `profile` may start at, ascending."""
-        return tuple(sorted(profile.placements)) or tuple(range(self.slices - profile.slices + 1))
+        return tuple(sorted(profile.placements or ())) or tuple(range(self.slices - profile.slices + 1))
 
     def _allowed(self, name: str) -> str:
-        names = [profile.name for profile in self.profiles]
-        near = nearest(name, names)
-        return f"{near} " * bool(near) + "allowed: " + ", ".join(names)
+        return listed(self.profiles, nearest(name, self.profiles), command=_COMMAND)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +223,12 @@ def layouts_of(geometry: Geometry) -> dict[str, tuple[str, ...]]:
     cut in one mode, the mode's name alone is a layout as well.
     """
     found: dict[str, tuple[str, ...]] = {}
-    for profile in geometry.profiles:
+    for profile in geometry.profiles.values():
         full = (profile.name,) * most_of(geometry, profile)
         found |= {f"all-{profile.name}": full, f"all-{profile.name.replace('+', '.')}": full}
         if geometry.whole_device:
             found[profile.name] = full
-    return found | dict(geometry.layouts)
+    return found | geometry.layouts
 
 
 def layout(geometry: Geometry, name: str) -> tuple[str, ...]:
@@ -161,8 +236,7 @@ def layout(geometry: Geometry, name: str) -> tuple[str, ...]:
     known = layouts_of(geometry)
     if name in known:
         return known[name]
-    near = nearest(name, known)
-    raise LayoutError(f"unknown layout {name!r}", hint=f"{near} " * bool(near) + "allowed: " + ", ".join(known))
+    raise LayoutError(f"unknown layout {name!r}", hint=listed(known, nearest(name, known), command=_COMMAND))
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -196,11 +270,6 @@ def most_of(geometry: Geometry, profile: Profile) -> int:
 def repeated(counts: Mapping[str, int]) -> tuple[str, ...]:
     """As many of each as the mapping says, as a list: mig-parted's `{1g.5gb: 2}` is `[1g.5gb, 1g.5gb]`."""
     return tuple(name for name, count in counts.items() for _ in range(count))
-
-
-def either(words: Sequence[str]) -> str:
-    """`a, b or c`."""
-    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def counted(number: int, noun: str) -> str:

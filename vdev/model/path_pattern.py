@@ -4,10 +4,7 @@
 component any number of directories. A leading dot is matched only by a written dot. To mean a wildcard's own character,
 put it in brackets: `[*]`. Pure: walking the file system is for `discovery`.
 
-A wildcard takes as much as it can, those on the left first. That is what comes out when the text is read from its end
-and each `*` takes as little as it can: what stands after a `*` then lies as far right as possible, whatever the others
-do. So no `*` is ever tried again, and the work is at most the length of the pattern times that of the text. The regular
-expressions below are therefore for reversed texts, and each `*` is in an atomic group of its own.
+A wildcard takes as much as it can, those on the left first, as in a regular expression.
 """
 
 import itertools
@@ -59,8 +56,8 @@ class PathPattern:
 
     def captures(self, path: str) -> tuple[str, ...] | None:
         """What each wildcard stood for in a path that matches, from left to right; None when it does not match."""
-        found = _path_regex(self.components).fullmatch(path[::-1])
-        return None if found is None else tuple(text[::-1] for text in reversed(found.groups(default="")))
+        found = _path_regex(self.components).fullmatch(path)
+        return None if found is None else found.groups()
 
 
 @lru_cache(maxsize=1024)
@@ -114,63 +111,44 @@ def matches_any(path: str, patterns: Iterable[str]) -> bool:
 
 def component_matches(component: str, name: str) -> bool:
     """Whether a component of a pattern matches a name that is no path."""
-    return _component_regex(component).fullmatch(name[::-1]) is not None
+    return _component_regex(component).fullmatch(name) is not None
 
 
-# --- regular expressions for reversed texts --------------------------------------------------------------------------
+# --- regular expressions ---------------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=1024)
 def _component_regex(component: str) -> re.Pattern[str]:
-    return re.compile(_reversed(component), re.DOTALL)
+    return re.compile(_expression(component))
 
 
 @lru_cache(maxsize=1024)
 def _path_regex(components: tuple[str, ...]) -> re.Pattern[str]:
-    """What the components match in a path, which reads `name/parent/` from its end; a group for each wildcard."""
-    runs = [""]  # what stands between one `**` and the next
-    for component in components:
-        if component == RECURSIVE:
-            runs.append("")
-        else:
-            runs[-1] = f"(?>{_reversed(component)}/){runs[-1]}"
-    least = "+" if components[-1:] == (RECURSIVE,) else "*"  # at the end it stands for at least one
-    return re.compile(_joined(runs, r"(?:[^/]++(?<!\.)/)", least) or "/", re.DOTALL)
+    """What the components match in a path; a group for each wildcard."""
+    parts = [r"((?:/(?!\.)[^/]+)*)" if each == RECURSIVE else f"/{_expression(each)}" for each in components]
+    if components[-1:] == (RECURSIVE,):
+        parts[-1] = r"((?:/(?!\.)[^/]+)+)"  # at the end it stands for at least one
+    return re.compile("".join(parts) or "/")
 
 
-def _reversed(component: str) -> str:
-    """The regular expression of one component, from its end."""
-    runs = [""]  # what stands between one `*` and the next
+def _expression(component: str) -> str:
+    """The regular expression of one component."""
+    found = r"(?!\.)" if component[:1] in ("*", "?", "[") else ""
     place = 0
     while place < len(component):
         character = component[place]
         place += 1
         if character == "*":
-            if component[place - 2 : place - 1] != "*" or place < 2:  # two stars are one
-                runs.append("")
+            if place < 2 or component[place - 2] != "*":  # two stars are one
+                found += "([^/]*)"
         elif character == "?":
-            runs[-1] = f"([^/]){runs[-1]}"
+            found += "([^/])"
         elif character == "[" and (end := _set_end(component, place)) > 0:
-            runs[-1] = _set(component[place:end]) + runs[-1]
+            found += _set(component[place:end])
             place = end + 1
         else:
-            runs[-1] = re.escape(character) + runs[-1]
-    return _joined(runs, "[^/]", "*") + (r"(?<!\.)" if component[:1] in "*?[" else "")
-
-
-def _joined(runs: list[str], one: str, least: str) -> str:
-    """The runs from the last to the first, with any number of `one` between them; `least` is the last number's sign.
-
-    Between two runs it takes as little as it can and is not tried again; before the first run it takes the rest.
-    """
-    first, *others = runs
-    if not others:
-        return first
-    parts = [others.pop()]
-    for run in reversed(others):
-        parts.append(f"(?>({one}{least}?){run})")
-        least = "*"
-    return "".join((*parts, f"({one}{least}){first}"))
+            found += re.escape(character)
+    return found
 
 
 def _set_end(component: str, start: int) -> int:

@@ -1,7 +1,7 @@
 """Places in the configuration's files: where a text stands, and which value it belongs to."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -143,6 +143,26 @@ def did_you_mean(word: str, allowed: Iterable[str]) -> str:
         spelled[each] for each in difflib.get_close_matches(word.lower(), spelled, n=1, cutoff=0.6)
     ]
     return f"did you mean {near[0]!r}?" if near else ""
+
+
+SHOWN = 10  # allowed words that a message lists
+
+
+def listed(words: Iterable[str], near: str = "", *, lead: str = "allowed:", command: str = "") -> str:
+    """`did you mean 'x'? allowed: a, b, c`, where `near` is the suggestion, if there is one.
+
+    Of more than ten words the first ten are listed, with the command that shows all.
+    """
+    known = list(words)
+    text = f"{lead} {', '.join(known[:SHOWN])}"
+    if len(known) > SHOWN:
+        text += f" and {len(known) - SHOWN} more" + f"; see {command}" * bool(command)
+    return f"{near} {text}" if near else text
+
+
+def either(words: Sequence[str]) -> str:
+    """`a, b or c`."""
+    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def _is_first_part(word: str, whole: str) -> bool:

@@ -23,6 +23,7 @@ from pydantic import (
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     PlainValidator,
+    PrivateAttr,
     TypeAdapter,
     ValidationError,
     WithJsonSchema,
@@ -33,7 +34,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
 from . import names, path_pattern, quantity, template
-from .problem import did_you_mean
+from .problem import SHOWN, did_you_mean, either, listed
 from .template import Template
 
 PROBLEM = "vdev"
@@ -101,6 +102,33 @@ class Section(BaseModel):
     def __deepcopy__(self, memo: object = None) -> Self:
         """Itself, for nothing changes it: pydantic asks for a copy of each default that it cannot hash."""
         return self
+
+
+class Placed(Section):
+    """An item that knows its place in the file, for problems that are found later."""
+
+    _where: str = PrivateAttr("")
+    _for_nvidia: bool = PrivateAttr(default=False)
+
+    def placed(self, where: str, *, for_nvidia: bool = False) -> Self:
+        """The item as it stands at `where`, perhaps in a file for NVIDIA's plugin."""
+        copy = self.model_copy()
+        copy._where, copy._for_nvidia = where, for_nvidia
+        return copy
+
+    def __eq__(self, other: object) -> bool:
+        """A moved line is no change."""
+        return isinstance(other, Placed) and self.__dict__ == other.__dict__ and self._for_nvidia == other._for_nvidia
+
+    @property
+    def where(self) -> str:
+        """Its place in the file."""
+        return self._where
+
+    @property
+    def for_nvidia(self) -> bool:
+        """Whether NVIDIA's plugin, which ignores what it does not know, would start with it."""
+        return self._for_nvidia
 
 
 @functools.cache
@@ -519,10 +547,11 @@ def one_of(value: object, allowed: Iterable[str]) -> str:
     if isinstance(value, str) and value in words:
         return str(value)
     near = did_you_mean(str(value), words) if isinstance(value, str) else ""
-    return refuse(
-        f"{described(value)} is not allowed here",
-        "; ".join(filter(None, ("expected " + " or ".join(filter(None, (", ".join(words[:-1]), words[-1]))), near))),
-    )
+    if len(words) > SHOWN:
+        hint = listed(words, near, lead="expected one of", command="vdev schema")
+    else:
+        hint = f"{near} expected {either(words)}".lstrip()
+    return refuse(f"{described(value)} is not allowed here", hint)
 
 
 def choice(enum: type[E]) -> BeforeValidator:

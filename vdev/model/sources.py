@@ -20,6 +20,7 @@ from pydantic import (
 
 from . import path_pattern
 from .device import EMPTY, IdStyle
+from .problem import listed
 from .scalars import (
     PATH,
     STRING,
@@ -239,12 +240,15 @@ def _test(value: object) -> AttributeTest:
             f"expected a pattern, got {described(value)}", quoted or "a text, or such as {in: [...]} or {exists: true}"
         )
     if len(value) != 1:
-        refuse(f"expected one operator, got {len(value)}", "expected one of " + ", ".join(_OPERATORS))
+        refuse(
+            f"expected one operator, got {len(value)}",
+            listed(_OPERATORS, lead="expected one of", command="vdev schema"),
+        )
     ((word, operand),) = value.items()
     operator = _OPERATORS[one_of(word, _OPERATORS)]
     values = _operand(operator, operand)
-    listed = operator in (Operator.IN, Operator.NOT_IN)
-    return AttributeTest(operator, values, {word: list(values) if listed else Plain(values[0])})
+    is_list = operator in (Operator.IN, Operator.NOT_IN)
+    return AttributeTest(operator, values, {word: list(values) if is_list else Plain(values[0])})
 
 
 def _patterns(*texts: str) -> tuple[str, ...]:

@@ -1,12 +1,156 @@
-"""Everything that a configuration says, in one value."""
+"""Everything that a configuration says, in one value, and its sections of flags, sharing, names by pattern and node."""
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from ..faults.rules import NO_RULES, Faults
-from .entry import DEFAULT_FLAGS, SAYS_NOTHING, EntrySpec, Flags, NodeSpec
+from .entry import AllocationPolicy, DeviceIdStrategy, DeviceListStrategy, EntrySpec, MigStrategy
 from .fleet import NO_FLEET, Fleet
+from .nvidia_forms import DOMAIN, Gfd, References, comma_list, prefixed
+from .scalars import (
+    MAX_COUNT,
+    AbsolutePath,
+    Flag,
+    Placed,
+    Plain,
+    ResourceName,
+    ResourceTemplate,
+    Section,
+    Shorthand,
+    Text,
+    Whole,
+    Word,
+    between,
+    choice,
+    described,
+    matching,
+    not_empty,
+    refuse,
+)
 from .telemetry import Telemetry
+
+# --- flags -----------------------------------------------------------------------------------------------------------
+
+ANNOTATION_PREFIX = "[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[-A-Za-z0-9._]*"
+"""What `cdiAnnotationPrefix` looks like; NVIDIA's plugin takes any text."""
+
+_STRATEGIES_JSON = (("type", "string"), ("pattern", "^[a-z-]+(, *[a-z-]+)*$"))
+
+
+class PluginFlags(Section):
+    """How containers get their devices; the same as the command-line flags."""
+
+    pass_device_specs: Flag = False
+    """Whether the kubelet also gets the device nodes, which the static CPU manager needs."""
+    device_list_strategy: Annotated[
+        tuple[Annotated[DeviceListStrategy, choice(DeviceListStrategy)], ...],
+        Shorthand((list, tuple), _STRATEGIES_JSON, comma_list),
+        Field(json_schema_extra={"minItems": 1}),
+    ] = (DeviceListStrategy.ENVVAR,)
+    """How the container runtime gets the list of devices: one strategy, or several as a list or separated by commas."""
+    device_id_strategy: Annotated[
+        Annotated[DeviceIdStrategy, choice(DeviceIdStrategy)], Field(alias="deviceIDStrategy")
+    ] = DeviceIdStrategy.UUID
+    """How a device is named inside the container: by its id (uuid) or by its index."""
+    cdi_annotation_prefix: Annotated[Text, Field(json_schema_extra={"pattern": f"^(?:{ANNOTATION_PREFIX})$"})] = (
+        "cdi.k8s.io/"
+    )
+    """Prefix of the annotation's key for the strategy cdi-annotations."""
+    shared_devices_allocation_policy: Annotated[AllocationPolicy, choice(AllocationPolicy)] = (
+        AllocationPolicy.DISTRIBUTED
+    )
+    """Whether replicas and partitions are spread over the physical devices, or packed onto few."""
+    nvidia_ctk_path: Annotated[Text | None, Field(alias="nvidiaCTKPath")] = None
+    """NVIDIA's; accepted and not used."""
+    container_driver_root: Text | None = None
+    """NVIDIA's; accepted and not used."""
+
+    @property
+    def gives_nodes(self) -> bool:
+        """Whether containers get the nodes of the real driver; none without a strategy, as from NVIDIA's plugin."""
+        return self.pass_device_specs and bool(self.device_list_strategy)
+
+
+class Flags(Section):
+    """Options of the plugin, with NVIDIA's names. A command-line flag or an environment variable wins over the file."""
+
+    mig_strategy: Annotated[MigStrategy, choice(MigStrategy)] = MigStrategy.NONE
+    """How partitions are advertised: not at all, as the resource of their device, or by profile."""
+    fail_on_init_error: Flag = True
+    """Whether an error in the configuration ends the start. If false, only the entry with the error is left out."""
+    mps_root: Text = ""
+    """Directory of the MPS daemon on the host. Default with sharing.mps: /run/nvidia/mps, as NVIDIA's Helm chart."""
+    nvidia_driver_root: AbsolutePath = "/"
+    """Prefix of the host paths of device nodes and mounts."""
+    nvidia_dev_root: Text = ""
+    """Prefix of the host paths of device nodes. Default: nvidiaDriverRoot."""
+    plugin: PluginFlags = PluginFlags()
+    gfd: Gfd | None = None
+    """NVIDIA's; accepted and not used."""
+    gdrcopy_enabled: Flag = False
+    """Whether containers with NVIDIA devices get NVIDIA_GDRCOPY=enabled, which asks the runtime for GDRCopy."""
+    gds_enabled: Flag = False
+    """Whether containers with NVIDIA devices get NVIDIA_GDS=enabled, which asks the runtime for GPUDirect Storage."""
+    mofed_enabled: Flag = False
+    """Whether containers with NVIDIA devices get NVIDIA_MOFED=enabled, which asks the runtime for MOFED."""
+    use_node_feature_api: Annotated[Flag | None, Field(alias="useNodeFeatureAPI")] = None
+    """NVIDIA's; accepted and not used."""
+    device_discovery_strategy: Annotated[Text, matching("auto|nvml|tegra", "auto, nvml or tegra")] | None = None
+    """NVIDIA's; accepted and not used."""
+
+    def with_plugin(self, **changes: object) -> Self:
+        """The flags with these in the section `plugin`."""
+        return self.model_copy(update={"plugin": self.plugin.model_copy(update=changes)})
+
+    @property
+    def dev_root(self) -> str:
+        """What device nodes are below on the host."""
+        return self.nvidia_dev_root or self.nvidia_driver_root
+
+    @property
+    def mps_directory(self) -> str:
+        """Where the MPS daemon is: the plugin alone has no default, and NVIDIA's Helm chart has this one."""
+        return self.mps_root or "/run/nvidia/mps"
+
+    @property
+    def dates_labels(self) -> bool:
+        """Whether NVIDIA's labels tell when they were first made."""
+        return not (self.gfd and self.gfd.no_timestamp)
+
+
+DEFAULT_FLAGS = Flags()
+
+
+# --- sharing ---------------------------------------------------------------------------------------------------------
+
+Prefixed = Annotated[ResourceName, BeforeValidator(prefixed)]
+"""A resource's name; without a domain it is one of nvidia.com."""
+
+
+_HOW_TO_SHARE = "list what is shared: {name: <resource>, replicas: <number>}"
+
+
+class SharedItem(Placed):
+    """A resource whose devices are advertised several times."""
+
+    name: Annotated[ResourceTemplate, BeforeValidator(prefixed), WithJsonSchema({"type": "string", "minLength": 1})]
+    """The resource; the default domain is nvidia.com. A name with placeholders is written as in the entry."""
+    replicas: Annotated[Whole, between(2, MAX_COUNT)]
+    """How many times each device is advertised."""
+    rename: Annotated[Prefixed, WithJsonSchema({"type": "string", "minLength": 1})] | None = None
+    """The resource name of the replicas. Default: name, or <name>.shared with renameByDefault."""
+    devices: References = None
+    """Which devices are shared: all, a count, or a list of indices (3), partition indices ("0:1"), ids and names of
+    entries. Default: all."""
+
+    @property
+    def is_nvidias(self) -> bool:
+        """Whether NVIDIA's plugin could have the resource."""
+        return self.name.startswith(f"{DOMAIN}/")
 
 
 class SharingKind(StrEnum):
@@ -16,43 +160,116 @@ class SharingKind(StrEnum):
     MPS = "mps"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharedResource:
-    """One item of `sharing.*.resources`.
+class TimeSlicing(Section):
+    """Devices that several containers use in turn."""
 
-    `devices` is None for all, a count (lowest indices first), or references: `"3"`, `"0:1"`, or ids. If the item is
-    `for_nvidia`'s plugin, which shares every device whatever `devices` says, one that does not fit the node is ignored.
-    """
+    rename_by_default: Flag = False
+    """Whether replicas are advertised as <name>.shared."""
+    fail_requests_greater_than_one: Flag = False
+    """Whether a container that asks for more than one replica is refused."""
+    resources: Annotated[tuple[SharedItem, ...], not_empty("no resources specified", _HOW_TO_SHARE)]
+    """What is shared."""
 
-    name: str
-    replicas: int
-    rename: str = ""
-    devices: int | tuple[str, ...] | None = None
-    for_nvidia: bool = False
-    where: str = field(default="", compare=False)  # a moved line is no change
+    def sharing_only(self, items: Iterable[SharedItem]) -> Self:
+        """The block with these items."""
+        return self.model_copy(update={"resources": tuple(items)})
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharingSpec:
-    """The `timeSlicing` or `mps` block."""
-
-    kind: SharingKind
-    resources: tuple[SharedResource, ...]
-    rename_by_default: bool = False
-    fail_requests_greater_than_one: bool = False
+    @property
+    def kind(self) -> SharingKind:
+        return SharingKind.MPS if isinstance(self, Mps) else SharingKind.TIME_SLICING
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamePattern:
-    """One item of `resources.gpus` or `resources.mig`: a whole-string pattern where `*` is any run of characters.
+class Mps(TimeSlicing):
+    """Devices that several containers use at the same time, each with its share of memory and threads."""
 
-    If the patterns are `for_nvidia`'s plugin, which ignores them, a device that matches none keeps its name.
-    """
+    fail_requests_greater_than_one: Flag = True
+    """Whether a container that asks for more than one replica is refused."""
 
-    pattern: str
-    name: str
-    for_nvidia: bool = False
-    where: str = field(default="", compare=False)  # a moved line is no change
+
+class Sharing(Section):
+    """Devices that several containers may use: one of timeSlicing and mps."""
+
+    model_config = {"json_schema_extra": {"not": {"required": ["timeSlicing", "mps"]}}}
+
+    time_slicing: TimeSlicing | None = None
+    """Containers use a device in turn."""
+    mps: Mps | None = None
+    """Containers use a device at the same time, each with its share."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_empty(cls, data: Any) -> Any:
+        """A block without a value counts as an empty one, so that its missing resources are reported."""
+        return {key: {} if value is None else value for key, value in data.items()} if isinstance(data, dict) else data
+
+    @property
+    def blocks(self) -> tuple[tuple[str, TimeSlicing], ...]:
+        """The blocks that are given, by key; the first counts."""
+        given = (("mps", self.mps), ("timeSlicing", self.time_slicing))
+        return tuple((key, block) for key, block in given if block is not None)
+
+
+# --- resources -------------------------------------------------------------------------------------------------------
+
+
+class PatternItem(Placed):
+    """A pattern, and the resource under which its matches are advertised."""
+
+    pattern: Word
+    """Pattern for the whole name, where * is any run of characters."""
+    name: Annotated[Prefixed, WithJsonSchema({"type": "string", "minLength": 1})]
+    """The resource; the default domain is nvidia.com."""
+
+
+class Resources(Section):
+    """Names for NVIDIA devices and partitions by pattern; the first match wins."""
+
+    gpus: tuple[PatternItem, ...] = ()
+    """Whole devices, by the model's name."""
+    mig: tuple[PatternItem, ...] = ()
+    """Partitions, by the profile's name."""
+
+
+# --- node -------------------------------------------------------------------------------------------------------------
+
+NFD = "nfd"
+
+
+def _labels(value: object) -> object:
+    if isinstance(value, bool) or (type(value) is str and value == NFD):
+        return value
+    if isinstance(value, Plain) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    hint = "take the quotes off" if isinstance(value, str) and value.lower() in ("true", "false") else ""
+    return refuse(f"expected true, false or {NFD}, got {described(value)}", hint)
+
+
+Labels = Annotated[
+    bool | Literal["nfd"],
+    BeforeValidator(_labels),
+    WithJsonSchema({"anyOf": [{"type": "boolean"}, {"const": NFD}]}),
+]
+"""Whether and how labels are written."""
+
+
+class Node(Section):
+    """What vdev writes about its node: labels, Events, conditions and capacity. Each key needs its own permissions."""
+
+    labels: Labels = False
+    """Whether the node gets the labels that the makers' labelers write, and those of the entries. true: on the Node
+    object; nfd: through a file for Node Feature Discovery, which needs no access to the API server."""
+    events: Flag = False
+    """Whether vdev writes Events about devices on the Node."""
+    conditions: Flag = False
+    """Whether the conditions of the entries are written into the Node's status."""
+    status: Flag = False
+    """Whether extended resources are written into the Node's status, for a node without a device plugin."""
+
+
+SAYS_NOTHING = Node()
+
+
+# --- all of it --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +278,11 @@ class Spec:
 
     entries: tuple[EntrySpec, ...] = ()
     flags: Flags = DEFAULT_FLAGS
-    sharing: SharingSpec | None = None
-    gpu_patterns: tuple[NamePattern, ...] = ()
-    mig_patterns: tuple[NamePattern, ...] = ()
+    sharing: TimeSlicing | None = None
+    gpu_patterns: tuple[PatternItem, ...] = ()
+    mig_patterns: tuple[PatternItem, ...] = ()
     faults: Faults = NO_RULES
-    node: NodeSpec = SAYS_NOTHING
+    node: Node = SAYS_NOTHING
     telemetry: Telemetry | None = None  # None: nothing is measured
     fleet: Fleet = NO_FLEET
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .problem import did_you_mean
+from .problem import did_you_mean, listed
 
 PLACEHOLDERS = ("id", "index", "name", "resource", "numa", "profile", "memory.mib", "memory.bytes", "path")
 _ATTRIBUTE = "attributes."
@@ -72,11 +72,11 @@ def _known(name: str, attributes: frozenset[str] | None) -> str:
         attribute = name.removeprefix(_ATTRIBUTE)
         if attributes is None or attribute in attributes:
             return name
-        hint = did_you_mean(attribute, attributes)
-        known = ", ".join(sorted(attributes)) or "none"
-        raise TemplateError(
-            f"unknown attribute {attribute!r}; the device's attributes: {known}" + (f"; {hint}" if hint else "")
+        hint = listed(
+            sorted(attributes) or ["none"],
+            did_you_mean(attribute, attributes),
+            lead="the device's attributes:",
         )
-    hint = did_you_mean(name, PLACEHOLDERS)
-    allowed = ", ".join(f"{{{each}}}" for each in (*PLACEHOLDERS, "attributes.<name>"))
-    raise TemplateError(f"unknown placeholder {{{name}}}; allowed: {allowed}" + (f"; {hint}" if hint else ""))
+        raise TemplateError(f"unknown attribute {attribute!r}; {hint}")
+    allowed = [f"{{{each}}}" for each in (*PLACEHOLDERS, "attributes.<name>")]
+    raise TemplateError(f"unknown placeholder {{{name}}}; {listed(allowed, did_you_mean(name, PLACEHOLDERS))}")

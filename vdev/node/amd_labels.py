@@ -79,7 +79,7 @@ def _counted(kind: str, texts: Iterable[str]) -> dict[str, str]:
 def _partitioning(gpus: Sequence[Hardware]) -> dict[str, str]:
     """Which modes there are; the mode in force only where all GPUs are in the same."""
     geometry = gpus[0].entry.geometry
-    modes = {profile.name for profile in geometry.profiles} if geometry else set()
+    modes = set(geometry.profiles) if geometry else set()
     values = {
         f"{_PLAIN}.compute-partitioning-supported": str(bool(modes)).lower(),
         f"{_PLAIN}.memory-partitioning-supported": str(any("_" in mode for mode in modes)).lower(),

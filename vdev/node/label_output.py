@@ -16,7 +16,6 @@ from ..agent.applier import Output
 from ..errors import HostError
 from ..hostfs.files import read_plain, write_atomic
 from ..kube.ownership import owned, owned_by_others
-from ..model.entry import LabelOutput
 from ..model.problem import Problem, warning
 from ..planning.plan import Plan
 from ..planning.repartition import RepartitionState
@@ -41,7 +40,7 @@ class NodeLabels(ApiOutput):
         wanted = plan.labels
         choices = plan.choices.values()
         follows = bool(choices) and all(each.state is not RepartitionState.UNSEEN for each in choices)
-        is_asked = plan.node.labels is LabelOutput.NODE or follows or self._takes_back
+        is_asked = plan.node.labels is True or follows or self._takes_back
         first = self._wanted is None and is_asked
         if first or wanted != (self._wanted or {}):
             self._wanted = wanted

@@ -12,7 +12,7 @@ from ..model.entry import MigStrategy
 from ..model.geometry import Profile
 from ..model.problem import Problem, warning
 from ..model.sources import VirtualSource
-from ..model.spec import SharedResource, SharingKind, Spec
+from ..model.spec import SharedItem, SharingKind, Spec
 from ..planning.naming import name_of_partition, name_of_whole
 from .label_values import Hardware, Machine
 
@@ -53,7 +53,7 @@ def nvidia_labels(spec: Spec, gpus: Sequence[Hardware], machine: Machine) -> tup
     """
     problems: list[Problem] = []
     values = {"nvidia.com/vgpu.present": "false"}
-    if machine.started_at is not None and spec.node.timestamp:
+    if machine.started_at is not None and spec.flags.dates_labels:
         values["nvidia.com/gfd.timestamp"] = str(machine.started_at)
     if not gpus:
         return values, problems
@@ -82,7 +82,7 @@ def sanitised(text: str) -> str:
     return "-".join(_NOT_ALLOWED.sub("", text).split())
 
 
-def rule_for(spec: Spec, gpu: Hardware, profile: Profile | None = None) -> SharedResource | None:
+def rule_for(spec: Spec, gpu: Hardware, profile: Profile | None = None) -> SharedItem | None:
     """The first item of the sharing block about whole devices like this one, or about its partitions of a profile."""
     named = name_of_whole(spec, gpu.entry) if profile is None else name_of_partition(spec, gpu.entry, profile.name)
     if spec.sharing is None or isinstance(named, Problem):
@@ -165,7 +165,7 @@ def _whole(spec: Spec, gpus: Sequence[Hardware], problems: list[Problem]) -> dic
     return values
 
 
-def _base(resource: str, count: int, parts: tuple[str, ...], spec: Spec, rule: SharedResource | None) -> dict[str, str]:
+def _base(resource: str, count: int, parts: tuple[str, ...], spec: Spec, rule: SharedItem | None) -> dict[str, str]:
     renamed = rule is not None and bool(rule.rename or (spec.sharing and spec.sharing.rename_by_default))
     names = [*map(sanitised, filter(None, parts)), *(["SHARED"] if rule and not renamed else [])]
     return {

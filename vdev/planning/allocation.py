@@ -17,10 +17,10 @@ from typing import Any, NamedTuple, TypeVar
 from ..errors import AllocationError, InvalidRequest, UnhealthyDevice, UnknownDevice
 from ..model import telemetry
 from ..model.device import EMPTY, REPLICA_MARK, UNKNOWN_ENTRY, Device, DeviceNode, Mount, Slot, facts, grouped
-from ..model.entry import ContainerNode, DeviceIdStrategy, DeviceListStrategy, EntrySpec, Flags
+from ..model.entry import ContainerNode, DeviceIdStrategy, DeviceListStrategy, EntrySpec
 from ..model.geometry import instance_id
 from ..model.names import MAX_ID, visible_devices_env
-from ..model.spec import SharingKind
+from ..model.spec import Flags, SharingKind
 from ..model.template import Template
 from . import cdi
 from .resources import Inventory, Resource
@@ -74,7 +74,7 @@ def _made(resource: Resource, device: Device) -> DeviceEdits:
     values = values_of(resource.name, entry, device)
     nodes, mounts = tuple[DeviceNode, ...](), tuple[Mount, ...]()
     if not only_cdi(flags):
-        nodes = nodes_of(entry, device, values, flags, driver=flags.pass_device_specs)
+        nodes = nodes_of(entry, device, values, flags, driver=flags.plugin.gives_nodes)
         mounts = mounts_of(entry, device, values, flags)
     by_cdi, listed = any_cdi(flags), list_name(device, flags)
     return DeviceEdits(
@@ -98,17 +98,17 @@ def _texts(templates: Mapping[str, Template], values: Mapping[str, str]) -> tupl
 
 
 def only_cdi(flags: Flags) -> bool:
-    strategies = flags.device_list_strategies
+    strategies = flags.plugin.device_list_strategy
     return bool(strategies) and all(each.is_cdi for each in strategies)
 
 
 def any_cdi(flags: Flags) -> bool:
     """Whether containers are given CDI devices; a node with its own numbers then need not exist on the host."""
-    return any(each.is_cdi for each in flags.device_list_strategies)
+    return any(each.is_cdi for each in flags.plugin.device_list_strategy)
 
 
 def list_name(device: Device, flags: Flags) -> str:
-    return device.ordinal if flags.device_id_strategy is DeviceIdStrategy.INDEX else device.id
+    return device.ordinal if flags.plugin.device_id_strategy is DeviceIdStrategy.INDEX else device.id
 
 
 # --- the entry's own block ------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def render_node(node: ContainerNode, values: Mapping[str, str]) -> DeviceNode:
 
 def mounts_of(entry: EntrySpec, device: Device, values: Mapping[str, str], flags: Flags) -> tuple[Mount, ...]:
     """The bind mounts of a device: those found, its maker's tools, and those of the entry's block."""
-    root = flags.driver_root if entry.is_nvidia else "/"
+    root = flags.nvidia_driver_root if entry.is_nvidia else "/"
     own = (
         Mount(_join(root, mount.host_path.render(values)), mount.inside.render(values), mount.read_only)
         for mount in entry.container.mounts
@@ -259,7 +259,7 @@ def container_edits(allocation: Allocation) -> ContainerEdits:
 def _device_lists(edits: ContainerEdits, allocation: Allocation, devices: Sequence[DeviceEdits]) -> None:
     """Everything but the entries' own blocks: which devices these are, in the ways that the strategies say."""
     resource = allocation.resource
-    strategies = resource.flags.device_list_strategies
+    strategies = resource.flags.plugin.device_list_strategy
     if devices[0].cdi_name:
         _cdi_names(edits, allocation, devices)
     if resource.sharing and resource.sharing.kind is SharingKind.MPS:
@@ -297,13 +297,13 @@ def _volume_mounts(edits: ContainerEdits, devices: Iterable[DeviceEdits]) -> Non
 
 def _cdi_names(edits: ContainerEdits, allocation: Allocation, devices: Sequence[DeviceEdits]) -> None:
     flags = allocation.resource.flags
-    strategies = flags.device_list_strategies
+    strategies = flags.plugin.device_list_strategy
     names = [each.cdi_name for each in devices]
     if DeviceListStrategy.CDI_ANNOTATIONS in strategies:
         owner = "nvidia-device-plugin" if any(map(_is_nvidia, devices)) else "vdev"
         # NVIDIA draws this id at random. Ours is made from the request, so the same request gets the same answer.
         unique = uuid.uuid5(_NAMESPACE, "\n".join((allocation.resource.name, *(slot.id for slot in allocation.slots))))
-        edits.annotations[f"{flags.cdi_annotation_prefix}{owner}_{unique}"] = ",".join(names)
+        edits.annotations[f"{flags.plugin.cdi_annotation_prefix}{owner}_{unique}"] = ",".join(names)
     if DeviceListStrategy.CDI_CRI in strategies:
         edits.cdi_devices += names
 
@@ -360,7 +360,7 @@ def _mps(edits: ContainerEdits, allocation: Allocation) -> None:
             mib, percent = mps_share(sharing, device)
             shares.append(MpsShare(position, mib * taken[device.id], min(100, percent * taken[device.id])))
     mps_limits(edits, shares)
-    root, name = allocation.resource.flags.mps_root, allocation.resource.name
+    root, name = allocation.resource.flags.mps_directory, allocation.resource.name
     if shares and root:
         edits.env["CUDA_MPS_PIPE_DIRECTORY"] = f"/mps/{name}/pipe"
         edits.mounts[f"/mps/{name}/pipe"] = Mount(posixpath.join(root, name, "pipe"), f"/mps/{name}/pipe")

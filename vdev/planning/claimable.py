@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ..model.device import Device, RawDevice, Slot
 from ..model.entry import EntrySpec
 from ..model.problem import Problem, warning
-from ..model.spec import SharedResource, Spec
+from ..model.spec import SharedItem, Spec
 from . import naming, sharing
 from .partitions import placements
 from .resources import Resource
@@ -95,6 +95,6 @@ def _replicas(problems: list[Problem], spec: Spec, entry: EntrySpec, devices: Se
     return found
 
 
-def _not_shared(entry: EntrySpec, name: str, rule: SharedResource) -> Problem:
+def _not_shared(entry: EntrySpec, name: str, rule: SharedItem) -> Problem:
     message = f"claims do not share {name} of {entry.name}, whose partitions are dynamic"
     return warning(rule.where, message, "set dra.partitions to static where claims are to share devices")

@@ -98,7 +98,7 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> 
     advertised = naming.advertise(spec, named.parts)
     offered = claimable.offer(spec, here, judged.devices)
     only_claimed = (name for entry in here if entry.dra and not entry.listed for name in naming.names_of(spec, entry))
-    templates = (entry.resource for entry in here if entry.template)
+    templates = (entry.resource for entry in here if entry.is_templated)
     of_others = (name for entry in spec.entries if not entry.is_on(node) for name in naming.names_of(spec, entry))
     elsewhere = frozenset((*only_claimed, *templates, *of_others)) if spec.sharing else frozenset[str]()
     known = Known(frozenset(entry.name for entry in spec.entries), named.written, elsewhere)

@@ -12,7 +12,7 @@ from ..model.geometry import LayoutError, Placement, resource_suffix
 from ..model.names import domain_and_name, resource_name_problem
 from ..model.problem import Problem, error, warning
 from ..model.sources import VirtualSource
-from ..model.spec import NamePattern, Spec
+from ..model.spec import PatternItem, Spec
 from .partitions import place
 
 
@@ -43,7 +43,7 @@ def by_name(entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice
     result = Parts()
     for entry in entries:
         raws = found.get(entry.name, ())
-        if entry.template is None:
+        if not entry.is_templated:
             result.parts.append(Part(entry, raws))
             continue
         named = grouped((entry.resource_of(raw), raw) for raw in raws)
@@ -51,7 +51,7 @@ def by_name(entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice
         result.problems += _problems(entry, named, wrong)
         for name, members in named.items():
             if name not in wrong:
-                part = Part(replace(entry, resource=name, template=None), members)
+                part = Part(replace(entry, resource=name), members)
                 result.parts.append(part)
                 result.written.setdefault(name, set()).add(entry.resource)
                 result.of_device |= {raw.id: part.entry for raw in members}
@@ -266,14 +266,14 @@ def name_of(spec: Spec, entry: EntrySpec, device: Device) -> tuple[str, str] | P
 def names_of(spec: Spec, entry: EntrySpec) -> Iterable[str]:
     """Every name that the entry's devices and partitions may have."""
     told = [name_of_whole(spec, entry)]
-    told += [name_of_partition(spec, entry, each.name) for each in (entry.geometry.profiles if entry.geometry else ())]
+    told += [name_of_partition(spec, entry, each) for each in (entry.geometry.profiles if entry.geometry else ())]
     return (each[0] for each in told if not isinstance(each, Problem))
 
 
-def _partition_patterns(spec: Spec, entry: EntrySpec) -> Iterable[NamePattern]:
+def _partition_patterns(spec: Spec, entry: EntrySpec) -> Iterable[PatternItem]:
     """Every pattern applies to NVIDIA's devices; to others, those whose name is in their own domain."""
     domain, _ = domain_and_name(entry.resource)
-    own = entry.is_nvidia or bool(entry.gpu_names)
+    own = entry.is_nvidia
     return (pattern for pattern in spec.mig_patterns if own or domain_and_name(pattern.name)[0] == domain)
 
 

@@ -7,8 +7,9 @@ Dead ends are remembered by what is occupied. The grids of real hardware take a 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..model.geometry import PIN, Geometry, LayoutError, Placement, Profile, counted, either, most_of
+from ..model.geometry import PIN, Geometry, LayoutError, Placement, Profile, counted, most_of
 from ..model.names import dns_label
+from ..model.problem import either
 
 MAX_STEPS = 200_000  # about a third of a second; no real hardware needs more
 
@@ -165,7 +166,7 @@ def _rank(geometry: Geometry, profile: Profile) -> tuple[int, int, str]:
 def _preference(geometry: Geometry, profile: Profile) -> tuple[int, ...]:
     """The profile's starts, best first: the smallest parts meet the larger ones in the middle."""
     starts = geometry.starts(profile)
-    return starts if profile.slices == min(each.slices for each in geometry.profiles) else starts[::-1]
+    return starts if profile.slices == min(each.slices for each in geometry.profiles.values()) else starts[::-1]
 
 
 def _first_clash(geometry: Geometry, wants: Sequence[_Want]) -> LayoutError:
@@ -243,20 +244,22 @@ def counters(geometry: Geometry, known: Sequence[Limit] = ()) -> Counters:
 def placements(geometry: Geometry) -> Iterator[Placement]:
     """Every partition that the device can have, profile by profile."""
     return (
-        Placement(profile, start, profile.slices) for profile in geometry.profiles for start in geometry.starts(profile)
+        Placement(profile, start, profile.slices)
+        for profile in geometry.profiles.values()
+        for start in geometry.starts(profile)
     )
 
 
 def _limits(geometry: Geometry) -> Iterator[Limit]:
     if geometry.compute is not None:
-        takes = {each.name: each.compute for each in geometry.profiles if each.compute}
+        takes = {each.name: each.compute for each in geometry.profiles.values() if each.compute}
         yield Limit("compute-slices", geometry.compute, takes)
     yield from (Limit(dns_label(name), most, each) for name, most, each in geometry.engines)
-    for word in dict.fromkeys(each.exclusive for each in geometry.profiles if each.exclusive):
-        takes = {each.name: 1 for each in geometry.profiles if each.exclusive == word}
+    for word in dict.fromkeys(each.exclusive for each in geometry.profiles.values() if each.exclusive):
+        takes = {each.name: 1 for each in geometry.profiles.values() if each.exclusive == word}
         yield Limit(dns_label(word) or "exclusive", 1, takes)
-    for profile in geometry.profiles:
-        if profile.max is not None and profile.max < most_of(geometry, replace(profile, max=None)):
+    for profile in geometry.profiles.values():
+        if profile.max is not None and profile.max < most_of(geometry, profile.model_copy(update={"max": None})):
             yield Limit(dns_label(f"max-{profile.name}"), profile.max, {profile.name: 1})
 
 

@@ -18,9 +18,8 @@ from ..faults.effects import CdiFault, SensorFault, XidError
 from ..faults.targets import Afflictions
 from ..intervals import PRODUCTION, Intervals
 from ..model.device import Device, Health, Key, RawDevice, base_id
-from ..model.entry import LabelOutput, NodeSpec
 from ..model.problem import Problem
-from ..model.spec import Spec
+from ..model.spec import NFD, SAYS_NOTHING, Node, Spec
 from ..model.telemetry import Measured, Telemetry
 from ..node import conditions
 from ..node import conditions as capacity
@@ -115,7 +114,7 @@ class Plan:
     specifications: Mapping[str, Document]
     cdi_faults: Mapping[str, CdiFault]
     again_at: float | None
-    node: NodeSpec = NodeSpec()
+    node: Node = SAYS_NOTHING
     devices: Inventory = EMPTY
     lost: Losses = field(default_factory=dict)
     xids: Mapping[Key, tuple[XidError, ...]] = field(default_factory=dict)
@@ -187,8 +186,8 @@ def decide(world: World, intervals: Intervals = PRODUCTION) -> Plan:
     were, missing = (before.devices, before.lost) if before else (EMPTY, NONE)
     lost = losses(were, devices, missing, entries) if entries else NONE
     published = _pools(world, retention.without_retired(devices, kept.retired, claimed))
-    labels = NO_LABELS if node.labels is LabelOutput.OFF else _labels(world)
-    told = labels.values if node.labels is LabelOutput.NODE else NO_LABELS.values
+    labels = _labels(world) if node.labels else NO_LABELS
+    told = labels.values if node.labels is True else NO_LABELS.values
     return Plan(
         base=world.base,
         inventory=listed,
@@ -207,7 +206,7 @@ def decide(world: World, intervals: Intervals = PRODUCTION) -> Plan:
         kernel_log=world.spec.faults.kernel_log,
         labels={**told, **state_labels(world.choices, world.spec.entries)},
         choices=world.choices,
-        features=labels.values if node.labels is LabelOutput.NFD else None,
+        features=labels.values if node.labels == NFD else None,
         pools=published,
         told_pools=before.pools if before else NO_POOLS,
         problems=labels.problems + tuple(problem for pool in published.values() for problem in pool.problems),

@@ -161,7 +161,7 @@ def allocator_for(resource: Resource) -> "Allocator":
             for (one, other), score in entry.source.links.items():
                 if (name, one) in devices and (name, other) in devices:
                     links[devices[name, one], devices[name, other]] = score
-    return Allocator(candidates, links=links, policy=resource.flags.shared_devices_allocation_policy)
+    return Allocator(candidates, links=links, policy=resource.flags.plugin.shared_devices_allocation_policy)
 
 
 class Allocator:

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from ..model.entry import LabelOutput
 from ..model.names import is_nvidia_id
 from ..model.problem import Problem, warning
 from ..model.sources import VirtualSource
@@ -34,7 +33,7 @@ def prove(spec: Spec, node: str = "") -> tuple[Problem, ...]:
 def _on_node(spec: Spec, node: str) -> tuple[Problem, ...]:
     """Those of the devices, and of what is told of them elsewhere: labels and ResourceSlices."""
     base = inventory.inventory(spec, node)
-    if spec.node.labels is LabelOutput.OFF and not base.claimable:
+    if not spec.node.labels and not base.claimable:
         return base.problems
     return (*base.problems, *decide(World(spec=spec, node=node, base=base)).problems)
 
@@ -43,10 +42,8 @@ def _virtual_alone(spec: Spec) -> Spec:
     """The resources of which every device is known."""
     real = {entry.resource for entry in spec.entries if not isinstance(entry.source, VirtualSource)}
     entries = tuple(entry for entry in spec.entries if entry.resource not in real)
-    sharing = spec.sharing and replace(
-        spec.sharing, resources=tuple(rule for rule in spec.sharing.resources if rule.name not in real)
-    )
-    return replace(spec, entries=entries, sharing=sharing)
+    rules = [rule for rule in spec.sharing.resources if rule.name not in real] if spec.sharing else []
+    return replace(spec, entries=entries, sharing=spec.sharing and spec.sharing.sharing_only(rules))
 
 
 def _nameless(spec: Spec) -> tuple[Spec, tuple[Problem, ...]]:
@@ -64,5 +61,5 @@ def _nameless(spec: Spec) -> tuple[Spec, tuple[Problem, ...]]:
             problems.append(warning(rule.where, f"{message} the node's name", hint))
         rest = tuple(reference for reference in listed if reference not in ids)
         if rest or not ids:
-            rules.append(replace(rule, devices=rest) if ids else rule)
-    return replace(spec, sharing=replace(spec.sharing, resources=tuple(rules))), tuple(problems)
+            rules.append(rule.model_copy(update={"devices": rest}) if ids else rule)
+    return replace(spec, sharing=spec.sharing.sharing_only(rules)), tuple(problems)

@@ -19,6 +19,7 @@ from ..model.device import Device, Key, grouped
 from ..model.dra import DraPartitions
 from ..model.entry import EntrySpec, MigStrategy
 from ..model.geometry import Geometry, LayoutError, NamedLayout, PartitionChoice, Parts
+from ..model.problem import listed
 from ..model.spec import Spec
 from .partitions import place
 from .resources import Inventory
@@ -258,7 +259,7 @@ class _Look:
     def _misfit(self, value: str | None, asked: tuple[NamedLayout | None, ...]) -> str:
         if value is not None and not any(asked):
             known = dict.fromkeys(name for entry in self.entries for name in _choice(entry).layouts)
-            return f"there is no layout {value!r}; known: {', '.join(known)}"
+            return f"there is no layout {value!r}; {listed(known, lead='known:')}"
         for entry, layout in zip(self.entries, asked, strict=True):
             if layout and layout.refusal:
                 return f"the layout {value!r} does not fit the devices of {entry.name}: {layout.refusal}"

@@ -13,9 +13,10 @@ from functools import cached_property
 from typing import Any
 
 from ..model.device import HEALTHY, Device, Health, Slot
-from ..model.entry import EntrySpec, Flags
+from ..model.entry import EntrySpec
 from ..model.problem import Problem
 from ..model.sources import VirtualSource
+from ..model.spec import DEFAULT_FLAGS, Flags
 from .list_size import list_size
 from .sharing import Sharing
 
@@ -33,7 +34,7 @@ class Resource:
     slots: tuple[Slot, ...]
     entries: Mapping[str, EntrySpec] = field(default_factory=dict)
     sharing: Sharing | None = None
-    flags: Flags = Flags()
+    flags: Flags = DEFAULT_FLAGS
     draining: bool = False
     pre_start_asked: bool = False
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from ..model.device import Device, Slot, replica_id
 from ..model.problem import Problem, did_you_mean, error, warning
-from ..model.spec import SharedResource, SharingKind, SharingSpec
+from ..model.spec import SharedItem, SharingKind, TimeSlicing
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Sharing:
     replicas: Mapping[str, int]
 
 
-def sharing_of(spec: SharingSpec | None, replicas: Mapping[str, int] | None) -> Sharing | None:
+def sharing_of(spec: TimeSlicing | None, replicas: Mapping[str, int] | None) -> Sharing | None:
     """How a resource with these numbers of replicas is shared; None where it has none."""
     return Sharing(spec.kind, spec.fail_requests_greater_than_one, replicas) if spec and replicas else None
 
@@ -53,7 +53,7 @@ class Known:
 NOTHING_ELSE = Known()
 
 
-def share(devices: Mapping[str, Sequence[Device]], spec: SharingSpec | None, known: Known = NOTHING_ELSE) -> Shared:
+def share(devices: Mapping[str, Sequence[Device]], spec: TimeSlicing | None, known: Known = NOTHING_ELSE) -> Shared:
     """Slots for all devices: one each, or `replicas` for those that an entry of the sharing block selects."""
     result = Shared()
     rules = spec.resources if spec else ()
@@ -79,8 +79,8 @@ def _replicate(
     result: Shared,
     resource: str,
     members: Sequence[Device],
-    spec: SharingSpec,
-    shared: Mapping[str, SharedResource],
+    spec: TimeSlicing,
+    shared: Mapping[str, SharedItem],
     collides: frozenset[str],
 ) -> None:
     """Slots for the devices of one resource, of which those in `shared` have replicas."""
@@ -105,7 +105,7 @@ def _replicate(
         result.sharing.setdefault(target, {})[device.id] = rule.replicas
 
 
-def _target(spec: SharingSpec, rule: SharedResource, resource: str) -> str:
+def _target(spec: TimeSlicing, rule: SharedItem, resource: str) -> str:
     if rule.rename:
         return rule.rename
     return f"{resource}.shared" if spec.rename_by_default else resource
@@ -115,15 +115,15 @@ def chosen(
     problems: list[Problem],
     resource: str,
     members: Sequence[Device],
-    rules: Sequence[SharedResource],
+    rules: Sequence[SharedItem],
     entries: frozenset[str] = NOTHING_ELSE.entries,
-) -> dict[str, SharedResource]:
+) -> dict[str, SharedItem]:
     """The rule that shares each device; a device that two rules claim is an error and stays with the first.
 
     For NVIDIA's plugin it is none, and the rule with more replicas counts. Rules may name `entries`, which need not
     have a device here.
     """
-    rule_of: dict[str, SharedResource] = {}
+    rule_of: dict[str, SharedItem] = {}
     for rule in rules:
         for device in _selected(problems, members, rule, entries):
             if device.id in rule_of and rule.for_nvidia:
@@ -137,12 +137,12 @@ def chosen(
 
 
 def _selected(
-    problems: list[Problem], members: Sequence[Device], rule: SharedResource, entries: frozenset[str]
+    problems: list[Problem], members: Sequence[Device], rule: SharedItem, entries: frozenset[str]
 ) -> list[Device]:
     ordered = sorted(members, key=lambda device: device.sort_key)
     unfit: list[Problem] = []
     match rule.devices:
-        case None:
+        case None | ():  # the latter in a file for NVIDIA's plugin, which shares every device
             picked = ordered
         case int(count):
             if count > len(ordered):
@@ -163,7 +163,7 @@ def _selected(
 
 
 def _referenced(
-    problems: list[Problem], ordered: list[Device], rule: SharedResource, references: tuple[str, ...]
+    problems: list[Problem], ordered: list[Device], rule: SharedItem, references: tuple[str, ...]
 ) -> list[Device]:
     names = {device.ordinal: device for device in ordered} | {device.id: device for device in ordered}
     picked: dict[str, Device] = {}
@@ -193,7 +193,7 @@ def mps_clients(device: Device) -> int:
     return _OLD_MPS_CLIENTS
 
 
-def _too_many_clients(resource: str, device: Device, rule: SharedResource, most: int) -> Problem:
+def _too_many_clients(resource: str, device: Device, rule: SharedItem, most: int) -> Problem:
     capability = device.attributes.get("computeCapability", "")
     why = f" of compute capability {capability}" if most < MPS_CLIENTS else ""
     message = f"{rule.replicas} replicas of {resource!r}: MPS serves at most {most} clients of a device{why}"

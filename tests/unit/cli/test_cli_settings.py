@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from vdev import cli, config
-from vdev.cli import options
+from vdev.cli import options, run
 from vdev.errors import UsageError
 from vdev.settings import Group, Settings
 
@@ -49,20 +49,21 @@ KEYS = [
 ]
 
 
-def test_an_option_of_the_file_is_a_flag_and_a_variable(subtests):
+@pytest.mark.parametrize(("flag", "variable", "text", "key", "value"), KEYS, ids=[row[0] for row in KEYS])
+def test_an_option_of_the_file_is_a_flag_and_a_variable(
+    flag: str, variable: str, text: str, key: str, value: object
+) -> None:
     """Each stands over the file, and the loader takes it; the flag stands over the variable."""
-    for flag, variable, text, key, value in KEYS:
-        with subtests.test(flag=flag):
-            assert {key: (value, f"flag {flag}")} == given(f"{flag}={text}")
-            assert {key: (value, f"env {variable}")} == given(**{variable: text})
-            assert f"flag {flag}" == chosen(f"{flag}={text}", **{variable: text}).overrides[key].source
-            loaded = config.load_text("version: v1", overrides=chosen(f"{flag}={text}").overrides)
-            assert f"flag {flag}" in {origin.source for origin in loaded.origins}
+    assert {key: (value, f"flag {flag}")} == given(f"{flag}={text}")
+    assert {key: (value, f"env {variable}")} == given(**{variable: text})
+    assert f"flag {flag}" == chosen(f"{flag}={text}", **{variable: text}).overrides[key].source
+    loaded = config.load_text("version: v1", overrides=chosen(f"{flag}={text}").overrides)
+    assert f"flag {flag}" in {origin.source for origin in loaded.origins}
 
 
-def test_aliases_and_forms_of_flags(subtests):
-    """As NVIDIA's command line takes them."""
-    cases = [
+@pytest.mark.parametrize(
+    ("arguments", "key", "value"),
+    [
         (["--nvidia-driver-root", "/x"], "flags.nvidiaDriverRoot", "/x"),
         (["--nvidia-dev-root=/x"], "flags.nvidiaDevRoot", "/x"),
         (["--pass-device-specs"], "flags.plugin.passDeviceSpecs", True),
@@ -81,16 +82,21 @@ def test_aliases_and_forms_of_flags(subtests):
             "flags.plugin.deviceListStrategy",
             ("envvar", "cdi-cri"),
         ),
-    ]
-    for arguments, key, value in cases:
-        with subtests.test(arguments=arguments):
-            assert value == chosen(*arguments).overrides[key].value
+    ],
+)
+def test_aliases_and_forms_of_flags(arguments: list[str], key: str, value: object) -> None:
+    """As NVIDIA's command line takes them."""
+    assert value == chosen(*arguments).overrides[key].value
 
 
-def test_a_wrong_value_names_the_flag_or_the_variable(subtests):
-    """And what is allowed."""
-    cases = [
-        (["--mig-strategy=mix"], {}, "flag --mig-strategy: 'mix' is not allowed; expected one of none, single, mixed"),
+@pytest.mark.parametrize(
+    ("arguments", "environ", "words"),
+    [
+        (
+            ["--mig-strategy=mix"],
+            {},
+            "flag --mig-strategy: 'mix' is not allowed; did you mean 'mixed'? expected one of none",
+        ),
         ([], {"MIG_STRATEGY": "both"}, "env MIG_STRATEGY: 'both' is not allowed"),
         (["--pass-device-specs=yes"], {}, "flag --pass-device-specs: 'yes' is not a boolean; expected true or false"),
         ([], {"DEVICE_LIST_STRATEGY": "envvar,cdi"}, "env DEVICE_LIST_STRATEGY: 'cdi' is not allowed"),
@@ -100,12 +106,15 @@ def test_a_wrong_value_names_the_flag_or_the_variable(subtests):
         (["--http-address=8080"], {}, "flag --http-address: '8080' is not an address"),
         (["--http-address=host:99999"], {}, "is not an address"),
         (["--config-file="], {}, "flag --config-file: an empty path"),
-    ]
-    for arguments, environ, words in cases:
-        with subtests.test(arguments=arguments):
-            with pytest.raises(UsageError) as caught:
-                chosen(*arguments, **environ)
-            assert words in str(caught.value)
+    ],
+)
+def test_a_wrong_value_names_the_flag_or_the_variable(
+    arguments: list[str], environ: dict[str, str], words: str
+) -> None:
+    """And what is allowed."""
+    with pytest.raises(UsageError) as caught:
+        chosen(*arguments, **environ)
+    assert words in str(caught.value)
 
 
 def test_a_boolean_takes_no_argument_but_true_and_false() -> None:
@@ -121,10 +130,17 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
     with pytest.raises(UsageError) as caught:
         chosen("--mig-strategy=singel", "--log-level=loud", NODE_NAME="a\nb")
     assert [
-        "flag --mig-strategy: 'singel' is not allowed; expected one of none, single, mixed; did you mean 'single'?",
+        "flag --mig-strategy: 'singel' is not allowed; did you mean 'single'? expected one of none, single, mixed",
         "env NODE_NAME: 'a\\nb' cannot be the name of a node",
         "flag --log-level: 'loud' is not allowed; expected one of debug, info, warning, error",
     ] == str(caught.value).splitlines()
+
+
+def test_files_with_faults_need_permission() -> None:
+    """Everybody who may write them could break devices."""
+    with pytest.raises(UsageError, match="--fault-dir needs --enable-fault-injection"):
+        chosen("--fault-dir=/f")
+    assert Path("/f") == chosen("--fault-dir=/f", "--enable-fault-injection").fault_dir
 
 
 def test_an_empty_variable_counts_as_not_set() -> None:
@@ -141,6 +157,12 @@ def test_a_command_ignores_the_variables_of_options_that_it_does_not_have() -> N
     assert not options.read(cli.parsed(["validate", "f"]), {"VDEV_HTTP_ADDRESS": "x", "KUBELET_SOCKET": "y"}).sources
 
 
+def test_the_node_is_named_after_the_host_unless_it_is_named() -> None:
+    """What is checked for any node asks for this."""
+    assert ("", True) == (chosen().named_node, bool(chosen().node_name))
+    assert ("n", "n") == (chosen("--node=n").named_node, chosen(NODE_NAME="n").named_node)
+
+
 def test_config_files_are_repeated_or_listed() -> None:
     """Flags are repeated, the variable is a list."""
     assert (Path("a"), Path("b")) == chosen("--config-file", "a", "--config-file=b").config_files
@@ -148,10 +170,39 @@ def test_config_files_are_repeated_or_listed() -> None:
     assert (Path("a"),) == chosen(VDEV_CONFIG_FILE="a").config_files
 
 
+def test_names_that_the_http_side_answers_to() -> None:
+    """With commas or repeated; what is no name is refused."""
+    names = ("a.example", "*.b.example", "c")
+    assert names == chosen("--http-hosts=a.example,*.b.example", "--http-hosts", "c").http_hosts
+    assert ("a.example",) == chosen(VDEV_HTTP_HOSTS="a.example").http_hosts
+    for wrong in ("http://a.example", "a.example:8080", "a..example", "a b", ","):
+        with pytest.raises(UsageError, match="is not a host name"):
+            chosen("--http-hosts", wrong)
+
+
 def test_seconds_may_have_their_unit() -> None:
     """As durations in the file do."""
     assert [0.0, 2.5, 90.0] == [chosen(f"--boot-wait={text}").boot_wait for text in ("0", "2.5", "90s")]
     assert 30.0 == chosen().boot_wait
+
+
+def test_the_kubelets_socket_is_below_its_directory() -> None:
+    """Unless it is given; empty means that nothing is registered."""
+    assert Path("/k/device-plugins/kubelet.sock") == chosen("--kubelet-dir=/k").registration_socket
+    assert Path("/s") == chosen(KUBELET_SOCKET="/s").registration_socket
+    assert chosen(KUBELET_SOCKET="").registration_socket is None
+
+
+def test_defaults() -> None:
+    """What the documentation promises."""
+    default = chosen()
+    assert (Path("/"), Path("/var/run/cdi"), Path("/var/lib/kubelet")) == (
+        default.host_root,
+        default.cdi_dir,
+        default.kubelet_dir,
+    )
+    assert ("", "info", "auto") == (default.http_address, default.log_level, default.log_format)
+    assert default.node_name
 
 
 def test_every_option_says_its_default_and_variable() -> None:
@@ -162,3 +213,11 @@ def test_every_option_says_its_default_and_variable() -> None:
     for option in options.OPTIONS:
         assert all(name in text for name in (*option.flags, *option.variables))
     assert all(group.value in text for group in Group)
+
+
+def test_what_the_kubelet_is_told_is_absolute(tmp_path, monkeypatch):
+    """Directories below which mounts for containers are may be given as any path."""
+    monkeypatch.chdir(tmp_path)
+    used = run.agent_options(chosen("--device-dir", "nodes", "--state-dir", "state"))
+    assert tmp_path / "nodes" == used.device_dir
+    assert used.smi_dir.is_relative_to(tmp_path / "state")

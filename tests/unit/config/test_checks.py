@@ -1,19 +1,21 @@
 """Errors of the configuration: each has its place, all come at once, sorted as a reader meets them."""
 
 import re
+from pathlib import Path
 
 import pytest
 
 from tests.kit.refused import refusals
 from vdev import config
+from vdev.errors import ConfigError
 from vdev.model.sources import VirtualSource
 
 HEAD = "devices:\n  - name: a\n    resource: example.com/a\n"  # line 4 follows
 
 
-def test_an_error_in_an_entry_is_said_at_its_place(subtests):
-    """The message holds the place or path, what is wrong, and what is allowed."""
-    cases = [
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
         ("    virtual: {count: 0}", "f:4:22: devices[0].virtual.count: 0 is out of range; expected 1 to 200000"),
         ("    virtual: {numa: [0, 1, 2], count: 2}", "f:4:21: devices[0].virtual.numa: 3 NUMA nodes for 2 devices"),
         ("    virtual: {count: 3, links: [[0, 3]]}", "links[0][1]: there is no device 3; expected 0 to 2"),
@@ -53,7 +55,7 @@ def test_an_error_in_an_entry_is_said_at_its_place(subtests):
         ("    glob: [{path: /d, readOnly: true}]", "readOnly: readOnly is for type mount only"),
         (
             "    glob: [{path: /d, type: Device}]",
-            "type: the string 'Device' is not allowed here; expected device or mount",
+            "type: the string 'Device' is not allowed here; did you mean 'device'? expected device or mount",
         ),
         ('    usb: [{vendor: "1050"}, {optional: true}]', "devices[0].usb[1]: every USB device would match"),
         ('    usb: [{vendor: "1050"}, {vendor: 1050}]', "devices[0].usb[1].vendor: expected a string"),
@@ -69,7 +71,7 @@ def test_an_error_in_an_entry_is_said_at_its_place(subtests):
         ),
         (
             "    glob: [{path: /dev/a, container_path: /x}]",
-            "unknown key 'container_path'; allowed: path, containerPath",
+            "unknown key 'container_path'; did you mean 'containerPath'? allowed: path, containerPath",
         ),
         ("    glob: /dev/mem", "glob: /dev/mem gives a container power over the whole host; set allowDangerous: true"),
         ("    glob: //dev/./kmem", "/dev/kmem gives a container power"),
@@ -88,8 +90,8 @@ def test_an_error_in_an_entry_is_said_at_its_place(subtests):
         ),
         (
             '    usb: {vendor: "1050", children: [tty]}\n    container: {env: {A: "{attributes.seriel}"}}',
-            "env.A: unknown attribute 'seriel'; the device's attributes: manufacturerName, port, product, productName, "
-            "serial, tty, vendor; did you mean 'serial'?",
+            "env.A: unknown attribute 'seriel'; did you mean 'serial'? the device's attributes: manufacturerName, "
+            "port, product, productName, serial, tty, vendor",
         ),
         (
             '    sysfs: {class: net, match: {mtu: "*"}}\n    labels: {x.dev/a: "{attributes.address}"}',
@@ -199,7 +201,7 @@ def test_an_error_in_an_entry_is_said_at_its_place(subtests):
         ),
         (
             "    sysfs: {class: drm, match: {a: {like: x}}}",
-            "match.a: the string 'like' is not allowed here; expected in, notIn",
+            "match.a: the string 'like' is not allowed here; did you mean 'le'? expected one of in, notIn",
         ),
         ("    sysfs: {class: drm, match: {a: {in: x}}}", "match.a: expected a list of strings"),
         ("    sysfs: {class: drm, match: {a: {ge: x}}}", "match.a: expected a number"),
@@ -245,15 +247,16 @@ def test_an_error_in_an_entry_is_said_at_its_place(subtests):
         ("    virtual: {preset: a30}\n    partitions: {0: {1g.6gb: 0}}", 'partitions["0"]: all of these are 0'),
         ("    virtual: {preset: a30}\n    partitions: {0: all-2}", "unknown layout 'all-2'"),
         ("    virtual: {preset: a30}\n    partitions: {0: [1c.2g.12gb]}", "is a compute instance inside"),
-    ]
-    for line, expected in cases:
-        with subtests.test(line=line):
-            assert expected in "\n".join(refusals(HEAD + line))
+    ],
+)
+def test_an_error_in_an_entry_is_said_at_its_place(line: str, expected: str) -> None:
+    """The message holds the place or path, what is wrong, and what is allowed."""
+    assert expected in "\n".join(refusals(HEAD + line))
 
 
-def test_resource_names_follow_the_kubelets_rules(subtests):
-    """A name that the kubelet would refuse is said before it is registered."""
-    cases = [
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
         ("gpu", "has no domain"),
         ("kubernetes.io/gpu", "kubernetes.io"),
         ("requests.example.com/x", "requests."),
@@ -262,20 +265,20 @@ def test_resource_names_follow_the_kubelets_rules(subtests):
         ("example.com/a/b", "more than one"),
         ("example.com/-a", "letter or digit at both ends"),
         ("example.com/" + "a" * 64, "64 characters"),
-    ]
-    for name, words in cases:
-        with subtests.test(name=name):
-            (message,) = refusals(f"devices: [{{name: a, resource: {name}, virtual: {{}}}}]")
-            assert message.startswith("f:1:31: devices[0].resource: ")
-            assert words in message
+    ],
+)
+def test_resource_names_follow_the_kubelets_rules(name: str, words: str) -> None:
+    """A name that the kubelet would refuse is said before it is registered."""
+    (message,) = refusals(f"devices: [{{name: a, resource: {name}, virtual: {{}}}}]")
+    assert message.startswith("f:1:31: devices[0].resource: ")
+    assert words in message
 
 
-def test_entry_names_are_lower_case_words(subtests):
+@pytest.mark.parametrize("name", ["A", "-a", "a_b", '""', "a" * 64])
+def test_entry_names_are_lower_case_words(name: str) -> None:
     """Ids and file names are made from them."""
-    for name in ["A", "-a", "a_b", '""', "a" * 64]:
-        with subtests.test(name=name):
-            (message,) = refusals(f"devices: [{{name: {name}, resource: a.b/c, virtual: {{}}}}]")
-            assert "devices[0].name: " in message
+    (message,) = refusals(f"devices: [{{name: {name}, resource: a.b/c, virtual: {{}}}}]")
+    assert "devices[0].name: " in message
 
 
 def test_resources_with_one_variable_are_warned_of() -> None:
@@ -300,12 +303,12 @@ def test_names_are_unique() -> None:
     assert message.startswith("f:3:10: devices[1].name: the name 'a' is taken by the entry at f:2:10")
 
 
-def test_an_unknown_key_is_told_where_it_belongs(subtests):
-    """Near words of the same mapping come first, then the sections that have the key."""
-    cases = [
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
         (
             "flgs: {}",
-            "flgs: unknown key 'flgs'; allowed: version, flags, devices, sharing, faults, resources, node, telemetry, ",
+            "flgs: unknown key 'flgs'; did you mean 'flags'? allowed: version, flags, devices, sharing, ",
         ),
         ("flgs: {}", "did you mean 'flags'?"),
         ("flags: {renameByDefault: true}", "it belongs under sharing.timeSlicing or sharing.mps"),
@@ -313,30 +316,29 @@ def test_an_unknown_key_is_told_where_it_belongs(subtests):
         ("migStrategy: mixed", "it belongs under flags"),
         ("flags: {plugin: {migStrateg: x}}", "did you mean 'migStrategy' under flags?"),
         ("sharing: {timeSlicing: {resources: [{nam: x}]}}", "did you mean 'name'?"),
-    ]
-    for text, expected in cases:
-        with subtests.test(text=text):
-            assert expected in "\n".join(refusals(f"{text}\ndevices: []"))
+    ],
+)
+def test_an_unknown_key_is_told_where_it_belongs(text: str, expected: str) -> None:
+    """Near words of the same mapping come first, then the sections that have the key."""
+    assert expected in "\n".join(refusals(f"{text}\ndevices: []"))
 
 
-def test_a_list_for_a_mapping_and_a_mapping_for_a_list_show_the_right_form(subtests):
-    """Where the keys tell it, with them."""
-    cases = [
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
         (
             "devices: {name: a, virtual: {}}",
-            "devices: expected a list, got a mapping; write '- ' before each item: '- na",
+            "devices: expected a list, got a mapping; write '- ' before each item",
         ),
-        ("devices: {a: {virtual: {}}}", "'- name: …', and its other keys below 'name'"),
-        ("devices: [{container: {mounts: {containerPath: /a}}}]", "'- containerPath: …', and its other keys below"),
-        ("devices: [{container: {env: [A=b]}}]", "got a list; write 'name: value' in each line, without '- '"),
-        ("devices: [{virtual: [{count: 2}]}]", "take off the '- ' before 'count'"),
+        ("devices: [{container: {env: [A=b]}}]", "expected a mapping, got a list"),
+        ("devices: [{virtual: [{count: 2}]}]", "got a list; its keys: preset, count"),
         ("devices: [{partitions: [1g.5gb]}]", "got a list; say which devices have them: {all: …}"),
-        ("sharing: {timeSlicing: [{name: gpu, replicas: 2}]}", "this list belongs under 'resources'"),
-        ("faults: [{name: a}]", "this list belongs under 'rules'"),
-    ]
-    for text, expected in cases:
-        with subtests.test(text=text):
-            assert expected in "\n".join(refusals(text))
+        ("faults: [{name: a}]", "its keys: seed, kernelLog, rules"),
+    ],
+)
+def test_a_list_for_a_mapping_and_a_mapping_for_a_list_show_the_right_form(text: str, expected: str) -> None:
+    """Where the keys tell it, with them."""
+    assert expected in "\n".join(refusals(text))
 
 
 @pytest.mark.parametrize("line", ["    virtual:", "    virtual: {}\n    health: {probe: }"])
@@ -346,6 +348,23 @@ def test_an_empty_value_is_said_once(line: str) -> None:
     assert "has no value" in message
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "flags:",
+        "flags: {plugin: , gfd: , migStrategy: }",
+        "sharing:",
+        "resources: {gpus: }",
+        "imex:",
+        "faults:",
+        "devices: [{name: a, resource: a.b/c, virtual: {node: {like: null}}}]",
+    ],
+)
+def test_sections_may_be_empty(text: str) -> None:
+    """Whole sections, NVIDIA's keys, and where null is the name of a device."""
+    config.load_text(text)
+
+
 def test_a_node_pattern_in_capitals_is_a_warning() -> None:
     """Kubernetes takes names of nodes in lower case only, but a person may plan for anything."""
     (warning,) = config.load_text(HEAD + "    virtual: {}\n    onNodes: [Node-1]", "f").warnings
@@ -353,11 +372,16 @@ def test_a_node_pattern_in_capitals_is_a_warning() -> None:
     assert "write 'node-1'" in warning.hint
 
 
-def test_keys_of_annotations_are_kubernetes_own(subtests):
+@pytest.mark.parametrize("key", ["a", "example.com/a", "cdi.k8s.io/vdev_x", "Example.com/A.b-c", "a" * 63])
+def test_keys_of_annotations_are_kubernetes_own(key: str) -> None:
     """What its API takes is taken."""
-    for key in ["a", "example.com/a", "cdi.k8s.io/vdev_x", "Example.com/A.b-c", "a" * 63]:
-        with subtests.test(key=key):
-            config.load_text(HEAD + f"    virtual: {{}}\n    container: {{annotations: {{{key}: x}}}}")
+    config.load_text(HEAD + f"    virtual: {{}}\n    container: {{annotations: {{{key}: x}}}}")
+
+
+@pytest.mark.parametrize("path", ["/dev/a[!b]", "/dev/[]]", "/dev/[{]a,b}", "/dev/{a}", "/dev/[a-a]", "/dev/[z-ab]"])
+def test_patterns_that_can_match_are_taken(path: str) -> None:
+    """Sets, and braces that are meant."""
+    config.load_text(HEAD + f"    glob: '{path}'")
 
 
 def test_an_unknown_key_is_not_compared_with_far_sections() -> None:
@@ -389,9 +413,9 @@ def test_a_wrong_section_does_not_hide_errors_of_others() -> None:
     assert ["f:1:8", "f:3:3"] == [message.partition(": ")[0] for message in found]
 
 
-def test_numbers_that_no_list_can_hold_are_refused(subtests):
-    """Before anybody makes that many devices."""
-    cases = [
+@pytest.mark.parametrize(
+    ("count", "sharing", "expected"),
+    [
         ("count: 150000", "", "f:7:14: devices[1].virtual: example.com/a has 300000 devices; the kubelet accepts"),
         (
             "count: 5",
@@ -408,22 +432,20 @@ def test_numbers_that_no_list_can_hold_are_refused(subtests):
             "{name: example.com/a, replicas: 150000, devices: [0, 1]}",
             "2 devices of example.com/a shared by",
         ),
-    ]
-    for count, sharing, expected in cases:
-        with subtests.test(count=count):
-            text = "devices:\n"
-            for name in ("a", "b"):
-                text += f"- name: {name}\n  resource: example.com/a\n  virtual:   {{{count}}}\n"
-            text += f"sharing: {{timeSlicing: {{resources: [{sharing}]}}}}\n" if sharing else ""
-            assert expected in "\n".join(refusals(text))
+    ],
+)
+def test_numbers_that_no_list_can_hold_are_refused(count: str, sharing: str, expected: str) -> None:
+    """Before anybody makes that many devices."""
+    text = "devices:\n"
+    for name in ("a", "b"):
+        text += f"- name: {name}\n  resource: example.com/a\n  virtual:   {{{count}}}\n"
+    text += f"sharing: {{timeSlicing: {{resources: [{sharing}]}}}}\n" if sharing else ""
+    assert expected in "\n".join(refusals(text))
 
 
-def test_the_same_path_in_two_entries_is_a_warning() -> None:
-    """Two pods could get it at once, which may be meant."""
-    text = "devices:\n- {name: a, resource: a.b/a, glob: /dev/fuse}\n- {name: b, resource: a.b/b, glob: /dev/fuse}\n"
-    (warning,) = config.load_text(text, "f").warnings
-    assert "f:3:" in str(warning)
-    assert "handed out by the entry 'a' at f:2:" in str(warning)
+def test_dangerous_paths_can_be_allowed() -> None:
+    """A user who means it says so."""
+    assert config.load_text(HEAD + "    glob: /dev/mem\n    allowDangerous: true").spec.entries
 
 
 def test_a_file_without_devices_is_a_warning() -> None:
@@ -432,22 +454,25 @@ def test_a_file_without_devices_is_a_warning() -> None:
     assert "no devices are declared" in str(warning)
 
 
-def test_links_are_groups_unless_they_are_a_square_of_scores(subtests):
-    """`count` lists of `count` numbers are scores."""
-    cases = [
+@pytest.mark.parametrize(
+    ("links", "count", "expected"),
+    [
         ("[[0, 1]]", 2, {(0, 1): 100, (1, 0): 100}),
         ("[[0, 50], [50, 0]]", 2, {(0, 1): 50, (1, 0): 50}),
         ("[[0, 1], [1, 0]]", 2, {(0, 1): 1, (1, 0): 1}),
         ("[[0, 1], [1, 2]]", 3, {(0, 1): 100, (1, 0): 100, (1, 2): 100, (2, 1): 100}),
         ("[[0]]", 1, {}),
         ("[]", 2, {}),
-    ]
-    for links, count, expected in cases:
-        with subtests.test(links=links):
-            text = HEAD + f"    virtual: {{count: {count}, links: {links}}}"
-            source = config.load_text(text).spec.entries[0].source
-            assert isinstance(source, VirtualSource)
-            assert expected == source.links
+    ],
+)
+def test_links_are_groups_unless_they_are_a_square_of_scores(
+    links: str, count: int, expected: dict[tuple[int, int], int]
+) -> None:
+    """`count` lists of `count` numbers are scores."""
+    text = HEAD + f"    virtual: {{count: {count}, links: {links}}}"
+    source = config.load_text(text).spec.entries[0].source
+    assert isinstance(source, VirtualSource)
+    assert expected == source.links
 
 
 def test_an_entry_wins_over_its_preset() -> None:
@@ -465,6 +490,27 @@ def test_fewer_devices_than_the_node_preset_take_its_first() -> None:
     assert isinstance(source, VirtualSource)
     assert (3, (3, 3, 1)) == (source.count, source.numa)
     assert {(one, other) for one in range(3) for other in range(3) if one != other} == set(source.links)
+
+
+def test_presets_come_from_the_files_own_directory(tmp_path: Path) -> None:
+    """The directory is relative to the file that says it."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "x1.yaml").write_text("base: a30\nmemory: 1Gi\n")
+    file = tmp_path / "vdev.yaml"
+    file.write_text("presetsDir: mine\n" + HEAD + "    virtual: {preset: x1}\n")
+    source = config.load([file]).spec.entries[0].source
+    assert isinstance(source, VirtualSource)
+    assert 2**30 == source.memory
+    file.write_text("presetsDir: nowhere\n" + HEAD + "    virtual: {preset: a30}\n")
+    with pytest.raises(ConfigError, match=r"presetsDir: .*nowhere is not a directory"):
+        config.load([file])
+
+
+def test_profiles_may_be_counted() -> None:
+    """The form of mig-parted's `mig-devices`, in `partitions` and in the layouts of a device of one's own."""
+    block = "{slices: 4, profiles: {x: {slices: 1, memory: 1Gi}}, layouts: {two: {x: 2}}}"
+    text = HEAD + f"    virtual: {{count: 4, partitioning: {block}}}\n    partitions: {{0: two, 1: {{x: 3}}, 2: {{}}}}"
+    assert {0: ("x",) * 2, 1: ("x",) * 3, 2: ()} == config.load_text(text).spec.entries[0].partitions
 
 
 def test_partitions_for_all_leave_out_what_other_keys_name() -> None:

@@ -66,7 +66,7 @@ def test_everything_that_can_be_said():
 def test_what_is_refused(subtests):
     cases = [
         ("advertise: []", "the list is empty"),
-        ("advertise: [dar]", "'dar' is not allowed here; expected device-plugin or dra; did you mean 'dra'?"),
+        ("advertise: [dar]", "'dar' is not allowed here; did you mean 'dra'? expected device-plugin or dra"),
         ("advertise: [dra, dra]", "devices[0].advertise[1]: dra is listed twice"),
         ("dra: {}", "f:5:3: devices[0].dra: a is not advertised by dra, so dra has no effect; set advertise to [dra]"),
         ("advertise: device-plugin\n  dra: {driver: a.b}", "a is not advertised by dra"),
@@ -81,7 +81,7 @@ def test_what_is_refused(subtests):
         ("advertise: dra\n  dra: {taints: NoSchedule}", "dra.taints: expected a mapping"),
         (
             "advertise: dra\n  dra: {taints: {lost: None}}",
-            "'None' is not allowed here; expected none, NoSchedule or NoExec",
+            "'None' is not allowed here; did you mean 'none'? expected none, NoSchedule",
         ),
         (
             "advertise: dra\n  dra: {attributes: {a-b: x}}",

@@ -6,7 +6,9 @@ import pytest
 
 from vdev.config import load_rules, load_text, render
 from vdev.errors import ConfigError
-from vdev.faults.rules import DeviceFilter
+from vdev.faults.effects import DelayTimes, FlapTimes, ProcessFaults, RegisterFaults, Rpc, StreamFault
+from vdev.faults.rules import DeviceFilter, OnNodes, Select
+from vdev.model.device import Health
 
 HEAD = """version: v1
 flags: {migStrategy: mixed}
@@ -33,6 +35,43 @@ def refused(*rules, seed=7):
     with pytest.raises(ConfigError) as error:
         faults(*rules, seed=seed)
     return str(error.value)
+
+
+def test_the_example():
+    """Every rule of the documented example is read as it is meant."""
+    section = faults(
+        'name: dead-gpu, devices: ["a100/3"], at: 60s, for: 30s, every: 5m, health: Unhealthy, '
+        'reason: "XID 79: fallen off the bus"',
+        'name: flapping, devices: ["uart/*"], flap: {up: 20s, down: 5s}, jitter: 20%',
+        "name: some-nodes, onNodes: {share: 10%}, devices: {pick: 1}, at: 2m, health: Unhealthy",
+        'name: hot-unplug, devices: ["acme/1"], at: 90s, remove: true, for: 60s',
+        "name: slow, rpc: Allocate, resource: nvidia.com/gpu, delay: {p50: 200ms, max: 8s}",
+        "name: refuse, rpc: Allocate, resource: acme.dev/npu, nth: 3, "
+        'error: {code: UNAVAILABLE, message: "firmware busy"}',
+        'name: late, register: {delay: 45s}, resource: "*"',
+        "name: drop, stream: {close: true}, at: 3m",
+        "name: garbage, rpc: GetPreferredAllocation, answer: {bogusIds: true}",
+        "name: crash, process: {exit: 137}, at: 10m",
+    )
+    dead, flapping, some, unplug, slow, refuse, late, drop, garbage, crash = section.rules
+    assert section.seed == 7
+    assert dead.verdict == Health(False, "XID 79: fallen off the bus", "dead-gpu")
+    assert (dead.at, dead.lasts, dead.every) == (60, 30, 300)
+    assert dead.devices == Select(names=["a100/3"])
+    assert flapping.flap == FlapTimes(up=20, down=5)
+    assert flapping.verdict == Health(False, "drill", "flapping")
+    assert flapping.jitter == 0.2
+    assert some.nodes == OnNodes(share=0.1)
+    assert some.selection == Select(pick=1)
+    assert unplug.remove
+    assert slow.rpc == (Rpc.ALLOCATE,)
+    assert slow.delay == DelayTimes(p50=0.2, max=8.0)
+    assert refuse.nth == (3,)
+    assert refuse.error.message == "firmware busy"
+    assert late.register_ == RegisterFaults(delay=45)
+    assert drop.stream.fault is StreamFault.CLOSE
+    assert garbage.answer.lists == "bogusIds"
+    assert crash.process == ProcessFaults(exit=137)
 
 
 def test_references():
@@ -94,7 +133,11 @@ def test_references():
         ("name: x, rpc: Allocate, delay: {p50: 9s, max: 8s}", "delay", "p50 9 s is longer than max 8 s"),
         ("name: x, rpc: Allocate, hang: true, error: {}", "error", "exclude each other"),
         ("name: x, rpc: ListAndWatch, answer: {empty: true}", "answer", "there is stream"),
-        ("name: x, rpc: Allocate, error: {code: OOPS}", "error.code", "expected CANCELLED"),
+        (
+            "name: x, rpc: Allocate, error: {code: OOPS}",
+            "error.code",
+            "expected one of CANCELLED, .* and 6 more; see vdev schema$",
+        ),
         ("name: x, rpc: Allocate, hang: true, probability: 1.5", "probability", "1.5 is more than 1"),
         ("name: x, rpc: Allocate, hang: true, probability: -0.1", "probability", "expected a fraction"),
         ("name: x, rpc: Allocate, hang: true, nth: 0", "nth", "expected at least 1"),
@@ -129,6 +172,17 @@ def test_a_name_that_is_taken():
     assert "the name 'x' is taken" in text
 
 
+def test_a_file_with_an_impossible_name():
+    """A rule that could only wait forever is refused."""
+    rule = f"name: x, devices: [acme/0], onFile: /run/{'n' * 300}, health: Unhealthy"
+    assert f"{FIRST}:" in (text := refused(rule))
+    assert (
+        "rules[0].onFile: no file can have the name nnnnnnnnnnnnnnnnnnnn…: it has 300 bytes, and 255 are allowed"
+        in text
+    )
+    assert faults(rule.replace("n" * 300, "n" * 255)).rules
+
+
 def test_seed_must_be_a_number():
     """A seed that is no number is refused."""
     assert "faults.seed: expected a whole number" in refused("name: x, process: {exit: 1}", seed="lucky")
@@ -145,20 +199,45 @@ def test_consent():
     assert faults("name: x, devices: [acme], drop: true, allowHarmful: true")
 
 
-def test_the_effective_configuration_means_the_same(subtests):
-    """What `vdev config` prints loads to the same rules, and says where each written value came from."""
-    cases = [
+def test_rules_are_never_half_applied():
+    """Loading in part leaves no rule out: a wrong one refuses the file."""
+    text = HEAD + "faults: {rules: [{name: x, process: {exit: 1}, at: 5s}, {name: y}]}\n"
+    with pytest.raises(ConfigError, match="has no effect"):
+        load_text(text, partial=True)
+
+
+def test_moving_lines_changes_no_rule():
+    """A rule is the same when only its place changed."""
+    rule = "name: x, process: {exit: 1}"
+    assert (
+        faults(rule).rules
+        == load_text("# one more line\n" + HEAD + f"faults: {{rules: [{{{rule}}}]}}").spec.faults.rules
+    )
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
         "name: x, process: {exit: 1}, at: 5s",
         "name: x, rpc: Allocate, delay: 2s, nth: 3",
         'name: x, devices: ["a100/3", acme], onNodes: [a, b], health: Unhealthy, jitter: 10%, at: 5s',
         "name: x, devices: {entry: acme, index: [0, 1]}, onNodes: {share: 10%}, flap: {up: 1s, down: 2s}",
         "name: x, podResources: {unavailable: true}",
-    ]
-    for rule in cases:
-        with subtests.test(rule=rule):
-            loaded = load_text(HEAD + f"faults: {{rules: [{{{rule}}}]}}\n", "f.yaml")
-            again = load_text(render(loaded.origins), "g.yaml")
-            assert loaded.spec.faults == again.spec.faults
+    ],
+)
+def test_the_effective_configuration_means_the_same(rule):
+    """What `vdev config` prints loads to the same rules, and says where each written value came from."""
+    loaded = load_text(HEAD + f"faults: {{rules: [{{{rule}}}]}}\n", "f.yaml")
+    again = load_text(render(loaded.origins), "g.yaml")
+    assert loaded.spec.faults == again.spec.faults
+
+
+def test_a_shorthand_has_its_place():
+    """A plain delay stands for both of its bounds."""
+    origins = load_text(HEAD + "faults: {rules: [{name: x, rpc: Allocate, delay: 2s}]}", "f.yaml").origins
+    places = {each.path: each.source for each in origins if ".delay." in each.path}
+    assert {"faults.rules[0].delay.p50", "faults.rules[0].delay.max"} == set(places)
+    assert {True} == {source.startswith("f.yaml:") for source in places.values()}
 
 
 def test_rules_beside_the_configuration():
@@ -181,3 +260,12 @@ def test_partitions_that_only_a_label_brings_may_be_meant(rule):
     text = chosen + f"faults:\n  rules:\n    - {{name: x, {rule}, at: 5s, health: Unhealthy}}\n"
     (found,) = load_text(text).spec.faults.rules
     assert "x" == found.name
+
+
+def test_of_many_entries_some_are_named():
+    """And it is said that there are others."""
+    entries = ", ".join(f"{{name: n{i}, resource: acme.dev/n{i}, virtual: {{count: 1}}}}" for i in range(12))
+    rule = "{name: x, devices: [elsewhere/0], health: Unhealthy}"
+    text = f"version: v1\ndevices: [{entries}]\nfaults: {{rules: [{rule}]}}\n"
+    with pytest.raises(ConfigError, match=r"known: n0, n1, n10, n11, n2, n3, n4, n5, n6, n7 and 2 more$"):
+        load_text(text)

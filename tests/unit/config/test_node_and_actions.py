@@ -61,7 +61,10 @@ def test_a_wrong_stand_in_is_refused(subtests):
     cases = [
         ("", "virtual.node: nothing says what the node is; give exactly one of like, pty, file, directory"),
         ("like: null, file: x", "virtual.node: like and file exclude each other"),
-        ("like: full", "virtual.node.like: the string 'full' is not allowed here; expected null, zero or random"),
+        (
+            "like: full",
+            "virtual.node.like: the string 'full' is not allowed here; did you mean 'null'? expected null, zero",
+        ),
         ("pty: script", "virtual.node.pty: pty script needs answers, or otherwise"),
         ("pty: echo, answers: {A: B}", "virtual.node.pty: answers are for pty script only"),
         ("file: x, permissions: rw", "virtual.node.permissions: permissions is for like only, and this is file"),

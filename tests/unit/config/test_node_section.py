@@ -1,14 +1,38 @@
 """The section `node`, and the labels and conditions of entries."""
 
+import pytest
+
 from tests.kit.refused import refusals
 from vdev import config
 from vdev.model.entry import Condition, TrueWhen
+from vdev.model.spec import Node
 
 ENTRY = "devices:\n- name: a\n  resource: example.com/a\n  virtual: {attributes: {m: x}}\n  "
 
 
-def test_what_the_section_refuses(subtests):
-    cases = [
+def test_everything_is_off_unless_asked_for():
+    assert Node() == config.load_text("devices: []").spec.node
+    assert Node() == config.load_text("devices: []\nnode: {}").spec.node
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("false", False), ("true", True), ("nfd", "nfd"), ('"nfd"', "nfd")],
+)
+def test_where_labels_go(written, meant):
+    loaded = config.load_text(f"devices: []\nnode: {{labels: {written}, events: true, conditions: true, status: true}}")
+    assert Node(labels=meant, events=True, conditions=True, status=True) == loaded.spec.node
+
+
+@pytest.mark.parametrize("written", ["false", "true", "nfd"])
+def test_the_effective_configuration_loads_again(written):
+    loaded = config.load_text(f"devices: []\nnode: {{labels: {written}}}")
+    assert loaded.spec.node == config.load_text(config.render(loaded.origins)).spec.node
+
+
+@pytest.mark.parametrize(
+    ("section", "expected"),
+    [
         ("{labels: yes}", "expected true, false or nfd"),
         ('{labels: "true"}', "take the quotes off"),
         ("{labels: NFD}", "expected true, false or nfd, got the string 'NFD'"),
@@ -17,10 +41,10 @@ def test_what_the_section_refuses(subtests):
         ("{events: 1}", "node.events: expected true or false"),
         ("{label: true}", "unknown key 'label'"),
         ("[]", "node: expected a mapping"),
-    ]
-    for section, expected in cases:
-        with subtests.test(section=section):
-            assert any(expected in line for line in refusals(f"devices: []\nnode: {section}"))
+    ],
+)
+def test_what_the_section_refuses(section, expected):
+    assert any(expected in line for line in refusals(f"devices: []\nnode: {section}"))
 
 
 def test_labels_and_conditions_of_an_entry():
@@ -40,8 +64,9 @@ def test_labels_and_conditions_of_an_entry():
     ) == entry.conditions
 
 
-def test_what_an_entry_refuses(subtests):
-    cases = [
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
         ("labels: {a b: x}", "f:5:12: devices[0].labels[\"a b\"]: 'a b' is not a valid label key"),
         ("labels: {kubernetes.io/hostname: x}", "belongs to Kubernetes"),
         ("labels: {a: -x}", "is not a valid label value"),
@@ -61,10 +86,10 @@ def test_what_an_entry_refuses(subtests):
         ("conditions: [{type: A, reason: a b}]", "'a b' is not a valid reason"),
         ("conditions: [{type: A, trueWhen: never}]", "expected healthy or unhealthy"),
         ("conditions: [{type: A}, {type: A}]", "f:5:34: devices[0].conditions[1].type: the condition A is given twice"),
-    ]
-    for line, expected in cases:
-        with subtests.test(line=line):
-            assert any(expected in each for each in refusals(f"{ENTRY}{line}"))
+    ],
+)
+def test_what_an_entry_refuses(line, expected):
+    assert any(expected in each for each in refusals(f"{ENTRY}{line}"))
 
 
 def test_entries_that_share_a_condition_mean_the_same():
@@ -86,7 +111,7 @@ def test_entries_that_share_a_condition_mean_the_same():
 def test_an_option_of_gfd_is_used_where_labels_are_made():
     text = "devices: [{name: a, resource: a.b/c, virtual: {}}]\nflags: {gfd: {noTimestamp: true}}\nnode: {labels: %s}"
     loaded = config.load_text(text % "true")
-    assert ((), False) == (loaded.problems, loaded.spec.node.timestamp)
+    assert ((), False) == (loaded.problems, loaded.spec.flags.dates_labels)
     (problem,) = config.load_text(text % "false").problems
     assert "noTimestamp is accepted and not used" in problem.message
 

@@ -75,15 +75,24 @@ def test_a_complete_file_loads_unchanged(load):
     loaded = load(DEVICES, COMPLETE)
     flags = loaded.spec.flags
     assert MigStrategy.MIXED is flags.mig_strategy
-    assert ("/run/nvidia/driver", "/", "/run/nvidia/mps") == (flags.driver_root, flags.dev_root, flags.mps_root)
-    assert (DeviceListStrategy.VOLUME_MOUNTS, DeviceListStrategy.CDI_ANNOTATIONS) == flags.device_list_strategies
-    assert (True, DeviceIdStrategy.INDEX) == (flags.pass_device_specs, flags.device_id_strategy)
-    assert AllocationPolicy.PACKED is flags.shared_devices_allocation_policy
+    assert ("/run/nvidia/driver", "/", "/run/nvidia/mps") == (
+        flags.nvidia_driver_root,
+        flags.dev_root,
+        flags.mps_directory,
+    )
+    assert (DeviceListStrategy.VOLUME_MOUNTS, DeviceListStrategy.CDI_ANNOTATIONS) == flags.plugin.device_list_strategy
+    assert (True, DeviceIdStrategy.INDEX) == (flags.plugin.gives_nodes, flags.plugin.device_id_strategy)
+    assert AllocationPolicy.PACKED is flags.plugin.shared_devices_allocation_policy
     assert ["nvidia.com/mig-small", "nvidia.com/mig-large"] == [each.name for each in loaded.spec.mig_patterns]
     assert [("nvidia.com/gpu", ("0",), 4), ("nvidia.com/mig-small", None, 2)] == [
         (each.name, each.devices, each.replicas) for each in loaded.spec.sharing.resources
     ]
     assert UNUSED == [warning.message.partition(" ")[0] for warning in loaded.warnings]
+
+
+def test_the_file_may_come_first(load):
+    """The order of the files says nothing."""
+    assert load(COMPLETE, DEVICES).spec.flags == load(DEVICES, COMPLETE).spec.flags
 
 
 def test_an_mps_block_fails_requests_greater_than_one_by_default(load):
@@ -92,6 +101,13 @@ def test_an_mps_block_fails_requests_greater_than_one_by_default(load):
     assert load(DEVICES, mps).spec.sharing.fail_requests_greater_than_one
     slicing = "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}"
     assert not load(DEVICES, slicing).spec.sharing.fail_requests_greater_than_one
+
+
+def test_a_broken_flag_is_the_only_complaint(load):
+    """What would follow from the flags is not judged while one of them is wrong."""
+    with pytest.raises(ConfigError) as refused:
+        load(DEVICES, "flags: {migStrategy: mixed, nvidiaDriverRoot: relative}")
+    assert ["flags.nvidiaDriverRoot"] == [problem.where.rpartition(" ")[2] for problem in refused.value.problems]
 
 
 def test_a_flag_wins_over_the_file(load):
@@ -170,6 +186,23 @@ def test_each_mistake_has_its_own_sentence(load, text, message):
     (problem,) = [each for each in refused.value.problems if each.is_error]
     assert message in problem.message
     assert "1.yaml:" in problem.where
+
+
+def test_nanoseconds_are_an_interval():
+    """NVIDIA's `sleepInterval` may be a whole number of nanoseconds; the file loads, with the key's warning."""
+    loaded = config.load_text("version: v1\nflags: {gfd: {sleepInterval: 60000000000}}\n")
+    assert not loaded.errors
+    assert any("sleepInterval is accepted and not used" in problem.message for problem in loaded.problems)
+
+
+def test_mps_has_the_root_of_the_chart(load):
+    """The ConfigMap of somebody who uses NVIDIA's Helm chart says nothing of it: the chart does."""
+    loaded = load(DEVICES, "version: v1\nsharing: {mps: {resources: [{name: gpu, replicas: 2}]}}")
+
+    assert ("/run/nvidia/mps", []) == (
+        loaded.spec.flags.mps_directory,
+        [each for each in loaded.problems if each.is_error],
+    )
 
 
 IGNORED = """
@@ -306,7 +339,7 @@ def test_keys_may_be_written_in_any_case(load, line):
 
     assert (MigStrategy.SINGLE, DeviceIdStrategy.INDEX) == (
         loaded.spec.flags.mig_strategy,
-        loaded.spec.flags.device_id_strategy,
+        loaded.spec.flags.plugin.device_id_strategy,
     )
     assert any(
         "1.yaml:3:12: flags.plugin.deviceIDStrategy: warning: key 'deviceIdStrategy' counts as" in str(each)
@@ -393,3 +426,13 @@ def test_a_second_document_in_a_file_of_our_own_is_refused(load):
     """It would be lost."""
     with pytest.raises(ConfigError, match=r"0.yaml:3:1: a second document starts here"):
         load(f"{WHOLE.strip()}\n---\nflags: {{}}")
+
+
+def test_a_flag_is_judged_by_itself(load):
+    """The file may say what it likes; a flag of the command line is ours."""
+    with pytest.raises(ConfigError, match="flag --device-list-strategy"):
+        load(
+            WHOLE,
+            "flags: {}",
+            overrides={"flags.plugin.deviceListStrategy": Override((), "flag --device-list-strategy")},
+        )

@@ -7,8 +7,9 @@ import pytest
 from tests.kit.refused import refusals
 from vdev import config
 from vdev.errors import ConfigError
-from vdev.model.entry import DeviceListStrategy, Flags, MigStrategy
-from vdev.model.spec import NamePattern, SharedResource, SharingKind
+from vdev.model.entry import DeviceListStrategy, MigStrategy
+from vdev.model.problem import Override
+from vdev.model.spec import SharingKind
 
 COMPLETE = """
 version: v1
@@ -57,48 +58,48 @@ PARTITIONED = "devices: [{name: a, resource: nvidia.com/gpu, virtual: {preset: a
 def test_a_complete_file_loads_unchanged() -> None:
     """Flags, names without a domain, sharing and patterns arrive with their meaning."""
     spec = config.load_text(COMPLETE, "f").spec
-    assert spec.flags == Flags(
-        gds_enabled=True,
-        mig_strategy=MigStrategy.MIXED,
-        fail_on_init_error=False,
-        driver_root="/run/nvidia/driver",
-        dev_root="/run/nvidia/dev",
-        mps_root="/run/nvidia/mps",
-        pass_device_specs=True,
-        device_list_strategies=(DeviceListStrategy.ENVVAR, DeviceListStrategy.VOLUME_MOUNTS),
-        device_id_strategy="index",  # type: ignore[arg-type]
-        shared_devices_allocation_policy="packed",  # type: ignore[arg-type]
+    flags, plugin = spec.flags, spec.flags.plugin
+    assert (MigStrategy.MIXED, False, True) == (flags.mig_strategy, flags.fail_on_init_error, flags.gds_enabled)
+    assert ("/run/nvidia/driver", "/run/nvidia/dev", "/run/nvidia/mps") == (
+        flags.nvidia_driver_root,
+        flags.dev_root,
+        flags.mps_root,
     )
+    assert (True, "index", "packed") == (
+        plugin.gives_nodes,
+        plugin.device_id_strategy,
+        plugin.shared_devices_allocation_policy,
+    )
+    assert (DeviceListStrategy.ENVVAR, DeviceListStrategy.VOLUME_MOUNTS) == plugin.device_list_strategy
     assert spec.sharing is not None
     assert (SharingKind.TIME_SLICING, True, True) == (
         spec.sharing.kind,
         spec.sharing.rename_by_default,
         spec.sharing.fail_requests_greater_than_one,
     )
-    assert spec.sharing.resources == (
-        SharedResource(
-            name="nvidia.com/gpu",
-            replicas=4,
-            devices=("0", "0:1", "GPU-41abb1d2-8fe6-5c3c-b92d-01706fd41397"),
-            for_nvidia=True,
-            where=spec.sharing.resources[0].where,
-        ),
-        SharedResource(
-            name="nvidia.com/mig-small",
-            replicas=2,
-            rename="nvidia.com/mig-tiny",
-            devices=2,
-            for_nvidia=True,
-            where=spec.sharing.resources[1].where,
-        ),
+    gpu, mig = spec.sharing.resources
+    assert ("nvidia.com/gpu", 4, None, True) == (gpu.name, gpu.replicas, gpu.rename, gpu.for_nvidia)
+    assert ("0", "0:1", "GPU-41abb1d2-8fe6-5c3c-b92d-01706fd41397") == gpu.devices
+    assert ("nvidia.com/mig-small", 2, "nvidia.com/mig-tiny", True) == (
+        mig.name,
+        mig.replicas,
+        mig.rename,
+        mig.for_nvidia,
     )
+    assert 2 == mig.devices
     patterns = [(pattern.pattern, pattern.name) for pattern in (*spec.gpu_patterns, *spec.mig_patterns)]
     assert [
         ("*-SXM4-*", "nvidia.com/gpu-sxm4"),
         ("*", "nvidia.com/gpu"),
         ("1g.5gb", "nvidia.com/mig-small"),
     ] == patterns
-    assert isinstance(spec.gpu_patterns[0], NamePattern)
+
+
+def test_patterns_are_for_the_model_that_the_entry_says() -> None:
+    """It may be another one than the preset's, and is for the GPU of any model."""
+    virtual = "{preset: nvidia-gpu, attributes: {model: Tesla K80, product: Tesla-K80}}"
+    loaded = config.load_text(f"version: v1\ndevices: [{{name: a, resource: nvidia.com/gpu, virtual: {virtual}}}]")
+    assert ("Tesla K80", "Tesla-K80") == loaded.spec.entries[0].gpu_names
 
 
 def test_keys_that_mean_nothing_here_have_one_warning_each() -> None:
@@ -110,18 +111,24 @@ def test_keys_that_mean_nothing_here_have_one_warning_each() -> None:
     assert expected == keys
 
 
-def test_device_list_strategy_is_a_string_or_a_list(subtests):
-    """NVIDIA's files have both."""
-    cases = [
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
         ("envvar", ("envvar",)),
         ('"envvar,cdi-cri"', ("envvar", "cdi-cri")),
         ('"envvar, cdi-annotations"', ("envvar", "cdi-annotations")),
-        ("[volume-mounts, envvar, volume-mounts]", ("volume-mounts", "envvar")),
-    ]
-    for written, expected in cases:
-        with subtests.test(written=written):
-            spec = config.load_text(f"flags: {{plugin: {{deviceListStrategy: {written}}}}}").spec
-            assert expected == spec.flags.device_list_strategies
+        ("[volume-mounts, envvar]", ("volume-mounts", "envvar")),
+    ],
+)
+def test_device_list_strategy_is_a_string_or_a_list(written: str, expected: tuple[str, ...]) -> None:
+    """NVIDIA's files have both."""
+    spec = config.load_text(f"flags: {{plugin: {{deviceListStrategy: {written}}}}}").spec
+    assert expected == spec.flags.plugin.device_list_strategy
+
+
+def test_the_dev_root_follows_the_driver_root() -> None:
+    """Where no dev root is given."""
+    assert "/drv" == config.load_text("flags: {nvidiaDriverRoot: /drv}").spec.flags.dev_root
 
 
 @pytest.mark.parametrize(("kind", "expected"), [("timeSlicing", False), ("mps", True)])
@@ -138,9 +145,9 @@ def item(fields: str) -> str:
     return f"sharing:\n  timeSlicing:\n    resources:\n    - {{{fields}}}\n"
 
 
-def test_every_rule_has_its_message_and_place(subtests):
-    """What NVIDIA's plugin refuses, and what it should have refused, is refused here with a position."""
-    cases = [
+@pytest.mark.parametrize(
+    ("text", "place", "words"),
+    [
         ("version: v2", "f:1:10: version: ", "unknown version: v2"),
         ("sharing: {timeSlicing: }", "f:1:24: sharing.timeSlicing: ", "'resources' is missing"),
         ("sharing: {timeSlicing: {}}", "f:1:24: sharing.timeSlicing: ", "'resources' is missing"),
@@ -204,17 +211,18 @@ def test_every_rule_has_its_message_and_place(subtests):
         ("flags: {mpsRoot: mps}", "f:1:18: flags.mpsRoot: ", "is not an absolute path"),
         ("flags: {plugin: {cdiAnnotationPrefix: x}}", "f:1:39: ", "the beginning of an annotation's key"),
         (item("name: a_b.com/gpu, replicas: 2"), "f:4:14: ", "not a DNS name"),
-    ]
-    for text, place, words in cases:
-        with subtests.test(text=text):
-            own = text if PARTITIONED in text else f"{text}\ndevices: []"
-            found = [message for message in refusals(own) if message.startswith(place)]
-            assert words in "\n".join(found)
+    ],
+)
+def test_every_rule_has_its_message_and_place(text: str, place: str, words: str) -> None:
+    """What NVIDIA's plugin refuses, and what it should have refused, is refused here with a position."""
+    own = text if PARTITIONED in text else f"{text}\ndevices: []"
+    found = [message for message in refusals(own) if message.startswith(place)]
+    assert words in "\n".join(found)
 
 
-def test_items_for_one_resource_must_not_overlap(subtests):
-    """The second item has the error."""
-    cases = [
+@pytest.mark.parametrize(
+    ("one", "other", "words"),
+    [
         ("all", "all", "every device of nvidia.com/gpu is already shared, at f:4:7"),
         ("all", "[3]", "device 3 of nvidia.com/gpu is already shared"),
         ("[3]", "all", "every device of nvidia.com/gpu is already shared"),
@@ -222,21 +230,28 @@ def test_items_for_one_resource_must_not_overlap(subtests):
         ("2", "[1]", "device 1 of nvidia.com/gpu is already shared"),
         ("[0, 7]", "1", "device 0 of nvidia.com/gpu is already shared"),
         ("[0, 1]", "[2, 1]", "device 1 of nvidia.com/gpu is already shared"),
-    ]
-    for one, other, words in cases:
-        with subtests.test(one=one):
-            text = (
-                item(f"name: gpu, replicas: 2, devices: {one}")
-                + f"    - {{name: gpu, replicas: 3, devices: {other}}}\n"
-            )
-            (message,) = refusals(f"{text}devices: []")
-            assert message.startswith("f:5:41: sharing.timeSlicing.resources[1].devices: ")
-            assert words in message
+    ],
+)
+def test_items_for_one_resource_must_not_overlap(one: str, other: str, words: str) -> None:
+    """The second item has the error."""
+    text = item(f"name: gpu, replicas: 2, devices: {one}") + f"    - {{name: gpu, replicas: 3, devices: {other}}}\n"
+    (message,) = refusals(f"{text}devices: []")
+    assert message.startswith("f:5:41: sharing.timeSlicing.resources[1].devices: ")
+    assert words in message
 
 
-def test_renames_must_not_collide(subtests):
-    """A new name belongs to nobody else and is a name itself."""
-    cases = [
+@pytest.mark.parametrize(("one", "other"), [("2", "[2, 3]"), ("[0]", "[1]"), ("[1]", "1"), ('["0:1"]', "[0]")])
+def test_items_for_one_resource_with_other_devices_are_fine(one: str, other: str) -> None:
+    """Several entries for one resource, each with devices of its own."""
+    text = item(f"name: gpu, replicas: 2, devices: {one}") + f"    - {{name: gpu, replicas: 3, devices: {other}}}\n"
+    sharing = config.load_text(text).spec.sharing
+    assert sharing is not None
+    assert 2 == len(sharing.resources)
+
+
+@pytest.mark.parametrize(
+    ("sharing", "words"),
+    [
         ("resources: [{name: a.b/x, replicas: 2, rename: a.b/y}]", "a.b/x shared as a.b/y collides with the resource"),
         ("renameByDefault: true, resources: [{name: a.b/z, replicas: 2}]", "a.b/z shared as a.b/z.shared collides"),
         (
@@ -247,14 +262,15 @@ def test_renames_must_not_collide(subtests):
             f"renameByDefault: true, resources: [{{name: a.b/{'x' * 60}, replicas: 2}}]",
             "renameByDefault makes it the part of",
         ),
-    ]
-    for sharing, words in cases:
-        with subtests.test(sharing=sharing):
-            text = "devices:\n"
-            for name in ("x", "y", "z", "z.shared"):
-                text += f"- {{name: {name}, resource: a.b/{name}, virtual: {{}}}}\n"
-            (message,) = refusals(text + f"sharing: {{timeSlicing: {{{sharing}}}}}\n")
-            assert words in message
+    ],
+)
+def test_renames_must_not_collide(sharing: str, words: str) -> None:
+    """A new name belongs to nobody else and is a name itself."""
+    text = "devices:\n"
+    for name in ("x", "y", "z", "z.shared"):
+        text += f"- {{name: {name}, resource: a.b/{name}, virtual: {{}}}}\n"
+    (message,) = refusals(text + f"sharing: {{timeSlicing: {{{sharing}}}}}\n")
+    assert words in message
 
 
 def test_a_rename_to_a_partitions_resource_collides() -> None:
@@ -267,33 +283,41 @@ sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2, rename: mig-1g.6gb}
     assert "nvidia.com/gpu shared as nvidia.com/mig-1g.6gb collides" in message
 
 
+def test_a_flag_stands_over_the_file() -> None:
+    """And an error in it names the flag."""
+    overrides = {"flags.migStrategy": Override("single", "flag --mig-strategy")}
+    spec = config.load_text("flags: {migStrategy: mixed}", overrides=overrides).spec
+    assert MigStrategy.SINGLE is spec.flags.mig_strategy
+    overrides = {"flags.nvidiaDriverRoot": Override("x", "env NVIDIA_DRIVER_ROOT")}
+    with pytest.raises(ConfigError, match=r"^env NVIDIA_DRIVER_ROOT: flags.nvidiaDriverRoot: 'x' is not an absolute"):
+        config.load_text("version: v1", overrides=overrides)
+
+
 # --- scalars as Go reads them ----------------------------------------------------------------------------------------
 
 
-def test_an_nvidia_files_booleans_are_those_of_go(subtests):
-    """All words of YAML 1.1, in the three spellings of each."""
-    cases = [
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
         *((each, True) for each in ("y", "Y", "yes", "Yes", "YES", "on", "On", "ON", "true", "True", "TRUE")),
         *((each, False) for each in ("n", "N", "no", "No", "NO", "off", "Off", "OFF", "false", "False", "FALSE")),
-    ]
-    for written, expected in cases:
-        with subtests.test(written=written):
-            assert expected is config.load_text(f"flags: {{failOnInitError: {written}}}").spec.flags.fail_on_init_error
+    ],
+)
+def test_an_nvidia_files_booleans_are_those_of_go(written: str, expected: bool) -> None:
+    """All words of YAML 1.1, in the three spellings of each."""
+    assert expected is config.load_text(f"flags: {{failOnInitError: {written}}}").spec.flags.fail_on_init_error
 
 
-def test_what_go_takes_for_no_boolean_is_none(subtests):
+@pytest.mark.parametrize("written", ['"true"', '"yes"', "1", "0", "yEs", "t", "1.0", "!!str yes"])
+def test_what_go_takes_for_no_boolean_is_none(written: str) -> None:
     """A text in quotes or a number."""
-    for written in ['"true"', '"yes"', "1", "0", "yEs", "t", "1.0", "!!str yes"]:
-        with (
-            subtests.test(written=written),
-            pytest.raises(ConfigError, match=r"flags.failOnInitError: expected true or false"),
-        ):
-            config.load_text(f"flags: {{failOnInitError: {written}}}")
+    with pytest.raises(ConfigError, match=r"flags.failOnInitError: expected true or false"):
+        config.load_text(f"flags: {{failOnInitError: {written}}}")
 
 
-def test_an_nvidia_files_numbers_are_those_of_go(subtests):
-    """Whole when JSON writes them without a fraction."""
-    cases = [
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
         *(
             ("2.0", 2),
             ("2.", 2),
@@ -306,26 +330,32 @@ def test_an_nvidia_files_numbers_are_those_of_go(subtests):
             ("1_0", 10),
         ),
         *(("08", 8), ("20.0e-1", 2), (".2e1", 2)),
-    ]
-    for written, expected in cases:
-        with subtests.test(written=written):
-            text = (
-                item(f"name: gpu, replicas: {written}, devices: {written}")
-                + "    - {name: x, replicas: 2, devices: [1.0]}"
-            )
-            sharing = config.load_text(text).spec.sharing
-            assert sharing is not None
-            assert [(expected, expected), (2, ("1",))] == [(each.replicas, each.devices) for each in sharing.resources]
+    ],
+)
+def test_an_nvidia_files_numbers_are_those_of_go(written: str, expected: int) -> None:
+    """Whole when JSON writes them without a fraction."""
+    text = item(f"name: gpu, replicas: {written}, devices: {written}") + "    - {name: x, replicas: 2, devices: [1.0]}"
+    sharing = config.load_text(text).spec.sharing
+    assert sharing is not None
+    assert [(expected, expected), (2, ("1",))] == [(each.replicas, each.devices) for each in sharing.resources]
 
 
-def test_what_go_takes_for_no_whole_number_is_none(subtests):
+@pytest.mark.parametrize("written", ["2.5", "1e21", '"2"', "two", "0x", "1__x", "1e400", ".inf", "on"])
+def test_what_go_takes_for_no_whole_number_is_none(written: str) -> None:
     """A fraction, a number that JSON writes with an exponent, a text."""
-    for written in ["2.5", "1e21", '"2"', "two", "0x", "1__x", "1e400", ".inf", "on"]:
-        with (
-            subtests.test(written=written),
-            pytest.raises(ConfigError, match=r"replicas: (expected a whole number, got|.* is out of range)"),
-        ):
-            config.load_text(item(f"name: gpu, replicas: {written}"))
+    with pytest.raises(ConfigError, match=r"replicas: (expected a whole number, got|.* is out of range)"):
+        config.load_text(item(f"name: gpu, replicas: {written}"))
+
+
+def test_each_file_is_read_by_its_own_sections(tmp_path: Path) -> None:
+    """An NVIDIA file beside a file with `devices` is read as NVIDIA's plugin reads it, and the other is not."""
+    (tmp_path / "own.yaml").write_text(NPU)
+    (tmp_path / "theirs.yaml").write_text("flags: {failOnInitError: no}\n" + item("name: a.b/c, replicas: 2.0"))
+    files = [tmp_path / "own.yaml", tmp_path / "theirs.yaml"]
+    assert not config.load(files).spec.flags.fail_on_init_error
+    (tmp_path / "own.yaml").write_text(NPU.replace("count: 1", "count: 2.0"))
+    with pytest.raises(ConfigError, match=r"expected a whole number, got the number 2\.0"):
+        config.load(files)
 
 
 NPU = "devices: [{name: a, resource: a.b/c, virtual: {count: 1}}]\n"
@@ -341,3 +371,18 @@ def test_an_nvidia_file_that_says_nothing_is_no_error_beside_devices(content: st
     for names in (("own", "theirs"), ("theirs", "own")):
         loaded = config.load([tmp_path / f"{name}.yaml" for name in names])
         assert ((), 1) == (loaded.problems, len(loaded.spec.entries))
+
+
+def test_the_link_to_nothing_of_nvidias_config_manager_is_no_error_beside_devices(tmp_path: Path) -> None:
+    """Its fallback `empty` makes the file a link to /dev/null."""
+    (tmp_path / "own.yaml").write_text(NPU)
+    (tmp_path / "theirs.yaml").symlink_to("/dev/null")
+    assert not config.load([tmp_path / "own.yaml", tmp_path / "theirs.yaml"]).problems
+
+
+def test_files_that_all_say_nothing_are_refused(tmp_path: Path) -> None:
+    """Nothing would be advertised, which nobody means."""
+    for name in ("a", "b"):
+        (tmp_path / name).write_text("# later")
+    with pytest.raises(ConfigError, match="is empty; expected a mapping"):
+        config.load([tmp_path / "a", tmp_path / "b"])

@@ -1,6 +1,7 @@
 """Layouts that a label of the node chooses among: where they come from, and which files are taken."""
 
 import json
+import shutil
 
 import pytest
 
@@ -99,9 +100,9 @@ def test_an_unknown_default_is_an_error_at_its_place(load):
         load(more="default: all-1g.5g")
 
 
-def test_mistakes_in_the_mapping_itself(subtests):
-    """Each error is of the form that was meant."""
-    cases = [
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
         ("{default: all-disabled}", "'fromLabel' is missing"),
         ("{fromLabel: nvidia.com/mig.config, defualt: x}", "unknown key 'defualt'"),
         ("{fromLabel: kubernetes.io/hostname}", "belongs to Kubernetes"),
@@ -110,13 +111,20 @@ def test_mistakes_in_the_mapping_itself(subtests):
         ("{fromLabel: nvidia.com/mig.config, 0: [1g.5gb]}", "unknown key '0'"),
         ("{fromLabel: nvidia.com/mig.config, file: nowhere/at/all.yaml}", "all.yaml: cannot be read: No such file"),
         ("{fromLabel: nvidia.com/mig.config, file: 5}", "write it in quotes"),
-    ]
-    for text, expected in cases:
-        with subtests.test(text=text):
-            text = CONFIG.replace("{fromLabel: nvidia.com/mig.config, %s}", "%s") % ("a100-sxm4-40gb", text)
-            with pytest.raises(ConfigError) as caught:
-                config.load_text(text)
-            assert expected in str(caught.value)
+    ],
+)
+def test_mistakes_in_the_mapping_itself(text, expected):
+    """Each error is of the form that was meant."""
+    text = CONFIG.replace("{fromLabel: nvidia.com/mig.config, %s}", "%s") % ("a100-sxm4-40gb", text)
+    with pytest.raises(ConfigError) as caught:
+        config.load_text(text)
+    assert expected in str(caught.value)
+
+
+def test_devices_without_partitions_have_no_layouts(load):
+    """A T4 cannot be cut."""
+    with pytest.raises(ConfigError, match="these devices cannot be partitioned"):
+        load(preset="t4", more="default: all-disabled")
 
 
 # --- mig-parted's file ------------------------------------------------------------------------------------------------
@@ -155,12 +163,17 @@ def test_a_file_of_mig_parted(layouts):
     } == found
 
 
+def test_scalars_are_those_of_the_tool(layouts):
+    """It reads YAML 1.1, as NVIDIA's plugin does."""
+    assert {"a": parts(None)} == layouts("version: v1\nmig-configs: {a: [{devices: all, mig-enabled: no}]}")
+
+
 @pytest.mark.parametrize(
     ("config_", "why"),
     [
         ('{devices: all, mig-enabled: true, mig-devices: {"1g.24gb+gfx": 4}}', "unknown profile '1g.24gb+gfx'"),
         ('{devices: all, mig-enabled: true, mig-devices: {"1c.3g.20gb": 1}}', "compute instance"),
-        ('{devices: all, mig-enabled: true, mig-devices: {"1g.5gb": 8}}', "1g.5gb takes 1 slice from 0"),
+        ('{devices: all, mig-enabled: true, mig-devices: {"1g.5gb": 8}}', "does not fit beside 1g.5gb@0"),
         (
             "{devices: all, mig-enabled: false}, {devices: [1], mig-enabled: true, mig-devices: {}}",
             "device 1 would be both with MIG and without",
@@ -197,7 +210,7 @@ def test_a_layout_that_does_not_fit_is_a_warning_and_is_kept(load, config_, why)
         (HEAD + "  a: [{devices: all, mig-enabled: maybe}]", "mig-enabled: expected true or false"),
         (
             HEAD + "  a: [{devices: all, mig-enabled: false, migdevices: {}}]",
-            "unknown key 'migdevices'; allowed: devices",
+            "unknown key 'migdevices'; did you mean 'mig-devices'? allowed: devices",
         ),
         (HEAD + "  a: [{devices: all, mig-enabled: false, mig-devices: {1g.5gb: 1}}]", "mig-enabled is false"),
         (HEAD + "  a: [{devices: all, mig-enabled: true, mig-devices: [1g.5gb]}]", "expected profiles and how many"),
@@ -293,3 +306,24 @@ def test_mistakes_in_a_file_of_device_config_manager(load, text, expected):
 
 
 # --- kept with the configuration --------------------------------------------------------------------------------------
+
+
+def test_the_file_belongs_to_what_was_loaded(load, tmp_path):
+    """It is loaded once more without anything being there, the same in every respect."""
+    loaded = load(
+        HEAD + '  a: [{devices: all, mig-enabled: true, mig-devices: {"7g.40gb": 1, "9g.80gb": 0}}]\n  b: []'[:-7]
+    )
+    shutil.rmtree(tmp_path)
+    again = config.load_again(loaded.texts)
+    assert (loaded.spec, loaded.problems, loaded.texts) == (again.spec, again.problems, again.texts)
+    assert [str(tmp_path / "layouts.yaml")] == list(loaded.texts.layouts)
+
+
+def test_names_of_partitions_in_any_layout_are_taken(load, tmp_path):
+    """A rename must not collide with what a label may bring."""
+    sharing = (
+        "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, rename: nvidia.com/mig-1g.5gb, replicas: 2}]}}"
+    )
+    (tmp_path / "vdev.yaml").write_text(CONFIG % ("a100-sxm4-40gb", "default: all-disabled") + sharing)
+    with pytest.raises(ConfigError, match=r"nvidia.com/mig-1g.5gb"):
+        config.load([tmp_path / "vdev.yaml"])

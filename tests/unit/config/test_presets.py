@@ -1,13 +1,16 @@
 """Preset files: what ours say, and how a user's own are read."""
 
+import re
+from fractions import Fraction
 from itertools import permutations
+from math import ceil
 from pathlib import Path as FilePath
 
 import pytest
 
 import vdev
 from vdev.config.loader import read_file
-from vdev.config.presets import PresetModel, PresetTexts, UnknownPresetError, load_preset
+from vdev.config.presets import Preset, PresetTexts, UnknownPresetError, load_preset
 from vdev.errors import ConfigError
 from vdev.model.device import IdStyle
 from vdev.model.geometry import LayoutError, layout, repeated
@@ -30,9 +33,7 @@ def test_every_figure_has_a_source(subtests):
     """Whatever a file of ours says about a device, it says where that comes from."""
     for name in OURS:
         with subtests.test(name=name):
-            model = PresetModel.model_validate(
-                read_file(FilePath(vdev.__file__).parent / "presets" / f"{name}.yaml").root
-            )
+            model = Preset.model_validate(read_file(FilePath(vdev.__file__).parent / "presets" / f"{name}.yaml").root)
             keys = {type(model).model_fields[field].alias for field in model.model_fields_set}
             named_elsewhere = {"description", "sources", "unverified", "resource", "idStyle", "visibleDevicesEnv"}
             assert not keys - named_elsewhere - model.sources.keys()
@@ -51,6 +52,16 @@ def test_the_models_that_are_promised():
     } <= set(OURS)
 
 
+SEVEN = {
+    # compute slices, memory slices, count, placements: `nvidia-smi mig -lgip` and `-lgipp`
+    "1g": (1, 1, 7, (0, 1, 2, 3, 4, 5, 6)),
+    "1g+me": (1, 1, 1, (0, 1, 2, 3, 4, 5, 6)),
+    "1g wide": (1, 2, 4, (0, 2, 4, 6)),
+    "2g": (2, 2, 3, (0, 2, 4)),
+    "3g": (3, 4, 2, (0, 4)),
+    "4g": (4, 4, 1, (0,)),
+    "7g": (7, 8, 1, (0,)),
+}
 MIG = {
     "a100-sxm4-40gb": "1g.5gb 1g.5gb+me 1g.10gb 2g.10gb 3g.20gb 4g.20gb 7g.40gb",
     "a100-pcie-40gb": "1g.5gb 1g.5gb+me 1g.10gb 2g.10gb 3g.20gb 4g.20gb 7g.40gb",
@@ -73,18 +84,65 @@ MIG = {
 FOUR = ("a30", "rtx-pro-6000")  # compute slices
 
 
+def test_the_grid_of_seven_compute_slices(subtests):
+    """Every MIG device of that family has the same grid on eight memory slices, under its own profile names."""
+    for name in MIG:
+        with subtests.test(name=name):
+            geometry = load_preset(name).partitioning
+            found = {
+                profile.name: (profile.compute, profile.slices, profile.max, profile.placements)
+                for profile in geometry.profiles.values()
+            }
+            assert (8, 7, dict(zip(MIG[name].split(), SEVEN.values(), strict=True))) == (
+                geometry.slices,
+                geometry.compute,
+                found,
+            )
+
+
+def test_profile_names_follow_from_memory(subtests):
+    """NVIDIA's driver names a profile after its eighths of the memory, rounded up; ours agree with their figures."""
+    for name in [*MIG, *FOUR]:
+        with subtests.test(name=name):
+            preset = load_preset(name)
+            for profile in preset.partitioning.profiles.values():
+                eighths = Fraction(ceil(Fraction(8 * profile.memory, preset.memory)), 8)
+                gigabytes = int(eighths * ceil(Fraction(preset.memory, GIB)) + Fraction(1, 2))
+                assert f"{profile.compute}g.{gigabytes}gb" == re.split("[+-]", profile.name)[0]
+
+
 def test_every_all_layout_is_as_large_as_the_hardware_allows(subtests):
     """all-<profile> has the count that `nvidia-smi mig -lgip` shows, and can be placed."""
     for name in [*MIG, *FOUR]:
         with subtests.test(name=name):
-            geometry = load_preset(name).geometry
-            for profile in geometry.profiles:
+            geometry = load_preset(name).partitioning
+            for profile in geometry.profiles.values():
                 assert profile.max == len(place(geometry, layout(geometry, f"all-{profile.name}")))
 
 
-def test_pci_ids_of_nvidia(subtests):
-    """The PCI ids are those that MIG's own tools match, not those of mock libraries."""
-    cases = [
+def test_balanced_layouts(subtests):
+    """all-balanced is two of the smallest, and one of each next size; four compute slices have three parts."""
+    for name in [*MIG, *FOUR]:
+        with subtests.test(name=name):
+            geometry = load_preset(name).partitioning
+            placed = [placement.profile.compute for placement in place(geometry, layout(geometry, "all-balanced"))]
+            assert ([1, 1, 2] if name in FOUR else [1, 1, 2, 3]) == placed
+
+
+def test_two_halves_leave_nothing(subtests):
+    """Two 3g take all eight memory slices, on every generation: tables that say three slices each are wrong."""
+    for name in MIG:
+        with subtests.test(name=name):
+            geometry = load_preset(name).partitioning
+            names = list(geometry.profiles)
+            small, half = names[0], names[4]
+            with pytest.raises(LayoutError, match=f"does not fit beside {half}@0, {half}@4$"):
+                place(geometry, [half, half, small])
+
+
+@pytest.mark.parametrize(
+    ("name", "device"),
+    [
         ("a100-sxm4-40gb", "20B0"),
         ("a100-sxm4-80gb", "20B2"),
         ("a100-pcie-40gb", "20F1"),
@@ -110,10 +168,29 @@ def test_pci_ids_of_nvidia(subtests):
         ("v100-sxm2-16gb", "1DB1"),
         ("v100-sxm2-32gb", "1DB5"),
         ("t4", "1EB8"),
+    ],
+)
+def test_pci_ids_of_nvidia(name, device):
+    """The PCI ids are those that MIG's own tools match, not those of mock libraries."""
+    assert f"0x{device}10DE" == load_preset(name).attributes["pciDeviceId"]
+
+
+def test_an_a30():
+    """Four slices, and one holder of the media extensions at most."""
+    geometry = load_preset("a30").partitioning
+    assert [("1g.6gb", 1), ("1g.6gb+me", 1), ("2g.12gb", 2), ("2g.12gb+me", 2), ("4g.24gb", 4)] == [
+        (profile.name, profile.slices) for profile in geometry.profiles.values()
     ]
-    for name, device in cases:
-        with subtests.test(name=name):
-            assert f"0x{device}10DE" == load_preset(name).attributes["pciDeviceId"]
+    with pytest.raises(LayoutError, match=r"^2g\.12gb\+me needs 1 of engines-jpeg, and those before it leave 0 of 1$"):
+        place(geometry, ["1g.6gb+me", "2g.12gb+me"])
+
+
+@pytest.mark.parametrize(
+    "name", ["l40s", "l4", "a10", "a40", "v100-sxm2-16gb", "t4", "mi250", "gaudi2", "gaudi3", "tpu-v5e", "tpu-v6e"]
+)
+def test_devices_that_cannot_be_cut(name):
+    """No partitioning is invented for a device that has none."""
+    assert load_preset(name).partitioning is None
 
 
 @pytest.mark.parametrize(("name", "memory"), [("mi300x", 192), ("mi325x", 256)])
@@ -131,9 +208,41 @@ def test_pci_ids_of_nvidia(subtests):
 )
 def test_modes_of_amd(name, memory, mode, count):
     """Each mode cuts the whole device into equal parts, each with its share of the memory."""
-    geometry = load_preset(name).geometry
+    geometry = load_preset(name).partitioning
     placements = place(geometry, layout(geometry, mode))
     assert [memory * GIB // count] * count == [placement.profile.memory for placement in placements]
+
+
+@pytest.mark.parametrize(
+    ("mode", "count"),
+    [("spx_nps1", 1), ("dpx_nps1", 2), ("dpx_nps2", 2), ("qpx_nps1", 4), ("cpx_nps1", 8), ("cpx_nps2", 8)],
+)
+def test_modes_of_an_mi355x(mode, count):
+    """Its memory has two parts at most, where that of an MI300X has four."""
+    geometry = load_preset("mi355x").partitioning
+    placements = place(geometry, layout(geometry, mode))
+    assert [288 * GIB // count] * count == [placement.profile.memory for placement in placements]
+    with pytest.raises(LayoutError, match="unknown layout 'cpx_nps4'"):
+        layout(geometry, "cpx_nps4")
+
+
+def test_an_rtx_pro_6000():
+    """Twelve memory slices, and only so many media engines: +me.all has all of them, -me has none."""
+    geometry = load_preset("rtx-pro-6000").partitioning
+    found = place(geometry, ["2g.48gb", "1g.24gb-me", "1g.24gb+gfx"])
+    assert list(range(12)) == sorted(each for placement in found for each in placement.slices)
+    with pytest.raises(LayoutError, match="slices"):
+        place(geometry, ["2g.48gb", "2g.48gb", "1g.24gb"])
+    assert place(geometry, ["1g.24gb+me.all", "1g.24gb-me", "2g.48gb-me"])
+    with pytest.raises(LayoutError, match=r"^1g.24gb needs 1 of engines-decoder, and those before it leave 0 of 4$"):
+        place(geometry, ["1g.24gb+me.all", "1g.24gb"])
+
+
+@pytest.mark.parametrize("mode", ["spx_nps4", "dpx_nps4", "spx_nps2", "cpx_nps2"])
+def test_pairs_of_modes_that_amd_lacks(mode):
+    """A memory mode with more parts than the compute mode has, and what the driver refuses, does not exist."""
+    with pytest.raises(LayoutError, match=f"unknown layout '{mode}'"):
+        layout(load_preset("mi300x").partitioning, mode)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +256,7 @@ def test_modes_of_amd(name, memory, mode, count):
 def test_nodes(name, numa, score):
     """Whole nodes have eight devices, all linked to each other, on the NUMA nodes of the real board."""
     preset = load_preset(name)
-    assert (8, numa, dict.fromkeys(permutations(range(8), 2), score)) == (preset.count, preset.numa, preset.links)
+    assert (8, numa, dict.fromkeys(permutations(range(8), 2), score)) == (preset.count, preset.numa, preset.pairs)
 
 
 def test_a_node_is_made_of_its_model():
@@ -155,15 +264,33 @@ def test_a_node_is_made_of_its_model():
     node, model = load_preset("dgx-a100"), load_preset("a100-sxm4-40gb")
     assert (
         model.memory,
-        model.geometry,
+        model.partitioning,
         {**model.attributes, "machine": node.attributes["machine"]},
         IdStyle.NVIDIA,
     ) == (
         node.memory,
-        node.geometry,
+        node.partitioning,
         node.attributes,
         node.id_style,
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "index", "paths"),
+    [
+        (
+            "t4",
+            2,
+            ["/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset", "/dev/nvidia2"],
+        ),
+        ("mi300x", 3, ["/dev/kfd", "/dev/dri/card3", "/dev/dri/renderD131"]),
+        ("gaudi3", 7, ["/dev/accel/accel7", "/dev/accel/accel_controlD7"]),
+        ("tpu-v5e-8", 0, []),
+    ],
+)
+def test_nodes_of_the_real_device(name, index, paths):
+    """Each device has the nodes that its vendor's plugin hands out, numbered as the driver numbers them."""
+    assert paths == [path_of(node, index) for node in load_preset(name).device_nodes]
 
 
 # --- mig-parted's default file ----------------------------------------------------------------------------------------
@@ -206,7 +333,7 @@ NO_PARTS = ("all-disabled", "all-enabled")
 
 def can_be_cut(preset, counts):
     try:
-        place(preset.geometry, repeated(counts))
+        place(preset.partitioning, repeated(counts))
     except LayoutError:
         return False
     return True
@@ -214,7 +341,7 @@ def can_be_cut(preset, counts):
 
 def test_every_configuration_of_mig_parted_fits_a_preset():
     """One that is for certain PCI device ids fits a preset with such an id."""
-    presets = [preset for name in OURS if (preset := load_preset(name)).geometry]
+    presets = [preset for name in OURS if (preset := load_preset(name)).partitioning]
     configurations = {}
     for item in UNIFORM.split():
         profile, _, count = item.partition("=")
@@ -267,13 +394,13 @@ partitioning: {slices: 4, profiles: {1x.4gb: {slices: 1, memory: 4Gi}}}
         preset.count,
         preset.memory,
         preset.numa,
-        preset.links,
+        preset.pairs,
         preset.attributes,
     )
     assert (["/dev/acme1"], (), "1x.4gb") == (
         [path_of(node, 0) for node in preset.device_nodes],
-        preset.partition_nodes,
-        preset.geometry.profiles[0].name,
+        preset.nodes_of_partitions,
+        next(iter(preset.partitioning.profiles)),
     )
 
 
@@ -296,11 +423,59 @@ def test_a_base_may_be_ours(own):
     assert (40 * GIB, 8, 600, "r1", "Lab", "ampere") == (
         preset.memory,
         preset.count,
-        preset.links[0, 1],
+        preset.pairs[0, 1],
         preset.attributes["rack"],
         preset.attributes["model"],
         preset.attributes["architecture"],
     )
+
+
+def test_links_as_scores(own):
+    """As many lists of as many numbers as there are devices are scores."""
+    text = "count: 3\nlinks: [[0, 100, 0], [100, 0, 50], [0, 50, 0]]"
+    assert {(0, 1): 100, (1, 0): 100, (1, 2): 50, (2, 1): 50} == load_preset("a", PresetTexts(own(a=text))).pairs
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("memori: 4Gi", "a.yaml:1:1: memori: unknown key 'memori'; did you mean 'memory'? allowed: base, description"),
+        ("memory: 4GB", "a.yaml:1:9: memory: '4GB' has the unknown suffix 'GB'; did you mean 'G'?"),
+        ("count: '4'", "a.yaml:1:8: count: expected a whole number, got the string '4'; take the quotes off"),
+        ("idStyle: uuid", "a.yaml:1:10: idStyle: the string 'uuid' is not allowed here; expected name or nvidia"),
+        ("numa: 1", "a.yaml:1:7: numa: expected a list, got the number 1"),
+        ("count: 3\nnuma: [0, 1]", "a.yaml:2:7: numa: 2 NUMA nodes for 3 devices; give one for all devices, or"),
+        ("numa: [0, 1]", "a.yaml:1:7: numa: 2 NUMA nodes for any number of devices"),
+        ("links: [[0, 1]]", "a.yaml:1:10: links[0][0]: there is no device 0; links need a count"),
+        (
+            "count: 2\nlinks: [[0, 1], [2, 0]]",
+            "a.yaml:2:18: links[1][0]: the score of 1 with 0 is 2, and of 0 with 1 it is 1",
+        ),
+        (
+            "deviceNodes: [{path: /dev/x, pat: 1}]",
+            "a.yaml:1:30: deviceNodes[0].pat: unknown key 'pat'; did you mean 'path'? allowed: path, permissions",
+        ),
+        ("deviceNodes: [{}]", "a.yaml:1:15: deviceNodes[0]: 'path' is missing"),
+        (
+            "partitioning:\n  slices: 4\n  profiles:\n    1x: {slices: 5, memory: 1Gi}",
+            'a.yaml:4:18: partitioning.profiles["1x"].slices: 5 slices do not fit a device of 4',
+        ),
+        (
+            "partitioning:\n  slices: 4\n  profiles:\n    1x: {slices: 1, memory: 1Gi, maxx: 1}",
+            "a.yaml:4:34: partitioning.profiles[\"1x\"].maxx: unknown key 'maxx'; did you mean 'max'? allowed: slices,",
+        ),
+        ("memory: 1Gi\nmemory: 2Gi", "a.yaml:2:1: memory: key 'memory' is given twice"),
+        ("base: a", "a.yaml:1:7: base: a preset cannot be based on itself: a -> a"),
+        ("base: zzz", "a.yaml:1:7: base: unknown preset 'zzz'; known: a, a10, a100-pcie-40gb"),
+        ("[]", "a.yaml:1:1: expected a mapping at the top of the file"),
+    ],
+)
+def test_faults_have_their_place(own, text, expected):
+    """What is wrong in a preset is told with file, line and column, and with what was probably meant."""
+    dirs = own(a=text)
+    with pytest.raises(ConfigError) as refused:
+        load_preset("a", PresetTexts(dirs))
+    assert str(refused.value).startswith(f"{dirs[0]}/{expected}")
 
 
 def test_every_fault_of_a_file_is_told(own):
@@ -315,7 +490,8 @@ def test_unknown_names(name):
     """A name that no file has is refused with the known ones; it is never taken as a path."""
     with pytest.raises(UnknownPresetError) as refused:
         load_preset(name)
-    assert (f"unknown preset {name!r}", True) == (refused.value.message, refused.value.hint.endswith(", ".join(OURS)))
+    first = f"known: {', '.join(OURS[:10])} and {len(OURS) - 10} more; see vdev presets"
+    assert (f"unknown preset {name!r}", first) == (refused.value.message, refused.value.hint)
 
 
 def test_a_near_name_is_offered():
@@ -326,24 +502,32 @@ def test_a_near_name_is_offered():
         load_preset("A100-SXM4-40GB")
 
 
-def test_the_beginning_of_several_names_gets_all_of_them(subtests):
+@pytest.mark.parametrize(
+    ("name", "family"), [("a100", 4), ("H100", 4), ("gaudi", 2), ("tpu", 6), ("dgx", 2), ("a1x", 0), ("", 0)]
+)
+def test_the_beginning_of_several_names_gets_all_of_them(name, family):
     """People name a family where there are several models of it."""
-    for name, family in [("a100", 4), ("H100", 4), ("gaudi", 2), ("tpu", 6), ("dgx", 2), ("a1x", 0), ("", 0)]:
-        with subtests.test(name=name):
-            offered = did_you_mean(name, OURS) if name not in OURS else ""
-            assert family == sum(each.startswith(name.lower()) and repr(each) in offered for each in OURS)
+    offered = did_you_mean(name, OURS) if name not in OURS else ""
+    assert family == sum(each.startswith(name.lower()) and repr(each) in offered for each in OURS)
 
 
-def test_a_name_with_its_maker_is_offered_those_without(subtests):
-    """A whole node, such as dgx-h100, is spelled more like nvidia-h100 than the model that is meant."""
-    cases = [
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
         ("nvidia-h100", "h100-sxm5-80gb"),
         ("NVIDIA A100", "a100-sxm4-80gb"),
         ("amd-mi300", "mi300x"),
         ("nvidia-gb200", "gb200"),
-    ]
-    for name, near in cases:
-        with subtests.test(name=name):
-            with pytest.raises(UnknownPresetError) as refused:
-                load_preset(name)
-            assert repr(near) in refused.value.hint
+    ],
+)
+def test_a_name_with_its_maker_is_offered_those_without(name, near):
+    """A whole node, such as dgx-h100, is spelled more like nvidia-h100 than the model that is meant."""
+    with pytest.raises(UnknownPresetError) as refused:
+        load_preset(name)
+    assert repr(near) in refused.value.hint
+
+
+def test_a_directory_that_is_not_there(tmp_path):
+    """A presets directory that cannot be read is an error that names it."""
+    with pytest.raises(ConfigError, match="nowhere: the presets directory cannot be read: No such file or directory"):
+        load_preset("t4", PresetTexts([tmp_path / "nowhere"]))

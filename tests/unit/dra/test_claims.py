@@ -255,7 +255,7 @@ CLAIM = "the configuration of the claim"
         (GPU | {"sharing": {}}, "sharing.strategy is missing"),
         (
             GPU | {"sharing": {"strategy": "Timeslicing"}},
-            "sharing.strategy: the string 'Timeslicing' is not allowed here; expected TimeSlicing or MPS; did",
+            "sharing.strategy: the string 'Timeslicing' is not allowed here; did you mean 'TimeSlicing'? expected",
         ),
         (
             GPU | {"sharing": {"strategy": "TimeSlicing", "mpsConfig": {}}},

@@ -6,15 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.kit.geometry import made_geometry, made_profile
 from vdev.config.presets import PresetTexts, load_preset
 from vdev.dra import attributes
-from vdev.model.geometry import Geometry, LayoutError, Profile
-from vdev.planning.partitions import MAX_COUNTERS, counters, place, placements
+from vdev.model.geometry import LayoutError
+from vdev.planning.partitions import MAX_COUNTERS, Limit, counters, place, placements
 
 CUT = [
     name
     for name in PresetTexts().names()
-    if (preset := load_preset(name)).geometry and not preset.geometry.whole_device
+    if (preset := load_preset(name)).partitioning and not preset.partitioning.whole_device
 ]
 
 
@@ -42,7 +43,7 @@ def geometries(draw):
         size = draw(st.integers(1, slices))
         starts = draw(st.lists(st.integers(0, slices - size), unique=True, max_size=4))
         profiles.append(
-            Profile(
+            made_profile(
                 name=f"p{number}.{size}x",
                 slices=size,
                 memory=size,
@@ -52,7 +53,7 @@ def geometries(draw):
                 exclusive=draw(st.sampled_from([None, None, "media extensions", "a", "memory-slice-0", "!"])),
             )
         )
-    return Geometry(slices=slices, compute=compute, profiles=tuple(profiles))
+    return made_geometry(slices=slices, compute=compute, profiles=tuple(profiles))
 
 
 @given(st.data(), geometries())
@@ -67,7 +68,7 @@ def test_any_geometry(data, geometry):
 @given(data=st.data())
 def test_the_presets_with_nvidias_own_counters(name, data):
     """NVIDIA's counters, with ours where NVIDIA's alone would let more be cut than the hardware has."""
-    geometry = load_preset(name).geometry
+    geometry = load_preset(name).partitioning
     every = list(placements(geometry))
     chosen = data.draw(st.lists(st.sampled_from(every), unique_by=str, max_size=8))
     known = counters(geometry, attributes.limits(geometry))
@@ -79,14 +80,14 @@ def test_as_many_of_a_profile_as_the_device_has(subtests):
     """Claims get all of them together: seven 1g.10gb of an A100 with 80 GB, which has five decoders."""
     for name in CUT:
         with subtests.test(name=name):
-            geometry = load_preset(name).geometry
-            for profile in geometry.profiles:
+            geometry = load_preset(name).partitioning
+            for profile in geometry.profiles.values():
                 placed = place(geometry, [profile.name] * profile.max)
                 assert fits(counters(geometry, attributes.limits(geometry)), placed)
 
 
 def test_the_counters_of_an_a100_are_nvidias_alone():
-    geometry = load_preset("a100-sxm4-40gb").geometry
+    geometry = load_preset("a100-sxm4-40gb").partitioning
     assert {
         "copy-engines": 7,
         "decoders": 5,
@@ -97,3 +98,17 @@ def test_the_counters_of_an_a100_are_nvidias_alone():
         "ofa-engines": 1,
         **{f"memory-slice-{number}": 1 for number in range(8)},
     } == counters(geometry, attributes.limits(geometry)).all
+
+
+def test_the_whole_device_leaves_nothing():
+    geometry = load_preset("a30").partitioning
+    known = counters(geometry)
+    for each in placements(geometry):
+        assert any(amount > 0 for amount in known.taken_by(each).values())
+
+
+def test_a_rule_that_follows_from_another_needs_no_counter():
+    strict, loose = Limit("a", 2, {"p": 1, "q": 2}), Limit("b", 4, {"p": 2})
+    assert strict.implies(loose)
+    assert not loose.implies(strict)
+    assert not Limit("of nothing", 0, {"p": 0}).implies(loose)

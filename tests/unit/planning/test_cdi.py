@@ -10,18 +10,19 @@ from vdev.model.entry import DeviceListStrategy
 from vdev.planning import allocation, cdi
 
 
-def test_kinds(subtests):
-    """A class of one letter would kill containerd, one that starts with a digit is invalid: both get a frame."""
-    cases = [
+@pytest.mark.parametrize(
+    ("resource", "kind"),
+    [
         ("nvidia.com/gpu", "k8s.device-plugin.nvidia.com/gpu"),
         ("acme.dev/a-device", "k8s.device-plugin.acme.dev/a-device"),
         ("acme.dev/a", "k8s.device-plugin.acme.dev/device-a-8c1b73c6"),
         ("acme.dev/3d", "k8s.device-plugin.acme.dev/device-3d-9cdd3438"),
         ("acme.dev/7", "k8s.device-plugin.acme.dev/device-7-48dcca8b"),
-    ]
-    for resource, kind in cases:
-        with subtests.test(resource=resource):
-            assert kind == cdi.kind(resource)
+    ],
+)
+def test_kinds(resource, kind):
+    """A class of one letter would kill containerd, one that starts with a digit is invalid: both get a frame."""
+    assert kind == cdi.kind(resource)
 
 
 @given(
@@ -34,45 +35,61 @@ def test_every_resource_name_has_a_valid_kind(resource):
     assert all(len(part) > 1 and part[0].isalpha() and part[-1].isalnum() for part in (vendor, cls))
 
 
-def test_two_resources_share_neither_kind_nor_file(subtests):
-    """By index, both have a device 0; in one kind or one file, the second would take the place of the first."""
-    cases = [
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
         ("acme.dev/a", "acme.dev/a-device"),
         ("acme.dev/7", "acme.dev/device-7"),
         ("acme.dev/3d", "acme.dev/device-3d"),
         ("acme/my-npu", "acme-my/npu"),
         ("acme.dev/x-y.z-npu", "acme.dev-x/y.z-npu"),
         (f"{'a' * 244}/{'b' * 60}1", f"{'a' * 244}/{'b' * 60}2"),
-    ]
-    for one, other in cases:
-        with subtests.test(one=one):
-            kinds = [cdi.kind(each) for each in (one, other)]
-            assert kinds[0] != kinds[1]
-            files = [cdi.file_name(each) for each in kinds]
-            assert files[0] != files[1]
-            assert all(len(f".{file}.123456789abc.tmp") <= 255 for file in files)
-            assert all(cdi.is_document(cdi.document(kind, [cdi.CdiDevice("0", env={"A": "1"})])) for kind in kinds)
+    ],
+)
+def test_two_resources_share_neither_kind_nor_file(one, other):
+    """By index, both have a device 0; in one kind or one file, the second would take the place of the first."""
+    kinds = [cdi.kind(each) for each in (one, other)]
+    assert kinds[0] != kinds[1]
+    files = [cdi.file_name(each) for each in kinds]
+    assert files[0] != files[1]
+    assert all(len(f".{file}.123456789abc.tmp") <= 255 for file in files)
+    assert all(cdi.is_document(cdi.document(kind, [cdi.CdiDevice("0", env={"A": "1"})])) for kind in kinds)
 
 
-def test_the_version_is_the_lowest_that_the_content_needs(subtests):
-    """A runtime ignores a file whose version is too low for it, and an old one refuses what is too high."""
-    cases = [
+@pytest.mark.parametrize(
+    ("kind", "device", "version"),
+    [
         ("v.x/gpu", cdi.CdiDevice("a", env={"A": "1"}), "0.3.0"),
         ("v.x/gpu", cdi.CdiDevice("0", env={"A": "1"}), "0.5.0"),
         ("v.x/gpu", cdi.CdiDevice("a", nodes=(DeviceNode("/dev/x", "/dev/y"),)), "0.5.0"),
         ("v.x/gpu", cdi.CdiDevice("a", nodes=(DeviceNode("/dev/x", "/dev/x"),)), "0.3.0"),
         ("v.x/mig-1g.5gb", cdi.CdiDevice("a", env={"A": "1"}), "0.6.0"),
-    ]
-    for kind, device, version in cases:
-        with subtests.test(kind=kind):
-            assert version == cdi.document(kind, [device])["cdiVersion"]
+    ],
+)
+def test_the_version_is_the_lowest_that_the_content_needs(kind, device, version):
+    """A runtime ignores a file whose version is too low for it, and an old one refuses what is too high."""
+    assert version == cdi.document(kind, [device])["cdiVersion"]
+
+
+def test_all_holds_every_device():
+    """The device `all` has the edits of all others."""
+    document = cdi.document("v.x/gpu", [cdi.CdiDevice("b", env={"B": "2"}), cdi.CdiDevice("a", env={"A": "1"})])
+    assert ["a", "b", "all"] == [device["name"] for device in document["devices"]]
+    assert ["A=1", "B=2"] == document["devices"][-1]["containerEdits"]["env"]
+
+
+def test_a_virtual_device_is_not_empty(build):
+    """A CDI device without edits is invalid, so each names itself in a variable."""
+    stock = build.inventory(build.entry(count=1), device_list_strategy=(DeviceListStrategy.CDI_CRI,))
+    (document,) = allocation.cdi_documents(stock).values()
+    assert ["NVIDIA_COM_GPU_DEVICE_0=GPU-gggg0"] == document["devices"][0]["containerEdits"]["env"]
 
 
 def test_nvidias_runtime_injects_nothing_beside_cdi(build):
     """As NVIDIA's own specifications have it, once for all devices; those of other makers say nothing of it."""
     strategies = (DeviceListStrategy.ENVVAR, DeviceListStrategy.CDI_CRI)
     npu = build.entry("acme", "acme.dev/npu", nvidia=False)
-    documents = allocation.cdi_documents(build.inventory(build.entry(), npu, device_list_strategies=strategies))
+    documents = allocation.cdi_documents(build.inventory(build.entry(), npu, device_list_strategy=strategies))
     nvidias, acmes = documents["k8s.device-plugin.nvidia.com/gpu"], documents["k8s.device-plugin.acme.dev/npu"]
     assert {"env": ["NVIDIA_VISIBLE_DEVICES=void"]} == nvidias["containerEdits"]
     assert "containerEdits" not in acmes
@@ -85,14 +102,55 @@ def test_nvidias_runtime_injects_nothing_beside_cdi(build):
     assert ["GPU-gggg1"] == [device["name"] for device in left[nvidias["kind"]]["devices"]]
 
 
-def test_other_edits_for_all_devices_are_not_ours(subtests):
+@pytest.mark.parametrize(
+    "common", [{}, [], {"env": []}, {"env": "A=1"}, {"env": [1]}, {"mounts": []}, {"env": ["A=1"], "mounts": []}]
+)
+def test_other_edits_for_all_devices_are_not_ours(common):
     """A file of ours has variables there, or nothing."""
-    for common in [{}, [], {"env": []}, {"env": "A=1"}, {"env": [1]}, {"mounts": []}, {"env": ["A=1"], "mounts": []}]:
-        with subtests.test(common=common):
-            whole = cdi.document("v.x/gpu", [cdi.CdiDevice("a", env={"A": "1"})])
-            assert cdi.is_document(whole | {"containerEdits": {"env": ["A=1"]}})
-            assert not cdi.is_document(whole | {"containerEdits": common})
-            assert not cdi.is_document(whole | {"more": common})
+    whole = cdi.document("v.x/gpu", [cdi.CdiDevice("a", env={"A": "1"})])
+    assert cdi.is_document(whole | {"containerEdits": {"env": ["A=1"]}})
+    assert not cdi.is_document(whole | {"containerEdits": common})
+    assert not cdi.is_document(whole | {"more": common})
+
+
+def test_variables_are_texts():
+    """Of the first one it is told which device it is."""
+    device = {"name": "a", "containerEdits": {"env": [{"a": "b"}]}}
+    assert not cdi.is_document({"cdiVersion": "0.6.0", "kind": "v.x/gpu", "devices": [device]})
+
+
+_SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.just("A=1")
+_PARTS = st.recursive(
+    _SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["name", "env", "mounts", "containerEdits", "hostPath"]), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(
+    st.sampled_from(["0.6.0", "9" * 5000 + ".0", "٣.0", "1", ""]),
+    st.sampled_from(["v.x/gpu", "a/b", "v/../x", "v.x/gpu\0", "v" * 9000 + "/gpu"]),
+    st.lists(
+        st.fixed_dictionaries({"name": st.sampled_from(["a-0", "", "a\n", 1]), "containerEdits": _PARTS}) | _PARTS,
+        max_size=2,
+    ),
+)
+def test_what_passes_for_a_document_can_be_worked_with(version, kind, devices):
+    """A file that bears our prefix may hold anything; what is taken over from it is sound down to the last value."""
+    document = {"cdiVersion": version, "kind": kind, "devices": devices}
+    if cdi.is_document(document):
+        merged = cdi.with_leftovers({}, [document, document], {(kind, each["name"]) for each in devices})
+        assert {"v.x/gpu"} == set(merged)
+        assert all(isinstance(cdi.device_id(each), str) for each in document["devices"])
+
+
+def test_our_own_documents_are_documents(build):
+    """What is written is recognised when it is read."""
+    node, mount = DeviceNode("/dev/x", "/dev/y", "rw", "c", 1, 3), Mount("/a", "/b")
+    assert cdi.is_document(cdi.document("v.x/gpu", [cdi.CdiDevice("a:0", (node,), (mount,), {"A": "1"})]))
 
 
 @pytest.mark.parametrize(("read_only", "access"), [(False, "rw"), (True, "ro")])

@@ -35,27 +35,21 @@ def test_envvar_by_index(build):
     assert {"NVIDIA_VISIBLE_DEVICES": "1,0"} == got.env
 
 
-def test_features_are_asked_for_under_every_strategy(subtests, build):
+@pytest.mark.parametrize("strategies", [(ENVVAR,), (MOUNTS,), (ANNOTATIONS,), (CRI,), (ENVVAR, CRI)])
+def test_features_are_asked_for_under_every_strategy(build, strategies):
     """What asks NVIDIA's runtime for GPUDirect and its like, for NVIDIA's devices alone."""
-    for strategies in [(ENVVAR,), (MOUNTS,), (ANNOTATIONS,), (CRI,), (ENVVAR, CRI)]:
-        with subtests.test(strategies=strategies):
-            flags = {
-                "gdrcopy_enabled": True,
-                "gds_enabled": True,
-                "mofed_enabled": True,
-                "device_list_strategies": strategies,
-            }
-            got = edits(build.inventory(build.entry(), **flags), GPU, A).env
-            got.pop("NVIDIA_VISIBLE_DEVICES", None)
-            assert {"NVIDIA_GDRCOPY": "enabled", "NVIDIA_GDS": "enabled", "NVIDIA_MOFED": "enabled"} == got
-            other = build.entry("npu", "acme.dev/npu", nvidia=False)
-            assert "enabled" not in edits(build.inventory(other, **flags), "acme.dev/npu", "npu-0").env.values()
-            assert "enabled" not in edits(build.inventory(build.entry()), GPU, A).env.values()
+    flags = {"gdrcopy_enabled": True, "gds_enabled": True, "mofed_enabled": True, "device_list_strategy": strategies}
+    got = edits(build.inventory(build.entry(), **flags), GPU, A).env
+    got.pop("NVIDIA_VISIBLE_DEVICES", None)
+    assert {"NVIDIA_GDRCOPY": "enabled", "NVIDIA_GDS": "enabled", "NVIDIA_MOFED": "enabled"} == got
+    other = build.entry("npu", "acme.dev/npu", nvidia=False)
+    assert "enabled" not in edits(build.inventory(other, **flags), "acme.dev/npu", "npu-0").env.values()
+    assert "enabled" not in edits(build.inventory(build.entry()), GPU, A).env.values()
 
 
 def test_volume_mounts(build):
     """`volume-mounts` names each device by a mount of /dev/null, and the variable holds the root."""
-    got = edits(build.inventory(build.entry(), device_list_strategies=(MOUNTS,)), GPU, A)
+    got = edits(build.inventory(build.entry(), device_list_strategy=(MOUNTS,)), GPU, A)
     root = "/var/run/nvidia-container-devices"
     assert {"NVIDIA_VISIBLE_DEVICES": root} == got.env
     assert [Mount("/dev/null", f"{root}/{A}")] == list(got.mounts.values())
@@ -63,13 +57,13 @@ def test_volume_mounts(build):
 
 def test_volume_mounts_overwrite_the_variable_of_envvar(build):
     """With both on, the mounts' root wins in the variable, as with NVIDIA's plugin."""
-    got = edits(build.inventory(build.entry(), device_list_strategies=(ENVVAR, MOUNTS)), GPU, A)
+    got = edits(build.inventory(build.entry(), device_list_strategy=(ENVVAR, MOUNTS)), GPU, A)
     assert {"NVIDIA_VISIBLE_DEVICES": "/var/run/nvidia-container-devices"} == got.env
 
 
 def test_cdi_annotations(build):
     """`cdi-annotations` gives one key of the plugin's own with all names; the same request gives the same key."""
-    stock = build.inventory(build.entry(), device_list_strategies=(ANNOTATIONS,))
+    stock = build.inventory(build.entry(), device_list_strategy=(ANNOTATIONS,))
     got = edits(stock, GPU, A, B)
     ((key, value),) = got.annotations.items()
     assert f"{KIND}={A},{KIND}={B}" == value
@@ -80,13 +74,13 @@ def test_cdi_annotations(build):
 
 def test_cdi_annotation_prefix(build):
     """The key's prefix can be chosen."""
-    stock = build.inventory(build.entry(), device_list_strategies=(ANNOTATIONS,), cdi_annotation_prefix="cdi.acme.dev/")
+    stock = build.inventory(build.entry(), device_list_strategy=(ANNOTATIONS,), cdi_annotation_prefix="cdi.acme.dev/")
     assert next(iter(edits(stock, GPU, A).annotations)).startswith("cdi.acme.dev/nvidia-device-plugin_")
 
 
 def test_cdi_cri(build):
     """`cdi-cri` names the devices in the CRI's own field."""
-    got = edits(build.inventory(build.entry(), device_list_strategies=(CRI,)), GPU, A, B)
+    got = edits(build.inventory(build.entry(), device_list_strategy=(CRI,)), GPU, A, B)
     assert [f"{KIND}={A}", f"{KIND}={B}"] == got.cdi_devices
     assert ({}, {}) == (got.env, got.annotations)
 
@@ -94,7 +88,7 @@ def test_cdi_cri(build):
 def test_replicas_are_stripped_and_joined(build):
     """Two replicas of one device give the container that device once, under every strategy."""
     sharing = build.sharing({"name": GPU, "replicas": 2})
-    stock = build.inventory(build.entry(), sharing=sharing, device_list_strategies=(ENVVAR, CRI))
+    stock = build.inventory(build.entry(), sharing=sharing, device_list_strategy=(ENVVAR, CRI))
     got = edits(stock, GPU, f"{B}::1", f"{A}::0", f"{B}::0")
     assert f"{B},{A}" == got.env["NVIDIA_VISIBLE_DEVICES"]
     assert [f"{KIND}={B}", f"{KIND}={A}"] == got.cdi_devices
@@ -106,7 +100,7 @@ def test_partitions_by_index_and_their_kind(build):
         build.entry(count=1, partitions={0: ("1g.5gb", "1g.5gb")}),
         mig_strategy=MigStrategy.MIXED,
         device_id_strategy=DeviceIdStrategy.INDEX,
-        device_list_strategies=(ENVVAR, CRI),
+        device_list_strategy=(ENVVAR, CRI),
     )
     name = "nvidia.com/mig-1g.5gb"
     got = edits(stock, name, *build.ids(stock, name))
@@ -116,10 +110,10 @@ def test_partitions_by_index_and_their_kind(build):
 def test_other_vendors_have_variables_mounts_and_kinds_of_their_own(build):
     """What is no NVIDIA preset uses names made from its resource."""
     entry = build.entry("acme", "acme.dev/npu", nvidia=False)
-    got = edits(build.inventory(entry, device_list_strategies=(ENVVAR, CRI)), "acme.dev/npu", "acme-0")
+    got = edits(build.inventory(entry, device_list_strategy=(ENVVAR, CRI)), "acme.dev/npu", "acme-0")
     assert {"ACME_DEV_NPU_VISIBLE_DEVICES": "acme-0"} == got.env
     assert ["k8s.device-plugin.acme.dev/npu=acme-0"] == got.cdi_devices
-    got = edits(build.inventory(entry, device_list_strategies=(MOUNTS,)), "acme.dev/npu", "acme-0")
+    got = edits(build.inventory(entry, device_list_strategy=(MOUNTS,)), "acme.dev/npu", "acme-0")
     assert ["/var/run/vdev-container-devices/acme-0"] == list(got.mounts)
 
 
@@ -127,23 +121,22 @@ def node(path, container=None, permissions="rw"):
     return {"hostPath": path, "containerPath": container or path, "permissions": permissions}
 
 
-def test_real_nodes_reach_the_container_under_every_strategy(subtests, build):
+@pytest.mark.parametrize(
+    "strategies", [(ENVVAR,), (MOUNTS,), (ENVVAR, CRI), (CRI,), (ANNOTATIONS,), (ANNOTATIONS, CRI)]
+)
+def test_real_nodes_reach_the_container_under_every_strategy(build, strategies):
     """A node is a device spec, or in the CDI specification where only CDI strategies are on."""
-    for strategies in [(ENVVAR,), (MOUNTS,), (ENVVAR, CRI), (CRI,), (ANNOTATIONS,), (ANNOTATIONS, CRI)]:
-        with subtests.test(strategies=strategies):
-            entry = build.entry("uart", "example.com/uart", nvidia=False, geometry=None, count=1)
-            (raw,) = build.raws(entry)
-            real = DeviceNode("/dev/ttyUSB0", "/dev/ttyUSB0")
-            found = {"uart": (replace(raw, nodes=(real,), paths=("/dev/ttyUSB0",)),)}
-            stock = build.inventory(entry, found=found, device_list_strategies=strategies)
-            got = edits(stock, "example.com/uart", "uart-0")
-            only_cdi = all(each.is_cdi for each in strategies)
-            assert ([] if only_cdi else [real]) == list(got.nodes.values())
-            if any(each.is_cdi for each in strategies):
-                ((_, document),) = cdi_documents(stock).items()
-                assert {"path": "/dev/ttyUSB0", "permissions": "rw"} in document["devices"][1]["containerEdits"][
-                    "deviceNodes"
-                ]
+    entry = build.entry("uart", "example.com/uart", nvidia=False, geometry=None, count=1)
+    (raw,) = build.raws(entry)
+    real = DeviceNode("/dev/ttyUSB0", "/dev/ttyUSB0")
+    found = {"uart": (replace(raw, nodes=(real,), paths=("/dev/ttyUSB0",)),)}
+    stock = build.inventory(entry, found=found, device_list_strategy=strategies)
+    got = edits(stock, "example.com/uart", "uart-0")
+    only_cdi = all(each.is_cdi for each in strategies)
+    assert ([] if only_cdi else [real]) == list(got.nodes.values())
+    if any(each.is_cdi for each in strategies):
+        ((_, document),) = cdi_documents(stock).items()
+        assert {"path": "/dev/ttyUSB0", "permissions": "rw"} in document["devices"][1]["containerEdits"]["deviceNodes"]
 
 
 def test_pass_device_specs_hands_out_the_drivers_nodes_once(build):
@@ -156,7 +149,7 @@ def test_pass_device_specs_hands_out_the_drivers_nodes_once(build):
             for raw, own in zip(build.raws(entry), ("/dev/nvidia0", "/dev/nvidia1"), strict=True)
         )
     }
-    stock = build.inventory(entry, found=found, pass_device_specs=True, dev_root="/run/driver")
+    stock = build.inventory(entry, found=found, pass_device_specs=True, nvidia_dev_root="/run/driver")
     got = edits(stock, GPU, A, B)
     assert [
         ("/run/driver/dev/nvidiactl", "/dev/nvidiactl"),
@@ -208,21 +201,22 @@ def test_mps_gives_each_container_its_share(build):
     assert ("0=20480M", "50") == (got["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"], got["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"])
 
 
-def test_allocate_says_no_clearly(subtests, build):
-    """Zero, unknown, duplicate and unhealthy ids are refused with a sentence."""
-    cases = [
+@pytest.mark.parametrize(
+    ("ids", "error", "text"),
+    [
         ((), InvalidRequest, "names no device"),
         (("nope",), UnknownDevice, "unknown device: 'nope'"),
         ((A, A), InvalidRequest, "names device 'GPU-gggg0' twice"),
         ((B,), UnhealthyDevice, "device 'GPU-gggg1' of nvidia.com/gpu is unhealthy: dead"),
-    ]
-    for ids, error, text in cases:
-        with subtests.test(ids=ids):
-            entry = build.entry()
-            raws = build.raws(entry)
-            stock = build.inventory(entry, found={"gpu": (raws[0], build.broken(raws[1]))})
-            with pytest.raises(error, match=text):
-                edits(stock, GPU, *ids)
+    ],
+)
+def test_allocate_says_no_clearly(build, ids, error, text):
+    """Zero, unknown, duplicate and unhealthy ids are refused with a sentence."""
+    entry = build.entry()
+    raws = build.raws(entry)
+    stock = build.inventory(entry, found={"gpu": (raws[0], build.broken(raws[1]))})
+    with pytest.raises(error, match=text):
+        edits(stock, GPU, *ids)
 
 
 def test_shared_requests_above_one_can_be_refused(build):
@@ -263,7 +257,7 @@ def test_every_combination_is_consistent(subtests, build):
                 entry,
                 found=found,
                 sharing=sharing,
-                device_list_strategies=strategies,
+                device_list_strategy=strategies,
                 device_id_strategy=ids,
                 pass_device_specs=specs,
                 mig_strategy=mig,
@@ -305,7 +299,7 @@ def test_what_was_given_before_changes_no_answer(build, strategies, mps):
     sharing = build.sharing({"name": GPU, "replicas": 2}, kind=SharingKind.MPS) if mps else None
 
     def fresh():
-        return build.inventory(build.entry(count=3), sharing=sharing, device_list_strategies=strategies)
+        return build.inventory(build.entry(count=3), sharing=sharing, device_list_strategy=strategies)
 
     asked = fresh()
     ids = build.ids(asked, GPU)

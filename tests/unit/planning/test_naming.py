@@ -1,8 +1,11 @@
 """MIG strategies, names by pattern, indices."""
 
-from vdev.model.entry import MigStrategy
-from vdev.model.geometry import Geometry, Profile
-from vdev.model.spec import NamePattern
+import pytest
+
+from tests.kit.geometry import made_geometry, made_profile
+from vdev.model.entry import EntrySpec, MigStrategy
+from vdev.model.sources import GlobSource
+from vdev.model.spec import PatternItem
 from vdev.planning import naming
 
 MIXED = {0: ("1g.5gb", "1g.5gb", "2g.10gb", "3g.20gb")}
@@ -11,6 +14,31 @@ ALIKE = {0: ("2g.10gb",) * 3, 1: ("2g.10gb",) * 3}
 
 def counts(stock):
     return {name: len(resource.slots) for name, resource in stock.resources.items()}
+
+
+def test_none_advertises_whole_devices_only(build):
+    """Under `none` a partitioned device counts as one whole device, as with NVIDIA's plugin."""
+    stock = build.inventory(build.entry(partitions=MIXED))
+    assert {"nvidia.com/gpu": 2} == counts(stock)
+    assert ["0", "1"] == [slot.device.ordinal for slot in stock.resources["nvidia.com/gpu"].slots]
+
+
+def test_mixed_names_partitions_by_profile(build):
+    """Under `mixed` whole devices keep the resource's name and partitions get names of their own."""
+    stock = build.inventory(build.entry(partitions=MIXED), mig_strategy=MigStrategy.MIXED)
+    assert {
+        "nvidia.com/gpu": 1,
+        "nvidia.com/mig-1g.5gb": 2,
+        "nvidia.com/mig-2g.10gb": 1,
+        "nvidia.com/mig-3g.20gb": 1,
+    } == counts(stock)
+    assert () == stock.problems
+
+
+def test_plus_in_a_profile_becomes_a_dot(build):
+    """`1g.5gb+me` is advertised as `mig-1g.5gb.me`, because a resource name may not hold a plus."""
+    stock = build.inventory(build.entry(partitions={0: ("1g.5gb+me",)}), mig_strategy=MigStrategy.MIXED)
+    assert 1 == counts(stock)["nvidia.com/mig-1g.5gb.me"]
 
 
 def test_mixed_advertises_no_empty_whole_resource(build):
@@ -28,20 +56,21 @@ def test_single_advertises_partitions_under_the_own_name(build):
     ]
 
 
-def test_single_refuses_a_mix(subtests, build):
-    """Under `single` a mix is an error that names what differs, and the resource is left out."""
-    cases = [
+@pytest.mark.parametrize(
+    ("partitions", "text"),
+    [
         ({0: ("2g.10gb",)}, "all devices must be partitioned or none (whole: 1, partitioned: 1)"),
         ({0: ("2g.10gb",), 1: ("1g.5gb",)}, "all partitions must be alike; found 1g.5gb, 2g.10gb"),
         ({0: ("1g.5gb",), 1: ("1g.5gb+me",)}, "all partitions must be alike; found 1g.5gb, 1g.5gb+me"),
         ({0: ("2g.10gb",), 1: ()}, "device gpu/1 has no partitions configured"),
-    ]
-    for partitions, text in cases:
-        with subtests.test(partitions=partitions):
-            stock = build.inventory(build.entry(partitions=partitions), mig_strategy=MigStrategy.SINGLE)
-            assert {} == stock.resources
-            (problem,) = stock.problems
-            assert text in problem.message
+    ],
+)
+def test_single_refuses_a_mix(build, partitions, text):
+    """Under `single` a mix is an error that names what differs, and the resource is left out."""
+    stock = build.inventory(build.entry(partitions=partitions), mig_strategy=MigStrategy.SINGLE)
+    assert {} == stock.resources
+    (problem,) = stock.problems
+    assert text in problem.message
 
 
 def test_mixed_warns_of_a_device_without_partitions(build):
@@ -52,17 +81,36 @@ def test_mixed_warns_of_a_device_without_partitions(build):
     assert not stock.problems[0].is_error
 
 
+def test_single_mix_of_one_resource_leaves_others_alone(build):
+    """What is wrong with one resource does not touch another."""
+    stock = build.inventory(
+        build.entry(partitions={0: ("2g.10gb",)}),
+        build.entry("npu", "acme.dev/npu", nvidia=False, geometry=None),
+        mig_strategy=MigStrategy.SINGLE,
+    )
+    assert {"acme.dev/npu": 2} == counts(stock)
+
+
 def test_two_entries_share_one_resource_and_its_indices(build):
     """Entries of one resource count on: the second entry's devices follow the first's."""
     stock = build.inventory(build.entry("a"), build.entry("b"))
     assert ["0", "1", "2", "3"] == [slot.device.ordinal for slot in stock.resources["nvidia.com/gpu"].slots]
 
 
+def test_partition_ids_do_not_depend_on_their_neighbours(build):
+    """A partition that stays where it is keeps its id when others come and go."""
+    one = build.inventory(build.entry(count=1, partitions={0: ("3g.20gb",)}), mig_strategy=MigStrategy.MIXED)
+    two = build.inventory(build.entry(count=1, partitions={0: ("1g.5gb", "3g.20gb")}), mig_strategy=MigStrategy.MIXED)
+    name = "nvidia.com/mig-3g.20gb"
+    assert build.ids(one, name) == build.ids(two, name)
+    assert build.ids(one, name)[0].startswith("MIG-")
+
+
 def test_gpu_patterns_name_devices_first_match_wins(build):
     """`resources.gpus` maps models to names, in the order of the list."""
     gpus = (
-        NamePattern(pattern="*A100*", name="nvidia.com/a100", where="t:9:9"),
-        NamePattern(pattern="*", name="nvidia.com/other"),
+        PatternItem(pattern="*A100*", name="nvidia.com/a100").placed("t:9:9"),
+        PatternItem(pattern="*", name="nvidia.com/other"),
     )
     stock = build.inventory(build.entry(), gpus=gpus)
     assert {"nvidia.com/a100": 2} == counts(stock)
@@ -71,7 +119,7 @@ def test_gpu_patterns_name_devices_first_match_wins(build):
 
 def test_a_model_that_no_pattern_matches_is_an_error(build):
     """Nothing is silently ignored: a device without a name is reported."""
-    stock = build.inventory(build.entry(), gpus=(NamePattern(pattern="H100*", name="nvidia.com/h100"),))
+    stock = build.inventory(build.entry(), gpus=(PatternItem(pattern="H100*", name="nvidia.com/h100"),))
     assert {} == stock.resources
     assert any("does not match any resources.gpus pattern ('H100*')" in problem.message for problem in stock.problems)
 
@@ -80,7 +128,7 @@ def test_mig_patterns_rename_profiles(build):
     """`resources.mig` maps profiles to names under `mixed`."""
     stock = build.inventory(
         build.entry(count=1, partitions=MIXED),
-        mig=(NamePattern(pattern="1g.*", name="nvidia.com/mig-small"),),
+        mig=(PatternItem(pattern="1g.*", name="nvidia.com/mig-small"),),
         mig_strategy=MigStrategy.MIXED,
     )
     assert {"nvidia.com/mig-small": 2, "nvidia.com/mig-2g.10gb": 1, "nvidia.com/mig-3g.20gb": 1} == counts(stock)
@@ -90,7 +138,7 @@ def test_one_name_for_devices_and_partitions_is_reported(build):
     """A pattern that gives partitions the whole devices' name mixes what `single` would refuse: a warning."""
     stock = build.inventory(
         build.entry(partitions={0: ("1g.5gb",)}),
-        mig=(NamePattern(pattern="*", name="nvidia.com/gpu", where="t:7:3"),),
+        mig=(PatternItem(pattern="*", name="nvidia.com/gpu").placed("t:7:3"),),
         mig_strategy=MigStrategy.MIXED,
     )
     assert {"nvidia.com/gpu": 2} == counts(stock)
@@ -100,7 +148,7 @@ def test_one_name_for_devices_and_partitions_is_reported(build):
 def test_patterns_leave_other_vendors_alone(build):
     """A pattern for NVIDIA's names does not touch a device of another domain."""
     stock = build.inventory(
-        build.entry("npu", "acme.dev/npu", nvidia=False), gpus=(NamePattern(pattern="*", name="nvidia.com/gpu"),)
+        build.entry("npu", "acme.dev/npu", nvidia=False), gpus=(PatternItem(pattern="*", name="nvidia.com/gpu"),)
     )
     assert {"acme.dev/npu": 2} == counts(stock)
 
@@ -108,36 +156,44 @@ def test_patterns_leave_other_vendors_alone(build):
 def test_a_pattern_that_matches_nothing_is_reported(build):
     """A pattern without effect is a warning with its place in the file."""
     gpus = (
-        NamePattern(pattern="T4", name="nvidia.com/t4", where="t:3:5"),
-        NamePattern(pattern="*", name="nvidia.com/gpu"),
+        PatternItem(pattern="T4", name="nvidia.com/t4").placed("t:3:5"),
+        PatternItem(pattern="*", name="nvidia.com/gpu"),
     )
     stock = build.inventory(build.entry(), gpus=gpus)
     (problem,) = stock.problems
     assert ("t:3:5", False) == (problem.where, problem.is_error)
 
 
-def test_patterns_are_anchored_and_know_only_the_star(subtests):
-    """A pattern is the whole text; a star is any run of characters; everything else is literal."""
-    cases = [
+def test_an_entry_without_devices_keeps_its_resource(build):
+    """A glob that matches nothing now is advertised with 0, so that a hot-plug can show."""
+    entry = EntrySpec(name="uart", resource="example.com/uart", source=GlobSource(paths=()))
+    stock = build.inventory(entry, found={"uart": ()})
+    assert {"example.com/uart": 0} == counts(stock)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "expected"),
+    [
         ("*", "anything at all", True),
         ("1g.24gb", "1g.24gb-me", False),
         ("1g.*", "1gx5gb", False),
         ("1g.*", "1g.5gb+me", True),
         ("*A100*", "NVIDIA A100-SXM4-40GB", True),
         ("A[1]00", "A100", False),
-    ]
-    for pattern, text, expected in cases:
-        with subtests.test(pattern=pattern):
-            assert expected is naming.matches(pattern, text)
+    ],
+)
+def test_patterns_are_anchored_and_know_only_the_star(pattern, text, expected):
+    """A pattern is the whole text; a star is any run of characters; everything else is literal."""
+    assert expected is naming.matches(pattern, text)
 
 
-AMD = Geometry(
+AMD = made_geometry(
     slices=8,
     whole_device=True,
     resource_prefix="",
     profiles=(
-        Profile(name="spx_nps1", slices=8, memory=192 * 2**30, placements=(0,)),
-        Profile(name="cpx_nps4", slices=1, memory=24 * 2**30),
+        made_profile(name="spx_nps1", slices=8, memory=192 * 2**30, placements=(0,)),
+        made_profile(name="cpx_nps4", slices=1, memory=24 * 2**30),
     ),
 )
 
@@ -155,8 +211,22 @@ def test_a_device_cut_as_a_whole_is_always_in_a_mode(build):
     assert ("mi-0", "0", "spx_nps1") == (slot.id, slot.device.ordinal, slot.device.profile)
 
 
+@pytest.mark.parametrize("strategy", [MigStrategy.NONE, MigStrategy.SINGLE])
+def test_devices_in_their_first_mode_keep_their_resource(build, strategy):
+    """Under `none` and `single` devices in SPX are `amd.com/gpu`."""
+    assert {"amd.com/gpu": 2} == counts(amd(build, strategy))
+
+
 def test_single_refuses_devices_in_different_modes(build):
     """Under `single` one device in CPX beside one that nobody partitioned is heterogeneous."""
     stock = amd(build, MigStrategy.SINGLE, partitions={1: ("cpx_nps4",) * 8})
     assert {} == stock.resources
     assert "all partitions must be alike; found cpx_nps4, spx_nps1" in stock.problems[0].message
+
+
+def test_a_layout_that_cannot_be_had_says_what_to_do(build):
+    """The reason why a layout is refused comes with its hint."""
+    stock = build.inventory(build.entry(partitions={0: ("1c.3g.20gb",)}), mig_strategy=MigStrategy.MIXED)
+    (problem,) = stock.problems
+    assert "is a compute instance inside a 3g.20gb" in problem.message
+    assert "use '3g.20gb'" == problem.hint

@@ -1,23 +1,24 @@
 """Where partitions sit, and what is said when they cannot."""
 
 from collections import Counter
-from itertools import combinations_with_replacement, product
+from itertools import combinations_with_replacement, permutations, product
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vdev.model.geometry import Geometry, LayoutError, Placement, Profile, layout, layouts_of
+from tests.kit.geometry import made_geometry, made_profile
+from vdev.model.geometry import LayoutError, Placement, layout, layouts_of, resource_suffix
 from vdev.planning.partitions import place
 
 GIB = 2**30
 
 
 def profile(name, slices, placements, compute, **more):
-    return Profile(name=name, slices=slices, memory=slices * GIB, placements=placements, compute=compute, **more)
+    return made_profile(name=name, slices=slices, memory=slices * GIB, placements=placements, compute=compute, **more)
 
 
-A100 = Geometry(
+A100 = made_geometry(
     slices=8,
     compute=7,
     profiles=(
@@ -31,10 +32,10 @@ A100 = Geometry(
     ),
     layouts={"all-balanced": ("1g.5gb", "1g.5gb", "2g.10gb", "3g.20gb")},
 )
-MODES = Geometry(
+MODES = made_geometry(
     slices=8,
     profiles=tuple(
-        Profile(name=name, slices=slices, memory=slices * 24 * GIB, placements=tuple(range(0, 8, slices)))
+        made_profile(name=name, slices=slices, memory=slices * 24 * GIB, placements=tuple(range(0, 8, slices)))
         for name, slices in (("spx_nps1", 8), ("dpx_nps1", 4), ("qpx_nps4", 2), ("cpx_nps4", 1))
     ),
     resource_prefix="",
@@ -46,9 +47,9 @@ def shown(placements):
     return [str(placement) for placement in placements]
 
 
-def test_layouts_of_real_hardware_are_placed(subtests):
-    """What an A100 accepts gets starts that its grid allows, in the order of the list."""
-    cases = [
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
         ([], []),
         (["7g.40gb"], ["7g.40gb@0"]),
         (["3g.20gb", "3g.20gb"], ["3g.20gb@4", "3g.20gb@0"]),
@@ -59,10 +60,11 @@ def test_layouts_of_real_hardware_are_placed(subtests):
         (["2g.10gb", "2g.10gb", "2g.10gb", "1g.10gb"], ["2g.10gb@4", "2g.10gb@2", "2g.10gb@0", "1g.10gb@6"]),
         (["4g.20gb", "2g.10gb", "1g.5gb+me"], ["4g.20gb@0", "2g.10gb@4", "1g.5gb+me@6"]),
         (["1g.5gb@4", "3g.20gb"], ["1g.5gb@4", "3g.20gb@0"]),
-    ]
-    for wanted, expected in cases:
-        with subtests.test(wanted=wanted):
-            assert expected == shown(place(A100, wanted))
+    ],
+)
+def test_layouts_of_real_hardware_are_placed(wanted, expected):
+    """What an A100 accepts gets starts that its grid allows, in the order of the list."""
+    assert expected == shown(place(A100, wanted))
 
 
 @pytest.mark.parametrize(
@@ -118,35 +120,65 @@ def test_refusals_say_what_is_allowed(wanted, hint):
     assert hint == refused.value.hint
 
 
-def test_the_profile_of_another_model_is_offered_that_of_this_one(subtests):
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [("1g.5gb", "1g.10gb"), ("1g.5gb+me", "1g.10gb+me"), ("2g.10gb", "2g.20gb"), ("7g.40gb", "7g.80gb")],
+)
+def test_the_profile_of_another_model_is_offered_that_of_this_one(name, near):
     """A profile of an A100 of 40 GB, on a device with twice the memory."""
-    for name, near in [
-        ("1g.5gb", "1g.10gb"),
-        ("1g.5gb+me", "1g.10gb+me"),
-        ("2g.10gb", "2g.20gb"),
-        ("7g.40gb", "7g.80gb"),
-    ]:
-        with subtests.test(name=name):
-            large = Geometry(
-                slices=8,
-                profiles=tuple(
-                    Profile(name=each, slices=1, memory=1)
-                    for each in ("1g.10gb", "1g.10gb+me", "1g.20gb", "2g.20gb", "7g.80gb")
-                ),
-            )
-            with pytest.raises(LayoutError) as refused:
-                place(large, [name])
-            assert refused.value.hint.startswith(f"did you mean {near!r}? ")
-            with pytest.raises(LayoutError) as refused:
-                layout(large, f"all-{name}")
-            assert refused.value.hint.startswith(f"did you mean 'all-{near}'? ")
+    large = made_geometry(
+        slices=8,
+        profiles=tuple(
+            made_profile(name=each, slices=1, memory=1)
+            for each in ("1g.10gb", "1g.10gb+me", "1g.20gb", "2g.20gb", "7g.80gb")
+        ),
+    )
+    with pytest.raises(LayoutError) as refused:
+        place(large, [name])
+    assert refused.value.hint.startswith(f"did you mean {near!r}? ")
+    with pytest.raises(LayoutError) as refused:
+        layout(large, f"all-{name}")
+    assert refused.value.hint.startswith(f"did you mean 'all-{near}'? ")
 
 
 def test_compute_slices_are_a_budget_of_their_own():
     """A list whose memory slices fit is refused where the compute slices do not."""
-    tight = Geometry(slices=4, compute=3, profiles=(profile("2x", 2, (0, 2), 2), profile("1x", 1, (), 1)))
+    tight = made_geometry(slices=4, compute=3, profiles=(profile("2x", 2, (0, 2), 2), profile("1x", 1, (), 1)))
     with pytest.raises(LayoutError, match=r"^2x needs 2 of compute-slices, and those before it leave 1 of 3$"):
         place(tight, ["1x", "1x", "2x"])
+
+
+def test_engines_are_a_budget_of_their_own():
+    """A profile that takes all decoders leaves none to others; one without decoders fits beside it."""
+
+    def of(name, decoders):
+        return made_profile(
+            name=name, slices=1, memory=1, attributes={"engines.decoder": decoders, "engines.x": "many"}
+        )
+
+    shared = made_geometry(slices=4, profiles=(of("all", "4"), of("one", "1"), of("none", "0")))
+    assert 4 == len(place(shared, ["none", "all", "none", "none"]))
+    assert 1 == len(layout(shared, "all-all"))
+    with pytest.raises(LayoutError, match=r"^one needs 1 of engines-decoder, and those before it leave 0 of 4$") as no:
+        place(shared, ["none", "all", "one"])
+    assert 2 == no.value.position
+
+
+def test_a_compute_instance_of_an_unknown_profile_lists_the_known_ones():
+    """The hint never names a profile that the device lacks."""
+    with pytest.raises(LayoutError) as refused:
+        place(A100, ["1c.6g.20gb"])
+    assert "allowed: 1g.5gb" in refused.value.hint
+
+
+def test_the_search_gives_up_on_a_grid_that_no_hardware_has():
+    """A list that would take ages to decide is an error that says how to help, not a hang."""
+    comb = tuple(
+        made_profile(name=f"p{number}", slices=3, memory=1, placements=tuple(range(number % 3, 190, 2)))
+        for number in range(64)
+    )
+    with pytest.raises(LayoutError, match="no arrangement of the 64 partitions was found within 200000 steps"):
+        place(made_geometry(slices=192, profiles=comb), [each.name for each in comb])
 
 
 def test_named_layouts():
@@ -165,20 +197,70 @@ def test_named_layouts():
     } == counts
 
 
-def test_a_mode_cuts_the_whole_device(subtests):
+def test_unknown_layout():
+    """A layout's name is checked as a profile's is."""
+    with pytest.raises(LayoutError, match="unknown layout 'all-balancd'") as refused:
+        layout(A100, "all-balancd")
+    assert refused.value.hint.startswith("did you mean 'all-balanced'? allowed: all-1g.5gb, ")
+
+
+@pytest.mark.parametrize(("mode", "count"), [("spx_nps1", 1), ("dpx_nps1", 2), ("qpx_nps4", 4), ("cpx_nps4", 8)])
+def test_a_mode_cuts_the_whole_device(mode, count):
     """AMD's modes are layouts of their own name that fill the device with equal parts."""
-    for mode, count in [("spx_nps1", 1), ("dpx_nps1", 2), ("qpx_nps4", 4), ("cpx_nps4", 8)]:
-        with subtests.test(mode=mode):
-            placements = place(MODES, layout(MODES, mode))
-            assert ([mode] * count, set(range(8))) == (
-                [placement.profile.name for placement in placements],
-                {each for placement in placements for each in placement.slices},
-            )
+    placements = place(MODES, layout(MODES, mode))
+    assert ([mode] * count, set(range(8))) == (
+        [placement.profile.name for placement in placements],
+        {each for placement in placements for each in placement.slices},
+    )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text"),
+    [
+        (["cpx_nps4"] * 3, "a device in mode cpx_nps4 has 8 partitions, and the list has 3"),
+        (["dpx_nps1", "cpx_nps4"], "the device is cut in one mode, with all partitions alike"),
+        (["spx_nps4"], "unknown profile 'spx_nps4'"),
+    ],
+)
+def test_modes_that_the_hardware_lacks(wanted, text):
+    """Half a mode, two modes at once, and a pair of modes that does not exist are refused."""
+    with pytest.raises(LayoutError, match=text):
+        place(MODES, wanted)
+
+
+@pytest.mark.parametrize(
+    ("geometry", "name", "expected"),
+    [
+        (A100, "1g.5gb", "mig-1g.5gb"),
+        (A100, "1g.5gb+me", "mig-1g.5gb.me"),
+        (A100, "1g.24gb+me.all", "mig-1g.24gb.me.all"),
+        (A100, "1g.24gb-me", "mig-1g.24gb-me"),
+        (MODES, "cpx_nps4", "cpx_nps4"),
+    ],
+)
+def test_resource_suffix(geometry, name, expected):
+    """NVIDIA's names have mig- and no plus; AMD's are the mode itself."""
+    assert expected == resource_suffix(geometry, name)
+
+
+def test_overlap():
+    """Two placements overlap when they share a slice, and neighbours do not."""
+    small, big = A100.profile("1g.5gb"), A100.profile("3g.20gb")
+    at_four = Placement(big, 4, 4)
+    assert [False, True, True, False] == [
+        at_four.overlaps(other)
+        for other in (
+            Placement(small, 3, 1),
+            Placement(small, 4, 1),
+            Placement(A100.profile("7g.40gb"), 0, 8),
+            Placement(big, 0, 4),
+        )
+    ]
 
 
 # --- properties -------------------------------------------------------------------------------------------------------
 
-NAMES = [each.name for each in A100.profiles]
+NAMES = [each.name for each in A100.profiles.values()]
 
 
 @st.composite
@@ -191,7 +273,7 @@ def geometries(draw):
         size = draw(st.integers(1, slices))
         starts = st.lists(st.integers(0, slices - size), unique=True)
         profiles.append(
-            Profile(
+            made_profile(
                 name=f"p{number}",
                 slices=size,
                 memory=1,
@@ -201,13 +283,13 @@ def geometries(draw):
                 exclusive=draw(st.none() | st.just("x")),
             )
         )
-    return Geometry(slices=slices, compute=compute, profiles=tuple(profiles))
+    return made_geometry(slices=slices, compute=compute, profiles=tuple(profiles))
 
 
 @st.composite
 def geometry_and_list(draw):
     geometry = draw(geometries())
-    return geometry, draw(st.lists(st.sampled_from([each.name for each in geometry.profiles]), max_size=4))
+    return geometry, draw(st.lists(st.sampled_from([each.name for each in geometry.profiles.values()]), max_size=4))
 
 
 def rules_hold(geometry, placements):
@@ -221,7 +303,7 @@ def rules_hold(geometry, placements):
         and all(not p.profile.placements or p.start in p.profile.placements for p in placements)
         and all(p.size == p.profile.slices for p in placements)
         and (geometry.compute is None or sum(p.profile.compute for p in placements) <= geometry.compute)
-        and all(each.max is None or kinds[each.name] <= each.max for each in geometry.profiles)
+        and all(each.max is None or kinds[each.name] <= each.max for each in geometry.profiles.values())
         and all(count == 1 for count in holders.values())
     )
 
@@ -269,6 +351,14 @@ def test_the_order_of_the_list_moves_nothing(case, random):
 
 
 @given(geometry_and_list())
+def test_an_arrangement_pinned_to_itself_stays(case):
+    """The starts that were chosen can be written into the list, and change nothing."""
+    geometry, wanted = case
+    found = arranged(geometry, wanted)
+    assert found is None or found == place(geometry, [str(each) for each in found])
+
+
+@given(geometry_and_list())
 def test_every_refusal_blames_an_item_that_is_too_many(case):
     """The list up to the blamed item cannot be had, and without it it can."""
     geometry, wanted = case
@@ -277,9 +367,15 @@ def test_every_refusal_blames_an_item_that_is_too_many(case):
     assert position is None or not brute_force(geometry, wanted[: position + 1])
 
 
-def test_every_list_of_an_a100_is_decided_as_brute_force_does(subtests):
+@pytest.mark.parametrize("count", range(1, 5))
+def test_every_list_of_an_a100_is_decided_as_brute_force_does(count):
     """All short lists of the real grid, exhaustively."""
-    for count in range(1, 5):
-        with subtests.test(count=count):
-            for wanted in combinations_with_replacement(NAMES, count):
-                assert brute_force(A100, wanted) == (arranged(A100, wanted) is not None), wanted
+    for wanted in combinations_with_replacement(NAMES, count):
+        assert brute_force(A100, wanted) == (arranged(A100, wanted) is not None), wanted
+
+
+def test_one_more_small_partition_moves_no_other():
+    """Growing a layout by a smallest part keeps every part where it was, while there is room."""
+    for wanted in permutations(["3g.20gb", "2g.10gb", "1g.5gb"]):
+        before, after = place(A100, wanted), place(A100, [*wanted, "1g.5gb"])
+        assert set(map(str, before)) < set(map(str, after))

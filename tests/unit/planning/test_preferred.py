@@ -10,10 +10,14 @@ from hypothesis import strategies as st
 
 from vdev import config, discovery
 from vdev.hostfs import HostRoot
-from vdev.model.entry import AllocationPolicy
+from vdev.model.device import Device, RawDevice, Slot
+from vdev.model.entry import AllocationPolicy, EntrySpec
+from vdev.model.sources import VirtualSource
+from vdev.model.spec import DEFAULT_FLAGS
 from vdev.planning.heaviest import heaviest
 from vdev.planning.inventory import arrange
 from vdev.planning.preferred import AllocatableSlot, Allocator, allocator_for
+from vdev.planning.resources import Resource
 
 DISTRIBUTED, PACKED = AllocationPolicy
 
@@ -67,22 +71,17 @@ def test_nothing_is_preferred_where_nothing_fits(candidates, links, available, m
 # --- replicas and partitions ------------------------------------------------------------------------------------------
 
 
-def test_replicas_are_spread_or_packed(subtests):
+@pytest.mark.parametrize(
+    ("policy", "size", "expected"),
+    [(DISTRIBUTED, 4, [2, 2]), (PACKED, 5, [4, 1]), (DISTRIBUTED, 1, [1]), (PACKED, 8, [4, 4])],
+)
+def test_replicas_are_spread_or_packed(policy, size, expected):
     """Two devices with four replicas each: distributed takes turns, packed fills one first."""
-    for policy, size, expected in [
-        (DISTRIBUTED, 4, [2, 2]),
-        (PACKED, 5, [4, 1]),
-        (DISTRIBUTED, 1, [1]),
-        (PACKED, 8, [4, 4]),
-    ]:
-        with subtests.test(policy=policy):
-            candidates = replicas(2, 4)
-            assert (
-                expected
-                == sorted(parents(Allocator(candidates, policy=policy).prefer(ids(candidates), [], size)).values())[
-                    ::-1
-                ]
-            )
+    candidates = replicas(2, 4)
+    assert (
+        expected
+        == sorted(parents(Allocator(candidates, policy=policy).prefer(ids(candidates), [], size)).values())[::-1]
+    )
 
 
 @pytest.mark.parametrize(("policy", "expected"), [(DISTRIBUTED, "g1"), (PACKED, "g0")])
@@ -91,6 +90,18 @@ def test_what_others_hold_counts(policy, expected):
     candidates = replicas(2, 4)
     available = [each for each in ids(candidates) if each not in ("g0::1", "g0::2")]
     assert [expected] == list(parents(Allocator(candidates, policy=policy).prefer(available, [], 1)))
+
+
+def test_must_include_counts_as_gone():
+    """What must be included is part of the answer, first, and weighs on its device."""
+    candidates = replicas(2, 4)
+    assert ["g0::3", "g1::0"] == Allocator(candidates).prefer(ids(candidates), ["g0::3"], 2)
+
+
+def test_replicas_of_partitions_are_spread_within_the_device_too():
+    """Replicas of two partitions of one device: one of each, not two of the same."""
+    candidates = [AllocatableSlot(f"m{u}::{r}", "g0", (), u * 4 + r, f"m{u}") for u in range(2) for r in range(4)]
+    assert ["m0::0", "m1::0"] == Allocator(candidates).prefer(ids(candidates), [], 2)
 
 
 @pytest.mark.parametrize(("policy", "expected"), [(DISTRIBUTED, [1, 1, 1]), (PACKED, [3])])
@@ -134,23 +145,40 @@ def offered(free):
     return [f"g{parent}-{part}" for parent, parts in free.items() for part in parts]
 
 
+ONE_EACH = {parent: range(1) for parent in range(2, 8)}
+
+
+@pytest.mark.parametrize("policy", AllocationPolicy)
+@pytest.mark.parametrize("links", [0, 100], ids=["numa", "links"])
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_one_partition_each_of_devices_that_are_near(policy, links, replicas):
+    """Spread or packed, of devices that are as full as each other those on one NUMA node are taken."""
+    candidates, scores = board([8] * 8, [0] * 4 + [1] * 4, links, replicas)
+    mark = "::0" * (replicas > 1)
+    available = [each + mark for each in offered(ONE_EACH)]
+    allocator = Allocator(candidates, links=scores, policy=policy)
+    assert {"g4": 1, "g5": 1, "g6": 1} == parents(allocator.prefer(available, [], 3))
+    assert {"g2": 1, "g3": 1} == parents(allocator.prefer(available, [f"g3-0{mark}"], 2))
+
+
 # --- NUMA -------------------------------------------------------------------------------------------------------------
 
 
-def test_whole_devices_stay_on_few_numa_nodes(subtests):
-    """Without links, devices come from as few NUMA nodes as hold them."""
-    cases = [
+@pytest.mark.parametrize(
+    ("available", "must", "size", "expected"),
+    [
         (range(8), [], 2, [0, 1]),
         ([0, 4, 5, 6, 7], [], 2, [4, 5]),
         ([0, 1, 4, 5, 6], [], 2, [0, 1]),  # the tighter node, so that the other keeps room for three
         ([3, 4, 5, 6], ["g3"], 2, [3, 4]),
         (range(8), [], 5, [0, 1, 2, 3, 4]),
         (range(8), ["g6"], 3, [4, 5, 6]),
-    ]
-    for available, must, size, expected in cases:
-        with subtests.test(available=available):
-            allocator = Allocator(whole(8, [0, 0, 0, 0, 1, 1, 1, 1]))
-            assert [f"g{each}" for each in expected] == allocator.prefer([f"g{each}" for each in available], must, size)
+    ],
+)
+def test_whole_devices_stay_on_few_numa_nodes(available, must, size, expected):
+    """Without links, devices come from as few NUMA nodes as hold them."""
+    allocator = Allocator(whole(8, [0, 0, 0, 0, 1, 1, 1, 1]))
+    assert [f"g{each}" for each in expected] == allocator.prefer([f"g{each}" for each in available], must, size)
 
 
 # --- links ------------------------------------------------------------------------------------------------------------
@@ -199,9 +227,9 @@ def weight(links, chosen):
     return sum(links.get((a, b), 0) + links.get((b, a), 0) for a, b in combinations(chosen, 2))
 
 
-def test_links_are_at_least_as_good_as_the_peers_choice(subtests):
-    """On the boards of go-gpuallocator's tables, the set is never worse connected than theirs."""
-    cases = [
+@pytest.mark.parametrize(
+    ("links", "available", "must", "size", "peer"),
+    [
         (VOLTA, [0, 2, 4, 5], [], 2, [4, 5]),
         (VOLTA, [0, 4, 5, 6], [], 2, [5, 6]),
         (VOLTA, [0, 3, 1], [], 2, [0, 3]),
@@ -219,29 +247,31 @@ def test_links_are_at_least_as_good_as_the_peers_choice(subtests):
         (PASCAL, range(8), [], 8, range(8)),
         (RTX, range(4), [], 2, [0, 3]),
         (RTX, range(4), [], 1, [0]),
-    ]
-    for links, available, must, size, peer in cases:
-        with subtests.test(links=links):
-            count = 4 if links is RTX else 8
-            chosen = Allocator(whole(count), links=links).prefer(
-                [f"g{i}" for i in available], [f"g{i}" for i in must], size
-            )
-            assert weight(links, chosen) >= weight(links, [f"g{i}" for i in peer])
+    ],
+)
+def test_links_are_at_least_as_good_as_the_peers_choice(links, available, must, size, peer):
+    """On the boards of go-gpuallocator's tables, the set is never worse connected than theirs."""
+    count = 4 if links is RTX else 8
+    chosen = Allocator(whole(count), links=links).prefer([f"g{i}" for i in available], [f"g{i}" for i in must], size)
+    assert weight(links, chosen) >= weight(links, [f"g{i}" for i in peer])
 
 
-def test_successive_requests_cut_a_board_as_well_as_the_peer(subtests):
+@pytest.mark.parametrize(
+    ("links", "size", "rounds"),
+    [(VOLTA, 2, 4), (VOLTA, 4, 2), (PASCAL, 2, 4), (PASCAL, 4, 2), (RTX, 2, 2)],
+    ids=["volta-2", "volta-4", "pascal-2", "pascal-4", "rtx-2"],
+)
+def test_successive_requests_cut_a_board_as_well_as_the_peer(links, size, rounds):
     """Filling a board request by request reaches the best total over all ways to cut it, as theirs does."""
-    for links, size, rounds in [(VOLTA, 2, 4), (VOLTA, 4, 2), (PASCAL, 2, 4), (PASCAL, 4, 2), (RTX, 2, 2)]:
-        with subtests.test(links=links):
-            left = [f"g{i}" for i in range(size * rounds)]
-            allocator = Allocator(whole(len(left)), links=links)
-            best = max(sum(weight(links, part) for part in cut) for cut in cuts(left, size))
-            total = 0
-            while left:
-                chosen = allocator.prefer(left, [], size)
-                total += weight(links, chosen)
-                left = [each for each in left if each not in chosen]
-            assert best == total
+    left = [f"g{i}" for i in range(size * rounds)]
+    allocator = Allocator(whole(len(left)), links=links)
+    best = max(sum(weight(links, part) for part in cut) for cut in cuts(left, size))
+    total = 0
+    while left:
+        chosen = allocator.prefer(left, [], size)
+        total += weight(links, chosen)
+        left = [each for each in left if each not in chosen]
+    assert best == total
 
 
 def cuts(items, size):
@@ -255,7 +285,60 @@ def cuts(items, size):
             yield [part, *cut]
 
 
+def test_the_leftovers_decide_between_equals():
+    """Of two pairs with one link, the one that leaves a linked pair behind."""
+    links = pairs("0-1=100 1-2=100 2-3=100")
+    assert ["g0", "g1"] == Allocator(whole(4), links=links).prefer(["g0", "g1", "g2", "g3"], [], 2)
+    chain = pairs("0-1=100 1-2=100 0-3=100")
+    assert ["g0", "g3"] == Allocator(whole(4), links=chain).prefer(["g0", "g1", "g2", "g3"], [], 2)
+
+
+def test_numa_decides_between_equal_links():
+    """Where every device reaches every other, the set stays on one NUMA node."""
+    mesh = {(f"g{a}", f"g{b}"): 1200 for a, b in combinations(range(8), 2)}
+    allocator = Allocator(whole(8, [3, 3, 1, 1, 7, 7, 5, 5]), links=mesh)
+    assert ["g2", "g3"] == allocator.prefer(["g0", "g2", "g3", "g4", "g6"], [], 2)
+
+
+def test_many_linked_devices_stay_in_their_islands():
+    """Beyond the exact size, islands of linked devices are found, and one that is broken into is used up."""
+    links = {(f"g{a}", f"g{b}"): 400 for a, b in combinations(range(64), 2) if a // 8 == b // 8}
+    allocator = Allocator(whole(64), links=links)
+    available = [f"g{i}" for i in range(64) if i % 8 or i // 8 == 5]
+    assert [f"g{i}" for i in range(40, 48)] == allocator.prefer(available, [], 8)
+
+
 # --- from the inventory -----------------------------------------------------------------------------------------------
+
+
+def resource_of(slots, source, policy=DISTRIBUTED):
+    entry = EntrySpec(name="npu", resource="acme.dev/npu", source=source)
+    flags = DEFAULT_FLAGS.with_plugin(shared_devices_allocation_policy=policy)
+    return Resource("acme.dev/npu", tuple(slots), entries={"npu": entry}, flags=flags)
+
+
+def test_the_allocator_of_a_resource_knows_its_links():
+    """Links between indices of an entry become links between its devices."""
+    raws = [RawDevice(id=f"npu-{index}", entry="npu", index=index) for index in range(4)]
+    slots = [Slot(raw.id, Device(id=raw.id, raw=raw, ordinal=str(raw.index))) for raw in raws]
+    source = VirtualSource(count=4, links={(1, 3): 100, (3, 1): 100, (0, 9): 900})
+    allocator = allocator_for(resource_of(slots, source))
+    assert ["npu-1", "npu-3"] == allocator.prefer([slot.id for slot in slots], [], 2)
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"), [(DISTRIBUTED, ["npu-0-p0", "npu-1-p0"]), (PACKED, ["npu-0-p0", "npu-0-p1"])]
+)
+def test_the_allocator_of_a_resource_knows_its_policy(policy, expected):
+    """The policy is the flag's, and partitions belong to their raw device."""
+    raws = [RawDevice(id=f"npu-{index}", entry="npu", index=index) for index in range(2)]
+    slots = [
+        Slot(f"{raw.id}-p{part}", Device(id=f"{raw.id}-p{part}", raw=raw, ordinal=f"{raw.index}:{part}", profile="p"))
+        for raw in raws
+        for part in range(2)
+    ]
+    allocator = allocator_for(resource_of(slots, VirtualSource(count=2), policy))
+    assert expected == allocator.prefer([slot.id for slot in slots], [], 2)
 
 
 def test_the_allocator_of_a_preset_knows_its_board(tmp_path):

@@ -5,10 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vdev.errors import UnhealthyDevice
-from vdev.model.device import DeviceNode, RawDevice
-from vdev.model.entry import Action, Container, DeviceListStrategy, EntrySpec, Flags
-from vdev.model.sources import Usb, UsbGroup
-from vdev.model.spec import Spec
+from vdev.model.device import DeviceNode, Mount, RawDevice
+from vdev.model.entry import Action, Container, DeviceListStrategy, EntrySpec, Probe
+from vdev.model.entry import Health as HealthPolicy
+from vdev.model.sources import GlobItem, GlobSource, Usb, UsbGroup
+from vdev.model.spec import DEFAULT_FLAGS, Spec
 from vdev.model.template import parse
 from vdev.planning import allocation, cdi
 from vdev.planning.allocation import cdi_documents, container_edits
@@ -56,7 +57,7 @@ def raw(number, **changes):
 def arranged(raws, source=USB, **changes):
     """The node with these devices."""
     entry = EntrySpec(name="e", resource=NAME, source=source, where="t.yaml:4:5: devices[0]", **changes)
-    flags = Flags(device_list_strategies=CRI)
+    flags = DEFAULT_FLAGS.with_plugin(device_list_strategy=CRI)
     return arrange(Spec(entries=(entry,), flags=flags), "n", {"e": raws})
 
 
@@ -64,9 +65,9 @@ def reasons(stock):
     return {slot.id: slot.health.reason for slot in stock.resources[NAME].slots}
 
 
-def test_a_device_with_such_a_serial_is_unhealthy_alone(subtests):
-    """It stays in the list with the reason, is not granted and not in the CDI specification; the next one works."""
-    cases = [
+@pytest.mark.parametrize(
+    ("make", "serial", "said"),
+    [
         (path, "../../../etc", "it would lead to another directory"),
         (path, "a/b", "it would lead to another directory"),
         (path, "..", "it would lead to another directory"),
@@ -81,24 +82,73 @@ def test_a_device_with_such_a_serial_is_unhealthy_alone(subtests):
         (variable, "A\nLD_PRELOAD=/x", "a variable must not have control characters"),
         (variable, "A\udcffB", "a variable must not have control characters"),
         (annotation, "A\x00B", "an annotation must not have control characters"),
-    ]
-    for make, serial, said in cases:
-        with subtests.test(make=make):
-            text = "{attributes.serial}" if make in (variable, annotation) else "/srv/{attributes.serial}"
-            stock = arranged([raw(1, attributes={"serial": serial}), raw(2)], container=make(text))
-            found = reasons(stock)
-            assert "" == found["e-2"]
-            assert said in found["e-1"]
-            assert found["e-1"].isprintable()
-            assert frozenset({"e-1"}) == stock.left_out
-            ((problem),) = stock.problems
-            assert "t.yaml:4:5: devices[0]" == problem.where
-            assert said in problem.message
-            with pytest.raises(UnhealthyDevice, match="not handed out"):
-                allocation.allocate(stock.resources[NAME], ["e-1"])
-            container_edits(allocation.allocate(stock.resources[NAME], ["e-2"]))
-            (document,) = cdi_documents(stock).values()
-            assert ["e-2", "all"] == [device["name"] for device in document["devices"]]
+    ],
+)
+def test_a_device_with_such_a_serial_is_unhealthy_alone(make, serial, said):
+    """It stays in the list with the reason, is not granted and not in the CDI specification; the next one works."""
+    text = "{attributes.serial}" if make in (variable, annotation) else "/srv/{attributes.serial}"
+    stock = arranged([raw(1, attributes={"serial": serial}), raw(2)], container=make(text))
+    found = reasons(stock)
+    assert "" == found["e-2"]
+    assert said in found["e-1"]
+    assert found["e-1"].isprintable()
+    assert frozenset({"e-1"}) == stock.left_out
+    ((problem),) = stock.problems
+    assert "t.yaml:4:5: devices[0]" == problem.where
+    assert said in problem.message
+    with pytest.raises(UnhealthyDevice, match="not handed out"):
+        allocation.allocate(stock.resources[NAME], ["e-1"])
+    container_edits(allocation.allocate(stock.resources[NAME], ["e-2"]))
+    (document,) = cdi_documents(stock).values()
+    assert ["e-2", "all"] == [device["name"] for device in document["devices"]]
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        path("/srv/{attributes.serial}"),
+        path("{path}"),
+        path("/srv{path}/x"),
+        inside("/run/{id}/{index}"),
+        node("{path}"),
+        variable("{attributes.serial}:{attributes.hidraw},{numa}"),
+        annotation("{attributes.maker}"),
+        variable("a,b\nc"),
+        path("/srv/dongle{attributes.nothing}"),
+    ],
+)
+def test_what_is_meant_works(container):
+    """Real names, whole paths, lists that discovery made, commas that the configuration wrote, text in annotations."""
+    found = raw(1, attributes={"serial": "DN0:43-A_b.c #1", "maker": "Acme, Inc."})
+    stock = arranged([found, raw(2)], container=container)
+    assert {"e-1": "", "e-2": ""} == reasons(stock)
+    assert () == stock.problems
+
+
+def test_links_by_id_work():
+    """The best names there are go into paths and variables."""
+    by_id = "/dev/serial/by-id/usb-FTDI_FT232R_USB_UART_A5069RR4-if00-port0"
+    found = raw(1, paths=(by_id,), nodes=(DeviceNode("/dev/ttyUSB0", by_id),), mounts=(Mount(by_id, by_id),))
+    container = Container(env={"PORT": parse("{path}")}, mounts=path("{path}").mounts)
+    source = GlobSource(paths=(GlobItem(path="/dev/serial/by-id/*"),))
+    assert {"e-1": ""} == reasons(arranged([found], source, container=container))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"source": usb(containerPath="/dev/{attributes.serial}")},
+        {"health": HealthPolicy(probe=Probe.FILE, path=parse("/run/{attributes.serial}"))},
+        {"health": HealthPolicy(probe=Probe.COMMAND, command=(parse("x"), parse("{attributes.serial}\n")))},
+        {"on_release": (Action(truncate=parse("/a/{attributes.serial}")),)},
+        {"pre_start": (Action(command=(parse("{attributes.serial}"),)),)},
+    ],
+)
+@pytest.mark.parametrize("serial", ["../x\n", "-x\n"])
+def test_every_template_counts(changes, serial):
+    """Probes, actions and the source's own path are no less dangerous."""
+    stock = arranged([raw(1, attributes={"serial": serial}), raw(2)], **changes)
+    assert ["e-1"] == [each for each, reason in reasons(stock).items() if reason]
 
 
 def test_a_word_that_a_command_would_take_for_an_option():
@@ -107,6 +157,13 @@ def test_a_word_that_a_command_would_take_for_an_option():
         action = Action(command=(parse("wipe"), parse(text)))
         stock = arranged([raw(1, attributes={"serial": "-rf"})], on_release=(action,))
         assert refused == bool(reasons(stock)["e-1"])
+
+
+@pytest.mark.parametrize("wrong", ["/dev/../etc/x", "dev/x", "/dev/a\nb"])
+def test_paths_that_discovery_found(wrong):
+    """A node or mount of the device itself is held to the same."""
+    for changes in ({"nodes": (DeviceNode("/dev/x", wrong),)}, {"mounts": (Mount(wrong, "/x"),)}):
+        assert "which" in reasons(arranged([raw(1, **changes)]))["e-1"]
 
 
 def test_virtual_devices_are_trusted_further(build):

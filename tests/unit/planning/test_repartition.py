@@ -10,9 +10,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.unit.conftest import Build
 from vdev.intervals import PRODUCTION
-from vdev.model.entry import Flags, MigStrategy
+from vdev.model.entry import MigStrategy
 from vdev.model.geometry import NamedLayout, PartitionChoice, generated
-from vdev.model.spec import Spec
+from vdev.model.spec import Flags, Spec
 from vdev.planning import repartition
 from vdev.planning.repartition import Progress, RepartitionState, RepartitionView
 
@@ -34,7 +34,7 @@ class Node:
         self.build = Build()
         choice = PartitionChoice(label=label, default=default, layouts=layouts or LAYOUTS)
         entry = self.build.entry(count=COUNT, choice=choice, partitions=choice.initial)
-        self.spec = Spec(entries=(entry,), flags=Flags(mig_strategy=strategy))
+        self.spec = Spec(entries=(entry,), flags=Flags(migStrategy=strategy))
         self.found = {entry.name: self.build.raws(entry)}
         self.progresses = {}
         self.labels = {label: value} if value else {}
@@ -106,6 +106,42 @@ class Node:
         self.look(known=known)
 
 
+def test_a_first_start_takes_what_the_label_says():
+    """Nothing is listed yet, so nothing is cut."""
+    node = Node(value="balanced")
+    assert ("success", {"mig-1g.5gb": 4, "mig-2g.10gb": 2, "mig-3g.20gb": 2}) == (node.told, node.counts)
+
+
+@pytest.mark.parametrize(("default", "counts"), [("", {"gpu": 2}), ("all-3g.20gb", {"mig-3g.20gb": 4})])
+def test_without_the_label_the_default_is_in_force_and_no_state_is_written(default, counts):
+    """A node that nobody labelled says nothing."""
+    node = Node(default=default)
+    assert ("", counts) == (node.told, node.counts)
+
+
+def test_a_new_value_is_pending_until_that_is_written():
+    """Then it is put in force."""
+    node = Node(value="all-disabled")
+    node.choose("all-1g.5gb")
+    assert ("pending", {"gpu": 2}) == (node.told, node.counts)
+    node.look()
+    assert RepartitionState.PENDING is node.state
+    node.write()
+    assert ("success", {"mig-1g.5gb": 14}) == (node.told, node.counts)
+
+
+def test_an_api_server_that_takes_nothing_delays_it_by_seconds():
+    """The devices do not depend on it."""
+    node = Node(value="all-disabled")
+    node.choose("all-1g.5gb")
+    node.now = node.progress.again_at - 0.01
+    node.look()
+    assert RepartitionState.PENDING is node.state
+    node.now = node.progress.again_at
+    node.look()
+    assert RepartitionState.SUCCESS is node.state
+
+
 def test_what_is_in_force_already_is_never_pending():
     """Two names of one layout."""
     node = Node(
@@ -132,6 +168,33 @@ def test_what_cannot_be_had_fails_and_changes_nothing(name, why):
     assert node.progress.sentence.startswith(why)
     node.choose("balanced")
     assert "success" == node.told
+
+
+def test_an_unknown_name_at_the_start_leaves_the_default():
+    """There is no other layout that could stay."""
+    node = Node(value="nothing", default="all-3g.20gb")
+    assert ("failed", {"mig-3g.20gb": 4}) == (node.told, node.counts)
+
+
+@pytest.mark.parametrize("way", ["before", "while it is pending"])
+def test_a_held_partition_is_not_cut(way):
+    """The sentence names the pod. It stays failed though the pod goes, until the value is another one."""
+    node = Node(value="all-1g.5gb")
+    before = node.listed
+    held = next(key for key in node.keys if key[1] == before.resources["nvidia.com/mig-1g.5gb"].slots[3].id)
+    if way == "before":
+        node.holders[held] = "holder"
+    node.choose("all-3g.20gb")
+    node.holders[held] = "holder"
+    node.write()
+    assert ("failed", before) == (node.told, node.listed)
+    assert "pod default/holder holds 1g.5gb at slice 3 of device 0 of gpu" in node.progress.sentence
+    node.holders.clear()
+    node.look()
+    assert "failed" == node.told
+    node.choose("all-2g.10gb")
+    node.write()
+    assert {"mig-2g.10gb": 6} == node.counts
 
 
 def test_a_held_whole_device_is_not_cut():
@@ -170,6 +233,34 @@ def test_nothing_is_cut_while_nobody_can_say_who_holds_what():
     assert "success" == node.told
 
 
+def test_a_pod_without_a_name_is_waited_for():
+    """The kubelet names it soon, or nobody has the device; else it fails in the end."""
+    node = Node(value="all-3g.20gb")
+    node.holders[node.keys[0]] = ""
+    node.choose("balanced")
+    node.write()
+    assert "pending" == node.told
+    node.holders.clear()
+    node.look()
+    assert "success" == node.told
+    node.holders[node.keys[0]] = ""
+    node.choose("all-7g.40gb")
+    node.now += PRODUCTION.repartition_holder
+    node.look()
+    assert ("failed", "a pod holds") == (node.told, node.progress.sentence[:11])
+
+
+def test_a_pod_is_named_by_an_answer_that_is_new():
+    """It may have ended since the kubelet was asked."""
+    node = Node(value="all-3g.20gb")
+    node.holders[node.keys[0]], node.read_at = "holder", -1.0
+    node.choose("balanced")
+    assert ("pending", PRODUCTION.repartition_ask) == (node.told, node.progress.again_at)
+    node.read_at = 0.0
+    node.look()
+    assert ("failed", "pod default/holder") == (node.told, node.progress.sentence[:18])
+
+
 def test_a_file_that_means_something_else_by_a_name_triggers():
     """As another value does."""
     node = Node(value="first")
@@ -182,12 +273,66 @@ def test_a_file_that_means_something_else_by_a_name_triggers():
     assert {"mig-7g.40gb": 1, "gpu": 1} == node.counts
 
 
+@pytest.mark.parametrize("known", [True, False], ids=["the label is seen at once", "nobody tells the label yet"])
+def test_a_restart_goes_on_from_what_was_listed(known):
+    """It cuts nothing, and what had failed still has."""
+    node = Node(value="balanced")
+    before = node.listed
+    node.restart(known=known)
+    assert ("success", before) == (node.told, node.listed)
+    node.holders[node.keys[0]] = "holder"
+    node.choose("all-disabled")
+    assert "failed" == node.told
+    sentence = node.progress.sentence
+    node.holders.clear()
+    node.restart(known=known)
+    node.look()
+    assert ("failed", sentence, before) == (node.told, node.progress.sentence, node.listed)
+
+
+def test_a_value_that_changed_meanwhile_triggers_after_a_restart():
+    """It is a new value all the same."""
+    node = Node(value="balanced")
+    node.choose("nothing")
+    node.labels[MIG] = "all-1g.5gb"
+    node.restart()
+    assert "pending" == node.told
+
+
+def test_amd_tells_success_and_failure_alone():
+    """Without a word in between."""
+    node = Node(label="dcm.amd.com/gpu-config-profile", value="all-disabled")
+    assert {"dcm.amd.com/gpu-config-profile-state": "success"} == repartition.state_labels(
+        node.progresses, node.spec.entries
+    )
+    node.choose("all-1g.5gb")
+    assert ("success", {"mig-1g.5gb": 14}) == (node.told, node.counts)
+    node.holders[node.keys[0]] = "holder"
+    node.choose("all-disabled")
+    assert "failure" == node.told
+
+
 def test_under_migstrategy_none_partitions_are_not_listed_and_nothing_is_cut():
     """A held device stays whole to the kubelet whatever the label says."""
     node = Node(value="all-disabled", strategy=MigStrategy.NONE)
     node.holders[node.keys[0]] = "holder"
     node.choose("all-1g.5gb")
     assert ("success", {"gpu": 2}) == (node.told, node.counts)
+
+
+def test_entries_with_one_label_change_together():
+    """A name that one of them does not know leaves that one alone."""
+    build = Build()
+    small = {"both": NamedLayout({0: ("1g.5gb",)}), "one": NamedLayout({0: ("2g.10gb",)})}
+    entries = tuple(
+        build.entry(name, count=1, choice=PartitionChoice(label=MIG, default="both", layouts=layouts))
+        for name, layouts in (("a", small), ("b", {"both": NamedLayout({0: ("7g.40gb",)})}))
+    )
+    spec = Spec(entries=entries, flags=Flags(migStrategy=MigStrategy.MIXED))
+    cut, _ = repartition.chosen(spec, "n", {MIG: "both"})
+    assert [{0: ("1g.5gb",)}, {0: ("7g.40gb",)}] == [each.partitions for each in cut.entries]
+    cut, (_, *_) = repartition.chosen(spec, "n", {MIG: "one"})
+    assert {0: ("2g.10gb",)} == cut.entries[0].partitions
 
 
 class HeldIsNeverCut(RuleBasedStateMachine):

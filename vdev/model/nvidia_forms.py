@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from ..model.scalars import Constraint, Duration, Flag, Flaw, Plain, Section, Text, Whole, described, refuse, refuse_all
+from .scalars import Constraint, Duration, Flag, Flaw, Plain, Section, Text, Whole, described, refuse, refuse_all
 
 DOMAIN = "nvidia.com"
 

@@ -1,0 +1,142 @@
+"""The `partitioning` block: its values and its faults."""
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from tests.kit.geometry import made_geometry, made_profile
+from vdev.config.partitions_block import Partitioning
+
+PARTITIONING = TypeAdapter(Partitioning)
+NPU = {
+    "slices": 4,
+    "profiles": {
+        "1x.4gb": {"slices": 1, "memory": "4Gi"},
+        "2x.8gb": {"slices": 2, "memory": "8Gi", "placements": [0, 2]},
+    },
+}
+
+
+def test_a_small_block():
+    """The shortest block says slices and profiles, and the rest has its defaults."""
+    assert made_geometry(
+        slices=4,
+        profiles=(
+            made_profile(name="1x.4gb", slices=1, memory=4 * 2**30),
+            made_profile(name="2x.8gb", slices=2, memory=8 * 2**30, placements=(0, 2)),
+        ),
+    ) == PARTITIONING.validate_python(NPU)
+
+
+def test_a_full_block():
+    """Every key reaches the core."""
+    block = {
+        "slices": 8,
+        "compute": 7,
+        "resourcePrefix": "part-",
+        "wholeDevice": True,
+        "profiles": {
+            "a+m": {
+                "slices": 8,
+                "memory": 1024,
+                "placements": [0],
+                "compute": 7,
+                "max": 1,
+                "attributes": {"cores": 64, "model": "X"},
+                "exclusive": "m",
+            }
+        },
+        "layouts": {"one": ["a+m"]},
+    }
+    profile = made_profile(
+        name="a+m",
+        slices=8,
+        memory=1024,
+        placements=(0,),
+        compute=7,
+        max=1,
+        attributes={"cores": "64", "model": "X"},
+        exclusive="m",
+    )
+    assert made_geometry(
+        slices=8,
+        compute=7,
+        profiles=(profile,),
+        layouts={"one": ("a+m",)},
+        resource_prefix="part-",
+        whole_device=True,
+    ) == PARTITIONING.validate_python(block)
+
+
+def changed(**more):
+    return {**NPU, **more}
+
+
+def with_profile(name="2x.8gb", **more):
+    return {**NPU, "profiles": {**NPU["profiles"], name: {"slices": 2, "memory": "8Gi", **more}}}
+
+
+@pytest.mark.parametrize(
+    ("block", "where", "text"),
+    [
+        (changed(slices="4"), ("slices",), "expected a whole number, got the string '4'"),
+        (changed(slices=0), ("slices",), "0 is out of range"),
+        (changed(slices=257), ("slices",), "257 is out of range"),
+        (changed(profiles={}), ("profiles",), "a device without profiles cannot be cut"),
+        (changed(slice=4), ("slice",), "not permitted"),
+        (with_profile(memory="8GB"), ("profiles", "2x.8gb", "memory"), "did you mean 'G'?"),
+        (with_profile(slices=5), ("profiles", "2x.8gb", "slices"), "5 slices do not fit a device of 4"),
+        (with_profile(placements=[]), ("profiles", "2x.8gb", "placements"), "could start nowhere"),
+        (
+            with_profile(placements=[0, 3]),
+            ("profiles", "2x.8gb", "placements", 1),
+            "cannot start at slice 3: it fits at 0 to 2",
+        ),
+        (with_profile(placements=[0, -1]), ("profiles", "2x.8gb", "placements", 1), "-1 is out of range"),
+        (with_profile(placements=[0, 0]), ("profiles", "2x.8gb", "placements", 1), "slice 0 is listed twice"),
+        (with_profile(compute=1), ("profiles", "2x.8gb", "compute"), "does not say how many compute slices"),
+        (changed(compute=2), ("profiles", "1x.4gb"), "each profile must say how many it takes"),
+        (
+            with_profile(attributes={"cc": [8]}),
+            ("profiles", "2x.8gb", "attributes", "cc"),
+            "expected a string, a number",
+        ),
+        (
+            with_profile(name="a b"),
+            ("profiles", "a b"),
+            "'a b' names the resource <domain>/mig-a b, which Kubernetes would refuse",
+        ),
+        (with_profile(name="a@1"), ("profiles", "a@1"), "Kubernetes would refuse"),
+        (with_profile(name="x" * 60), ("profiles", "x" * 60), "Kubernetes would refuse"),
+        (
+            changed(layouts={"all-1x.4gb": ["1x.4gb"]}),
+            ("layouts", "all-1x.4gb"),
+            "exists for every device with this profile",
+        ),
+        (changed(layouts={"a": ["1x.4gb", "3x"]}), ("layouts", "a", 1), "unknown profile '3x'"),
+        (changed(layouts={"a": ["2x.8gb"] * 3}), ("layouts", "a", 2), "2x.8gb takes 2 slices from 0 or 2"),
+    ],
+)
+def test_faults_are_at_their_place(block, where, text):
+    """Each impossible value is one fault, at its path in the block, and says what is wrong."""
+    with pytest.raises(ValidationError) as refused:
+        PARTITIONING.validate_python(block)
+    first = refused.value.errors()[0]
+    assert (where, True) == (first["loc"], text in first["msg"]), first
+
+
+def test_two_profiles_for_one_resource():
+    """`a+me` and `a.me` would both be `mig-a.me`."""
+    block = with_profile(name="a+me") | {}
+    block["profiles"]["a.me"] = {"slices": 1, "memory": 1}
+    with pytest.raises(ValidationError, match=r"'a.me' and 'a\+me' would name the same resource, <domain>/mig-a.me"):
+        PARTITIONING.validate_python(block)
+
+
+def test_all_faults_at_once():
+    """Two wrong profiles are two faults."""
+    block = changed(profiles={"a": {"slices": 9, "memory": 1}, "b": {"slices": 1, "memory": 1, "placements": [4]}})
+    with pytest.raises(ValidationError) as refused:
+        PARTITIONING.validate_python(block)
+    assert [("profiles", "a", "slices"), ("profiles", "b", "placements", 0)] == [
+        each["loc"] for each in refused.value.errors()
+    ]
