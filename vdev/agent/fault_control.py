@@ -14,11 +14,10 @@ import structlog
 from .. import config
 from ..errors import HostError, UsageError
 from ..faults.commands import Command, FaultCommands, called, not_allowed, rule_document
-from ..faults.effects import ApiFaults, CdiFault, FaultKind, ProcessFaults, SliceFault
 from ..faults.engine import CONFIGURATION, Engine
 from ..faults.rule_run import RuleRun
 from ..faults.rule_store import RuleStore
-from ..faults.rules import FaultRule, words
+from ..faults.rules import DEVICE, FaultRule, words
 from ..hostfs import HostRoot
 from ..model.problem import Problem, warning
 from ..model.spec import Spec
@@ -85,10 +84,10 @@ class FaultControl:
                 found[name] = failed
         return found
 
-    def cdi_faults(self, inventory: Inventory) -> Mapping[str, CdiFault]:
+    def cdi_faults(self, inventory: Inventory) -> Mapping[str, str]:
         """What becomes of the CDI files, by file name; asks the engine, so only after its look."""
         self._inventory = inventory
-        found: dict[str, CdiFault] = {}
+        found: dict[str, str] = {}
         if not self.engine.runs:
             return found
         for name, resource in inventory.resources.items():
@@ -107,17 +106,16 @@ class FaultControl:
 
         `break_watches` ends those of the API server, `wipe_slices` deletes those of the drivers that a rule concerns.
         """
-        for strike in self.engine.take_strikes():
-            match strike.fault:
-                case ProcessFaults(exit=code):
-                    log.error("ending as a fault rule says", rule=strike.rule.name, code=code, injected=True)
-                    self._exit(code)
-                case ApiFaults():
-                    break_watches()
-                case SliceFault():
-                    wipe_slices(strike.rule.concerns)
-                case fault:
-                    await lists.strike(fault, strike.rule.concerns)
+        for rule in self.engine.take_strikes():
+            if rule.process is not None:
+                log.error("ending as a fault rule says", rule=rule.name, code=rule.process.exit, injected=True)
+                self._exit(rule.process.exit)
+            elif rule.api is not None:
+                break_watches()
+            elif rule.slices is not None:
+                wipe_slices(rule.concerns)
+            else:
+                await lists.strike(rule)
         if self.engine.stirred:
             for service in lists.services.values():
                 service.poke()
@@ -170,7 +168,7 @@ class FaultControl:
         idle = (
             warning(run.rule.where, f"the fault rule {name!r} selects no device that this node has now")
             for name, run in self.engine.runs.items()
-            if run.live and run.rule.kind is FaultKind.DEVICE and not run.targets
+            if run.live and run.rule.kind == DEVICE and not run.targets
             if not _is_elsewhere(run.rule, self.spec, self._node)
         )
         hidden = (
@@ -184,7 +182,7 @@ class FaultControl:
 def _document(run: RuleRun, now: float) -> dict[str, Any]:
     changes_at = run.changes_at if run.live else None
     document = rule_document(run.rule, run.source, _state(run), changes_at, now, run.injections)
-    is_of_devices = run.rule.kind is FaultKind.DEVICE
+    is_of_devices = run.rule.kind == DEVICE
     return {**document, "devices": sorted({each for _, each in run.targets}) if is_of_devices else []}
 
 

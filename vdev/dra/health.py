@@ -5,7 +5,6 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 
 from ..aio.clock import Timing
-from ..faults.effects import HealthStreamFault
 from ..faults.engine import Engine
 
 _TIMES = 3  # a message may get lost, or be late
@@ -66,7 +65,7 @@ class HealthStreams:
         try:
             while not self._closing:
                 fault = self._faults.on_health(self._driver)
-                if fault is HealthStreamFault.ENDED:
+                if fault == "ended":
                     return
                 news.clear()
                 if fault is None:

@@ -12,7 +12,7 @@ import grpc
 
 from ..aio.clock import Timing
 from ..deviceplugin.rpc import Context, ObserveRpc, RpcCalls
-from ..faults.effects import ClaimCall, FaultyClaims
+from ..faults.effects import ClaimCall
 from ..faults.engine import Engine
 from ..pb import dra_health_v1_pb2, dra_health_v1alpha1_pb2, dra_v1_pb2, dra_v1beta1_pb2
 from .claim import PreparedClaim
@@ -78,8 +78,8 @@ class DraServicer:
                 for uid, each in answers.items():
                     if isinstance(each, PreparedClaim) and uid not in before:
                         self._faults.allocated(self._driver, [device.id for device in each.devices])
-                claims = {uid: _prepared(pb, each, wrong.claims) for uid, each in answers.items()}
-                return pb.NodePrepareResourcesResponse(claims=_without_skipped(claims, request, wrong.claims))
+                claims = {uid: _prepared(pb, each, wrong.fault) for uid, each in answers.items()}
+                return pb.NodePrepareResourcesResponse(claims=_without_skipped(claims, request, wrong.fault))
 
         async def unprepare(request: Any, context: Context) -> Any:
             async with self._calls.answering(ClaimCall.UNPREPARE, context) as wrong:
@@ -87,7 +87,7 @@ class DraServicer:
                     return _refused(pb.NodeUnprepareResourcesResponse, request, wrong.claim_error)
                 answers = await self._claims.unprepare(_refs(request))
                 claims = {uid: pb.NodeUnprepareResourceResponse(error=error) for uid, error in answers.items()}
-                return pb.NodeUnprepareResourcesResponse(claims=_without_skipped(claims, request, wrong.claims))
+                return pb.NodeUnprepareResourcesResponse(claims=_without_skipped(claims, request, wrong.fault))
 
         handlers: dict[str, Any] = {
             ClaimCall.PREPARE.value: grpc.unary_unary_rpc_method_handler(
@@ -144,14 +144,14 @@ def _refused(response: Any, request: Any, why: str) -> Any:
     return response(claims={each.uid: {"error": why} for each in request.claims})
 
 
-def _without_skipped(claims: dict[str, Any], request: Any, wrong: FaultyClaims | None) -> dict[str, Any]:
+def _without_skipped(claims: dict[str, Any], request: Any, wrong: str) -> dict[str, Any]:
     """The claims of an answer; a fault may leave the first one of the request out."""
-    if wrong is FaultyClaims.SKIP_CLAIM and request.claims:
+    if wrong == "skipClaim" and request.claims:
         claims.pop(request.claims[0].uid)
     return claims
 
 
-def _prepared(pb: Any, answer: PreparedClaim | str, wrong: FaultyClaims | None) -> Any:
+def _prepared(pb: Any, answer: PreparedClaim | str, wrong: str) -> Any:
     if isinstance(answer, str):
         return pb.NodePrepareResourceResponse(error=answer)
     message = pb.NodePrepareResourceResponse()
@@ -166,7 +166,7 @@ def _prepared(pb: Any, answer: PreparedClaim | str, wrong: FaultyClaims | None) 
         last.CopyFrom(message.devices[-2])
         last.request_names[:] = [ALL_AT_ONCE]
         last.cdi_device_ids.append(answer.together)  # after the device's own: the pod's status has the first one
-    if wrong is FaultyClaims.WRONG_DEVICE:
+    if wrong == "wrongDevice":
         for device in message.devices:
             device.device_name = BOGUS
             device.cdi_device_ids[:] = [f"{each.partition('=')[0]}={BOGUS}" for each in device.cdi_device_ids]

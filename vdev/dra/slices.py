@@ -10,7 +10,7 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from ..faults.effects import SliceFault, TaintFault
+from ..faults.effects import TaintFault
 from ..model.device import GONE, Device, Key
 from ..model.dra import Attribute, DeviceCapacity
 from ..model.quantity import written
@@ -414,18 +414,16 @@ STALE = "vdev-stale"
 _OLD, _NEW = 1, 2  # generations
 
 
-def spoilt(
-    fault: SliceFault, wanted: Sequence[Written], there: Sequence[Written], made: Made, *, same: Same
-) -> Changes:
+def spoilt(fault: str, wanted: Sequence[Written], there: Sequence[Written], made: Made, *, same: Same) -> Changes:
     """What leads to slices with this fault; without a change once they have it."""
     match fault:
-        case SliceFault.INCOMPLETE:
+        case "incomplete":
             return changes(wanted, there, made, same=same, missing=1)
-        case SliceFault.DUPLICATE_NAME:
+        case "duplicateName":
             return changes([*wanted, *_again(wanted)], there, made, same=same)
-        case SliceFault.OLD_GENERATION:
+        case "oldGeneration":
             return _beside_old(wanted, there, made, same)
-        case SliceFault.LATE | SliceFault.WITHHELD | SliceFault.WIPED:
+        case _:  # nothing is written
             return Changes()
 
 

@@ -140,7 +140,7 @@ def rule_document(
     """What the list says of every rule. `injected` counts by resource."""
     return {
         "name": rule.name,
-        "kind": rule.kind.value,
+        "kind": rule.kind,
         "source": source,
         "where": rule.where,
         "state": state,

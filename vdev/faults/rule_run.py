@@ -11,19 +11,10 @@ from dataclasses import dataclass, field
 from ..model.device import Key
 from ..planning.resources import Inventory
 from . import targets
-from .effects import ApiFaults, ProcessFaults, SliceFault, SocketFault, StreamFault
 from .rules import ALWAYS, FaultRule, Start
 from .schedule import Dice, Firing, Phase, earliest, hits, on_node, phase, strikes
 
 _OVER = Phase(active=False, changes_at=None)
-
-
-@dataclass(frozen=True, slots=True)
-class Strike:
-    """A momentary fault that must happen now: to streams, sockets or slices, to the process, or to watches."""
-
-    rule: FaultRule
-    fault: StreamFault | SocketFault | SliceFault | ProcessFaults | ApiFaults
 
 
 @dataclass(slots=True)

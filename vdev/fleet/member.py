@@ -8,7 +8,6 @@ from pathlib import Path
 from .. import discovery
 from ..dra.slice_output import ResourceSlices
 from ..dra.slices import Claimed
-from ..faults.effects import SliceFault
 from ..faults.engine import CONFIGURATION, Engine
 from ..faults.schedule import earliest
 from ..hostfs import HostRoot
@@ -184,9 +183,9 @@ class Member:
             self.relabel()
         self._assign(pods, is_first=last is None)
         self.notes.settle(self.assigned, self.plan.inventory, rejects=self.rejects)
-        for strike in self.engine.take_strikes():
-            if strike.fault is SliceFault.WIPED:
-                self.slices.wipe(strike.rule.concerns)
+        for rule in self.engine.take_strikes():
+            if rule.slices is not None:
+                self.slices.wipe(rule.concerns)
         age = self._age()
         told = delayed(self.plan, self.delays, age)
         for output in self.outputs:

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..faults.effects import ApiFaults, ApiResource, ApiVerb, FaultKind
-from ..faults.rules import FaultRule, Start
+from ..faults.effects import ApiFaults, ApiResource, ApiVerb
+from ..faults.rules import DEVICE, FaultRule, Start
 from ..model.entry import EntrySpec
 from ..model.fleet import AT_ONCE, NO_FLEET, Delays, Fleet, FleetNodes
 from ..model.names import filled
@@ -154,14 +154,14 @@ def is_early(delay: float, age: float | None) -> bool:
 _NO_PLUGIN = "no device plugin runs on a node without a kubelet"
 _NO_KUBELET = "no kubelet calls anything on such a node"
 _WITHOUT = {
-    FaultKind.RPC: _NO_KUBELET,
-    FaultKind.REGISTER: _NO_PLUGIN,
-    FaultKind.STREAM: _NO_PLUGIN,
-    FaultKind.SOCKET: _NO_PLUGIN,
-    FaultKind.PROCESS: _NO_PLUGIN,
-    FaultKind.POD_RESOURCES: "no kubelet answers on such a node, and pods tell who holds what",
-    FaultKind.CDI: "no container starts on a node without a kubelet, so no CDI file is written",
-    FaultKind.HEALTH_STREAM: _NO_KUBELET,
+    "rpc": _NO_KUBELET,
+    "register": _NO_PLUGIN,
+    "stream": _NO_PLUGIN,
+    "socket": _NO_PLUGIN,
+    "process": _NO_PLUGIN,
+    "podResources": "no kubelet answers on such a node, and pods tell who holds what",
+    "cdi": "no container starts on a node without a kubelet, so no CDI file is written",
+    "healthStream": _NO_KUBELET,
 }
 _WRITES = frozenset({ApiVerb.CREATE, ApiVerb.UPDATE, ApiVerb.PATCH, ApiVerb.DELETE})
 
@@ -188,7 +188,7 @@ def warnings(spec: Spec) -> Iterator[Problem]:
     for rule in spec.faults.rules:
         if why := without_effect(rule):
             yield warning(rule.where, f"the fault rule {rule.name!r} does nothing in a fleet: {why}")
-    if spec.faults.kernel_log and any(rule.kind is FaultKind.DEVICE for rule in spec.faults.rules):
+    if spec.faults.kernel_log and any(rule.kind == DEVICE for rule in spec.faults.rules):
         yield warning("faults.kernelLog", "nothing is written to it in a fleet: its nodes have no kernel")
 
 

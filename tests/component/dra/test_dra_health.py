@@ -8,7 +8,7 @@ import pytest
 from tests.kit.dra import NoFaults
 from tests.kit.rules import rule
 from vdev.dra.health import DeviceHealth
-from vdev.faults.effects import ClaimCall, HealthStreamFault
+from vdev.faults.effects import ClaimCall
 from vdev.faults.rules import CallFault
 
 
@@ -183,12 +183,12 @@ async def test_health_streams_end_or_are_silent(faulty):
     running.driver.update(healths(True))
     stream = called.watch()
     await stream.read()
-    faults.health = HealthStreamFault.SILENT
+    faults.health = "silent"
     running.driver.update(healths("broken"))
     faults.health = None
     running.driver.poke()
     assert [("gpu-0", 2, "broken")] == shown(await stream.read())
-    faults.health = HealthStreamFault.ENDED
+    faults.health = "ended"
     running.driver.poke()
     assert grpc.aio.EOF == await stream.read()
     assert grpc.aio.EOF == await called.watch().read()

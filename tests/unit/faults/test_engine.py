@@ -146,7 +146,7 @@ def test_a_moment_happens_once():
         one.clock.advance(5)
         one.look(STOCK)
         taken += one.take_strikes()
-    assert [137] == [each.fault.exit for each in taken]
+    assert [137] == [each.process.exit for each in taken]
 
 
 def test_a_trigger_at_this_moment_is_not_missed():
