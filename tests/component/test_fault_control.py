@@ -276,14 +276,15 @@ async def test_rules_that_move_between_files(start_agent, shows, directory, kube
 
 
 async def test_files_with_the_same_rule(agent, shows, directory, kubelet):
-    """Who was first has it, whatever the files are called; the other file is a problem while both are there."""
-    first, second = directory / "faults" / "b.yaml", directory / "faults" / "a.yaml"
+    """The first file by name has it; the other one is a problem while both are there."""
+    first, second = directory / "faults" / "a.yaml", directory / "faults" / "b.yaml"
+    second.write_text("{name: filed, devices: [acme/1-2], health: Unhealthy}")
+    await shows(NPU, 4, 2)
     first.write_text("{name: filed, devices: [acme/0], health: Unhealthy}")
     await shows(NPU, 4, 3)
-    second.write_text("{name: filed, devices: [acme/1-2], health: Unhealthy}")
-    said = "a.yaml: the rule 'filed' exists already, from file b.yaml; choose another name"
-    await kubelet.wait_until(lambda: any(said in str(each) for each in agent.agent.faults.store.problems))
-    await shows(NPU, 4, 3)
+    (problem,) = agent.agent.faults.store.problems
+    assert "b.yaml" in str(problem)
+    assert "the rule 'filed' exists already, from file a.yaml; choose another name" in str(problem)
     first.unlink()
     await shows(NPU, 4, 2)
     assert not agent.agent.faults.store.problems

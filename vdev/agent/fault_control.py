@@ -14,7 +14,7 @@ import structlog
 from .. import config
 from ..errors import HostError, UsageError
 from ..faults.commands import Command, FaultCommands, called, not_allowed, rule_document
-from ..faults.engine import CONFIGURATION, Engine
+from ..faults.engine import Engine
 from ..faults.rule_run import RuleRun
 from ..faults.rule_store import RuleStore
 from ..faults.rules import DEVICE, FaultRule, words
@@ -50,8 +50,8 @@ class FaultControl:
     def adopt(self, spec: Spec, base: Inventory) -> None:
         """The configuration says this now, and these are the devices that it gives the node."""
         self.spec = spec
-        self.engine.load(CONFIGURATION, spec.faults.rules)
-        self.store.give_way({rule.name for rule in spec.faults.rules})
+        self.store.configure(spec.faults.rules)
+        self.engine.load(self.store.sources)
         self.engine.meet(base)
 
     @property

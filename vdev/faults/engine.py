@@ -33,12 +33,9 @@ from .targets import Afflictions
 
 log = structlog.get_logger(__name__)
 
-CONFIGURATION = "configuration"
-"""The source whose rules win over those of the same name."""
 _NOTED_AT_BEGINNING = (DEVICE, "cdi", "podResources", "condition")
 _FROM_NOW_ON: Mapping[str, float] = {}
 _NOT_NOW = RegisterFaults(never=True)
-_RANK = {CONFIGURATION: 0, "live": 2}
 
 
 class Engine:
@@ -83,41 +80,32 @@ class Engine:
 
     # --- rules --------------------------------------------------------------------------------------------------------
 
-    def load(self, source: str, rules: Sequence[FaultRule], *, since: Mapping[str, float] = _FROM_NOW_ON) -> None:
-        """Replace the rules of a source. Their times count from now on, or by name `since` then, by the clock.
+    def load(self, sources: Mapping[str, Sequence[FaultRule]], *, since: Mapping[str, float] = _FROM_NOW_ON) -> None:
+        """Replace all rules, which are given by source. Their times count from now on, or by name `since` then.
 
         A changed rule starts anew, an unchanged one goes on, a missing one ends.
-        A new seed also restarts the rules that depend on chance.
-
-        Raises UsageError when another source has a rule of the same name, over which only the configuration wins.
+        A new seed also restarts the rules that depend on chance. Of two rules with one name the first counts.
         """
         now = self.clock.now()
         self._started = now if self._started is None else self._started
-        for rule in rules:
-            other = self.runs.get(rule.name)
-            if other is not None and source not in (other.source, CONFIGURATION):
-                raise UsageError(f"the rule {rule.name!r} exists already, from {other.source}; choose another name")
-        kept = {name: run for name, run in self.runs.items() if run.source != source}
-        for rule in rules:
-            old = self.runs.get(rule.name)
-            dice = Dice(rule.seed, self._node)
-            same = old is not None and old.rule == rule and (old.dice == dice or not needs_seed(rule))
-            if old and same:
-                old.rule, old.source = rule, source  # which may be written elsewhere now
-                kept[rule.name] = old
-                continue
-            begun = kept[rule.name] = self._begun(rule, source, dice, since.get(rule.name, now))
-            begun.looked_at = max(begun.looked_at, self._came)
-        if not kept and not self.runs:
-            return  # which is most loads: nothing to look at
-        for name, run in self.runs.items():
-            if kept.get(name) is not run:
-                self._end(run)
-        for name, run in kept.items():
+        before, self.runs = self.runs, {}
+        for source, rules in sources.items():
+            for rule in rules:
+                if rule.name in self.runs:
+                    continue
+                old, dice = before.get(rule.name), Dice(rule.seed, self._node)
+                if old is not None and old.rule == rule and (old.dice == dice or not needs_seed(rule)):
+                    old.rule, old.source = rule, source  # which may be written elsewhere now
+                    self.runs[rule.name] = old
+                    continue
+                begun = self.runs[rule.name] = self._begun(rule, source, dice, since.get(rule.name, now))
+                begun.looked_at = max(begun.looked_at, self._came)
+                begun.select(self._inventory)
+        for name, run in before.items():
             if self.runs.get(name) is not run:
-                run.select(self._inventory)
-        self.runs = dict(sorted(kept.items(), key=lambda each: _RANK.get(each[1].source, 1)))  # later rules win
-        self._on_change()
+                self._end(run)
+        if before or self.runs:  # else there is nothing to look at, which is most loads
+            self._on_change()
 
     def _begun(self, rule: FaultRule, source: str, dice: Dice, at: float) -> RuleRun:
         started = at if self._started is None else self._started

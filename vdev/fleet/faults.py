@@ -5,16 +5,16 @@ time counts from the same moment on all nodes, whenever the API server told of t
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from .. import config
 from ..aio.clock import Clock
 from ..errors import UsageError
 from ..faults.commands import Command, FaultCommands, called, not_allowed, rule_document
-from ..faults.engine import CONFIGURATION, Engine
+from ..faults.engine import Engine
 from ..faults.rule_run import RuleRun, needs_seed
-from ..faults.rule_store import LIVE, RuleStore
+from ..faults.rule_store import RuleStore, Sources
 from ..faults.rules import FaultRule
 from ..model.spec import Spec
 from .member import Member
@@ -28,21 +28,28 @@ class FleetRules:
 
     def __init__(self, members: Mapping[str, Member], clock: Clock) -> None:
         self.clock = clock
+        self.sources: Sources = {}
         self.since: dict[str, float] = {}  # when the time of each rule began
         self._members = members
-        self._rules: dict[str, tuple[FaultRule, ...]] = {}  # by source
+        self._rules: dict[str, FaultRule] = {}
         self._cleared: set[str] = set()
 
-    def adopt(self, rules: Sequence[FaultRule], now: float) -> None:
-        """The configuration has these rules from now on; what people typed gives way. Nodes load them in turn."""
-        self._note(CONFIGURATION, rules, now)
-        names = {rule.name for rule in rules}
-        self._rules[LIVE] = tuple(rule for rule in self._live if rule.name not in names)
+    def note(self, sources: Sources, now: float) -> None:
+        """These are the rules from now on. Those that are new or other begin now; the others go on.
+
+        Nodes load them in turn.
+        """
+        before, self.sources = self._rules, sources
+        self._rules = {rule.name: rule for rules in sources.values() for rule in rules}
+        for name, rule in self._rules.items():
+            old = before.get(name)
+            if old is None or old != rule or (old.seed != rule.seed and needs_seed(rule)):
+                self.since[name] = now
+                self._cleared.discard(name)
+        self.since = {name: self.since[name] for name in self._rules}
 
     def meet(self, engine: Engine) -> None:
-        """A node has come, with the configuration's rules: what was typed before counts for it as well."""
-        if self._live:
-            engine.load(LIVE, self._live, since=self.since)
+        """A node has come, with all rules: what was cleared before is cleared on it as well."""
         for name in self._cleared & engine.runs.keys():
             engine.clear(name)
 
@@ -54,18 +61,14 @@ class FleetRules:
             found |= {name: run for name, run in each.runs.items() if run.live or name not in found}
         return found
 
-    def load(self, source: str, rules: Sequence[FaultRule]) -> None:
-        """Replace the rules of a source, in the same moment for all nodes. Raises UsageError."""
-        theirs = {rule.name for rule in self._rules.get(CONFIGURATION, ())}
-        for rule in rules:
-            if rule.name in theirs:
-                raise UsageError(f"the rule {rule.name!r} exists already, from configuration; choose another name")
-        self._note(source, rules, self.clock.now())
-        minds_labels = any(rule.nodes.labels for rule in rules)
+    def load(self, sources: Sources) -> None:
+        """Replace all rules, in the same moment for all nodes."""
+        self.note(sources, self.clock.now())
+        minds_labels = any(rule.nodes.labels for rule in self._rules.values())
         for member in self._members.values():
             if minds_labels:
                 member.relabel()
-            member.engine.load(source, rules, since=self.since)
+            member.engine.load(sources, since=self.since)
 
     def clear(self, name: str) -> None:
         for engine in self._with(name):
@@ -85,28 +88,12 @@ class FleetRules:
     def engines(self) -> list[Engine]:
         return [member.engine for member in self._members.values()]
 
-    @property
-    def _live(self) -> tuple[FaultRule, ...]:
-        return self._rules.get(LIVE, ())
-
     def _with(self, name: str) -> list[Engine]:
         there = [engine for engine in self.engines if name in engine.runs]
         if not there:
             known = sorted(self.runs)
             raise UsageError(f"there is no fault rule {name!r}; the rules are: {', '.join(known) or 'none'}")
         return there
-
-    def _note(self, source: str, rules: Sequence[FaultRule], now: float) -> None:
-        """Rules that are new or other begin now; the others go on."""
-        before = {rule.name: rule for rule in self._rules.get(source, ())}
-        for rule in rules:
-            old = before.pop(rule.name, None)
-            if old is None or old != rule or (old.seed != rule.seed and needs_seed(rule)):
-                self.since[rule.name] = now
-                self._cleared.discard(rule.name)
-        for name in before:
-            self.since.pop(name, None)
-        self._rules[source] = tuple(rules)
 
 
 class FleetFaults:
@@ -121,8 +108,8 @@ class FleetFaults:
 
     def adopt(self, spec: Spec, now: float) -> None:
         self.spec = spec
-        self.rules.adopt(spec.faults.rules, now)
-        self._store.give_way({rule.name for rule in spec.faults.rules})
+        self._store.configure(spec.faults.rules)
+        self.rules.note(self._store.sources, now)
 
     @property
     def commands(self) -> Mapping[str, Command]:

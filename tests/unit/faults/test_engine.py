@@ -1,12 +1,10 @@
 """The engine's memory: rules come, go on, change and go, and the same steps lead to the same state."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kit.rules import rule
 from vdev.aio.clock import ManualClock
-from vdev.errors import UsageError
 from vdev.faults import targets
 from vdev.faults.effects import Rpc
 from vdev.faults.engine import Engine
@@ -30,7 +28,7 @@ STOCK = stock()
 def engine(*rules, clock=None):
     """An engine with these rules of the configuration."""
     made = Engine("node-a", clock or ManualClock(100.0), Metrics(), on_change=lambda: None)
-    made.load("configuration", rules)
+    made.load({"configuration": rules})
     return made
 
 
@@ -83,7 +81,7 @@ def test_removed_rules_heal(made, walk):
     for step in walk:
         one.clock.advance(step)
         one.look(STOCK)
-    one.load("configuration", ())
+    one.load({"configuration": ()})
     assert targets.NONE == one.look(STOCK)
     assert one.next_change is None
 
@@ -104,7 +102,7 @@ def test_untouched_goes_on_and_changed_starts_anew():
     """A reload restarts a rule only when the rule itself changed."""
     one = engine(sick("a", 0, at=60.0), sick("b", 1, at=60.0))
     one.clock.advance(50)
-    one.load("configuration", (sick("a", 0, at=60.0), sick("b", 1, at=61.0)))
+    one.load({"configuration": (sick("a", 0, at=60.0), sick("b", 1, at=61.0))})
     one.clock.advance(10)
     assert {"acme-0"} == seen(one)
     one.clock.advance(51)
@@ -115,7 +113,7 @@ def test_another_seed_is_another_run_of_what_draws_lots():
     """With another seed a rule with chance starts anew; the others go on."""
     one = engine(sick("a", 0, at=60.0, probability=0.999))
     one.clock.advance(60)
-    one.load("configuration", [sick("a", 0, at=60.0, probability=0.999, seed=8)])
+    one.load({"configuration": [sick("a", 0, at=60.0, probability=0.999, seed=8)]})
     assert set() == seen(one)
 
 
@@ -123,7 +121,7 @@ def test_since_start_does_not_begin_again():
     """A rule that counts from the start of the plugin is where it would be, also when it is read later."""
     one = engine()
     one.clock.advance(90)
-    one.load("configuration", [sick("a", 0, since="start", at=60.0, lasts=60.0)])
+    one.load({"configuration": [sick("a", 0, since="start", at=60.0, lasts=60.0)]})
     assert {"acme-0"} == seen(one)
     one.clock.advance(30)
     assert set() == seen(one)
@@ -133,7 +131,7 @@ def test_what_is_past_is_not_done_late():
     """A process is not ended for an event before its rule was read."""
     one = engine()
     one.clock.advance(90)
-    one.load("configuration", [rule(process={"exit": 1}, since="start", at=60.0)])
+    one.load({"configuration": [rule(process={"exit": 1}, since="start", at=60.0)]})
     one.look(STOCK)
     assert [] == one.take_strikes()
 
@@ -164,7 +162,7 @@ def test_cleared_rules_sleep_until_they_are_triggered():
     one = engine(often)
     assert {"acme-0"} == seen(one)
     one.clear("a")
-    one.load("configuration", [often])
+    one.load({"configuration": [often]})
     one.clock.advance(20)
     assert set() == seen(one)
     one.trigger("a")
@@ -201,14 +199,11 @@ def test_new_devices_are_selected():
     assert 6 == len(one.look(stock(6)).verdicts)
 
 
-def test_a_name_belongs_to_one_source():
-    """A person's rule cannot take the name of one in a file; the configuration can take any."""
+def test_of_two_rules_with_one_name_the_first_counts():
+    """That of the configuration, whatever people typed."""
     one = engine(sick("a", 0))
-    with pytest.raises(UsageError, match="exists already, from configuration"):
-        one.load("live", [sick("a", 1)])
-    one.load("live", [sick("b", 1)])
-    one.load("configuration", [sick("b", 2)])
-    assert {"acme-2"} == seen(one)
+    one.load({"configuration": [sick("a", 0)], "live": [sick("a", 1), sick("b", 2)]})
+    assert {"acme-0", "acme-2"} == seen(one)
 
 
 def test_states_of_the_whole_node():
@@ -226,9 +221,9 @@ def test_without_rules_a_reload_wakes_nobody():
     """A configuration without rules in the place of another one changes nothing; the end of the last rule does."""
     woken = []
     made = Engine("node-a", ManualClock(100.0), Metrics(), on_change=lambda: woken.append(1))
-    made.load("configuration", ())
-    made.load("configuration", ())
+    made.load({"configuration": ()})
+    made.load({"configuration": ()})
     assert [] == woken
-    made.load("configuration", [sick("one", 0)])
-    made.load("configuration", ())
+    made.load({"configuration": [sick("one", 0)]})
+    made.load({"configuration": ()})
     assert 2 == len(woken)
