@@ -72,15 +72,12 @@ class Outlook:
 
 
 class Announcer:
-    """Tells `manager` what `outlook` says; `patience` is how long in seconds the kubelet waits at most.
-
-    `outlook` is asked with whether it matters what is absent, which takes a look at each device.
-    """
+    """Tells `manager` what `outlook` says; `patience` is how long in seconds the kubelet waits at most."""
 
     def __init__(
         self,
         manager: ServiceManager | None,
-        outlook: Callable[[bool], Outlook],
+        outlook: Callable[[], Outlook],
         *,
         patience: float,
         steps: Steps,
@@ -93,10 +90,8 @@ class Announcer:
         self._intervals, self._clock = timing
         self._began = timing.clock.now()
         self._changed = asyncio.Event()
-        self._is_ready = self._reloading = self._waits = False
-        self._misses = True  # whether something may be absent that was there before
+        self._is_ready = self._waits = False
         self._status = ""
-        self._alive_at = float("-inf")
 
     @contextlib.asynccontextmanager
     async def announcing(self) -> AsyncIterator[None]:
@@ -104,33 +99,17 @@ class Announcer:
         if self._manager is None:
             yield
             return
-        failure: Exception | None = None
-        async with asyncio.TaskGroup() as group:
-            name = "telling the service manager"
-            work = functools.partial(self._run, self._manager)
-            task = group.create_task(self._steps.repeat(name, work), name=name)
-            try:
-                yield
-            except Exception as error:  # the caller's own, which must not come out as a group
-                failure = error
-            finally:
-                task.cancel()
-        if failure is not None:
-            raise failure
+        name = "telling the service manager"
+        work = functools.partial(self._run, self._manager)
+        task = asyncio.create_task(self._steps.repeat(name, work), name=name)
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
 
     def look(self) -> None:
         self._changed.set()
-
-    def turned(self, *, reloaded: bool) -> None:
-        """The agent finished a step; `reloaded`: whatever it was told to read is in force by now, or refused."""
-        if self._manager is not None and self._reloading and reloaded:
-            self._reloading = not self._manager.ready()
-        self.look()
-
-    def reload(self) -> None:
-        if self._manager is not None and self._is_ready:
-            self._reloading = True
-            self._manager.reloading()
 
     def stop(self) -> None:
         if self._manager is not None:
@@ -139,20 +118,15 @@ class Announcer:
     async def _run(self, manager: ServiceManager) -> None:
         """Say what is new, and wait until there may be more to say."""
         self._changed.clear()
-        outlook, now = self._outlook(self._misses), self._clock.now()
-        self._misses = self._misses and not (self._is_ready and not outlook.boot.absent)
+        outlook = self._outlook()
         self._say(manager, outlook)
         if not self._is_ready:
-            self._start(manager, outlook.boot, now - self._began)
-        period = manager.watchdog / _SIGNS if manager.watchdog else self._intervals.signs_of_life
-        if manager.watchdog and not outlook.stalled and now - self._alive_at >= period / 2:
-            self._alive_at = now
+            self._start(manager, outlook.boot, self._clock.now() - self._began)
+        if manager.watchdog and not outlook.stalled:
             manager.alive()
-        left = self._patience - (now - self._began)
-        if not self._is_ready:
-            period = min(period, left if left > 0 else self._intervals.retry_ready)
+        pause = manager.watchdog / _SIGNS if manager.watchdog else self._intervals.signs_of_life
         with contextlib.suppress(TimeoutError):
-            async with self._clock.timeout(period):
+            async with self._clock.timeout(pause if self._is_ready else self._intervals.retry_ready):
                 await self._changed.wait()
 
     def _start(self, manager: ServiceManager, boot: Boot, waited: float) -> None:
@@ -160,8 +134,7 @@ class Announcer:
             self._is_ready = manager.ready()
             if not self._is_ready:
                 return
-            self._misses = bool(boot.absent) and not boot.kubelet
-            if self._misses:
+            if boot.absent and not boot.kubelet:
                 log.warning("devices that were there before are missing", devices=_shown(boot.absent))
             elif self._waits:
                 log.info("the kubelet waits no more", seconds=round(waited))
@@ -173,7 +146,7 @@ class Announcer:
 
     def _say(self, manager: ServiceManager, outlook: Outlook) -> None:
         boot = outlook.boot
-        absent = f"not there again: {', '.join(_shown(boot.absent))}" if boot.absent else ""
+        absent = f"not there: {', '.join(_shown(boot.absent))}" if boot.absent else ""
         status = "; ".join(filter(None, (absent, boot.waits_for or outlook.summary)))
         if status != self._status:
             self._status = status

@@ -200,11 +200,11 @@ class HttpView:
     def stand_by(self) -> str:
         return stand_by(self._agent)
 
-    def outlook(self, look_for_absent: bool) -> Outlook:
+    def outlook(self) -> Outlook:
         agent, state = self._agent, self._agent.reconciler
         services = agent.lists.services.values()
         missing: tuple[str, ...] = ()
-        if look_for_absent and state.published:
+        if state.published:
             ailing = {raw for raw, health in state.current_verdicts().items() if not health.healthy}
             missing = absent(state.served, chain.from_iterable(state.scan.devices.values()), ailing)
         boot = Boot(

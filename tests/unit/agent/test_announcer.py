@@ -25,7 +25,7 @@ async def test_a_loop_that_turns_while_the_work_stands_still_is_no_life(listener
     """The watchdog gets its signs only while the agent takes its steps."""
     looks, clock = itertools.count(), ManualClock()
 
-    def outlook(_absent):
+    def outlook():
         look = next(looks)
         asyncio.get_running_loop().call_soon(clock.advance, 10)  # past the next sign
         return Outlook(boot=SERVED, stalled="nothing moves" if look >= 5 else "", summary=str(look))
@@ -41,7 +41,7 @@ async def test_the_start_is_told_again_where_that_failed(listener):
     """A message that was lost must not keep the kubelet from starting."""
     tried = asyncio.Event()
 
-    def outlook(_absent):
+    def outlook():
         tried.set()
         return Outlook(boot=SERVED)
 
@@ -52,26 +52,9 @@ async def test_the_start_is_told_again_where_that_failed(listener):
         await listener.ready()
 
 
-async def test_a_reload_is_over_after_the_step_that_did_it(listener):
-    """And not after one that was under way when it was asked for."""
-    announcer = Announcer(ServiceManager(listener.address), lambda _: Outlook(boot=SERVED), patience=0, steps=Steps())
-    async with listener.listening(), announcer.announcing():
-        await listener.ready()
-        announcer.reload()
-        announcer.turned(reloaded=False)
-        await listener.until(lambda: "RELOADING=1" in listener.said, "that it reloads")
-        assert 1 == listener.said.count("READY=1")
-        announcer.turned(reloaded=True)
-        await listener.ready(2)
-        announcer.turned(reloaded=True)
-        announcer.stop()
-        await listener.until(lambda: "STOPPING=1" in listener.said, "the end")
-    assert 2 == listener.said.count("READY=1")
-
-
 async def test_the_context_ends_with_what_ended_it(listener):
     """As it is, and not in a group."""
-    announcer = Announcer(ServiceManager(listener.address), lambda _: Outlook(boot=SERVED), patience=0, steps=Steps())
+    announcer = Announcer(ServiceManager(listener.address), lambda: Outlook(boot=SERVED), patience=0, steps=Steps())
     with pytest.raises(ZeroDivisionError):
         async with announcer.announcing():
             raise ZeroDivisionError

@@ -307,13 +307,6 @@ def test_the_identity_of_a_pool_is_kept(tmp_path: Path, pool: str, product: str,
     assert SmiTool.NVIDIA is entry.telemetry.maker
 
 
-def test_the_versions_of_a_nodes_topology_are_kept() -> None:
-    """What fake-gpu-operator shows in its nvidia-smi."""
-    text = "{gpuProduct: Tesla-T4, gpuMemory: 15360, gpus: [{id: a}], driverVersion: 550.54.15, cudaVersion: '12.4'}"
-    virtual = only(text)["devices"][0]["virtual"]
-    assert {"driverVersion": "550.54.15", "cudaVersion": "12.4"} == virtual["attributes"]
-
-
 @pytest.mark.parametrize(
     ("text", "warning"),
     [
