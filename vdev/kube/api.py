@@ -166,12 +166,6 @@ class Api:
         ):
             yield events
 
-    async def names(self, kind: ObjectKind, most: int) -> tuple[str, ...]:
-        """The names of the first objects of a kind, of so many at most."""
-        call = ApiCall(verb="list", kind=kind)
-        items = (await self._ask(ApiRequest(call=call, params={"limit": str(most)}))).get("items")
-        return tuple(_checked(call, each)["metadata"]["name"] for each in items) if isinstance(items, list) else ()
-
     async def version(self) -> tuple[int, int]:
         """The server's version: major and minor number."""
         call = ApiCall(verb="get", kind=_VERSION)
