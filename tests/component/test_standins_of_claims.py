@@ -129,7 +129,7 @@ async def test_it_goes_after_the_pool_that_names_it(start, api_server, stand_in,
 
     async def apply(self, plan, apply=Dra.settle):
         if plan.pools and plan.pools["acme.dev"].offered.entries["seat"].source.node is None:
-            seen.append(stand_in.exists())
+            seen.append(await asyncio.to_thread(stand_in.exists))
         await apply(self, plan)
 
     monkeypatch.setattr(Dra, "settle", apply)
