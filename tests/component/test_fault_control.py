@@ -207,7 +207,7 @@ async def test_what_is_refused_ends_nothing(agent, vdev, run_dir, shows, kubelet
     await vdev("device", "set", "acme-0", "--health", "Unhealthy")
     await shows(NPU, 4, 3)
     wish = {"do": "device-set", "id": "acme-0", "health": "Unhealthy"}
-    for wrong in ({"for": 1e-12}, {"health": "Sick"}):
+    for wrong in ({"for": "soon"}, {"health": "Sick"}):
         with pytest.raises(UsageError, match="expected"):
             await command_socket.ask(run_dir, wish | wrong)
     await agent.settled(kubelet)

@@ -4,6 +4,7 @@ The engine answers; this asks it after each step, wakes those who wait for an an
 """
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -12,13 +13,12 @@ from typing import Any
 import structlog
 
 from .. import config
-from ..errors import HostError, UsageError
+from ..errors import UsageError
 from ..faults.commands import Command, FaultCommands, called, not_allowed, rule_document
 from ..faults.engine import Engine
 from ..faults.rule_run import RuleRun
 from ..faults.rule_store import RuleStore
 from ..faults.rules import DEVICE, FaultRule, words
-from ..hostfs import HostRoot
 from ..model.problem import Problem, warning
 from ..model.spec import Spec
 from ..observe.metrics import Metrics
@@ -44,8 +44,6 @@ class FaultControl:
         self._wake = wake
         self._timer: Callable[[], object] | None = None
         self._inventory = Inventory()
-        self._here = HostRoot()
-        self._hidden: Mapping[str, str] = {}  # rules whose file cannot be looked at, and why
 
     def adopt(self, spec: Spec, base: Inventory) -> None:
         """The configuration says this now, and these are the devices that it gives the node."""
@@ -68,21 +66,10 @@ class FaultControl:
         """Read the fault directory, and see which of the files that rules wait for are there."""
         await self.store.scan()
         files = self.engine.files
-        found = await asyncio.to_thread(self._look, files) if files else {}
-        now = self.engine.files
-        for name, there in found.items():
-            if now.get(name) == files[name]:  # else it was cleared meanwhile
-                self.engine.saw_file(name, there=None if isinstance(there, HostError) else there)
-        self._hidden = {name: str(why) for name, why in found.items() if isinstance(why, HostError)}
-
-    def _look(self, files: Mapping[str, str]) -> dict[str, bool | HostError]:
-        found: dict[str, bool | HostError] = {}
+        there = await asyncio.to_thread(lambda: {name: os.path.exists(file) for name, file in files.items()})
         for name, file in files.items():
-            try:
-                found[name] = self._here.info(file) is not None
-            except HostError as failed:
-                found[name] = failed
-        return found
+            if self.engine.files.get(name) == file:  # else it was cleared meanwhile
+                self.engine.saw_file(name, there=there[name])
 
     def cdi_faults(self, inventory: Inventory) -> Mapping[str, str]:
         """What becomes of the CDI files, by file name; asks the engine, so only after its look."""
@@ -171,12 +158,7 @@ class FaultControl:
             if run.live and run.rule.kind == DEVICE and not run.targets
             if not _is_elsewhere(run.rule, self.spec, self._node)
         )
-        hidden = (
-            warning(run.rule.where, f"the fault rule {name!r} waits for a file that cannot be seen: {why}")
-            for name, why in self._hidden.items()
-            if (run := self.engine.runs.get(name)) is not None
-        )
-        return (*self.store.problems, *idle, *hidden)
+        return (*self.store.problems, *idle)
 
 
 def _document(run: RuleRun, now: float) -> dict[str, Any]:

@@ -15,8 +15,6 @@ from .rules import FaultRule, words
 Request = Mapping[str, Any]
 Command = Callable[[Request], Any]
 
-_LONGEST = 1e9  # seconds that a device can be set for: 30 years
-
 
 class FaultCommands:
     """The answers to `vdev fault` and `vdev device`, by what the control socket calls them.
@@ -82,7 +80,7 @@ class FaultCommands:
             node=node,
             health=text_of(request, "health"),
             reason=str(request.get("reason") or ""),
-            seconds=_seconds(request, "for"),
+            lasts=text_of(request, "for") if request.get("for") is not None else "",
         )
         return {"added": [name]}
 
@@ -123,15 +121,6 @@ def called(slot: Slot, name: str) -> str:
     if name == device.selector:
         return device.id
     return raw.id if name == f"{raw.entry}/{raw.index}" else ""
-
-
-def _seconds(request: Request, key: str) -> float | None:
-    value = request.get(key)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _LONGEST:
-        raise UsageError(f"{key!r} in the request must be a number of seconds, more than 0 and at most {_LONGEST:.0f}")
-    return float(value)
 
 
 def rule_document(

@@ -394,22 +394,7 @@ class ApiResource(StrEnum):
     RESOURCE_CLAIMS_STATUS = "resourceclaims/status"
 
 
-ApiRequest = tuple[ApiVerb, ApiResource]
-
-API_REQUESTS: frozenset[ApiRequest] = frozenset(
-    {
-        *((verb, ApiResource.NODES) for verb in (ApiVerb.GET, ApiVerb.LIST, ApiVerb.WATCH, ApiVerb.PATCH)),
-        (ApiVerb.PATCH, ApiResource.NODES_STATUS),
-        (ApiVerb.CREATE, ApiResource.EVENTS),
-        (ApiVerb.LIST, ApiResource.PODS),
-        (ApiVerb.WATCH, ApiResource.PODS),
-        (ApiVerb.PATCH, ApiResource.EVENTS),
-        *((verb, ApiResource.RESOURCE_SLICES) for verb in ApiVerb if verb not in (ApiVerb.GET, ApiVerb.PATCH)),
-        (ApiVerb.GET, ApiResource.RESOURCE_CLAIMS),
-        (ApiVerb.PATCH, ApiResource.RESOURCE_CLAIMS_STATUS),
-    }
-)
-"""All requests that the plugin makes."""
+_WATCHED = frozenset({ApiResource.NODES, ApiResource.PODS, ApiResource.RESOURCE_SLICES})
 
 
 class ApiFaults(Section):
@@ -443,14 +428,9 @@ class ApiFaults(Section):
         return (not verbs or verb in verbs) and (not self.resources or resource in self.resources)
 
     @property
-    def requests(self) -> frozenset[ApiRequest]:
-        """Those of the plugin's requests that it is about."""
-        return frozenset(each for each in API_REQUESTS if self.concerns(*each))
-
-    @property
     def ends_watches(self) -> bool:
         """Whether a watch that is open must end, since it could not begin."""
-        return any(verb is ApiVerb.WATCH for verb, _ in self.requests)
+        return any(self.concerns(ApiVerb.WATCH, each) for each in _WATCHED)
 
 
 class SliceFaults(OneFault):

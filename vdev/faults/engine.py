@@ -238,8 +238,8 @@ class Engine:
         """Whether a rule waits for a file that has not been looked at since the rule is there."""
         return any(run.file_there is None for run in self.runs.values() if run.rule.start is Start.FILE)
 
-    def saw_file(self, name: str, *, there: bool | None) -> None:
-        """Note that the file that a rule waits for is there, or is not; None: that cannot be seen."""
+    def saw_file(self, name: str, *, there: bool) -> None:
+        """Note that the file that a rule waits for is there, or is not."""
         if self.runs[name].saw_file(self.clock.now(), there=there):
             self._on_change()
 

@@ -58,11 +58,10 @@ class RuleRun:
         self.fired += 1
         self.looked_at = math.nextafter(now, -math.inf)  # an event at this very moment is still to come
 
-    def saw_file(self, now: float, *, there: bool | None) -> bool:
-        """The file that the rule waits for is there, or is not, or cannot be seen. Whether that changed anything."""
-        before = bool(self.file_there)
-        self.file_there = before if there is None else there
-        if self.file_there == before:
+    def saw_file(self, now: float, *, there: bool) -> bool:
+        """The file that the rule waits for is there, or is not. Whether that changed anything."""
+        before, self.file_there = bool(self.file_there), there
+        if there == before:
             return False
         if not there:
             self.firings = ()

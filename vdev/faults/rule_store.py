@@ -93,9 +93,7 @@ class RuleStore:
         """Add the rules of a text; each replaces the live rule of its name. Raises ConfigError or UsageError."""
         return self._take(self._parse(text, "<live>"))
 
-    def set_device(
-        self, device: str, *, health: str, reason: str = "", seconds: float | None = None, node: str = ""
-    ) -> str:
+    def set_device(self, device: str, *, health: str, reason: str = "", lasts: str = "", node: str = "") -> str:
         """Set a device's health by a live rule, for a while or until it is cleared. Returns the rule's name.
 
         Raises ConfigError or UsageError.
@@ -104,8 +102,8 @@ class RuleStore:
         rule = {"name": name, "devices": {"id": device}, "health": health, "reason": reason}
         if node:
             rule["onNodes"] = [node]
-        if seconds is not None:
-            rule["for"] = f"{seconds:.9f}s"
+        if lasts:
+            rule["for"] = lasts
         new = self._parse(json.dumps(rule), "<live>")
         if name in self._live:
             self.clear(name)  # for the same again begins anew

@@ -4,6 +4,7 @@ These models are what the engine works with: `schedule` says when a rule is in f
 selects. What a rule can do is in `effects`.
 """
 
+import json
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -485,18 +486,10 @@ _WORDS = {*EFFECTS, "resource", "reason", "delay", "hang", "error", "answer", "n
 def words(rule: FaultRule) -> str:
     """What the rule does, for people: its own keys, in one line."""
     given = rule.model_dump(mode="json", by_alias=True, exclude_defaults=True, warnings=False)
-    text = ", ".join(f"{key}: {_flow(value)}" for key, value in given.items() if key in _WORDS)
+    shown = {key: value for key, value in given.items() if key in _WORDS}
+    text = ", ".join(f"{key}: {value if isinstance(value, str) else _flow(value)}" for key, value in shown.items())
     return f"{text} ({xid_text(rule.xid)})" if rule.xid else text
 
 
 def _flow(value: object) -> str:
-    match value:
-        case dict():
-            return "{" + ", ".join(f"{key}: {_flow(each)}" for key, each in value.items()) + "}"
-        case list():
-            return "[" + ", ".join(map(_flow, value)) + "]"
-        case bool():
-            return str(value).lower()
-        case float():
-            return f"{value:g}"
-    return str(value)
+    return json.dumps(value, ensure_ascii=False).replace('"', "")

@@ -194,4 +194,5 @@ def warnings(spec: Spec) -> Iterator[Problem]:
 
 def _concerns_writes(failure: ApiFaults) -> bool:
     """Of what is told of a node; claims are left to those who prepare them."""
-    return any(verb in _WRITES and of is not ApiResource.RESOURCE_CLAIMS_STATUS for verb, of in failure.requests)
+    writes = not failure.of_verbs or not _WRITES.isdisjoint(failure.of_verbs)
+    return writes and failure.resources != (ApiResource.RESOURCE_CLAIMS_STATUS,)

@@ -74,7 +74,7 @@ def test_what_xids_mean(rule, verdict, said):
         (
             "api: {status: 429, retryAfter: 5s}, everyNth: 3",
             ApiFaults(status=429, retryAfter=5),
-            "everyNth: 3, api: {status: 429, retryAfter: 5}",
+            "everyNth: 3, api: {status: 429, retryAfter: 5.0}",
         ),
         (
             "api: {status: 403, verbs: patch, resources: [nodes/status, events]}",
