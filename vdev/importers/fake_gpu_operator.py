@@ -25,9 +25,7 @@ _PROFILES = {
 _PROFILE_COUNT = 8  # devices of a built-in profile
 _ANY_GPU = "nvidia-gpu"  # the preset of a product that has none of its own
 _TOPOLOGY = ("nodePools", "nodePoolLabelKey", "migStrategy")
-_POOL = ("gpu", "numa", "resources", "gpuProduct", "gpuCount", "gpuMemory", "otherDevices")
-_NUMA = ("zones", "gpusPerZone")
-_NUMA_OF_MACHINE = ("topologyManagerPolicy", "topologyManagerScope", "cpuPerZone", "memPerZone", "distances")
+_POOL = ("gpu", "resources", "gpuProduct", "gpuCount", "gpuMemory", "otherDevices")
 
 
 def recognises(content: Any) -> bool:
@@ -89,7 +87,6 @@ def _pool(name: str, pool: dict[str, Any], topology: Mapping[str, Any], wishes: 
     draft.unread("gpu.overrides.device_defaults.memory", mapping(defaults.get("memory")), ("total_bytes",))
     for place, device in enumerate(listed(overrides.get("devices"))):
         draft.unread(f"gpu.overrides.devices[{place}]", mapping(device), ("index",))
-    _numa(draft, mapping(pool.get("numa")), count)
     if gpu.get("backend") == "mock":
         draft.told("gpu.backend", "mock runs NVIDIA's own plugin on a mocked driver; here the devices are vdev's")
     _others(draft, pool)
@@ -144,22 +141,6 @@ def _same_memory(preset: str, mebibytes: int) -> bool:
 def _mebibytes(value: Any) -> int:
     text = str(value)
     return int(text) // 2**20 if text.isascii() and text.isdecimal() and len(text) < 20 else 0
-
-
-def _numa(draft: Draft, numa: dict[str, Any], count: int) -> None:
-    zones = number(numa.get("zones")) or 0
-    if not zones or not draft.devices:
-        return
-    per_zone = [number(each) or 0 for each in listed(numa.get("gpusPerZone"))] or [-(-count // zones)] * zones
-    nodes = [zone for zone, each in enumerate(per_zone) for _ in range(min(each, count))][:count]
-    if len(nodes) == count:
-        draft.devices[0].body["virtual"]["numa"] = nodes
-    else:
-        draft.lost("numa.gpusPerZone", f"it places {len(nodes)} of {count} GPUs")
-    for key in _NUMA_OF_MACHINE:
-        if key in numa:
-            draft.lost(f"numa.{key}", "is a matter of the kubelet and of the machine")
-    draft.unread("numa", numa, (*_NUMA, *_NUMA_OF_MACHINE))
 
 
 def _others(draft: Draft, pool: dict[str, Any]) -> None:
