@@ -5,7 +5,7 @@ The engine answers; this asks it after each step, wakes those who wait for an an
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,12 @@ from typing import Any
 import structlog
 
 from .. import config
-from ..errors import UsageError
-from ..faults.commands import Command, FaultCommands, called, not_allowed, rule_document
+from ..faults.commands import Command, FaultCommands, not_allowed, rule_document
 from ..faults.engine import Engine
 from ..faults.rule_run import RuleRun
 from ..faults.rule_store import RuleStore
 from ..faults.rules import DEVICE, FaultRule, words
+from ..model.device import Slot
 from ..model.problem import Problem, warning
 from ..model.spec import Spec
 from ..observe.metrics import Metrics
@@ -118,17 +118,10 @@ class FaultControl:
     @property
     def commands(self) -> Mapping[str, Command]:
         refusal = "" if self._allowed else not_allowed("this plugin")
-        return FaultCommands(self.store, find=self._find, status=self.status, refusal=refusal).by_name
+        return FaultCommands(self.store, nodes=self._slots, is_fleet=False, status=self.status, refusal=refusal).by_name
 
-    def _find(self, device: str, node: str) -> tuple[str, str]:
-        """The id of a device that is asked for: by its id, or as rules call it (`a100/2`, partition `a100/2:0`)."""
-        if node not in {"", self._node}:
-            raise UsageError(f"this is the plugin of node {self._node}, not of {node}")
-        for resource in self._inventory.everything.values():
-            for slot in resource.slots:
-                if found := called(slot, device):
-                    return "", found
-        raise UsageError(f"there is no device {device!r} on this node; vdev status lists them")
+    def _slots(self) -> Mapping[str, Iterable[Slot]]:
+        return {self._node: (slot for each in self._inventory.everything.values() for slot in each.slots)}
 
     def _parse(self, text: str, name: str) -> tuple[FaultRule, ...]:
         return config.load_rules(text, name, self.spec)

@@ -4,7 +4,7 @@ Everything but the list needs permission.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..errors import UsageError
@@ -19,20 +19,22 @@ Command = Callable[[Request], Any]
 class FaultCommands:
     """The answers to `vdev fault` and `vdev device`, by what the control socket calls them.
 
-    `find` gives the node (empty: there is but one) and the id of a device, by its id or as rules call it; it raises
-    UsageError. `status` is the list of rules. `refusal` says why people may inject nothing; empty where they may.
+    `nodes` has the slots of each node; where they are a fleet's, rules that set a device name its node. `status` is the
+    list of rules. `refusal` says why people may inject nothing; empty where they may.
     """
 
     def __init__(
         self,
         store: RuleStore,
         *,
-        find: Callable[[str, str], tuple[str, str]],
+        nodes: Callable[[], Mapping[str, Iterable[Slot]]],
+        is_fleet: bool,
         status: Callable[[], dict[str, Any]],
         refusal: str,
     ) -> None:
         self._store = store
-        self._find = find
+        self._nodes = nodes
+        self._is_fleet = is_fleet
         self._status = status
         self._refusal = refusal
 
@@ -94,7 +96,25 @@ class FaultCommands:
         return {"cleared": [name]}
 
     def _device(self, request: Request) -> tuple[str, str]:
-        return self._find(text_of(request, "id"), str(request.get("node") or ""))
+        """The node and the id of a device that is named by its id or as rules call it. Raises UsageError."""
+        device, node = text_of(request, "id"), str(request.get("node") or "")
+        nodes = self._nodes()
+        if node and node not in nodes:
+            raise UsageError(f"there is no node {node!r} here")
+        ids = {
+            name: next(filter(None, (called(slot, device) for slot in slots)), "")
+            for name, slots in nodes.items()
+            if node in ("", name)
+        }
+        found = {name: each for name, each in ids.items() if each}
+        if not found:
+            raise UsageError(
+                f"there is no device {device!r}" + (f" on node {node}" if node else "; vdev status lists them")
+            )
+        if len(found) > 1:
+            raise UsageError(f"{len(found)} nodes have a device {device!r}; say which with --node")
+        ((name, own),) = found.items()
+        return name if self._is_fleet else "", own
 
 
 def not_allowed(who: str) -> str:

@@ -5,17 +5,18 @@ time counts from the same moment on all nodes, whenever the API server told of t
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .. import config
 from ..aio.clock import Clock
 from ..errors import UsageError
-from ..faults.commands import Command, FaultCommands, called, not_allowed, rule_document
+from ..faults.commands import Command, FaultCommands, not_allowed, rule_document
 from ..faults.engine import Engine
 from ..faults.rule_run import RuleRun, needs_seed
 from ..faults.rule_store import RuleStore, Sources
 from ..faults.rules import FaultRule
+from ..model.device import Slot
 from ..model.spec import Spec
 from .member import Member
 from .scope import without_effect
@@ -114,8 +115,8 @@ class FleetFaults:
     @property
     def commands(self) -> Mapping[str, Command]:
         refusal = "" if self._allowed else not_allowed("this controller")
-        own = FaultCommands(self._store, find=self._find, status=self.status, refusal=refusal).by_name
-        return {**own, "status": _elsewhere, "top": _elsewhere}
+        own = FaultCommands(self._store, nodes=self._slots, is_fleet=True, status=self.status, refusal=refusal)
+        return {**own.by_name, "status": _elsewhere, "top": _elsewhere}
 
     def _parse(self, text: str, name: str) -> tuple[FaultRule, ...]:
         """The rules of a text. Raises ConfigError, and UsageError for one that could not do anything."""
@@ -125,24 +126,12 @@ class FleetFaults:
                 raise UsageError(f"the fault rule {rule.name!r} does nothing in a fleet: {why}")
         return found
 
-    def _find(self, device: str, node: str) -> tuple[str, str]:
-        """The node and the id of a device that is named by its id or as rules call it, with its node where several
-        have it. Raises UsageError.
-        """
-        if node and node not in self._members:
-            raise UsageError(f"there is no node {node!r} in the fleet")
-        found = [
-            (name, found)
-            for name, member in self._members.items()
-            if not node or name == node
-            for found in (_identified(member, device),)
-            if found
-        ]
-        if not found:
-            raise UsageError(f"there is no device {device!r}" + (f" on node {node}" if node else " in the fleet"))
-        if len(found) > 1:
-            raise UsageError(f"{len(found)} nodes have a device {device!r}; say which with --node")
-        return found[0]
+    def _slots(self) -> Mapping[str, Iterable[Slot]]:
+        plans = {name: member.plan for name, member in self._members.items()}
+        return {
+            name: (slot for each in plan.base.everything.values() for slot in each.slots) if plan else ()
+            for name, plan in plans.items()
+        }
 
     # --- what everybody can see ---------------------------------------------------------------------------------------
 
@@ -175,10 +164,3 @@ class FleetFaults:
 
 async def _elsewhere(_request: Mapping[str, Any]) -> Any:
     raise UsageError("this process is the controller of a fleet; its page, /status and /metrics are at --http-address")
-
-
-def _identified(member: Member, name: str) -> str:
-    """The id of the node's device that is called so; empty where it has none."""
-    resources = member.plan.base.everything.values() if member.plan else ()
-    found = (called(slot, name) for resource in resources for slot in resource.slots)
-    return next(filter(None, found), "")

@@ -275,7 +275,7 @@ async def test_what_people_cannot_add(start, until, vdev):
     code, printed = await vdev("status")
     assert (2, True) == (code, "this process is the controller of a fleet; its page" in printed), printed
     code, printed = await vdev("device", "set", "npu/1", "--node", "h9", "--health", "Unhealthy")
-    assert (2, "vdev: there is no node 'h9' in the fleet\n") == (code, printed)
+    assert (2, "vdev: there is no node 'h9' here\n") == (code, printed)
 
 
 @pytest.mark.parametrize("name", ["ip-192-168-120-134.us-west-2.compute.internal", f"n{'.n1234567' * 6}"])
