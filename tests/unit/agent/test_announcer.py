@@ -7,12 +7,10 @@ import itertools
 import pytest
 
 from tests.kit.service_manager import Listener
-from vdev.agent.announcer import Announcer, Boot, Outlook
+from vdev.agent.announcer import Announcer, Outlook
 from vdev.agent.steps import Steps
 from vdev.aio.clock import ManualClock, Timing
 from vdev.observe.service_manager import ServiceManager
-
-SERVED = Boot(served=True)
 
 
 @pytest.fixture
@@ -28,7 +26,7 @@ async def test_a_loop_that_turns_while_the_work_stands_still_is_no_life(listener
     def outlook():
         look = next(looks)
         asyncio.get_running_loop().call_soon(clock.advance, 10)  # past the next sign
-        return Outlook(boot=SERVED, stalled="nothing moves" if look >= 5 else "", summary=str(look))
+        return Outlook(served=True, stalled="nothing moves" if look >= 5 else "", summary=str(look))
 
     manager = ServiceManager(listener.address, watchdog=30)
     announcer = Announcer(manager, outlook, patience=0, steps=Steps(), timing=Timing(clock=clock))
@@ -43,7 +41,7 @@ async def test_the_start_is_told_again_where_that_failed(listener):
 
     def outlook():
         tried.set()
-        return Outlook(boot=SERVED)
+        return Outlook(served=True)
 
     announcer = Announcer(ServiceManager(listener.address), outlook, patience=0, steps=Steps())
     async with announcer.announcing(), contextlib.AsyncExitStack() as stack:
@@ -54,7 +52,7 @@ async def test_the_start_is_told_again_where_that_failed(listener):
 
 async def test_the_context_ends_with_what_ended_it(listener):
     """As it is, and not in a group."""
-    announcer = Announcer(ServiceManager(listener.address), lambda: Outlook(boot=SERVED), patience=0, steps=Steps())
+    announcer = Announcer(ServiceManager(listener.address), lambda: Outlook(served=True), patience=0, steps=Steps())
     with pytest.raises(ZeroDivisionError):
         async with announcer.announcing():
             raise ZeroDivisionError

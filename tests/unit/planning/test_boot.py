@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from vdev.agent.announcer import Boot, absent, may_start
+from vdev.agent.announcer import Outlook, absent, may_start
 from vdev.model.device import Device, Health, RawDevice, Slot
 from vdev.planning.resources import EMPTY, Inventory, Resource
 
@@ -50,18 +50,18 @@ def test_partitions_and_replicas_are_their_hardware():
     assert ("a",) == absent(before, [])
 
 
-WAITS = Boot(served=True, absent=("a",))
+WAITS = Outlook(served=True, absent=("a",))
 
 
 @pytest.mark.parametrize(
     ("boot", "waited", "may"),
     [
-        (Boot(served=False), 100.0, False),
-        (Boot(served=True), 0.0, True),
+        (Outlook(served=False), 100.0, False),
+        (Outlook(served=True), 0.0, True),
         (WAITS, 29.9, False),
         (WAITS, 30.0, True),
         (replace(WAITS, kubelet=True), 0.0, True),
-        (Boot(served=False, waits_for="no directory"), 0.0, True),
+        (Outlook(served=False, waits_for="no directory"), 0.0, True),
     ],
     ids=["not served", "nothing absent", "absent", "waited enough", "it runs already", "it must come first"],
 )
