@@ -45,7 +45,7 @@ def _slice_row(device: DraDevice) -> tuple[str, ...]:
         device.name,
         " ".join(filter(None, words)) or "-",
         _capacity(device) or "-",
-        ", ".join(each.counter_set for each in device.consumes) + _slices(device) if device.consumes else "-",
+        ", ".join(each.counter_set for each in device.consumes) or "-",
         ", ".join(f"{each.key}{'=' if each.value else ''}{each.value}:{each.effect}" for each in device.taints) or "-",
     )
 
@@ -54,14 +54,6 @@ def _capacity(device: DraDevice) -> str:
     shown = [f"{name} {written(device.capacity[name].value)}" for name in _FIRST if name in device.capacity]
     more = len(device.capacity) - len(shown)
     return ", ".join([*shown, *([f"{more} more"] if more else [])])
-
-
-def _slices(device: DraDevice) -> str:
-    covered = device.device.slices
-    if not covered:
-        return " (all)"
-    first, last = covered[0], covered[-1]
-    return f" (slice{'s' * (last > first)} {first}{f'-{last}' * (last > first)})"
 
 
 def pool_changes(before: Pools, after: Pools) -> Iterator[dict[str, Any]]:

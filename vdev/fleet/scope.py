@@ -151,18 +151,7 @@ def is_early(delay: float, age: float | None) -> bool:
     return delay > 0 and (age is None or age < delay)
 
 
-_NO_PLUGIN = "no device plugin runs on a node without a kubelet"
-_NO_KUBELET = "no kubelet calls anything on such a node"
-_WITHOUT = {
-    "rpc": _NO_KUBELET,
-    "register": _NO_PLUGIN,
-    "stream": _NO_PLUGIN,
-    "socket": _NO_PLUGIN,
-    "process": _NO_PLUGIN,
-    "podResources": "no kubelet answers on such a node, and pods tell who holds what",
-    "cdi": "no container starts on a node without a kubelet, so no CDI file is written",
-    "healthStream": _NO_KUBELET,
-}
+_OF_A_KUBELET = frozenset({"rpc", "register", "stream", "socket", "process", "podResources", "cdi", "healthStream"})
 _WRITES = frozenset({ApiVerb.CREATE, ApiVerb.UPDATE, ApiVerb.PATCH, ApiVerb.DELETE})
 
 
@@ -172,7 +161,7 @@ def without_effect(rule: FaultRule) -> str:
         return "it waits for a file of its node, and a node without a kubelet has none"
     if rule.api is not None and not _concerns_writes(rule.api):
         return "one controller reads for all nodes, so only writes can fail for some of them"
-    return _WITHOUT.get(rule.kind, "")
+    return "no kubelet, plugin or container runs there" if rule.kind in _OF_A_KUBELET else ""
 
 
 def is_real(entry: EntrySpec) -> bool:
