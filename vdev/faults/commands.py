@@ -108,9 +108,7 @@ class FaultCommands:
         }
         found = {name: each for name, each in ids.items() if each}
         if not found:
-            raise UsageError(
-                f"there is no device {device!r}" + (f" on node {node}" if node else "; vdev status lists them")
-            )
+            raise UsageError(f"there is no device {device!r} {f'on node {node}' if node else 'here'}")
         if len(found) > 1:
             raise UsageError(f"{len(found)} nodes have a device {device!r}; say which with --node")
         ((name, own),) = found.items()
