@@ -92,7 +92,7 @@ endif
 bench: $(VENV)/.test ## measure the budgets (make bench fleet: that group alone)
 	$(BIN)/python -m bench $(GROUPS)
 
-worlds: $(VENV)/.run ## play simulated nodes: MINUTES=2, SEED=7, WORKERS=2, LENGTH=1, EVENTS=file (docs/worlds.md)
+worlds: $(VENV)/.run ## play simulated nodes: MINUTES=2, SEED=7, WORKERS=2, LENGTH=1, EVENTS=file (docs/developers/worlds.md)
 	$(BIN)/python -m tests.worlds $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) \
 	  $(if $(filter-out auto,$(WORKERS)),--workers $(WORKERS)) $(if $(LENGTH),--length $(LENGTH)) $(if $(EVENTS),--events $(EVENTS))
 

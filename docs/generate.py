@@ -68,8 +68,8 @@ def configuration() -> Iterator[str]:
     schema = config.json_schema()
     kinds = schema["$defs"]
     yield from ("# The configuration file", "", MADE, "")
-    yield "Everything that the file can say. Editors get the same from `vdev schema`; unknown keys are errors. How the"
-    yield "parts work together is told in the [how-to pages](../README.md)."
+    yield "All keys of the file. Unknown keys are errors. `vdev schema` prints the schema for editors, and the"
+    yield "[guides](../README.md) show how to use the keys."
     yield ""
     yield from _object("The file", schema, kinds)
     for name in _reached(schema, kinds):
@@ -149,15 +149,15 @@ def _reached(schema: Mapping[str, Any], kinds: Mapping[str, Any]) -> list[str]:
 def command_line() -> Iterator[str]:
     """The page of the commands and their options."""
     yield from ("# The command line", "", MADE, "")
-    yield "Exit codes: 0 fine (also after SIGTERM), 1 a failure at run time, 2 the configuration or the usage is wrong."
-    yield "Flags win over the environment, which wins over the file, which wins over the default."
+    yield "Exit codes: 0 for success (also after SIGTERM), 1 for a failure at run time, 2 for a mistake in the"
+    yield "configuration or the usage. A flag overrides the environment, which overrides the file and the defaults."
     yield ""
     for name, summary in cli.COMMANDS.items():
         yield from (f"## vdev {name}", "", summary[0].upper() + summary[1:] + ".", "")
         yield from _arguments(name, _parser(name))
     yield from ("## Options of vdev run", "")
-    yield "A flag takes its value as `--flag VALUE` or `--flag=VALUE`. Where the default is true or false, the flag"
-    yield "alone means true, and `--flag=false` false. A list is given with commas, or by the flag again."
+    yield "A value is written `--flag VALUE` or `--flag=VALUE`. If the default is true or false, the flag alone means"
+    yield "true, and `--flag=false` means false. For a list, use commas or repeat the flag."
     yield ""
     for group in Group:
         yield from (f"### {_heading(group)}", "")
@@ -242,9 +242,10 @@ def presets() -> Iterator[str]:
     known = [config.preset(name) for name in config.preset_names()]
     yield from ("# Presets", "", MADE, "")
     yield "Models of devices, and of whole nodes of them, for `virtual: {preset: NAME}`. `vdev presets NAME` shows one"
-    yield "with its attributes. [One of your own](../partitions.md#your-own-device) is a file in `presetsDir`."
+    yield "with its attributes. Put [your own presets](../partitions.md#your-own-device) into `presetsDir`. The last"
+    yield "column names values without a confirmed source."
     yield ""
-    head = ("preset", "what it is", "resource", "memory", "devices", "not confirmed by anybody")
+    head = ("preset", "what it is", "resource", "memory", "devices", "not confirmed")
     rows = []
     for each in known:
         count = str(each.count) if each.count else "any number"
@@ -253,7 +254,7 @@ def presets() -> Iterator[str]:
         rows.append((f"`{each.name}`", each.description, f"`{each.resource}`", memory, count, doubts))
     yield from table(head, rows)
     yield from ("## Partitions", "")
-    yield "`most` is how many of a profile fit one device. Every profile has the layout `all-PROFILE`."
+    yield "`most` is how many partitions of a profile fit on one device. Every profile has a layout `all-PROFILE`."
     yield ""
     by_geometry: dict[Geometry, list[str]] = {}
     for each in known:
@@ -290,16 +291,13 @@ def metrics() -> Iterator[str]:
             labels = ", ".join(f"`{each}`" for each in metric._labelnames) or "-"  # no public name
             rows.append((f"`{family.name}{suffix}`", family.type, labels, family.documentation))
     yield from table(("name", "type", "labels", "meaning"), rows)
-    yield "Beside them are those of every process, as Prometheus' own clients have them: `process_cpu_seconds_total`,"
-    yield "`process_resident_memory_bytes`, `process_virtual_memory_bytes`, `process_open_fds`, `process_max_fds` and"
-    yield "`process_start_time_seconds`."
+    yield "The usual metrics of a process are there too: `process_cpu_seconds_total`, `process_resident_memory_bytes`,"
+    yield "`process_virtual_memory_bytes`, `process_open_fds`, `process_max_fds` and `process_start_time_seconds`."
     yield ""
-    yield "A series does not say on which node it is; the configuration that finds the agents does, by the label"
-    yield "`node`: see [watching](watching.md#prometheus)."
-    yield from ("", "## Those of a fleet", "")
-    yield "The controller for [nodes without a kubelet](fleet.md) has these on its `/metrics`, and those of every"
-    yield "process. What the devices of its nodes measure is at another address: see"
-    yield "[a fleet](fleet.md#what-the-devices-measure)."
+    yield "The label `node` is added by the scrape configuration: see [watching](watching.md#prometheus)."
+    yield from ("", "## Metrics of a fleet", "")
+    yield "The controller for [nodes without a kubelet](fleet.md) serves these on its `/metrics`, and those of a"
+    yield "process. Metrics of its devices have another address: see [fleet](fleet.md#what-the-devices-measure)."
     yield ""
     rows = []
     for name, (names, text) in FLEET_METRICS.items():

@@ -85,10 +85,6 @@ class SocketError(VdevError):
     """A socket cannot be bound, or nobody answers on it."""
 
 
-class SocketUnreachable(SocketError):
-    """A kubelet dialled one of our sockets in vain, whatever its file looks like: another one must be made."""
-
-
 class ApiServerError(VdevError):
     """The API server gave no answer, or one that is a no; `wait` is how many seconds it asks to be left alone."""
 

@@ -15,8 +15,7 @@ class Intervals:
     # Between looks at what sends no events, or whose events can be lost.
     look_at_kubelet: float = 5.0
     look_at_devices: float = 30.0
-    look_at_files: float = 2.0  # in a directory whose changes are not announced
-    look_at_directories: float = 5.0  # whether those whose changes are announced still stand where they stood
+    look_at_files: float = 2.0  # in each watched directory
     look_at_holders: float = 30.0
     look_at_holders_for_actions: float = 2.0  # where something is done when a device changes hands
     look_at_command_socket: float = 5.0
@@ -56,7 +55,6 @@ class Intervals:
     kubelet_grace: float = 10.0  # to know its pods after its start: it may leave some out
     admission: float = 0.5  # to name a pod as a holder: it has admitted the pod some time after Allocate
     name_holder: float = 1.0  # to be asked again for one that it did not name; doubles each time
-    other_allocates: float = 120.0  # to have what other plugins give the pod, which may come before our Allocate
     unnamed_allocate: float = 5.0  # after which an Allocate without a pod was for one that was refused
     pod_resources_answer: float = 5.0  # to say who holds what
     first_reading: float = 1.0  # to say so before the first list
@@ -68,18 +66,12 @@ class Intervals:
     # What the agent that serves is given time for, by one that stands by.
     directory_anew: float = 10.0  # to lock the kubelet's directory when that was made again
 
-    # Of serial lines that go from one agent to the next.
-
     # Of a device that vanished.
     retire_settle: float = 5.0  # listed as Unhealthy, before it may go: longer than any admission in progress
     retire_recheck: float = 1.0  # between readings while a pod still holds it; grows with time
     retire_recheck_most: float = 30.0
     retire_blind: float = 600.0  # where nobody can say who holds it
     retire_handover: float = 1.0  # between its drop from one resource and its first listing in another
-
-    # Of a device that comes and goes.
-    flicker: float = 0.15  # to go again this soon after a return is to flicker
-    flicker_quiet: float = 1.0  # that a device which flickered must stay
 
     # Of a layout that a label of the node chooses.
     repartition_pending: float = 3.0  # for `pending` to be seen on the Node, before devices are cut all the same

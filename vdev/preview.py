@@ -9,8 +9,8 @@ from . import discovery
 from .config.file_choice import LABELS
 from .dra.claim import read_claim
 from .dra.device_classes import DeviceClass, device_classes
-from .dra.preparation import Published, prepare
-from .dra.published_devices import Pools
+from .dra.preparation import prepare
+from .dra.published_devices import DraDevice, Pools, PublishedPool
 from .dra.slices import NO_POOLS
 from .errors import ConfigError
 from .hostfs import HostRoot
@@ -176,11 +176,9 @@ def claim_answers(seen: Preview, claim: Mapping[str, Any]) -> dict[str, ClaimAns
 def _claim_answer(seen: Preview, claim: Mapping[str, Any], driver: str) -> ClaimAnswer:
     pool = seen.pools[driver]
 
-    def find(name: str, device: str) -> Published | str:
+    def find(name: str, device: str) -> tuple[PublishedPool, DraDevice] | str:
         found = pool.by_name.get(device)
-        if name != seen.node or found is None:
-            return f"node {seen.node} publishes no such device"
-        return Published(device=found.device, resource=pool.resource_of(found), shared=found.shared)
+        return (pool, found) if name == seen.node and found else f"node {seen.node} publishes no such device"
 
     got = prepare(read_claim(claim, driver, uid=str(claim["metadata"].get("uid"))), driver, find)
     devices = [

@@ -154,7 +154,7 @@ class Settings(BaseSettings):
     sources: Mapping[str, str] = {}
 
     config_files: Paths = _files(
-        "configuration file, or a directory from which the node takes one; repeat it to join files by section",
+        "configuration file, or a directory with a file for each node; may be repeated to join files by section",
         "CONFIG_FILE",
         "VDEV_CONFIG_FILE",
         default=(),
@@ -162,7 +162,7 @@ class Settings(BaseSettings):
         metavar="FILE",
     )
     preset_dirs: Paths = _presets(
-        "directory with preset files of your own, in addition to the file's presetsDir; may be repeated",
+        "directory with your own presets, in addition to the file's presetsDir; may be repeated",
         "VDEV_PRESETS_DIR",
         default=(),
         flags=("presets-dir",),
@@ -196,7 +196,7 @@ class Settings(BaseSettings):
         unset="the driver root",
     )
     mps_root: str = _plugin(
-        "directory of the MPS daemon on the host; sharing.mps without one takes NVIDIA's usual /run/nvidia/mps",
+        "directory of the MPS daemon on the host; sharing.mps uses NVIDIA's /run/nvidia/mps by default",
         "MPS_ROOT",
         default=_FLAGS.mps_root,
         key="flags.mpsRoot",
@@ -204,13 +204,13 @@ class Settings(BaseSettings):
         unset="none",
     )
     pass_device_specs: Boolean = _plugin(
-        "give the container the real device nodes as well",
+        "also give the device nodes to the kubelet",
         "PASS_DEVICE_SPECS",
         default=_FLAGS.pass_device_specs,
         key="flags.plugin.passDeviceSpecs",
     )
     device_list_strategy: Annotated[tuple[DeviceListStrategy, ...], Items] = _plugin(
-        "how the runtime learns which devices a container gets; several with commas or repeated",
+        "how the runtime gets the list of devices; several with commas, or repeated",
         "DEVICE_LIST_STRATEGY",
         default=_FLAGS.device_list_strategies,
         key="flags.plugin.deviceListStrategy",
@@ -229,7 +229,7 @@ class Settings(BaseSettings):
         metavar="PREFIX",
     )
     shared_devices_allocation_policy: AllocationPolicy = _plugin(
-        "whether to spread replicas and partitions over the devices, or to fill one after the other",
+        "whether to spread replicas and partitions over the devices, or to fill one device after the other",
         "SHARED_DEVICES_ALLOCATION_POLICY",
         default=_FLAGS.shared_devices_allocation_policy,
         key="flags.plugin.sharedDevicesAllocationPolicy",
@@ -284,14 +284,14 @@ class Settings(BaseSettings):
     cdi_disable_hooks: str = _unused("CDI hooks to leave out", "CDI_DISABLE_HOOKS", default="")
 
     node_name: Annotated[str, AfterValidator(_node_name)] = _node(
-        "name of this node, which onNodes is compared with",
+        "name of this node, for onNodes",
         "NODE_NAME",
         flags=("node-name", "node"),
         metavar="NAME",
         unset="the host's name",
     )
     host_root: Path = _node(
-        "where to find the host's /dev and /sys; the kubelet is still told the host's own paths",
+        "directory with the host's /dev and /sys; the kubelet still gets paths of the host",
         "VDEV_HOST_ROOT",
         default=Path("/"),
         metavar="DIR",
@@ -312,18 +312,18 @@ class Settings(BaseSettings):
         metavar="DIR",
     )
     state_dir: Path = _node(
-        "directory for what must survive a restart: what the kubelet was told, and the last good configuration",
+        "directory for the state over a restart: what was advertised, and the last good configuration",
         "VDEV_STATE_DIR",
         metavar="DIR",
         unset="/var/lib/vdev, or $XDG_STATE_HOME/vdev for other users than root",
     )
     no_state: Boolean = _node(
-        "keep nothing over a restart: devices that pods hold may be given out again, and a bad file ends the start",
+        "keep no state over a restart: devices that pods hold may be given out again, and a bad file ends the start",
         "VDEV_NO_STATE",
         default=False,
     )
     boot_wait: Annotated[float, BeforeValidator(_seconds)] = _node(
-        "as a systemd service: how long the kubelet's start waits for devices that are missing since the last run",
+        "as a systemd service: how long the kubelet's start waits for devices that were there in the last run",
         "VDEV_BOOT_WAIT",
         default=PRODUCTION.boot,
         metavar="SECONDS",
@@ -336,7 +336,7 @@ class Settings(BaseSettings):
         metavar="DIR",
     )
     kubelet_socket: Annotated[Path | None, BeforeValidator(lambda text: text or None)] = _kubelet(
-        "where to register; '' to serve without registering",
+        "the socket to register at; '' to serve without registration",
         "KUBELET_SOCKET",
         default=None,
         metavar="FILE",
@@ -345,7 +345,7 @@ class Settings(BaseSettings):
     )
 
     kubeconfig: Path | None = _api(
-        "the kubeconfig file that says which API server, and as whom",
+        "the kubeconfig file with the API server and the user",
         "KUBECONFIG",
         default=None,
         metavar="FILE",
@@ -356,7 +356,7 @@ class Settings(BaseSettings):
     )
 
     log_level: Literal["debug", "info", "warning", "error"] = _process(
-        "the least important messages to log", "VDEV_LOG_LEVEL", default="info"
+        "the lowest level to log", "VDEV_LOG_LEVEL", default="info"
     )
     log_format: Literal["auto", "console", "json"] = _process(
         "format of the log; auto is console on a terminal, else json", "VDEV_LOG_FORMAT", default="auto"
@@ -369,25 +369,25 @@ class Settings(BaseSettings):
         unset="off",
     )
     http_hosts: Annotated[tuple[Annotated[str, AfterValidator(_host)], ...], Items] = _process(
-        "more names that HTTP requests may use for this host, such as vdev.example.com or *.example.com",
+        "more host names that HTTP requests may use, such as vdev.example.com or *.example.com",
         "VDEV_HTTP_HOSTS",
         default=(),
         metavar="NAME",
         unset="none",
     )
     enable_fault_injection: Boolean = _process(
-        "let people inject failures with vdev fault, vdev device and --fault-dir",
+        "allow fault injection with vdev fault, vdev device and --fault-dir",
         "VDEV_ENABLE_FAULT_INJECTION",
         default=False,
     )
     fault_dir: Path | None = _process(
-        "directory of YAML files with fault rules, each in force while its file exists",
+        "directory of YAML files with fault rules, which apply while their file exists",
         "VDEV_FAULT_DIR",
         default=None,
         metavar="DIR",
     )
     run_dir: Path = _process(
-        "directory of the socket through which vdev status reaches the running plugin",
+        "directory of the socket on which the plugin serves vdev status and other commands",
         "VDEV_RUN_DIR",
         metavar="DIR",
         unset="/run/vdev, or a directory of the user's own without root",

@@ -10,7 +10,6 @@ import pytest
 from tests.kit.litter import litter
 from vdev.agent.status import status
 from vdev.sim import manifest
-from vdev.sim.journal import Listed
 
 TWO = """
 version: v1
@@ -113,7 +112,7 @@ async def test_without_room_for_a_specification_its_devices_are_unhealthy(
         await shows(TPU, 1, 0)
         error = "No space left on device" if how == "full" else "Read-only file system"
         assert all(error in reason for reason in reasons(agent).values())
-        assert {0} == {entry.healthy for entry in kubelet.journal.entries if isinstance(entry, Listed)}
+        assert {0} == {entry.fields["healthy"] for entry in kubelet.journal.of("listed")}
         if how == "full":
             (cdi / "filler").unlink()
         else:

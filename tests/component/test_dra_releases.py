@@ -1,4 +1,4 @@
-"""ResourceSlices on other releases of Kubernetes: counters beside their devices, gates that are off, no such group."""
+"""ResourceSlices on other releases of Kubernetes: counters, gates that are off, no such group."""
 
 import pytest
 
@@ -42,22 +42,17 @@ def is_whole(found):
 
 
 @pytest.mark.parametrize(
-    ("api_server", "split"),
-    [(Release((1, 34), alpha=True), False), (Release((1, 35), alpha=True), True), (Release((1, 36)), True)],
-    indirect=["api_server"],
-    ids=["1.34", "1.35", "1.36"],
+    "api_server", [Release((1, 35), alpha=True), Release((1, 36))], indirect=True, ids=["1.35", "1.36"]
 )
-async def test_where_counters_are(start_agent, account, api_server, split):
-    """Beside their devices until 1.34, in slices of their own since; either way the server takes them, and they fit."""
+async def test_counters(start_agent, account, api_server):
+    """The server takes them, and they fit."""
     await start_agent(CONFIG, api_server=account, wait=False)
     await api_server.until(lambda: is_whole(slices(api_server, "gpu.nvidia.com")))
     found = slices(api_server, "gpu.nvidia.com")
-    mixed = [each for each in found if each["spec"].get("devices") and each["spec"].get("sharedCounters")]
-    assert bool(mixed) is not split
     for each in found:  # what the server adds
         for device in each["spec"].get("devices", ()):
             device.pop("taints", None)
-    sets, devices = check_pool(found, split=split)
+    sets, devices = check_pool(found)
     assert 9 == len(sets)
     assert 9 == sum("-mig-" not in name for name in devices)
 

@@ -200,8 +200,7 @@ async def test_hanging_call_can_be_cancelled(start, kubelet):
     agent = await start("name: x, rpc: Allocate, hang: true")
     with pytest.raises(grpc.aio.AioRpcError, match="DEADLINE_EXCEEDED"):
         await allocate(kubelet, agent, ["acme-0"], deadline=0.2)
-    resources = tuple(agent.agent.reconciler.served.resources.values())
-    await kubelet.wait_until(lambda: not agent.agent.requests.in_flight(resources))
+    await kubelet.wait_until(lambda: not agent.agent.requests.in_flight)
 
 
 @pytest.mark.parametrize(

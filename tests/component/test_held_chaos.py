@@ -110,6 +110,7 @@ class Story:
             await self.kubelet.start()
         for pod in self.kubelet.pods():
             await self.kubelet.delete_pod(pod.name)
+        await self.kubelet.run_pod(manifest("last"))  # until then the checkpoint keeps the pod that came before
         plan = {resource: dict.fromkeys(ids, "Healthy") for resource, ids in self.node.plan().items()}
         self.told.append(f"all pods go: {self.node.in_words()}")
 

@@ -110,6 +110,7 @@ class Story:
                 self.check()
                 for pod in self.kubelet.pods():
                     await self.kubelet.delete_pod(pod.name)
+                await self.kubelet.run_pod(manifest("last"))  # until then the checkpoint keeps the pod before
                 await self.wait(lambda: self.lists(self.node), "the node as configured")
                 await self.wait(lambda: not self.litter(), "nothing left behind")
                 self.check()
@@ -131,6 +132,7 @@ class Story:
         await self.use_up(lambda: mortal.gone or (self.shows(self.node) and not self.lists(self.before)))
         for pod in self.kubelet.pods():
             await self.kubelet.delete_pod(pod.name)
+        await self.kubelet.run_pod(manifest("last"))  # until then the checkpoint keeps the pod before
         await self.use_up(lambda: mortal.gone or self.lists(self.node))
 
     # --- steps --------------------------------------------------------------------------------------------------------

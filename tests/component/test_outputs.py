@@ -10,7 +10,7 @@ from vdev.agent.applier import Output, Stage
 
 NPU = "acme.dev/npu"
 CONFIG = f"devices: [{{name: acme, resource: {NPU}, virtual: {{count: 2}}}}]\n"
-DOCS = Path(__file__).parents[2] / "docs" / "architecture.md"
+DOCS = Path(__file__).parents[2] / "docs" / "developers" / "architecture.md"
 
 
 @pytest.fixture

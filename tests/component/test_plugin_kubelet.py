@@ -48,20 +48,20 @@ async def test_a_kubelet_restart_is_survived(kubelet, start_agent, shows):
 async def test_a_kubelet_that_is_noticed_late_is_registered_with_once(kubelet, start_agent, shows, monkeypatch):
     """A pause that is over finds the new kubelet before its socket's event does; that event changes nothing then."""
     agent = await start_agent(CONFIG)
-    noticed, link = asyncio.Event(), agent.agent.link
-    look = link.look
+    noticed, events = asyncio.Event(), agent.agent.events
+    see_kubelet = events._see_kubelet
 
     async def late():
         await noticed.wait()
-        return await look()
+        await see_kubelet()
 
-    monkeypatch.setattr(link, "look", late)
+    monkeypatch.setattr(events, "_see_kubelet", late)
     await kubelet.stop()
     await kubelet.wait_until(lambda: service(agent).state is ServiceState.WAITING, what="waiting")
     await kubelet.start()
     await kubelet.wait_until(lambda: {NPU: 2, OTHER: 2} == dict(kubelet.metrics.registrations), what="registrations")
     noticed.set()
-    await agent.agent.link.look()
+    await see_kubelet()
     agent.edit(CONFIG.replace("count: 2", "count: 3"))
     await shows(NPU, 3, 3)
     await shows(OTHER, 1, 1)

@@ -60,7 +60,7 @@ async def test_without_pod_resources_nothing_is_dropped(kubelet, start_agent, sh
     agent.edit(config(1))
     await shows(NPU, 2, 1)
     await agent.serves(2, kubelet)
-    await kubelet.wait_until(lambda: agent.agent.holders.snapshot(()).blind_since < inf, what="a question in vain")
+    await kubelet.wait_until(lambda: agent.agent.holders.snapshot().blind_since < inf, what="a question in vain")
     agent.clock.advance(9 * 60)
     agent.edit(config(1).replace("count: 1", "count: 1, memory: 1Gi"))
     await agent.serves(3, kubelet)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.kit.dra_node import dra_kubelet, runs, until_published
 from tests.kit.dra_objects import claim, device_class, exactly, pod
-from vdev.dra.claim_files import ClaimFiles
+from vdev.dra.checkpoint import ClaimFiles
 from vdev.dra.output import Dra
 from vdev.sim import Phase
 
@@ -123,7 +123,7 @@ async def test_it_goes_when_a_device_that_nobody_has_loses_it(kubelet, start, ap
     assert () == (await seated(kubelet)).container().edits.mounts
 
 
-async def test_it_goes_after_the_pool_that_names_it(start, api_server, stand_in, monkeypatch):
+async def test_it_goes_after_the_pool_that_names_it(kubelet, start, api_server, stand_in, monkeypatch):
     """A claim may be prepared until the driver knows of the edit."""
     seen = []
 
@@ -134,6 +134,8 @@ async def test_it_goes_after_the_pool_that_names_it(start, api_server, stand_in,
 
     monkeypatch.setattr(Dra, "settle", apply)
     agent = await start(config(NODES["a file"]))
+    holders = agent.agent.holders
+    await kubelet.wait_until(lambda: holders.snapshot(()).complete, what="what pods hold, without which nothing goes")
     agent.edit(OTHER + SEAT.replace(", node: {NODE}", ""))
     await api_server.until(lambda: not os.path.lexists(stand_in))
     assert seen[0]

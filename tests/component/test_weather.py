@@ -72,41 +72,6 @@ async def test_stopped_during_registration(directory, start_agent):
         await server.stop(None)
 
 
-class Removing(api_grpc.RegistrationServicer):
-    """A kubelet that dials back as the real one does, in whose directory somebody removes the socket just before."""
-
-    def __init__(self, place):
-        self.place, self.asked, self.dialled = place, [], asyncio.Event()
-
-    async def Register(self, request, _context):
-        """Remove the endpoint, dial it until it is there, and ask for the options."""
-        self.asked.append(request.endpoint)
-        path = self.place / request.endpoint
-        path.unlink(missing_ok=True)
-        async with grpc.aio.insecure_channel(f"unix:{path}") as channel:
-            await channel.channel_ready()
-            await api_grpc.DevicePluginStub(channel).GetDevicePluginOptions(api.Empty())
-        self.dialled.set()
-        return api.Empty()
-
-
-@pytest.mark.timeout(60)
-async def test_a_socket_removed_during_its_registration(directory, start_agent):
-    """It is made again under its name, so that the kubelet that dials it finds it: one registration, no waiting."""
-    place = directory / "slow"
-    place.mkdir()
-    kubelet, server = Removing(place), grpc.aio.server()
-    api_grpc.add_RegistrationServicer_to_server(kubelet, server)
-    server.add_insecure_port(f"unix:{place / 'kubelet.sock'}")
-    await server.start()
-    try:
-        await start_agent(CONFIG, wait=False, plugin_dir=place, kubelet_socket=place / "kubelet.sock")
-        await asyncio.wait_for(kubelet.dialled.wait(), 30)
-        assert 1 == len(kubelet.asked)
-    finally:
-        await server.stop(None)
-
-
 async def test_a_socket_removed_before_its_registration(kubelet, start_agent, shows):
     """Between the look at it and Register, as by a kubelet that starts: the kubelet never dials what is not there."""
     agent = await start_agent(CONFIG, wait=False)

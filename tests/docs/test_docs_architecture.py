@@ -1,4 +1,4 @@
-"""docs/architecture.md names files and folders of the package that exist."""
+"""docs/developers/architecture.md names files and folders of the package that exist."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import vdev
 
 ROOT = Path(vdev.__file__).parent
-PAGE = (ROOT.parent / "docs" / "architecture.md").read_text()
+PAGE = (ROOT.parent / "docs" / "developers" / "architecture.md").read_text()
 
 
 def test_the_files_and_folders_exist():

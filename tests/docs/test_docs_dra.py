@@ -119,18 +119,23 @@ def test_the_image_is_the_one_that_the_overlay_names():
 
 def test_the_taints_are_those_that_are_published():
     """By their keys, as `dra.slices` writes them."""
+    from vdev import config
     from vdev.dra import published_devices
     from vdev.model.device import Health
-    from vdev.model.dra import DraSpec
 
     well, ill = Health(), Health(healthy=False, reason="too hot")
-    nvidia, other = DraSpec(driver=DRIVER), DraSpec(driver="<driver>")
+    text = """
+    devices:
+      - {name: gpu, resource: nvidia.com/gpu, advertise: [dra], virtual: {preset: t4}}
+      - {name: npu, resource: acme.dev/npu, advertise: [dra], virtual: {}}
+    """
+    nvidia, other = config.load_text(text).spec.entries
     made = (
-        published_devices.of_health(other, ill, (), nvidia=False),
-        published_devices.of_loss(other, nvidia=False),
-        published_devices.of_health(nvidia, well, (79,), nvidia=True),
-        published_devices.of_loss(nvidia, nvidia=True),
+        published_devices.of_health(other, ill, ()),
+        published_devices.of_loss(other),
+        published_devices.of_health(nvidia, well, (79,)),
+        published_devices.of_loss(nvidia),
     )
     for (taint,) in made:
-        assert f"`{taint.key}`" in PAGE
-    assert () == published_devices.of_health(other, well, (), nvidia=False)
+        assert f"`{taint.key.replace('acme.dev', '<driver>')}`" in PAGE
+    assert () == published_devices.of_health(other, well, ())

@@ -1,4 +1,4 @@
-"""Words that docs/style.md does not want are not in the package, nor on its pages."""
+"""Words that docs/developers/style.md does not want are not in the package, nor on its pages."""
 
 import re
 from pathlib import Path
@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-STYLE = ROOT / "docs" / "style.md"
+STYLE = ROOT / "docs" / "developers" / "style.md"
 BETWEEN = r"[\s#>]+"  # the words of a phrase may be on two lines, of a comment or a quotation too
 
 
 def unwanted():
-    """The first column of the table in docs/style.md."""
+    """The first column of the table in docs/developers/style.md."""
     table = STYLE.read_text().partition("| never | but |\n|---|---|\n")[2].partition("\n\n")[0]
     return [line.split("|")[1].strip() for line in table.splitlines()]
 
@@ -33,7 +33,7 @@ def test_older_turns_of_phrase_are_not_used():
     assert len(files) > len(pages) > 1
     phrases = unwanted()
     hits = [f"{path.relative_to(ROOT)}:{each}" for path in files for each in found(path.read_text(), phrases)]
-    assert not hits, "\n".join(["docs/style.md says what to write instead of:", *hits])
+    assert not hits, "\n".join(["docs/developers/style.md says what to write instead of:", *hits])
 
 
 def test_the_words_are_those_of_the_style_page():

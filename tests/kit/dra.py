@@ -6,6 +6,7 @@ from pathlib import Path
 import grpc
 import jsonschema
 
+from vdev.dra.published_devices import DraDevice, PublishedPool
 from vdev.model.device import Device, RawDevice, Slot
 from vdev.model.entry import EntrySpec
 from vdev.model.sources import VirtualSource
@@ -15,8 +16,6 @@ from vdev.pb import (
     dra_health_v1alpha1_pb2_grpc,
     dra_v1_pb2,
     dra_v1_pb2_grpc,
-    dra_v1beta1_pb2,
-    dra_v1beta1_pb2_grpc,
     pluginregistration_v1_pb2,
     pluginregistration_v1_pb2_grpc,
 )
@@ -25,7 +24,7 @@ from vdev.planning.resources import Resource
 CDI = jsonschema.Draft202012Validator(json.loads((Path(__file__).parent / "cdi.schema.json").read_text()))
 
 
-def claim(name, *results, driver, uid="", namespace="default", pool="node-1", config=(), others=None, annotations=None):
+def claim(name, *results, driver, uid="", namespace="default", pool="node-1", config=(), others=None):
     """An allocated ResourceClaim. `results` are (request, device[, more fields]); `others` those of other drivers."""
     found = [
         {"request": request, "driver": driver, "pool": pool, "device": device, **(more[0] if more else {})}
@@ -38,7 +37,7 @@ def claim(name, *results, driver, uid="", namespace="default", pool="node-1", co
     requests = dict.fromkeys(each["request"].partition("/")[0] for each in found)
     metadata = {"name": name, "namespace": namespace, **({"uid": uid} if uid else {})}
     return {
-        "metadata": metadata | ({"annotations": annotations} if annotations else {}),
+        "metadata": metadata,
         "spec": {"devices": {"requests": [{"name": each, "exactly": {"deviceClassName": "any"}} for each in requests]}},
         "status": {"allocation": {"devices": {"results": found, **({"config": [*config]} if config else {})}}},
     }
@@ -58,6 +57,12 @@ def resource(*devices, **entry):
     """A resource with these devices."""
     gpu = EntrySpec(name="gpu", resource="acme.dev/gpu", source=VirtualSource(count=len(devices)), **entry)
     return Resource("acme.dev/gpu", tuple(Slot(each.id, each) for each in devices), {"gpu": gpu})
+
+
+def published(device, resource, *, shared=False):
+    """The device in a pool of the resource's devices."""
+    found = DraDevice(name=device.id, device=device, shared=shared)
+    return PublishedPool("acme.dev", resource, (found,)), found
 
 
 class Kubelet:
@@ -110,10 +115,7 @@ class Driver:
             request_serializer=dra_health_v1_pb2.NodeWatchResourcesRequest.SerializeToString,
             response_deserializer=dra_health_v1_pb2.NodeWatchResourcesResponse.FromString,
         )
-        self._stubs = {
-            "v1": (dra_v1_pb2, dra_v1_pb2_grpc.DRAPluginStub(channel)),
-            "v1beta1": (dra_v1beta1_pb2, dra_v1beta1_pb2_grpc.DRAPluginStub(channel)),
-        }
+        self._stub = dra_v1_pb2_grpc.DRAPluginStub(channel)
         self._health = {
             "v1": (dra_health_v1_pb2, watch),
             "v1alpha1": (
@@ -122,17 +124,15 @@ class Driver:
             ),
         }
 
-    async def prepare(self, *claims, version="v1"):
+    async def prepare(self, *claims):
         """NodePrepareResources of these ResourceClaims; the answers by uid."""
-        pb, stub = self._stubs[version]
-        request = pb.NodePrepareResourcesRequest(claims=_named(claims))
-        return dict((await stub.NodePrepareResources(request, timeout=45)).claims)
+        request = dra_v1_pb2.NodePrepareResourcesRequest(claims=_named(claims))
+        return dict((await self._stub.NodePrepareResources(request, timeout=45)).claims)
 
-    async def unprepare(self, *claims, version="v1"):
+    async def unprepare(self, *claims):
         """NodeUnprepareResources; the errors by uid."""
-        pb, stub = self._stubs[version]
-        request = pb.NodeUnprepareResourcesRequest(claims=_named(claims))
-        answer = await stub.NodeUnprepareResources(request, timeout=45)
+        request = dra_v1_pb2.NodeUnprepareResourcesRequest(claims=_named(claims))
+        answer = await self._stub.NodeUnprepareResources(request, timeout=45)
         return {uid: each.error for uid, each in answer.claims.items()}
 
     def watch(self, version="v1alpha1"):

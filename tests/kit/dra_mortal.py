@@ -19,7 +19,6 @@ from tests.kit import dra
 from tests.kit.mortal import NEVER, Fuse
 from vdev.dra.claims import ClaimRef, Claims
 from vdev.dra.places import Places
-from vdev.dra.preparation import Published
 
 DRIVER = "gpu.acme.dev"
 UIDS = {"kept": "11111111-1111-4111-8111-111111111111", "mortal": "22222222-2222-4222-8222-222222222222"}
@@ -40,7 +39,7 @@ class _Api:
 def _claims(directory):
     (directory / "kubelet").mkdir(exist_ok=True, parents=True)
     places = Places(driver=DRIVER, kubelet_dir=directory / "kubelet", cdi_dir=directory / "cdi")
-    return Claims(places, _Api(), lambda _pool, name: Published(device=_DEVICES[name], resource=_RESOURCE))
+    return Claims(places, _Api(), lambda _pool, name: dra.published(_DEVICES[name], _RESOURCE))
 
 
 def _ref(name):
@@ -62,7 +61,7 @@ async def _after(directory, call):
     """What is wrong after a new driver has taken up what is left."""
     claims = _claims(directory)
     await claims.restore()
-    wrong = list(claims.troubles)
+    wrong = [claims.trouble] if claims.trouble else []
     files = {each.name for each in (directory / "cdi").iterdir()}
     named = {uid: f"k8s.{DRIVER}-claim_{uid}.json" for uid in UIDS.values()}
     if files != {named[uid] for uid in claims.prepared}:

@@ -28,7 +28,7 @@ def amount(text):
     return int(found[1]) * SCALE[found[2] or ""]
 
 
-def check_pool(slices, *, split=True):
+def check_pool(slices):
     """Raise an AssertionError for anything that makes a slice, or the pool of these slices, invalid."""
     assert slices
     heads = {(each["spec"]["driver"], each["spec"]["nodeName"], str(each["spec"]["pool"])) for each in slices}
@@ -38,7 +38,7 @@ def check_pool(slices, *, split=True):
     assert pool["generation"] >= 0
     sets, devices = {}, {}
     for each in slices:
-        check_slice(each, split=split)
+        check_slice(each)
         for made in each["spec"].get("sharedCounters", ()):
             assert made["name"] not in sets, made["name"]
             sets[made["name"]] = {key: amount(value["value"]) for key, value in made["counters"].items()}
@@ -53,7 +53,7 @@ def check_pool(slices, *, split=True):
     return sets, devices
 
 
-def check_slice(document, *, split=True):
+def check_slice(document):
     """One object by itself."""
     assert ("resource.k8s.io/v1", "ResourceSlice") == (document["apiVersion"], document["kind"])
     spec = document["spec"]
@@ -65,11 +65,7 @@ def check_slice(document, *, split=True):
     tight = any("taints" in each or "consumesCounters" in each for each in devices)
     assert len(devices) <= (64 if tight else 128)
     assert len(sets) <= 8
-    if split:
-        assert not (devices and sets)
-    else:
-        own = {each["name"] for each in sets}
-        assert all(used["counterSet"] in own for each in devices for used in each.get("consumesCounters", ()))
+    assert not (devices and sets)
     for each in sets:
         assert LABEL.fullmatch(each["name"]), each["name"]
         assert 1 <= len(each["counters"]) <= 32

@@ -4,7 +4,9 @@ The plugin shares no code with vdev's own. Each RPC is a plain attribute that a 
 """
 
 import asyncio
+import functools
 import itertools
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -170,6 +172,17 @@ async def kubelet(clock, cdi_dir):
     timings = Timings(boot=0.01, lead=0.01, look=0.02, sources=0.05)
     async with Kubelet(clock=clock, rate_limit=False, timings=timings, cdi_dir=cdi_dir) as running:
         yield running
+    for entry in running.journal.entries:
+        assert set(entry.fields) <= documented_events()[entry.event], entry
+
+
+@functools.cache
+def documented_events():
+    """The fields of each kind of event of `vdev sim`, by the table of the documentation."""
+    text = (Path(__file__).parents[2] / "docs" / "embedded-kubelet.md").read_text()
+    table = text.partition("### Events")[2].partition("\n\nEach of")[0]
+    rows = re.findall(r"^\| `(\w+)` \|[^|]*\| (.*) \|$", table, re.MULTILINE)
+    return {event: set(re.findall(r"`(\w+)`", fields)) for event, fields in rows}
 
 
 @pytest.fixture

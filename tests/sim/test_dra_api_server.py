@@ -8,7 +8,6 @@ from tests.kit.dra_objects import claim, device_class, exactly, pod, template
 from vdev.sim import Kubelet, Phase, Timings
 from vdev.sim.api.server_objects import ServerObjects
 from vdev.sim.dra.api_objects import ApiObjectError
-from vdev.sim.journal import SlicesDeleted
 
 
 @pytest.fixture
@@ -51,11 +50,9 @@ async def test_slices_are_deleted_when_the_server_is_back(cluster, clock, dra_on
     cluster.objects.fails = True
     await cluster.restart()
     assert Phase.RUNNING is (await cluster.run_pod(pod("one"))).phase
-    assert not any(isinstance(each, SlicesDeleted) for each in cluster.journal.entries)
+    assert not cluster.journal.of("slicesDeleted")
     cluster.objects.fails = False
-    await cluster.wait_until(
-        lambda: clock.advance(1) or any(isinstance(each, SlicesDeleted) for each in cluster.journal.entries)
-    )
+    await cluster.wait_until(lambda: clock.advance(1) or cluster.journal.of("slicesDeleted"))
 
 
 async def test_an_edit_with_an_unknown_field_is_refused(cluster):

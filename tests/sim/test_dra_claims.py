@@ -211,7 +211,7 @@ async def test_a_prepare_under_way_when_its_driver_registers_anew_is_tried_again
 @pytest.mark.parametrize("service", SERVICES)
 async def test_a_call_after_the_connection_is_closed_fails_as_one_under_way(short_dir, service):
     """A registration may go between two calls of one claim."""
-    life = Life(SystemClock(), Timings(), Journal(), asyncio.create_task)
+    life = Life(SystemClock(), Timings(), Journal())
     client = DriverClient("acme.dev", str(short_dir / "dra.sock"), service, life)
     await client.close()
     for call in (client.prepare, client.unprepare):

@@ -8,9 +8,7 @@ import yaml
 from tests.kit.dra_driver import device, slice_of
 from tests.kit.dra_objects import claim, device_class, pod, template
 from vdev.sim import Phase
-from vdev.sim.journal import ManifestRefused
 from vdev.sim.pod_directory import PodDirectory
-from vdev.sim.render import entry_json, render_entry
 
 
 @pytest.fixture
@@ -48,7 +46,7 @@ async def test_a_pod_and_its_claim_in_one_file(kubelet, dra, directory):
     await kubelet.wait_until(lambda: phases(kubelet) == {"one": Phase.RUNNING})
     (directory / "one.yaml").unlink()
     await kubelet.wait_until(lambda: not kubelet.pods())
-    shown = "\n".join(render_entry(each) for each in kubelet.journal.entries)
+    shown = "\n".join(kubelet.journal.history(100))
     for text in (
         "driver   acme.dev registered (v1.DRAPlugin, ",
         "claim    default/gpu prepared: acme.dev/sim-node/gpu-0",
@@ -57,7 +55,7 @@ async def test_a_pod_and_its_claim_in_one_file(kubelet, dra, directory):
         "claim    default/gpu unprepared",
     ):
         assert text in shown
-    kinds = {entry_json(each)["event"] for each in kubelet.journal.entries}
+    kinds = {each.event for each in kubelet.journal.entries}
     assert {"driverRegistered", "claim", "pod", "podDeleted"} <= kinds
     await has(kubelet, "ResourceClaim")
     await has(kubelet, "DeviceClass", "acme.dev")
@@ -92,6 +90,6 @@ async def test_slices_and_templates(kubelet, directory):
 async def test_files_that_are_refused(kubelet, directory, documents, text):
     """With the file and what is wrong."""
     write(directory / "bad.yaml", *documents)
-    await kubelet.wait_until(lambda: any(isinstance(each, ManifestRefused) for each in kubelet.journal.entries))
-    (refused,) = (each for each in kubelet.journal.entries if isinstance(each, ManifestRefused))
-    assert text in refused.error
+    await kubelet.wait_until(lambda: kubelet.journal.of("manifestRefused"))
+    (refused,) = kubelet.journal.of("manifestRefused")
+    assert text in refused.fields["error"]

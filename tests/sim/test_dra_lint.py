@@ -10,7 +10,7 @@ from vdev.pb import dra_v1_pb2 as v1
 from vdev.sim.dra import cdi_directory, pools, slice_lint
 from vdev.sim.dra.api_objects import MemoryObjects
 from vdev.sim.dra.control_plane import Cluster
-from vdev.sim.journal import ClaimChanged, Journal
+from vdev.sim.journal import Journal
 
 
 def codes(*slices):
@@ -224,10 +224,8 @@ async def test_a_claim_that_was_allocated_anew_while_the_kubelet_was_away(driver
     await kubelet.run_pod(pod("two", claims=["gpu"]))
     assert [] == kubelet.errors
     assert [["gpu"]] * 4 == [each for each in driver.asked("NodePrepareResources") if each == ["gpu"]]
-    prepared = [
-        each.devices for each in kubelet.journal.entries if isinstance(each, ClaimChanged) and each.what == "prepared"
-    ]
-    assert [("acme.dev/sim-node/gpu-0",), ("acme.dev/sim-node/gpu-1",)] == prepared
+    prepared = [each.fields["devices"] for each in kubelet.journal.of("claim") if each.fields["what"] == "prepared"]
+    assert [["acme.dev/sim-node/gpu-0"], ["acme.dev/sim-node/gpu-1"]] == prepared
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,10 @@ from h2.events import RequestReceived
 from tests.kit.dra_driver import RefusalError, device, slice_of
 from tests.kit.dra_objects import claim, device_class, pod
 from vdev.pb import pluginregistration_v1_pb2 as registration
-from vdev.sim.journal import DriverGone, DriverRefused, SlicesDeleted
 
 
 def refusals(kubelet):
-    return [entry.error for entry in kubelet.journal.entries if isinstance(entry, DriverRefused)]
+    return [entry.fields["error"] for entry in kubelet.journal.of("driverRefused")]
 
 
 async def refused(kubelet, clock):
@@ -185,7 +184,7 @@ async def test_a_socket_made_anew_is_another_plugin(kubelet, dra, clock):
     clock.advance(1)
     await kubelet.wait_until(lambda: driver.statuses[1:])
     assert 1 == len(kubelet.drivers()["acme.dev"])
-    assert any(isinstance(entry, DriverGone) for entry in kubelet.journal.entries)
+    assert kubelet.journal.of("driverGone")
 
 
 async def test_two_instances_of_a_driver(kubelet, dra, clock):
@@ -230,7 +229,7 @@ async def test_the_slices_of_a_node_go_when_its_kubelet_starts(kubelet, dra):
     await dra(slice_of("acme.dev", []), slice_of("acme.dev", [], name="far", node="elsewhere"))
     await kubelet.objects.create("ResourceSlice", slice_of("gone.dev", [], name="gone"))
     await kubelet.restart()
-    await kubelet.wait_until(lambda: any(isinstance(each, SlicesDeleted) for each in kubelet.journal.entries))
+    await kubelet.wait_until(lambda: kubelet.journal.of("slicesDeleted"))
     await has_slices(kubelet, "00000-acme.dev-sim-node", "far")  # the driver publishes again
 
 

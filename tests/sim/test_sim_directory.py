@@ -15,9 +15,7 @@ import yaml
 from vdev.errors import HostError
 from vdev.sim import Phase, manifest
 from vdev.sim.app import Output, SimOptions, serve
-from vdev.sim.journal import ManifestRefused, PodWaiting
 from vdev.sim.pod_directory import PodDirectory
-from vdev.sim.render import render_entry
 
 NPU = "acme.dev/npu"
 
@@ -56,7 +54,7 @@ async def test_pod_waits_for_its_resource(kubelet, plugins, pods):
     """A pod waits until the node has enough, as for the scheduler, and says what for."""
     write(pods / "p.yaml", manifest("p", {NPU: 2}))
     text = f"0/1 nodes are available: 1 Insufficient {NPU}."
-    await kubelet.wait_until(lambda: PodWaiting("default/p", text) in kubelet.journal.entries)
+    await kubelet.wait_until(lambda: text in [pod.message for pod in kubelet.pods()])
     await plugins(NPU, ["d1", "d2"])
     await kubelet.wait_until(lambda: [pod.phase for pod in kubelet.pods()] == [Phase.RUNNING])
 
@@ -77,8 +75,8 @@ async def test_bad_files(kubelet, pods, text):
     write(pods / "a.yaml", text)
     write(pods / "b.yaml", manifest("b"))
     await kubelet.wait_until(lambda: [pod.name for pod in kubelet.pods()] == ["b"])
-    refused = [entry for entry in kubelet.journal.entries if isinstance(entry, ManifestRefused)]
-    assert [str(pods / "a.yaml")] == [entry.path for entry in refused]
+    refused = kubelet.journal.of("manifestRefused")
+    assert [str(pods / "a.yaml")] == [entry.fields["path"] for entry in refused]
 
 
 async def test_several_pods_in_a_file(kubelet, pods):
@@ -108,10 +106,10 @@ async def test_where_a_file_is_wrong(kubelet, pods, text, line, error):
     """The line of the mistake, or where its document begins; nothing of the file is run."""
     path = pods / "a.yaml"
     write(path, text)
-    await kubelet.wait_until(lambda: any(isinstance(each, ManifestRefused) for each in kubelet.journal.entries))
-    (refused,) = (each for each in kubelet.journal.entries if isinstance(each, ManifestRefused))
-    assert ManifestRefused(str(path), error, line) == refused
-    assert render_entry(refused).endswith(f"{path}:{line} refused: {error}")
+    await kubelet.wait_until(lambda: kubelet.journal.of("manifestRefused"))
+    (refused,) = kubelet.journal.of("manifestRefused")
+    assert {"path": str(path), "error": error, "line": line} == refused.fields
+    assert refused.text.endswith(f"{path}:{line} refused: {error}")
     assert [] == kubelet.pods()
 
 

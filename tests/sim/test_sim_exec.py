@@ -213,7 +213,7 @@ async def test_a_failure_in_junit_and_on_paper(tmp_path):
 
 async def test_events_of_scenarios_are_as_documented(tmp_path):
     """Between those of the kubelet, and each field is in the table."""
-    from tests.sim.test_sim_output import documented
+    from tests.sim.conftest import documented_events
 
     path = scenario(tmp_path, {"expect": READY}, {"remember": None})
     code, text = await played(path, as_json=True)
@@ -223,7 +223,7 @@ async def test_events_of_scenarios_are_as_documented(tmp_path):
     assert ["began", "done", "done", "passed"] == [each["outcome"] for each in ours]
     assert {"kubelet", "registered", "node"} <= {each["event"] for each in events}
     for each in events:
-        assert set(each) - {"event"} <= documented()[each["event"]]
+        assert set(each) - {"event"} <= documented_events()[each["event"]]
 
 
 async def test_a_plugin_that_ends_is_started_again(tmp_path):

@@ -10,7 +10,7 @@ from vdev.pb import deviceplugin_v1beta1_pb2 as api
 from vdev.sim import Kubelet, ManualClock, manifest
 from vdev.sim import lint as rules
 from vdev.sim.objects.container_edits import merge
-from vdev.sim.objects.node_devices import Device, PluginOptions
+from vdev.sim.objects.node_devices import Device
 
 NPU = "acme.dev/npu"
 
@@ -191,9 +191,9 @@ def test_registration_while_streaming():
 def test_options():
     """Options are said alike in both places, or in one only."""
     request = api.RegisterRequest(resource_name=NPU)
-    assert [] == codes(rules.options(request, PluginOptions(pre_start_required=True)))
+    assert [] == codes(rules.options(request, api.DevicePluginOptions(pre_start_required=True)))
     request.options.pre_start_required = True
-    assert ["options-differ"] == codes(rules.options(request, PluginOptions()))
+    assert ["options-differ"] == codes(rules.options(request, api.DevicePluginOptions()))
 
 
 def test_merge_conflicts():

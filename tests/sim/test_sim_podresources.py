@@ -5,8 +5,6 @@ import pytest
 
 from vdev.pb import podresources_v1_pb2 as v1
 from vdev.pb import podresources_v1_pb2_grpc as v1_grpc
-from vdev.pb import podresources_v1alpha1_pb2 as v1alpha1
-from vdev.pb import podresources_v1alpha1_pb2_grpc as v1alpha1_grpc
 from vdev.sim import Kubelet, ManualClock, manifest
 
 NPU = "acme.dev/npu"
@@ -86,16 +84,6 @@ async def test_list_during_an_admission(kubelet, plugins, api):
     plugin.answer_allocate = ask_first
     pod = await kubelet.run_pod(manifest("p", a={NPU: 1}, b={NPU: 1}))
     assert {"d1", "d2"} == {pod.container(name).devices[NPU][0] for name in ("a", "b")}
-
-
-async def test_v1alpha1(kubelet, plugins, channel):
-    """Conformance 1: the old version of the service lists the same."""
-    await plugins(NPU, ["d1"])
-    await kubelet.run_pod(manifest("p", {NPU: 1}))
-    stub = v1alpha1_grpc.PodResourcesListerStub(channel)
-    answer = await stub.List(v1alpha1.ListPodResourcesRequest())
-    (entry,) = answer.pod_resources[0].containers[0].devices
-    assert (NPU, ["d1"]) == (entry.resource_name, list(entry.device_ids))
 
 
 async def test_get(kubelet, plugins, api):

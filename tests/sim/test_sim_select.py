@@ -6,10 +6,11 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vdev.pb import deviceplugin_v1beta1_pb2 as api
 from vdev.sim.device_manager.device_checkpoint import parse, restore, take
 from vdev.sim.device_manager.device_choice import AdmissionError, ContainerRequest, select
 from vdev.sim.device_manager.device_table import DeviceTable
-from vdev.sim.objects.node_devices import Device, PluginOptions
+from vdev.sim.objects.node_devices import Device
 
 NPU = "acme.dev/npu"
 IDS = [f"d{i}" for i in range(8)]
@@ -23,7 +24,7 @@ some = st.sets(st.sampled_from(IDS))
 def test_select(listed, taken, wish, count, affinity, seed):
     """Whatever a plugin wishes: the right number of healthy devices that nobody had, or a refusal that takes none."""
     table = DeviceTable()
-    table.connected(NPU, socket="s", options=PluginOptions())
+    table.connected(NPU, socket="s", options=api.DevicePluginOptions())
     table.listed(NPU, listed)
     for id_ in taken:
         table.take(NPU, id_)
@@ -51,7 +52,7 @@ def test_select(listed, taken, wish, count, affinity, seed):
 def test_checkpoint_round_trip(listed, holders):
     """Who holds what is the same after a restart, and every resource is known with nothing in it."""
     table = DeviceTable()
-    table.connected(NPU, socket="s", options=PluginOptions())
+    table.connected(NPU, socket="s", options=api.DevicePluginOptions())
     table.listed(NPU, listed)
     known = {device.id for device in listed}
     for number, ids in enumerate(holders):

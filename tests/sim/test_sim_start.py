@@ -11,7 +11,8 @@ from vdev.pb import deviceplugin_v1beta1_pb2 as api
 from vdev.pb import podresources_v1_pb2 as v1
 from vdev.pb import podresources_v1_pb2_grpc as v1_grpc
 from vdev.sim import Kubelet, LeapClock, ManualClock, Phase, Timings, manifest
-from vdev.sim.kubelet_life import Ticker
+from vdev.sim.journal import Journal
+from vdev.sim.kubelet_life import Life
 
 NPU = "acme.dev/npu"
 SOURCES = 3600.0  # seconds: nothing comes by itself
@@ -235,10 +236,12 @@ async def test_a_finished_init_container_uses_nothing(kubelet, plugins, shows):
     assert {} == kubelet.listed()
 
 
-def test_a_ticker_ticks_until_it_is_stopped():
+async def test_what_is_called_again_and_again_ends_with_the_process():
     clock, seen = ManualClock(), []
-    ticker = Ticker(clock, 10, lambda: seen.append(clock.now()))
+    life = Life(clock, Timings(), Journal())
+    life.alive = True
+    life.every(10, lambda: seen.append(clock.now()))
     clock.advance(35)
-    ticker.stop()
+    await life.end()
     clock.advance(10)
     assert [10, 20, 30] == seen

@@ -10,7 +10,6 @@ from vdev.pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
 from vdev.pb import pluginregistration_v1_pb2 as registration
 from vdev.pb import pluginregistration_v1_pb2_grpc as registration_grpc
 from vdev.sim import Compat, Kubelet, Timings, manifest
-from vdev.sim.journal import DriverRefused, PluginLost, Registered
 
 NPU = "acme.dev/npu"
 QUICK = {"boot": 0.01, "lead": 0.01, "sources": 0.05}
@@ -83,7 +82,7 @@ def codes(kubelet):
 
 
 def lost(kubelet):
-    return [entry.error for entry in kubelet.journal.entries if isinstance(entry, PluginLost)]
+    return [entry.fields["error"] for entry in kubelet.journal.of("pluginLost")]
 
 
 async def test_its_devices_are_the_nodes(kubelet, watched, shows):
@@ -93,8 +92,8 @@ async def test_its_devices_are_the_nodes(kubelet, watched, shows):
     await shows(kubelet, NPU, 2, 2)
     pod = await kubelet.run_pod(manifest("p", {NPU: 1}))
     assert pod.container().edits.envs["STUB_DEVICES"] in {"d1", "d2"}
-    (noted,) = [entry for entry in kubelet.journal.entries if isinstance(entry, Registered)]
-    assert (NPU, asked.info.endpoint) == (noted.resource, noted.endpoint)
+    (noted,) = kubelet.journal.of("registered")
+    assert (NPU, asked.info.endpoint) == (noted.fields["resource"], noted.fields["endpoint"])
     assert 0 == kubelet.metrics.registrations[NPU]  # a real kubelet counts only what comes over kubelet.sock
     assert [] == kubelet.findings
 
@@ -139,7 +138,7 @@ async def test_what_is_refused(kubelet, clock, watched, info, said, code):
     assert [(False, text)] == asked.statuses
     assert [] == asked.plugin.calls
     assert [code] == codes(kubelet)
-    await kubelet.wait_until(lambda: any(isinstance(entry, DriverRefused) for entry in kubelet.journal.entries))
+    await kubelet.wait_until(lambda: kubelet.journal.of("driverRefused"))
     asked.info.name, asked.info.supported_versions[:] = NPU, ["v2", "v1beta1"]
     clock.advance(1)
     await kubelet.wait_until(lambda: (True, "") in asked.statuses)
@@ -170,7 +169,7 @@ async def test_a_plugin_that_does_not_answer_is_asked_again(kubelet, clock, watc
 
 
 def refusals(kubelet):
-    return [entry.error for entry in kubelet.journal.entries if isinstance(entry, DriverRefused)]
+    return [entry.fields["error"] for entry in kubelet.journal.of("driverRefused")]
 
 
 async def test_a_socket_made_anew_inherits_the_pause(kubelet, clock, watched):
@@ -274,7 +273,7 @@ async def test_a_stream_that_ends_while_the_socket_stays_is_a_finding(kubelet, c
     await shows(kubelet, NPU, 2, 0)
     clock.advance(9)
     assert [] == kubelet.findings
-    clock.advance(2)
+    clock.advance(11)
     await kubelet.wait_until(lambda: kubelet.findings)
     assert ["not-registered-anew"] == codes(kubelet)
     await asked.stop()

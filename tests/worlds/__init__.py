@@ -2,5 +2,5 @@
 
     python -m tests.worlds --seed 7
 
-See docs/worlds.md.
+See docs/developers/worlds.md.
 """

@@ -16,8 +16,8 @@ from tests.worlds.world import Outcome
 
 _ABOUT = """\
 Plays nodes on virtual time: the agent and the embedded kubelet, to which everything happens that may happen to a node,
-drawn from a seed. After each event the invariants of docs/worlds.md must hold. A failure is shrunk to the fewest events
-that still show it, and printed with what repeats it, message for message."""
+drawn from a seed. After each event the invariants of docs/developers/worlds.md must hold. A failure is
+shrunk to the fewest events that still show it, and printed with what repeats it, message for message."""
 
 _EXAMPLES = """\
 examples:

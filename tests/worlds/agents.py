@@ -173,4 +173,4 @@ def _told(plan: Plan) -> tuple[object, ...]:
 def _release_claims(agent: Agent) -> None:
     """Let go of the locks of its DRA drivers."""
     for driver in agent.dra._drivers.values():
-        driver._claims._lock.close()
+        driver.claims._lock.close()

@@ -30,13 +30,9 @@ def installed(dice: random.Random, loop: WorldLoop) -> Iterator[None]:
     numbers = iter(range(1, 1_000_000))
     names = SimpleNamespace(token_hex=lambda size: f"{next(numbers):0{2 * size}x}", choice=random.choice)
 
-    def no_uevents() -> None:
-        raise OSError(1, "no events of the kernel's devices in a world")
-
     with contextlib.ExitStack() as stack:
         for module, name, stand_in in (
             (watch, "inotify_simple", SimpleNamespace(INotify=_INotify)),
-            (watch, "Uevents", no_uevents),
             (blocking_calls, "threading", SimpleNamespace(Thread=_Thread)),
             (registration, "secrets", names),
             (registration, "os", SimpleNamespace(**{**vars(os), "getpid": lambda: 1})),

@@ -259,30 +259,33 @@ class World:
                 self.grants.granted(call.server, call.request, message, since=call.came_at, now=self.now)
 
     def _entry(self, entry: Any) -> None:
-        name = type(entry).__name__
-        self._hash.update(f"{self.now:.6f} {name}".encode())
-        match name:
-            case "Lifecycle":
+        self._hash.update(f"{self.now:.6f} {entry.event}".encode())
+        match entry.event:
+            case "kubelet":
                 self._kubelet_since = self.now
-                self.tell(f"kubelet {entry.what}")
-                if entry.what == "started":
+                self.tell(f"kubelet {entry.fields['what']}")
+                if entry.fields["what"] == "started":
                     if self._is_blind:  # and the kubelet learns only now what was given up while it was down
                         self.excuses.note("was blind", self.now + _UP)
                     self.blind_since = math.inf
-            case "Registered" | "RegistrationFailed" | "PluginLost" | "Listed":
-                self.tell(f"kubelet: {entry}")
-            case "PodChanged":
-                held = sorted(invariants.in_use(entry.pod))
-                self.tell(f"pod {entry.pod.name} {entry.pod.phase.value} {held} {entry.pod.message}".rstrip())
-            case "PodDeleted":
-                self.tell(f"pod {entry.pod.name} is gone")
-        if isinstance(entry, Finding):
-            self.tell(f"finding: {entry}")
-            explained = self.cluster is not None and self.cluster.explains(entry)
-            if explained or self._gave_up(entry) or self._cut_off(entry) or self._on_its_way(entry.code):
-                return
-            with self._ends_if_broken():
-                invariants.judge_finding(entry, self.excuses, self.now)
+            case "registered" | "registrationFailed" | "pluginLost" | "listed":
+                self.tell(f"kubelet: {entry.document}")
+            case "pod":
+                pod = self.kubelet.pod(entry.fields["name"])
+                held = sorted(invariants.in_use(pod))
+                self.tell(f"pod {pod.name} {pod.phase.value} {held} {pod.message}".rstrip())
+            case "podDeleted":
+                self.tell(f"pod {entry.fields['name']} is gone")
+            case "finding":
+                self._finding(self.kubelet.findings[-1])
+
+    def _finding(self, finding: Finding) -> None:
+        self.tell(f"finding: {finding}")
+        explained = self.cluster is not None and self.cluster.explains(finding)
+        if explained or self._gave_up(finding) or self._cut_off(finding) or self._on_its_way(finding.code):
+            return
+        with self._ends_if_broken():
+            invariants.judge_finding(finding, self.excuses, self.now)
 
     @contextlib.contextmanager
     def _ends_if_broken(self) -> Iterator[None]:

@@ -137,7 +137,6 @@ class Agent:
             wake=self._claims_changed,
             renew=self.nodes.renew,
             faults=self.faults.engine,
-            watch=self.link,
         )
         self.reconciler = Reconciler(
             options,
@@ -236,15 +235,8 @@ class Agent:
             hosts = (self.options.node, platform.node(), *self.options.http_hosts)
             await stack.enter_async_context(http.serving(self.options.http_address, HttpView(self), hosts=hosts))
         stack.push_async_callback(self.node_api.aclose)
-        stack.push_async_callback(self.holders.close)
-        sys = await asyncio.to_thread(self.options.host.path, "/sys")
         intervals = self.options.intervals
-        watcher = Watcher(
-            poll_interval=intervals.look_at_files,
-            stand_interval=intervals.look_at_directories,
-            settle=intervals.burst,
-            sys=sys,
-        )
+        watcher = Watcher(poll_interval=intervals.look_at_files, settle=intervals.burst)
         stack.enter_context(watcher)
         await self.events.begin(watcher)
         if not await self.reconciler.start(self.state.kept_config):
@@ -317,6 +309,7 @@ class Agent:
             await self.link.look()  # so that the first services know which kubelet they register with
             (listed, inventory, ledger), _ = await asyncio.gather(self.state.take_over(), self.dra.recall())
             self.handovers.recall(ledger)
+            self.holders.recall(ledger.tenants.keys() | ledger.granted)
             self.reconciler.resume(inventory, listed.choices)
             with contextlib.suppress(TimeoutError):  # before the first list, so that it lacks nothing that a pod holds
                 async with self.options.clock.timeout(self.options.intervals.first_reading):

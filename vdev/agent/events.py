@@ -45,8 +45,7 @@ class Events:
     async def begin(self, watcher: Watcher) -> None:
         """Watch the configuration files before they are read for the first time, so that no change is missed."""
         await self.find_files()
-        for directory in self._configured:
-            watcher.watch(directory)
+        await watcher.follow(dict.fromkeys(self._configured, True))
 
     async def watch(self, watcher: Watcher) -> None:
         """Wait for changes of files, and mark what they make due."""
@@ -85,12 +84,7 @@ class Events:
         places = (self._agent.link.directories, self._agent.reconciler.scan.watched, self._agent.health.directories)
         files = (self._configured, self._agent.health.contents, self._agent.faults.directories, *of_outputs)
         contents = frozenset[Path]().union(*files)
-        wanted = contents.union(*places)
-        for directory in watcher.paths - wanted:
-            watcher.unwatch(directory)
-        fresh = wanted - watcher.paths
-        for directory in wanted:
-            watcher.watch(directory, content=directory in contents)
+        fresh = await watcher.follow({directory: directory in contents for directory in contents.union(*places)})
         self._mark(dict.fromkeys(fresh, frozenset[str]()))
         for limit in watcher.limits:
             if limit not in self._limits:
@@ -144,7 +138,7 @@ class Events:
         if self._agent.holders.readable:
             named = self._agent.holders.named
             self._agent.holders.forget_settled()
-            await self._agent.handovers.read(named, self._agent.holders.snapshot(()))
+            await self._agent.handovers.read(named, self._agent.holders.snapshot())
 
     # --- health -------------------------------------------------------------------------------------------------------
 

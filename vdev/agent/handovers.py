@@ -176,7 +176,7 @@ class HandoverActions(Output):
 
     def recall(self, ledger: Ledger) -> None:
         """Take up what an earlier process knew; before the first reading."""
-        self._ledger = handovers.recalled(ledger)
+        self._ledger = ledger
 
     async def run(self) -> None:
         """Do what falls due until cancelled; actions that run are then ended."""
@@ -198,14 +198,10 @@ class HandoverActions(Output):
 
     @property
     def undeliverable(self) -> Mapping[str, Health]:
-        """Devices that could not be released, those still to be released for an earlier process, and those in doubt."""
+        """Devices that could not be released."""
         verdicts = {}
-        for unit in self._ledger.unsure:
-            if subject := self._find(unit):
-                verdicts[subject.device.raw.id] = "waiting until it is known whether its pod is still there"
-        for each in self._ledger.owed:
-            device = self._device(each)
-            if device and (each.recalled or each in self._failing):
+        for each in self._failing:
+            if device := self._device(each):
                 verdicts[device.raw.id] = self._why(each)
         return {raw: Health(healthy=False, reason=reason) for raw, reason in verdicts.items()}
 
@@ -220,7 +216,7 @@ class HandoverActions(Output):
         """A reading of PodResources came; `named` are pods by name, asked for after the last Allocate of each slot."""
         self._named = named
         concerned = {key: pod for key, pod in named.items() if key in self._ledger.tenants or self._is_acting(*key)}
-        await self._keep(handovers.read(self._ledger, concerned, holdings.may_hold, complete=holdings.complete))
+        await self._keep(handovers.read(self._ledger, concerned, holdings.may_hold))
 
     def _is_acting(self, name: str, slot: str) -> bool:
         listing = (each.resources[name] for each in self._inventories if name in each.resources)
@@ -229,7 +225,7 @@ class HandoverActions(Output):
     async def _keep(self, ledger: Ledger) -> None:
         """This is so now: begin what is owed, let containers that wait look again, and write it down."""
         before, self._ledger = self._ledger, ledger
-        if (before.owed, before.unsure) != (ledger.owed, ledger.unsure):
+        if before.owed != ledger.owed:
             self._begin_releases()
             self._wake()
         self._tell()

@@ -14,7 +14,7 @@ import structlog
 
 from ..aio.clock import Timing
 from ..errors import reason_of
-from ..hostfs.locks import DirectoryLock, Presence, is_somebody_present
+from ..hostfs.locks import DirectoryLock
 
 log = structlog.get_logger(__name__)
 
@@ -35,8 +35,7 @@ class NodeLock:
         self._waiting = waiting  # is told what is waited for, and "" at the end
         self._intervals, self._clock = timing
         self._lock = DirectoryLock(directory)
-        self._drivers = directory.parent / "plugins_registry"
-        self._presence = Presence(self._drivers)
+        self._presence = DirectoryLock(directory.parent / "plugins_registry")
         self._is_ours = False
         self._served: tuple[int, int] | None = None  # the directory that another one serves, or had time to lock
         self._anew: tuple[int, int] | None = None  # the one that there is instead
@@ -47,11 +46,21 @@ class NodeLock:
         try:
             return await self._wait(stopping)
         finally:
-            self._presence.end()
+            self._presence.release()
 
     async def is_awaited(self) -> bool:
         """Whether another agent stands by, to take over when this one ends."""
-        return self._is_ours and await asyncio.to_thread(is_somebody_present, self._drivers)
+        if not self._is_ours or await asyncio.to_thread(self._show):
+            self._presence.release()
+            return False
+        return True
+
+    def _show(self) -> bool:
+        """Be seen as one who stands by; false while another one is."""
+        try:
+            return self._presence.take()
+        except OSError:  # there is no such directory
+            return True
 
     async def _wait(self, stopping: asyncio.Event) -> bool:
         told = ""
@@ -63,8 +72,8 @@ class NodeLock:
                     log.info("the wait is over", directory=str(self._directory))
                     self._waiting("")
                 return True
-            if stands_by and not self._presence.is_seen:
-                await asyncio.to_thread(self._presence.begin)
+            if stands_by:
+                await asyncio.to_thread(self._show)
             self.stands_by = stands_by
             if trouble != told:
                 told, self.waited = trouble, True

@@ -4,9 +4,9 @@ What its answers, its silence and its checkpoint mean is decided in `planning.in
 """
 
 import asyncio
-import os
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
@@ -15,10 +15,10 @@ from ..aio.clock import Timing
 from ..deviceplugin import podresources
 from ..deviceplugin.podresources import CheckpointReader
 from ..deviceplugin.requests import Requests
+from ..hostfs.files import stamp
 from ..model.device import Key
 from ..planning import in_use
 from ..planning.in_use import HoldersReading, Holdings, Knowledge
-from ..planning.resources import Resource
 
 log = structlog.get_logger(__name__)
 
@@ -60,7 +60,6 @@ class PodHolders:
         self._listens = listens
         self._intervals, self._clock = timing
         self._is_down = is_down
-        self._kubelet = podresources.PodResources(socket)
         self._turn = asyncio.Lock()  # readings are taken in one after the other, as they were asked for
         self._blind_since = float("inf")
         self._told: tuple[bool | None, str] = (None, "")
@@ -78,6 +77,10 @@ class PodHolders:
     def trouble(self) -> str:
         """What keeps the checkpoint from being used, or the empty string."""
         return self._checkpoint.trouble
+
+    def recall(self, held: AbstractSet[Key]) -> None:
+        """Take it that these are held, as an earlier process knew, until the kubelet is believed to leave them out."""
+        self.knowledge = replace(self.knowledge, doubted=self.knowledge.doubted | held)
 
     async def refresh(self) -> None:
         """Ask the kubelet."""
@@ -103,20 +106,16 @@ class PodHolders:
 
     async def _ask(self) -> HoldersReading:
         """One question. An answer counts only if the socket is the same before and after: one kubelet gave it."""
-        asked, socket = self._clock.now(), await asyncio.to_thread(_identity, self._socket)
+        asked, socket = self._clock.now(), await asyncio.to_thread(stamp, self._socket)
         kubelet, within = (self._generation(), socket), self._intervals.pod_resources_answer
         if socket is None or self._is_down():
             answer = None
-            await self._kubelet.close()
         else:
-            answer = await self._kubelet.holders(socket, within=within)
-        checkpoint, socket = await asyncio.to_thread(lambda: (self._checkpoint.read(), _identity(self._socket)))
+            answer = await podresources.holders(self._socket, within=within)
+        checkpoint, socket = await asyncio.to_thread(lambda: (self._checkpoint.read(), stamp(self._socket)))
         if kubelet != (self._generation(), socket):
             answer = None
         return HoldersReading(asked, answer, checkpoint, kubelet)
-
-    async def close(self) -> None:
-        await self._kubelet.close()
 
     @property
     def named(self) -> Mapping[Key, str]:
@@ -151,12 +150,12 @@ class PodHolders:
         if trouble and trouble != was_trouble:
             log.warning("the kubelet's checkpoint is not used", reason=trouble)
 
-    def snapshot(self, resources: Sequence[Resource]) -> Holdings:
+    def snapshot(self) -> Holdings:
         """What is known now, with the requests in flight."""
         return Holdings(
             holders=self.knowledge.holders if self.knowledge.heard else None,
             read_at=self.knowledge.answered_at,
-            in_flight=self._requests.in_flight(resources),
+            in_flight=self._requests.in_flight,
             allocated=dict(self._requests.allocated_at),
             doubted=self.knowledge.doubted,
             blind_since=self._blind_since,
@@ -182,12 +181,3 @@ def _source(knowledge: Knowledge, reading: HoldersReading) -> str:
     if knowledge.doubted and reading.checkpoint is not None:
         sources.append("the kubelet's checkpoint")
     return " and ".join(sources) or "this process's own Allocates"
-
-
-def _identity(socket: Path) -> tuple[int, int, int] | None:
-    """Which file the socket is: a kubelet makes its own at its start."""
-    try:
-        status = os.stat(socket)  # twice as fast, and often called
-    except (OSError, ValueError):
-        return None
-    return status.st_dev, status.st_ino, status.st_mtime_ns

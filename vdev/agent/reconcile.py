@@ -91,7 +91,7 @@ class Reconciler:
         self._claimed = claimed
         self.outputs = sorted(outputs, key=lambda output: output.stage)
         self._of_stage = {stage: [each for each in outputs if each.stage is stage] for stage in Stage}
-        self.verdicts = Verdicts(health, metrics, timing=options.timing)
+        self.verdicts = Verdicts(health, metrics)
         self._options = options
         self._clock = options.clock
         self._config = config
@@ -268,7 +268,7 @@ class Reconciler:
         Calls `ask_holders` when something vanished that the kubelet may know to be free. Returns the (monotonic) time
         at which to do it again though nothing happens, or None.
         """
-        do, begun = self._steps.do, self._clock.now()
+        do = self._steps.do
         do("choosing what to probe", lambda: self.verdicts.probe(self.scan, self.base.left_out))
         do("looking at the faults", lambda: self._faults.engine.look(self.base))
         await self._steps.take("following labels that choose layouts", self._repartition)
@@ -288,7 +288,7 @@ class Reconciler:
         do("counting problems", lambda: self._told.count(self.problems))
         failed = self._steps.failed  # then the step says when
         of_outputs = (each.again_at for each in self.outputs if not failed(each.name))
-        again = (plan.again_at, self.choices.again_at, self.verdicts.again_at(begun), *of_outputs)
+        again = (plan.again_at, self.choices.again_at, *of_outputs)
         return min((each for each in again if each is not None), default=None)
 
     async def _prepared(self) -> Plan | None:
@@ -345,11 +345,11 @@ class Reconciler:
         )
 
     def current_verdicts(self) -> Mapping[str, Health]:
-        """What is known of devices beyond discovery, by raw device id: by probes, by flapping and by the outputs."""
+        """What is known of devices beyond discovery, by raw device id: by probes and by the outputs."""
         return {**self.verdicts.current(), **self._undeliverable()}
 
     def _holdings(self) -> Holdings:
-        return self.holders.snapshot(tuple(self.served.resources.values()))
+        return self.holders.snapshot()
 
     def _undeliverable(self) -> Mapping[str, Health]:
         of_outputs = (each.undeliverable for each in self.outputs)

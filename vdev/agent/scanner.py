@@ -3,12 +3,12 @@
 import asyncio
 import functools
 import posixpath
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from .. import discovery
-from ..aio.clock import Timing
 from ..discovery.health_monitor import HealthMonitor, Target
 from ..errors import HostError
 from ..hostfs import HostRoot
@@ -18,7 +18,6 @@ from ..model.problem import Problem
 from ..model.sources import VirtualSource
 from ..model.spec import Spec
 from ..observe.metrics import Metrics
-from ..planning import health
 from ..planning.resources import Inventory
 from .steps import Steps
 
@@ -157,27 +156,21 @@ def _step(entry: str) -> str:
 class Verdicts:
     """The verdicts of one node's devices."""
 
-    def __init__(self, monitor: HealthMonitor, metrics: Metrics, *, timing: Timing) -> None:
+    def __init__(self, monitor: HealthMonitor, metrics: Metrics) -> None:
         self.monitor = monitor
         self._metrics = metrics
-        self._intervals, self._clock = timing
-        self._presence: dict[str, health.FlapHistory] = {}
+        self._losses: Counter[str] = Counter()  # how often each device went away
         self._resources: dict[str, str] = {}  # of the probed devices
         self._counted: dict[str, int] = {}  # flaps of the probe that are in the metric already
 
     def current(self) -> Mapping[str, Health]:
         """The verdict on every device of which there is one."""
-        probed = {raw: report.health for raw, report in self.monitor.verdicts.items()}
-        return probed | health.verdicts(self._presence, self._clock.now(), self._intervals)
-
-    def again_at(self, begun: float) -> float | None:
-        """The (monotonic) time after `begun` at which a verdict changes by itself, or None."""
-        return health.look_again_at(self._presence, begun, self._intervals)
+        return {raw: report.health for raw, report in self.monitor.verdicts.items()}
 
     def flaps(self, raw: str) -> int:
         """How often the device turned from good to bad, by its probe, or went away."""
-        report, there = self.monitor.verdicts.get(raw), self._presence.get(raw)
-        return (report.flaps if report else 0) + (there.losses if there else 0)
+        report = self.monitor.verdicts.get(raw)
+        return (report.flaps if report else 0) + self._losses[raw]
 
     def probe(self, scan: Scan, left_out: Collection[str] = ()) -> None:
         """Probe the devices of this scan but those left out, and no others."""
@@ -192,7 +185,7 @@ class Verdicts:
         self.monitor.update(targets)
 
     def scanned(self, before: Scan, after: Scan, served: Inventory, left_out: Collection[str] = ()) -> None:
-        """Note what went away or came back between two scans, of entries that the configuration left as they were.
+        """Count what went away between two scans, of entries that the configuration left as they were.
 
         What was `left_out` is another entry's device, and its loss is counted there.
         """
@@ -200,19 +193,15 @@ class Verdicts:
             entry, old = after.entries[name], before.found.get(name)
             if old is None or entry != before.entries.get(name) or isinstance(entry.source, VirtualSource):
                 continue
-            lost, came = old.by_id.keys() - found.by_id.keys(), found.by_id.keys() - old.by_id.keys()
-            self._presence = health.observe_flapping(
-                self._presence, lost=lost, came=came, now=self._clock.now(), intervals=self._intervals
-            )
+            lost = old.by_id.keys() - found.by_id.keys()
+            self._losses.update(lost)
             for each in lost.difference(left_out):
                 self._metrics.flaps.labels(entry.resource_of(old.by_id[each])).inc()
         self._forget(after, served)
 
     def _forget(self, scan: Scan, served: Inventory) -> None:
-        if not self._presence:
-            return
         known = (*(found.by_id for found in scan.found.values()), *(each.raws for each in served.resources.values()))
-        self._presence = {raw: each for raw, each in self._presence.items() if any(raw in some for some in known)}
+        self._losses = Counter({raw: each for raw, each in self._losses.items() if any(raw in some for some in known)})
 
     def reported(self, devices: Collection[str]) -> None:
         """Count the flaps of the devices whose probe has news."""

@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import json
 import os
+import shutil
 import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ import structlog
 from ..aio.clock import Timing
 from ..errors import HostError
 from ..hostfs import HostRoot, remove_unfinished, write_atomic
-from ..hostfs.files import exists, listed, remove_tree
+from ..hostfs.files import exists, listed
 from ..hostfs.locks import DirectoryLock
 from ..model import virtual_node
 from ..model import virtual_node as standin
@@ -435,6 +436,6 @@ def _clear_unless(path: Path, kind: Callable[[int], bool]) -> None:
 
 def _clear(path: Path) -> None:
     if _is(path, stat.S_ISDIR):
-        remove_tree(path)
+        shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)

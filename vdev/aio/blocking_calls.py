@@ -6,6 +6,7 @@ thread at a time.
 """
 
 import asyncio
+import concurrent.futures
 import threading
 from collections.abc import Callable
 from typing import TypeVar
@@ -40,39 +41,25 @@ class BlockingCalls:
         """
         if key in self._running:
             raise StillHanging
+        answer: concurrent.futures.Future[_T] = concurrent.futures.Future()
+        answer.set_running_or_notify_cancel()  # from now on it cannot be cancelled, so the thread can always set it
+
+        def work() -> None:
+            try:
+                result = call()
+            except BaseException as error:  # it is raised where the result is awaited
+                self._running.discard(key)
+                answer.set_exception(error)
+            else:
+                self._running.discard(key)
+                answer.set_result(result)
+
         async with self._slots:
-            loop = asyncio.get_running_loop()
-            answer: asyncio.Future[_T] = loop.create_future()
             self._running.add(key)
-            thread = threading.Thread(
-                target=self._work, args=(loop, key, call, answer), name=f"probe {key}", daemon=True
-            )
-            thread.start()
+            threading.Thread(target=work, name=f"probe {key}", daemon=True).start()
             try:
                 async with self._clock.timeout(within):
-                    return await answer
+                    return await asyncio.wrap_future(answer)
             except (TimeoutError, asyncio.CancelledError):
                 abort()
                 raise
-
-    def _work(
-        self, loop: asyncio.AbstractEventLoop, key: str, call: Callable[[], _T], answer: "asyncio.Future[_T]"
-    ) -> None:
-        result: _T | BaseException
-        try:
-            result = call()
-        except BaseException as error:  # it is raised where the result is awaited
-            result = error
-        try:
-            loop.call_soon_threadsafe(self._settle, key, answer, result)
-        except RuntimeError:  # the loop is closed: nobody waits any more
-            self._running.discard(key)
-
-    def _settle(self, key: str, answer: "asyncio.Future[_T]", result: "_T | BaseException") -> None:
-        self._running.discard(key)
-        if answer.done():
-            return
-        if isinstance(result, BaseException):
-            answer.set_exception(result)
-        else:
-            answer.set_result(result)

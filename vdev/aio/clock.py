@@ -43,13 +43,8 @@ class Clock(ABC):
         """Wait so long; with 0, let others have their turn."""
         if seconds <= 0:
             await asyncio.sleep(0)
-            return
-        over = asyncio.Event()
-        cancel = self.call_later(seconds, over.set)
-        try:
-            await over.wait()
-        finally:
-            cancel()
+        else:
+            await self.wait(asyncio.Event(), seconds)
 
     async def wait(self, event: asyncio.Event, seconds: float | None) -> None:
         """Wait for the event, which is set when so much time is over; None: it may take forever.
@@ -90,12 +85,6 @@ class SystemClock(Clock):
 
     def call_at(self, moment: float, action: Callable[[], object]) -> Callable[[], object]:
         return asyncio.get_running_loop().call_later(max(0.0, moment - time.monotonic()), action).cancel
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
-    def timeout(self, seconds: float | None) -> contextlib.AbstractAsyncContextManager[object]:
-        return asyncio.timeout(seconds)
 
 
 SYSTEM = SystemClock()

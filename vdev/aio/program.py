@@ -9,7 +9,6 @@ import posixpath
 import select
 import signal
 import subprocess
-import threading
 from collections.abc import Sequence
 
 from ..errors import reason_of
@@ -17,8 +16,7 @@ from ..errors import reason_of
 _TAIL = 4096  # bytes of its output that are kept
 _PIPE = 65536  # bytes that a pipe holds
 _SHOWN = 160  # characters of it that fit in a reason
-_starting: set["Program"] = set()  # those that cannot be ended yet; it changes with `_starts`
-_starts = threading.Condition()
+_LOOK = 50  # milliseconds between looks whether it has ended, when something that it left behind can still write
 
 
 class Program:
@@ -34,18 +32,12 @@ class Program:
 
         Returns why it failed, with the last line that it wrote; empty when it exited with 0.
         """
-        with _starts:
-            _starting.add(self)
+        if self._aborted:
+            return f"{self._argv[0]} was not run any more"
         try:
-            if self._aborted:
-                return f"{self._argv[0]} was not run any more"
             process = self._start()
         except (OSError, ValueError) as cause:
             return f"cannot run {self._argv[0]}: {reason_of(cause)}"
-        finally:
-            with _starts:
-                _starting.discard(self)
-                _starts.notify_all()
         with process:
             tail = _last_output(process)
             code = process.wait()
@@ -77,43 +69,19 @@ class Program:
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-def wait_for_starts(within: float) -> None:
-    """Before the process ends: let threads that just start a program end it, if it was aborted. Blocks.
-
-    `within` are the seconds for all of them, for the file of a program may be one that never comes.
-    """
-    with _starts:
-        _starts.wait_for(lambda: not _starting, within)
-
-
 def _last_output(process: "subprocess.Popen[bytes]") -> bytes:
     """The end of what it writes until it ends, whether or not something that it left behind could still write."""
     assert process.stdout is not None
-    output, ended = process.stdout.fileno(), _watched(process.pid)
+    output = process.stdout.fileno()
     watch = select.poll()
     watch.register(output, select.POLLIN)
-    if ended is not None:
-        watch.register(ended, select.POLLIN)
     tail, over = b"", False
-    try:
-        while not over:
-            ready = {each for each, _ in watch.poll()}
-            over = ended in ready
-            if output in ready:
-                chunk = os.read(output, _PIPE)
-                tail, over = (tail + chunk)[-_TAIL:], over or not chunk
-    finally:
-        if ended is not None:
-            os.close(ended)
+    while not over:
+        over = process.poll() is not None  # asked first: what it wrote before is in the pipe, which one read empties
+        if watch.poll(0 if over else _LOOK):
+            chunk = os.read(output, _PIPE)
+            tail, over = (tail + chunk)[-_TAIL:], over or not chunk
     return tail
-
-
-def _watched(pid: int) -> int | None:
-    """A descriptor that tells of the process' end; None where the kernel (before 5.3) or a sandbox has none."""
-    try:
-        return os.pidfd_open(pid)
-    except OSError:
-        return None
 
 
 def signal_name(number: int) -> str:

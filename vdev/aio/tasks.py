@@ -70,17 +70,6 @@ class Interruption:
             raise Interrupted from timeout
 
 
-async def pause(
-    clock: Clock, seconds: float, *, goes_on: Callable[[], bool], news: Callable[[], asyncio.Event]
-) -> None:
-    """Wait so long, as long as it `goes_on`; that is asked again whenever there are `news`, an event of their own."""
-    end = clock.now() + seconds
-    while goes_on() and (left := end - clock.now()) > 0:
-        with contextlib.suppress(TimeoutError):
-            async with clock.timeout(left):
-                await news().wait()
-
-
 class Pace:
     """`burst` times at once; each is made up for after so many seconds (`every`)."""
 

@@ -23,8 +23,8 @@ EPILOG = """examples:
   vdev allocate vdev.yaml --resource example.com/uart uart-ttyUSB0
   vdev allocate vdev.yaml --resource nvidia.com/gpu 0 1        devices by index
   vdev allocate vdev.yaml --resource nvidia.com/gpu --size 2   the devices that the preferred allocation chooses
-  vdev allocate vdev.yaml --resource nvidia.com/gpu 0 --all-strategies   the response under each device-list strategy
-  vdev allocate vdev.yaml --claim claim.yaml                   the devices of a claim (DRA), and what goes with them
+  vdev allocate vdev.yaml --resource nvidia.com/gpu 0 --all-strategies   the response for each device-list strategy
+  vdev allocate vdev.yaml --claim claim.yaml                   the devices of a claim (DRA), and what they bring
 """
 
 
@@ -45,12 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "not bring; claims without an allocation get the first devices that fit",
     )
     parser.add_argument(
-        "--size", type=int, metavar="N", help="let the preferred allocation choose N devices; instead of IDs"
+        "--size", type=int, metavar="N", help="let the preferred allocation choose N devices, instead of IDs"
     )
     parser.add_argument(
         "--all-strategies",
         action="store_true",
-        help="show the response under every device-list strategy, not only the configured ones",
+        help="show the response for every device-list strategy, not only the configured ones",
     )
     common.add_flags(parser)
     common.add_output(parser)

@@ -98,7 +98,7 @@ def add_files(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         type=Path,
         metavar="FILE",
-        help="configuration files, joined by sections; - for the standard input, or a directory with files for nodes",
+        help="configuration files, joined by section; - for standard input, or a directory with a file for each node",
     )
 
 

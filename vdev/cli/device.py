@@ -15,7 +15,7 @@ EPILOG = """examples:
   vdev device set a100/2:0 --health Unhealthy    the first partition of the third device of the entry a100
   vdev device set a100/2 --health Unhealthy --node gpu-17    with vdev fleet
 
-An ID is one that vdev status shows, or as rules call it: <entry>/<index>, which includes replicas and partitions.
+An ID is one that vdev status shows, or <entry>/<index> as in rules, which includes replicas and partitions.
 The plugin accepts this only if it runs with --enable-fault-injection.
 """
 
@@ -24,13 +24,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action")
     put = actions.add_parser("set", help="set a device's health", description="Set a device's health.")
     put.add_argument("id", metavar="ID", help="the device: an id, or <entry>/<index>")
-    put.add_argument("--health", choices=("Healthy", "Unhealthy"), required=True, help="what to tell the kubelet")
+    put.add_argument("--health", choices=("Healthy", "Unhealthy"), required=True, help="the health to report")
     put.add_argument("--reason", default="", metavar="TEXT", help="the reason to show in status and logs")
     put.add_argument("--for", dest="lasts", metavar="TIME", help="for how long, such as 30s [default: until cleared]")
-    clear = actions.add_parser("clear", help="end what was set", description="Let a device have its own health again.")
+    clear = actions.add_parser("clear", help="end what was set", description="End a health that was set.")
     clear.add_argument("id", metavar="ID", help="the device: an id, or <entry>/<index>")
     for each in (put, clear):
-        each.add_argument("--node", default="", metavar="NODE", help="the node, for a controller of a fleet")
+        each.add_argument("--node", default="", metavar="NODE", help="the node, with vdev fleet")
         options.add_one(each, "run_dir")
         common.add_output(each)
 

@@ -22,8 +22,8 @@ EPILOG = """examples:
   vdev dra classes vdev.yaml --extended-resources
   vdev dra classes vdev.yaml --apply --kubeconfig ~/.kube/config
 
-Claims name a DeviceClass. NVIDIA's and AMD's are called as those of their drivers; all other devices have one for each
-resource: npu.acme.dev for acme.dev/npu. They belong to the cluster, so entries for other nodes count as well.
+A claim names a DeviceClass. Classes for NVIDIA and AMD have the names of their drivers. Other devices have a class
+for each resource: npu.acme.dev for acme.dev/npu. Classes are cluster-wide, so entries for other nodes are included.
 """
 
 
@@ -31,11 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action")
     what = "Print the DeviceClasses, as YAML or JSON, or apply them."
     classes = actions.add_parser("classes", help="print or apply the DeviceClasses", description=what)
-    classes.add_argument("files", nargs="+", type=Path, metavar="FILE", help="configuration files, joined by sections")
+    classes.add_argument("files", nargs="+", type=Path, metavar="FILE", help="configuration files, joined by section")
     classes.add_argument(
         "--extended-resources",
         action="store_true",
-        help="let each class stand for its entry's resource, so that pods that ask for it need no claim; default: as "
+        help="name the entry's resource in each class, so that pods that ask for it need no claim; default: as "
         "dra.extendedResource of the entry says",
     )
     classes.add_argument("--apply", action="store_true", help="apply them to a cluster instead of printing them")

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from ..fleet.controller import Fleet
 
 
-DESCRIPTION = "Make the devices of nodes without a kubelet exist in the API server, such as those of KWOK."
+DESCRIPTION = "Write the devices of nodes without a kubelet, such as KWOK's, to the API server."
 EPILOG = """examples:
   vdev fleet vdev.yaml --kubeconfig ~/.kube/config     until Ctrl-C; an edit of the file applies at once
   vdev fleet vdev.yaml --dry-run                       print every object instead
   vdev fleet vdev.yaml --selector pool=a100            only nodes with this label
 
-Which nodes there are says the section `fleet` of the file; see docs/fleet.md. What was written stays when the
-controller ends; nodes that it made go when they leave the file.
+The section `fleet` of the file lists the nodes; see docs/fleet.md. Objects stay when the controller ends. Nodes that it
+made are deleted when they are removed from the file.
 """
 _NAME = "lower-case letters, digits, '-' and '.', with a letter or digit at both ends"
 
@@ -38,16 +38,14 @@ _NAME = "lower-case letters, digits, '-' and '.', with a letter or digit at both
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "vdev fleet [option ...] FILE [FILE ...]"
     common.add_files(parser)
-    parser.add_argument(
-        "--dry-run", action="store_true", help="print every object that would be there, as YAML or JSON"
-    )
+    parser.add_argument("--dry-run", action="store_true", help="print every object as YAML or JSON, and write nothing")
     parser.add_argument(
         "--selector", "-l", default="", metavar="LABELS", help="only Nodes with these labels, such as pool=a100,zone=b"
     )
     parser.add_argument(
         "--name",
         default="vdev-fleet",
-        help="of this fleet, where a cluster has several: each leaves the Nodes of the others alone (%(default)s)",
+        help="name of this fleet, if a cluster has several; each has its own Nodes [default: vdev-fleet]",
     )
     options.add_one(parser, "kubeconfig")
     options.add_one(parser, "context")

@@ -12,55 +12,57 @@ from ..config import text_of
 from ..errors import UsageError
 from . import common
 
-DESCRIPTION = """Make a vdev configuration of another plugin's.
+DESCRIPTION = """Convert the configuration of another plugin to vdev's.
 
-Known are generic-device-plugin (file, flags, DaemonSet), smarter-device-manager, the SR-IOV network device plugin,
-fake-gpu-operator (topology, Helm values), NVIDIA's mig-parted and NVIDIA's device plugin (the ConfigMap or the Helm
-values of several configurations). ConfigMaps around any of them are taken off. What vdev cannot say becomes a comment
-in the file and a warning on stderr."""
+Supported are generic-device-plugin (file, flags, DaemonSet), smarter-device-manager, the SR-IOV network device plugin,
+fake-gpu-operator (topology, Helm values), NVIDIA's mig-parted, and NVIDIA's device plugin (ConfigMap or Helm values
+with several configurations). A ConfigMap may contain any of them. Whatever cannot be converted becomes a comment in the
+file and a warning on stderr."""
 EPILOG = """examples:
   vdev import generic-device-plugin.yaml > vdev.yaml
-  vdev import conf.yaml                                   the form is told by the content
+  vdev import conf.yaml                                   the plugin is detected by the content
   kubectl -n kube-system get cm sriovdp-config -o yaml | vdev import - > vdev.yaml
   vdev import --domain example.com --device '{name: fuse, groups: [{paths: [{path: /dev/fuse}]}]}'
   vdev import topology.yaml --to configs/                 a file for each node pool
   vdev import mig-parted.yaml --only all-balanced --preset a100-sxm4-40gb --count 8
   vdev import vdev.yaml --output json                     for programs: files and warnings
 
-Where one source makes several files (node pools, named configurations), --to DIR writes them all and --only NAME
-prints one. A node takes the file that its label vdev.dev/config names. See what comes of it with vdev plan.
+If a source has several results (node pools, named configurations), --to DIR writes all of them and --only NAME prints
+one. A node uses the file that its label vdev.dev/config names. Check the result with vdev plan.
 
-Exit code 0 if there is something to import, with warnings too; 1 with --strict and a warning; 2 if the form is not
-known or nothing can be taken over.
+The exit code is 0 if something was converted, also with warnings; 1 with --strict and a warning; 2 if the plugin is not
+known or nothing can be converted.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "vdev import [option ...] FILE [FILE ...]"
-    parser.add_argument("files", nargs="*", metavar="FILE", help="what to import; - is the standard input")
+    parser.add_argument("files", nargs="*", metavar="FILE", help="what to import; - is standard input")
     parser.add_argument("--from", dest="form", choices=[*importers.FORMS], metavar="FORM", default="", help=_forms())
     parser.add_argument(
         "--to",
         metavar="PATH",
-        help="write there: a file such as vdev.yaml, or a directory, which is made; several files need a directory",
+        help="where to write: a file such as vdev.yaml, or a new directory; several results need a directory",
     )
-    parser.add_argument("--only", metavar="NAME", help="of several files that come of it, print the one of this name")
+    parser.add_argument("--only", metavar="NAME", help="print only the result with this name")
     parser.add_argument(
         "--device",
         action="append",
         default=[],
         metavar="TEXT",
-        help="a flag of generic-device-plugin, as that takes it; may be repeated, in place of a file",
+        help="a value of generic-device-plugin's --device, instead of a file; may be repeated",
     )
-    parser.add_argument("--domain", default="", help="domain of the resources, where the plugin takes it from a flag")
-    parser.add_argument("--preset", default="", help="the GPUs, where the file does not say it; see vdev presets")
-    parser.add_argument("--count", type=int, default=0, metavar="N", help="how many GPUs, likewise")
-    parser.add_argument("--strict", action="store_true", help="exit with 1 if something could not be taken over")
+    parser.add_argument("--domain", default="", help="domain of the resources, if the plugin takes it from a flag")
+    parser.add_argument(
+        "--preset", default="", help="model of the GPUs, if the file does not name it; see vdev presets"
+    )
+    parser.add_argument("--count", type=int, default=0, metavar="N", help="number of GPUs, if the file does not say it")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 if something could not be converted")
     common.add_output(parser)
 
 
 def _forms() -> str:
-    return f"what the file is, one of {', '.join(importers.FORMS)} [default: told by the content]"
+    return f"what the file is, one of {', '.join(importers.FORMS)} [default: detected by the content]"
 
 
 def run(args: argparse.Namespace) -> int:

@@ -12,28 +12,28 @@ from ..kube import Api
 from ..kube.node_cleaning import Ours, clean, nodes_with_ours, ours_of
 from . import common, options
 
-DESCRIPTION = "Show or take away what vdev has written on a Node: labels, extended resources, conditions."
+DESCRIPTION = "Show or remove what vdev wrote on a Node: labels, extended resources, conditions."
 EPILOG = """examples:
   vdev node show --kubeconfig ~/.kube/config --node-name worker-1
   vdev node clean --kubeconfig ~/.kube/config --node-name worker-1
   vdev node clean --kubeconfig ~/.kube/config --all --dry-run
 
-What vdev wrote stays when it ends, so that a restart unschedules no pod. Take it away when vdev leaves a node for good,
-and end it first: a running vdev writes it again. What others own is never touched.
+What vdev wrote stays when vdev ends, so that a restart does not affect scheduling. Remove it when you remove vdev from
+a node; end vdev first, because a running vdev writes it again. Fields of other owners are never touched.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action")
-    show = actions.add_parser("show", help="show what is vdev's", description="Show what vdev has written on Nodes.")
-    take = actions.add_parser("clean", help="take it away", description="Take away what vdev has written on Nodes.")
+    show = actions.add_parser("show", help="show what vdev wrote", description="Show what vdev wrote on Nodes.")
+    take = actions.add_parser("clean", help="remove it", description="Remove what vdev wrote on Nodes.")
     for each in (show, take):
         options.add_one(each, "node_name")
-        each.add_argument("--all", action="store_true", help="all Nodes that have anything of vdev's")
+        each.add_argument("--all", action="store_true", help="all Nodes on which vdev wrote something")
         options.add_one(each, "kubeconfig")
         options.add_one(each, "context")
         common.add_output(each)
-    take.add_argument("--dry-run", action="store_true", help="only show what would be taken away")
+    take.add_argument("--dry-run", action="store_true", help="only show what would be removed")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -45,7 +45,7 @@ def _slice_row(device: DraDevice) -> tuple[str, ...]:
         device.name,
         " ".join(filter(None, words)) or "-",
         _capacity(device) or "-",
-        ", ".join(each.counter_set for each in device.consumes) or "-",
+        ", ".join(device.consumes) or "-",
         ", ".join(f"{each.key}{'=' if each.value else ''}{each.value}:{each.effect}" for each in device.taints) or "-",
     )
 
@@ -79,9 +79,9 @@ DESCRIPTION = "Show what a node would advertise for a configuration, without a k
 EPILOG = """examples:
   vdev plan vdev.yaml                          what this host would advertise
   vdev plan vdev.yaml --node npu-7             what the node npu-7 would advertise
-  vdev plan configs/ --node npu-7              the same, from a directory from which each node takes a file
+  vdev plan configs/ --node npu-7              the same, with a directory that has a file for each node
   vdev plan new.yaml --against old.yaml        what replacing old.yaml with new.yaml would change
-  vdev plan vdev.yaml --label nvidia.com/mig.config=all-balanced    the layout that this label chooses
+  vdev plan vdev.yaml --label nvidia.com/mig.config=all-balanced    with the layout that this label selects
   vdev plan vdev.yaml --explain                why each candidate device matched or did not
 """
 
@@ -93,15 +93,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--against",
         nargs="+",
         metavar="OLD",
-        help="the configuration in force now: show what a change from it to FILE does",
+        help="the present configuration: show what changes from it to FILE",
     )
-    parser.add_argument("--explain", action="store_true", help="show every candidate, and the condition that it failed")
+    parser.add_argument(
+        "--explain", action="store_true", help="show every candidate, and the condition that it did not meet"
+    )
     parser.add_argument(
         "--label",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="a label of the Node that chooses a layout (partitions.fromLabel); may be repeated",
+        help="a label of the Node that selects a layout (partitions.fromLabel); may be repeated",
     )
     common.add_flags(parser)
     common.add_output(parser)

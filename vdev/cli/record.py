@@ -14,18 +14,18 @@ from . import common, options
 
 DESCRIPTION = """Record the devices of this node as a vdev configuration that plays them virtually elsewhere.
 
-Asked are the kubelet (PodResources: every device of every plugin that is healthy or held by a pod, with its id and NUMA
-node) and sysfs (PCI addresses, USB identities, vendors and models). Ids, numbers, NUMA nodes and health stay. GPUs
-whose model is a preset become that preset, so that they can be partitioned and measured. Nothing is changed."""
+Sources are the kubelet (PodResources: devices of all plugins that are healthy or held by a pod, with ids and NUMA
+nodes) and sysfs (PCI addresses, USB identities, vendors and models). Ids, numbers, NUMA nodes and health stay the same.
+GPUs of a known model use its preset, so that they can have partitions and metrics. The node is not changed."""
 EPILOG = """examples:
   vdev record > node.yaml                       on a node, as root
-  vdev record --anonymize > node.yaml           to show to others: serials, UUIDs, addresses and names are hashed
-  vdev record --hardware                        also what no plugin offers, such as USB sticks
-  vdev plan node.yaml                           look at what it plays
+  vdev record --anonymize > node.yaml           to share: serials, UUIDs, addresses and names are hashed
+  vdev record --hardware                        also hardware that no plugin offers, such as USB sticks
+  vdev plan node.yaml                           show what it has
   vdev run node.yaml --kubelet-dir /tmp/vdev-sim    play it, beside vdev sim
 
-A device that is unhealthy and that no pod holds cannot be recorded: the kubelet does not tell of it. Exit code 1 if the
-kubelet does not answer; with --hardware sysfs is enough.
+Unhealthy devices that no pod holds are missing, because the kubelet does not report them. The exit code is 1 if the
+kubelet does not answer; with --hardware, sysfs is enough.
 """
 
 _WITHIN = 10.0  # seconds for the kubelet's answer
@@ -33,13 +33,11 @@ _WITHIN = 10.0  # seconds for the kubelet's answer
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "vdev record [option ...]"
-    parser.add_argument(
-        "--anonymize", action="store_true", help="hash what tells this node and its devices from others"
-    )
-    parser.add_argument("--salt", default="", help="with --anonymize: makes the same names each time [default: random]")
-    parser.add_argument("--hardware", action="store_true", help="make entries of hardware that no plugin offers, too")
+    parser.add_argument("--anonymize", action="store_true", help="hash what identifies this node and its devices")
+    parser.add_argument("--salt", default="", help="with --anonymize: gives the same names each time [default: random]")
+    parser.add_argument("--hardware", action="store_true", help="also make entries for hardware that no plugin offers")
     parser.add_argument("--domain", default="example.com", help="domain of their resources [default: example.com]")
-    parser.add_argument("--to", type=Path, metavar="FILE", help="write there, not to stdout")
+    parser.add_argument("--to", type=Path, metavar="FILE", help="write to this file, not to stdout")
     options.add_one(parser, "kubelet_dir")
     options.add_one(parser, "host_root", "where to find the host's /dev and /sys; default: /")
     options.add_one(parser, "node_name", "the name of this node; default: this host's name")

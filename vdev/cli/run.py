@@ -34,21 +34,20 @@ def raise_open_files() -> None:
 
 
 _ARENA_MAX = -8  # of mallopt(3)
-_LAST_START = 1.0  # seconds that a program may take to be there, and be ended, when the process ends
 
 DESCRIPTION = "Serve the devices of a configuration to the kubelet of this node until SIGTERM."
 EPILOG = """examples:
   vdev run vdev.yaml                                on a node, as root
   vdev run vdev.yaml --kubelet-dir /tmp/vdev-sim    with `vdev sim`, as any user
 
-A changed file is applied at once; only what differs changes. A file with errors changes nothing, and at the start the
+A changed file applies at once, and only the differences change. A file with errors changes nothing; at the start, the
 last good one is used instead. SIGHUP reads the files again, SIGTERM ends the plugin.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "vdev run [option ...] FILE [FILE ...]"
-    parser.add_argument("files", nargs="*", metavar="FILE", help="configuration files, as --config-file FILE")
+    parser.add_argument("files", nargs="*", metavar="FILE", help="configuration files, like --config-file FILE")
     options.add_all(parser)
 
 
@@ -125,9 +124,6 @@ def _leave(code: int) -> NoReturn:
     The interpreter's own shutdown would remove the signal handlers and wait for threads, one of which may hang in the
     kernel.
     """
-    from ..aio.program import wait_for_starts
-
-    wait_for_starts(_LAST_START)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -9,8 +9,8 @@ from ..errors import UsageError
 from .run import raise_open_files
 
 DESCRIPTION = (
-    "Run the embedded kubelet. Any device plugin can register with it; it prints what happens, and of the node what "
-    "changed. With --exec it starts a plugin itself, plays scenarios with it, and says what is wrong."
+    "Run the embedded kubelet, with which any device plugin can register. It prints what happens and what changes on "
+    "the node. With --exec, it starts a plugin, plays scenarios with it, and reports mistakes."
 )
 EPILOG = """examples:
   vdev sim                                        and in another terminal:
@@ -35,7 +35,9 @@ _ONLY_WITH_EXEC = ("scenario", "hook", "resource", "allow", "strict", "restart",
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--kubelet-dir", type=Path, metavar="DIR", help="its root directory [default: /tmp/vdev-sim]")
+    parser.add_argument(
+        "--kubelet-dir", type=Path, metavar="DIR", help="the kubelet's root directory [default: /tmp/vdev-sim]"
+    )
     parser.add_argument(
         "--pods", type=Path, metavar="DIR", help="directory of manifests (*.yaml) to watch: Pods, objects of DRA"
     )
@@ -52,9 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--compat",
         choices=("1.36", "1.37"),
         default="1.36",
-        help="how to behave when a plugin registers again: 1.36 has a known bug, 1.37 has it fixed [default: 1.36]",
+        help="behavior when a plugin registers again: 1.36 has a known bug, 1.37 fixes it [default: 1.36]",
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of its random choices [default: 0]")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of random choices [default: 0]")
     parser.add_argument(
         "-o",
         "--output",
@@ -71,34 +73,33 @@ def _add_exec(group: Any) -> None:
         "--scenario",
         action="append",
         metavar="NAME|FILE",
-        help="what to play: one that comes with vdev, or a file; may be repeated [default: all that the hooks allow]",
+        help="a built-in scenario or a file; may be repeated [default: all that the hooks allow]",
     )
-    group.add_argument("--list-scenarios", action="store_true", help="print the scenarios that come with vdev")
+    group.add_argument("--list-scenarios", action="store_true", help="print the built-in scenarios")
     group.add_argument(
-        "--hook", action="append", metavar="NAME=COMMAND", help="what the step `hook: NAME` runs; may be repeated"
+        "--hook", action="append", metavar="NAME=COMMAND", help="command of the step `hook: NAME`; may be repeated"
     )
     group.add_argument(
         "--resource",
         action="append",
         metavar="NAME",
-        help="a resource that scenarios are about; may be repeated [default: whatever the plugin registers]",
+        help="a resource to test; may be repeated [default: all that the plugin registers]",
     )
-    group.add_argument(
-        "--restart", action="store_true", help="start the plugin again when it ends by itself, as a DaemonSet does"
-    )
-    group.add_argument("--strict", action="store_true", help="let warnings count, and ask DRA drivers everything twice")
-    group.add_argument(
-        "--allow", action="append", metavar="CODE", help="a finding that does not count; may be repeated"
-    )
+    group.add_argument("--restart", action="store_true", help="restart the plugin when it exits, like a DaemonSet")
+    group.add_argument("--strict", action="store_true", help="fail on warnings too, and call DRA drivers twice")
+    group.add_argument("--allow", action="append", metavar="CODE", help="a finding to ignore; may be repeated")
     group.add_argument(
         "--timeout",
         type=float,
         metavar="SECONDS",
         help="how long an expectation, a call, a hook or the plugin's end may take [default: 30]",
     )
-    group.add_argument("--junit", type=Path, metavar="FILE", help="write the results there, for CI systems")
+    group.add_argument("--junit", type=Path, metavar="FILE", help="write the results to this file in JUnit's format")
     group.add_argument(
-        "--logs", type=Path, metavar="DIR", help="keep the plugin's output there [default: only that of failures]"
+        "--logs",
+        type=Path,
+        metavar="DIR",
+        help="keep the plugin's output in this directory [default: only that of failures]",
     )
 
 

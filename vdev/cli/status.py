@@ -25,9 +25,7 @@ Exit code 0 if the plugin is ready, else 1.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_one(parser, "run_dir")
-    parser.add_argument(
-        "-w", "--watch", nargs="?", const="2", metavar="SECONDS", help="show it again and again [default: every 2 s]"
-    )
+    parser.add_argument("-w", "--watch", nargs="?", const="2", metavar="SECONDS", help="repeat [default: every 2 s]")
     common.add_output(parser)
 
 

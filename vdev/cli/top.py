@@ -32,12 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="only these resources, entries, devices and pods")
     options.add_one(parser, "run_dir")
     parser.add_argument("--once", action="store_true", help="show it once")
-    parser.add_argument("--every", default="2", metavar="SECONDS", help="time from view to view [default: 2]")
+    parser.add_argument("--every", default="2", metavar="SECONDS", help="time between two views [default: 2]")
+    parser.add_argument("--sort", choices=SORTS, default="load", help="order, after faulty devices [default: load]")
     parser.add_argument(
-        "--sort", choices=SORTS, default="load", help="what the order goes by, after faults [default: load]"
-    )
-    parser.add_argument(
-        "--rows", type=int, metavar="N", help="show so many devices at most; 0: all [default: as many as fit, or 40]"
+        "--rows", type=int, metavar="N", help="the most devices to show; 0: all [default: as many as fit, or 40]"
     )
     common.add_output(parser)
 

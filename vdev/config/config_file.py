@@ -45,21 +45,21 @@ class PluginFlags(Section):
     """How containers get their devices; the same as the command-line flags."""
 
     pass_device_specs: Flag = _DEFAULTS.pass_device_specs
-    """Whether the kubelet is told the device nodes as well, which the static CPU manager needs."""
+    """Whether the kubelet also gets the device nodes, which the static CPU manager needs."""
     device_list_strategy: Annotated[
         list[Annotated[DeviceListStrategy, choice(DeviceListStrategy)]],
         Shorthand((list, tuple), _STRATEGIES_JSON, comma_list),
         Field(json_schema_extra={"minItems": 1}),
     ] = [*_DEFAULTS.device_list_strategies]
-    """How the list of devices reaches the container's runtime: one or several, as a list or a text with commas."""
+    """How the container runtime gets the list of devices: one strategy, or several as a list or separated by commas."""
     device_id_strategy: Annotated[
         Annotated[DeviceIdStrategy, choice(DeviceIdStrategy)], Field(alias="deviceIDStrategy")
     ] = _DEFAULTS.device_id_strategy
-    """What names a device inside the container: its id or its index."""
+    """How a device is named inside the container: by its id (uuid) or by its index."""
     cdi_annotation_prefix: Annotated[Text, Field(json_schema_extra={"pattern": f"^(?:{ANNOTATION_PREFIX})$"})] = (
         _DEFAULTS.cdi_annotation_prefix
     )
-    """Prefix of the annotation's key under cdi-annotations."""
+    """Prefix of the annotation's key for the strategy cdi-annotations."""
     shared_devices_allocation_policy: Annotated[AllocationPolicy, choice(AllocationPolicy)] = (
         _DEFAULTS.shared_devices_allocation_policy
     )
@@ -74,9 +74,9 @@ class Flags(Section):
     """Options of the plugin, with NVIDIA's names. A command-line flag or an environment variable wins over the file."""
 
     mig_strategy: Annotated[MigStrategy, choice(MigStrategy)] = _DEFAULTS.mig_strategy
-    """How partitions are advertised: not at all, as the device's own resource, or under names of their own."""
+    """How partitions are advertised: not at all, as the resource of their device, or by profile."""
     fail_on_init_error: Flag = _DEFAULTS.fail_on_init_error
-    """Whether an error in the configuration stops the start, rather than the entry alone that has it."""
+    """Whether an error in the configuration ends the start. If false, only the entry with the error is left out."""
     mps_root: Text = _DEFAULTS.mps_root
     """Directory of the MPS daemon on the host. Default with sharing.mps: /run/nvidia/mps, as NVIDIA's Helm chart."""
     nvidia_driver_root: AbsolutePath = _DEFAULTS.driver_root
@@ -108,14 +108,14 @@ _HOW_TO_SHARE = "list what is shared: {name: <resource>, replicas: <number>}"
 
 
 class SharedItem(Section):
-    """A resource whose devices are offered several times."""
+    """A resource whose devices are advertised several times."""
 
     name: Annotated[ResourceTemplate, BeforeValidator(prefixed), WithJsonSchema({"type": "string", "minLength": 1})]
-    """The resource; without a domain it is one of nvidia.com. A name with placeholders is written as in the entry."""
+    """The resource; the default domain is nvidia.com. A name with placeholders is written as in the entry."""
     replicas: Annotated[Whole, between(2, MAX_COUNT)]
-    """How many times each device is offered."""
+    """How many times each device is advertised."""
     rename: Annotated[Prefixed, WithJsonSchema({"type": "string", "minLength": 1})] | None = None
-    """The resource name of the replicas. Default: name, or name with .shared under renameByDefault."""
+    """The resource name of the replicas. Default: name, or <name>.shared with renameByDefault."""
     devices: References = None
     """Which devices are shared: all, a count, or a list of indices (3), partition indices ("0:1"), ids and names of
     entries. Default: all."""
@@ -130,7 +130,7 @@ class TimeSlicing(Section):
     """Devices that several containers use in turn."""
 
     rename_by_default: Flag = False
-    """Whether replicas are offered as <name>.shared."""
+    """Whether replicas are advertised as <name>.shared."""
     fail_requests_greater_than_one: Flag = False
     """Whether a container that asks for more than one replica is refused."""
     resources: Annotated[list[SharedItem], not_empty("no resources specified", _HOW_TO_SHARE)]
@@ -138,21 +138,21 @@ class TimeSlicing(Section):
 
 
 class Mps(TimeSlicing):
-    """Devices that several containers use at once, each with its share of memory and threads."""
+    """Devices that several containers use at the same time, each with its share of memory and threads."""
 
     fail_requests_greater_than_one: Flag = True
     """Whether a container that asks for more than one replica is refused."""
 
 
 class Sharing(Section):
-    """Devices that are offered several times: one of timeSlicing and mps."""
+    """Devices that several containers may use: one of timeSlicing and mps."""
 
     model_config = {"json_schema_extra": {"not": {"required": ["timeSlicing", "mps"]}}}
 
     time_slicing: TimeSlicing | None = None
     """Containers use a device in turn."""
     mps: Mps | None = None
-    """Containers use a device at once, each with its share."""
+    """Containers use a device at the same time, each with its share."""
 
     @model_validator(mode="before")
     @classmethod
@@ -170,7 +170,7 @@ class PatternItem(Section):
     pattern: Word
     """Pattern for the whole name, where * is any run of characters."""
     name: Annotated[Prefixed, WithJsonSchema({"type": "string", "minLength": 1})]
-    """The resource; without a domain it is one of nvidia.com."""
+    """The resource; the default domain is nvidia.com."""
 
 
 class Resources(Section):
@@ -205,17 +205,17 @@ Labels = Annotated[
 
 
 class Node(Section):
-    """What the plugin says about its node beside the device plugin API. Each needs permissions of its own."""
+    """What vdev writes about its node: labels, Events, conditions and capacity. Each key needs its own permissions."""
 
     labels: Labels = False
-    """Whether the node gets the labels that the makers' own labellers write, and those of the entries. true: on the
-    Node object; nfd: through a file for Node Feature Discovery, which needs no access to the API server."""
+    """Whether the node gets the labels that the makers' labelers write, and those of the entries. true: on the Node
+    object; nfd: through a file for Node Feature Discovery, which needs no access to the API server."""
     events: Flag = False
-    """Whether what happens to devices becomes Events of the Node."""
+    """Whether vdev writes Events about devices on the Node."""
     conditions: Flag = False
     """Whether the conditions of the entries are written into the Node's status."""
     status: Flag = False
-    """Whether extended resources are written into the Node's status, for a node on which no device plugin is to run."""
+    """Whether extended resources are written into the Node's status, for a node without a device plugin."""
 
 
 # --- the file --------------------------------------------------------------------------------------------------------
@@ -234,15 +234,15 @@ class ConfigFile(Section):
     """Version of the file format."""
     flags: Flags = Flags()
     devices: list[Entry] = []
-    """Which devices there are, on which nodes, as which extended resource."""
+    """The devices, the nodes that have them, and the extended resources that advertise them."""
     sharing: Sharing = Sharing()
     faults: Faults = Faults()
     resources: Resources = Resources()
     node: Node = Node()
     telemetry: Telemetry | None = None
-    """What devices measure, and who is told. Default: nothing is measured."""
+    """Sensors of devices, and where their metrics are served. Default: no sensors."""
     fleet: Fleet | None = None
-    """Nodes without a kubelet, for `vdev fleet` alone."""
+    """Nodes without a kubelet; only for `vdev fleet`."""
     imex: Imex | None = None
     """NVIDIA's; accepted and not used."""
     presets_dir: Word | None = None

@@ -94,12 +94,12 @@ def _interval(value: object) -> object:
 
 
 class Gfd(Section):
-    """GPU feature discovery. Another program's options: accepted, and but for noTimestamp not used."""
+    """Options of GPU feature discovery. They are accepted, but only noTimestamp is used."""
 
     oneshot: Flag | None = None
     """Not used."""
     no_timestamp: Flag | None = None
-    """Whether node.labels leave out the label nvidia.com/gfd.timestamp."""
+    """Whether node.labels omits the label nvidia.com/gfd.timestamp."""
     sleep_interval: Annotated[Duration | Literal["infinite"], BeforeValidator(_interval)] | None = None
     """Not used."""
     output_file: Text | None = None

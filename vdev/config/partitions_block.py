@@ -97,15 +97,15 @@ DeviceRange = Annotated[
 
 
 class FromLabel(Section):
-    """Layouts that a label of the node chooses among."""
+    """A label of the node that selects the layout."""
 
     from_label: LabelKey
     """The label whose value names a layout, such as nvidia.com/mig.config."""
     default: Word | None = None
-    """The layout of a node without the label. Default: devices are whole."""
+    """The layout of a node without the label. Default: no partitions."""
     file: Word | None = None
-    """A file of layouts, of mig-parted's form or device-config-manager's, relative to this one. Default: the layouts of
-    the devices themselves, all-disabled and all-enabled."""
+    """A file of layouts in the form of mig-parted or device-config-manager, relative to this file. Default: the layouts
+    of the devices, all-disabled and all-enabled."""
 
 
 _BY_DEVICE: TypeAdapter[dict[str, str | tuple[str, ...]]] = TypeAdapter(dict[DeviceRange, Layout])
@@ -139,7 +139,7 @@ class ProfileModel(Section):
     memory: Memory
     """Memory of such a partition, as a Kubernetes quantity such as 4Gi."""
     placements: list[Start] | None = None
-    """Slices it may start at. Default: every one from which it fits."""
+    """Slices at which it may start. Default: all at which it fits."""
     compute: Annotated[Whole, between(0)] | None = None
     """Compute slices that it takes from the device's budget."""
     max: Annotated[Whole, between(1)] | None = None
@@ -158,7 +158,7 @@ class PartitioningModel(Section):
     slices: Slices
     """Memory slices of the device."""
     compute: Annotated[Whole, between(1)] | None = None
-    """Compute slices of the device; then each profile says how many it takes. Default: not counted."""
+    """Compute slices of the device, of which each profile takes some. Default: not counted."""
     profiles: dict[str, ProfileModel]
     """Kinds of partitions, by name."""
     layouts: dict[str, Profiles] = {}

@@ -6,7 +6,6 @@ or frees.
 """
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,62 +13,32 @@ from typing import Any
 
 import grpc
 
-from ..aio.tasks import raise_if_cancelled
 from ..errors import HostError
 from ..hostfs import read_plain
 from ..model.device import Key
 from ..pb import podresources_v1_pb2 as pb
 from ..pb import podresources_v1_pb2_grpc as rpc
 from ..planning.in_use import HoldersAnswer, KubeletCheckpoint, Use
-from .registration import channel_to, kubelet_channel
-from .socket_server import MAX_SOCKET_PATH
+from .registration import kubelet_channel
 
 
 class RateLimited(Exception):
     """The kubelet is being asked too often; ask again soon."""
 
 
-class PodResources:
-    """Asks over a connection that stays open for as long as the same socket is there, and answers come.
+async def holders(socket: Path, *, within: float) -> HoldersAnswer | None:
+    """What all active pods hold; None when the API does not answer `within` so many seconds.
 
-    Not several questions at the same time.
+    Raises RateLimited when the kubelet's limit is hit.
     """
-
-    def __init__(self, socket: Path) -> None:
-        self._socket = socket
-        self._channel: grpc.aio.Channel | None = None
-        self._file: object = None  # which one the socket was when that was opened
-        self._stub: rpc.PodResourcesListerAsyncStub | None = None  # of that channel
-
-    async def holders(self, file: object, *, within: float) -> HoldersAnswer | None:
-        """What all active pods hold; None when the API does not answer `within` so many seconds.
-
-        `file` tells which file the socket is now, so that no kubelet is asked whose socket is gone. Raises RateLimited
-        when the kubelet's limit is hit.
-        """
-        if len(str(self._socket).encode()) > MAX_SOCKET_PATH:
-            return None
-        if file != self._file:
-            await self.close()
-        if self._stub is None:
-            self._channel, self._file = channel_to(self._socket), file
-            self._stub = rpc.PodResourcesListerStub(self._channel)
+    async with kubelet_channel(socket) as channel:
         try:
-            answer = await self._stub.List(pb.ListPodResourcesRequest(), timeout=within)
+            answer = await rpc.PodResourcesListerStub(channel).List(pb.ListPodResourcesRequest(), timeout=within)
         except grpc.aio.AioRpcError as failed:
             if failed.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
                 raise RateLimited from failed
-            await self.close()
             return None
-        finally:
-            raise_if_cancelled()
-        return _understood(answer)
-
-    async def close(self) -> None:
-        """Hang up; the next question connects anew."""
-        channel, self._channel, self._stub = self._channel, None, None
-        if channel is not None:
-            await channel.close()
+    return _understood(answer)
 
 
 def _understood(answer: pb.ListPodResourcesResponse) -> HoldersAnswer:
@@ -83,8 +52,7 @@ def _understood(answer: pb.ListPodResourcesResponse) -> HoldersAnswer:
             named.update(dict.fromkeys(keys, name))
             containers.update(dict.fromkeys(keys, container.name))
             claimed += _uses(name, container)
-    pods = {f"{pod.namespace}/{pod.name}" for pod in answer.pod_resources}
-    return HoldersAnswer(named, frozenset(pods - set(named.values())), containers, tuple(claimed))
+    return HoldersAnswer(named, containers, tuple(claimed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +70,6 @@ async def listed(socket: Path, *, within: float) -> list[KubeletDevice] | None:
 
     None when the API does not answer `within` so many seconds.
     """
-    if len(str(socket).encode()) > MAX_SOCKET_PATH:
-        return None
     async with kubelet_channel(socket) as channel:
         stub = rpc.PodResourcesListerStub(channel)
         try:
@@ -142,7 +108,7 @@ MAX_BYTES = 64 * 1024 * 1024  # 110 pods with the largest answers that a plugin 
 
 
 class CheckpointReader:
-    """Reads the file in one directory again whenever it was written.
+    """Reads the file in one directory.
 
     `trouble` says why it cannot be used as it is now; meanwhile what it said before counts, for that frees nothing.
     """
@@ -151,35 +117,19 @@ class CheckpointReader:
         self.path = directory / FILE_NAME
         self.trouble = ""
         self._last: KubeletCheckpoint | None = None
-        self._stamp: tuple[int, ...] | None = None  # of what was read last; None: look again
 
     def read(self) -> KubeletCheckpoint | None:
         """What the file says now, or said when it was understood last; None where it is not there. Blocks briefly."""
-        stamp = _stamp(self.path)
-        if self._stamp != stamp:
-            self._stamp = stamp
-            self._read()
-        return self._last
-
-    def _read(self) -> None:
         self.trouble = ""
         try:
             text = read_plain(self.path, limit=MAX_BYTES)
             entries = None if text is None else json.loads(text)["Data"].get("PodDeviceEntries")
             self._last = None if text is None else KubeletCheckpoint(_pods(entries))
         except HostError as failed:
-            self.trouble, self._stamp = str(failed), None  # it may be readable the next time
+            self.trouble = str(failed)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             self.trouble = f"the kubelet's checkpoint {self.path} has an unknown format"
-
-
-def _stamp(path: Path) -> tuple[int, ...]:
-    """Identifies one version of the file; the kubelet renames a new file over the old one."""
-    try:
-        status = os.stat(path)  # twice as fast, and often called
-    except OSError:
-        return ()
-    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
+        return self._last
 
 
 def _pods(entries: Any) -> Mapping[str, frozenset[Key]]:

@@ -7,7 +7,6 @@ serving already, and wait longer than that. A refusal is an UNKNOWN error with a
 import asyncio
 import os
 import secrets
-import stat
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,7 +15,8 @@ import grpc
 import structlog
 
 from ..aio.tasks import raise_if_cancelled
-from ..errors import RegistrationRefused, SocketError, SocketUnreachable
+from ..errors import RegistrationRefused, SocketError
+from ..hostfs.files import Stamp, stamp
 from ..model import names
 from ..pb import deviceplugin_v1beta1_pb2 as pb
 from ..pb import deviceplugin_v1beta1_pb2_grpc as rpc
@@ -25,9 +25,6 @@ from .socket_server import MAX_SOCKET_PATH, check_socket_path, remove_dead
 log = structlog.get_logger(__name__)
 
 _OURS = r"vdev-.*\.sock"
-
-_Identity = tuple[int, int, int]
-_Subscribers = Sequence[tuple[asyncio.Event, Callable[[], bool]]]
 
 
 class KubeletSocket:
@@ -49,8 +46,8 @@ class KubeletSocket:
         self.directory = plugin_dir
         self.directories = frozenset({plugin_dir} if socket_path is None else {plugin_dir, socket_path.parent})
         self.generation = 0
-        self._is_ours = is_ours
-        self._identity: _Identity | None = None
+        self.is_ours = is_ours
+        self._identity: Stamp | None = None
         self._instance = f"{os.getpid():x}{secrets.token_hex(3)}"
         self._made = 0
         self._subscribers: dict[asyncio.Event, Callable[[], bool]] = {}  # in the order in which they came
@@ -80,27 +77,15 @@ class KubeletSocket:
     async def look(self) -> Sequence[asyncio.Event]:
         """Look at the kubelet's socket and at all that is ours; the events of what fell."""
         async with self._looking:
-            identity, fallen = await asyncio.to_thread(self._see, list(self._subscribers.items()))
+            subscribers = list(self._subscribers.items())
+            identity = None if self.socket is None else await asyncio.to_thread(stamp, self.socket)
+            fallen = await asyncio.to_thread(lambda: [event for event, stands in subscribers if not stands()])
             self._meet(identity)
             for event in fallen:
                 event.set()
             return fallen
 
-    async def catch_up(self, stands: Callable[[], bool]) -> bool:
-        """Look at the kubelet's socket and, after it, at one of ours; what `stands` says, which blocks briefly.
-
-        Nothing of ours stands where the directory is another agent's by now.
-        """
-        async with self._looking:
-            seen = await asyncio.to_thread(lambda: (_identity(self.socket), stands() and self._is_ours()))
-            identity, is_there = seen
-            self._meet(identity)
-            return is_there
-
-    def _see(self, subscribers: _Subscribers) -> tuple[_Identity | None, list[asyncio.Event]]:
-        return _identity(self.socket), [event for event, stands in subscribers if not stands()]
-
-    def _meet(self, identity: _Identity | None) -> None:
+    def _meet(self, identity: Stamp | None) -> None:
         """Tell all subscribers if this is another kubelet's socket."""
         if identity == self._identity:
             return
@@ -120,17 +105,6 @@ class KubeletSocket:
             log.info("removed the socket of a process that is gone", socket=str(path))
 
 
-def _identity(path: Path | None) -> _Identity | None:
-    if path is None:
-        return None
-    try:
-        status = os.stat(path)  # twice as fast, and often called
-    except OSError:
-        return None
-    # The inode alone does not suffice, because file systems reuse numbers. A chmod changes only the ctime.
-    return (status.st_dev, status.st_ino, status.st_mtime_ns) if stat.S_ISSOCK(status.st_mode) else None
-
-
 _PARAMETERS = (
     ("grpc.default_authority", "localhost"),
     ("grpc.enable_http_proxy", 0),
@@ -145,21 +119,15 @@ async def kubelet_channel(socket: Path) -> AsyncIterator[grpc.aio.Channel]:
 
     A cancellation that gRPC lost inside is raised at the end.
     """
-    async with channel_to(socket) as channel:
+    async with grpc.aio.insecure_channel(f"unix:{socket}", options=_PARAMETERS) as channel:
         try:
             yield channel
         finally:
             raise_if_cancelled()
 
 
-def channel_to(socket: Path) -> grpc.aio.Channel:
-    """Such a channel, for who closes it when it is time."""
-    return grpc.aio.insecure_channel(f"unix:{socket}", options=_PARAMETERS)
-
-
 VERSION = "v1beta1"
 TIMEOUT = 15.0  # seconds; the kubelet may take 10 to dial back
-_UNREACHABLE = "failed to dial device plugin"
 _FINAL = ("is invalid", "is not supported")
 
 
@@ -178,8 +146,8 @@ async def register(
     socket is there, is called once this kubelet answers: what it removes is gone by then. Called earlier, the socket
     could vanish in between, and the kubelet would dial it in vain for ten seconds.
 
-    Raises RegistrationRefused when the kubelet will never take it, SocketUnreachable when it could not dial the
-    endpoint, SocketError when nobody answers or it may work later.
+    Raises RegistrationRefused when the kubelet will never take it, SocketError when nobody answers or it may work
+    later.
     """
     check_socket_path(kubelet_socket)
     request = pb.RegisterRequest(version=version, endpoint=endpoint, resource_name=resource, options=options)
@@ -196,8 +164,6 @@ async def register(
                 raise RegistrationRefused(f"the kubelet refuses {resource}: {text}") from failed
             if failed.code() is grpc.StatusCode.UNAVAILABLE:
                 raise await _unanswered(kubelet_socket) from failed
-            if _UNREACHABLE in text:
-                raise SocketUnreachable(f"the kubelet did not accept {resource}: {text}") from failed
             raise SocketError(f"the kubelet did not accept {resource}: {text}") from failed
 
 

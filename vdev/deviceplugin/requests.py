@@ -47,17 +47,12 @@ class Requests:
         self._on_allocated = on_allocated
         self._clock = clock
         self._flying: dict[object, Sequence[Key]] = {}  # what each unfinished RPC names
-        self._choosing: dict[object, str] = {}  # the resource of each unfinished RPC that may be about any id
         self._allocators: dict[str, tuple[Resource, preferred.Allocator]] = {}  # made once for each state of a resource
 
-    def in_flight(self, resources: Sequence[Resource]) -> frozenset[Key]:
-        """Ids that an unfinished RPC names; while the kubelet asks for a preference, all of that resource."""
-        if not self._flying and not self._choosing:
-            return frozenset()
-        choosing = set(self._choosing.values())
-        chosen_from = (resource for resource in resources if resource.name in choosing)
-        chosen = ((resource.name, slot.id) for resource in chosen_from for slot in resource.slots)
-        return frozenset(itertools.chain(chosen, *self._flying.values()))
+    @property
+    def in_flight(self) -> frozenset[Key]:
+        """Ids that an unfinished RPC names; while the kubelet asks for a preference, those that it can choose from."""
+        return frozenset(itertools.chain(*self._flying.values()))
 
     async def prefer(
         self, resource: Resource, available: Sequence[str], required: Sequence[str], size: int
@@ -73,18 +68,14 @@ class Requests:
         return await asyncio.to_thread(choose, available, required, size)
 
     @contextmanager
-    def in_request(self, resource: str, ids: Sequence[str] | None) -> Iterator[None]:
-        """While the context lasts, a request that names these ids (None: any of the resource) is in flight."""
+    def in_request(self, resource: str, ids: Iterable[str]) -> Iterator[None]:
+        """While the context lasts, a request that names these ids is in flight."""
         call = object()
-        if ids is None:
-            self._choosing[call] = resource
-        else:
-            self._flying[call] = [(resource, each) for each in ids]
+        self._flying[call] = [(resource, each) for each in ids]
         try:
             yield
         finally:
-            self._choosing.pop(call, None)
-            self._flying.pop(call, None)
+            del self._flying[call]
 
     def allocated(self, resource: Resource, ids: Sequence[str]) -> None:
         """Note a granted request: from now on a pod may hold these."""

@@ -17,7 +17,6 @@ import grpc
 import structlog
 
 from ..aio.clock import Clock
-from ..aio.tasks import pause
 from ..errors import InjectedError, VdevError
 from ..faults.effects import Answer, ClaimCall, Rpc
 from ..faults.engine import Engine
@@ -95,7 +94,11 @@ class RpcCalls:
         rule = fault.rule.name
         if fault.delay:
             # A call goes on at once, and is answered as it should be, when somebody clears the rule that delays it.
-            await pause(self._clock, fault.delay, goes_on=lambda: self._delays(rule), news=lambda: self._poked)
+            end = self._clock.now() + fault.delay
+            while self._faults.has(rule) and not self.closing and (left := end - self._clock.now()) > 0:
+                with contextlib.suppress(TimeoutError):
+                    async with self._clock.timeout(left):
+                        await self._poked.wait()
             if not self._faults.has(rule):
                 return _RIGHT
         if fault.rule.hang:
@@ -105,6 +108,3 @@ class RpcCalls:
         if fault.rule.error is not None:
             raise InjectedError(fault.rule.error.code, fault.rule.error.message)
         return fault.rule.answer or _RIGHT
-
-    def _delays(self, rule: str) -> bool:
-        return self._faults.has(rule) and not self.closing

@@ -1,18 +1,17 @@
 """Keeping one resource served and registered, whatever the kubelet does.
 
-    serve ──► register ──► streaming ──┬─ the kubelet ended the stream ─────────────► register again
-      ▲                                ├─ the socket is gone, the kubelet is new ───► serve anew
-      └── backoff ◄── nobody answers ──┘
+    serve ──► register ──► streaming ──► the stream ended, the socket is gone, the kubelet is new, options changed
+      ▲            │                                                       │
+      └── pause ◄──┴── nobody answers, or no stream ──────── close ◄───────┘
 
 A resource is never registered while one of its streams is open: on 1.36 each registration opens another stream, and the
 end of an old one takes the new one down. So the streams are ended first, by stopping the server.
 """
 
 import asyncio
-import contextlib
 import functools
 import socket
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -21,7 +20,7 @@ import structlog
 
 from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..aio.tasks import Backoff, Interrupted, Interruption, raise_if_cancelled
-from ..errors import RegistrationRefused, SocketError, SocketUnreachable
+from ..errors import RegistrationRefused, SocketError
 from ..faults.effects import RegisterFaults
 from ..faults.engine import Engine
 from ..planning.resources import Resource
@@ -62,12 +61,6 @@ def _spoil(path: Path, *, replace: bool) -> None:
     other.replace(path)
 
 
-def _remove(paths: Iterable[Path]) -> None:
-    for path in paths:
-        with contextlib.suppress(OSError):  # a file that stays behind does no harm
-            path.unlink(missing_ok=True)
-
-
 class ResourceService:
     """One resource's life: `run()` until `stop()`; `update()` at any time in between."""
 
@@ -95,12 +88,11 @@ class ResourceService:
         self._backoff = Backoff(timing.intervals.retry_first, timing.intervals.retry_most)
         self._faults = faults
         self._poked = False  # what faults do may have changed since the last registration
-        self._spoilt: set[Path] = set()  # sockets that a fault spoilt; their files go when another one is registered
         self._server: SocketServer[Servicer] | None = None
         self._wake = asyncio.Event()
         self._stopping = False
         self._registering = Interruption()
-        self._renew = False  # the next registration must be made with a new server
+        self._renew = False  # the options changed since the registration
         self._generation = link.generation  # of the kubelet that it deals with
         self._attempt = 0  # the failures with that kubelet, for the next pause
 
@@ -150,13 +142,12 @@ class ResourceService:
 
     async def spoil_socket(self, *, replace: bool) -> None:
         """Delete the socket's file, or replace it by one that nobody listens on, as a fault rule says."""
-        server = self._server  # `run` may change servers while the file is spoilt
+        server = self._server
         if server is None:
             return
-        self._spoilt.add(server.path)
         await asyncio.to_thread(_spoil, server.path, replace=replace)
-        if self._server is not server and self.state in (ServiceState.REGISTERED, ServiceState.STOPPED):
-            await self._clear_spoilt()
+        if self._server is not server:  # `run` has closed it meanwhile, and with it what stood at its path
+            await asyncio.to_thread(server.path.unlink, missing_ok=True)
         self._wake.set()
 
     def stop(self) -> None:
@@ -171,48 +162,46 @@ class ResourceService:
         try:
             while not self._stopping:
                 raise_if_cancelled()
-                self._meet()
-                self._poked = False
-                try:
-                    server = await self._serving()
-                    opened = server.servicer.streams_opened
-                    if server.servicer.streams:  # a Register that seemed to fail had arrived all the same
-                        opened -= 1
-                        self._become(ServiceState.REGISTERED)
-                    else:
-                        await self._register(server)
-                    since = self._clock.now()
-                    ended = await self._until_dropped(server, opened)
-                    short = self._clock.now() - since < self._intervals.steady
-                    self._attempt = self._attempt + 1 if ended and short else 0
-                    if ended:  # a kubelet that ends streams again and again is asked less and less often
-                        pause = self._backoff.pause(self._attempt)
-                        await self._sleep(min(pause, self._intervals.end_of_stream), for_all=True)
-                        await self._sleep(pause - self._intervals.end_of_stream)
-                except _Held as held:
-                    self._become(ServiceState.WAITING, str(held))
-                    await self._sleep(None)
-                except RegistrationRefused as refused:
-                    self._become(ServiceState.REFUSED, str(refused))
-                    await self._sleep(None)
-                except Interrupted:
-                    break
-                except SocketError as failed:
-                    if self._stopping:
-                        break
-                    self._renew |= isinstance(failed, SocketUnreachable)
-                    self._become(ServiceState.WAITING, str(failed))
-                    await self._back_off()
-                except Exception as failed:
-                    log.debug("the service of a resource failed", resource=self.name, exc_info=failed)
-                    self._become(ServiceState.WAITING, f"vdev failed to serve it: {failed!r}")
-                    await self._close()
-                    await self._back_off()
+                await self._live()
         finally:
             await self._close()
-            await self._clear_spoilt()
             self._link.unsubscribe(self._wake)
             self._become(ServiceState.STOPPED)
+
+    async def _live(self) -> None:
+        """The life of one server: it is registered once, and serves for as long as the kubelet listens."""
+        self._meet()
+        self._poked = self._renew = False
+        try:
+            server = await self._serve()
+            await self._register(server)
+            since = self._clock.now()
+            await self._until_dropped(server)
+            if self._clock.now() - since >= self._intervals.steady:
+                self._attempt = 0
+        except _Held as held:
+            self._become(ServiceState.WAITING, str(held))
+            self._attempt = 0
+            await self._sleep(None)
+        except RegistrationRefused as refused:
+            self._become(ServiceState.REFUSED, str(refused))
+            self._attempt = 0
+            await self._sleep(None)
+        except Interrupted:
+            return
+        except SocketError as failed:
+            if not self._stopping:
+                self._become(ServiceState.WAITING, str(failed))
+        except Exception as failed:
+            log.debug("the service of a resource failed", resource=self.name, exc_info=failed)
+            self._become(ServiceState.WAITING, f"vdev failed to serve it: {failed!r}")
+        listened = self._server is not None and self._server.servicer.streams_opened > 0
+        await self._close()
+        if listened:
+            await self._sleep(self._intervals.end_of_stream, for_all=True)
+        # A kubelet that fails or ends streams again and again is asked less and less often.
+        await self._sleep(self._backoff.pause(self._attempt))
+        self._attempt += 1
 
     async def retire(self) -> None:
         """Take the resource off the node: send an empty list, so that its capacity becomes 0, then stop."""
@@ -229,11 +218,7 @@ class ResourceService:
         server = self._server
         return server is None or server.owns_socket()
 
-    async def _serving(self) -> SocketServer[Servicer]:
-        if self._server is not None and not self._renew and await asyncio.to_thread(self._server.owns_socket):
-            return self._server
-        await self._close()
-        self._renew = False
+    async def _serve(self) -> SocketServer[Servicer]:
         servicer = Servicer(
             self.resource,
             self._encoded,
@@ -242,51 +227,11 @@ class ResourceService:
             faults=self._faults,
             clock=self._clock,
         )
-        server = SocketServer(
-            servicer,
-            self._link.new_socket_path(self.name),
-            timing=self._timing,
-        )
+        server = SocketServer(servicer, self._link.new_socket_path(self.name), timing=self._timing)
         await server.start()
         servicer.update(self.resource, self._encoded)
         self._server = server
         return server
-
-    @contextlib.asynccontextmanager
-    async def _reachable(self, server: SocketServer[Servicer]) -> AsyncIterator[None]:
-        """Make the socket's file again if it vanishes while a kubelet that accepted the registration still dials it.
-
-        The kubelet dials one name for up to ten seconds. Another name must not be registered meanwhile: when the first
-        registration fails, a 1.36 kubelet drops the connection of the second.
-        """
-        failure: Exception | None = None
-        over = asyncio.Event()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._restore(server, over), name=f"keep {self.name} reachable")
-            try:
-                yield
-            except Exception as error:  # the caller's own, which must not come out as a group
-                failure = error
-            over.set()
-            self._wake.set()
-        if failure is not None:
-            raise failure
-
-    async def _restore(self, server: SocketServer[Servicer], over: asyncio.Event) -> None:
-        servicer = server.servicer
-        asked = servicer.options_calls
-        while servicer.options_calls == asked and not over.is_set():
-            self._wake.clear()
-            if (
-                not await asyncio.to_thread(server.owns_socket)
-                and servicer.options_calls == asked
-                and not over.is_set()
-            ):
-                log.warning("the socket vanished during its registration; making it again", resource=self.name)
-                with contextlib.suppress(SocketError):  # the registration's failure says more
-                    await server.restore()
-            if not over.is_set():
-                await self._wake.wait()
 
     async def _register(self, server: SocketServer[Servicer]) -> None:
         if self._link.socket is None:
@@ -296,7 +241,7 @@ class ResourceService:
         if fault.never:
             raise _Held(f"held back by the fault {rule!r}")
         for _ in range(2 if fault.twice else 1):
-            async with self._registering, self._reachable(server):
+            async with self._registering:
                 await registration.register(
                     self._link.socket,
                     endpoint=server.path.name,
@@ -305,39 +250,29 @@ class ResourceService:
                     served=functools.partial(self._is_served, server),
                     version=fault.version or registration.VERSION,
                 )
-        await self._clear_spoilt()
         self.registrations += 1
         self._become(ServiceState.REGISTERED)
 
-    async def _until_dropped(self, server: SocketServer[Servicer], opened: int) -> bool:
-        """Return when it is time to register again; the server is closed where it cannot be used any more.
-
-        True when the kubelet ended the stream, false for everything else.
-        """
+    async def _until_dropped(self, server: SocketServer[Servicer]) -> None:
+        """Return when it is time to register again. Raises SocketError when the kubelet never listens."""
         servicer = server.servicer
         patience = self._intervals.first_stream
         deadline = self._clock.now() + patience
         while not self._stopping:
             self._wake.clear()
-            if self._renew:
-                log.info("options changed; serving and registering anew", resource=self.name)
-                await self._close()
-                await self._sleep(self._intervals.end_of_stream, for_all=True)
-                return False
-            if self._link.generation != self._generation or not await asyncio.to_thread(server.owns_socket):
-                log.info("socket or kubelet is another one; serving and registering anew", resource=self.name)
-                await self._close()
-                await self._sleep(self._intervals.end_of_stream, for_all=True)
-                return False
-            if self.state is ServiceState.REGISTERED and servicer.streams == 0 and servicer.streams_opened > opened:
+            is_other_kubelet = self._link.generation != self._generation
+            if self._renew or is_other_kubelet or not await asyncio.to_thread(server.owns_socket):
+                log.info("options, socket or kubelet changed; serving and registering anew", resource=self.name)
+                return
+            left = None
+            if self.state is ServiceState.REGISTERED and not servicer.streams_opened:
+                left = deadline - self._clock.now()
+                if left <= 0:
+                    raise SocketError(f"the kubelet accepted {self.name} but opened no stream within {patience:g} s")
+            elif self.state is ServiceState.REGISTERED and not servicer.streams:
                 log.warning("the kubelet ended the stream; registering again", resource=self.name)
-                return True
-            left = deadline - self._clock.now()
-            if self.state is ServiceState.REGISTERED and servicer.streams_opened == opened and left <= 0:
-                raise SocketError(f"the kubelet accepted {self.name} but opened no stream within {patience:g} s")
-            waits_for_stream = self.state is ServiceState.REGISTERED and servicer.streams_opened == opened
-            await self._clock.wait(self._wake, left if waits_for_stream else None)
-        return False
+                return
+            await self._clock.wait(self._wake, left)
 
     def _meet(self) -> None:
         """Deal with the kubelet that is there now; what failed with an earlier one is no reason to let it wait."""
@@ -349,13 +284,9 @@ class ResourceService:
 
         It is met before it is registered with: noticed later, it would be taken for yet another one.
         """
-        stands = await self._link.catch_up(server.owns_socket)
+        await self._link.look()
         self._meet()
-        return stands
-
-    async def _back_off(self) -> None:
-        await self._sleep(self._backoff.pause(self._attempt))
-        self._attempt += 1
+        return await asyncio.to_thread(lambda: server.owns_socket() and self._link.is_ours())
 
     async def _sleep(self, seconds: float | None, *, for_all: bool = False) -> None:
         """Pause, but only until there is a new kubelet or this resource must stop.
@@ -376,14 +307,6 @@ class ResourceService:
         if self._server is not None:
             server, self._server = self._server, None
             await server.stop()
-
-    async def _clear_spoilt(self) -> None:
-        """Remove the spoilt files of sockets that nobody uses any more."""
-        current = self._server.path if self._server is not None else None
-        unused = {path for path in self._spoilt if path != current}
-        self._spoilt -= unused
-        if unused:
-            await asyncio.to_thread(_remove, unused)
 
     def _become(self, state: ServiceState, trouble: str = "") -> None:
         if (state, trouble) == (self.state, self.trouble) and state is not ServiceState.REGISTERED:

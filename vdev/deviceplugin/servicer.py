@@ -93,27 +93,15 @@ def faulty_preferred(wrong: str, request: pb.PreferredAllocationRequest) -> pb.P
 
 
 def device_list(fault: str, slots: Sequence[Slot], right: bytes) -> bytes:
-    """The list that a stream sends under this fault. Of duplicates there are no more than the kubelet receives."""
+    """The list that a stream sends under this fault."""
     match fault:
-        case "duplicateIds":
-            return right + _within(LIST_LIMIT - len(right), slots)
+        case "duplicateIds":  # with the opposite health
+            return right + b"".join(_other(slot.id, healthy=not slot.health.healthy) for slot in slots)
         case "oversized":
-            piece = _other(f"{BOGUS}-{0:030d}", healthy=False)
-            extra = (_other(f"{BOGUS}-{number:030d}", healthy=False) for number in range(LIST_LIMIT // len(piece) + 1))
-            return right + b"".join(extra)
+            piece = _other(BOGUS, healthy=False)
+            return right + piece * (LIST_LIMIT // len(piece) + 1)
         case _:
             return right
-
-
-def _within(room: int, slots: Sequence[Slot]) -> bytes:
-    """The slots once more with the opposite health, as many as fit: only `oversized` may exceed the limit."""
-    extra = bytearray()
-    for slot in slots:
-        piece = _other(slot.id, healthy=not slot.health.healthy)
-        if len(extra) + len(piece) > room:
-            break
-        extra += piece
-    return bytes(extra)
 
 
 def _other(each: str, *, healthy: bool) -> bytes:
@@ -147,7 +135,6 @@ class Servicer:
         self.resource = resource
         self.streams = 0
         self.streams_opened = 0  # since the start
-        self.options_calls = 0  # each registration begins with one
         self._requests = requests
         self._on_stream = on_stream
         self._faults = faults
@@ -216,7 +203,6 @@ class Servicer:
 
     async def _get_options(self, _request: pb.Empty, context: Context) -> pb.DevicePluginOptions:
         async with self._calls.answering(Rpc.OPTIONS, context):
-            self.options_calls += 1
             return self.options()
 
     async def _list_and_watch(self, _request: pb.Empty, context: Context) -> AsyncIterator[bytes]:
@@ -255,7 +241,8 @@ class Servicer:
         self, request: pb.PreferredAllocationRequest, context: Context
     ) -> pb.PreferredAllocationResponse:
         deadline = self._requests.allocate_deadline
-        with self._requests.in_request(self.resource.name, None):
+        available = [each for asked in request.container_requests for each in asked.available_deviceIDs]
+        with self._requests.in_request(self.resource.name, available):
             async with self._calls.answering(Rpc.PREFERRED, context, deadline=deadline) as wrong:
                 answers = [
                     await self._requests.prefer(

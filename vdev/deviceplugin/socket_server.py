@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import os
 import re
-import resource as limits
 import socket
 import stat
 from collections.abc import Sequence
@@ -59,8 +58,6 @@ def remove_dead(directory: Path, names: str) -> list[Path]:
     return removed
 
 
-_EXHAUSTED = "Too many open files; each resource needs two, raise ulimit -n"
-_FREE = 128  # file descriptors that are enough for everything else
 _PARAMETERS = (
     ("grpc.max_receive_message_length", LIST_LIMIT),  # no request is longer than the list of the ids that it names
     ("grpc.max_send_message_length", -1),  # the limit of a list is checked where the list is made
@@ -95,8 +92,6 @@ class SocketServer(Generic[_Servicer]):
     async def start(self) -> None:
         """Bind the socket and serve; raises SocketError with the reason."""
         check_socket_path(self.path)
-        if _are_scarce():
-            raise SocketError(f"cannot create a socket in {self.path.parent}: {_EXHAUSTED}")
         server = grpc.aio.server(options=_PARAMETERS)
         server.add_generic_rpc_handlers(tuple(self.servicer.handlers()))
         try:
@@ -105,9 +100,8 @@ class SocketServer(Generic[_Servicer]):
                 await server.start()
             self._inode = await asyncio.to_thread(_closed_to_others, self.path)
         except (RuntimeError, OSError, TimeoutError) as failed:
-            exhausted = _no_descriptor_left()  # at once: the next line gives some back
             await server.stop(None)
-            reason = exhausted or await asyncio.to_thread(_why_not_bound, self.path, failed)
+            reason = await asyncio.to_thread(_why_not_bound, self.path, failed)
             # The directory and not the path: the next attempt has another path, and the same trouble is told once.
             raise SocketError(f"cannot create a socket in {self.path.parent}: {reason}") from failed
         except asyncio.CancelledError:  # nobody else knows of this server, which may serve by now
@@ -143,34 +137,6 @@ def _closed_to_others(path: Path) -> int:
     """Let its owner, and root, alone connect to a socket; its inode."""
     path.chmod(0o600)
     return path.stat().st_ino
-
-
-def _no_descriptor_left() -> str:
-    """Why no file can be opened now, or the empty string; gRPC itself would hide it."""
-    try:
-        os.close(os.dup(2))
-    except OSError:
-        return _EXHAUSTED
-    return ""
-
-
-def _are_scarce() -> bool:
-    """Whether another server would take descriptors that are needed for other things.
-
-    The kubelet connects later, and without descriptors for files no smaller configuration could be read. So servers
-    take at most half of the limit, unless enough are free.
-    """
-    soft, _ = limits.getrlimit(limits.RLIMIT_NOFILE)
-    taken: list[int] = []
-    try:
-        for _ in range(_FREE if soft < 0 else min(_FREE, soft // 2)):
-            taken.append(os.dup(2))  # noqa: PERF401 - what was taken must be known when the next one fails
-    except OSError:
-        return True
-    finally:
-        for each in taken:
-            os.close(each)
-    return False
 
 
 def _why_not_bound(path: Path, failed: Exception) -> str:

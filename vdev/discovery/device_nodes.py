@@ -1,17 +1,15 @@
 """What all sources of real devices need: a node's place in the container, its NUMA node, and which names are usable."""
 
+import contextlib
 import posixpath
 from collections.abc import Iterator
 from functools import cached_property
-from pathlib import Path
 
 from ..errors import HostError
 from ..hostfs import FileInfo, HostRoot
 from ..model import template
 from ..model.sources import NodeKind
 from .found import is_usable
-
-_SYS_DEVICES = "/sys/devices"
 
 
 def container_path(wanted: str, host_path: str, values: dict[str, str]) -> str:
@@ -56,43 +54,34 @@ def node_key(info: FileInfo) -> str:
     return info.path if is_software else f"{info.kind} {info.major}:{info.minor}"
 
 
-class Numa:
-    """NUMA nodes by sysfs, remembered for one scan."""
+def numa_of_node(host: HostRoot, info: FileInfo) -> int | None:
+    """The NUMA node of a device node, or None when the kernel knows none."""
+    kind = f"/sys/dev/{info.kind}"
+    link = host.link(f"{kind}/{info.major}:{info.minor}")
+    return numa_of_directory(host, posixpath.normpath(posixpath.join(kind, link))) if link else None
 
-    def __init__(self, host: HostRoot) -> None:
-        self._host = host
-        self._known: dict[str, int] = {}
-        self._of_nodes: dict[FileInfo, int | None] = {}
 
-    def of_node(self, info: FileInfo) -> int | None:
-        """The NUMA node of a device node, or None when the kernel knows none."""
-        if info not in self._of_nodes:
-            kind = f"/sys/dev/{info.kind}"
-            link = self._host.link(f"{kind}/{info.major}:{info.minor}")
-            directory = posixpath.normpath(posixpath.join(kind, link)) if link else ""
-            self._of_nodes[info] = self.of_directory(directory)
-        return self._of_nodes[info]
-
-    def of_directory(self, directory: str) -> int | None:
-        """The NUMA node that the nearest ancestor of a sysfs device (or itself) belongs to, or None."""
-        number = self._climb(directory)
-        return number if number >= 0 else None
-
-    def _climb(self, directory: str) -> int:
-        if not directory.startswith(_SYS_DEVICES + "/"):
-            return -1
-        known = self._known.get(directory)
-        if known is None:
-            own = self._own(directory)
-            known = own if own >= 0 else self._climb(posixpath.dirname(directory))
-            self._known[directory] = known
-        return known
-
-    def _own(self, directory: str) -> int:
+def numa_of_directory(host: HostRoot, directory: str) -> int | None:
+    """The NUMA node that the nearest ancestor of a sysfs device (or itself) belongs to, or None."""
+    while directory.startswith("/sys/devices/"):
         try:
-            return int(self._host.read_text(f"{directory}/numa_node") or -1)
+            number = int(host.read_text(f"{directory}/numa_node") or -1)
         except (HostError, ValueError):
-            return -1
+            number = -1
+        if number >= 0:
+            return number
+        directory = posixpath.dirname(directory)
+    return None
+
+
+def read_table(host: HostRoot, path: str, *, ours: str = "") -> str:
+    """A table of the host; where its /proc is not mounted here, this process's own view of it, at `ours`."""
+    for root, table in ((host, path), (HostRoot(), ours or path)):
+        with contextlib.suppress(HostError):
+            text = root.read_text(table, limit=16 * 2**20)
+            if text is not None:
+                return text
+    return ""
 
 
 # Major 1 of Documentation/admin-guide/devices.txt.
@@ -150,30 +139,17 @@ class Danger:
     def _used(self) -> dict[str, str]:
         """What each block device in use is used for, by `major:minor`."""
         used: dict[str, str] = {}
-        for line in self._table("/proc/1/mountinfo", "/proc/self/mountinfo").splitlines():
+        for line in read_table(self._host, "/proc/1/mountinfo", ours="/proc/self/mountinfo").splitlines():
             mount, _, rest = line.partition(" - ")
             fields, source = mount.split(" "), rest.split(" ")
             if len(fields) > 4 and len(source) > 1:  # proc(5): number is field 3, mount point field 5
                 purpose = f"{source[1]} is mounted at {fields[4]}"
                 used.setdefault(fields[2], purpose)
                 used.setdefault(self._number(source[1]), purpose)  # btrfs shows a number of its own
-        for line in self._table("/proc/swaps").splitlines()[1:]:
+        for line in read_table(self._host, "/proc/swaps").splitlines()[1:]:
             used.setdefault(self._number(line.split(" ")[0]), f"{line.split(' ')[0]} is swap space")
         used.pop("", None)
         return used
-
-    def _table(self, path: str, ours: str = "") -> str:
-        """A table of the host; where its /proc is not mounted here, this process's own view of it."""
-        try:
-            text = self._host.read_text(path, limit=16 * 2**20)
-        except HostError:
-            text = None
-        if text is None:
-            try:
-                text = Path(ours or path).read_text(errors="replace")
-            except OSError:
-                text = ""
-        return text
 
     def _number(self, device: str) -> str:
         if posixpath.dirname(device)[:4] != "/dev":

@@ -1,7 +1,8 @@
 """Devices found by path patterns: `Walk` finds the paths, `_Scan` judges them, and groups of them become devices."""
 
 import posixpath
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import assert_never
@@ -13,7 +14,7 @@ from ..model.device import HEALTHY, DeviceNode, Health, Mount, RawDevice, facts
 from ..model.entry import EntrySpec
 from ..model.path_pattern import PathPattern, natural_key
 from ..model.sources import GlobItem, GlobSource, GroupBy, NodeKind, PathType
-from .device_nodes import Danger, Numa, container_path, node_key, nodes_below
+from .device_nodes import Danger, container_path, node_key, nodes_below, numa_of_node
 from .found import Candidate, Check, Found, Numbering, Problems, is_usable
 
 
@@ -30,23 +31,31 @@ class Match:
         return self.path != self.info.path
 
 
+Member = tuple[GlobItem, Match]
+"""A match with the pattern that found it."""
+
+
 @dataclass(frozen=True, slots=True)
 class MatchGroup:
-    """The members of one device, one place per pattern; None where an optional or a missing member would stand."""
+    """What one device is made of.
+
+    `first` is the member of the first required pattern, which the device is named after; None where that is missing, or
+    every pattern is optional. `missing` is the first required pattern without a member.
+    """
 
     key: tuple[str, ...]
-    members: tuple[Match | None, ...]
+    members: tuple[Member, ...]
+    first: Member | None = None
+    missing: GlobItem | None = None
 
-    def missing(self, items: Sequence[GlobItem]) -> list[GlobItem]:
-        """The required patterns without a member."""
-        return [item for item, member in zip(items, self.members, strict=True) if member is None and not item.optional]
 
-    def identity(self, items: Sequence[GlobItem]) -> tuple[GlobItem, Match] | None:
-        """The first required member, which the device is named after; None when every pattern is optional."""
-        for item, member in zip(items, self.members, strict=True):
-            if not item.optional:
-                return None if member is None else (item, member)
-        return None
+def _group(key: tuple[str, ...], items: Sequence[GlobItem], matches: Sequence[Match | None]) -> MatchGroup:
+    """A device of one match for each pattern, None where there is none."""
+    members = tuple((item, match) for item, match in zip(items, matches, strict=True) if match is not None)
+    required = [(item, match) for item, match in zip(items, matches, strict=True) if not item.optional]
+    item, match = required[0] if required else (None, None)
+    first = None if item is None or match is None else (item, match)
+    return MatchGroup(key, members, first, next((item for item, match in required if match is None), None))
 
 
 def by_position(items: Sequence[GlobItem], matches: Sequence[Sequence[Match]]) -> list[MatchGroup]:
@@ -55,11 +64,11 @@ def by_position(items: Sequence[GlobItem], matches: Sequence[Sequence[Match]]) -
     covered = min((len(found) * item.limit for item, found in required), default=natural)
     groups = []
     for place in range(min(natural, covered)):
-        members = tuple(
+        members = [
             found[place % len(found)] if place < len(found) * item.limit else None
             for item, found in zip(items, matches, strict=True)
-        )
-        groups.append(MatchGroup((str(place),), members))
+        ]
+        groups.append(_group((str(place),), items, members))
     return groups
 
 
@@ -67,28 +76,26 @@ def by_name(items: Sequence[GlobItem], matches: Sequence[Sequence[Match]]) -> li
     leading = [found for item, found in zip(items, matches, strict=True) if not item.optional] or list(matches)
     length = max((len(match.captures) for found in leading for match in found), default=0)
     keys = {match.captures for found in leading for match in found if len(match.captures) == length}
-    served: dict[tuple[int, str], int] = {}
+    served: Counter[tuple[int, str]] = Counter()
     groups = []
     for key in sorted(keys, key=lambda key: [natural_key(part) for part in key]):
         members: list[Match | None] = []
         for place, (item, found) in enumerate(zip(items, matches, strict=True)):
             fitting = (match for match in found if key[: len(match.captures)] == match.captures)
-            member = next((match for match in fitting if served.get((place, match.path), 0) < item.limit), None)
+            member = next((match for match in fitting if served[place, match.path] < item.limit), None)
             if member is not None:
-                served[place, member.path] = served.get((place, member.path), 0) + 1
+                served[place, member.path] += 1
             members.append(member)
-        groups.append(MatchGroup(key, tuple(members)))
+        groups.append(_group(key, items, members))
     return groups
 
 
-def together(
-    items: Sequence[GlobItem], matches: Sequence[Sequence[Match]]
-) -> tuple[tuple[GlobItem, ...], list[MatchGroup]]:
-    """One group of all matches, with the pattern of each; none while a required pattern has no match."""
-    if not any(matches) or any(not found and not item.optional for item, found in zip(items, matches, strict=True)):
-        return tuple(items), []
-    pairs = [(item, match) for item, found in zip(items, matches, strict=True) for match in found]
-    return tuple(item for item, _ in pairs), [MatchGroup(("all",), tuple(match for _, match in pairs))]
+def together(items: Sequence[GlobItem], matches: Sequence[Sequence[Match]]) -> list[MatchGroup]:
+    """One group of all matches; none while a required pattern has no match."""
+    if any(not found and not item.optional for item, found in zip(items, matches, strict=True)):
+        return []
+    members = tuple((item, match) for item, found in zip(items, matches, strict=True) for match in found)
+    return [MatchGroup(("all",), members)] if members else []
 
 
 MAX_LOOKS = 200_000  # directory entries that one scan looks at: a second or two; the whole of /dev has some hundreds
@@ -205,18 +212,12 @@ def discover(entry: EntrySpec, source: GlobSource, host: HostRoot, *, numbering:
     problems = Problems(entry)
     scan = _Scan(source, host, problems, allow_dangerous=entry.allow_dangerous)
     matches = [scan.matches(item) for item in source.paths]
-    items, groups = _groups(source, matches)
-    by_key = source.group_by is GroupBy.ALL or all(each.optional for each in items)
-    builder = _Builder(entry, items, host, by_key=by_key)
+    groups = _groups(source, matches)
+    builder = _Builder(entry, source, host)
     devices = tuple(builder.devices(groups, numbering))
     if all(each.optional for each in source.paths) and not any(matches):
         problems.warn("glob", "matches nothing on this node: none of its optional paths is there")
-    used = {
-        (item.path, match.path)
-        for each in groups
-        for item, match in zip(items, each.members, strict=True)
-        if match is not None
-    }
+    used = {(item.path, match.path) for each in groups for item, match in each.members}
     for item, found in zip(source.paths, matches, strict=True):
         alone = [match.path for match in found if (item.path, match.path) not in used]
         if alone:
@@ -233,15 +234,12 @@ def discover(entry: EntrySpec, source: GlobSource, host: HostRoot, *, numbering:
     )
 
 
-def _groups(
-    source: GlobSource, matches: Sequence[Sequence[Match]]
-) -> tuple[tuple[GlobItem, ...], Sequence[MatchGroup]]:
-    """What belongs together, and the pattern of each member."""
+def _groups(source: GlobSource, matches: Sequence[Sequence[Match]]) -> list[MatchGroup]:
     match source.group_by:
         case GroupBy.POSITION:
-            return source.paths, by_position(source.paths, matches)
+            return by_position(source.paths, matches)
         case GroupBy.NAME:
-            return source.paths, by_name(source.paths, matches)
+            return by_name(source.paths, matches)
         case GroupBy.ALL:
             return together(source.paths, matches)
         case _:
@@ -344,18 +342,16 @@ def _kind_hint(kind: NodeKind) -> str:
 
 
 class _Builder:
-    """Makes devices of groups, which are named after their first required member, or with `by_key` after their key."""
+    """Makes devices of groups, which are named after their first member, or after their key where none leads."""
 
-    def __init__(self, entry: EntrySpec, items: Sequence[GlobItem], host: HostRoot, *, by_key: bool) -> None:
+    def __init__(self, entry: EntrySpec, source: GlobSource, host: HostRoot) -> None:
         self.watched: set[str] = set()
         self._entry = entry
-        self._items = items
-        self._by_key = by_key
+        self._by_key = source.group_by is GroupBy.ALL or all(each.optional for each in source.paths)
         self._host = host
-        self._numa = Numa(host)
-
-    def _numa_of(self, infos: Iterable[FileInfo]) -> tuple[int, ...]:
-        return tuple(sorted({node for info in infos if (node := self._numa.of_node(info)) is not None}))
+        # A device is what the first of these patterns found, and has what the others found for itself.
+        self._alone = [item for item in source.paths if not item.optional and item.limit == 1]
+        self._required = any(not item.optional for item in source.paths)
 
     def devices(self, groups: Sequence[MatchGroup], numbering: Numbering) -> Iterator[RawDevice]:
         """One device per group that has the member which names it, in the order of the groups."""
@@ -369,10 +365,12 @@ class _Builder:
         uses: dict[str, int] = {}
         taken: set[str] = set()
         for each in groups:
-            first = None if self._by_key else each.identity(self._items)
-            if first is None and not self._by_key:
+            if self._by_key:
+                identity = "-".join(each.key)
+            elif each.first is not None:
+                identity = _identity(*each.first)
+            else:
                 continue
-            identity = "-".join(each.key) if first is None else _identity(*first)
             use = uses[identity] = uses.get(identity, -1) + 1
             device_id = names.device_id(self._entry.name, f"{identity}.{use}" if use else identity)
             if device_id in taken:  # a file that is called like the second use of another
@@ -380,22 +378,23 @@ class _Builder:
             taken.add(device_id)
             yield device_id, each
 
-    def _device(self, device_id: str, index: int, members: MatchGroup) -> RawDevice:
-        pairs = [(item, match) for item, match in zip(self._items, members.members, strict=True) if match is not None]
+    def _device(self, device_id: str, index: int, group: MatchGroup) -> RawDevice:
+        numa = {node for _, match in group.members if (node := numa_of_node(self._host, match.info)) is not None}
         bare = RawDevice(
             id=device_id,
             entry=self._entry.name,
             index=index,
-            numa=self._numa_of(match.info for _, match in pairs),
-            attributes=_attributes(pairs[0][1]),
-            paths=tuple(match.path for _, match in pairs),
-            health=self._health(members),
+            numa=tuple(sorted(numa)),
+            attributes=_attributes(group.members[0][1]),
+            paths=tuple(match.path for _, match in group.members),
         )
         nodes: list[DeviceNode] = []
         mounts: list[Mount] = []
         keys: list[tuple[GlobItem, str]] = []
         lacking = ""
-        for item, match in pairs:
+        if group.missing is not None:
+            lacking = f"nothing matches {group.missing.path} for {'-'.join(group.key)}"
+        for item, match in group.members:
             own = {f"attributes.{key}": value for key, value in _attributes(match).items()}
             values = facts(bare, self._entry.resource_of(bare)) | own | {"path": match.path}
             inside = container_path(item.container_path, match.path, values)
@@ -416,7 +415,7 @@ class _Builder:
                 nodes.append(DeviceNode(match.info.path, inside, item.permissions or "rw"))
         if not (nodes or mounts):  # of optional directories alone
             lacking = lacking or "none of its directories has a device node"
-        health = Health(healthy=False, reason=lacking) if lacking and bare.health.healthy else bare.health
+        health = Health(healthy=False, reason=lacking) if lacking else HEALTHY
         owns, uses = self._claims(keys)
         return replace(bare, nodes=tuple(nodes), mounts=tuple(mounts), health=health, owns=owns, uses=uses)
 
@@ -425,9 +424,7 @@ class _Builder:
 
         It is what matched the first of these patterns. Where every pattern is optional, none of them counts as such.
         """
-        there = [item for item, _ in keys]
-        needed = [item for item in self._items if not item.optional] or there
-        alone = [item for item in needed if item.limit == 1]
+        alone = self._alone if self._required else [item for item, _ in keys if item.limit == 1]
         owns = tuple(dict.fromkeys(key for item, key in keys if item in alone[:1]))
         return owns, tuple(dict.fromkeys(key for item, key in keys if item in alone[1:] and key not in owns))
 
@@ -438,12 +435,6 @@ class _Builder:
         except HostError as broken:
             return [], str(broken)
         return below, "" if below else f"{directory} has no device node"
-
-    def _health(self, members: MatchGroup) -> Health:
-        missing = members.missing(self._items)
-        if not missing:
-            return HEALTHY
-        return Health(healthy=False, reason=f"nothing matches {missing[0].path} for {'-'.join(members.key)}")
 
 
 def _identity(item: GlobItem, match: Match) -> str:

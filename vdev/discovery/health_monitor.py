@@ -15,7 +15,7 @@ from ..model.device import Health, RawDevice
 from ..model.entry import Health as HealthPolicy
 from ..model.entry import Probe
 from ..planning.health import Outcome, Track, observe_probe
-from .probes import prober
+from . import probes
 
 
 class Target(NamedTuple):
@@ -151,22 +151,22 @@ class HealthMonitor:
 
     async def _probe(self, key: str, probed: _Probed) -> Outcome:
         spec, device, resource = probed.target
-        look = prober(spec, device, resource, self._host)
 
-        def call() -> tuple[frozenset[Path], Outcome]:
-            outcome = look.run()
-            return look.directories(), outcome
+        def call() -> tuple[frozenset[Path], str]:
+            reason = probes.failure(spec, device, resource, self._host, program)
+            return probes.directories(spec, device, resource, self._host), reason
 
         try:
+            program = probes.program_of(spec, device, resource)
             caller = f"{key} #{probed.number}"  # a device that got other nodes does not wait for the old ones
-            probed.directories, outcome = await self._calls.run(caller, call, within=spec.timeout, abort=look.abort)
+            probed.directories, reason = await self._calls.run(caller, call, within=spec.timeout, abort=program.abort)
         except TimeoutError:
-            return Outcome(ok=False, reason=f"the probe took longer than {spec.timeout:g} s")
+            reason = f"the probe took longer than {spec.timeout:g} s"
         except StillHanging:
-            return Outcome(ok=False, reason="the probe hangs")
+            reason = "the probe hangs"
         except Exception as error:  # a probe's bug is that device's failure, not everybody's end
-            return Outcome(ok=False, reason=f"the probe failed: {error!r}")
-        return outcome
+            reason = f"the probe failed: {error!r}"
+        return Outcome(ok=not reason, reason=reason)
 
     def _report(self, key: str, track: Track) -> None:
         old = self._verdicts.get(key)

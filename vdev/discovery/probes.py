@@ -1,4 +1,4 @@
-"""The four probes. Each is made again for every run; `run` blocks and says what is wrong, `abort` ends it if possible.
+"""The four probes, and where to watch for what they look at. Everything here blocks.
 
     exists   all nodes and mounted paths of the device are there, and the nodes are device nodes
     open     every node can be opened the way the container may open it; EBUSY is healthy, because somebody is using it
@@ -11,9 +11,8 @@ Opening a device may change it: a serial line raises DTR, which resets an Arduin
 import errno
 import os
 import posixpath
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol, assert_never
+from typing import assert_never
 
 from ..aio.program import Program, shown
 from ..errors import HostError, reason_of
@@ -21,85 +20,77 @@ from ..hostfs import HostRoot
 from ..model.device import DeviceNode, RawDevice, facts
 from ..model.entry import Health as HealthPolicy
 from ..model.entry import Probe
-from ..planning.health import Outcome
 
-_OK = Outcome(ok=True)
 _HERE = HostRoot()
 
 
-class Prober(Protocol):
-    def run(self) -> Outcome:
-        """Probe once. Blocks, in the worst case forever."""
-
-    def abort(self) -> None:
-        """End a `run` in another thread if that is possible; never blocks."""
-
-    def directories(self) -> frozenset[Path]:
-        """Directories whose changes may change the outcome; blocks. After `run`, which has found the way to them."""
-
-
-def prober(spec: HealthPolicy, device: RawDevice, resource: str, host: HostRoot) -> Prober:
+def program_of(spec: HealthPolicy, device: RawDevice, resource: str) -> Program:
+    """What the probe `command` runs; `Program.abort` ends it."""
     values = facts(device, resource)
+    return Program([argument.render(values) for argument in spec.command])
+
+
+def failure(spec: HealthPolicy, device: RawDevice, resource: str, host: HostRoot, program: Program) -> str:
+    """What the probe finds wrong, empty when nothing is. Blocks, in the worst case forever."""
+    try:
+        match spec.probe:
+            case Probe.EXISTS:
+                return _missing(device, host)
+            case Probe.OPEN:
+                return _not_opened(device, host)
+            case Probe.FILE:
+                return _other_content(_file(spec, device, resource), spec.content.strip())
+            case Probe.COMMAND:
+                return program.run()
+            case _:
+                assert_never(spec.probe)
+    except HostError as broken:
+        return str(broken)
+
+
+def directories(spec: HealthPolicy, device: RawDevice, resource: str, host: HostRoot) -> frozenset[Path]:
+    """Directories whose changes may change what the probe finds."""
+    nodes = [node.host_path for node in device.nodes]
     match spec.probe:
         case Probe.EXISTS:
-            return _Exists(device, host)
+            paths = [*nodes, *(mount.host_path for mount in device.mounts)]
         case Probe.OPEN:
-            return _Open(device, host)
+            paths = nodes
         case Probe.FILE:
-            return _File(spec.path.render(values) if spec.path else "", spec.content)
+            host, paths = _HERE, [_file(spec, device, resource)]
         case Probe.COMMAND:
-            return _Command([argument.render(values) for argument in spec.command])
+            paths = []
         case _:
             assert_never(spec.probe)
+    found = set()
+    for path in paths:
+        try:
+            found.add(host.path(posixpath.dirname(path)))
+        except HostError:
+            continue
+    return frozenset(found)
 
 
-class _Exists:
-    def __init__(self, device: RawDevice, host: HostRoot) -> None:
-        self._nodes = frozenset(node.host_path for node in device.nodes)
-        self._paths = [*sorted(self._nodes), *(mount.host_path for mount in device.mounts)]
-        self._host = host
-
-    def run(self) -> Outcome:
-        for path in self._paths:
-            try:
-                info = self._host.info(path)
-            except HostError as broken:
-                return Outcome(ok=False, reason=str(broken))
-            if info is None:
-                return Outcome(ok=False, reason=f"{path} is gone")
-            if path in self._nodes and not info.is_device:
-                return Outcome(ok=False, reason=f"{path} is no longer a device node")
-        return _OK
-
-    def abort(self) -> None:
-        """Looking at a file cannot be interrupted."""
-
-    def directories(self) -> frozenset[Path]:
-        return _directories(self._host, self._paths)
+def _missing(device: RawDevice, host: HostRoot) -> str:
+    nodes = {node.host_path for node in device.nodes}
+    for path in (*sorted(nodes), *(mount.host_path for mount in device.mounts)):
+        info = host.info(path)
+        if info is None:
+            return f"{path} is gone"
+        if path in nodes and not info.is_device:
+            return f"{path} is no longer a device node"
+    return ""
 
 
-class _Open:
-    def __init__(self, device: RawDevice, host: HostRoot) -> None:
-        self._nodes = device.nodes
-        self._host = host
-
-    def run(self) -> Outcome:
-        for node in self._nodes:
-            try:
-                path = self._host.path(node.host_path)
-                os.close(os.open(path, _access(node) | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC))
-            except HostError as broken:
-                return Outcome(ok=False, reason=str(broken))
-            except OSError as cause:
-                if cause.errno != errno.EBUSY:
-                    return Outcome(ok=False, reason=f"cannot open {node.host_path}: {reason_of(cause)}")
-        return _OK
-
-    def abort(self) -> None:
-        """An open that hangs in the kernel cannot be interrupted."""
-
-    def directories(self) -> frozenset[Path]:
-        return _directories(self._host, [node.host_path for node in self._nodes])
+def _not_opened(device: RawDevice, host: HostRoot) -> str:
+    for node in device.nodes:
+        path = host.path(node.host_path)
+        try:
+            os.close(os.open(path, _access(node) | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC))
+        except OSError as cause:
+            if cause.errno != errno.EBUSY:
+                return f"cannot open {node.host_path}: {reason_of(cause)}"
+    return ""
 
 
 def _access(node: DeviceNode) -> int:
@@ -112,49 +103,14 @@ def _access(node: DeviceNode) -> int:
             return os.O_RDWR
 
 
-class _File:
-    def __init__(self, path: str, content: str) -> None:
-        self._path = path
-        self._content = content.strip()
-
-    def run(self) -> Outcome:
-        try:
-            text = _HERE.read_text(self._path)
-        except HostError as broken:
-            return Outcome(ok=False, reason=str(broken))
-        if text is None:
-            return Outcome(ok=False, reason=f"{self._path} is missing")
-        if self._content and text != self._content:
-            return Outcome(ok=False, reason=f"{self._path} holds {shown(text)!r}, not {self._content!r}")
-        return _OK
-
-    def abort(self) -> None:
-        """Reading a file cannot be interrupted."""
-
-    def directories(self) -> frozenset[Path]:
-        return _directories(_HERE, [self._path])
+def _file(spec: HealthPolicy, device: RawDevice, resource: str) -> str:
+    return spec.path.render(facts(device, resource)) if spec.path else ""
 
 
-class _Command:
-    def __init__(self, argv: Sequence[str]) -> None:
-        self._program = Program(argv)
-
-    def run(self) -> Outcome:
-        reason = self._program.run()
-        return Outcome(ok=not reason, reason=reason)
-
-    def abort(self) -> None:
-        self._program.abort()
-
-    def directories(self) -> frozenset[Path]:
-        return frozenset()
-
-
-def _directories(host: HostRoot, paths: Sequence[str]) -> frozenset[Path]:
-    directories = set()
-    for path in paths:
-        try:
-            directories.add(host.path(posixpath.dirname(path)))
-        except HostError:
-            continue
-    return frozenset(directories)
+def _other_content(path: str, wanted: str) -> str:
+    text = _HERE.read_text(path)
+    if text is None:
+        return f"{path} is missing"
+    if wanted and text != wanted:
+        return f"{path} holds {shown(text)!r}, not {wanted!r}"
+    return ""

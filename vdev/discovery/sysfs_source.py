@@ -12,14 +12,14 @@ from ..model.device import HEALTHY, DeviceNode, Health, RawDevice, facts
 from ..model.entry import Container, EntrySpec
 from ..model.path_pattern import natural_key
 from ..model.sources import AttributeTest, NodeKind, Sysfs, Usb, meets, wording
-from .device_nodes import Danger, Numa, container_path, looked_at, node_key
+from .device_nodes import Danger, container_path, looked_at, node_key, numa_of_directory
 from .found import Candidate, Check, Found, Numbering, Problems, is_usable
 
 _UP = "../"
 _FUNCTION = "virtfn"
 # Buses whose names for devices follow from where they are plugged in, not from the order in which they were found.
 _PLACES = frozenset({"usb", "pci", "platform", "pnp", "i2c", "spi", "vmbus", "ccw"})
-# Where udev puts nodes whose device says no name of its own (`DEVNAME`).
+# Where the nodes of a subsystem appear, if it is not /dev itself.
 _DIRECTORIES = {"input": "input/", "drm": "dri/", "sound": "snd/", "vfio": "vfio/", "vfio-dev": "vfio/devices/"}
 
 
@@ -108,17 +108,14 @@ class SysTree:
 
         A USB device has its node by the numbers of bus and device, also where sysfs shows no `dev` and `uevent`.
         """
-        has_number = bool(self.text(device, "dev"))
-        for line in self.text(device, "uevent").splitlines() if has_number else ():
+        for line in self.text(device, "uevent").splitlines():
             key, _, value = line.partition("=")
             if key == "DEVNAME":
                 return posixpath.join("/dev", value)
         bus, number = self.text(device, "busnum"), self.text(device, "devnum")
         if bus.isdecimal() and number.isdecimal():
             return f"/dev/bus/usb/{int(bus):03}/{int(number):03}"
-        if not has_number:
-            return ""
-        return f"/dev/{_DIRECTORIES.get(self.subsystem(device), '')}{posixpath.basename(device)}"
+        return ""
 
     def node_directory(self, subsystem: str) -> str:
         return f"/dev/{_DIRECTORIES.get(subsystem, '')}".rstrip("/")
@@ -158,7 +155,6 @@ class NodeFinder:
     source: Sysfs | Usb
     host: HostRoot
     tree: SysTree
-    numa: Numa
     watched: set[str]
 
     def device(self, device_id: str, index: int, directory: str, attributes: Mapping[str, str], bus: str) -> RawDevice:
@@ -182,7 +178,7 @@ class NodeFinder:
                 lacking = lacking or f"no {subsystem} device below {posixpath.basename(directory)}"
                 self.watched.add(self.tree.node_directory(subsystem))
         lacking = lacking or self._without_use(directory, wanted)
-        numa = self.numa.of_directory(directory)
+        numa = numa_of_directory(self.host, directory)
         bare = RawDevice(
             id=device_id,
             entry=self.entry.name,
@@ -266,7 +262,7 @@ def discover(entry: EntrySpec, source: Sysfs, host: HostRoot, *, numbering: Numb
         problems.warn(f"{source.kind} {source.subsystem}", "does not exist on this node")
     elif not matched:
         problems.warn(f"{source.kind} {source.subsystem}", "has no device on this node that meets the conditions")
-    finder = NodeFinder(entry, source, host, tree, Numa(host), {listing})
+    finder = NodeFinder(entry, source, host, tree, {listing})
     ids = [names.device_id(entry.name, identities[name]) for name, _ in matched]
     devices = tuple(
         finder.device(device_id, index, directory, _attributes(tree, source, name, directory), _bus(source))

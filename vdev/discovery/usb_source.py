@@ -10,7 +10,6 @@ from ..model import names
 from ..model.device import HEALTHY, RawDevice
 from ..model.entry import EntrySpec
 from ..model.sources import GroupBy, Usb, UsbGroup
-from .device_nodes import Numa
 from .found import Candidate, Check, Found, Numbering, Problems
 from .sysfs_source import NodeFinder, SysTree
 
@@ -43,7 +42,7 @@ def discover(entry: EntrySpec, group: UsbGroup, host: HostRoot, *, numbering: Nu
             problems.warn(f"usb {_wanted(stick)}", "matches no device on this node")
     groups = _together(group, present) if group.group_by is GroupBy.ALL else list(_dealt(group, present))
     ids = [names.device_id(entry.name, identity) for identity in _identities(group, groups, numbering)]
-    finders = [NodeFinder(entry, stick, host, tree, Numa(host), {_LISTING}) for stick in group.sticks]
+    finders = [NodeFinder(entry, stick, host, tree, {_LISTING}) for stick in group.sticks]
 
     def device(device_id: str, index: int, members: Members) -> RawDevice:
         parts = [
@@ -143,34 +142,32 @@ def _read(tree: SysTree, port: str, directory: str) -> _Usb:
 
 
 def _checks(source: Usb, device: _Usb) -> tuple[Check, ...]:
-    vendor, product, wanted_class = source.vendor, source.product, source.class_
+    seen = {"vendor": device.vendor, "product": device.product, "serial": device.serial, "port": device.port}
     checks = []
-    if vendor:
-        checks.append(Check(f"vendor = {vendor}", device.vendor, ok=device.vendor == vendor))
-    if product:
-        checks.append(Check(f"product = {product}", device.product, ok=device.product == product))
-    if source.serial:
-        checks.append(Check(f"serial = {source.serial}", device.serial, ok=_fits(device.serial, source.serial)))
-    if source.port:
-        checks.append(Check(f"port = {source.port}", device.port, ok=_fits(device.port, source.port)))
-    if wanted_class:
-        checks.append(Check(f"class = {wanted_class}", " ".join(device.classes), ok=wanted_class in device.classes))
+    for key, wanted in _given(source).items():
+        if key == "class":
+            there, ok = " ".join(device.classes), wanted in device.classes
+        else:
+            there = seen[key]
+            ok = bool(there) and fnmatchcase(there, wanted)  # ids are patterns without wildcards
+        checks.append(Check(f"{key} = {wanted}", there, ok=ok))
     return tuple(checks)
 
 
-def _fits(value: str, wanted: str) -> bool:
-    return bool(value) and fnmatchcase(value, wanted)
-
-
-def _wanted(source: Usb) -> str:
-    given = {
+def _given(source: Usb) -> dict[str, str]:
+    """The conditions that the source has."""
+    conditions = {
         "vendor": source.vendor,
         "product": source.product,
         "serial": source.serial,
         "port": source.port,
         "class": source.class_,
     }
-    return " ".join(f"{key} {value}" for key, value in given.items() if value)
+    return {key: value for key, value in conditions.items() if value}
+
+
+def _wanted(source: Usb) -> str:
+    return " ".join(f"{key} {value}" for key, value in _given(source).items())
 
 
 def _attributes(tree: SysTree, device: _Usb) -> dict[str, str]:

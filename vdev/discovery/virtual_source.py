@@ -4,15 +4,14 @@ import posixpath
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path
 
-from ..errors import HostError
 from ..hostfs import HostRoot
 from ..model import telemetry, virtual_node
 from ..model.device import DeviceNode, IdStyle, RawDevice, facts
 from ..model.entry import EntrySpec
 from ..model.sources import DriverNode, VirtualSource
 from ..planning import virtual_devices
+from .device_nodes import read_table
 from .found import Found
 
 # A container opens the nodes of a MIG instance beside the node of the GPU. Facts: NVIDIA/k8s-device-plugin v0.20.0,
@@ -21,7 +20,6 @@ from .found import Found
 _CAPS = "/dev/nvidia-caps"
 _MINORS = "/proc/driver/nvidia-caps/mig-minors"
 _ACCESS = re.compile(r"gpu(\d+)/gi(\d+)(?:/ci0)?/access (\d+)")
-_LIMIT = 2**20  # 135 lines for each GPU
 
 
 def discover(
@@ -79,7 +77,7 @@ def _nodes(wanted: Iterable[DriverNode], device: RawDevice, known: Mapping[str, 
 def _instance_nodes(host: HostRoot) -> Mapping[int, Mapping[int, tuple[DeviceNode, ...]]]:
     """By GPU and GPU instance, the nodes of that instance and of its first compute instance that the host has."""
     found: dict[int, dict[int, tuple[DeviceNode, ...]]] = {}
-    for line in _minors(host).splitlines():
+    for line in read_table(host, _MINORS).splitlines():
         if access := _ACCESS.fullmatch(line.strip()):
             gpu, instance, minor = map(int, access.groups())
             path = f"{_CAPS}/nvidia-cap{minor}"
@@ -87,12 +85,3 @@ def _instance_nodes(host: HostRoot) -> Mapping[int, Mapping[int, tuple[DeviceNod
                 nodes = found.setdefault(gpu, {}).get(instance, ())
                 found[gpu][instance] = (*nodes, DeviceNode(path, path))
     return found
-
-
-def _minors(host: HostRoot) -> str:
-    """The driver's table; where the host's /proc is not mounted here, this process sees the same in its own."""
-    try:
-        text = host.read_text(_MINORS, limit=_LIMIT)
-        return Path(_MINORS).read_text(errors="replace") if text is None else text
-    except (OSError, HostError):
-        return ""

@@ -3,8 +3,8 @@
 attributes, published_devices   devices as ResourceSlices have them, with taints and counters
 slices, slice_output            pools cut into slices, and published
 driver, places                  the life of a driver, and where its sockets and files are
-registration, servicer, health  what a kubelet asks on these sockets
+servicer                        what a kubelet calls on these sockets
 claims, preparation             what is done for a claim, and what it gets
-checkpoint, claim_files         which claims are prepared, and their CDI files
+checkpoint                      which claims are prepared, and their CDI files
 output                          what connects all of it with the agent
 """

@@ -3,11 +3,11 @@
 import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..model import names
 from ..model.device import Device, bus_id, grouped, root
-from ..model.dra import Attribute, AttributeKind, DeviceCapacity, TaintPolicy, Taints, Version
+from ..model.dra import Attribute, AttributeKind, DeviceCapacity, Version
 from ..model.entry import EntrySpec
 from ..model.geometry import Geometry, Placement, Profile
 from ..model.names import digest, domain_and_name
@@ -18,7 +18,7 @@ from ..planning.allocation import placeholders
 from ..planning.partitions import Counters, Limit, counters
 from ..planning.resources import Resource
 from . import published_devices
-from .published_devices import Consumption, CounterSet, DraDevice, PublishedPool
+from .published_devices import NO_COUNTERS, CounterSets, DraDevice, PublishedPool
 
 PCI_BUS_ID = "resource.kubernetes.io/pciBusID"
 PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
@@ -29,8 +29,6 @@ _PCI_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _PCI_ROOT = re.compile(r"pci[0-9a-f]{4}:[0-9a-f]{2}")
 
 Attributes = dict[str, Attribute]
-LeftOut = dict[str, list[tuple[str, str]]]
-"""By attribute of an entry the devices that are without it, and why."""
 
 
 @functools.lru_cache(maxsize=256)
@@ -82,54 +80,22 @@ def standard_attributes(device: Device) -> Iterator[tuple[str, Attribute]]:
         yield NUMA_NODE, number_attribute(raw.numa[0])
 
 
-def given_attributes(
-    entry: EntrySpec, device: Device, driver: str, left_out: LeftOut
-) -> Iterator[tuple[str, Attribute]]:
-    """The attributes that the file gives the device, which win over its own."""
-    shown: Mapping[str, str] | None = None
-    for name, value in entry.dra.block.attributes.items() if entry.dra else ():
-        key = name.removeprefix(f"{driver}/")
-        if not isinstance(value, Template):
-            yield key, typed_attribute(value)
-            continue
-        shown = placeholders(entry.resource, device) if shown is None else shown
-        text = value.render(shown)
-        if problem := names.string_problem(text):
-            left_out.setdefault(name, []).append((device.selector or device.id, problem))
-        else:
-            yield key, Attribute(AttributeKind.STRING, text)
-
-
-def problems_of(entry: EntrySpec, left_out: LeftOut) -> Iterator[Problem]:
-    """One for each attribute, however many devices are without it."""
-    for name, devices in left_out.items():
-        first, problem = devices[0]
-        more = f" and {len(devices) - 1} more" if len(devices) > 1 else ""
-        where = f"{entry.where}.dra.attributes.{name}"
-        yield warning(where, f"the attribute {name} of {first}{more} is left out: {problem}")
-
-
 _MAX_NAME = 63
 _DIGEST = 8
 
 
-@dataclass(frozen=True, slots=True)
-class EntryPlace:
-    """Where an entry stands among those of a driver: the number of its first GPU, and how many GPUs there are."""
-
-    first: int
-    gpus: int
-
-
 class Describer:
-    """Describes the devices of one entry, and collects their sets of counters."""
+    """Describes the devices of one entry, and collects their sets of counters.
+
+    `first` is the number of the entry's first GPU among the `gpus` of its maker.
+    """
 
     slots = "slots"
 
-    def __init__(self, entry: EntrySpec, offered: Resource, place: EntryPlace) -> None:
-        self.sets: dict[str, CounterSet] = {}
+    def __init__(self, entry: EntrySpec, offered: Resource, first: int, gpus: int) -> None:
+        self.sets: dict[str, Mapping[str, int]] = {}
         self.entry = entry
-        self.place = place
+        self.first, self.gpus = first, gpus
         self._offered = offered
         driver, declared = (entry.dra.driver, entry.dra.block.capacity) if entry.dra else ("", {})
         self._given = {name.removeprefix(f"{driver}/"): each.published for name, each in declared.items()}
@@ -159,20 +125,19 @@ class Describer:
             shared=is_shared,
         )
 
-    def _consumes(self, device: Device) -> tuple[Consumption, ...]:
+    def _consumes(self, device: Device) -> CounterSets:
         if self._counters is None:
-            return ()
+            return NO_COUNTERS
         name = self.counter_set(device)
-        if name not in self.sets:
-            self.sets[name] = CounterSet(name, self._counters.all)
+        everything = self.sets.setdefault(name, self._counters.all)
         if not device.is_partition:
-            return (Consumption(name, self._counters.all),)
+            return {name: everything}
         placement = Placement(self.profiles[device.profile], device.slices.start, len(device.slices))
-        return (Consumption(name, self._counters.taken_by(placement)),)
+        return {name: self._counters.taken_by(placement)}
 
     def gpu(self, device: Device) -> int:
         """The number of the device's GPU among those of its maker."""
-        return self.place.first + device.raw.index
+        return self.first + device.raw.index
 
     def counters(self) -> Counters:
         assert self.entry.geometry is not None
@@ -208,19 +173,6 @@ def _label(text: str) -> str:
     if label == text.replace(".", "-"):
         return label
     return f"{label[: _MAX_NAME - _DIGEST - 1].strip('-')}-{digest(text, _DIGEST)}".strip("-")
-
-
-def bent_names(entry: EntrySpec, device: Device) -> Iterator[str]:
-    """What to say of names of the device's own attributes that two share in a ResourceSlice, or that are too long."""
-    first: dict[str, str] = {}
-    for key in device.attributes:
-        name = names.identifier(key)
-        if (other := first.setdefault(name, key)) != key:
-            both = f"the attributes {other} and {key} of {entry.name}"
-            yield f"{both} are both {name} in its ResourceSlices; the last one is published"
-        elif len(key) > names.MAX_IDENTIFIER:
-            longest = f"where a name has at most {names.MAX_IDENTIFIER} characters"
-            yield f"the attribute {key} of {entry.name} is {name} in its ResourceSlices, {longest}"
 
 
 _DRIVER_VERSION = "580.95.5"
@@ -356,7 +308,7 @@ class Amd(Describer):
 
     def _card(self, device: Device) -> int:
         slices = self.entry.geometry.slices if self.entry.geometry else 1
-        return card(device, self.gpu(device), self.place.gpus, slices)
+        return card(device, self.gpu(device), self.gpus, slices)
 
     def name(self, device: Device) -> str:
         card = self._card(device)
@@ -403,11 +355,12 @@ def described(driver: str, offered: Resource) -> PublishedPool:
     """The pool as if every device were well."""
     problems: list[Problem] = []
     devices: dict[str, DraDevice] = {}
-    sets: dict[str, CounterSet] = {}
+    sets: dict[str, Mapping[str, int]] = {}
     places = _places(offered.entries.values())
-    for entry, members in _by_entry(offered):
-        describe = _style(entry)(entry, offered, places[entry.name])
-        left_out: LeftOut = {}
+    members_of = grouped((slot.device.raw.entry, slot.device) for slot in offered.slots)
+    for name, entry in offered.entries.items():
+        flaws: dict[str, Problem] = {}
+        describe, members = _style(entry)(entry, offered, *places[name]), members_of.get(name, [])
         if entry.dra and entry.dra.mig_enabled:
             members = [each for each in members if each.is_partition]  # the GPU itself is not offered
         for made in describe.ordered(members):
@@ -416,37 +369,30 @@ def described(driver: str, offered: Resource) -> PublishedPool:
                 message = f"{both} would both be the device {made.name!r} of {driver}; the first one is"
                 problems.append(error(entry.where, message, "give one of the entries another name, or another driver"))
             else:
-                told = _with_given(made, entry, driver, left_out, problems)
-                devices[made.name] = made if told is made.attributes else replace(made, attributes=told)
-        problems.extend(problems_of(entry, left_out))
+                devices[made.name] = replace(made, attributes=_with_given(made, entry, driver, flaws))
+        problems.extend(flaws.values())
         sets |= describe.sets
-    taints = [entry.dra.block.taints for entry in offered.entries.values() if entry.dra]
-    fails = any(each != Taints(unhealthy=TaintPolicy.NONE, lost=TaintPolicy.NONE) for each in taints)
     return PublishedPool(
         driver=driver,
         devices=tuple(devices.values()),
-        counters=tuple(sets.values()),
+        counters=sets,
         offered=offered,
-        tight=fails or bool(sets),
         problems=tuple(dict.fromkeys(problems)),
     )
 
 
-def _by_entry(offered: Resource) -> Iterator[tuple[EntrySpec, list[Device]]]:
-    members = grouped((slot.device.raw.entry, slot.device) for slot in offered.slots)
-    return ((entry, members.get(name, [])) for name, entry in offered.entries.items())
+def _places(entries: Iterable[EntrySpec]) -> dict[str, tuple[int, int]]:
+    """The number of each entry's first GPU, and how many GPUs its maker has.
 
-
-def _places(entries: Iterable[EntrySpec]) -> dict[str, EntryPlace]:
-    """GPUs are numbered over all entries of a maker, in the order of the file."""
+    They are numbered over all entries of a maker, in the order of the file.
+    """
     first: dict[str, int] = {}
-    total: dict[str, int] = {}
-    kinds: dict[str, str] = {}
+    total: dict[type[Describer], int] = {}
     for entry in entries:
-        kind = kinds[entry.name] = _style(entry).__name__
-        first[entry.name] = total.get(kind, 0)
-        total[kind] = first[entry.name] + (entry.source.count if isinstance(entry.source, VirtualSource) else 0)
-    return {name: EntryPlace(number, total[kinds[name]]) for name, number in first.items()}
+        first[entry.name] = total.get(_style(entry), 0)
+        count = entry.source.count if isinstance(entry.source, VirtualSource) else 0
+        total[_style(entry)] = first[entry.name] + count
+    return {entry.name: (first[entry.name], total[_style(entry)]) for entry in entries}
 
 
 def _style(entry: EntrySpec) -> type[Describer]:
@@ -455,36 +401,41 @@ def _style(entry: EntrySpec) -> type[Describer]:
     return Amd if is_amd(entry) else Describer
 
 
-def _with_given(
-    device: DraDevice, entry: EntrySpec, driver: str, left_out: LeftOut, problems: list[Problem]
-) -> Mapping[str, Attribute]:
+def _with_given(device: DraDevice, entry: EntrySpec, driver: str, flaws: dict[str, Problem]) -> Mapping[str, Attribute]:
     """The attributes with those of the file, as many as a device may have; the device's own make room.
 
-    Only the type stays in any case, since DeviceClasses ask for it.
+    Only the type stays in any case, since DeviceClasses ask for it. `flaws` gets one problem for each attribute that is
+    not published as it is, however many devices have it.
     """
-    given = dict(given_attributes(entry, device.device, driver, left_out))
+    given = _given(entry, device.device, driver, flaws)
     own = {key: value for key, value in device.attributes.items() if key not in given}
-    problems.extend(_cut_off(device.device, entry, own.values()))
-    if _style(entry) is Describer:
-        problems.extend(warning(entry.where, each) for each in bent_names(entry, device.device))
-    room = names.MAX_ENTRIES - len(device.capacity)
-    if not given and len(own) <= room:
-        return device.attributes
-    beyond = len(own) + len(given) - room
-    if beyond <= 0:
-        return {**own, **given}
-    message = (
-        f"{beyond} attributes of {entry.name} are left out of its ResourceSlices: a device has at most "
-        f"{names.MAX_ENTRIES} attributes and capacities"
-    )
-    problems.append(warning(entry.where, message))
-    kept = list(dict.fromkeys(("type", *given, *own)))[:room]
+    for key, text in device.device.attributes.items():
+        if (why := names.string_problem(text)) and string_attribute(text) in own.values():
+            message = f"the attribute {key} of {entry.name} is cut off in its ResourceSlices: {why}"
+            flaws.setdefault(key, warning(entry.where, message))
+    kept = [*dict.fromkeys(("type", *given, *own))][: names.MAX_ENTRIES - len(device.capacity)]
+    if (beyond := len(own) + len(given) - len(kept)) > 0:
+        message = (
+            f"{beyond} attributes of {entry.name} are left out of its ResourceSlices: a device has at most "
+            f"{names.MAX_ENTRIES} attributes and capacities"
+        )
+        flaws.setdefault("", warning(entry.where, message))
     return {key: value for key, value in {**own, **given}.items() if key in kept}
 
 
-def _cut_off(device: Device, entry: EntrySpec, published: Iterable[Attribute]) -> Iterator[Problem]:
-    """What to say of the device's own texts that are too long for a ResourceSlice."""
-    for key, text in device.attributes.items():
-        if (why := names.string_problem(text)) and string_attribute(text) in published:
-            message = f"the attribute {key} of {entry.name} is cut off in its ResourceSlices: {why}"
-            yield warning(entry.where, message)
+def _given(entry: EntrySpec, device: Device, driver: str, flaws: dict[str, Problem]) -> dict[str, Attribute]:
+    """The attributes that the file gives the device."""
+    found: dict[str, Attribute] = {}
+    if entry.dra is None or not entry.dra.block.attributes:
+        return found
+    shown = placeholders(entry.resource, device)
+    for name, value in entry.dra.block.attributes.items():
+        key = name.removeprefix(f"{driver}/")
+        if not isinstance(value, Template):
+            found[key] = typed_attribute(value)
+        elif problem := names.string_problem(text := value.render(shown)):
+            message = f"the attribute {name} of {device.selector or device.id} is left out: {problem}"
+            flaws.setdefault(name, warning(f"{entry.where}.dra.attributes.{name}", message))
+        else:
+            found[key] = Attribute(AttributeKind.STRING, text)
+    return found

@@ -1,103 +1,96 @@
-"""The checkpoint of a driver: a file that says which claims are prepared, with a version and a checksum.
+"""What is on the disk of the prepared claims of a driver: the record that says which they are, and their CDI files.
 
-All instances of a driver share it, and it outlives them: the kubelet unprepares at any later process what this one
-prepared.
+All instances of a driver share both, and they outlive the process: the kubelet may ask any later one to unprepare what
+this one prepared.
 """
 
 import contextlib
 import hashlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import structlog
+from pydantic import TypeAdapter, ValidationError
 
-from ..errors import HostError
+from ..errors import HostError, reason_of
 from ..hostfs import read_plain, write_atomic
-from ..hostfs.files import Stamp, stamp
-from ..planning.cdi import is_document
-from .claim import PreparedClaim, PreparedDevice
+from ..hostfs.files import names
+from .claim import PreparedClaim
+from .preparation import file_name
 
 log = structlog.get_logger(__name__)
 
 CHECKPOINT = "prepared-claims.json"
-VERSION = 1
+VERSION = 2
 MAX_BYTES = 64 * 1024 * 1024
+_MAX_CDI_BYTES = 2**22
+_CLAIMS = TypeAdapter(tuple[PreparedClaim, ...])
 Prepared = Mapping[str, PreparedClaim]
 """Claims by uid."""
 
 
 class Checkpoint:
-    """The file at `path`. Blocks. `problem` says what was wrong with it at the first look, or is empty."""
+    """The record at `path`, with a version, a serial number and a checksum. Blocks."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.problem = ""
-        self._stamp: Stamp | None = None  # of the file that says what is known
         self._serial = -1  # of what is known; -1: nothing was read or written yet
         self._known: Prepared = {}
+        self._text: bytes | None = None  # that says what is known
 
     def read(self) -> Prepared:
-        """The claims. A file that cannot be understood is set aside. Raises HostError if it cannot be read."""
-        now = stamp(self.path)
-        if now is not None and now == self._stamp:
-            return self._known
+        """The claims. A file that cannot be understood is moved aside. Raises HostError if it cannot be read.
+
+        A running process that finds no record, or an older one, writes down again what it knows.
+        """
         text, serial, claims = read_plain(self.path, limit=MAX_BYTES, follow=False), -1, dict[str, PreparedClaim]()
+        if text == self._text:
+            return self._known
         try:
             if text is not None:
                 serial, claims = _parsed(text)
         except ValueError as wrong:
-            self._set_aside(str(wrong))
-        if serial > self._serial:
-            self._stamp, self._serial, self._known = now, serial, claims
-        elif self._known or (self._serial >= 0 and text is not None):
+            log.error("the record of prepared claims cannot be used", file=str(self.path), reason=str(wrong))
+            with contextlib.suppress(OSError):
+                self.path.replace(self.path.with_name(f"{self.path.name}.spoilt"))
+        if serial >= self._serial:
+            self._serial, self._known, self._text = serial, claims, text
+        else:
             log.error("the record of prepared claims was lost, and is written again", file=str(self.path))
             self._replace(self._known)
         return self._known
 
     def write(self, claims: Prepared) -> None:
-        """Replace the record. Raises HostError; then the old one stands."""
-        if claims != self._known or (claims and self._stamp is None):
+        """Replace the record. Raises HostError, and then the old one stays."""
+        if claims != self._known:
             self._replace(claims)
 
     def _replace(self, claims: Prepared) -> None:
         serial = max(self._serial + 1, time.time_ns() // 1_000_000)
-        content = {"version": VERSION, "serial": serial, "claims": [*map(as_json, claims.values())]}
-        body = json.dumps(content).encode()
+        content = _CLAIMS.dump_python(tuple(claims.values()), mode="json")
+        body = json.dumps({"version": VERSION, "serial": serial, "claims": content}).encode()
         text = body + b"\n" + hashlib.sha256(body).hexdigest().encode() + b"\n"
         if len(text) > MAX_BYTES:
             raise HostError(f"cannot write {self.path}: it would have more than {MAX_BYTES} bytes")
-        self._stamp = None
         write_atomic(self.path, text, mode=0o600)
-        self._stamp, self._serial, self._known = stamp(self.path), serial, dict(claims)
-
-    def _set_aside(self, wrong: str) -> None:
-        aside = self.path.with_name(f"{self.path.name}.spoilt")
-        with contextlib.suppress(OSError):
-            self.path.replace(aside)
-        log.error("the record of prepared claims cannot be used", file=str(self.path), reason=wrong)
-        if self._serial >= 0:
-            return
-        self.problem = (
-            f"the record of prepared claims {self.path} cannot be used and was moved to {aside.name}: {wrong}; until "
-            "the pods that have claims now have ended, vdev cannot tell when a device of theirs is given to another pod"
-        )
+        self._serial, self._known, self._text = serial, dict(claims), text
 
 
 def devices_of(path: Path) -> Mapping[str, Mapping[str, Any]]:
-    """By name what a record says of the devices that claims have; of one that cannot be used nothing. Blocks."""
+    """By name, what a record says of the devices that claims have; nothing if it cannot be used. Blocks."""
     try:
         text = read_plain(path, limit=MAX_BYTES, follow=False)
-        _, claims = _parsed(text) if text else (0, dict[str, PreparedClaim]())
+        claims = _parsed(text)[1] if text else {}
     except (HostError, ValueError):
         return {}
     return {device.device: device.record for claim in claims.values() for device in claim.devices}
 
 
 def _parsed(text: bytes) -> tuple[int, dict[str, PreparedClaim]]:
-    """The serial number, which a record of an earlier vdev does not have, and the claims."""
+    """The serial number and the claims. Raises ValueError, with what is wrong."""
     body, _, rest = text.partition(b"\n")
     try:
         found = json.loads(body)
@@ -106,86 +99,54 @@ def _parsed(text: bytes) -> tuple[int, dict[str, PreparedClaim]]:
     match found:
         case {"version": int(version)} if version != VERSION:
             raise ValueError(f"it has version {version}, and this vdev knows version {VERSION}")
-        case {"version": int(), "claims": list(claims)}:
+        case {"version": int(), "serial": int(serial), "claims": list(claims)}:
             if hashlib.sha256(body).hexdigest().encode() != rest.strip():
                 raise ValueError("its checksum does not fit")
-            serial = found.get("serial")
-            return serial if isinstance(serial, int) else 0, {each.uid: each for each in map(from_json, claims)}
+            with contextlib.suppress(ValidationError):
+                return serial, {each.uid: each for each in _CLAIMS.validate_python(claims)}
     raise ValueError("the file is damaged")
 
 
-def as_json(claim: PreparedClaim) -> dict[str, Any]:
-    return {
-        "uid": claim.uid,
-        "namespace": claim.namespace,
-        "name": claim.name,
-        "devices": [
-            {
-                "pool": each.pool,
-                "device": each.device,
-                "requests": list(each.requests),
-                "cdi": list(each.cdi),
-                "shareID": each.share_id,
-                "admin": each.admin,
-                "id": each.id,
-                "raw": each.raw,
-                "slices": list(each.slices),
-                "record": dict(each.record),
-                "ignored": list(each.ignored),
-            }
-            for each in claim.devices
-        ],
-        "together": claim.together,
-        "document": claim.document,
-    }
+class ClaimFiles:
+    """The CDI specifications of one driver's claims, from which a runtime takes what containers get. Blocks."""
 
+    def __init__(self, directory: Path, driver: str) -> None:
+        self.directory = directory
+        self._driver = driver
 
-def from_json(given: object) -> PreparedClaim:
-    """The claim that `as_json` wrote down. Raises ValueError for anything else."""
-    match given:
-        case {
-            "uid": str(uid),
-            "namespace": str(namespace),
-            "name": str(name),
-            "devices": list(devices),
-            "together": str(together),
-            "document": document,
-        } if uid and is_document(document):
-            return PreparedClaim(
-                uid=uid,
-                namespace=namespace,
-                name=name,
-                devices=tuple(map(_device, devices)),
-                document=document,
-                together=together,
-            )
-    raise ValueError("it holds something that is no prepared claim")
+    def path(self, uid: str) -> Path:
+        return self.directory / file_name(self._driver, uid)
 
+    def write(self, claim: PreparedClaim) -> None:
+        """Write the claim's file, unless it is right already. Raises HostError."""
+        path = self.path(claim.uid)
+        text = (json.dumps(claim.document, indent=2) + "\n").encode()
+        with contextlib.suppress(HostError):  # what cannot be read is replaced
+            if read_plain(path, limit=_MAX_CDI_BYTES, follow=False) == text:
+                return
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        except OSError as failed:
+            raise HostError(f"cannot make the CDI directory {self.directory}: {reason_of(failed)}") from failed
+        write_atomic(path, text)
 
-def _device(given: Mapping[str, Any]) -> PreparedDevice:
-    match given:
-        case {
-            "pool": str(pool),
-            "device": str(device),
-            "requests": list(requests),
-            "cdi": list(cdi),
-            "shareID": str(share_id),
-            "admin": bool(admin),
-            "id": str(id_),
-            "raw": str(raw),
-            "slices": [int(first), int(end)],
-        } if all(isinstance(each, str) for each in (*requests, *cdi)):
-            return PreparedDevice(
-                pool=pool,
-                device=device,
-                requests=tuple(requests),
-                cdi=tuple(cdi),
-                share_id=share_id,
-                admin=admin,
-                id=id_,
-                raw=raw,
-                slices=(first, end),
-                record=written if isinstance(written := given.get("record"), Mapping) else {},
-                ignored=tuple(map(str, kinds)) if isinstance(kinds := given.get("ignored"), list) else (),
-            )
-    raise ValueError("it holds something that is no prepared device")
+    def remove(self, uid: str) -> None:
+        """Remove the claim's file, if there is one. Raises HostError."""
+        path = self.path(uid)
+        try:
+            path.unlink(missing_ok=True)
+        except NotADirectoryError:
+            return
+        except OSError as failed:
+            raise HostError(f"cannot remove {path}: {reason_of(failed)}") from failed
+
+    def unknown(self, claims: Iterable[PreparedClaim]) -> list[str]:
+        """The names of files that belong to none of these claims; unfinished files of a killed process are removed."""
+        prefix, suffix = file_name(self._driver, "\0").split("\0")
+        known = {file_name(self._driver, each.uid) for each in claims}
+        found = names(self.directory)
+        for name in found:
+            if name.startswith(f".{prefix}") and name.endswith(".tmp"):
+                with contextlib.suppress(OSError):
+                    (self.directory / name).unlink()
+        return sorted(name for name in found if name.startswith(prefix) and name.endswith(suffix) and name not in known)

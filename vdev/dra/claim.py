@@ -4,15 +4,13 @@ Source: resource.k8s.io/v1. `allocation.devices.results` are those of all driver
 classes come before the claim.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import ClaimRefused
 from ..model.device import EMPTY
 from ..planning.cdi import Document
-
-_EXTENDED = "resource.kubernetes.io/extended-resource-claim"  # an annotation: containers name its requests one by one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,73 +48,58 @@ class OpaqueConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """An allocated claim as one driver sees it. `by_request`: each container names the requests that it uses."""
+    """An allocated claim as one driver sees it."""
 
     uid: str
     namespace: str
     name: str
     results: tuple[AllocationResult, ...]
     configs: tuple[OpaqueConfig, ...] = ()
-    by_request: bool = False
 
 
 def read_claim(document: Mapping[str, Any], driver: str, *, uid: str) -> Claim:
     """What a ResourceClaim says to a driver. Raises ClaimRefused where it is another claim or is not allocated."""
-    metadata = _mapping(document.get("metadata"))
-    namespace, name = str(metadata.get("namespace", "")), str(metadata.get("name", ""))
+    metadata = document["metadata"]
+    namespace, name = metadata["namespace"], metadata["name"]
     if metadata.get("uid") != uid:
         raise ClaimRefused(
             f"ResourceClaim {namespace}/{name} is another one by now: its uid is {metadata.get('uid')}, and {uid} was "
             "to be prepared; delete the pod, so that a new one gets the new claim"
         )
-    allocation = _mapping(_mapping(document.get("status")).get("allocation"))
+    allocation = (document.get("status") or {}).get("allocation")
     if not allocation:
         raise ClaimRefused(f"ResourceClaim {namespace}/{name} has no allocation")
-    devices = _mapping(allocation.get("devices"))
-    results = tuple(_result(each) for each in _mappings(devices.get("results")) if each.get("driver") == driver)
+    devices = allocation.get("devices") or {}
+    results = tuple(_result(each) for each in devices.get("results") or () if each["driver"] == driver)
     if not results:
         raise ClaimRefused(f"no device of driver {driver} is allocated to ResourceClaim {namespace}/{name}")
-    configs = [each for each in _mappings(devices.get("config")) if _opaque(each).get("driver") == driver]
+    opaque = [each for each in devices.get("config") or () if (each.get("opaque") or {}).get("driver") == driver]
     return Claim(
         uid=uid,
         namespace=namespace,
         name=name,
         results=results,
-        configs=tuple(_config(each) for each in sorted(configs, key=lambda each: each.get("source") != "FromClass")),
-        by_request=_mapping(metadata.get("annotations")).get(_EXTENDED) == "true",
+        configs=tuple(_config(each) for each in sorted(opaque, key=lambda each: each["source"] != "FromClass")),
     )
 
 
 def _result(given: Mapping[str, Any]) -> AllocationResult:
     return AllocationResult(
-        request=str(given.get("request", "")),
-        pool=str(given.get("pool", "")),
-        device=str(given.get("device", "")),
-        share_id=str(given.get("shareID") or ""),
-        admin=given.get("adminAccess") is True,
-        consumed={str(name): str(value) for name, value in _mapping(given.get("consumedCapacity")).items()},
+        request=given["request"],
+        pool=given["pool"],
+        device=given["device"],
+        share_id=given.get("shareID") or "",
+        admin=bool(given.get("adminAccess")),
+        consumed=given.get("consumedCapacity") or EMPTY,
     )
 
 
 def _config(given: Mapping[str, Any]) -> OpaqueConfig:
-    requests = given.get("requests")
     return OpaqueConfig(
-        where="the device class" if given.get("source") == "FromClass" else "the claim",
-        requests=tuple(map(str, requests)) if isinstance(requests, list) else (),
-        parameters=_opaque(given).get("parameters"),
+        where="the device class" if given["source"] == "FromClass" else "the claim",
+        requests=tuple(given.get("requests") or ()),
+        parameters=given["opaque"].get("parameters"),
     )
-
-
-def _opaque(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    return _mapping(given.get("opaque"))
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _mappings(value: object) -> Iterator[Mapping[str, Any]]:
-    return (each for each in value if isinstance(each, Mapping)) if isinstance(value, list) else iter(())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,8 +139,8 @@ class PreparedDevice:
 class PreparedClaim:
     """A claim that is prepared. `document` is its CDI specification.
 
-    `together` is the CDI name of what a container gets that uses all requests of the claim at once, empty where that is
-    no more than what it gets with each of them.
+    `together` is the CDI name of what a container gets that uses all requests of the claim at once; empty if there is
+    only one request.
     """
 
     uid: str

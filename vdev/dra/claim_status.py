@@ -6,7 +6,6 @@ Where that is not allowed it is said once, and everything else goes on.
 
 import asyncio
 import datetime as dt
-import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,14 +16,12 @@ from ..aio.tasks import Backoff
 from ..errors import ApiServerError
 from ..kube import RESOURCE_CLAIMS, Api, Missing
 from ..kube.answers import Denied, Invalid
+from ..model.device import Health
 from .checkpoint import Prepared
 from .claim import PreparedClaim
-from .health import DeviceHealth, Health
 
 log = structlog.get_logger(__name__)
 
-_LONGEST_MANAGER = 128
-_LONGEST_MESSAGE = 1024
 Document = Mapping[str, Any]
 
 
@@ -35,75 +32,57 @@ class ClaimStatus:
         self.trouble = ""
         self._driver = driver
         self._api = api
-        self._manager = f"vdev-{driver}"[:_LONGEST_MANAGER]
+        self._manager = f"vdev-{driver}"
         self._intervals, self._clock = timing
-        self._claims: dict[str, PreparedClaim] = {}
-        self._health: Mapping[tuple[str, str], DeviceHealth] | None = None  # None: nothing was said of it yet
+        self._claims: Prepared = {}
+        self._health: Mapping[str, Health] | None = None  # by device; None: it is not known yet
         self._due: dict[str, PreparedClaim] = {}  # by uid, those whose status may have to be written
         self._news = asyncio.Event()
         self._backoff = Backoff(timing.intervals.api_pause_first, timing.intervals.api_pause_most)
 
     def update(self, prepared: Prepared) -> None:
         """These claims are prepared now, and no others."""
-        was, self._claims = self._claims, dict(prepared)
-        for uid in was.keys() | self._claims.keys():
-            if was.get(uid) != self._claims.get(uid):
-                self._note(self._claims.get(uid) or was[uid])
+        was, self._claims = self._claims, prepared
+        for uid in was.keys() | prepared.keys():
+            if was.get(uid) != prepared.get(uid):
+                self._due[uid] = prepared.get(uid) or was[uid]
+        self._news.set()
 
-    def update_health(self, devices: Health) -> None:
-        was, self._health = self._health or {}, {(each.pool, each.device): each for each in devices}
-        if self._due:
-            self._news.set()
+    def update_health(self, health: Mapping[str, Health]) -> None:
+        was, self._health = self._health or {}, health
         for claim in self._claims.values():
-            if any(was.get(key) != self._health.get(key) for key in _keys(claim)):
-                self._note(claim)
-
-    def _note(self, claim: PreparedClaim) -> None:
-        if self._api is not None:
-            self._due[claim.uid] = claim
-            self._news.set()
+            if any(was.get(each.device) != health.get(each.device) for each in claim.devices):
+                self._due[claim.uid] = claim
+        self._news.set()
 
     async def run(self) -> None:
         """Write what is due, until cancelled."""
-        attempt = 0
+        attempt, pause = 0, None
         while True:
-            await self._news.wait()
+            await self._clock.wait(self._news, pause)
             self._news.clear()
-            pause, refused = None, dict[str, PreparedClaim]()
-            for claim in list(self._due.values()) if self._health is not None else ():
+            pause, trouble = None, ""
+            for claim in list(self._due.values()) if self._api and self._health is not None else ():
                 del self._due[claim.uid]
                 try:
                     await self._write(claim)
-                    attempt, self.trouble = 0, ""
+                    attempt = 0
                 except Missing:
                     continue
-                except Invalid as why:  # also, from 1.36 on, for want of a permission of the driver's
-                    refused[claim.uid] = claim
-                    self._say(str(why))
                 except ApiServerError as failed:
                     self._due.setdefault(claim.uid, claim)
-                    self._say(str(failed))
-                    pause = self._intervals.watch_again if isinstance(failed, Denied) else self._backoff.pause(attempt)
-                    pause = max(pause, failed.wait)
+                    trouble = f"the status of claims of {self._driver} is not written: {failed}"
+                    if isinstance(failed, Invalid):  # this claim alone; also, from 1.36 on, for want of a permission
+                        pause = self._intervals.watch_again
+                        continue
+                    is_denied = isinstance(failed, Denied)
+                    pause = self._intervals.watch_again if is_denied else self._backoff.pause(attempt)
                     attempt += 1
+                    await self._clock.sleep(failed.wait)
                     break
-            if refused:
-                self._clock.call_later(self._intervals.watch_again, functools.partial(self._try_again, refused))
-            if pause is not None:
-                await self._clock.sleep(pause)
-                self._news.set()
-
-    def _try_again(self, refused: Mapping[str, PreparedClaim]) -> None:
-        for uid, claim in refused.items():
-            if self._claims.get(uid, claim) == claim:  # or it is not prepared any more, which is to be said as well
-                self._due.setdefault(uid, claim)
-        self._news.set()
-
-    def _say(self, why: str) -> None:
-        trouble = f"the status of claims of {self._driver} is not written: {why}"
-        if trouble != self.trouble:
-            log.warning("status of a claim not written", driver=self._driver, reason=why)
-        self.trouble = trouble
+            if trouble and trouble != self.trouble:
+                log.warning("status of a claim not written", driver=self._driver, reason=trouble)
+            self.trouble = trouble
 
     async def _write(self, claim: PreparedClaim) -> None:
         assert self._api is not None
@@ -136,7 +115,7 @@ class ClaimStatus:
             if each.share_id:
                 device["shareID"] = each.share_id
             before = (there.get(_key(device)) or {}).get("conditions") or ()
-            device["conditions"] = [self._ready(health.get((each.pool, each.device)), before)]
+            device["conditions"] = [self._ready(health.get(each.device), before)]
             data: dict[str, Any] = {"id": each.id} if each.id else {}
             if each.ignored:
                 data["ignoredConfig"] = list(each.ignored)
@@ -145,29 +124,23 @@ class ClaimStatus:
             found.append(device)
         return found
 
-    def _ready(self, health: DeviceHealth | None, before: Any) -> dict[str, Any]:
+    def _ready(self, health: Health | None, before: Any) -> dict[str, Any]:
         """The condition Ready; the time of its last change stays while its status does."""
         if health is None:
             status, reason, message = "Unknown", "NotPublished", "the device is not published any more"
-        elif health.healthy is None:
-            status, reason, message = "Unknown", "HealthUnknown", health.message
         elif health.healthy:
-            status, reason, message = "True", "Prepared", health.message
+            status, reason, message = "True", "Prepared", health.reason
         else:
-            status, reason, message = "False", "Unhealthy", health.message
+            status, reason, message = "False", "Unhealthy", health.reason
         same = next((each for each in before if each.get("type") == "Ready" and each.get("status") == status), None)
         now = dt.datetime.fromtimestamp(self._clock.wall(), dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return {
             "type": "Ready",
             "status": status,
             "reason": reason,
-            "message": message[:_LONGEST_MESSAGE],
+            "message": message,
             "lastTransitionTime": (same or {}).get("lastTransitionTime") or now,
         }
-
-
-def _keys(claim: PreparedClaim) -> set[tuple[str, str]]:
-    return {(each.pool, each.device) for each in claim.devices}
 
 
 def _key(device: Document) -> tuple[str, ...]:

@@ -23,9 +23,8 @@ from ..hostfs.files import is_directory
 from ..hostfs.locks import DirectoryLock
 from ..kube import NO_SERVER, RESOURCE_CLAIMS, Api, Missing, Unconfigured
 from ..kube.answers import Denied
-from .checkpoint import Checkpoint, Prepared
+from .checkpoint import Checkpoint, ClaimFiles, Prepared
 from .claim import Claim, PreparedClaim, read_claim
-from .claim_files import ClaimFiles
 from .places import Places
 from .preparation import Find, prepare
 
@@ -49,10 +48,9 @@ class ClaimRef:
 class Claims:
     """The claims of one driver on this node.
 
-    `find` tells what is published; it is called in a thread. `on_change` is told all prepared claims after each call,
-    and by `restore` where it is something new. `renew` makes what stands in for a physical device anew, when no claim
-    has it any more; it is called in a thread, and raises HostError. `api` None: there is no API server, and nothing can
-    be prepared.
+    `find` tells what is published; it is called in a thread. `on_change` gets all prepared claims when they, or the
+    trouble, changed. `renew` makes what stands in for a physical device anew, when no claim has it any more; it is
+    called in a thread, and raises HostError. `api` None: there is no API server, and nothing can be prepared.
     """
 
     def __init__(
@@ -71,6 +69,10 @@ class Claims:
         """The published devices that claims are about to get, from before `find` is asked for them until they are in
         `prepared`, which is therefore to be read after this.
         """
+        self.is_restored = False
+        """Whether the record was read."""
+        self.trouble = ""
+        """What is wrong with what is on the disk, or the empty string."""
         self._places = places
         self._driver = places.driver
         self._api = api
@@ -82,15 +84,7 @@ class Claims:
         self._files = ClaimFiles(places.cdi_dir, places.driver)
         self._one_at_a_time = asyncio.Lock()
         self._lock = DirectoryLock(places.directory)
-        self._waits_for = ""
-        self._trouble = ""
-        self._told: tuple[Prepared, tuple[str, ...]] = {}, ()
-        self._said: dict[str, str] = {}  # by uid of a claim that cannot be prepared or unprepared, why
-
-    @property
-    def troubles(self) -> tuple[str, ...]:
-        """What is wrong with what is remembered, in sentences."""
-        return tuple(filter(None, (self._checkpoint.problem, self._trouble)))
+        self._told: tuple[Prepared, str] = {}, ""
 
     async def prepare(self, refs: Sequence[ClaimRef]) -> dict[str, PreparedClaim | str]:
         """What each claim gets, by uid; or why it cannot be prepared, in a sentence."""
@@ -98,20 +92,15 @@ class Claims:
         before, answers = self.prepared, dict[str, PreparedClaim | str]()
         try:
             async with self._clock.timeout(DEADLINE):
-                self._waits_for = "the API server"
                 seen = await asyncio.gather(*(self._seen(each) for each in asked.values()))
-                read = dict(zip(asked, seen, strict=True))
-                answers = await self.exclusively(lambda: self._prepare(read))
-        except TimeoutError:
-            answers = dict.fromkeys(asked, self._late("prepared"))
-        except HostError as failed:
-            answers = dict.fromkeys(asked, str(failed))
+                answers = await self.exclusively(lambda: self._prepare(dict(zip(asked, seen, strict=True))))
+        except (TimeoutError, HostError) as failed:
+            answers |= dict.fromkeys(asked, self._why(failed, "prepared"))
         for uid, answer in answers.items():
             if isinstance(answer, str):
-                self._say(asked[uid], "claim not prepared", answer)
+                log.warning("claim not prepared", **self._named(asked[uid]), reason=answer)
             elif uid not in before:
-                self._say(asked[uid], "claim prepared")
-        self._tell()
+                log.info("claim prepared", **self._named(asked[uid]))
         return answers
 
     async def unprepare(self, refs: Sequence[ClaimRef]) -> dict[str, str]:
@@ -120,37 +109,47 @@ class Claims:
         try:
             async with self._clock.timeout(DEADLINE):
                 answers = await self.exclusively(lambda: self._unprepare(asked))
-        except TimeoutError:
-            answers = dict.fromkeys(asked, self._late("unprepared"))
-        except HostError as failed:
-            answers = dict.fromkeys(asked, str(failed))
-        for uid, answer in answers.items():
-            self._say(asked[uid], "claim not unprepared" if answer else "claim unprepared", answer)
-        self._tell()
+        except (TimeoutError, HostError) as failed:
+            answers = dict.fromkeys(asked, self._why(failed, "unprepared"))
+        for uid, why in answers.items():
+            if why:
+                log.warning("claim not unprepared", **self._named(asked[uid]), reason=why)
+            else:
+                log.info("claim unprepared", **self._named(asked[uid]))
         return answers
 
-    def _say(self, ref: ClaimRef, what: str, why: str = "") -> None:
-        """A line in the log; the kubelet asks again and again for what failed, which is said once."""
-        if why and self._said.get(ref.uid) == why:
-            return
-        self._said.pop(ref.uid, None)
-        claim = {"driver": self._driver, "claim": f"{ref.namespace}/{ref.name}", "uid": ref.uid}
-        if why:
-            self._said[ref.uid] = why
-            log.warning(what, **claim, reason=why)
-        else:
-            log.info(what, **claim)
-
     async def restore(self) -> None:
-        """Let every prepared claim have its file, and remove what killed processes left. Raises HostError."""
-        async with self._clock.timeout(DEADLINE):
-            await self.exclusively(self._restore)
-        if (self.prepared, self.troubles) != self._told:  # by others, or by a call that was given up before its end
-            self._tell()
+        """Write the CDI files of prepared claims that are missing, and remove what killed processes left.
 
-    def _tell(self) -> None:
-        self._told = self.prepared, self.troubles
-        self._on_change(self.prepared)
+        Raises HostError.
+        """
+        try:
+            async with self._clock.timeout(DEADLINE):
+                await self.exclusively(self._restore)
+        except TimeoutError as late:
+            raise HostError(f"cannot read {self._places.checkpoint}: {self._why(late, 'read')}") from late
+
+    async def _seen(self, ref: ClaimRef) -> _Seen:
+        if not _UID.fullmatch(ref.uid):
+            return AllocationError(f"{ref.uid!r} is no uid of a claim")
+        if self._api is None:
+            return Unconfigured(NO_SERVER)
+        try:
+            document = await self._api.get(RESOURCE_CLAIMS, ref.name, namespace=ref.namespace)
+            return read_claim(document, self._driver, uid=ref.uid)
+        except (AllocationError, ApiServerError) as error:
+            return error
+
+    def _named(self, ref: ClaimRef) -> Mapping[str, str]:
+        return {"driver": self._driver, "claim": f"{ref.namespace}/{ref.name}", "uid": ref.uid}
+
+    def _why(self, failed: TimeoutError | HostError, what: str) -> str:
+        if isinstance(failed, HostError):
+            return str(failed)
+        return (
+            f"it was not {what} within {DEADLINE:g} s: the API server, the disk, or another vdev that works on claims "
+            f"in {self._places.directory} does not answer"
+        )
 
     # --- the lock -----------------------------------------------------------------------------------------------------
 
@@ -159,7 +158,6 @@ class Claims:
 
         It is done to its end, and holds the lock until then, also when nobody waits for it any more.
         """
-        self._waits_for = f"another call, or the disk under {self._places.directory}"
         while True:
             await self._one_at_a_time.acquire()
             try:
@@ -174,88 +172,52 @@ class Claims:
 
     def _under_lock(self, work: Callable[[], _Done]) -> tuple[_Done] | None:
         """What comes of it; None where another instance has the lock."""
-        self._waits_for = f"another vdev that works on claims in {self._places.directory}"
-        if not self._take():
-            return None
-        self._waits_for = f"the disk under {self._places.directory} or {self._places.cdi_dir}"
-        try:
-            return (work(),)
-        finally:
-            self.preparing = frozenset()
-
-    def _take(self) -> bool:
         directory, root = self._places.directory, self._places.kubelet_dir
         if not is_directory(root):
             raise HostError(f"there is no directory {root}; is --kubelet-dir right, and mounted?")
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o750)
-            return self._lock.take()
+            if not self._lock.take():
+                return None
         except OSError as failed:
             raise HostError(f"cannot use the directory {directory}: {reason_of(failed)}") from failed
+        try:
+            return (work(),)
+        finally:
+            self.preparing = frozenset()
 
     def _done(self, working: asyncio.Future[Any]) -> None:
         if not working.cancelled():
             working.exception()  # those who wait for it get it as well
         self._lock.release()
         self._one_at_a_time.release()
+        if (self.prepared, self.trouble) != self._told:
+            self._told = self.prepared, self.trouble
+            self._on_change(self.prepared)
 
-    def _late(self, what: str) -> str:
-        return f"it was not {what} within {DEADLINE:g} s: vdev waits for {self._waits_for}"
-
-    # --- prepare ------------------------------------------------------------------------------------------------------
-
-    async def _seen(self, ref: ClaimRef) -> _Seen:
-        if not _UID.fullmatch(ref.uid):
-            return AllocationError(f"{ref.uid!r} is no uid of a claim")
-        if self._api is None:
-            return Unconfigured(NO_SERVER)
-        try:
-            document = await self._api.get(RESOURCE_CLAIMS, ref.name, namespace=ref.namespace)
-            return read_claim(document, self._driver, uid=ref.uid)
-        except (AllocationError, ApiServerError) as error:
-            return error
+    # --- what is done in a thread, under the lock ---------------------------------------------------------------------
 
     def _prepare(self, seen: Mapping[str, _Seen]) -> dict[str, PreparedClaim | str]:
-        """In a thread, under the lock."""
         claims = (each for each in seen.values() if isinstance(each, Claim))
         self.preparing = frozenset(result.device for each in claims for result in each.results)
-        try:
-            known = dict(self._checkpoint.read())
-        except HostError as failed:
-            return dict.fromkeys(seen, _cannot_tell(failed))
-        before, answers = dict(known), dict[str, PreparedClaim | str]()
+        known, answers = dict(self._checkpoint.read()), dict[str, PreparedClaim | str]()
         for uid, claim in seen.items():
             try:
                 answers[uid] = known[uid] = self._one(claim, known.get(uid), known.values())
             except (AllocationError, ApiServerError) as refused:
                 answers[uid] = str(refused)
-        try:
-            self._checkpoint.write(known)
-            for uid, answer in answers.items():
-                if isinstance(answer, str):
-                    continue
-                try:
-                    self._files.write(answer)
-                except HostError as failed:  # without its CDI file the claim is not prepared
-                    answers[uid] = str(failed)
-                    del known[uid]
-                    if uid in before:
-                        known[uid] = before[uid]
-            self._checkpoint.write(known)
-        except HostError as failed:
-            return {
-                uid: answer if isinstance(answer, str) else f"it cannot be remembered: {failed}"
-                for uid, answer in answers.items()
-            }
+        self._checkpoint.write(known)
         self.prepared = known
+        for uid, answer in answers.items():
+            # A claim without its CDI file stays in the record: the kubelet asks again, or unprepares it.
+            try:
+                if isinstance(answer, PreparedClaim):
+                    self._files.write(answer)
+            except HostError as failed:
+                answers[uid] = str(failed)
         return answers
 
-    def _one(
-        self,
-        claim: _Seen,
-        before: PreparedClaim | None,
-        others: Iterable[PreparedClaim],
-    ) -> PreparedClaim:
+    def _one(self, claim: _Seen, before: PreparedClaim | None, others: Iterable[PreparedClaim]) -> PreparedClaim:
         match claim:
             case ApiServerError() if before is None or isinstance(claim, Missing | Denied):
                 raise claim
@@ -268,14 +230,8 @@ class Claims:
         assert before is not None
         return before
 
-    # --- the rest -----------------------------------------------------------------------------------------------------
-
-    def _unprepare(self, asked: Mapping[str, ClaimRef]) -> dict[str, str]:
-        """In a thread, under the lock."""
-        try:
-            known = dict(self._checkpoint.read())
-        except HostError as failed:
-            return dict.fromkeys(asked, _cannot_tell(failed))
+    def _unprepare(self, asked: Iterable[str]) -> dict[str, str]:
+        known = dict(self._checkpoint.read())
         answers = dict.fromkeys(asked, "")
         for uid in asked:
             try:
@@ -289,22 +245,18 @@ class Claims:
                 known = rest
             except HostError as failed:
                 answers[uid] = str(failed)
-        try:
-            self._checkpoint.write(known)
-        except HostError as failed:
-            return {uid: answer or f"it cannot be forgotten: {failed}" for uid, answer in answers.items()}
+        self._checkpoint.write(known)
         self.prepared = known
         return answers
 
     def _restore(self) -> None:
-        """In a thread, under the lock."""
         remove_unfinished(self._places.directory, [self._places.checkpoint.name])
         known = self._checkpoint.read()
-        self.prepared = known
-        self._trouble = ""
+        self.prepared, self.is_restored = known, True
+        self.trouble = ""
         unknown = self._files.unknown(known.values())
-        if unknown and not self._checkpoint.problem:
-            self._trouble = (
+        if unknown:
+            self.trouble = (
                 f"the record {self._places.checkpoint} does not have the claims of {len(unknown)} CDI files in "
                 f"{self._files.directory}, of which the first is {unknown[0]}; these stay until the kubelet unprepares "
                 "the claims, and until then vdev cannot tell when a device of theirs is given to another pod"
@@ -313,8 +265,4 @@ class Claims:
             try:
                 self._files.write(claim)
             except HostError as failed:
-                self._trouble = f"containers of {claim} cannot be started: {failed}"
-
-
-def _cannot_tell(failed: HostError) -> str:
-    return f"vdev cannot tell which claims are prepared: {failed}"
+                self.trouble = f"containers of {claim} cannot be started: {failed}"

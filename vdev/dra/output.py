@@ -11,7 +11,6 @@ import structlog
 from ..agent.applier import Output
 from ..agent.options import Options
 from ..agent.steps import Steps
-from ..deviceplugin.registration import KubeletSocket
 from ..faults.engine import Engine
 from ..kube import RESOURCE_SLICES, Informer, whole
 from ..model.device import Slot, device_document, grouped
@@ -19,12 +18,9 @@ from ..model.problem import Problem
 from ..node.api_output import NodeAccess
 from ..observe.metrics import Metrics
 from ..planning.plan import Plan
-from . import published_devices
 from .checkpoint import CHECKPOINT, devices_of
 from .claim import PreparedClaim
-from .health import DeviceHealth
 from .places import Places
-from .preparation import Published
 from .published_devices import DraDevice, Pools, PublishedPool, Record, record
 from .slice_output import ResourceSlices
 
@@ -40,7 +36,7 @@ log = structlog.get_logger(__name__)
 
 class Dra(Output):
     """The drivers of one node, from `start` on. `wake` is called when prepared claims, or problems, are others than
-    before; `watch` looks at their sockets.
+    before.
 
     Drivers of an earlier process, with devices of prepared claims, are served until the last of these is unprepared,
     since a pod cannot end before. The API server is asked for nothing before there is a driver.
@@ -58,7 +54,6 @@ class Dra(Output):
         wake: Callable[[], None],
         renew: Callable[[str], None],
         faults: Engine,
-        watch: KubeletSocket,
     ) -> None:
         self._options = options
         self._api = access.api
@@ -69,10 +64,8 @@ class Dra(Output):
         self._wake = wake
         self._renew = renew
         self._faults = faults
-        self._watch = watch
         self._pools: Pools = {}
-        self._recalled: Claimed = {}
-        self._left: frozenset[str] = frozenset()
+        self._recalled: Claimed = {}  # by driver, until its record is read again
         self._drivers: dict[str, DraDriver] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._following = Informer(
@@ -89,8 +82,7 @@ class Dra(Output):
 
     async def recall(self) -> None:
         """Read which devices claims have that an earlier process prepared, by driver, wanted now or not."""
-        self._recalled = await asyncio.to_thread(_left, self._options.plugin_dir.parent)
-        self._left = frozenset(self._recalled)
+        self._recalled = await asyncio.to_thread(_recorded, self._options.plugin_dir.parent)
 
     async def work(self) -> None:
         """Write slices when that is due: a step to repeat. Raises ApiServerError."""
@@ -105,9 +97,8 @@ class Dra(Output):
         """Serve the drivers of the plan's pools, and publish these."""
         if self._group is None:
             return
+        wanted = plan.pools.keys() | self.claimed.keys()
         before, self._pools = self._pools, plan.pools
-        self._left = frozenset(name for name in self._left if not self._is_idle(name))
-        wanted = plan.pools.keys() | self._left
         for name in self._drivers.keys() - wanted:
             self._drivers.pop(name).stop()
             self._metrics.forget(name)
@@ -117,18 +108,9 @@ class Dra(Output):
             self._begun.set()
         if before != plan.pools:
             for name, pool in plan.pools.items():
-                self._drivers[name].update([*map(self._health, pool.devices)])
+                self._drivers[name].update({each.name: each.health for each in pool.devices})
         if self._begun.is_set():
             await self.slices.settle(plan)
-
-    def _is_idle(self, name: str) -> bool:
-        driver = self._drivers.get(name)
-        return driver is not None and driver.is_idle
-
-    def _health(self, device: Any) -> DeviceHealth:
-        return DeviceHealth(
-            pool=self._options.node, device=device.name, healthy=device.health.healthy, message=device.health.reason
-        )
 
     def _start(self, name: str) -> None:
         from .driver import DraDriver  # with the messages of its services, which no other node needs
@@ -142,6 +124,7 @@ class Dra(Output):
         )
         driver = self._drivers[name] = DraDriver(
             places,
+            pool=options.node,
             api=self._api,
             find=lambda pool, device: self._find(name, pool, device),
             on_change=self._wake,
@@ -149,7 +132,6 @@ class Dra(Output):
             observe=self._observe,
             faults=self._faults,
             timing=options.timing,
-            watch=self._watch,
         )
 
         async def run() -> None:
@@ -163,42 +145,33 @@ class Dra(Output):
     def _observe(self, rpc: str, driver: str, code: str, seconds: float) -> None:
         self._metrics.rpc.labels(rpc, driver, code).observe(seconds)
 
-    def _find(self, driver: str, pool: str, device: str) -> Published | str:
+    def _find(self, driver: str, pool: str, device: str) -> tuple[PublishedPool, DraDevice] | str:
         """What is published under these names, or why there is none."""
-        published: PublishedPool | None = self._pools.get(driver)
+        published = self._pools.get(driver)
         if pool != self._options.node or published is None:
             return f"this node publishes the pool {self._options.node}"
         found = published.by_name.get(device)
-        if found is None:
-            return "the pool has no such device now"
-        if found.lost:
-            return "it is only kept for the claims that have it, and goes to no other"
-        resource, written = published.resource_of(found), _record(published, found)
-        return Published(device=found.device, resource=resource, shared=found.shared, record=written)
+        return (published, found) if found else "the pool has no such device now"
 
     @property
     def claimed(self) -> "Claimed":
-        """The devices that prepared claims have, by driver and name; those of the last process until they are read.
-
-        So are those that claims are about to get: code that removes what is free must not remove what is in an answer.
-        """
-        found: dict[str, dict[str, Record]] = {}
+        """The devices that prepared claims have, or are about to get; those of the last process until they are read."""
+        found: dict[str, Mapping[str, Record]] = {}
         for name in {*self._drivers, *self._recalled}:
             driver = self._drivers.get(name)
-            if driver is not None and (driver.prepared or driver.is_idle):
-                self._recalled = {key: each for key, each in self._recalled.items() if key != name}
-            given = {**self._recalled.get(name, {}), **(self._given(driver) if driver else {})}
-            if given:
-                found[name] = given
-        return found
+            if driver and driver.claims.is_restored:
+                self._recalled = {other: devices for other, devices in self._recalled.items() if other != name}
+                found[name] = self._given(driver)
+            else:
+                found[name] = self._recalled.get(name, {})
+        return {name: devices for name, devices in found.items() if devices}
 
     def _given(self, driver: "DraDriver") -> dict[str, Record]:
-        """What claims have, or are about to get of what is published."""
-        preparing, prepared = driver.preparing, driver.prepared
+        preparing, prepared = driver.claims.preparing, driver.claims.prepared  # in this order, see there
         given = {device.device: device.record for claim in prepared.values() for device in claim.devices}
         if pool := self._pools.get(driver.name):
-            coming = (pool.by_name[name] for name in pool.by_name.keys() & preparing - given.keys())
-            given |= {each.name: _record(pool, each) for each in coming}
+            coming = (each for each in pool.devices if each.name in preparing - given.keys() and not each.lost)
+            given |= {each.name: record(pool, each) for each in coming}
         return given
 
     @property
@@ -230,7 +203,11 @@ class Dra(Output):
         if hands_over:
             log.info("ResourceSlices left to the agent that stands by")
         else:
-            await self._withdraw()
+            try:
+                async with self._options.clock.timeout(self._options.intervals.last_requests):
+                    await self._steps.take("taking ResourceSlices away", self.slices.withdraw)
+            except TimeoutError:
+                log.warning("the API server takes too long; the kubelet takes the ResourceSlices away in 30 s")
         for driver in self._drivers.values():
             driver.stop()
         if running := [task for task in self._tasks.values() if not task.done()]:
@@ -277,13 +254,6 @@ class Dra(Output):
             "deviceList": [_document(each, claims.get(each.name, ())) for each in devices],
         }
 
-    async def _withdraw(self) -> None:
-        try:
-            async with self._options.clock.timeout(self._options.intervals.last_requests):
-                await self._steps.take("taking ResourceSlices away", self.slices.withdraw)
-        except TimeoutError:
-            log.warning("the API server takes too long; the kubelet takes the ResourceSlices away in 30 s")
-
 
 def _claims_by_device(driver: "DraDriver") -> Mapping[str, Sequence[PreparedClaim]]:
     """The prepared claims that have each device, by its published name."""
@@ -306,15 +276,7 @@ def _document(device: DraDevice, claims: Sequence[PreparedClaim]) -> dict[str, A
     }
 
 
-def _record(pool: PublishedPool, device: DraDevice) -> Record:
-    """What is written down of a published device with the claim that gets it."""
-    entry = pool.resource_of(device).entries[device.entry]
-    return record(
-        device, pool.counters, published_devices.of_loss(entry.dra, nvidia=entry.is_nvidia) if entry.dra else ()
-    )
-
-
-def _left(kubelet_dir: Path) -> "Claimed":
+def _recorded(kubelet_dir: Path) -> "Claimed":
     """The devices of prepared claims that the records of all drivers name."""
     records = kubelet_dir.glob(f"plugins/*/{CHECKPOINT}")
     return {path.parent.name: devices for path in records if (devices := devices_of(path))}

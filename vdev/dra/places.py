@@ -5,7 +5,7 @@
     plugins/<driver>/prepared-claims.json
 
 In a pod the names of the sockets have its uid, because in a rolling update the next pod serves before this one ends:
-`<driver>-<uid>-reg.sock`, `dra-<uid>.sock`. Where that is longer than a socket's path may be, fingerprints stand in.
+`<driver>-<uid>-reg.sock`, `dra-<uid>.sock`. If that is longer than a socket's path may be, it is a fingerprint.
 """
 
 import os
@@ -18,7 +18,8 @@ from ..deviceplugin.socket_server import MAX_SOCKET_PATH, remove_dead
 from ..model.names import digest
 from .checkpoint import CHECKPOINT
 
-_ID = "[0-9a-zA-Z-]{8,36}"  # of a pod, or its fingerprint
+_ID = "(?:-[0-9a-zA-Z-]{8,36})?"  # of a pod
+_SHORT = "vdev-"  # and a fingerprint: the name of a socket whose own name is too long
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,31 +47,24 @@ class Places:
 
     @property
     def registration_socket(self) -> Path:
-        if not self.pod_uid:
-            return _fitting(self.registry / f"{self.driver}-reg.sock", self.registry / f"{self._short}-reg.sock")
-        return _fitting(
-            self.registry / f"{self.driver}-{self.pod_uid}-reg.sock",
-            self.registry / f"{self._short}-{digest(self.pod_uid)}-reg.sock",
-        )
+        return _fitting(self.registry / f"{self.driver}{self._instance}-reg.sock")
 
     @property
     def dra_socket(self) -> Path:
-        if not self.pod_uid:
-            return self.directory / "dra.sock"
-        return _fitting(
-            self.directory / f"dra-{self.pod_uid}.sock", self.directory / f"dra-{digest(self.pod_uid)}.sock"
-        )
+        return _fitting(self.directory / f"dra{self._instance}.sock")
 
     @property
-    def _short(self) -> str:
-        return f"vdev-{digest(self.driver)}"
+    def _instance(self) -> str:
+        return f"-{self.pod_uid}" if self.pod_uid else ""
 
     def remove_leftovers(self) -> list[Path]:
         """Remove this driver's sockets on which nobody listens any more; which those were. Blocks briefly."""
-        names = f"(?:{re.escape(self.driver)}|{self._short})"
-        patterns = {self.registry: rf"{names}(?:-{_ID})?-reg\.sock", self.directory: rf"dra(?:-{_ID})?\.sock"}
-        return [path for directory, pattern in patterns.items() for path in remove_dead(directory, pattern)]
+        found = []
+        for directory, name in ((self.registry, rf"{re.escape(self.driver)}{_ID}-reg"), (self.directory, rf"dra{_ID}")):
+            found += remove_dead(directory, rf"(?:{name}|{_SHORT}[0-9a-z]+)\.sock")
+        return found
 
 
-def _fitting(path: Path, shorter: Path) -> Path:
-    return path if len(os.fsencode(path)) <= MAX_SOCKET_PATH else shorter
+def _fitting(path: Path) -> Path:
+    is_too_long = len(os.fsencode(path)) > MAX_SOCKET_PATH
+    return path.with_name(f"{_SHORT}{digest(path.name)}.sock") if is_too_long else path

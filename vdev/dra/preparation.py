@@ -4,15 +4,15 @@ Everything goes through one CDI specification per claim:
 
     <uid>-<device>[-<share>]   the nodes and mounts of a device
     <uid>_<request>            the variables of a request: those that list devices, with all of its devices
-    <uid>                      the same for all requests together, where that is more
+    <uid>                      the same for all requests together, if there are several
 
 A runtime applies one CDI device after the other, and the last one sets a variable. So a variable that lists devices
 cannot be an edit of each device. No label of DNS has a `_`, so that no two names are the same.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from ..errors import AllocationError, ClaimRefused
 from ..model.device import Device, Mount, grouped
@@ -24,28 +24,15 @@ from ..planning.allocation import Allocation, ContainerEdits, MpsShare
 from ..planning.resources import Resource
 from ..planning.sharing import mps_share
 from .claim import AllocationResult, Claim, PreparedClaim, PreparedDevice
-from .opaque_config import Mps, SharingSettings, check_all, is_foreign, kind_of, settings_of
+from .opaque_config import MpsConfig, SharingSettings, check_all, is_foreign, kind_of, settings_of
+from .published_devices import DraDevice, PublishedPool, Record, record
 
 _ALL = 100  # per cent
 _MIB = 2**20
 _MPS_PIPE, _MPS_SHM = "/tmp/nvidia-mps", "/dev/shm"  # of the container, where NVIDIA's driver has them
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
-    """A device as it was published: what it is, and of which resource.
-
-    `shared`: it may be allocated to several claims at once, each with a share of it. `record` is what is written down
-    of it, for the case that it is away when the next process starts.
-    """
-
-    device: Device
-    resource: Resource
-    shared: bool = False
-    record: Mapping[str, Any] = field(default_factory=dict)
-
-
-Find = Callable[[str, str], Published | str]
+Find = Callable[[str, str], tuple[PublishedPool, DraDevice] | str]
 """What is published under the names of a pool and a device; or why there is none, in a sentence."""
 
 
@@ -57,7 +44,7 @@ class _Member:
     device: Device
     resource: Resource
     settings: SharingSettings
-    record: Mapping[str, Any]
+    record: Record
 
 
 def kind(driver: str) -> str:
@@ -102,15 +89,18 @@ def prepare(claim: Claim, driver: str, find: Find) -> PreparedClaim:
                 ignored=tuple(kind_of(config) for config in foreign if config.covers(result)),
             )
         )
-    together = None if claim.by_request else _together(claim, members, variables.values())
-    extra = [each for each in (*variables.values(), together) if each is not None and _has_edits(each)]
+    whole: list[cdi.CdiDevice] = []
+    if len(requests) > 1:
+        with contextlib.suppress(AllocationError):  # no container can use all requests, and each of them is fine
+            whole = [_request_device(claim.uid, members)]
+    extra = [each for each in (*variables.values(), *whole) if _has_edits(each)]
     return PreparedClaim(
         uid=claim.uid,
         namespace=claim.namespace,
         name=claim.name,
         devices=tuple(devices),
         document=cdi.document(own_kind, [*named.values(), *extra], with_all=False),
-        together=cdi.qualified(own_kind, together.name) if together else "",
+        together=cdi.qualified(own_kind, claim.uid) if any(map(_has_edits, whole)) else "",
     )
 
 
@@ -118,31 +108,25 @@ def _member(claim: Claim, result: AllocationResult, find: Find) -> _Member:
     found = find(result.pool, result.device)
     what = f"device {result.device} of pool {result.pool}"
     if isinstance(found, str):
-        raise ClaimRefused(f"{what} is not to be had: {found}")
-    if found.device.raw.refused:
-        raise ClaimRefused(f"{what} is not to be had: {found.device.raw.refused}")
-    if not result.admin and bool(result.share_id) is not found.shared:
+        raise ClaimRefused(f"{what} cannot be prepared: {found}")
+    pool, published = found
+    if published.lost:
+        raise ClaimRefused(f"{what} cannot be prepared: it is only published for the claims that have it already")
+    if published.device.raw.refused:
+        raise ClaimRefused(f"{what} cannot be prepared: {published.device.raw.refused}")
+    if not result.admin and bool(result.share_id) is not published.shared:
         was, now = ("as a share", "as a whole") if result.share_id else ("as a whole", "in shares")
         raise ClaimRefused(
             f"{what} was allocated {was} and is published {now} by now; delete the pod and its claim, so that new ones "
             "are allocated"
         )
-    settings = settings_of(claim, result, found.device)
-    return _Member(result=result, device=found.device, resource=found.resource, settings=settings, record=found.record)
-
-
-def _together(claim: Claim, members: Sequence[_Member], requests: Iterable[cdi.CdiDevice]) -> cdi.CdiDevice | None:
-    """What all requests set together; None where each variable has one value, whichever of them comes last."""
-    variables: dict[str, set[str]] = {}
-    for request in requests:
-        for name, value in request.env.items():
-            variables.setdefault(name, set()).add(value)
-    if all(len(values) == 1 for values in variables.values()):
-        return None
-    try:
-        return _request_device(claim.uid, members)
-    except AllocationError:  # no container can use them together, each of them is fine
-        return None
+    return _Member(
+        result=result,
+        device=published.device,
+        resource=pool.resource_of(published),
+        settings=settings_of(claim, result, published.device),
+        record=record(pool, published),
+    )
 
 
 def _has_edits(device: cdi.CdiDevice) -> bool:
@@ -191,8 +175,9 @@ def _mps_share(member: _Member, positions: dict[str, int]) -> MpsShare | None:
     mps, sharing = member.settings.mps, member.resource.sharing
     if mps is not None:
         _check_devices(mps, positions)
-        memory = mps.per_device.get(member.device.id, mps.per_device.get(str(position), mps.memory))
-        return MpsShare(position, memory // _MIB, mps.threads)
+        limits, others = mps.default_per_device_pinned_memory_limit, mps.default_pinned_device_memory_limit
+        memory = limits.get(member.device.id, limits.get(str(position), others))
+        return MpsShare(position, memory // _MIB, mps.default_active_thread_percentage)
     if not member.result.share_id or sharing is None or sharing.kind is not SharingKind.MPS:
         return None
     consumed = {name.rpartition("/")[2]: value for name, value in member.result.consumed.items()}
@@ -204,9 +189,9 @@ def _mps_share(member: _Member, positions: dict[str, int]) -> MpsShare | None:
     return MpsShare(position, mib * count, min(_ALL, percent * count))
 
 
-def _check_devices(mps: Mps, positions: dict[str, int]) -> None:
+def _check_devices(mps: MpsConfig, positions: dict[str, int]) -> None:
     known = {*positions, *map(str, positions.values())}
-    for name in mps.per_device:
+    for name in mps.default_per_device_pinned_memory_limit:
         if name not in known:
             raise ClaimRefused(
                 f"the configuration limits the memory of {name!r}, which is neither the id of a device of the request "

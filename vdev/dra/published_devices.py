@@ -7,10 +7,13 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from ..faults.effects import TaintFault
 from ..faults.xids import APPLICATION_ERRORS
-from ..model.device import GONE, HEALTHY, Device, Health, RawDevice
-from ..model.dra import Attribute, AttributeKind, DeviceCapacity, DraSpec, RequestPolicy, TaintPolicy
+from ..model.device import GONE, HEALTHY, Device, Health
+from ..model.dra import Attribute, DeviceCapacity, RequestPolicy, TaintPolicy
+from ..model.entry import EntrySpec
 from ..model.problem import Problem
 from ..model.spec import SharingKind
 from ..planning.resources import Resource
@@ -51,23 +54,9 @@ def _free(name: str, value: int) -> DeviceCapacity:
     return DeviceCapacity(whole, RequestPolicy(0, 0, whole, step)) if whole else DeviceCapacity(value)
 
 
-NO_ATTRIBUTES: Mapping[str, Attribute] = MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True)
-class CounterSet:
-    """What the partitions of a device take from: how much there is, by counter."""
-
-    name: str
-    counters: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Consumption:
-    """What a device takes from a set of counters."""
-
-    counter_set: str
-    counters: Mapping[str, int]
+CounterSets = Mapping[str, Mapping[str, int]]
+"""Amounts by counter, by the name of the set that has the counters."""
+NO_COUNTERS: CounterSets = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +78,9 @@ class DraDevice:
 
     name: str
     device: Device
-    attributes: Mapping[str, Attribute] = field(default_factory=lambda: NO_ATTRIBUTES)
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
     capacity: Mapping[str, DeviceCapacity] = field(default_factory=dict)
-    consumes: tuple[Consumption, ...] = ()
+    consumes: CounterSets = field(default_factory=lambda: NO_COUNTERS)
     shared: bool = False
     taints: tuple[Taint, ...] = ()
     health: Health = HEALTHY
@@ -111,15 +100,13 @@ class PublishedPool:
     """All devices of a driver on the node, in order of preference.
 
     `offered` has the entries, the flags and the sharing of these devices, under the driver's name; nothing of it is
-    published, and its slots are not kept up to date with health. `tight`: a taint may come, or there are counters, so
-    that fewer devices go into a slice.
+    published, and its slots are not kept up to date with health.
     """
 
     driver: str
     offered: Resource = field(compare=False)
     devices: tuple[DraDevice, ...] = ()
-    counters: tuple[CounterSet, ...] = ()
-    tight: bool = True
+    counters: CounterSets = field(default_factory=lambda: NO_COUNTERS)
     problems: tuple[Problem, ...] = ()
 
     @cached_property
@@ -139,21 +126,22 @@ _XID = re.compile(r"\bxid\W{0,3}([0-9]{1,4})\b", re.IGNORECASE)
 _INFORMS = "None"
 
 
-def of_health(dra: DraSpec, health: Health, xids: Sequence[int], *, nvidia: bool) -> tuple[Taint, ...]:
+def of_health(entry: EntrySpec, health: Health, xids: Sequence[int]) -> tuple[Taint, ...]:
     """The taints of a device that is there, with this health and these errors of NVIDIA's driver.
 
     An error that is an application's own leaves the device well, and only informs; of several errors the worst is told.
     """
-    policy = dra.block.taints.unhealthy
-    if policy is TaintPolicy.NONE:
+    policy = entry.dra.block.taints.unhealthy if entry.dra else TaintPolicy.NONE
+    if entry.dra is None or policy is TaintPolicy.NONE:
         return ()
-    if not xids and nvidia and not health.healthy and (told := _XID.search(health.reason)):
+    driver = entry.dra.driver
+    if not xids and entry.is_nvidia and not health.healthy and (told := _XID.search(health.reason)):
         xids = (int(told[1]),)
     if xids:
         worst = next((each for each in xids if each not in APPLICATION_ERRORS), xids[0])
         effect = _INFORMS if worst in APPLICATION_ERRORS and health.healthy else policy.value
-        return (Taint(f"{dra.driver}/xid", effect, str(worst)),)
-    return () if health.healthy else (Taint(f"{dra.driver}/unhealthy", policy.value),)
+        return (Taint(f"{driver}/xid", effect, str(worst)),)
+    return () if health.healthy else (Taint(f"{driver}/unhealthy", policy.value),)
 
 
 def with_rules(said: Sequence[Taint], rules: Sequence[TaintFault]) -> tuple[Taint, ...]:
@@ -162,94 +150,40 @@ def with_rules(said: Sequence[Taint], rules: Sequence[TaintFault]) -> tuple[Tain
     return tuple({(each.key, each.effect): each for each in every}.values())
 
 
-def of_loss(dra: DraSpec, *, nvidia: bool) -> tuple[Taint, ...]:
+def of_loss(entry: EntrySpec) -> tuple[Taint, ...]:
     """The taints of a device that is away while a claim has it."""
-    policy = dra.block.taints.lost
-    if policy is TaintPolicy.NONE:
+    if entry.dra is None or entry.dra.block.taints.lost is TaintPolicy.NONE:
         return ()
-    return (Taint(f"{dra.driver}/{'gpu-lost' if nvidia else 'lost'}", policy.value),)
+    key = f"{entry.dra.driver}/{'gpu-lost' if entry.is_nvidia else 'lost'}"
+    return (Taint(key, entry.dra.block.taints.lost.value),)
 
 
 Record = Mapping[str, Any]
+"""What is written down of a published device with the claim that gets it, as JSON has it."""
 
 
-def record(device: DraDevice, counters: tuple[CounterSet, ...], lost: tuple[Taint, ...]) -> Record:
-    """The record, as JSON has it. `lost` are the taints that the device gets when it is away."""
-    core = device.device
-    used = {consumed.counter_set for consumed in device.consumes}
-    return {
-        "id": core.id,
-        "raw": core.raw.id,
-        "entry": core.raw.entry,
-        "index": core.raw.index,
-        "ordinal": core.ordinal,
-        "profile": core.profile,
-        "slices": [core.slices.start, core.slices.stop],
-        "facts": {
-            "numa": list(core.raw.numa),
-            "memory": core.raw.memory,
-            "paths": list(core.raw.paths),
-            "attributes": dict(core.raw.attributes),
-        },
-        "attributes": {name: [each.kind.value, each.value] for name, each in device.attributes.items()},
-        "capacity": {name: [each.value, _policy(each.policy)] for name, each in device.capacity.items()},
-        "consumes": {each.counter_set: dict(each.counters) for each in device.consumes},
-        "counters": {each.name: dict(each.counters) for each in counters if each.name in used},
-        "shared": device.shared,
-        "lost": [[each.key, each.effect, each.value] for each in lost],
-    }
+@dataclass(frozen=True, slots=True)
+class LostDevice:
+    """A device as it is published while it is away and a claim has it, and the counters that it takes from."""
+
+    device: DraDevice
+    counters: CounterSets
 
 
-def _policy(policy: RequestPolicy | None) -> list[Any] | None:
-    return None if policy is None else [policy.default, policy.least, policy.most, policy.step, [*policy.values]]
+_LOST_DEVICE = TypeAdapter(LostDevice)
 
 
-def recalled(name: str, written: Record) -> tuple[DraDevice, tuple[CounterSet, ...]] | None:
-    """The device as it is published while it is away, and the counters that it takes from; None without a record."""
-    if not written:
-        return None
+def record(pool: PublishedPool, device: DraDevice) -> Record:
+    """The record of a device of this pool."""
+    away = replace(device, taints=of_loss(pool.offered.entries[device.entry]), health=GONE, lost=True)
+    kept = LostDevice(away, {name: pool.counters[name] for name in device.consumes})
+    written: Record = _LOST_DEVICE.dump_python(kept, mode="json", fallback=dict, warnings=False)
+    return written
+
+
+def recalled(written: Record) -> LostDevice | None:
+    """The device of which this was written down; None for what another version wrote."""
     try:
-        return _device(name, written), tuple(CounterSet(key, each) for key, each in written["counters"].items())
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return None  # not of this version
-
-
-def _policy_of(
-    default: int, least: int | None, most: int | None, step: int | None, values: Sequence[int] = ()
-) -> RequestPolicy:
-    """An older version wrote down no values."""
-    return RequestPolicy(default, least, most, step, tuple(values))
-
-
-def _device(name: str, written: Record) -> DraDevice:
-    facts = written.get("facts") or {}  # what an older version wrote down has none
-    raw = RawDevice(
-        id=written["raw"],
-        entry=written["entry"],
-        index=written["index"],
-        numa=tuple(facts.get("numa", ())),
-        memory=facts.get("memory", 0),
-        paths=tuple(facts.get("paths", ())),
-        attributes=facts.get("attributes", {}),
-    )
-    core = Device(
-        id=written["id"],
-        raw=raw,
-        ordinal=written["ordinal"],
-        profile=written["profile"],
-        slices=range(*written["slices"]),
-    )
-    return DraDevice(
-        name=name,
-        device=core,
-        attributes={key: Attribute(AttributeKind(kind), value) for key, (kind, value) in written["attributes"].items()},
-        capacity={
-            key: DeviceCapacity(value, None if policy is None else _policy_of(*policy))
-            for key, (value, policy) in written["capacity"].items()
-        },
-        consumes=tuple(Consumption(key, each) for key, each in written["consumes"].items()),
-        shared=written["shared"],
-        taints=tuple(Taint(*each) for each in written["lost"]),
-        health=GONE,
-        lost=True,
-    )
+        return _LOST_DEVICE.validate_python(written)
+    except (ValidationError, TypeError):
+        return None

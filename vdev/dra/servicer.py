@@ -1,147 +1,216 @@
-"""What the kubelet calls on a driver's socket: DRAPlugin v1 and v1beta1, and the health stream in both versions.
+"""What the kubelet calls on the two sockets of a driver: claims and health on one, registration on the other.
 
-The versions say the same in other messages, so there is one implementation of each call. Errors of a claim go into the
-answer, in a sentence for the pod's event; each claim that was asked for is in the answer.
+Errors of a claim go into the answer, in a sentence for the pod's event; each claim of the request is in the answer.
 """
 
-import contextlib
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import grpc
+import structlog
 
 from ..aio.clock import Timing
 from ..deviceplugin.rpc import Context, ObserveRpc, RpcCalls
 from ..faults.effects import ClaimCall
 from ..faults.engine import Engine
-from ..pb import dra_health_v1_pb2, dra_health_v1alpha1_pb2, dra_v1_pb2, dra_v1beta1_pb2
+from ..model.device import Health
+from ..pb import dra_health_v1_pb2, dra_health_v1alpha1_pb2
+from ..pb import dra_v1_pb2 as pb
+from ..pb import pluginregistration_v1_pb2 as registration_pb
 from .claim import PreparedClaim
 from .claims import ClaimRef, Claims
-from .health import Health, HealthStreams
 
-PLUGIN, HEALTH = "DRAPlugin", "DRAResourceHealth"
-VERSIONS = {"v1": dra_v1_pb2, "v1beta1": dra_v1beta1_pb2}
-HEALTH_VERSIONS = {"v1alpha1": dra_health_v1alpha1_pb2, "v1": dra_health_v1_pb2}
-SERVICES = (*(f"{each}.{PLUGIN}" for each in VERSIONS), *(f"{each}.{HEALTH}" for each in HEALTH_VERSIONS))
-"""As they are announced. A kubelet takes the first one that it knows."""
+log = structlog.get_logger(__name__)
+
+HEALTH_VERSIONS = (dra_health_v1alpha1_pb2, dra_health_v1_pb2)
+SERVICES = ("v1.DRAPlugin", "v1alpha1.DRAResourceHealth", "v1.DRAResourceHealth")
+"""As they are announced. A kubelet takes the first version of a service that it knows."""
 BOGUS = "vdev-bogus"  # a device that exists nowhere
 ALL_AT_ONCE = "*"  # a request that no container can name: for those that use the claim as a whole
+_TIMES = 3  # a message of a health stream may get lost, or be late
 
 
 class DraServicer:
-    """The services of one driver."""
+    """The services of one driver: DRAPlugin v1, and the health streams in both of their versions."""
 
     def __init__(
-        self,
-        driver: str,
-        claims: Claims,
-        *,
-        faults: Engine,
-        observe: ObserveRpc,
-        timing: Timing,
+        self, driver: str, pool: str, claims: Claims, *, faults: Engine, observe: ObserveRpc, timing: Timing
     ) -> None:
-        self.health = HealthStreams(driver, faults, timing)
         self._driver = driver
+        self._pool = pool
         self._claims = claims
         self._faults = faults
         self._calls = RpcCalls(driver, kind="driver", faults=faults, observe=observe, clock=timing.clock)
+        self._repeat_health = timing.intervals.repeat_health
+        self._clock = timing.clock
+        self._health: Mapping[str, Health] = {}
+        self._streams: dict[asyncio.Event, None] = {}  # an event of each health stream, the oldest first
+
+    @property
+    def health_streams(self) -> int:
+        """How many health streams are open: a kubelet of 1.36 opens one."""
+        return len(self._streams)
+
+    def update(self, health: Mapping[str, Health]) -> None:
+        """Every stream gets the health of the devices, by name, at once if it changed."""
+        if health != self._health:
+            self._health = health
+            self._wake_streams()
 
     def poke(self) -> None:
         """Ask the fault rules again: their answers for streams and hanging calls may have changed."""
         self._calls.poke()
-        self.health.poke()
+        self._wake_streams()
 
     def close(self) -> None:
         """End streams and hanging calls, until `open`."""
         self._calls.close()
-        self.health.close()
+        self._wake_streams()
 
     def open(self) -> None:
         self._calls.open()
-        self.health.open_again()
 
     def handlers(self) -> Sequence[grpc.GenericRpcHandler]:
-        plugins = [self._plugin(pb) for pb in VERSIONS.values()]
-        return [*plugins, *(self._health(pb) for pb in HEALTH_VERSIONS.values())]
-
-    # --- prepare and unprepare ----------------------------------------------------------------------------------------
-
-    def _plugin(self, pb: Any) -> grpc.GenericRpcHandler:
-        """NodePrepareResources and NodeUnprepareResources in the messages of one version."""
-
-        async def prepare(request: Any, context: Context) -> Any:
-            async with self._calls.answering(ClaimCall.PREPARE, context) as wrong:
-                if wrong.claim_error:
-                    return _refused(pb.NodePrepareResourcesResponse, request, wrong.claim_error)
-                before = self._claims.prepared
-                answers = await self._claims.prepare(_refs(request))
-                for uid, each in answers.items():
-                    if isinstance(each, PreparedClaim) and uid not in before:
-                        self._faults.allocated(self._driver, [device.id for device in each.devices])
-                claims = {uid: _prepared(pb, each, wrong.fault) for uid, each in answers.items()}
-                return pb.NodePrepareResourcesResponse(claims=_without_skipped(claims, request, wrong.fault))
-
-        async def unprepare(request: Any, context: Context) -> Any:
-            async with self._calls.answering(ClaimCall.UNPREPARE, context) as wrong:
-                if wrong.claim_error:
-                    return _refused(pb.NodeUnprepareResourcesResponse, request, wrong.claim_error)
-                answers = await self._claims.unprepare(_refs(request))
-                claims = {uid: pb.NodeUnprepareResourceResponse(error=error) for uid, error in answers.items()}
-                return pb.NodeUnprepareResourcesResponse(claims=_without_skipped(claims, request, wrong.fault))
-
-        handlers: dict[str, Any] = {
-            ClaimCall.PREPARE.value: grpc.unary_unary_rpc_method_handler(
-                prepare,
-                pb.NodePrepareResourcesRequest.FromString,
-                pb.NodePrepareResourcesResponse.SerializeToString,
+        claims = {
+            ClaimCall.PREPARE.value: _unary(
+                self._prepare, pb.NodePrepareResourcesRequest, pb.NodePrepareResourcesResponse
             ),
-            ClaimCall.UNPREPARE.value: grpc.unary_unary_rpc_method_handler(
-                unprepare,
-                pb.NodeUnprepareResourcesRequest.FromString,
-                pb.NodeUnprepareResourcesResponse.SerializeToString,
+            ClaimCall.UNPREPARE.value: _unary(
+                self._unprepare, pb.NodeUnprepareResourcesRequest, pb.NodeUnprepareResourcesResponse
             ),
         }
-        return grpc.method_handlers_generic_handler(_name(pb, PLUGIN), handlers)
+        return [_service(pb, "DRAPlugin", claims), *map(self._health_service, HEALTH_VERSIONS)]
+
+    # --- claims -------------------------------------------------------------------------------------------------------
+
+    async def _prepare(self, request: pb.NodePrepareResourcesRequest, context: Context) -> Any:
+        async with self._calls.answering(ClaimCall.PREPARE, context) as wrong:
+            if wrong.claim_error:
+                claims = {each.uid: pb.NodePrepareResourceResponse(error=wrong.claim_error) for each in request.claims}
+                return pb.NodePrepareResourcesResponse(claims=claims)
+            before = self._claims.prepared
+            answers = await self._claims.prepare(_refs(request))
+            for uid, each in answers.items():
+                if isinstance(each, PreparedClaim) and uid not in before:
+                    self._faults.allocated(self._driver, [device.id for device in each.devices])
+            claims = {uid: _prepared(each, wrong.fault) for uid, each in answers.items()}
+            return pb.NodePrepareResourcesResponse(claims=_without_skipped(claims, request, wrong.fault))
+
+    async def _unprepare(self, request: pb.NodeUnprepareResourcesRequest, context: Context) -> Any:
+        async with self._calls.answering(ClaimCall.UNPREPARE, context) as wrong:
+            if wrong.claim_error:
+                errors = {each.uid: wrong.claim_error for each in request.claims}
+            else:
+                errors = _without_skipped(await self._claims.unprepare(_refs(request)), request, wrong.fault)
+            claims = {uid: pb.NodeUnprepareResourceResponse(error=error) for uid, error in errors.items()}
+            return pb.NodeUnprepareResourcesResponse(claims=claims)
 
     # --- health -------------------------------------------------------------------------------------------------------
 
-    def _health(self, pb: Any) -> grpc.GenericRpcHandler:
+    def _health_service(self, version: Any) -> grpc.GenericRpcHandler:
         """NodeWatchResources in the messages of one version."""
-        words = {True: pb.HEALTHY, False: pb.UNHEALTHY, None: pb.UNKNOWN}
 
-        def encode(devices: Health, now: int, timeout: int) -> bytes:
-            message = pb.NodeWatchResourcesResponse()
-            for each in devices:
-                message.devices.add(
-                    device={"pool_name": each.pool, "device_name": each.device},
-                    health=words[each.healthy],
-                    health_check_timeout_seconds=timeout,
-                    message=each.message,
-                    last_updated_time=now,
-                )
-            encoded: bytes = message.SerializeToString()
-            return encoded
+        async def watch(_request: Any, _context: Context) -> AsyncIterator[Any]:
+            news = asyncio.Event()
+            self._streams[news] = None
+            try:
+                while not self._calls.closing:
+                    news.clear()
+                    fault = self._faults.on_health(self._driver)
+                    if fault == "ended":
+                        return
+                    if fault is None:
+                        yield self._health_message(version)
+                    await self._clock.wait(news, self._repeat_health)
+            finally:
+                del self._streams[news]
 
-        async def watch(_request: Any, _context: Context) -> AsyncIterator[bytes]:
-            async with contextlib.aclosing(self.health.watch(encode)) as messages:
-                async for message in messages:
-                    yield message
+        method: Any = grpc.unary_stream_rpc_method_handler(
+            watch, version.NodeWatchResourcesRequest.FromString, version.NodeWatchResourcesResponse.SerializeToString
+        )
+        return _service(version, "DRAResourceHealth", {"NodeWatchResources": method})
 
-        method: Any = grpc.unary_stream_rpc_method_handler(watch, pb.NodeWatchResourcesRequest.FromString, None)
-        return grpc.method_handlers_generic_handler(_name(pb, HEALTH), {"NodeWatchResources": method})
+    def _health_message(self, version: Any) -> Any:
+        message = version.NodeWatchResourcesResponse()
+        for name, health in self._health.items():
+            message.devices.add(
+                device={"pool_name": self._pool, "device_name": name},
+                health=version.HEALTHY if health.healthy else version.UNHEALTHY,
+                health_check_timeout_seconds=int(_TIMES * self._repeat_health),
+                message=health.reason,
+                last_updated_time=int(self._clock.wall()),
+            )
+        return message
+
+    def _wake_streams(self) -> None:
+        for news in self._streams:
+            news.set()
 
 
-def _name(pb: Any, service: str) -> str:
-    name: str = pb.DESCRIPTOR.services_by_name[service].full_name
-    return name
+class RegistrationServicer:
+    """What a kubelet asks about the driver whose socket is at `endpoint`.
+
+    `registered` is whether the last kubelet that said something about it took it; `refusal` why it did not.
+    """
+
+    def __init__(self, driver: str, endpoint: Path, *, on_change: Callable[[], None]) -> None:
+        self.registered = False
+        self.refusal = ""
+        self._driver = driver
+        self._info = registration_pb.PluginInfo(
+            type="DRAPlugin", name=driver, endpoint=str(endpoint.absolute()), supported_versions=SERVICES
+        )
+        self._on_change = on_change
+
+    def handlers(self) -> Sequence[grpc.GenericRpcHandler]:
+        messages = registration_pb
+        methods = {
+            "GetInfo": _unary(self._get_info, messages.InfoRequest, messages.PluginInfo),
+            "NotifyRegistrationStatus": _unary(
+                self._notify, messages.RegistrationStatus, messages.RegistrationStatusResponse
+            ),
+        }
+        return [_service(messages, "Registration", methods)]
+
+    def close(self) -> None:
+        """Nothing hangs here."""
+
+    def forget(self) -> None:
+        """The socket is a new one, which no kubelet knows yet."""
+        self.registered, self.refusal = False, ""
+
+    async def _get_info(self, _request: registration_pb.InfoRequest, _context: object) -> registration_pb.PluginInfo:
+        return self._info
+
+    async def _notify(
+        self, status: registration_pb.RegistrationStatus, _context: object
+    ) -> registration_pb.RegistrationStatusResponse:
+        if status.plugin_registered:
+            if not self.registered:
+                log.info("DRA driver registered", driver=self._driver)
+            self.registered, self.refusal = True, ""
+        else:
+            refusal = f"the kubelet does not take the DRA driver {self._driver}: {status.error or 'it gives no reason'}"
+            if refusal != self.refusal:
+                log.error("DRA driver refused by the kubelet", driver=self._driver, reason=status.error)
+            self.registered, self.refusal = False, refusal
+        self._on_change()
+        return registration_pb.RegistrationStatusResponse()
+
+
+def _unary(method: Any, request: Any, response: Any) -> Any:
+    return grpc.unary_unary_rpc_method_handler(method, request.FromString, response.SerializeToString)
+
+
+def _service(messages: Any, name: str, methods: dict[str, Any]) -> grpc.GenericRpcHandler:
+    full_name = messages.DESCRIPTOR.services_by_name[name].full_name
+    return grpc.method_handlers_generic_handler(full_name, methods)
 
 
 def _refs(request: Any) -> list[ClaimRef]:
     return [ClaimRef(each.namespace, each.uid, each.name) for each in request.claims]
-
-
-def _refused(response: Any, request: Any, why: str) -> Any:
-    return response(claims={each.uid: {"error": why} for each in request.claims})
 
 
 def _without_skipped(claims: dict[str, Any], request: Any, wrong: str) -> dict[str, Any]:
@@ -151,16 +220,18 @@ def _without_skipped(claims: dict[str, Any], request: Any, wrong: str) -> dict[s
     return claims
 
 
-def _prepared(pb: Any, answer: PreparedClaim | str, wrong: str) -> Any:
+def _prepared(answer: PreparedClaim | str, wrong: str) -> pb.NodePrepareResourceResponse:
     if isinstance(answer, str):
         return pb.NodePrepareResourceResponse(error=answer)
     message = pb.NodePrepareResourceResponse()
     for each in answer.devices:
-        device = message.devices.add(
-            request_names=each.requests, pool_name=each.pool, device_name=each.device, cdi_device_ids=each.cdi
+        message.devices.add(
+            request_names=each.requests,
+            pool_name=each.pool,
+            device_name=each.device,
+            cdi_device_ids=each.cdi,
+            share_id=each.share_id or None,
         )
-        if each.share_id and "share_id" in device.DESCRIPTOR.fields_by_name:
-            device.share_id = each.share_id
     if answer.together:
         last = message.devices.add()
         last.CopyFrom(message.devices[-2])

@@ -5,26 +5,23 @@ Slices of a driver whose name somebody else uses on this node are left alone, an
 """
 
 import contextlib
-import hashlib
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import structlog
 
 from ..faults.engine import Engine
-from ..kube import MANAGER, RESOURCE_SLICES, Api, Conflict, Missing
+from ..kube import MANAGER, RESOURCE_SLICES, Conflict, Missing
 from ..model.problem import Problem, error, warning
 from ..node.api_output import ApiOutput, NodeAccess
 from ..planning.plan import Plan
 from . import slices as cutting
 from .published_devices import Pools
-from .slices import Changes, changes, content, spoilt
+from .slices import Changes, changes, spoilt
 
 log = structlog.get_logger(__name__)
 
 Document = Mapping[str, Any]
-_SPLIT = (1, 35)  # from this version on counters have slices of their own
 _GATES = {
     "taints": "DRADeviceTaints",
     "consumesCounters": "DRAPartitionableDevices",
@@ -60,10 +57,8 @@ class ResourceSlices(ApiOutput):
         self.published: dict[str, int] = {}
         self._slices = slices
         self._pools: Pools = {}
-        self._split: bool | None = None  # None: not known yet
         self._taken: dict[str, str] = {}  # by driver: who else publishes under its name
         self._dropped: dict[str, frozenset[str]] = {}  # by driver: fields that the server does not store
-        self._stored: list[tuple[bytes, bytes]] = []  # digests of what was sent, and of what the server made of it
         self._written: dict[str, tuple[object, ...]] = {}  # of what it was complete, by driver
 
     def _see_node(self) -> None:
@@ -91,7 +86,7 @@ class ResourceSlices(ApiOutput):
         """Take all slices away: this is a clean end. Raises ApiServerError."""
         for each in (await self._slices.seen()).values() if self._follows else ():
             if _is_ours(each):
-                await self._delete(self._api, each)
+                await self._delete(each)
         self.published.clear()
 
     async def _write(self, document: Document) -> None:
@@ -118,16 +113,20 @@ class ResourceSlices(ApiOutput):
             there = ()
         if not there:
             self.published.pop(driver, None)
-        wanted = await self._wanted(driver)
-        found = changes(wanted, there, made, same=self._same)
+        pool = self._pools.get(driver)
+        was_complete = driver in self._written and self._written[driver][0] == pool
+        # For another pool all fields are sent again, also those that the server did not store before.
+        dropped = self._dropped.get(driver, frozenset()) if was_complete else frozenset[str]()
+        wanted = cutting.specifications(pool, self._node) if pool else ()
+        found = changes(wanted, there, made, dropped=dropped)
         fault = self._faults.on_slices(driver, news=bool(found))
-        of = (self._pools.get(driver), self._split, fault)
+        of = (pool, fault)
         if found and self._written.get(driver) == of:
             await self._pause(found)
             there = await self._ours(driver)  # a wipe goes on meanwhile: what is left of it is nothing to update
-            found = changes(wanted, there, made, same=self._same)
+            found = changes(wanted, there, made, dropped=dropped)
         if fault is not None:
-            found = spoilt(fault, wanted, there, made, same=self._same)
+            found = spoilt(fault, wanted, there, made, dropped=dropped)
         await self._carry_out(driver, found)
         if wanted:
             self.published[driver] = len(wanted)
@@ -149,45 +148,28 @@ class ResourceSlices(ApiOutput):
             await self._clock.sleep(self._intervals.republish if lately else self._intervals.wipe)
         self._repaired_at = self._clock.now()
 
-    async def _wanted(self, driver: str) -> Sequence[Document]:
-        pool = self._pools.get(driver)
-        if pool is None:
-            return ()
-        if pool.counters and self._split is None:
-            self._split = await self._api.version() >= _SPLIT
-        return cutting.specifications(pool, self._node, split=self._split is not False)
-
     def _made(self, spec: Document, number: int, uid: str) -> Document:
         owner = {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": uid, "controller": True}
         prefix = cutting.generate_name(spec["driver"], self._node, number)
         return {"metadata": {"generateName": prefix, "ownerReferences": [owner]}, "spec": spec}
 
-    def _same(self, wanted: Document, there: Document) -> bool:
-        wanted, there = content(wanted), content(there)
-        return wanted == there or (bool(self._stored) and (_digest(wanted), _digest(there)) in self._stored)
-
     async def _carry_out(self, driver: str, found: Changes) -> None:
         """Old ones go first, then others change, then new ones come: as Kubernetes' helper does."""
         if not found:
             return
-        try:
-            for each in found.delete:
-                await self._delete(self._api, each)
-            for each in found.update:
-                name = str(each["metadata"]["name"])
-                try:
-                    self._wrote(driver, each["spec"], await self._api.update(RESOURCE_SLICES, each))
-                except Missing as gone:
-                    if not gone.served:
-                        raise
-                    self._slices.removed(name)
-                    self._news.set()  # it is made again at once
-                    return
-            for each in found.create:
-                self._wrote(driver, each["spec"], await self._api.create(RESOURCE_SLICES, each))
-        except (Conflict, Missing) as changed:
-            log.debug("a slice is another one than was seen", driver=driver, reason=str(changed))
-            raise
+        for each in found.delete:
+            await self._delete(each)
+        for each in found.update:
+            try:
+                self._wrote(driver, each["spec"], await self._api.update(RESOURCE_SLICES, each))
+            except Missing as gone:
+                if not gone.served:
+                    raise
+                self._slices.removed(str(each["metadata"]["name"]))
+                self._news.set()  # it is made again at once
+                return
+        for each in found.create:
+            self._wrote(driver, each["spec"], await self._api.create(RESOURCE_SLICES, each))
         log.log(
             self._level,
             "ResourceSlices published",
@@ -197,24 +179,20 @@ class ResourceSlices(ApiOutput):
             deleted=len(found.delete),
         )
 
-    async def _delete(self, api: Api, document: Document) -> None:
+    async def _delete(self, document: Document) -> None:
         metadata = document["metadata"]
         with contextlib.suppress(Missing, Conflict):  # it is gone, or it was another one of that name
-            await api.delete(RESOURCE_SLICES, str(metadata["name"]), uid=str(metadata.get("uid") or ""))
+            await self._api.delete(RESOURCE_SLICES, str(metadata["name"]), uid=str(metadata.get("uid") or ""))
         self._slices.removed(str(metadata["name"]))
 
     def _wrote(self, driver: str, sent: Document, stored: Document) -> None:
         self._slices.wrote(stored)
-        before, after = content(sent), content(stored["spec"])
-        if before != after and (pair := (_digest(before), _digest(after))) not in self._stored:
-            self._stored = [*self._stored[-63:], pair]
-        missing = frozenset[str]() if before == after else _keys(before) - _keys(after)
-        if missing != self._dropped.get(driver, frozenset()) and missing:
-            log.warning("the API server drops fields of ResourceSlices", driver=driver, fields=sorted(missing))
-        if missing:
-            self._dropped[driver] = missing
-        else:
-            self._dropped.pop(driver, None)
+        asked, has = _gated(sent), _gated(stored["spec"])
+        before = self._dropped.pop(driver, frozenset())
+        if dropped := (before | asked) - has:
+            self._dropped[driver] = dropped
+        if dropped - before:
+            log.warning("the API server drops fields of ResourceSlices", driver=driver, fields=sorted(dropped))
 
     def _is_taken(self, driver: str, manager: str) -> None:
         if self._taken.get(driver) != manager:
@@ -245,10 +223,6 @@ class ResourceSlices(ApiOutput):
         return (*taken, *dropped, *pools)
 
 
-def _digest(content: Document) -> bytes:
-    return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).digest()
-
-
 def _is_ours(document: Document) -> bool:
     """Whether it was published from here, also where somebody else wrote to it since."""
     return MANAGER in _writers(document)
@@ -264,14 +238,11 @@ def _manager(document: Document) -> str:
     return next(iter(_writers(document)), "somebody")
 
 
-def _keys(value: object) -> frozenset[str]:
-    """The keys of a document that feature gates are about, at any depth."""
-    if isinstance(value, Mapping):
-        inner = frozenset(key for key in value if key in _GATES)
-        return inner.union(*(_keys(each) for each in value.values()))
-    if isinstance(value, list | tuple):
-        return frozenset[str]().union(*map(_keys, value))
-    return frozenset()
+def _gated(spec: Document) -> frozenset[str]:
+    """The fields of a specification that feature gates are about."""
+    devices = spec.get("devices") or ()
+    capacities = [capacity for each in devices for capacity in (each.get("capacity") or {}).values()]
+    return frozenset(key for fields in (spec, *devices, *capacities) for key in fields if key in _GATES)
 
 
 def _gates(fields: Iterable[str]) -> str:

@@ -4,20 +4,22 @@ offers of the configuration  ─► described   names, attributes, capacity, cou
 health, faults, what is away ─► pools       taints, and what only claims keep
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import groupby
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from ..faults.effects import TaintFault
+from ..faults.targets import Afflictions
 from ..model.device import GONE, Device, Key
 from ..model.dra import Attribute, DeviceCapacity
 from ..model.quantity import written
 from ..planning.resources import Inventory, Resource
 from . import published_devices
 from .attributes import described
-from .published_devices import CounterSet, DraDevice, Pools, PublishedPool, Record, Taint, recalled
+from .published_devices import CounterSets, DraDevice, Pools, PublishedPool, Record, Taint, recalled
+
+if TYPE_CHECKING:
+    from ..planning.plan import World
 
 NO_POOLS: Pools = MappingProxyType({})
 
@@ -25,36 +27,21 @@ Claimed = Mapping[str, Collection[str]]
 """The names of the devices that prepared claims have, by driver; maybe with what was written down of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """What the pools depend on beside the offers: `devices` with their health, without those that are away; the pools
-    `before`, what is `claimed` of them, and the `xids` and the `taints` of fault rules that offered devices have, by
-    driver and id.
-    """
-
-    devices: Inventory
-    before: Pools = field(default_factory=lambda: NO_POOLS)
-    claimed: Claimed = field(default_factory=dict)
-    xids: Mapping[Key, Sequence[int]] = field(default_factory=dict)
-    taints: Mapping[Key, Sequence[TaintFault]] = field(default_factory=dict)
-
-
-def pools(base: Inventory, now: Moment) -> Pools:
+def pools(world: "World", devices: Inventory) -> Pools:
     """What each driver publishes of what the configuration and discovery come to.
 
-    A device that is claimed stays as it was before while it is away, or is no longer shared, and nothing that overlaps
-    it takes its place.
+    `devices` are those that are there, with their health. A device that is claimed stays as it was before while it is
+    away, or is no longer shared, and nothing that overlaps it takes its place.
     """
-    before = now.before
-    lasts = {driver: _last(driver, before.get(driver), held) for driver, held in now.claimed.items() if held}
-    drivers = base.claimable.keys() | {driver for driver, last in lasts.items() if last is not None}
+    before, offers = world.pools, world.base.claimable
+    lasts = {driver: _last(driver, before.get(driver), held) for driver, held in world.claimed.items() if held}
     found: dict[str, PublishedPool] = {}
-    for driver in sorted(drivers):
+    for driver in sorted(offers.keys() | {driver for driver, last in lasts.items() if last is not None}):
         last = lasts.get(driver) or before.get(driver)
-        offered = base.claimable.get(driver) or replace(last.offered if last else Resource(driver, ()), slots=())
-        there = now.devices.claimable.get(driver) or offered
-        pool = _judged(described(driver, offered), there, now)
-        if (held := now.claimed.get(driver, ())) and last:
+        offered = offers.get(driver) or replace(last.offered if last else Resource(driver, ()), slots=())
+        there = devices.claimable.get(driver) or offered
+        pool = _judged(described(driver, offered), there, world.afflictions)
+        if (held := world.claimed.get(driver, ())) and last:
             pool = _with_held(pool, last, held)
         found[driver] = pool
     return found
@@ -75,16 +62,16 @@ def _last(driver: str, before: PublishedPool | None, held: Collection[str]) -> P
     """The pool before, and in it what only an earlier process published of what claims have: that was written down."""
     written: Mapping[str, Record] = held if isinstance(held, Mapping) else {}
     known = before.by_name if before else {}
-    found = [each for name in sorted(written.keys() - known.keys()) if (each := recalled(name, written[name]))]
+    found = [each for name in sorted(written.keys() - known.keys()) if (each := recalled(written[name]))]
     if not found:
         return before
     pool = before or PublishedPool(driver, Resource(driver, ()))
-    sets = {each.name: each for _, counters in found for each in counters} | {each.name: each for each in pool.counters}
-    devices = (*pool.devices, *(device for device, _ in found))
-    return replace(pool, devices=devices, counters=tuple(sets.values()))
+    counters = {name: each for lost in found for name, each in lost.counters.items()}
+    devices = (*pool.devices, *(lost.device for lost in found))
+    return replace(pool, devices=devices, counters={**counters, **pool.counters})
 
 
-def _judged(whole: PublishedPool, there: Resource, now: Moment) -> PublishedPool:
+def _judged(whole: PublishedPool, there: Resource, afflictions: Afflictions) -> PublishedPool:
     """The pool with taints, and without what is away."""
     devices: list[DraDevice] = []
     for device in whole.devices:
@@ -92,22 +79,18 @@ def _judged(whole: PublishedPool, there: Resource, now: Moment) -> PublishedPool
         if slot is None:
             continue
         key = (whole.driver, slot.id)
-        numbers, rules = now.xids.get(key, ()), now.taints.get(key, ())
-        if not (slot.health.healthy and not numbers and not rules):
-            entry = there.entries[device.entry]
-            assert entry.dra is not None
-            said = published_devices.of_health(entry.dra, slot.health, numbers, nvidia=entry.is_nvidia)
+        xids, rules = [each.number for each in afflictions.xids.get(key, ())], afflictions.taints.get(key, ())
+        if xids or rules or not slot.health.healthy:
+            said = published_devices.of_health(there.entries[device.entry], slot.health, xids)
             device = replace(device, taints=published_devices.with_rules(said, rules), health=slot.health)
         devices.append(device)
-    tight = whole.tight or any(device.taints for device in devices)
-    return _with_devices(replace(whole, tight=tight), devices, whole.counters)
+    return _with_devices(whole, devices, whole.counters)
 
 
-def _with_devices(pool: PublishedPool, devices: Sequence[DraDevice], known: Iterable[CounterSet]) -> PublishedPool:
+def _with_devices(pool: PublishedPool, devices: Sequence[DraDevice], known: CounterSets) -> PublishedPool:
     """The pool with other devices, and those of the known sets of counters from which they take."""
-    used = {consumed.counter_set for device in devices for consumed in device.consumes}
-    sets = {each.name: each for each in known if each.name in used}
-    return replace(pool, devices=tuple(devices), counters=tuple(sets.values()))
+    used = {name for device in devices for name in device.consumes}
+    return replace(pool, devices=tuple(devices), counters={name: each for name, each in known.items() if name in used})
 
 
 def _with_held(pool: PublishedPool, last: PublishedPool, held: Collection[str]) -> PublishedPool:
@@ -119,20 +102,18 @@ def _with_held(pool: PublishedPool, last: PublishedPool, held: Collection[str]) 
     offered = pool.offered
     if not entries.keys() <= offered.entries.keys():
         offered = replace(offered, entries={**entries, **offered.entries})
-    used = {consumed.counter_set for each in kept for consumed in each.consumes}
-    sets = {each.name: each for each in last.counters if each.name in used}
-    recut = {each.name for each in pool.counters if sets.get(each.name, each) != each}
+    sets = {name: last.counters[name] for each in kept for name in each.consumes if name in last.counters}
+    recut = {name for name, each in pool.counters.items() if sets.get(name, each) != each}
     beside = []
     for each in pool.devices:
         if any(_excludes(one, each) for one in kept):
             continue
-        if recut.isdisjoint(consumed.counter_set for consumed in each.consumes):
+        if recut.isdisjoint(each.consumes):
             beside.append(each)
         elif each.name in held and (was := last.by_name.get(each.name)):
             # It takes what it took, from counters that stay as they were.
             beside.append(replace(was, taints=each.taints, health=each.health))
-    known = (*(each for each in pool.counters if each.name not in sets), *sets.values())
-    return _with_devices(replace(pool, offered=offered), [*beside, *kept], known)
+    return _with_devices(replace(pool, offered=offered), [*beside, *kept], {**pool.counters, **sets})
 
 
 def _kept(last: PublishedPool, now: Mapping[str, DraDevice], held: Collection[str]) -> Iterator[DraDevice]:
@@ -144,14 +125,9 @@ def _kept(last: PublishedPool, now: Mapping[str, DraDevice], held: Collection[st
         there = current if current and current.device.id == device.device.id else None
         if there and (there.shared or not device.shared):
             continue
-        health = there.health if there else GONE
         entry = last.offered.entries.get(device.entry)
-        if entry is not None and entry.dra is not None:
-            yield replace(
-                device, taints=published_devices.of_loss(entry.dra, nvidia=entry.is_nvidia), health=health, lost=True
-            )
-        elif device.lost:
-            yield replace(device, health=health)
+        taints = published_devices.of_loss(entry) if entry else device.taints
+        yield replace(device, taints=taints, health=there.health if there else GONE, lost=True)
 
 
 def _excludes(kept: DraDevice, other: DraDevice) -> bool:
@@ -169,44 +145,39 @@ def _excludes(kept: DraDevice, other: DraDevice) -> bool:
 
 
 Document = dict[str, Any]
-_Item = TypeVar("_Item")
+Written = Mapping[str, Any]
 
-MOST_DEVICES = 128
-MOST_TIGHT = 64
-"""Devices of a slice, where one of them has taints or consumes counters."""
+MOST_DEVICES = 64
+"""Devices of a slice: so many if one of them has taints or consumes counters, which may come at any time."""
 MOST_SETS = 8
 _LONGEST_NAME = 253
 API_VERSION = "resource.k8s.io/v1"
 """What servers have from 1.34 on."""
 
 
-def specifications(pool: PublishedPool, node: str, *, split: bool = True) -> tuple[Document, ...]:
+def specifications(pool: PublishedPool, node: str) -> tuple[Document, ...]:
     """The `spec` of each slice of the pool; one without devices where there are none, which says that the driver is up.
 
-    With `split`, counters are in slices of their own, as servers want them from 1.35 on; 1.34 wants them beside the
-    devices that consume them.
+    Counters are in slices of their own, as servers want them from 1.35 on.
     """
-    sets = _batches(pool.counters if split else (), MOST_SETS)
-    found = [{"sharedCounters": [_set(each) for each in some]} for some in sets]
-    found += _devices(pool, split=split)
+    sets = [{"name": name, "counters": _counters(each)} for name, each in pool.counters.items()]
+    devices = [device_document(each) for each in pool.devices]
+    found = [{"sharedCounters": some} for some in _batches(sets, MOST_SETS)]
+    found += [{"devices": some} for some in _batches(devices, MOST_DEVICES)]
     return tuple(
         {"driver": pool.driver, "pool": {"name": node}, "nodeName": node, **content}
         for content in found or [{"devices": []}]
     )
 
 
-def objects(pool: PublishedPool, node: str, *, split: bool = True, generation: int = 1) -> tuple[Document, ...]:
+def objects(pool: PublishedPool, node: str) -> tuple[Document, ...]:
     """The slices as they are created the first time, without what only the server knows: the Node's uid."""
-    specs = specifications(pool, node, split=split)
-    return tuple(
-        {
-            "apiVersion": API_VERSION,
-            "kind": "ResourceSlice",
-            "metadata": {"generateName": generate_name(pool.driver, node, number)},
-            "spec": {**spec, "pool": {"name": node, "generation": generation, "resourceSliceCount": len(specs)}},
-        }
-        for number, spec in enumerate(specs)
-    )
+
+    def made(spec: Written, number: int) -> Document:
+        metadata = {"generateName": generate_name(pool.driver, node, number)}
+        return {"apiVersion": API_VERSION, "kind": "ResourceSlice", "metadata": metadata, "spec": spec}
+
+    return tuple(map(dict, changes(specifications(pool, node), (), made).create))
 
 
 def generate_name(driver: str, node: str, number: int) -> str:
@@ -214,43 +185,12 @@ def generate_name(driver: str, node: str, number: int) -> str:
     return f"{number:05x}-{driver}-{node}"[: _LONGEST_NAME - 1].rstrip(".-") + "-"
 
 
-def _devices(pool: PublishedPool, *, split: bool) -> Iterator[Document]:
-    """Devices that share counters are in one slice, as NVIDIA's driver has them; all others fill slices up.
-
-    Counters beside their devices cannot be in a second slice: there, of devices beyond one slice the last are left out.
-    """
-    sets = {each.name: each for each in pool.counters}
-    most = MOST_TIGHT if pool.tight else MOST_DEVICES
-    for consumed, run in _runs(pool.devices):
-        beside = {} if split or not consumed else {"sharedCounters": [_set(sets[name]) for name in consumed]}
-        for devices in _batches(run[:most] if beside else run, most):
-            yield {**beside, "devices": [device_document(each) for each in devices]}
-
-
-def _batches(items: Sequence[_Item], most: int) -> Iterator[Sequence[_Item]]:
+def _batches(items: list[Document], most: int) -> Iterator[list[Document]]:
     return (items[at : at + most] for at in range(0, len(items), most))
 
 
-def _runs(devices: Iterable[DraDevice]) -> list[tuple[tuple[str, ...], list[DraDevice]]]:
-    """The devices in order, by the counters that they take from; those of one set are together."""
-    runs: list[tuple[tuple[str, ...], list[DraDevice]]] = []
-    of_sets: dict[tuple[str, ...], list[DraDevice]] = {}
-    for consumed, run in groupby(devices, lambda device: tuple(each.counter_set for each in device.consumes)):
-        if consumed in of_sets:
-            of_sets[consumed] += run
-            continue
-        runs.append((consumed, list(run)))
-        if consumed:
-            of_sets[consumed] = runs[-1][1]
-    return runs
-
-
-def _set(counters: CounterSet) -> Document:
-    return {"name": counters.name, "counters": _counters(counters.counters.items())}
-
-
-def _counters(items: Iterable[tuple[str, int]]) -> Document:
-    return {name: {"value": written(amount)} for name, amount in items}
+def _counters(amounts: Mapping[str, int]) -> Document:
+    return {name: {"value": written(amount)} for name, amount in amounts.items()}
 
 
 def device_document(device: DraDevice) -> Document:
@@ -262,7 +202,7 @@ def device_document(device: DraDevice) -> Document:
         found["capacity"] = {key: _capacity(each) for key, each in device.capacity.items()}
     if device.consumes:
         found["consumesCounters"] = [
-            {"counterSet": each.counter_set, "counters": _counters(each.counters.items())} for each in device.consumes
+            {"counterSet": name, "counters": _counters(each)} for name, each in device.consumes.items()
         ]
     if device.taints:
         found["taints"] = _taints(device.taints)
@@ -293,11 +233,7 @@ def _taints(taints: Sequence[Taint]) -> list[Document]:
     ]
 
 
-Written = Mapping[str, Any]
 Made = Callable[[Written, int], Written]
-Same = Callable[[Written, Written], bool]
-
-_POOL = "pool"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,12 +248,29 @@ class Changes:
         return bool(self.delete or self.update or self.create)
 
 
-def content(spec: Written) -> dict[str, Any]:
-    """What of a slice is wanted: all but its pool's bookkeeping, and but the times that taints were added."""
-    plain = {key: value for key, value in spec.items() if key != _POOL}
+def content(spec: Written, dropped: Collection[str] = ()) -> Document:
+    """What two slices with the same devices have in common.
+
+    That is all but the pool's bookkeeping, the times at which taints were added, what is empty, which a server leaves
+    out, and the `dropped` fields, which it does not store.
+    """
+    plain = _stored(spec, {"pool", *dropped})
     if "devices" in plain:
-        plain["devices"] = [_timeless(device) for device in plain["devices"] or ()]
+        plain["devices"] = [_device_content(each, dropped) for each in plain["devices"]]
     return plain
+
+
+def _device_content(device: Written, dropped: Collection[str]) -> Document:
+    plain = _stored(device, dropped)
+    if "taints" in plain:
+        plain["taints"] = [_stored(each, {"timeAdded"}) for each in plain["taints"]]
+    if "capacity" in plain:
+        plain["capacity"] = {name: _stored(each, dropped) for name, each in plain["capacity"].items()}
+    return plain
+
+
+def _stored(fields: Written, dropped: Collection[str]) -> Document:
+    return {key: value for key, value in fields.items() if key not in dropped and value not in (None, [], {})}
 
 
 def changes(
@@ -325,88 +278,73 @@ def changes(
     there: Sequence[Written],
     made: Made,
     *,
-    same: Same = lambda wanted, there: content(wanted) == content(there),
+    dropped: Collection[str] = (),
     missing: int = 0,
     least: int = 0,
 ) -> Changes:
     """What leads from the slices of the pool that are `there` to the `wanted` specifications.
 
-    `made` makes a new object of a specification with its number. `same` compares a wanted specification with one that
-    is there, where the server stores it otherwise than it was sent. The pool says that it has so many slices more as
-    are `missing`, and its generation is at `least` this one.
+    `made` makes a new object of a specification with its number. The server does not store the `dropped` fields. The
+    pool says that it has so many slices more as are `missing`, and its generation is at `least` this one.
     """
     count = len(wanted) + missing
     latest = max(map(generation_of, there), default=0)
-    current = [each for each in there if generation_of(each) == latest]
-    pairs = _paired(wanted, current, same)
-    kept = {id(each) for each in pairs if each is not None}
+    pairs = _paired(wanted, [each for each in there if generation_of(each) == latest], dropped)
+    kept = {id(each) for each, _ in pairs if each is not None}
     obsolete = tuple(each for each in there if id(each) not in kept)
-    differs = [each is not None and not same(spec, each["spec"]) for spec, each in zip(wanted, pairs, strict=True)]
-    counts = {each["spec"][_POOL].get("resourceSliceCount") for each in pairs if each is not None}
-    is_small = None not in pairs and sum(differs) <= 1 and counts <= {count} and latest >= least
+    counts = {each["spec"]["pool"].get("resourceSliceCount") for each, _ in pairs if each is not None}
+    # One slice alone may change in place. Of several, the scheduler must not see some before the others.
+    is_small = sum(not is_same for _, is_same in pairs) <= 1 and counts <= {count} and latest >= least
+    is_small = is_small and all(each is not None for each, _ in pairs)
     generation = latest if is_small else max(latest + 1, least)
     update, create = [], []
-    for number, (spec, each, is_other) in enumerate(zip(wanted, pairs, differs, strict=True)):
-        pool = {**spec[_POOL], "generation": generation, "resourceSliceCount": count}
+    for number, (spec, (each, is_same)) in enumerate(zip(wanted, pairs, strict=True)):
+        pool = {**spec["pool"], "generation": generation, "resourceSliceCount": count}
         if each is None:
-            create.append(made({**spec, _POOL: pool}, number))
-        elif is_other or not is_small:
-            update.append({**each, "spec": {**_with_times(spec, each["spec"]), _POOL: pool}})
+            create.append(made({**spec, "pool": pool}, number))
+        elif not (is_same and is_small):
+            update.append({**each, "spec": {**_with_times(spec, each["spec"]), "pool": pool}})
     return Changes(delete=obsolete, update=tuple(update), create=tuple(create))
 
 
 def generation_of(slice_: Written) -> int:
-    return int(slice_["spec"][_POOL].get("generation") or 0)
+    return int(slice_["spec"]["pool"].get("generation") or 0)
 
 
-def _paired(wanted: Sequence[Written], there: Sequence[Written], same: Same) -> list[Written | None]:
-    """For each wanted specification the slice that it is, or the one with most of its devices; each slice once."""
-    free = sorted(there, key=lambda each: str(each["metadata"].get("name", "")))
-    pairs: list[Written | None] = [None] * len(wanted)
-    for number, spec in enumerate(wanted):
-        pairs[number] = next((each for each in free if same(spec, each["spec"])), None)
-        free = [each for each in free if each is not pairs[number]]
-    for number, spec in enumerate(wanted):
-        if pairs[number] is None and free:
-            names = _names(spec)
-            best = max(free, key=lambda each: len(names & _names(each["spec"])))
-            pairs[number] = best
-            free = [each for each in free if each is not best]
-    return pairs
-
-
-def _names(spec: Written) -> frozenset[str]:
-    return frozenset(each["name"] for key in ("devices", "sharedCounters") for each in spec.get(key) or ())
-
-
-def _timeless(device: Written) -> dict[str, Any]:
-    if not device.get("taints"):
-        return {key: value for key, value in device.items() if key != "taints"}
-    taints = [{key: value for key, value in each.items() if key != "timeAdded"} for each in device["taints"]]
-    return {**device, "taints": taints}
+def _paired(
+    wanted: Sequence[Written], there: Sequence[Written], dropped: Collection[str]
+) -> list[tuple[Written | None, bool]]:
+    """For each wanted specification a slice, each once, and whether it has that content already."""
+    free = [(each, content(each["spec"], dropped)) for each in sorted(there, key=lambda each: each["metadata"]["name"])]
+    pairs: list[tuple[Written | None, bool]] = []
+    for spec in wanted:
+        asked = content(spec, dropped)
+        same = next((number for number, (_, has) in enumerate(free) if has == asked), None)
+        pairs.append((None, False) if same is None else (free.pop(same)[0], True))
+    return [(free.pop(0)[0], False) if each is None and free else (each, is_same) for each, is_same in pairs]
 
 
 def _with_times(wanted: Written, there: Written) -> Written:
     """The wanted specification, in which a taint that was there already keeps the time at which it was added."""
-    if "devices" not in wanted:
-        return wanted
     times = {
-        (device["name"], each["key"], each.get("value", ""), each["effect"]): each["timeAdded"]
+        (device["name"], *_taint(each)): each.get("timeAdded")
         for device in there.get("devices") or ()
         for each in device.get("taints") or ()
-        if "timeAdded" in each
     }
-    return {**wanted, "devices": [_with_time(device, times) for device in wanted["devices"]]}
+
+    def with_time(device: Written) -> Written:
+        taints = [
+            {**each, "timeAdded": at} if (at := times.get((device["name"], *_taint(each)))) else each
+            for each in device["taints"]
+        ]
+        return {**device, "taints": taints}
+
+    devices = [with_time(each) if each.get("taints") else each for each in wanted.get("devices", ())]
+    return {**wanted, "devices": devices} if devices else wanted
 
 
-def _with_time(device: Written, times: Mapping[tuple[str, str, str, str], str]) -> Written:
-    if not device.get("taints"):
-        return device
-    taints = []
-    for each in device["taints"]:
-        key = (device["name"], each["key"], each.get("value", ""), each["effect"])
-        taints.append({**each, "timeAdded": times[key]} if key in times else each)
-    return {**device, "taints": taints}
+def _taint(taint: Written) -> tuple[str, str, str]:
+    return taint["key"], taint.get("value", ""), taint["effect"]
 
 
 STALE = "vdev-stale"
@@ -414,15 +352,22 @@ STALE = "vdev-stale"
 _OLD, _NEW = 1, 2  # generations
 
 
-def spoilt(fault: str, wanted: Sequence[Written], there: Sequence[Written], made: Made, *, same: Same) -> Changes:
+def spoilt(
+    fault: str,
+    wanted: Sequence[Written],
+    there: Sequence[Written],
+    made: Made,
+    *,
+    dropped: Collection[str] = (),
+) -> Changes:
     """What leads to slices with this fault; without a change once they have it."""
     match fault:
         case "incomplete":
-            return changes(wanted, there, made, same=same, missing=1)
+            return changes(wanted, there, made, dropped=dropped, missing=1)
         case "duplicateName":
-            return changes([*wanted, *_again(wanted)], there, made, same=same)
+            return changes([*wanted, *_again(wanted)], there, made, dropped=dropped)
         case "oldGeneration":
-            return _beside_old(wanted, there, made, same)
+            return _beside_old(wanted, there, made, dropped)
         case _:  # nothing is written
             return Changes()
 
@@ -430,29 +375,21 @@ def spoilt(fault: str, wanted: Sequence[Written], there: Sequence[Written], made
 def _again(wanted: Sequence[Written]) -> Sequence[Written]:
     """A slice with the pool's first device, which another slice has already: within one the server refuses that."""
     first = next((each for each in wanted if each.get("devices")), None)
-    return [] if first is None else [_alone(first, _plain(first["devices"][0]))]
+    return [] if first is None else [{**first, "devices": first["devices"][:1]}]
 
 
-def _beside_old(wanted: Sequence[Written], there: Sequence[Written], made: Made, same: Same) -> Changes:
+def _beside_old(wanted: Sequence[Written], there: Sequence[Written], made: Made, dropped: Collection[str]) -> Changes:
     """The pool as it should be, and a slice that an earlier generation has left."""
     latest = max((_NEW, *map(generation_of, there)))
     old = [each for each in there if generation_of(each) < latest]
     current = [each for each in there if generation_of(each) == latest]
     if there and not current:
         old, current = [], list(there)
-    found = changes(wanted, current, made, same=same, least=_NEW)
+    found = changes(wanted, current, made, dropped=dropped, least=_NEW)
     if old or not wanted:
         return found
-    left = _alone(wanted[-1], {"name": STALE})
-    left["pool"] = {**left["pool"], "generation": _OLD, "resourceSliceCount": 1}
-    return replace(found, create=(*found.create, made(left, len(wanted))))
-
-
-def _alone(spec: Written, device: Written) -> dict[str, Any]:
-    """A slice of the same pool with nothing but this device."""
-    return {**{key: value for key, value in spec.items() if key != "sharedCounters"}, "devices": [device]}
-
-
-def _plain(device: Written) -> dict[str, Any]:
-    """The device without what only its own slice can have."""
-    return {key: value for key, value in device.items() if key != "consumesCounters"}
+    pool = {**wanted[-1]["pool"], "generation": _OLD, "resourceSliceCount": 1}
+    left = {key: value for key, value in wanted[-1].items() if key != "sharedCounters"}
+    return replace(
+        found, create=(*found.create, made({**left, "pool": pool, "devices": [{"name": STALE}]}, len(wanted)))
+    )

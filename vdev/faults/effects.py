@@ -110,7 +110,7 @@ Time = Annotated[Duration, longer_than_nothing()]
 
 
 class HealthWord(StrEnum):
-    """What the kubelet is told of a device."""
+    """The health that the kubelet sees."""
 
     HEALTHY = "Healthy"
     UNHEALTHY = "Unhealthy"
@@ -126,7 +126,7 @@ class FlapTimes(Section):
 
 
 class TaintEffect(StrEnum):
-    """What a taint does."""
+    """The effect of a taint."""
 
     NO_SCHEDULE = "NoSchedule"
     NO_EXECUTE = "NoExecute"
@@ -141,32 +141,32 @@ class TaintFault(Section):
     value: Annotated[Text, without_problem(names.value_problem)] = ""
     """Its value."""
     effect: Annotated[TaintEffect, choice(TaintEffect)] = TaintEffect.NO_SCHEDULE
-    """NoSchedule: no further claim gets them; NoExecute: pods that have them are evicted too; None: nothing."""
+    """NoSchedule: no new claim gets the devices; NoExecute: pods that have them are also evicted; None: no effect."""
 
 
 MAX_TEMPERATURE = 200  # °C
 
 
 class OverheatFault(Section):
-    """The devices become hot, whatever their load; the clocks follow as the temperature passes the model's limits."""
+    """The devices become hot, whatever their load. Clocks go down at the model's temperature limits."""
 
     to: Annotated[Whole, between(1, MAX_TEMPERATURE)] = 105
-    """The temperature that they come to, in °C."""
+    """The temperature that the devices reach, in °C."""
     within: Annotated[Duration, longer_than_nothing(86400, "24h")] = 60.0
-    """Time that it takes from the temperature that they have."""
+    """Time from the current temperature to that one."""
 
 
 class HardwareErrorsFault(Section):
-    """Errors that the devices count by themselves, a minute; at least one of its keys."""
+    """Hardware errors per minute that the devices count: at least one key."""
 
     corrected_ecc: Number = 0.0
-    """Errors of the memory that ECC corrects."""
+    """Memory errors that ECC corrects."""
     uncorrected_ecc: Number = 0.0
-    """Errors of the memory that it cannot correct."""
+    """Memory errors that ECC cannot correct."""
     pcie_replays: Number = 0.0
-    """Packets that PCI Express sends again."""
+    """PCI Express packets that are sent again."""
     remapped_rows: Number = 0.0
-    """Rows of the memory that are taken out of use."""
+    """Memory rows that are taken out of use."""
 
 
 SensorFault = OverheatFault | HardwareErrorsFault
@@ -177,7 +177,7 @@ SensorFault = OverheatFault | HardwareErrorsFault
 
 
 class DelayTimes(Section):
-    """How long calls wait: half of them less than p50, none more than max."""
+    """How long calls wait: half of them less than p50, and none more than max."""
 
     p50: Duration
     """The median."""
@@ -213,11 +213,11 @@ class Answer(OneFault):
     empty: Flag = False
     """No container responses at all."""
     bogus_ids: Flag = False
-    """Devices that nobody listed or asked for."""
+    """Ids of devices that were neither listed nor requested."""
     oversized: Flag = False
     """More than the 4 MiB that the kubelet accepts."""
     wrong_device: Flag = False
-    """Another device than the allocated one, with CDI names that nobody wrote."""
+    """A device other than the allocated one, with CDI names that do not exist."""
     skip_claim: Flag = False
     """The first claim of the call is not in the answer."""
     claim_error: Word | None = None
@@ -255,7 +255,7 @@ class StreamFaults(OneFault):
     duplicate_ids: Flag = False
     """Each id is listed twice, as Healthy and as Unhealthy."""
     flood: Annotated[Whole, between(1, MAX_RATE)] | None = None
-    """The list is sent so many times a second."""
+    """How many times per second the list is sent."""
     oversized: Flag = False
     """The list is larger than the 4 MiB that the kubelet accepts; needs allowHarmful."""
 
@@ -313,19 +313,19 @@ Message = Annotated[Word, without_problem(_length_problem, maxLength=names.MESSA
 
 
 class EventType(StrEnum):
-    """How bad it is."""
+    """The type of an Event."""
 
     NORMAL = "Normal"
     WARNING = "Warning"
 
 
 class EventFault(Section):
-    """An Event about the Node, written at each beginning of the rule; needs node.events."""
+    """An Event about the Node, written each time the fault begins; needs node.events."""
 
     reason: Reason
-    """Why, in one word such as GpuLost."""
+    """The reason, one word such as GpuLost."""
     message: Message
-    """What happened, in a sentence."""
+    """The message, a sentence."""
     type: Annotated[EventType, choice(EventType)] = EventType.WARNING
     """Normal or Warning."""
 
@@ -338,13 +338,13 @@ class ConditionFault(Section):
     """A condition of the Node while the rule is in force; needs node.conditions."""
 
     type: ConditionType
-    """Type of the condition, such as GpuHealthy. What entries say of the same type does not count meanwhile."""
+    """Type of the condition, such as GpuHealthy. It overrides conditions of entries with the same type."""
     status: Flag
     """Whether the condition is True or False."""
     reason: Reason = "Drill"
-    """Why, in one word such as GpuLost."""
+    """The reason, one word such as GpuLost."""
     message: Message | None = None
-    """What is the matter, in a sentence. Default: which rule says so."""
+    """The message, a sentence. Default: names the rule."""
 
     def said_by(self, rule: str) -> Self:
         """The condition with a message, whose default names the rule."""
@@ -365,13 +365,13 @@ def _whole_seconds(value: float) -> None:
 
 
 class WatchWord(StrEnum):
-    """What becomes of watches."""
+    """What happens to watches."""
 
     BROKEN = "broken"
 
 
 class ApiVerb(StrEnum):
-    """What the plugin does with the API server, in RBAC's words."""
+    """Verbs of requests to the API server, as in RBAC."""
 
     GET = "get"
     LIST = "list"
@@ -383,7 +383,7 @@ class ApiVerb(StrEnum):
 
 
 class ApiResource(StrEnum):
-    """What it does that with, in RBAC's words."""
+    """Resources of requests to the API server, as in RBAC."""
 
     NODES = "nodes"
     NODES_STATUS = "nodes/status"
@@ -401,11 +401,11 @@ class ApiFaults(Section):
     """How requests to the API server fail: exactly one of unreachable, status and watch."""
 
     unreachable: Flag = False
-    """Nobody answers."""
+    """The API server does not answer."""
     status: Annotated[Whole, Constraint(_known_refusal, (("enum", _REFUSALS),))] | None = None
     """HTTP status of the answer: 403, 409, 429, 500 or 503."""
     watch: Annotated[WatchWord, choice(WatchWord)] | None = None
-    """broken: watches end, and cannot begin again."""
+    """broken: watches end and cannot start again."""
     retry_after: Annotated[Duration, Constraint(_whole_seconds)] | None = None
     """For status 429 and 503: how long the answer asks to wait."""
     verbs: Annotated[tuple[Annotated[ApiVerb, choice(ApiVerb)], ...], one_or_many(STRING)] = ()
@@ -439,24 +439,24 @@ class SliceFaults(OneFault):
     late: Annotated[Duration, longer_than_nothing()] | None = None
     """Delay with which each change is written."""
     withheld: Flag = False
-    """Changes are not written; what is there stays."""
+    """Changes are not written; the present slices stay."""
     incomplete: Flag = False
-    """The pool says that it has one slice more than there are."""
+    """The pool announces one slice more than exist."""
     old_generation: Flag = False
-    """A slice of an older generation, with a device that does not exist, is left beside the others."""
+    """A slice of an older generation remains, with a device that does not exist."""
     duplicate_name: Flag = False
     """A device is in two slices."""
     wiped: Flag = False
-    """The slices are deleted; with `for`, they are written again only then."""
+    """The slices are deleted; with `for`, they are written again after that time."""
 
 
 class HealthStreamFaults(OneFault):
     """What happens to the health streams: exactly one of its keys."""
 
     silent: Flag = False
-    """The streams stay open, and say nothing more."""
+    """The streams stay open but send nothing more."""
     ended: Flag = False
-    """The streams end, as often as the kubelet opens them."""
+    """The streams end each time that the kubelet opens them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,7 +131,7 @@ Index = Annotated[str, BeforeValidator(_index), WithJsonSchema({"anyOf": [{"type
 
 
 class Select(Section):
-    """Which devices: those that meet all conditions; of these, count, share and pick take some."""
+    """The devices that meet all conditions. count, share and pick select some of them."""
 
     names: tuple[Text, ...] = ()
     """Names of entries, ids and <entry>/<index>; the same as a list in place of this mapping."""
@@ -142,17 +142,17 @@ class Select(Section):
     id: Word | None = None
     """Pattern for the id of a device, a partition or a replica."""
     resource: Word | None = None
-    """Pattern for the resource; the rule then concerns what that resource offers, such as partitions."""
+    """Pattern for the resource; the rule then applies to what that resource advertises, such as partitions."""
     profile: Word | None = None
-    """Pattern for the partition's profile; the rule then concerns partitions, not whole devices."""
+    """Pattern for the partition's profile; the rule then applies to partitions, not to whole devices."""
     numa: Annotated[tuple[Annotated[Whole, between(0)], ...], one_or_many(INTEGER)] = ()
     """NUMA nodes."""
     count: Annotated[Whole, between(1)] | None = None
-    """Only the first so many."""
+    """Only this number of devices, the first ones."""
     pick: Annotated[Whole, between(1)] | None = None
-    """Only so many, chosen at random by the seed."""
+    """Only this number of devices, chosen at random by the seed."""
     share: Part | None = None
-    """Only this fraction, at least one, chosen at random by the seed."""
+    """Only this fraction of the devices, at least one, chosen at random by the seed."""
 
     def filters(self, entries: Collection[str]) -> tuple[DeviceFilter, ...]:
         """The devices meet one of these. `entries` are the names of the entries that there are."""
@@ -192,16 +192,17 @@ class OnNodes(Section):
     names: Annotated[tuple[Word, ...], one_or_many(STRING)] = ()
     """Patterns for the nodes' names. Default: every node."""
     labels: dict[Word, AsWritten] = {}
-    """Labels that they must have, such as a zone or a rack; for vdev fleet, which knows the labels of its nodes."""
+    """Labels that the nodes must have, such as a zone or a rack; for `vdev fleet`, which knows the labels of its
+    nodes."""
     share: Part = 1.0
-    """Only this fraction of them; each node is chosen or not by the seed and its name."""
+    """Only this fraction of the nodes; the seed and the node's name decide."""
 
 
 # --- a rule -----------------------------------------------------------------------------------------------------------
 
 
 class Since(StrEnum):
-    """What the rule's times count from."""
+    """When the rule's times start."""
 
     LOAD = "load"
     START = "start"
@@ -247,29 +248,30 @@ class FaultRule(Section):
     devices: Annotated[Select, Shorthand((dict, Section), _ARRAY_OR_STRING, _names)] | None = None
     """Which devices: a list of entries, ids and <entry>/<index>, or conditions. Default: all of the resource."""
     resource: Word = "*"
-    """Pattern for the resource; for slices, healthStream and calls about claims, for the DRA driver. Default: every
-    one."""
+    """Pattern for the resource, or for the DRA driver in rules about slices, healthStream and calls for claims.
+    Default: all."""
     on_nodes: Annotated[OnNodes, Shorthand((dict, Section), _ARRAY_OR_STRING, _globs)] | None = None
     """Which nodes: patterns for names, {labels: {zone: a}}, or {share: 10%}. Default: every node."""
 
     since: Annotated[Since, choice(Since)] | None = None
-    """What times count from: load (the rule was read) or start (the plugin started). Default: load."""
+    """When the rule's times start: load (when the rule is read) or start (when the plugin starts). Default: load."""
     on_allocate: Flag = False
-    """Times count from each allocation of one of the devices to a pod, and only these devices fail."""
+    """The rule's times start at each allocation of one of the devices to a pod, and only these devices fail."""
     on_file: FilePath | None = None
-    """Times count from the appearance of this file; when it goes, so does the fault."""
+    """The rule's times start when this file appears. The fault ends when the file is removed."""
     manual: Flag = False
-    """Times count from `vdev fault trigger`."""
+    """The rule's times start with `vdev fault trigger`."""
     at: Duration = 0.0
     """When the fault begins."""
     lasts: Annotated[Time | None, Field(alias="for")] = None
     """How long the fault lasts. Default: as long as the rule exists."""
     every: Time | None = None
-    """Time from one beginning to the next, where it repeats."""
+    """Time from one beginning to the next, if the fault repeats."""
     times: Annotated[Whole, between(1)] | None = None
-    """How many times it repeats. Default: without end."""
+    """How many times the fault repeats. Default: no limit."""
     jitter: Part = 0.0
-    """Fraction of `every` (of a flap's `up`, or of `at`) by which each beginning moves at random, both ways."""
+    """Fraction of `every` (of a flap's `up`, or of `at`) by which each beginning varies at random, in both
+    directions."""
     nth: Annotated[tuple[Annotated[Whole, between(1)], ...], one_or_many(_NTH_JSON)] = ()
     """Only the n-th calls, requests, allocations or repetitions: 3, or [1, 3]."""
     every_nth: Annotated[Whole, between(1)] | None = None
@@ -280,10 +282,10 @@ class FaultRule(Section):
     health: Annotated[HealthWord, choice(HealthWord)] | None = None
     """The health that is reported, whatever the probes find."""
     xid: Annotated[Whole, between(1, MOST_XID)] | None = None
-    """NVIDIA's driver reports this error of the devices. They are Unhealthy, unless health says otherwise or NVIDIA's
-    device plugin takes the error for the application's (13, 31, 43, 45, 68, 109)."""
+    """The error that NVIDIA's driver reports for the devices. They are Unhealthy, unless health says otherwise or
+    NVIDIA's device plugin attributes the error to the application (13, 31, 43, 45, 68, 109)."""
     reason: Text = ""
-    """Why, for health, xid and flap: the text that pods and people see."""
+    """For health, xid and flap: the reason that is shown."""
     flap: FlapTimes | None = None
     """The devices alternate between Healthy and Unhealthy."""
     remove: Flag = False
@@ -319,7 +321,7 @@ class FaultRule(Section):
     pod_resources: PodResourcesFaults | None = None
     """The kubelet's PodResources API is disturbed."""
     process: ProcessFaults | None = None
-    """The plugin ends."""
+    """The plugin's process exits."""
     event: EventFault | None = None
     """An Event about the Node is written."""
     condition: ConditionFault | None = None
@@ -329,7 +331,7 @@ class FaultRule(Section):
     slices: SliceFaults | None = None
     """ResourceSlices are disturbed."""
     health_stream: HealthStreamFaults | None = None
-    """The streams on which DRA drivers tell the health of devices are disturbed."""
+    """The streams on which DRA drivers report the health of devices are disturbed."""
     allow_harmful: Flag = False
     """Allows what could harm a real kubelet: drop, and stream: {oversized: true}."""
 
@@ -464,13 +466,13 @@ KernelLog = Annotated[str, BeforeValidator(_kernel_log), WithJsonSchema(_KERNEL_
 
 
 class Faults(Section):
-    """Failures on demand."""
+    """Faults that are injected."""
 
     seed: Whole = 0
     """Seed of the random choices; with the same seed a run repeats exactly."""
     kernel_log: KernelLog = ""
-    """Where Xids are written as NVIDIA's driver does, once at each beginning, for readers of the kernel log: true is
-    /dev/kmsg, else a file."""
+    """Where Xids are written in the form of NVIDIA's driver, once each time a fault begins: true for /dev/kmsg, or a
+    file."""
     rules: tuple[FaultRule, ...] = ()
     """What fails, and when."""
 

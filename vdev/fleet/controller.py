@@ -128,8 +128,7 @@ class Fleet:
         """Read the files again when they change; a bad one changes nothing."""
         with Watcher() as watcher:
             while True:
-                for directory in {path.absolute().parent for path in self._options.files}:
-                    watcher.watch(directory, content=True)
+                await watcher.follow({path.absolute().parent: True for path in self._options.files})
                 pause = self.steps.pause(_READING) if self.steps.failed(_READING) else None
                 with contextlib.suppress(TimeoutError):
                     async with self.clock.timeout(pause):

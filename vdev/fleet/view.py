@@ -27,7 +27,7 @@ METRICS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "fleet_broken_devices": ((), "Devices that are not healthy"),
     "fleet_refused_pods": ((), "Pods that a kubelet would not admit"),
     "fleet_writes_total": ((), "Write requests since the start"),
-    "fleet_converged": ((), "Whether every node is as the file says (1) or not yet (0)"),
+    "fleet_converged": ((), "Whether every node matches the file (1) or not yet (0)"),
     "fleet_config_refused": ((), "Whether the last reading of the files was refused (1) or is in force (0)"),
 }
 """The labels of each metric, whose name begins with `vdev_`, and what it means."""

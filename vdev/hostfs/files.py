@@ -1,13 +1,15 @@
 """Writing a file so that a reader sees all of it or nothing of it."""
 
 import contextlib
-import itertools
 import os
 import stat
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
 from ..errors import HostError, reason_of
+
+_UNFINISHED = ".tmp"
 
 
 def write_atomic(path: Path, data: bytes, *, mode: int = 0o644, sync: bool = False) -> None:
@@ -18,10 +20,10 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o644, sync: bool = Fal
     """
     temporary = ""
     try:
-        # Without tempfile, which is a quarter of a MiB with all that it imports; `x`: never over what is there.
-        fresh = path.parent / f".{path.name}.{os.urandom(6).hex()}.tmp"
-        with open(fresh, "xb", opener=_private) as file:
-            temporary = str(fresh)
+        with tempfile.NamedTemporaryFile(
+            dir=path.parent, prefix=f".{path.name}.", suffix=_UNFINISHED, delete=False
+        ) as file:
+            temporary = file.name
             os.fchmod(file.fileno(), mode)
             file.write(data)
             if sync:
@@ -37,22 +39,16 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o644, sync: bool = Fal
                 os.unlink(temporary)
 
 
-def _private(path: str, flags: int) -> int:
-    """Open a file that nobody else can read as long as it is not finished."""
-    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
-
-
 def remove_unfinished(directory: Path, names: Iterable[str]) -> None:
     """Remove what processes that were killed left of writing files of these names; blocks. For their sole writer."""
     ours = tuple(f".{name}." for name in names)
     with contextlib.suppress(OSError), os.scandir(directory) as found:
         for each in found:
-            if each.name.startswith(ours) and each.name.endswith(".tmp"):
+            if each.name.startswith(ours) and each.name.endswith(_UNFINISHED):
                 with contextlib.suppress(OSError):
                     os.unlink(each)
 
 
-_LEAST = 4096  # bytes that are read at a time, of what does not tell its size
 _KINDS = {
     stat.S_IFDIR: "a directory",
     stat.S_IFLNK: "a symbolic link",
@@ -72,19 +68,16 @@ def read_plain(path: Path, *, limit: int, follow: bool = True) -> bytes | None:
     try:
         _must_be_plain(path, os.stat(path, follow_symlinks=follow).st_mode)  # opening a device may do something
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
-        with open(os.open(path, flags), "rb", buffering=0) as file:
-            found = os.fstat(file.fileno())  # another file may have taken its place since
-            _must_be_plain(path, found.st_mode)
-            data, step = b"", max(found.st_size, _LEAST) + 1  # no more than that, for which room is made
-            while found.st_size <= limit >= len(data) and (more := file.read(step)):
-                data += more
+        with open(os.open(path, flags), "rb") as file:
+            _must_be_plain(path, os.fstat(file.fileno()).st_mode)  # another file may have taken its place since
+            data = file.read(limit + 1)
     except FileNotFoundError:
         if follow and os.path.islink(path):
             raise HostError(f"cannot read {path}: it is a symbolic link to nothing") from None
         return None
     except OSError as cause:
         raise HostError(f"cannot read {path}: {reason_of(cause)}") from cause
-    if found.st_size > limit or len(data) > limit:
+    if len(data) > limit:
         raise HostError(f"cannot read {path}: it has more than {limit} bytes")
     return data
 
@@ -92,30 +85,6 @@ def read_plain(path: Path, *, limit: int, follow: bool = True) -> bytes | None:
 def _must_be_plain(path: Path, mode: int) -> None:
     if not stat.S_ISREG(mode):
         raise HostError(f"cannot read {path}: it is {_KINDS.get(stat.S_IFMT(mode), 'not a plain file')}")
-
-
-def remove_tree(path: Path) -> None:
-    """Remove a directory with all that is in it, however deeply it is nested; blocks. Raises OSError.
-
-    A function that calls itself for each level would meet the limit of recursion. So each directory is moved beside
-    `path` before it is emptied: nothing is ever deeper than one level, and no path gets longer. What is moved has the
-    name of an unfinished file, `.name.*.tmp`; an earlier removal that was interrupted may have left such names.
-    """
-    numbers = itertools.count()
-    left = [path]
-    while left:
-        directory = left.pop()
-        with os.scandir(directory) as found:
-            entries = list(found)
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                names = (path.with_name(f".{path.name.lstrip('.')}.{number}.tmp") for number in numbers)
-                moved = next(name for name in names if not os.path.lexists(name))
-                os.rename(entry.path, moved)
-                left.append(moved)
-            else:
-                os.unlink(entry.path)
-        directory.rmdir()
 
 
 Stamp = tuple[int, int, int]
@@ -145,9 +114,12 @@ def listed(directory: Path) -> list[Path]:
 
 
 def stamp(path: Path) -> Stamp | None:
-    """What another file, or the same one written anew, would not have; None where there is no file."""
+    """What another file, or the same one written anew, would not have; None where there is no file.
+
+    The inode alone would not do, because file systems use numbers again.
+    """
     try:
-        found = os.lstat(path)
+        found = os.stat(path)
     except OSError:
         return None
     return found.st_ino, found.st_mtime_ns, found.st_size

@@ -1,6 +1,5 @@
-"""Locks on a directory, which leave no file behind and end with their process: one's own, and those of who waits."""
+"""Locks on a directory, which leave no file behind and end with their process; changes of a single file of the host."""
 
-import contextlib
 import errno
 import fcntl
 import os
@@ -90,52 +89,6 @@ class DirectoryLock:
         held, self._held = self._held, None
         if held is not None:
             os.close(held)
-
-
-class Presence:
-    """Lets other processes see that this one is there, by a shared lock on a directory. Blocks, but briefly."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._held: int | None = None
-
-    @property
-    def is_seen(self) -> bool:
-        return self._held is not None
-
-    def begin(self) -> None:
-        """Be there. No effect where there is no such directory, or the system cannot lock."""
-        if self._held is None:
-            with contextlib.suppress(OSError):
-                self._held = _locked(self._directory, fcntl.LOCK_SH)
-
-    def end(self) -> None:
-        """Be there no more; safe to call twice."""
-        held, self._held = self._held, None
-        if held is not None:
-            os.close(held)
-
-
-def is_somebody_present(directory: Path) -> bool:
-    """Whether another process is there. Blocks, but briefly."""
-    try:
-        os.close(_locked(directory, fcntl.LOCK_EX))
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
-
-
-def _locked(directory: Path, kind: int) -> int:
-    """The open directory with that lock. Raises BlockingIOError while others have it, or another OSError."""
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(handle, kind | fcntl.LOCK_NB)
-    except OSError:
-        os.close(handle)
-        raise
-    return handle
 
 
 _STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

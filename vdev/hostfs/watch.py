@@ -1,17 +1,16 @@
-"""Directories whose changes wake the event loop: inotify where it works, a poll where it does not.
+"""Directories whose changes wake the event loop: inotify tells of them at once, and a poll finds what it misses.
 
 One `Watcher` holds one inotify descriptor and has one consumer, which awaits `changes()` and then looks what is new
-itself: a change is a hint, never a fact. Directories may be missing; the nearest existing ancestor is watched until
-they appear. What inotify cannot see (sysfs, remote file systems, a directory that something was mounted on) is compared
-now and then in a thread; kernel uevents, where allowed, report changes in sysfs at once.
+itself: a change is a hint, never a fact. Directories may be missing; those above them tell when they appear. What
+inotify cannot see (sysfs, remote file systems, a directory that something was mounted on) the poll finds, which
+compares every directory with what was in it before.
 """
 
 import asyncio
 import contextlib
 import errno
 import os
-import socket
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -29,103 +28,48 @@ except ImportError:  # not on Linux: every directory is polled
 _ATTRIB, _CLOSE_WRITE, _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x4, 0x8, 0x40, 0x80, 0x100, 0x200
 _DELETE_SELF, _MOVE_SELF, _UNMOUNT, _OVERFLOW, _IGNORED = 0x400, 0x800, 0x2000, 0x4000, 0x8000
 _ONLYDIR, _MASK_ADD = 0x01000000, 0x20000000
-_ENTRIES = _ATTRIB | _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE | _DELETE_SELF | _MOVE_SELF | _ONLYDIR | _MASK_ADD
+_ABOVE = _MOVED_TO | _CREATE | _DELETE_SELF | _MOVE_SELF | _ONLYDIR | _MASK_ADD
+_ENTRIES = _ABOVE | _ATTRIB | _MOVED_FROM | _DELETE
 _GONE = _DELETE_SELF | _MOVE_SELF | _UNMOUNT | _IGNORED
-
-# File systems whose changes inotify does not report, or only those made on this machine: remote ones, the kernel's own.
-_SILENT = frozenset(
-    {"sysfs", "proc", "nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "virtiofs", "vboxsf", "fuse", "fuseblk"}
-)
-
-_NETLINK_KOBJECT_UEVENT = 15  # linux/netlink.h
-_KERNEL_GROUP = 1  # the kernel's own messages; group 2 carries udev's
 
 Changes = Mapping[Path, frozenset[str]]
 """Watched directories that may have changed, each with the entries concerned; no entries mean: anything may have."""
 
 
-_Asked = tuple[str, bool, bool, bool]
-"""A directory, and whether it is silent, whether its stamp is known, and whether it is polled."""
-
-
 @dataclass(slots=True)
 class _Target:
-    """A watched directory. `armed` is where inotify listens for it: itself, an ancestor, or None when it is polled."""
+    """A watched directory. `stamp` is what the last look found in it; None where it changed since."""
 
-    path: Path
     content: bool
-    armed: Path | None = None
-    wd: int = -1
-    silent: bool = False  # inotify reports nothing there; `stamp` is then of the content, else of the directory itself
     stamp: Hashable = None
-    known: bool = False  # whether `stamp` holds anything
-
-
-class Uevents:
-    """A netlink socket that becomes readable when the kernel added, removed or changed a device.
-
-    An event is only a wake-up: its text is never trusted, and who receives one looks at sysfs again.
-    """
-
-    def __init__(self) -> None:
-        """Raises OSError where the platform or the container's rules do not allow it."""
-        family = getattr(socket, "AF_NETLINK", None)
-        if family is None:
-            raise OSError("this platform has no netlink")
-        self._socket = socket.socket(
-            family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC, _NETLINK_KOBJECT_UEVENT
-        )
-        try:
-            self._socket.bind((0, _KERNEL_GROUP))
-        except OSError:
-            self._socket.close()
-            raise
-
-    def fileno(self) -> int:
-        return self._socket.fileno()
-
-    def drain(self) -> None:
-        """Discard all events until now. An overflow of the socket's buffer counts as an event."""
-        with contextlib.suppress(OSError):
-            while True:
-                self._socket.recv(8192)
-
-    def close(self) -> None:
-        self._socket.close()
 
 
 class Watcher:
     """Watches directories on the running event loop.
 
     `settle` is how long (seconds) a burst is gathered after its first event, since a file is written in several steps.
-    `poll_interval` is the pace of the poll behind the events. Where every directory has
-    events, it only looks whether these still stand at their paths: that is done each `stand_interval`. `sys` is where
-    the host's sysfs is seen: kernel uevents count as changes of every watched directory below it. `inotify=False`
-    leaves the poll alone.
+    `poll_interval` is the pace of the poll behind the events. `inotify=False` leaves the poll alone.
     """
 
     def __init__(
         self,
         *,
         poll_interval: float = PRODUCTION.look_at_files,
-        stand_interval: float = PRODUCTION.look_at_directories,
         settle: float = PRODUCTION.burst,
-        sys: Path | None = None,
         inotify: bool = True,
     ) -> None:
         self._poll_interval = poll_interval
-        self._stand_interval = stand_interval
         self._settle = settle
-        self._sys = sys
         self._targets: dict[Path, _Target] = {}
-        self._users: dict[int, set[Path]] = {}
+        # The kernel's watch on each target and on each directory above one; None for what is missing or not watched.
+        self._watches: dict[Path, int | None] = {}
         self._names: dict[Path, set[str]] = {}  # for the next `changes()`: directories, and the entries that changed
         self._anything: set[Path] = set()  # for the same: directories of which anything may have changed
         self._wake = asyncio.Event()
         self._loop = asyncio.get_running_loop()
+        self._next_poll = self._loop.time() + poll_interval
         self._limits: dict[str, None] = {}
         self._inotify: Any = self._open_inotify() if inotify else None
-        self._uevents = self._open_uevents() if sys else None
 
     def _open_inotify(self) -> Any:
         if inotify_simple is None:
@@ -139,15 +83,6 @@ class Watcher:
         self._loop.add_reader(inotify.fileno(), self._on_inotify)
         return inotify
 
-    def _open_uevents(self) -> Uevents | None:
-        try:
-            uevents = Uevents()
-        except OSError as cause:
-            self._limit(f"kernel uevents cannot be received ({reason_of(cause)}): sysfs is polled")
-            return None
-        self._loop.add_reader(uevents.fileno(), self._on_uevent)
-        return uevents
-
     def _limit(self, sentence: str) -> None:
         self._limits[sentence] = None
 
@@ -156,49 +91,42 @@ class Watcher:
         """What is slower than it could be on this machine, one sentence each."""
         return tuple(self._limits)
 
-    @property
-    def paths(self) -> frozenset[Path]:
-        return frozenset(self._targets)
+    async def follow(self, directories: Mapping[Path, bool]) -> frozenset[Path]:
+        """Watch these directories, which need not exist, and no others; returns those that were not watched before.
 
-    def watch(self, path: Path, *, content: bool = True) -> None:
-        """Watch a directory, which need not exist; watching it again changes nothing.
-
-        `content=False` leaves out that a file's content was written. It is right for `/dev`, where each `> /dev/null`
-        of anybody's shell is such a write.
+        The value of a directory says whether it matters that a file's content was written. It does not in `/dev`,
+        where each `> /dev/null` of anybody's shell is such a write. Changes of a new directory are reported from now
+        on, so whoever looks at it after this call misses none.
         """
-        target = self._targets.get(path)
-        if target is None:
-            target = self._targets[path] = _Target(path, content)
-        elif content and not target.content:
-            target.content = True
-        else:
-            return
-        self._arm(target)
-        self._wake.set()  # so that the poll takes its first stamp soon
-
-    def unwatch(self, path: Path) -> None:
-        """Stop watching a directory; nothing when it is not watched."""
-        target = self._targets.pop(path, None)
-        if target is not None:
-            self._release(target)
+        fresh = {}
+        for path in self._targets.keys() - directories.keys():
+            del self._targets[path]
             self._names.pop(path, None)
             self._anything.discard(path)
+        for path, content in directories.items():
+            target = self._targets.get(path)
+            if target is None:
+                target = fresh[path] = self._targets[path] = _Target(content)
+            elif target.content == content:
+                continue
+            target.content, target.stamp = content, None
+            self._listen(path)
+        await self._look(fresh)
+        return frozenset(fresh)
 
     async def changes(self) -> Changes:
         """Wait until at least one directory may have changed, and a moment longer for the rest of the burst."""
         while True:
-            if all(each.known for each in self._targets.values()):
-                is_polled = any(each.silent or each.armed is None for each in self._targets.values())
-                pause = self._poll_interval if is_polled else self._stand_interval
-                timer = self._loop.call_later(pause, self._wake.set)
-                try:
-                    await self._wake.wait()
-                finally:
-                    timer.cancel()
-            if not self._has_news():
-                self._wake.clear()
-                await self._compare()
-            if self._has_news():
+            timer = self._loop.call_at(self._next_poll, self._wake.set)
+            try:
+                await self._wake.wait()
+            finally:
+                timer.cancel()
+            self._wake.clear()
+            if self._loop.time() >= self._next_poll:
+                await self._look(dict(self._targets))
+                self._next_poll = self._loop.time() + self._poll_interval
+            if self._anything or self._names:
                 await asyncio.sleep(self._settle)
                 self._wake.clear()
                 changes = {path: frozenset(names) for path, names in self._names.items()}
@@ -207,13 +135,11 @@ class Watcher:
                 return changes
 
     def close(self) -> None:
-        for source in (self._inotify, self._uevents):
-            if source is not None:
-                self._loop.remove_reader(source.fileno())
-                source.close()
-        self._inotify = self._uevents = None
+        if self._inotify is not None:
+            self._loop.remove_reader(self._inotify.fileno())
+            self._inotify.close()
+        self._inotify = None
         self._targets.clear()
-        self._users.clear()
 
     def __enter__(self) -> Self:
         return self
@@ -223,184 +149,107 @@ class Watcher:
     ) -> None:
         self.close()
 
-    # --- events -------------------------------------------------------------------------------------------------------
-
-    def _has_news(self) -> bool:
-        return bool(self._anything or self._names)
-
     def _report(self, path: Path, name: str = "") -> None:
         if name:
             self._names.setdefault(path, set()).add(name)
         else:
             self._anything.add(path)
+        self._targets[path].stamp = None
         self._wake.set()
 
-    def _on_uevent(self) -> None:
-        assert self._uevents is not None
-        assert self._sys is not None
-        self._uevents.drain()
-        for path in self._targets:
-            if path.is_relative_to(self._sys):
-                self._report(path)
+    # --- events -------------------------------------------------------------------------------------------------------
 
     def _on_inotify(self) -> None:
+        places: dict[int | None, list[Path]] = {}  # several paths may lead to one directory
+        for path, watch in self._watches.items():
+            places.setdefault(watch, []).append(path)
+        is_elsewhere = False
         for event in self._inotify.read(timeout=0):
             if event.mask & _OVERFLOW:
-                for target in list(self._targets.values()):
-                    self._arm(target)
-                    self._report(target.path)
+                is_elsewhere = True
+                for path in self._targets:
+                    self._report(path)
                 continue
-            for path in list(self._users.get(event.wd, ())):
-                self._on_event(self._targets[path], event.mask, event.name)
-            if event.mask & _IGNORED:
-                self._users.pop(event.wd, None)
+            for path in places.get(event.wd, ()):
+                target = self._targets.get(path)
+                is_elsewhere |= bool(event.mask & _GONE) or path / event.name in self._watches
+                if target is not None and (target.content or not event.mask & _CLOSE_WRITE):
+                    self._report(path, event.name)
+        if is_elsewhere:
+            self._listen_anew()
 
-    def _on_event(self, target: _Target, mask: int, name: str) -> None:
-        if mask & _GONE:
-            self._arm(target)
-            self._report(target.path)
-        elif target.armed == target.path:
-            if not mask & _CLOSE_WRITE or target.content:
-                self._report(target.path, name)
-        elif target.armed is not None and name == target.path.relative_to(target.armed).parts[0]:
-            self._arm(target)
-            if target.armed == target.path:
-                self._report(target.path)
-
-    # --- where inotify listens ----------------------------------------------------------------------------------------
-
-    def _arm(self, target: _Target) -> None:
-        """Listen at the directory, or at its nearest existing ancestor; fall back to the poll."""
-        self._release(target)
-        if self._inotify is None or target.silent:
-            return
-        try:
-            armed, wd = self._listen(target)
-        except OSError as cause:
-            hint = "; see fs.inotify.max_user_watches" if cause.errno == errno.ENOSPC else ""
-            self._limit(f"{target.path} cannot be watched ({reason_of(cause)}): it is polled{hint}")
-            target.known = False
-            return
-        target.armed, target.wd = armed, wd
-        self._users.setdefault(wd, set()).add(target.path)
-
-    def _listen(self, target: _Target) -> tuple[Path, int]:
-        """The deepest existing directory on the way to the target, and its watch. Raises OSError."""
-        lineage = (target.path, *target.path.parents)
-        best: tuple[Path, int] | None = None
-        depth = 0
-        while True:  # down again after each success: the next directory may have been made in between
-            mask = _ENTRIES | (_CLOSE_WRITE if target.content and depth == 0 else 0)
-            try:
-                wd = self._inotify.add_watch(lineage[depth], mask)
-            except (FileNotFoundError, NotADirectoryError):
-                if best is not None:
-                    return best
-                depth += 1
-                if depth == len(lineage):
-                    raise
-                continue
-            if best is not None and best[1] != wd and not self._users.get(best[1]):
-                self._forget(best[1])
-            best = lineage[depth], wd
-            if depth == 0:
-                return best
-            depth -= 1
-
-    def _is_elsewhere(self, target: _Target) -> bool:
-        """Whether another directory has come to stand there since inotify was told to listen."""
-        try:
-            return self._listen(target) != (target.armed, target.wd)
-        except OSError:
-            return True
-
-    def _release(self, target: _Target) -> None:
-        users = self._users.get(target.wd)
-        if users is not None:
-            users.discard(target.path)
-            if not users:
-                del self._users[target.wd]
-                self._forget(target.wd)
-        target.armed, target.wd = None, -1
-
-    def _forget(self, wd: int) -> None:
-        if self._inotify is not None:
+    def _listen_anew(self) -> None:
+        """Listen wherever the paths lead now, and report the directories that are others than before."""
+        before, self._watches = self._watches, {}
+        for path in self._targets:
+            self._listen(path)
+        for watch in set(before.values()) - set(self._watches.values()) - {None}:
             with contextlib.suppress(OSError):  # the kernel has dropped it already
-                self._inotify.rm_watch(wd)
+                self._inotify.rm_watch(watch)
+        for path in self._targets:
+            if self._watches.get(path) != before.get(path):
+                self._report(path)
+
+    def _listen(self, path: Path) -> None:
+        """Listen at a directory and at all above it, as far as they exist.
+
+        From the root down: what is made after its turn is told by the directory above, at which it listens by then.
+        """
+        if self._inotify is None:
+            return
+        for above in reversed(path.parents):
+            if above not in self._watches:
+                self._watches[above] = self._watch(above, _ABOVE)
+        mask = _ENTRIES | (_CLOSE_WRITE if self._targets[path].content else 0)
+        self._watches[path] = self._watch(path, mask)
+
+    def _watch(self, path: Path, mask: int) -> int | None:
+        try:
+            return int(self._inotify.add_watch(path, mask))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as cause:
+            if path in self._targets:
+                hint = "; see fs.inotify.max_user_watches" if cause.errno == errno.ENOSPC else ""
+                self._limit(f"{path} cannot be watched ({reason_of(cause)}): it is polled{hint}")
+            return None
 
     # --- the poll behind ----------------------------------------------------------------------------------------------
 
-    async def _compare(self) -> None:
-        """Compare every directory with its last stamp, in a thread."""
-        targets = list(self._targets.values())
-        asked = [(str(each.path), each.silent, each.known, each.armed is None) for each in targets]
-        seen = await asyncio.to_thread(_stamps, asked)
-        for target, (silent, stamp) in zip(targets, seen, strict=True):
-            if self._targets.get(target.path) is not target:
+    async def _look(self, targets: Mapping[Path, _Target]) -> None:
+        """Compare directories with what the last look found, in a thread."""
+        asked = [(path, target.content) for path, target in targets.items()]
+        stamps = await asyncio.to_thread(_stamps, asked)
+        is_elsewhere = False
+        for (path, target), stamp in zip(targets.items(), stamps, strict=True):
+            if self._targets.get(path) is not target or stamp == target.stamp:
                 continue
-            if not target.known and (silent or target.armed is None):
-                self._report(target.path)  # nobody listened between `watch` and this first look
-            elif target.stamp != stamp if target.known else self._is_elsewhere(target):
-                self._report(target.path)
-                self._arm(target)  # another directory stands there, or none
-            target.stamp, target.known = stamp, True
-            if silent and not target.silent:
-                target.silent = True
-                self._release(target)
+            if target.stamp is not None:
+                self._report(path)
+            is_elsewhere = True  # perhaps
+            target.stamp = stamp
+        if is_elsewhere and self._inotify is not None:
+            self._listen_anew()
 
 
-def _stamps(asked: Sequence[_Asked]) -> list[tuple[bool, Hashable]]:
-    seen = []
-    for path, was_silent, known, polled in asked:
-        silent = was_silent or (not known and _is_silent(Path(path)))
-        seen.append((silent, _content(path) if silent or polled else _identity(path)))
-    return seen
+def _stamps(asked: Iterable[tuple[Path, bool]]) -> list[Hashable]:
+    return [_stamp(path, content=content) for path, content in asked]
 
 
-def _identity(path: str | Path) -> Hashable:
-    """Which directory stands at the path now; None when none does."""
+def _stamp(path: Path, *, content: bool) -> Hashable:
+    """The directory and what is in it; with `content`, also what changes when a file is written."""
     try:
         found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
-def _content(path: str | Path) -> Hashable:
-    """The directory and the names in it with what changes when they are written or replaced; None if it is missing."""
-    try:
         with os.scandir(path) as entries:
-            return _identity(path), frozenset((entry.name, *_state(entry)) for entry in entries)
+            inside = frozenset(_state(each) if content else (each.name, each.inode()) for each in entries)
     except OSError:
-        return None
+        return ()
+    return found.st_dev, found.st_ino, inside
 
 
-def _state(entry: "os.DirEntry[str]") -> tuple[int, ...]:
+def _state(entry: "os.DirEntry[str]") -> tuple[object, ...]:
     try:
         found = entry.stat(follow_symlinks=False)
     except OSError:
-        return ()
-    return found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size
-
-
-def _is_silent(path: Path) -> bool:
-    """Whether inotify misses changes on the directory's file system, by the kernel's mount table."""
-    for candidate in (path, *path.parents):
-        try:
-            device = os.stat(candidate).st_dev
-            break
-        except OSError:
-            continue
-    else:
-        return False
-    number = f"{os.major(device)}:{os.minor(device)}"
-    try:
-        table = Path("/proc/self/mountinfo").read_text(errors="replace")
-    except OSError:
-        return False
-    for line in table.splitlines():
-        fields, _, rest = line.partition(" - ")
-        if number in fields.split()[2:3]:
-            kind = rest.split()[0]
-            return kind in _SILENT or kind.startswith("fuse.")
-    return False
+        return (entry.name,)
+    return entry.name, found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size

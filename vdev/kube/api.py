@@ -5,7 +5,6 @@ A writer says who it is by the field manager. An apply without `force` takes not
 
 import contextlib
 import copy
-import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import TracebackType
@@ -19,7 +18,6 @@ from .calls import JSON, LIMIT, NO_FAULT, ApiCalls, ApiRequest, FaultHook
 from .kinds import ObjectKind
 
 MANAGER = "vdev"
-_VERSION = ObjectKind("", "", "version", "version", namespaced=False)  # no object, but in sentences it is one
 
 _MERGE = "application/merge-patch+json"
 _STRATEGIC = "application/strategic-merge-patch+json"
@@ -165,13 +163,6 @@ class Api:
             contextlib.aclosing(_events(call, lines)) as events,
         ):
             yield events
-
-    async def version(self) -> tuple[int, int]:
-        """The server's version: major and minor number."""
-        call = ApiCall(verb="get", kind=_VERSION)
-        found = await self._ask(ApiRequest(call=call, params={}, path="/version"))
-        numbers = [re.match("[0-9]*", str(found.get(part, "")))[0] or "0" for part in ("major", "minor")]  # type: ignore[index]
-        return int(numbers[0]), int(numbers[1])
 
     # --- writing ------------------------------------------------------------------------------------------------------
 

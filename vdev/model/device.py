@@ -10,7 +10,9 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
+
+from pydantic import PlainSerializer, PlainValidator
 
 from .problem import Problem, show
 
@@ -42,6 +44,13 @@ class DeviceNode:
     major: int = 0
     minor: int = 0
 
+
+SliceRange = Annotated[
+    range,
+    PlainValidator(lambda given: given if isinstance(given, range) else range(*given)),
+    PlainSerializer(lambda slices: (slices.start, slices.stop)),
+]
+"""A range that pydantic can write down as JSON."""
 
 _NO_NODES: Mapping[int, tuple[DeviceNode, ...]] = MappingProxyType({})
 
@@ -133,7 +142,7 @@ class Device:
     raw: RawDevice
     ordinal: str
     profile: str = ""
-    slices: range = range(0)
+    slices: SliceRange = range(0)
     memory: int = 0
     attributes: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     health: Health = HEALTHY

@@ -37,14 +37,14 @@ class ClaimApi(StrEnum):
 
 
 class DraPartitions(StrEnum):
-    """Which partitions are published: those that the entry lists, or all that a device can be cut into."""
+    """Which partitions are published: those that the entry lists, or all that a device can have."""
 
     STATIC = "static"
     DYNAMIC = "dynamic"
 
 
 class TaintPolicy(StrEnum):
-    """What a device that does not work does to claims: nothing, it is given to none, or its pods are evicted too."""
+    """The taint of a device that fails: none, no new claim gets it, or its pods are also evicted."""
 
     NONE = "none"
     NO_SCHEDULE = "NoSchedule"
@@ -158,34 +158,34 @@ Value = Annotated[
 
 
 class ValidRange(Section):
-    """The amounts that a claim may take."""
+    """The amounts that a claim may request."""
 
     min: Amount
-    """The least."""
+    """The minimum."""
     max: Amount | None = None
-    """The most. Default: all that there is."""
+    """The maximum. Default: the whole capacity."""
     step: Amount | None = None
-    """Amounts are min and a multiple of this; others are rounded up. Default: any amount."""
+    """Amounts are min plus a multiple of this; others are rounded up. Default: any amount."""
 
 
 class CapacityPolicy(Section):
-    """How much of a capacity a claim may take; as the requestPolicy of a ResourceSlice."""
+    """How much of a capacity a claim may request, like requestPolicy of a ResourceSlice."""
 
     default: Amount
-    """What a claim takes that does not ask for an amount."""
+    """The amount for a claim that does not request one."""
     valid_values: list[Amount] = []
-    """The amounts that a claim may take; others are rounded up."""
+    """The amounts that a claim may request; others are rounded up."""
     valid_range: ValidRange | None = None
-    """The amounts that a claim may take, as a range."""
+    """The amounts that a claim may request, as a range."""
 
 
 class Capacity(Section):
-    """How much of something each device has."""
+    """An amount that each device has."""
 
     value: Amount
     """The amount, as a Kubernetes quantity such as 100, 16Gi or 10G."""
     request_policy: CapacityPolicy | None = None
-    """How much of it a claim may take. With a policy, several claims may have the device at the same time."""
+    """How much of it a claim may request. With a policy, several claims may share the device."""
 
     @property
     def published(self) -> DeviceCapacity:
@@ -240,38 +240,38 @@ def _capacity_problem(value: object) -> object:
 
 
 class Taints(Section):
-    """What a device that fails does to claims."""
+    """Taints of a device that fails."""
 
     unhealthy: Annotated[TaintPolicy, choice(TaintPolicy)] = TaintPolicy.NO_SCHEDULE
-    """For a device that does not work. none: nothing; NoSchedule: no further claim gets it; NoExecute: pods that have
-    it are evicted too."""
+    """The taint of an unhealthy device. none: no taint; NoSchedule: no new claim gets it; NoExecute: pods that have it
+    are also evicted."""
     lost: Annotated[TaintPolicy, choice(TaintPolicy)] = TaintPolicy.NO_SCHEDULE
-    """For a device that went away while a pod has it."""
+    """The taint of a device that disappeared while a pod has it."""
 
 
 class Dra(Section):
-    """How Dynamic Resource Allocation offers the devices, where `advertise` has dra."""
+    """How Dynamic Resource Allocation offers the devices, if `advertise` includes dra."""
 
     driver: DriverName | None = None
     """Name of the driver that publishes the devices. Default: that of the preset's maker, such as gpu.nvidia.com, else
     the domain of the resource."""
     partitions: Annotated[DraPartitions, choice(DraPartitions)] = DraPartitions.STATIC
-    """Which partitions there are. static: those under partitions; dynamic: every one that a device can be cut into, and
-    the whole device, of which claims get what still fits; see migEnabled."""
+    """Which partitions are published. static: those under partitions; dynamic: all that a device can have, and the
+    whole device; a claim gets what still fits. See migEnabled."""
     mig_enabled: Flag | None = None
-    """The MIG mode of NVIDIA's Ampere presets under partitions: dynamic. These GPUs cannot change it without a reset:
-    true publishes only partitions, false only whole GPUs. Default: true. Newer GPUs are published with both."""
+    """With partitions: dynamic, the MIG mode of NVIDIA's Ampere presets, which cannot change it without a reset: true
+    publishes only partitions, false only whole GPUs. Default: true. For newer GPUs, both are published."""
     attributes: dict[AttributeName, Value] = {}
-    """Attributes of each device, beside its own: a string, which may hold placeholders, a whole number, true or false,
-    or a version, written {version: 1.2.3}. A name without a domain is in the driver's."""
+    """Additional attributes of each device: a string, which may have placeholders, an integer, true or false, or a
+    version, written {version: 1.2.3}. A name without a domain is in the driver's domain."""
     capacity: dict[AttributeName, Annotated[Capacity, Shorthand((Mapping, Capacity), AMOUNT, _capacity_problem)]] = {}
-    """Capacity of each whole device, beside its own or in its place, such as compute: 100. A name without a domain is
-    in the driver's."""
+    """Additional or replaced capacity of each whole device, such as compute: 100. A name without a domain is in the
+    driver's domain."""
     taints: Taints = Taints()
-    """What a device that fails does to claims."""
+    """Taints of a device that fails."""
     extended_resource: Flag | None = None
-    """Whether the DeviceClass that `vdev dra classes` makes stands for the entry's resource, so that pods that ask for
-    it get these devices without a claim. Default: true for NVIDIA presets, as with NVIDIA's driver, else false."""
+    """Whether the DeviceClass of `vdev dra classes` names the entry's resource, so that pods that ask for the resource
+    get these devices without a claim. Default: true for NVIDIA presets, as with NVIDIA's driver, else false."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,7 @@ from .template import Template
 
 
 class MigStrategy(StrEnum):
-    """How partitions are advertised: not at all, as the device's own resource, or under names of their own."""
+    """How partitions are advertised: not at all, as the resource of their device, or by profile."""
 
     NONE = "none"
     SINGLE = "single"
@@ -45,7 +45,7 @@ class MigStrategy(StrEnum):
 
 
 class DeviceListStrategy(StrEnum):
-    """How the list of allocated devices reaches the container's runtime; NVIDIA's names."""
+    """How the container runtime gets the list of allocated devices; the names are NVIDIA's."""
 
     ENVVAR = "envvar"
     VOLUME_MOUNTS = "volume-mounts"
@@ -59,14 +59,14 @@ class DeviceListStrategy(StrEnum):
 
 
 class DeviceIdStrategy(StrEnum):
-    """What names a device inside the container: its id or its index."""
+    """How a device is named inside the container: by its id (uuid) or by its index."""
 
     UUID = "uuid"
     INDEX = "index"
 
 
 class AllocationPolicy(StrEnum):
-    """How shared devices and partitions are preferred: spread over their parents, or filling one after the other."""
+    """How replicas and partitions are chosen: spread over the physical devices, or one device after the other."""
 
     DISTRIBUTED = "distributed"
     PACKED = "packed"
@@ -140,7 +140,7 @@ class Container(Section):
 
 
 class Probe(StrEnum):
-    """How a device's health is found out."""
+    """How the health of a device is checked."""
 
     EXISTS = "exists"
     OPEN = "open"
@@ -169,7 +169,7 @@ class Health(Section):
     healthy_threshold: Count = 1
     """How many probes in a row must succeed before it counts as healthy again."""
     start_grace: Duration = 0.0
-    """For how long after a device appears failed probes do not count."""
+    """Time after a device appears during which failed probes do not count."""
 
 
 class ActionKind(StrEnum):
@@ -193,7 +193,7 @@ HostFile = Annotated[TemplateText, without_problem(_host_file_problem, pattern=r
 
 
 class Action(Section):
-    """Something to do to a device: exactly one of command, truncate and chmod."""
+    """An action on a device: exactly one of command, truncate and chmod."""
 
     command: tuple[TemplateText, ...] = ()
     """A program and its arguments, run without a shell; may hold placeholders."""
@@ -241,7 +241,7 @@ RENEW = Action()
 
 
 class OnFailure(StrEnum):
-    """What happens to a device whose release failed: it is kept back until it succeeds, or handed on."""
+    """What happens to a device whose release failed: Unhealthy until the release succeeds, or given to the next pod."""
 
     BLOCK = "block"
     CONTINUE = "continue"
@@ -285,9 +285,9 @@ class Condition(Section):
     true_when: Annotated[TrueWhen, choice(TrueWhen)] = TrueWhen.HEALTHY
     """When the condition is True: while all devices are healthy, or while one is unhealthy."""
     reason: Annotated[Word, without_problem(names.condition_reason_problem)] | None = None
-    """Reason to give while a device is unhealthy, one word such as GpuLost. Default: made from the device's own."""
+    """Reason while a device is unhealthy, one word such as GpuLost. Default: made from the device's reason."""
     message: Text | None = None
-    """Message to give while a device is unhealthy. Default: which devices, and why."""
+    """Message while a device is unhealthy. Default: the devices and their reasons."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

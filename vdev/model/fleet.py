@@ -53,7 +53,7 @@ class NodeTaint(Section):
     value: FleetLabelValue = ""
     """Value of the taint."""
     effect: Annotated[Word, _EFFECTS]
-    """What it does to pods that do not tolerate it."""
+    """Effect on pods that do not tolerate it."""
 
 
 class FleetNodes(Section):
@@ -71,17 +71,17 @@ class FleetNodes(Section):
     """Labels of the nodes to make. {1} in a value is the number of the name's first range, {2} that of the second, and
     {name} the name."""
     annotations: dict[FleetLabelKey, AsWritten] | None = None
-    """Annotations of the nodes to make. Default: kwok.x-k8s.io/node: fake, by which KWOK knows its nodes."""
+    """Annotations of the nodes to make. Default: kwok.x-k8s.io/node: fake, which marks nodes for KWOK."""
     taints: tuple[NodeTaint, ...] = ()
     """Taints of the nodes to make."""
     capacity: dict[FleetLabelKey, Annotated[AsWritten, _QUANTITY]] = {}
-    """What the nodes to make have beside devices: cpu, memory, pods, ephemeral-storage. Default: what KWOK gives."""
+    """Other capacity of the nodes to make: cpu, memory, pods, ephemeral-storage. Default: that of KWOK."""
     labels_after: Duration = 0.0
-    """How long after a node is Ready its labels come."""
+    """Time after a node is Ready until its labels appear."""
     devices_after: Duration = 0.0
-    """How long after a node is Ready its devices come: capacity and allocatable, conditions, and slices."""
+    """Time after a node is Ready until its devices appear: capacity and allocatable, conditions, and slices."""
     slices_after: Duration | None = None
-    """How long after a node is Ready its ResourceSlices come. Default: devicesAfter."""
+    """Time after a node is Ready until its ResourceSlices appear. Default: devicesAfter."""
 
     @property
     def names(self) -> NameRange:
@@ -104,12 +104,12 @@ class FleetNodes(Section):
 
 
 class Fleet(Section):
-    """Nodes without a kubelet, whose devices `vdev fleet` makes exist in the API server; `vdev run` ignores it."""
+    """Nodes without a kubelet, whose devices `vdev fleet` writes to the API server. `vdev run` ignores this section."""
 
     nodes: tuple[FleetNodes, ...]
-    """Which nodes; of several items that mean a node the first counts. []: none, and those that there were go."""
+    """Which nodes. If several items match a node, the first one applies. []: no nodes; existing ones are removed."""
     reject_pods: Flag = False
-    """Whether pods that a kubelet would refuse, because two schedulers gave the same devices away, fail as there."""
+    """Whether pods fail as on a kubelet, if two schedulers gave the same devices to them."""
 
     @property
     def made(self) -> tuple[FleetNodes, ...]:

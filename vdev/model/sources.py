@@ -129,11 +129,11 @@ class GlobItem(Section):
     read_only: Flag | None = None
     """For type mount: whether it is mounted read-only. Default: false."""
     optional: Flag = False
-    """Whether a device may lack this path. Where all paths are optional, it needs one of them."""
+    """Whether a device may lack this path. If all paths are optional, it needs one of them."""
     limit: Count = 1
     """How many devices of the entry may share one match."""
     kinds: Annotated[tuple[Annotated[NodeKind, choice(NodeKind)], ...], one_or_many(STRING)] = ()
-    """What may match. Default: char and block for devices, anything for mounts."""
+    """Kinds of paths that match. Default: char and block for devices, anything for mounts."""
 
     @model_validator(mode="after")
     def _fill(self) -> Self:
@@ -370,8 +370,8 @@ class Sysfs(Section):
     bus: Subsystem | None = None
     """A bus below /sys/bus, such as usb or pci."""
     match: dict[Attribute, AttributeCondition] = {}
-    """What attribute files must hold, by their path relative to the device, with ../ for parents. A value is a pattern,
-    or one of {in: [...]}, {notIn: [...]}, {exists: true}, {">=": 4}, {gt: 4} and so on."""
+    """Conditions on attribute files, by their path relative to the device, with ../ for parents. A condition is a
+    pattern, or one of {in: [...]}, {notIn: [...]}, {exists: true}, {">=": 4}, {gt: 4} and so on."""
     children: tuple[Subsystem, ...] = ()
     """Subsystems whose device nodes below the match are part of the device, such as drm or hidraw."""
     container_path: PathText = ""
@@ -418,7 +418,7 @@ class Usb(Section):
     serial: WordPattern | None = None
     """Pattern for the serial number."""
     port: WordPattern | None = None
-    """Pattern for the port, such as 1-1.2: the place where something is plugged in, whatever it is."""
+    """Pattern for the port, such as 1-1.2, whatever is plugged in there."""
     class_: Annotated[_Hex2 | None, Field(alias="class")] = None
     """Class of the device or of one of its interfaces: hexadecimal digits, in quotes."""
     children: tuple[Subsystem, ...] = ()
@@ -428,7 +428,7 @@ class Usb(Section):
     permissions: Permissions = "rw"
     """One or more of r (read), w (write) and m (mknod)."""
     optional: Flag = False
-    """In a list: whether a device may lack this one."""
+    """In a list: whether a device may lack this item."""
 
     @property
     def attribute_names(self) -> frozenset[str]:

@@ -32,7 +32,7 @@ from .scalars import (
 
 
 class LoadPattern(StrEnum):
-    """How the load of a device runs over time."""
+    """How the load of a device changes over time."""
 
     IDLE = "idle"
     STEADY = "steady"
@@ -111,24 +111,24 @@ _MEMORY = {
 
 
 class EntryTelemetry(Section):
-    """How the devices are loaded while a pod holds them; without a pod they are idle."""
+    """The load of the devices while a pod holds them; without a pod they are idle."""
 
     pattern: Annotated[LoadPattern, choice(LoadPattern)] = LoadPattern.BUSY
-    """How the load runs. idle: none; steady: one level for each device; busy: up and down at random; burst: low for
-    half of the period, then high; wave: a sine; ramp: from low to high within the period, then it stays."""
+    """How the load changes. idle: none; steady: one level for each device; busy: up and down at random; burst: low for
+    half of the period, then high; wave: a sine; ramp: from low to high within the period, then it stays high."""
     period: Annotated[Duration, longer_than_nothing(86400 * 7, "168h")] | None = None
-    """Time from one burst or wave to the next, from one level of busy to the next, or that a ramp takes. Default: 10s
-    for busy, else 60s."""
+    """Time from one burst, wave or level of busy to the next, or the duration of a ramp. Default: 10s for busy, else
+    60s."""
     gpu: Percents | None = None
-    """Load of the device's compute: a level in percent, or from where to where it goes. Default: as the pattern."""
+    """Load of the compute units: a percentage, or a range [low, high]. Default: depends on the pattern."""
     memory: Percents | None = None
-    """How much of the memory is used, likewise."""
+    """Used memory: a percentage, or a range [low, high]. Default: depends on the pattern."""
     encoder: Percents | None = None
-    """Load of video encoders, likewise. Default: none."""
+    """Load of video encoders: a percentage, or a range [low, high]. Default: none."""
     decoder: Percents | None = None
-    """Load of video decoders, likewise. Default: none."""
+    """Load of video decoders: a percentage, or a range [low, high]. Default: none."""
     always: Flag = False
-    """Whether devices that no pod holds are loaded, too."""
+    """Whether devices that no pod holds have load too."""
 
     @property
     def seconds(self) -> float:
@@ -156,20 +156,21 @@ def _address(value: str) -> str:
 
 
 class Telemetry(Section):
-    """What devices measure, for Prometheus, for `vdev top` and for the tools in containers."""
+    """Sensors of devices, for Prometheus, `vdev top` and the tools in containers."""
 
     address: Annotated[AsWritten, AfterValidator(_address)] | None = None
-    """Where metrics of the devices are served: "host:port", or ":9400" for all addresses. NVIDIA's devices have the
-    names of DCGM's exporter, AMD's those of AMD's, others are called vdev_device_... Default: nowhere."""
+    """Address of the devices' metrics: "host:port", or ":9400" for all addresses. Names are those of dcgm-exporter for
+    NVIDIA's devices, those of device-metrics-exporter for AMD's, and vdev_device_... for others. Default: no
+    metrics."""
     hostname_label: Annotated[Text, matching("[Hh]ostname", "Hostname or hostname")] = "Hostname"
     """The label with the node's name, as NVIDIA's exporter writes it: Hostname up to 4.8.2, hostname since."""
     pod_annotations: Flag = False
-    """Whether the annotations vdev.dev/load and run.ai/simulated-gpu-utilization of pods say how they load their
-    devices. It needs the permission to list and watch pods."""
+    """Whether pods can set the load of their devices by the annotations vdev.dev/load and
+    run.ai/simulated-gpu-utilization. Needs the permission to list and watch pods."""
 
 
 class PhysicsModel(Section):
-    """What a device draws, how warm it gets, and how fast it runs."""
+    """Power, temperature and clocks of a device."""
 
     idle_power: Number = 20.0
     """Power without a load, in W."""
@@ -186,7 +187,7 @@ class PhysicsModel(Section):
     shutdown_temperature: Number = 95.0
     """Temperature at which the device shuts itself down, in °C."""
     thermal_time: Annotated[Duration, longer_than_nothing(86400, "24h")] = 20.0
-    """Time in which the temperature makes 63 % of the way to that of a new load."""
+    """Time in which the temperature covers 63 % of the difference to that of a new load."""
     idle_clock: Number = 210.0
     """Clock of the compute units without a load, in MHz."""
     peak_clock: Number = 1500.0
@@ -196,7 +197,7 @@ class PhysicsModel(Section):
     peak_memory_clock: Number = 1200.0
     """Clock of the memory under load, in MHz."""
     memory_sensor: Flag = False
-    """Whether the memory has a temperature sensor of its own."""
+    """Whether the memory has its own temperature sensor."""
     reserved_memory: Annotated[Whole, between(0)] = 0
     """Memory that the driver keeps, in MiB."""
     pcie_generation: Annotated[Whole, between(3, 6)] = 4
@@ -204,9 +205,9 @@ class PhysicsModel(Section):
     pcie_lanes: Annotated[Whole, between(1, 16)] = 16
     """Lanes of PCI Express."""
     links: Annotated[Whole, between(0)] = 0
-    """How many fast links to other devices it has, such as NVLinks."""
+    """Number of fast links to other devices, such as NVLinks."""
     link_speed: Number = 0.0
-    """Speed of each of them, both ways together, in GB/s."""
+    """Speed of each link, both directions together, in GB/s."""
 
     def over(self, base: "PhysicsModel") -> "PhysicsModel":
         """It, with the values of the base where nothing is given."""

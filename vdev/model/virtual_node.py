@@ -51,7 +51,7 @@ FileName = Annotated[Text, matching(r"(?!\.\.?$)[^/]{1,255}", "a file's name, wi
 
 
 class VirtualNode(Section):
-    """A node or file that stands in for the device: exactly one of like, pty, file and directory."""
+    """A node or file that represents the device: exactly one of like, pty, file and directory."""
 
     may_be_empty = frozenset({"like", "directory"})
 

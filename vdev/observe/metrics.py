@@ -21,16 +21,18 @@ class Metrics:
         self.devices = self._gauge(
             "devices", "Devices listed to the kubelet, or published by a DRA driver", "resource", "health"
         )
-        self.list_bytes = self._gauge("list_bytes", "Bytes of the device list; the kubelet takes 4194304", "resource")
+        self.list_bytes = self._gauge(
+            "list_bytes", "Bytes of the device list; the kubelet's limit is 4194304", "resource"
+        )
         self.retired = self._gauge(
             "retired_devices", "Devices listed as Unhealthy only because a pod or claim may hold them", "resource"
         )
         self.drilled = self._gauge(
-            "drill_devices", "Devices listed as Unhealthy because a fault rule says so, and not retired", "resource"
+            "drill_devices", "Devices listed as Unhealthy by a fault rule, without retired ones", "resource"
         )
         self.held = self._gauge(
             "held_devices",
-            "Devices that a pod holds, by the kubelet's PodResources API, or that a prepared claim has",
+            "Devices that a pod (by PodResources) or a prepared claim holds",
             "resource",
         )
         self.claims = self._gauge("prepared_claims", "Claims that a DRA driver prepared", "resource")
@@ -45,11 +47,11 @@ class Metrics:
         )
         self.flaps = self._counter(
             "device_flaps_total",
-            "Times that a device went away or its probe turned from success to failure",
+            "Times that a device disappeared or its probe began to fail",
             "resource",
         )
         self.actions = self._counter(
-            "actions_total", "Ownership actions done, by occasion and result", "resource", "occasion", "result"
+            "actions_total", "Ownership actions, by occasion and result", "resource", "occasion", "result"
         )
         self.rpc = Histogram(
             "vdev_rpc_seconds",
@@ -66,10 +68,10 @@ class Metrics:
         self.reload_time = self._gauge(
             "config_last_reload_success_timestamp_seconds", "When a configuration was last applied"
         )
-        self.faults_active = self._gauge("faults_active", "Injected faults in force now: a drill, no outage", "kind")
+        self.faults_active = self._gauge("faults_active", "Injected faults in force now", "kind")
         self.faults_injected = self._counter(
             "faults_injected_total",
-            "Faults injected on demand, one for each resource that is reached",
+            "Faults injected, counted for each affected resource",
             "kind",
             "resource",
         )

@@ -8,7 +8,9 @@ invalid).
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeGuard
+from typing import Annotated, Any, TypeGuard
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..model.device import EMPTY, DeviceNode, Mount
 from ..model.names import digest, domain_and_name
@@ -18,9 +20,6 @@ ALL = "all"
 Document = dict[str, Any]
 """A specification, as JSON."""
 _NOT_IN_CLASS = re.compile(r"[^A-Za-z0-9_.-]")
-_KIND = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,300}[A-Za-z0-9]/[A-Za-z][A-Za-z0-9_.-]{0,250}[A-Za-z0-9]")
-_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]{0,250}[A-Za-z0-9])?")
-_VERSION = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){1,2}")
 _MAX_FILE = 200  # characters of a kind in its file's name; a file that is being written has a longer one
 _V030, _V040, _V050, _V060 = "0.3.0", "0.4.0", "0.5.0", "0.6.0"
 
@@ -84,7 +83,7 @@ def document(
 def edits_of(whole: Document, device: Mapping[str, Any]) -> dict[str, Any]:
     """What a container gets with a device of a specification: its own edits, and those that come with each device."""
     own: dict[str, Any] = device["containerEdits"]
-    common = whole.get("containerEdits", {}).get("env", [])
+    common = (whole.get("containerEdits") or {}).get("env", [])
     return {**own, "env": [*own.get("env", []), *common]} if common else own
 
 
@@ -110,46 +109,45 @@ def with_leftovers(
     return merged
 
 
+_Texts = list[str]
+_Parts = list[dict[str, str | int | _Texts]]  # nodes or mounts
+
+
+class _Form(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+class _EditsForm(_Form):
+    env: _Texts = []
+    device_nodes: _Parts = Field([], alias="deviceNodes")
+    mounts: _Parts = []
+
+
+class _CommonForm(_Form):
+    env: Annotated[_Texts, Field(min_length=1)]
+
+
+class _DeviceForm(_Form):
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9_.:-]{0,250}[A-Za-z0-9])?$")]
+    edits: Annotated[_EditsForm, Field(alias="containerEdits")]
+
+
+class _DocumentForm(_Form):
+    version: Annotated[str, Field(alias="cdiVersion", pattern=r"^[0-9]{1,3}(\.[0-9]{1,3}){1,2}$")]
+    kind: Annotated[
+        str, Field(pattern="^[A-Za-z][A-Za-z0-9_.-]{0,300}[A-Za-z0-9]/[A-Za-z][A-Za-z0-9_.-]{0,250}[A-Za-z0-9]$")
+    ]
+    devices: Annotated[list[_DeviceForm], Field(min_length=1)]
+    edits: _CommonForm | None = Field(None, alias="containerEdits")
+
+
 def is_document(value: object) -> TypeGuard[Document]:
     """Whether a parsed file is a specification as `document` makes it, down to the last value."""
-    match value:
-        case {"cdiVersion": str(version), "kind": str(kind), "devices": [_, *_] as devices, **more}:
-            fits = _VERSION.fullmatch(version) and _KIND.fullmatch(kind) and _is_common(more)
-            return bool(fits) and all(map(_is_device, devices))
-    return False
-
-
-def _is_common(value: object) -> bool:
-    """Whether it is what comes with each device: nothing, or variables."""
-    match value:
-        case {"containerEdits": {"env": [_, *_] as env, **others}, **more}:
-            return not others and not more and _is_texts(env)
-    return not value
-
-
-_EDIT_KEYS = {"env", "deviceNodes", "mounts"}
-
-
-def _is_device(value: object) -> bool:
-    match value:
-        case {"name": str(name), "containerEdits": {**edits}, **more} if edits and not more:
-            fits = _NAME.fullmatch(name) and edits.keys() <= _EDIT_KEYS and _is_texts(edits.get("env", []))
-            return bool(fits) and all(map(_is_edit, edits.values()))
-    return False
-
-
-def _is_edit(value: object) -> bool:
-    """Whether it is a list of texts, or of mappings to texts, numbers and lists of texts."""
-    if not isinstance(value, list):
+    try:
+        _DocumentForm.model_validate(value)
+    except ValidationError:
         return False
-    return all(isinstance(each, str) for each in value) or all(
-        isinstance(each, Mapping) and all(isinstance(part, (str, int)) or _is_texts(part) for part in each.values())
-        for each in value
-    )
-
-
-def _is_texts(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+    return True
 
 
 def device_id(device: Mapping[str, Any]) -> str:

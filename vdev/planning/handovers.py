@@ -25,16 +25,12 @@ Unit = tuple[str, str]
 
 
 class Handover(NamedTuple):
-    """That a holder got a device or gave it back; `pod` is empty where it is not known by name.
-
-    `recalled`: an earlier process knew the holder, and it ended while no process was there to see it.
-    """
+    """That a holder got a device or gave it back; `pod` is empty where it is not known by name."""
 
     resource: str
     device: str
     holder: int
     pod: str = ""
-    recalled: bool = False
 
     @property
     def unit(self) -> Unit:
@@ -48,7 +44,6 @@ class Tenant:
 
     holder: int
     pod: str = ""
-    recalled: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,16 +51,13 @@ class Ledger:
     """Who holds what, and what is owed for it.
 
     `granted` are slots that were allocated and with which no container has started yet. `owed` are releases that are
-    still to be done, the oldest first, and `arriving` are arrivals. `unsure` are devices whose holder an earlier
-    process knew and nobody names now, though it is too early to say that it has ended. `last` is the last number given
-    to a holder.
+    still to be done, the oldest first, and `arriving` are arrivals. `last` is the last number given to a holder.
     """
 
     tenants: Mapping[Key, Tenant] = field(default_factory=dict)
     granted: frozenset[Key] = frozenset()
     owed: tuple[Handover, ...] = ()
     arriving: tuple[Handover, ...] = ()
-    unsure: frozenset[Unit] = frozenset()
     last: int = 0
 
 
@@ -79,34 +71,24 @@ def allocated(ledger: Ledger, keys: Collection[Key]) -> Ledger:
     return replace(ledger, granted=ledger.granted.union(keys))
 
 
-def read(ledger: Ledger, named: Mapping[Key, str], may_hold: Callable[[Key], bool], *, complete: bool = True) -> Ledger:
+def read(ledger: Ledger, named: Mapping[Key, str], may_hold: Callable[[Key], bool]) -> Ledger:
     """A reading came: `named` are pods by name, asked for after the last Allocate of each slot.
 
-    A holder has ended when one of its slots is another pod's, or when no pod can have any of them. As long as the
-    kubelet may leave out pods that this process never saw (not `complete`), the latter is not believed of holders that
-    are recalled. Who is named and was not known has had it for all we know.
+    A holder has ended when one of its slots is another pod's, or when no pod can have any of them. Who is named and
+    was not known has had it for all we know.
     """
-    if not (named or ledger.tenants or ledger.granted or ledger.unsure):
-        return ledger
     ended: set[int] = set()
-    absent: set[int] = set()
     pods: dict[int, str] = {}
     for holder, keys in grouped((each.holder, key) for key, each in ledger.tenants.items()).items():
         pod = ledger.tenants[keys[0]].pod
         names = {named[key] for key in keys if key in named}
-        if pod and names - {pod}:
+        if (pod and names - {pod}) or not any(map(may_hold, keys)):
             ended.add(holder)
-        elif not any(map(may_hold, keys)):
-            early = not complete and any(ledger.tenants[key].recalled for key in keys)
-            (absent if early else ended).add(holder)
         elif names:
             pods[holder] = min(names)
-    unsure = frozenset(_unit(key) for key, each in ledger.tenants.items() if each.holder in absent)
     ledger = _end(ledger, ended)
-    known = {key: _named(each, pods.get(each.holder, "")) for key, each in ledger.tenants.items()}
-    granted = frozenset(filter(may_hold, ledger.granted)) if complete else ledger.granted
-    if (known, unsure, granted) != (ledger.tenants, ledger.unsure, ledger.granted):
-        ledger = replace(ledger, tenants=known, unsure=unsure, granted=granted)
+    known = {key: replace(each, pod=pods.get(each.holder, each.pod)) for key, each in ledger.tenants.items()}
+    ledger = replace(ledger, tenants=known, granted=frozenset(filter(may_hold, ledger.granted)))
     strange = {key: pod for key, pod in named.items() if key not in ledger.tenants and key not in ledger.granted}
     for key in sorted(strange):
         ledger, _ = _arrive(ledger, [key], named)
@@ -140,16 +122,6 @@ def done(ledger: Ledger, handover: Handover) -> Ledger:
     )
 
 
-def recalled(ledger: Ledger) -> Ledger:
-    """The ledger of an earlier process: what ends from now on may have ended before."""
-    return replace(
-        ledger,
-        tenants={key: replace(each, recalled=True) for key, each in ledger.tenants.items()},
-        owed=tuple(each._replace(recalled=True) for each in ledger.owed),
-        unsure=frozenset(),
-    )
-
-
 def _arrive(ledger: Ledger, keys: Collection[Key], named: Mapping[Key, str]) -> tuple[Ledger, tuple[Handover, ...]]:
     """Pods that hold these from now on; the arrivals are those of slots that were granted, one for each device."""
     fresh = [key for key in keys if key not in ledger.tenants]
@@ -171,17 +143,12 @@ def _end(ledger: Ledger, holders: Collection[int]) -> Ledger:
     if not holders:
         return ledger
     gone = {key: each for key, each in ledger.tenants.items() if each.holder in holders}
-    handovers = (Handover(*_unit(key), each.holder, each.pod, each.recalled) for key, each in gone.items())
+    handovers = (Handover(*_unit(key), each.holder, each.pod) for key, each in gone.items())
     # One for each device of a holder, also if some of its slots were known by name and others not.
     releases = {(each.unit, each.holder): each for each in sorted(handovers)}
     tenants = {key: each for key, each in ledger.tenants.items() if key not in gone}
     arriving = tuple(each for each in ledger.arriving if each.holder not in holders)
     return replace(ledger, tenants=tenants, owed=(*ledger.owed, *releases.values()), arriving=arriving)
-
-
-def _named(tenant: Tenant, pod: str) -> Tenant:
-    """The tenant by its name. What this process saw itself need not be made up for."""
-    return replace(tenant, pod=pod, recalled=False) if pod and (pod != tenant.pod or tenant.recalled) else tenant
 
 
 def _unit(key: Key) -> Unit:

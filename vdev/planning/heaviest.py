@@ -1,15 +1,15 @@
 """The heaviest set of a given size in a graph of pair weights: exact for up to 16 vertices, close to it beyond.
 
 Pure arithmetic behind `preferred`, free of devices. Weights are a symmetric matrix of non-negative integers with a zero
-diagonal; a set weighs the sum over its pairs. Of equally heavy sets the one whose leftovers (the other vertices that
-were free to choose) are heaviest wins, so that a good set remains for the next request; then the one with the lowest
-indices. Both answers depend on the arguments alone.
+diagonal; a set weighs the sum over its pairs. Of equally heavy sets, as far as all are compared, the one whose
+leftovers (the other vertices that were free to choose) are heaviest wins, so that a good set remains for the next
+request; then the one with the lowest indices. An answer depends on the arguments alone.
 
 The problem is NP-hard. For up to 16 vertices all sets of the size are put in order. Beyond, sets are grown greedily
-from several seeds, and the best of them are improved by swaps.
+from several seeds, and the heaviest of them is taken.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import combinations
 
@@ -17,7 +17,6 @@ Weights = tuple[tuple[int, ...], ...]
 
 MAX_EXACT = 16
 _SEEDS = 16  # vertices that sets are grown from
-_IMPROVED = 4  # of the sets that were grown
 
 
 def heaviest(weights: Weights, free: Sequence[int], must: Sequence[int], size: int) -> list[int]:
@@ -74,18 +73,10 @@ def _subset_weights(weights: Weights) -> list[int]:
 
 
 def _close(weights: Weights, vertices: Sequence[int], must: Sequence[int], size: int) -> list[int]:
-    # Of equally heavy sets, the one with less pull to all vertices leaves heavier ones behind.
-    pull = {each: sum(weights[each][other] for other in vertices) for each in vertices}
-    free = sorted(set(vertices).difference(must), key=lambda each: (pull[each], each))
-
-    def value(chosen: Collection[int]) -> tuple[int, int]:
-        inside = sum(weights[one][other] for one, other in combinations(chosen, 2))
-        return inside, -sum(pull[each] for each in chosen)
-
+    free = sorted(set(vertices).difference(must))
     seeds = free[:: -(-len(free) // _SEEDS)]
-    grown = {tuple(sorted(_grown(weights, free, [*must, seed], size))) for seed in seeds}
-    best = sorted(sorted(grown), key=value, reverse=True)[:_IMPROVED]
-    return max(sorted(sorted(_improved(weights, each, free, pull)) for each in best), key=value)
+    sets = [sorted(_grown(weights, free, [*must, seed], size)) for seed in seeds]
+    return max(sets, key=lambda chosen: sum(weights[one][other] for one, other in combinations(chosen, 2)))
 
 
 def _grown(weights: Weights, free: Sequence[int], begun: Sequence[int], size: int) -> list[int]:
@@ -99,21 +90,3 @@ def _grown(weights: Weights, free: Sequence[int], begun: Sequence[int], size: in
         for each in gain:
             gain[each] += weights[best][each]
     return chosen
-
-
-def _improved(weights: Weights, begun: Collection[int], free: Sequence[int], pull: Mapping[int, int]) -> set[int]:
-    """Make the best swap of a chosen vertex for another, as long as there is one that helps."""
-    chosen = set(begun)
-    while True:
-        gain = {each: sum(weights[each][other] for other in chosen) for each in free}
-        swaps = (
-            (gain[new] - gain[old] - weights[old][new], pull[old] - pull[new], old, new)
-            for old in free
-            if old in chosen
-            for new in free
-            if new not in chosen
-        )
-        weight, less_pull, old, new = max(swaps)
-        if (weight, less_pull) <= (0, 0):
-            return chosen
-        chosen ^= {old, new}

@@ -8,8 +8,8 @@
 
 A device is in use if one of them names it. It is free if a trusted answer and the checkpoint both leave it out. An
 answer is trusted when the kubelet has answered for `kubelet_grace`. Because the checkpoint names ended pods too, there
-are two exceptions: a device that this kubelet has named and names no longer is free at once, and time runs out for one
-that only the checkpoint names.
+are two exceptions: a device that this kubelet has named and names no longer is free at once, and after `retire_blind`
+the checkpoint alone no longer counts, unless the answer names its pod with another device.
 
 Keeping a device too long only delays a change of the configuration; releasing it too early gives it to two pods.
 
@@ -23,7 +23,7 @@ from functools import cached_property
 from ..intervals import PRODUCTION, Intervals
 from ..model.device import Key
 
-_NO_PODS = 3  # times the grace: for so long a kubelet that knows of no pod at all is not believed
+_NEVER = float("-inf")
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,12 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class HoldersAnswer:
-    """What PodResources.List says: (resource, id) to `namespace/pod`, and the pods for which it names no device.
+    """What PodResources.List says: (resource, id) to `namespace/pod`.
 
     `containers` are the names of the containers that have them, `claimed` who has a device by a claim.
     """
 
     holders: Mapping[Key, str]
-    without: frozenset[str] = frozenset()
     containers: Mapping[Key, str] = field(default_factory=dict)
     claimed: tuple[Use, ...] = ()
 
@@ -77,17 +76,6 @@ class HoldersReading:
     kubelet: object = None
 
 
-@dataclass(frozen=True, slots=True)
-class Unnamed:
-    """A device that was in use, or that the checkpoint names, and that this kubelet's answers do not name.
-
-    `since` is when it was allocated, or else first missing. `own`: this process saw its Allocate, by this kubelet.
-    """
-
-    since: float
-    own: bool = False
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knowledge:
     """What the readings so far tell; `update` adds one.
@@ -99,15 +87,13 @@ class Knowledge:
 
     holders: Mapping[Key, str] = field(default_factory=dict)
     doubted: frozenset[Key] = frozenset()
-    answered_at: float = float("-inf")
+    answered_at: float = _NEVER
     silent_since: float | None = None
     heard: bool = False
     kubelet: object = None
-    since: float = float("-inf")  # when this kubelet answered first
-    trusted_from: float = float("-inf")  # from when on what its answers leave out counts
+    trusted_from: float = _NEVER  # from when on what its answers leave out counts
     named: Mapping[Key, float] = field(default_factory=dict)  # by this kubelet, at its last answer that named it
-    unnamed: Mapping[Key, Unnamed] = field(default_factory=dict)
-    without: Mapping[str, float] = field(default_factory=dict)  # pods for which nothing is named, since when
+    unnamed: Mapping[Key, float] = field(default_factory=dict)  # what only the checkpoint names, since when
     containers: Mapping[Key, str] = field(default_factory=dict)  # of the last answer, which no decision rests on
     claimed: tuple[Use, ...] = ()  # likewise
 
@@ -137,20 +123,16 @@ def update(
     # What was allocated anew after it was named may be with an init container, which no answer will ever name.
     still = {key: moment for key, moment in before.named.items() if allocated.get(key, moment) <= moment}
     named = {**still, **dict.fromkeys(answer.holders, at)}
-    without = {pod: before.without.get(pod, at) for pod in answer.without}
     beside = _beside_named(checkpoint, answer)
-    unnamed: dict[Key, Unnamed] = {}
+    unnamed: dict[Key, float] = {}
     doubted: set[Key] = set()
     for key in (before.doubted | before.unnamed.keys() | on_disk) - named.keys():
-        each = _unnamed(before, key, allocated.get(key), at)
-        if (
-            before.is_young(at)
-            or key in beside
-            or (key in on_disk and at - each.since < _time_limit(each, without, intervals))
-        ):
+        since = max(before.unnamed.get(key, at), allocated.get(key, _NEVER))
+        in_time = key in on_disk and at - since < intervals.retire_blind
+        if before.is_young(at) or key in beside or in_time:
             doubted.add(key)
         if key in on_disk:  # also after its time has run out, which must not begin anew
-            unnamed[key] = each
+            unnamed[key] = since
     known_before = {key: pod for key, pod in before.holders.items() if key in doubted and before.is_young(at)}
     return replace(
         before,
@@ -159,7 +141,6 @@ def update(
         answered_at=at,
         named={key: moment for key, moment in named.items() if key in answer.holders or key in on_disk},
         unnamed=unnamed,
-        without=without,
         containers=answer.containers,
         claimed=answer.claimed,
     )
@@ -172,36 +153,11 @@ def _of_another_kubelet(before: Knowledge, reading: HoldersReading, intervals: I
         silent_since=None,
         heard=True,
         kubelet=reading.kubelet,
-        since=reading.at,
         trusted_from=reading.at + intervals.kubelet_grace,
         doubted=before.doubted | before.holders.keys(),
         named={},
         unnamed={},
-        without={},
     )
-
-
-def _unnamed(before: Knowledge, key: Key, allocated: float | None, at: float) -> Unnamed:
-    known = before.unnamed.get(key)
-    if allocated is not None and allocated > before.since and (known is None or allocated > known.since):
-        return Unnamed(allocated, own=True)
-    return known or Unnamed(at)
-
-
-def _time_limit(each: Unnamed, without: Mapping[str, float], intervals: Intervals) -> float:
-    """For how long the checkpoint alone counts: longest while there is a pod whose init container may have the device.
-
-    That is a pod without a named device that was not there long before the Allocate. (What other plugins give a pod may
-    come before our Allocate, and take long.)
-    """
-    earliest = each.since - intervals.other_allocates if each.own else float("-inf")
-    may_have_it = any(since > earliest for since in without.values())
-    if may_have_it:
-        return intervals.retire_blind
-    if each.own:
-        return intervals.unnamed_allocate
-    # A kubelet without any pod either has none or cannot reach its API server: that is not told apart.
-    return _NO_PODS * intervals.kubelet_grace
 
 
 def _beside_named(checkpoint: KubeletCheckpoint | None, answer: HoldersAnswer) -> frozenset[Key]:
@@ -219,7 +175,7 @@ def settled(knowledge: Knowledge, allocated: Mapping[Key, float], intervals: Int
     return frozenset(
         key
         for key, at in allocated.items()
-        if at <= asked and (knowledge.named.get(key, float("-inf")) >= at or at + patience <= asked)
+        if at <= asked and (knowledge.named.get(key, _NEVER) >= at or at + patience <= asked)
     )
 
 
@@ -239,11 +195,11 @@ class Holdings:
     """
 
     holders: Mapping[Key, str] | None = None
-    read_at: float = float("-inf")
+    read_at: float = _NEVER
     in_flight: frozenset[Key] = frozenset()
     allocated: Mapping[Key, float] = field(default_factory=dict)
     doubted: frozenset[Key] = frozenset()
-    blind_since: float = float("-inf")
+    blind_since: float = _NEVER
     complete: bool = True
     silent: bool = False
     containers: Mapping[Key, str] = field(default_factory=dict)

@@ -4,7 +4,6 @@ Every error leaves out what it concerns and nothing else.
 """
 
 import re
-import string
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,8 +17,6 @@ from ..model.problem import Problem, error, warning
 from ..model.sources import VirtualSource
 from ..model.spec import Spec
 from . import claimable, naming, refusal, sharing
-from . import naming as template_names
-from . import refusal as list_size
 from .resources import Inventory, Resource
 from .sharing import Known
 from .virtual_devices import devices
@@ -95,7 +92,7 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> 
     here = spec.on_node(node)
     claimed = settle(here, found)
     judged = refusal.settle(here, claimed.devices)
-    named = template_names.by_name(here, judged.devices)
+    named = naming.by_name(here, judged.devices)
     advertised = naming.advertise(spec, named.parts)
     offered = claimable.offer(spec, here, judged.devices)
     only_claimed = (name for entry in here if entry.dra and not entry.listed for name in naming.names_of(spec, entry))
@@ -122,13 +119,10 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> 
         complaint = names.resource_name_problem(name)
         if complaint:
             problems.append(error(where, f"the kubelet would refuse the resource name: {complaint}"))
-        elif resource.list_bytes > list_size.LIST_LIMIT:
-            problems.append(_too_large(resource, where))
+        elif (size := refusal.list_size(slots, healthy=False)) > refusal.LIST_LIMIT:
+            problems.append(_too_large(resource, size, where))
         else:
             resources[name] = resource
-            at_worst = list_size.list_size(slots, healthy=False)
-            if at_worst > list_size.LIST_LIMIT:
-                problems.append(_nearly_too_large(resource, at_worst, where))
     left_out = claimed.left_out | judged.refused
     return Inventory(resources, tuple(problems), advertised.reasons, left_out, offered.resources)
 
@@ -175,27 +169,16 @@ def _unique(
     return kept
 
 
-def _too_large(resource: Resource, where: str) -> Problem:
-    count, size = len(resource.slots), resource.list_bytes
-    fits = count * list_size.LIST_LIMIT // size
+def _too_large(resource: Resource, size: int, where: str) -> Problem:
+    count = len(resource.slots)
     return error(
         where,
-        f"{resource.name}: the list of {count} devices takes {size} bytes, "
-        f"more than the {list_size.LIST_LIMIT} that the kubelet receives",
-        f"about {fits} devices of this kind fit",
+        f"{resource.name}: the list of {count} devices takes up to {size} bytes, "
+        f"more than the {refusal.LIST_LIMIT} that the kubelet receives",
+        f"about {count * refusal.LIST_LIMIT // size} devices of this kind fit",
     )
 
 
-def _nearly_too_large(resource: Resource, size: int, where: str) -> Problem:
-    return warning(
-        where,
-        f"{resource.name}: if all of its {len(resource.slots)} devices were Unhealthy, "
-        f"the list would take {size} bytes, more than the {list_size.LIST_LIMIT} that the kubelet receives",
-    )
-
-
-_TOKEN = re.compile(r"\*+|\[!?+\]?+[^\]]*\]|.", re.DOTALL)  # of a pattern: stars, a set, any other character
-_LETTERS = string.ascii_lowercase + string.digits + "-."
 _OTHERS = ("node", "x", "other-node", "0")  # names to try for the node that no pattern means
 
 
@@ -203,21 +186,8 @@ def node_names(patterns: Iterable[str]) -> tuple[str, ...]:
     """The name of a node that no pattern matches, where there can be one, and a name for each pattern."""
     patterns = tuple(dict.fromkeys(patterns))
     free = [name for name in _OTHERS if not any(fnmatchcase(name, pattern) for pattern in patterns)]
-    examples = [name for pattern in patterns if fnmatchcase(name := _example(pattern), pattern)]
+    examples = [name for pattern in patterns if fnmatchcase(name := re.sub(r"[*?]", "x", pattern), pattern)]
     return tuple(dict.fromkeys((*free[:1], *examples))) or _OTHERS[:1]
-
-
-def _example(pattern: str) -> str:
-    return "".join(map(_stands_for, _TOKEN.findall(pattern)))
-
-
-def _stands_for(token: str) -> str:
-    """A text that the token matches, if any."""
-    if token[0] in "*?":
-        return "x"
-    if len(token) == 1:
-        return token
-    return next((letter for letter in (*_LETTERS, *token) if fnmatchcase(letter, token)), "")
 
 
 def inventory(spec: Spec, node: str) -> Inventory:

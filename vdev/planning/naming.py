@@ -1,8 +1,10 @@
 """The resource of each device: by its entry, by patterns, by the profile of a partition."""
 
+import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from ..model.device import Device, IdStyle, RawDevice, grouped
 from ..model.entry import EntrySpec, MigStrategy
@@ -64,9 +66,7 @@ def _problems(
         yield error(entry.where, message)
 
 
-_NAMESPACE = uuid.UUID(
-    "5f3ab1f0-6d2f-5c55-9a2e-7d1f4f8f3a10"
-)  # of ids made here; any constant would do, but it must never change
+_NAMESPACE = uuid.UUID("5f3ab1f0-6d2f-5c55-9a2e-7d1f4f8f3a10")  # of ids made here; must never change
 
 
 @dataclass(slots=True)
@@ -107,34 +107,18 @@ def _one_resource(result: Advertised, spec: Spec, own: Sequence[Part]) -> None:
         )
     problems: list[Problem] = []
     for cut in cuts:
-        _name_whole(result, problems, spec, cut)
-    for cut in cuts:
-        for device in cut.parts:
-            told = name_of_partition(spec, cut.entry, device.profile)
+        if cut.whole and (unmatched := _unmatched(spec, cut.entry)):
+            problems.append(unmatched)
+        for device in (*cut.whole, *cut.parts):
+            told = name_of(spec, cut.entry, device)
             if isinstance(told, Problem):
                 problems.append(told)
             else:
-                _advertise(result, device, told)
+                result.devices.setdefault(told[0], []).append(device)
+                result.reasons.setdefault(device.id, told)
     result.problems += (problem for problem in dict.fromkeys(problems) if problem not in result.problems)
     if not any(part.raws for part in own):
         result.devices.setdefault(resource, [])  # nothing there now; advertised with 0, so that a hot-plug can show
-
-
-def _name_whole(result: Advertised, problems: list[Problem], spec: Spec, cut: "_Cut") -> None:
-    if not cut.whole:
-        return
-    told = name_of_whole(spec, cut.entry)
-    if isinstance(told, Problem):
-        problems.append(told)
-        return
-    problems += filter(None, [_unmatched(spec, cut.entry)])
-    for device in cut.whole:
-        _advertise(result, device, told)
-
-
-def _advertise(result: Advertised, device: Device, told: tuple[str, str]) -> None:
-    result.devices.setdefault(told[0], []).append(device)
-    result.reasons.setdefault(device.id, told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,20 +305,13 @@ def _mixed_names(result: Advertised, spec: Spec) -> None:
             result.problems.append(warning(where, text, "use another name under resources.mig"))
 
 
+@lru_cache(maxsize=4096)  # of many devices with few names
 def matches(pattern: str, text: str) -> bool:
-    """NVIDIA's patterns: the whole text, `*` stands for any run of characters, everything else for itself.
-
-    Each part between two `*` is looked for once, as far left as it can be.
-    """
-    first, *parts = pattern.split("*")
+    """NVIDIA's patterns: the whole text, `*` stands for any run of characters, everything else for itself."""
+    first, *parts = map(re.escape, pattern.split("*"))
     if not parts:
-        return text == first
-    last = parts.pop()
-    place, end = len(first), len(text) - len(last)
-    if not text.startswith(first) or not text.endswith(last):
-        return False
-    for part in parts:
-        place = text.find(part, place, end) + len(part)
-        if place < len(part):
-            return False
-    return place <= end
+        return text == pattern
+    *middle, last = parts
+    # Each part is looked for once, as far left as it can be, so that no pattern takes long.
+    found = "".join(f"(?>.*?{part})" for part in middle)
+    return re.fullmatch(f"{first}{found}.*{last}", text, re.DOTALL) is not None

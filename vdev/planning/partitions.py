@@ -1,15 +1,12 @@
-"""Intervals on a row of slices: the exact search behind `placement.place`, free of profiles and names.
+"""Where the partitions of a device sit on its slices, and the counters that keep claims to the same rules.
 
 Sets of slices are bit masks. The search is depth first in the order given, so the first solution is the preferred one.
 Dead ends are remembered by what is occupied, and the grids of real hardware take a few dozen steps.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 
-from ..model.device import grouped
 from ..model.geometry import PIN, Geometry, LayoutError, Placement, Profile, counted, either, most_of
 from ..model.names import dns_label
 
@@ -79,8 +76,7 @@ def place(geometry: Geometry, wanted: Sequence[str]) -> tuple[Placement, ...]:
     wants = [_want(geometry, item, position) for position, item in enumerate(wanted)]
     if geometry.whole_device:
         _check_whole_device(geometry, wants)
-    broken = _count_rule(geometry, wants) or _compute_rule(geometry, wants) or _engine_rule(geometry, wants)
-    found = None if broken else _arrange(geometry, wants)
+    found = None if _broken_limit(geometry, wants) else _arrange(geometry, wants)
     if found is None:
         raise _first_clash(geometry, wants)
     return found
@@ -118,39 +114,15 @@ def _check_whole_device(geometry: Geometry, wants: Sequence[_Want]) -> None:
         )
 
 
-def _count_rule(geometry: Geometry, wants: Sequence[_Want]) -> str:
-    """Which limit of numbers the list breaks, or the empty string."""
-    holders = Counter(want.profile.exclusive for want in wants if want.profile.exclusive)
-    for word, count in holders.items():
-        if count > 1:
-            names = dict.fromkeys(want.profile.name for want in wants if want.profile.exclusive == word)
-            return f"a device holds one {either(list(names))} at most, and the list has {count}"
-    for profile, count in Counter(want.profile for want in wants).items():
-        if count > (most := most_of(geometry, profile)):
-            return f"a device holds at most {most} of {profile.name}, and the list has {count}"
-    return ""
-
-
-def _compute_rule(geometry: Geometry, wants: Sequence[_Want]) -> str:
-    """Why the compute slices do not suffice, or the empty string; the message names the last item."""
-    needed = sum(want.profile.compute or 0 for want in wants)
-    if geometry.compute is None or needed <= geometry.compute:
-        return ""
-    own = wants[-1].profile.compute or 0
-    return (
-        f"{wants[-1].profile.name} needs {counted(own, 'compute slice')}, "
-        f"and those before it leave {geometry.compute - needed + own} of {geometry.compute}"
-    )
-
-
-def _engine_rule(geometry: Geometry, wants: Sequence[_Want]) -> str:
-    """Why the engines of a kind do not suffice, or the empty string; the message names the last item."""
-    for name, most, takes in geometry.engines:
-        needed = sum(takes.get(want.profile.name, 0) for want in wants)
-        if needed > most:
+def _broken_limit(geometry: Geometry, wants: Sequence[_Want]) -> str:
+    """Which limit the list breaks, or the empty string; the message names the last item."""
+    for limit in _limits(geometry):
+        needed = sum(limit.takes.get(want.profile.name, 0) for want in wants)
+        if needed > limit.most:
             last = wants[-1].profile.name
-            own = takes.get(last, 0)
-            return f"{last} needs {own} of {name}, and those before it leave {most - needed + own} of {most}"
+            own = limit.takes.get(last, 0)
+            left = limit.most - needed + own
+            return f"{last} needs {own} of {limit.name}, and those before it leave {left} of {limit.most}"
     return ""
 
 
@@ -201,55 +173,22 @@ def _first_clash(geometry: Geometry, wants: Sequence[_Want]) -> LayoutError:
     before: tuple[Placement, ...] = ()
     for position, want in enumerate(wants):
         prefix = wants[: position + 1]
-        if rule := _count_rule(geometry, prefix):
-            return LayoutError(rule, position=position)
         arranged = _arrange(geometry, prefix)
         if arranged is None:
             return LayoutError(_clash(geometry, want, before), position=position)
-        if rule := _compute_rule(geometry, prefix) or _engine_rule(geometry, prefix):
-            return LayoutError(rule, position=position)
+        if broken := _broken_limit(geometry, prefix):
+            return LayoutError(broken, position=position)
         before = arranged
     raise AssertionError("called for a list that can be placed")
 
 
 def _clash(geometry: Geometry, want: _Want, before: Sequence[Placement]) -> str:
-    """Each place that the item could have, and who has it: `0-3 are taken by 1g.5gb at 0, 1`."""
+    """Why there is no place for the item."""
     profile = want.profile
-    places = [_placement(profile, start) for start in (geometry.starts(profile) if want.pin is None else (want.pin,))]
-    needs = either(_spans(places)) if profile.slices > 1 else ", ".join(_spans(places))
-    taken = {slice_ for each in before for slice_ in each.slices}
-    reasons = [
-        f"{' and '.join(spans)} {'are' if len(spans) > 1 or '-' in spans[0] else 'is'} taken by {holders}"
-        for holders, group in groupby(places, key=lambda place: _holders(place, before))
-        for spans in [_runs(sorted(taken & {slice_ for each in group for slice_ in each.slices}))]
-    ]
-    one_of = "one of " if profile.slices == 1 and len(places) > 1 else ""
-    return "; ".join([f"{profile.name} needs {one_of}slice{'s' * ('-' in needs)} {needs}", *reasons])
-
-
-def _holders(place: Placement, before: Sequence[Placement]) -> str:
-    """Who is in the way, grouped by profile: `1g.5gb at 4, 5 and 2g.10gb at 6`."""
-    others = sorted(before, key=lambda placement: placement.start)
-    starts = grouped((other.profile.name, other.start) for other in others if other.overlaps(place))
-    return " and ".join(f"{name} at {', '.join(map(str, each))}" for name, each in starts.items())
-
-
-def _spans(places: Sequence[Placement]) -> list[str]:
-    """The slices of each place; single slices in a row become one span."""
-    if all(place.size == 1 for place in places):
-        return _runs([place.start for place in places])
-    return [_span(place.start, place.start + place.size - 1) for place in places]
-
-
-def _runs(slices: Sequence[int]) -> list[str]:
-    """Slices in order, those in a row as one span."""
-    first = [each for each in slices if each - 1 not in slices]
-    last = [each for each in slices if each + 1 not in slices]
-    return list(map(_span, first, last))
-
-
-def _span(first: int, last: int) -> str:
-    return f"{first}-{last}" if last > first else f"{first}"
+    starts = geometry.starts(profile) if want.pin is None else (want.pin,)
+    others = ", ".join(str(each) for each in sorted(before, key=lambda placement: placement.start))
+    places = f"takes {counted(profile.slices, 'slice')} from {either([str(start) for start in starts])}"
+    return f"{profile.name} {places}, and does not fit beside {others}"
 
 
 MAX_COUNTERS = 32
@@ -293,7 +232,7 @@ class Counters:
 def counters(geometry: Geometry, known: Sequence[Limit] = ()) -> Counters:
     """The counters of a device of this geometry: those that are `known`, and as many more as its rules need."""
     limits = list(known)
-    for limit in _rules(geometry):
+    for limit in _limits(geometry):
         if not any(each.implies(limit) for each in limits):
             taken = {each.name for each in limits} | set(map(_slice, range(geometry.slices)))
             name = next(name for name in _names(limit.name) if name not in taken)
@@ -308,7 +247,7 @@ def placements(geometry: Geometry) -> Iterator[Placement]:
     )
 
 
-def _rules(geometry: Geometry) -> Iterator[Limit]:
+def _limits(geometry: Geometry) -> Iterator[Limit]:
     if geometry.compute is not None:
         takes = {each.name: each.compute for each in geometry.profiles if each.compute}
         yield Limit("compute-slices", geometry.compute, takes)

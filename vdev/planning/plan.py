@@ -49,7 +49,7 @@ class World:
     `spec` is the configuration of the node of this name, on this `machine`, with its devices cut as is in force;
     `choices` is what became of the layouts that labels of the node chose. `found` are the devices by entry, given
     where labels are asked for, and `base` what all of that comes to, as `arrange` puts it: another `found` has another
-    `base`. `verdicts` are those of probes and of flapping, by raw device id; `undeliverable` are devices that an output
+    `base`. `verdicts` are those of probes, by raw device id; `undeliverable` are devices that an output
     cannot bring to containers, and why; those of `toolless` come without their maker's tools.
     `afflictions` and `cdi_faults` (by file name) are what fault rules do now. `before` is the last plan of which the
     kubelet was told, and `recorded` what an earlier process told it; `dropped` are ids that left a list lately, and
@@ -92,8 +92,7 @@ class Plan:
     hold or that are retired: what belongs to one of them stays.
     `again_at` is the (monotonic) time at which to decide again though nothing happens, or None.
 
-    `elsewhere` is what pods may hold of resources that had an id before the one that lists it now. `claimed` are the
-    devices that prepared claims have, by driver and id.
+    `claimed` are the devices that prepared claims have, by driver and id.
 
     `node` is what is said of the node beside the device plugin API, the rest what that comes to: `devices` are those
     that are there, with their health, held or not; `lost` those that should be and are not, or do not work.
@@ -133,7 +132,6 @@ class Plan:
     loads: Mapping[str, Measured] = field(default_factory=dict)
     sensors: Mapping[Key, tuple[SensorFault, ...]] = field(default_factory=dict)
     seed: int = 0
-    elsewhere: frozenset[Key] = frozenset()
     claimed: Mapping[Key, Device] = field(default_factory=dict)
 
     @property
@@ -146,15 +144,12 @@ class Plan:
         """The resources with an awaited device of which only the kubelet's checkpoint says that a pod has it."""
         if self.holdings.silent or not self.holdings.doubted:
             return frozenset()
-        doubted = self.awaited & self.holdings.doubted
-        ids = {each for _, each in doubted & self.elsewhere}
-        listing = (name for name, each in self.inventory.resources.items() if ids and not ids.isdisjoint(each.ids))
-        return frozenset((*(name for name, _ in doubted), *listing))
+        return frozenset(name for name, _ in self.awaited & self.holdings.doubted)
 
     @property
     def awaited(self) -> frozenset[Key]:
-        """What is to become free: of retired devices, what others list by now, and for a layout that a label chose."""
-        return self.elsewhere.union(self.retired, *(each.doubted for each in self.choices.values()))
+        """What is to become free: retired devices, and what a layout that a label chose takes away."""
+        return frozenset(self.retired).union(*(each.doubted for each in self.choices.values()))
 
     def is_free(self, device: str) -> bool:
         """Whether no pod can have anything of the device of this id (without a replica's number)."""
@@ -199,7 +194,6 @@ def decide(world: World, intervals: Intervals = PRODUCTION) -> Plan:
         inventory=listed,
         told=world.listed,
         retired=kept.retired,
-        elsewhere=kept.elsewhere,
         claimed=claimed,
         holdings=world.holdings,
         held=_devices((*world.holdings.all(), *kept.retired)),
@@ -229,10 +223,9 @@ def decide(world: World, intervals: Intervals = PRODUCTION) -> Plan:
 def _pools(world: World, devices: Inventory) -> "Pools":
     if not (world.base.claimable or world.claimed):
         return NO_POOLS
-    from ..dra.slices import Moment, pools  # most nodes publish none
+    from ..dra.slices import pools  # most nodes publish none
 
-    numbers = {key: tuple(error.number for error in found) for key, found in world.afflictions.xids.items()}
-    return pools(world.base, Moment(devices, world.pools, world.claimed, numbers, world.afflictions.taints))
+    return pools(world, devices)
 
 
 def _labels(world: World) -> Labels:

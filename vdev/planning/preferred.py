@@ -11,16 +11,14 @@ chooses alone. It depends on the sets given, never on their order. What the devi
 `Allocator`.
 
 Compared with NVIDIA's plugin: replicas are counted alike (gone = total - available; fewest or most first, then least
-picked in this call). Partitions count for their physical device, so that `packed` means something for MIG: the fewest
-devices, and of these the nearest, as ROCm's plugin chooses them. With links, the best set for this request wins, where
-NVIDIA cuts everything that is free into sets of this size; the leftovers decide between equals.
+picked in this call), and partitions likewise, for their physical device. With links, the best set for this request
+wins, where NVIDIA cuts everything that is free into sets of this size; the leftovers decide between equals.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import combinations
+from itertools import accumulate
 
 from ..model.entry import AllocationPolicy
 from ..model.sources import VirtualSource
@@ -28,7 +26,6 @@ from .heaviest import Weights, heaviest
 from .resources import Resource
 
 _MAX_COMPARED = 128  # devices that are compared pair by pair; the links of more do not count
-_SEEDS = 16  # devices that sets are grown from
 
 
 class Nearness:
@@ -48,24 +45,6 @@ class Nearness:
         self._groups = numa
         if scores and len(ids) <= _MAX_COMPARED:
             self._weights = _weights(numa, scores)
-
-    @cached_property
-    def most(self) -> int:
-        """The nearness of the nearest pair."""
-        return max(map(max, self._weights)) if self._weights else 1
-
-    @cached_property
-    def differs(self) -> bool:
-        """Whether some pairs are nearer than others."""
-        if self._weights is None:
-            return len(set(self._groups)) > 1
-        return len({each for number, row in enumerate(self._weights) for each in row[:number]}) > 1
-
-    def of(self, one: int, other: int) -> int:
-        """How near two devices are; larger is nearer."""
-        if self._weights is not None:
-            return self._weights[one][other]
-        return int(self._groups[one] == self._groups[other])
 
     def nearest(self, free: Sequence[int], near: Collection[int], needed: int) -> list[int]:
         """The `needed` devices of `free` that are nearest to each other and to those in `near`; ascending.
@@ -137,109 +116,21 @@ def spread(
     return counts
 
 
-def filled(
+def packed(
     nearness: Nearness, room: Mapping[int, int], gone: Mapping[int, int], held: Mapping[int, int], needed: int
 ) -> dict[int, int]:
     """One device after the other, most slots gone first; of those with equally many, as few as possible."""
     counts: dict[int, int] = {}
-    used = dict(held)
-    for most in sorted({gone[device] for device in room}, reverse=True):
-        equals = {device: free for device, free in room.items() if gone[device] == most}
-        taken = fewest(nearness, equals, gone, used, min(needed, sum(equals.values())))
-        needed -= sum(taken.values())
-        for device, count in taken.items():
-            counts[device] = count
-            used[device] = used.get(device, 0) + count
-        if not needed:
-            break
-    return counts
-
-
-def fewest(
-    nearness: Nearness, room: Mapping[int, int], gone: Mapping[int, int], held: Mapping[int, int], needed: int
-) -> dict[int, int]:
-    """From the devices in use already, then from as few others as possible.
-
-    Of all sets of so few devices, the one whose slots are nearest to each other is best: sets are grown from several
-    devices, and the best is taken. Of equal sets, the one with most slots gone wins.
-    """
-    counts: dict[int, int] = {}
-    for device in sorted(held.keys() & room.keys(), key=lambda each: (-room[each], each)):
-        if needed:
+    while needed:
+        left = room.keys() - counts.keys()
+        most = max(gone[device] for device in left)
+        equals = sorted(device for device in left if gone[device] == most)
+        sums = accumulate(sorted((room[device] for device in equals), reverse=True))
+        few = next((count for count, total in enumerate(sums, 1) if total >= needed), len(equals))
+        for device in nearness.nearest(equals, (held.keys() | counts.keys()) - set(equals), few):
             counts[device] = min(room[device], needed)
             needed -= counts[device]
-    others = {device: room[device] for device in sorted(room.keys() - counts.keys())}
-    if not nearness.differs or len(room) > _MAX_COMPARED:
-        return counts | _largest(others, gone, needed)
-    begun = {each: held.get(each, 0) + counts.get(each, 0) for each in held.keys() | counts.keys()}
-    first, more = _next_of_few(others, needed)
-    tried = [_grown(nearness, others, gone, begun, needed)]
-    if more:  # one that is alone is the nearest to what is in use
-        seeds = first[:: -(-len(first) // _SEEDS)]
-        tried += [_grown(nearness, others, gone, begun, needed, seed) for seed in seeds]
-    best = max(tried, key=lambda each: (_weight(nearness, begun | each), sum(gone[device] for device in each)))
-    return counts | best
-
-
-def _largest(room: Mapping[int, int], gone: Mapping[int, int], needed: int) -> dict[int, int]:
-    """The devices with most room until one holds the rest: that with most slots gone, of these the tightest."""
-    left, counts = dict(room), dict[int, int]()
-    for device in sorted(room, key=lambda each: (-room[each], each)):
-        if room[device] >= needed:
-            break
-        counts[device] = left.pop(device)
-        needed -= counts[device]
-    if needed:
-        fitting = (each for each, free in left.items() if free >= needed)
-        counts[min(fitting, key=lambda each: (-gone[each], left[each], each))] = needed
-    return counts
-
-
-def _grown(
-    nearness: Nearness,
-    room: Mapping[int, int],
-    gone: Mapping[int, int],
-    begun: Mapping[int, int],
-    needed: int,
-    seed: int | None = None,
-) -> dict[int, int]:
-    """Add the device that is nearest to the slots chosen, of those with which the set stays as small as possible.
-
-    Of equally near ones the largest; the last one is that with most slots gone, of these the tightest.
-    """
-    left, counts = dict(room), dict[int, int]()
-    pull = {each: sum(count * nearness.of(each, other) for other, count in begun.items()) for each in room}
-    while needed:
-        fitting, more = _next_of_few(left, needed)
-        if seed is not None and not counts:
-            device = seed
-        elif more:
-            device = max(fitting, key=lambda each: (pull[each], left[each], -each))
-        else:
-            device = max(fitting, key=lambda each: (pull[each], gone[each], -left[each], -each))
-        counts[device] = min(left.pop(device), needed)
-        needed -= counts[device]
-        for each in left:
-            pull[each] += counts[device] * nearness.of(device, each)
-    return counts
-
-
-def _next_of_few(room: Mapping[int, int], needed: int) -> tuple[list[int], int]:
-    """The devices that may be the next of a set that stays as small as possible, and how many come after it."""
-    more = 0
-    for free in sorted(room.values(), reverse=True):
-        if free >= needed:
-            break
-        needed -= free
-        more += 1
-    return [device for device, free in room.items() if free >= needed], more
-
-
-def _weight(nearness: Nearness, counts: Mapping[int, int]) -> int:
-    """How near all slots are to each other; those of one device are nearer than any others."""
-    same = sum(count * (count - 1) // 2 for count in counts.values()) * (nearness.most + 1)
-    pairs = combinations(counts, 2)
-    return same + sum(counts[one] * counts[other] * nearness.of(one, other) for one, other in pairs)
+    return {device: count for device, count in counts.items() if count}
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,10 +218,8 @@ class Allocator:
         held = Counter(self._parents[each] for each in must)
         if self._policy is AllocationPolicy.DISTRIBUTED:
             counts = spread(self._nearness, room, gone, held, needed)
-        elif self._replicated:
-            counts = filled(self._nearness, room, gone, held, needed)
         else:
-            counts = fewest(self._nearness, room, gone, held, needed)
+            counts = packed(self._nearness, room, gone, held, needed)
         return [each for parent, count in counts.items() for each in self._of_one(slots[parent], count)]
 
     def _of_one(self, free: Sequence[int], needed: int) -> list[int]:

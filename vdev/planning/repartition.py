@@ -186,15 +186,13 @@ class _Look:
         now = replace(
             self.before, value=value, asked=asked, parts=parts, sentence="", again_at=None, doubted=frozenset()
         )
-        return self._same(self._judged(now, asked))
+        return self._judged(now, asked)
 
     def _unseen(self) -> Progress:
         """Nobody tells the label: what an earlier process had in force stays, else the entry says how it is cut."""
         if self.before.state is RepartitionState.UNSEEN:
             return self.before
-        return self._same(
-            replace(self.before, parts={entry.name: dict(self._in_force(entry)) for entry in self.entries})
-        )
+        return replace(self.before, parts={entry.name: dict(self._in_force(entry)) for entry in self.entries})
 
     @property
     def _is_restart(self) -> bool:
@@ -242,9 +240,7 @@ class _Look:
         what = "the kubelet to say which pods hold which devices" if asks else f"{protocol.label} to be written"
         again_at = since + intervals.repartition_pending
         if asks:
-            again_at = max(
-                since + intervals.repartition_ask, since if is_new else clock + intervals.repartition_recheck
-            )
+            again_at = clock + (intervals.repartition_ask if is_new else intervals.repartition_recheck)
         later = replace(now, since=since, again_at=again_at, doubted=frozenset(each.key for each in held))
         return self._stays(later, RepartitionState.PENDING, f"waiting for {what}")
 
@@ -303,9 +299,6 @@ class _Look:
                     what = f"{part[0]} at slice {part[1]} of device {index}" if part[0] else f"device {index}"
                     who = f"pod {pod}" if pod else "a pod"
                     yield _Held(key, pod, f"{who} holds {what} of {entry.name}, which is not cut while a pod has it")
-
-    def _same(self, found: Progress) -> Progress:
-        return self.before if found == self.before else found
 
 
 def _choice(entry: EntrySpec) -> PartitionChoice:

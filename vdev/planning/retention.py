@@ -9,17 +9,16 @@ And what overlaps a retired device that a pod may still hold (a new partition ov
 another name) is Unhealthy until then.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ..intervals import PRODUCTION, Intervals
 from ..model.device import UNKNOWN_ENTRY, Device, Health, Key, RawDevice, Slot, base_id, grouped
-from ..model.entry import EntrySpec
 from ..model.names import domain_and_name
 from .in_use import Holdings
 from .inventory import same
-from .naming import partition_id
+from .naming import partition, whole_device
 from .partitions import placements
 from .resources import Inventory, Resource
 
@@ -58,15 +57,11 @@ def dropped(before: Inventory, after: Inventory, now: float) -> Mapping[str, Dro
 
 @dataclass(frozen=True, slots=True)
 class Retained:
-    """The inventory to serve, what of it is retired, and the time at which to look again (None: nothing is waiting).
-
-    `elsewhere` is what pods may hold of a resource that had the id before the one that lists it now.
-    """
+    """The inventory to serve, what of it is retired, and the time at which to look again (None: nothing is waiting)."""
 
     inventory: Inventory
     retired: Mapping[Key, Retired]
     again_at: float | None
-    elsewhere: frozenset[Key] = frozenset()
 
 
 def retain(
@@ -83,28 +78,45 @@ def retain(
 
     `lately` are ids that left a list not long ago: another resource lists them when the kubelet had time to see that.
     """
-    lately = {each: it for each, it in lately.items() if now - it.at < intervals.retire_handover}
+    # The kubelet looks health up by the bare id: under which resource it may know each one.
+    known = {each: it.resource for each, it in lately.items() if now - it.at < intervals.retire_handover}
+    for name, resource in served.resources.items():
+        known |= dict.fromkeys(resource.ids, name)
     orphaned = _orphans(served, fresh, holdings, now)
-    unlistable = _of_others(orphaned, served, lately, holdings)
-    waiting = _waiting(served, fresh, retired, now) | {
-        key: each for key, each in orphaned.items() if key not in unlistable
-    }
+    # An old checkpoint names a holder under the resource that had the id before: that is waited for, and not listed.
+    # Where several are named and none lists the id, one does: the one whose pod is known.
+    named = holdings.holders or {}
+    for name, each in sorted(orphaned, key=lambda key: (key not in named, key)):
+        known.setdefault(each, name)
+    unlistable = {key: each for key, each in orphaned.items() if known[key[1]] != key[0]}
+    waiting = {**_waiting(served, fresh, retired, now), **orphaned}
     kept = {
         key: _explained(key, each, holdings)
         for key, each in waiting.items()
-        if not _may_go(key, each, holdings, now, intervals)
+        if key not in unlistable and not _may_go(key, each, holdings, now, intervals)
     }
-    listable = _withhold(served, fresh, kept, lately)
-    inventory = _block(listable, kept | unlistable, holdings)
-    inventory = _list_retired(inventory, kept)
+    # A device that moves to another resource is first dropped there, when that is safe, and later listed here.
+    known |= {each: name for name, each in kept}
+    listable = {
+        name: tuple(slot for slot in resource.slots if known.get(slot.id, name) == name)
+        for name, resource in fresh.resources.items()
+    }
+    inventory = _block(_with_slots(fresh, listable), kept | unlistable, holdings)
     wait = intervals.retire_settle if holdings.holders is not None else intervals.retire_blind
     again = [_look_again(each.since, now, wait, intervals) for each in kept.values()]
-    if unlistable:
+    held = {each for _, each in kept}
+    withheld = (resource.ids - {slot.id for slot in listable[name]} for name, resource in fresh.resources.items())
+    if unlistable or any(not ids <= held for ids in withheld):
         again.append(now + intervals.retire_recheck)
-    if _is_listed_soon(listable, fresh, kept):
-        again.append(min((it.at for it in lately.values()), default=now) + intervals.retire_handover)
-    again_at = min(again, default=None)
-    return Retained(inventory, kept, again_at, frozenset(unlistable))
+    return Retained(_list_retired(inventory, kept), kept, min(again, default=None))
+
+
+def _with_slots(inventory: Inventory, slots: Mapping[str, tuple[Slot, ...]]) -> Inventory:
+    resources = {
+        name: resource if len(slots[name]) == len(resource.slots) else replace(resource, slots=slots[name])
+        for name, resource in inventory.resources.items()
+    }
+    return replace(inventory, resources=resources)
 
 
 def _waiting(served: Inventory, fresh: Inventory, retired: Mapping[Key, Retired], now: float) -> dict[Key, Retired]:
@@ -116,26 +128,6 @@ def _waiting(served: Inventory, fresh: Inventory, retired: Mapping[Key, Retired]
                 key = (name, slot.id)
                 waiting[key] = retired.get(key) or Retired(resource, slot, now)
     return waiting
-
-
-def _of_others(
-    orphaned: Mapping[Key, Retired], served: Inventory, lately: Mapping[str, Dropped], holdings: Holdings
-) -> dict[Key, Retired]:
-    """What of these has an id that another resource lists, or did lately; it can be waited for, and not be listed.
-
-    An old checkpoint names a holder under the resource that had the id before. Where several are named and none lists
-    it, one does: the one whose pod is known.
-    """
-    if not orphaned:
-        return {}
-    listed = {each: it.resource for each, it in lately.items()}
-    wanted = {each for _, each in orphaned}
-    for name, resource in served.resources.items():
-        listed |= dict.fromkeys(wanted & resource.ids, name)
-    named = holdings.holders or {}
-    for name, each in sorted(orphaned, key=lambda key: (key not in named, key)):
-        listed.setdefault(each, name)
-    return {key: each for key, each in orphaned.items() if listed[key[1]] != key[0]}
 
 
 def _may_go(key: Key, each: Retired, holdings: Holdings, now: float, intervals: Intervals) -> bool:
@@ -157,68 +149,45 @@ def _look_again(since: float, now: float, wait: float, intervals: Intervals) -> 
     return now + min(intervals.retire_recheck_most, max(intervals.retire_recheck, (now - since) / 10))
 
 
-def _withhold(
-    served: Inventory, fresh: Inventory, kept: Mapping[Key, Retired], lately: Mapping[str, Dropped]
-) -> Inventory:
-    """`fresh` without ids that another resource lists, or did lately: the kubelet looks health up by the bare id.
-
-    A device that moves to another resource is thus first dropped there, when that is safe, and then listed here.
-    """
-    moved: dict[str, Resource] = {}
-    listed: dict[str, str] = {}
-    for name, resource in fresh.resources.items():
-        before = served.resources.get(name)
-        if before is not None and before.ids >= resource.ids:
-            continue  # nothing new in it
-        if not listed:
-            listed = {each: key for key, other in served.resources.items() for each in other.ids}
-            listed |= {each: key for key, each in kept} | {each: it.resource for each, it in lately.items()}
-        slots = tuple(slot for slot in resource.slots if listed.get(slot.id, name) == name)
-        if len(slots) != len(resource.slots):
-            moved[name] = replace(resource, slots=slots)
-    return replace(fresh, resources={**fresh.resources, **moved}) if moved else fresh
-
-
-def _is_listed_soon(listable: Inventory, fresh: Inventory, kept: Mapping[Key, Retired]) -> bool:
-    """Whether time alone ends that an id is withheld: not where a pod may hold it under the resource of before."""
-    if listable is fresh:
-        return False
-    waiting = {each for _, each in kept}
-    return any(not resource.ids - listable.resources[name].ids <= waiting for name, resource in fresh.resources.items())
-
-
 def _block(fresh: Inventory, kept: Mapping[Key, Retired], holdings: Holdings) -> Inventory:
     """`fresh` with what overlaps a possibly held retired slot turned Unhealthy."""
-    held = grouped(
-        (thing, (key, each.slot)) for key, each in kept.items() if holdings.may_hold(key) for thing in things(each.slot)
+    return _blocked(
+        fresh,
+        (
+            (each.slot, f"overlaps {each.slot.id}, which {holdings.by_whom(key)} still holds")
+            for key, each in kept.items()
+            if holdings.may_hold(key)
+        ),
     )
-    if not held:
-        return fresh
+
+
+def _blocked(inventory: Inventory, taken: Iterable[tuple[Slot, str]]) -> Inventory:
+    """`inventory` with what overlaps one of these slots turned Unhealthy, for the reason that is given with it."""
+    by_thing = grouped((thing, each) for each in taken for thing in things(each[0]))
+    if not by_thing:
+        return inventory
+
+    def judged(slot: Slot) -> Slot:
+        reason = _overlapping(slot, by_thing)
+        return slot if reason is None else replace(slot, health=Health(healthy=False, reason=reason))
+
     resources = {
-        name: replace(
-            resource,
-            slots=tuple(
-                slot if held.keys().isdisjoint(things(slot)) else _blocked(slot, held, holdings)
-                for slot in resource.slots
-            ),
-        )
-        for name, resource in fresh.resources.items()
+        name: replace(resource, slots=tuple(map(judged, resource.slots)))
+        for name, resource in inventory.resources.items()
     }
-    return replace(fresh, resources=resources)
+    return replace(inventory, resources=resources)
+
+
+def _overlapping(slot: Slot, by_thing: Mapping[str, Iterable[tuple[Slot, str]]]) -> str | None:
+    """What is said of the first of these that the slot overlaps; None where it overlaps none."""
+    others = (each for thing in things(slot) for each in by_thing.get(thing, ()))
+    return next((reason for other, reason in others if overlaps(slot, other)), None)
 
 
 def things(slot: Slot) -> tuple[str, ...]:
     """What a slot may share with another one: the raw device, and the host's nodes."""
     raw = slot.device.raw
     return (raw.id, *raw.owns, *raw.uses)
-
-
-def _blocked(slot: Slot, held: Mapping[str, Iterable[tuple[Key, Slot]]], holdings: Holdings) -> Slot:
-    for key, other in (each for thing in things(slot) for each in held.get(thing, ())):
-        if overlaps(slot, other):
-            reason = f"overlaps {other.id}, which {holdings.by_whom(key)} still holds"
-            return replace(slot, health=Health(healthy=False, reason=reason))
-    return slot
 
 
 def overlaps(one: Slot, other: Slot) -> bool:
@@ -289,8 +258,7 @@ def recognized(held: Collection[Key], fresh: Inventory) -> Mapping[Key, Slot]:
     for name, each in ours:
         device = hardware.get(base_id(each))
         if device is None and name in fresh.resources:
-            raw = RawDevice(id=base_id(each), entry=UNKNOWN_ENTRY, index=-1)
-            device = Device(id=raw.id, raw=raw, ordinal="-1")
+            device = whole_device(RawDevice(id=base_id(each), entry=UNKNOWN_ENTRY, index=-1), -1)
         if device is not None:
             found[name, each] = Slot(each, device, _replica(each))
     return found
@@ -298,33 +266,19 @@ def recognized(held: Collection[Key], fresh: Inventory) -> Mapping[Key, Slot]:
 
 def _hardware(fresh: Inventory, wanted: Collection[str]) -> Mapping[str, Device]:
     """The devices of these ids, among all that the node's hardware could be cut into."""
+    raws = {
+        slot.device.raw.id: (slot.device.raw, resource.entries[slot.device.raw.entry])
+        for resource in fresh.resources.values()
+        for slot in resource.slots
+        if slot.device.raw.entry in resource.entries
+    }
     found: dict[str, Device] = {}
-    for raw, candidates in _candidates(fresh):
-        for device_id, profile, slices in candidates:
-            if device_id in wanted:
-                stranger = replace(raw, entry=UNKNOWN_ENTRY)
-                found[device_id] = Device(id=device_id, raw=stranger, ordinal="-1", profile=profile, slices=slices)
-        if len(found) == len(wanted):
-            break
+    for raw, entry in raws.values():
+        stranger = replace(raw, entry=UNKNOWN_ENTRY)
+        cuts = placements(entry.geometry) if entry.geometry else ()
+        devices = (whole_device(stranger, -1), *(partition(entry, stranger, "-1", each) for each in cuts))
+        found |= {device.id: device for device in devices if device.id in wanted}
     return found
-
-
-def _candidates(fresh: Inventory) -> Iterator[tuple[RawDevice, Iterator[tuple[str, str, range]]]]:
-    seen: set[str] = set()
-    for resource in fresh.resources.values():
-        for slot in resource.slots:
-            raw = slot.device.raw
-            if raw.id not in seen and raw.entry in resource.entries:
-                seen.add(raw.id)
-                entry = resource.entries[raw.entry]
-                yield raw, _parts(entry, raw)
-
-
-def _parts(entry: EntrySpec, raw: RawDevice) -> Iterator[tuple[str, str, range]]:
-    """Id, profile and slices of the whole device and of each partition that it could be cut into."""
-    yield raw.id, "", range(0)
-    for placement in placements(entry.geometry) if entry.geometry else ():
-        yield partition_id(entry, raw, placement), placement.profile.name, placement.slices
 
 
 def _replica(slot_id: str) -> int | None:
@@ -339,7 +293,7 @@ def without_retired(devices: Inventory, retired: Mapping[Key, Retired], claimed:
     """
     if not (retired and devices.claimable):
         return devices
-    by_thing = _by_thing(each.slot for each in retired.values())
+    by_thing = grouped((thing, (each.slot, "")) for each in retired.values() for thing in things(each.slot))
     claimable = {
         driver: replace(
             offered,
@@ -361,29 +315,5 @@ def without_claimed(devices: Inventory, claimed: Mapping[Key, Device]) -> Invent
     alone = {
         key: device for key, device in claimed.items() if key[0] not in offers or key[1] not in offers[key[0]].by_id
     }
-    if not alone:
-        return devices
-    by_thing = _by_thing(Slot(device.id, device, None, device.health) for device in alone.values())
-    resources = {name: _blocked_twice(resource, by_thing) for name, resource in devices.resources.items()}
-    return replace(devices, resources=resources)
-
-
-def _blocked_twice(resource: Resource, by_thing: Mapping[str, list[Slot]]) -> Resource:
-    slots = []
-    for slot in resource.slots:
-        other = _overlapping(slot, by_thing)
-        if other is None:
-            slots.append(slot)
-        else:
-            what = "a claim still has it" if other.id == slot.id else f"a claim still has {other.id}, which overlaps it"
-            slots.append(replace(slot, health=Health(healthy=False, reason=what)))
-    return replace(resource, slots=tuple(slots))
-
-
-def _by_thing(slots: Iterable[Slot]) -> Mapping[str, list[Slot]]:
-    return grouped((thing, slot) for slot in slots for thing in things(slot))
-
-
-def _overlapping(slot: Slot, by_thing: Mapping[str, list[Slot]]) -> Slot | None:
-    others = (each for thing in things(slot) for each in by_thing.get(thing, ()))
-    return next((each for each in others if overlaps(slot, each)), None)
+    taken = (Slot(device.id, device, None, device.health) for device in alone.values())
+    return _blocked(devices, ((slot, f"a claim still has {slot.id}") for slot in taken))

@@ -1,7 +1,7 @@
 """The virtual devices of a node, as far as the configuration alone defines them."""
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -17,8 +17,6 @@ _NAMESPACE = uuid.UUID("0d3a1c52-6f0e-5b1c-9a40-3f6de1c7b2a8")  # of ids made he
 def devices(entry: EntrySpec, source: VirtualSource, node: str) -> list[RawDevice]:
     """The devices of an entry on the node of that name, in the order of their index."""
     ids = [_id(entry, source, index, node) for index in range(source.count)]
-    if _are_short(entry, source):
-        ids = _apart(entry, ids)
     return [
         RawDevice(
             id=each,
@@ -39,21 +37,7 @@ def _id(entry: EntrySpec, source: VirtualSource, index: int, node: str) -> str:
         return source.ids[index]
     if source.id_style is IdStyle.NVIDIA:
         return f"GPU-{uuid.uuid5(_NAMESPACE, f'{node}/{entry.name}/{index}')}"
-    return names.device_id(entry.name, str(index))
-
-
-def _are_short(entry: EntrySpec, source: VirtualSource) -> bool:
-    """Whether ids may be shortened, so that fingerprints alone tell them apart."""
-    made = not source.ids and source.id_style is IdStyle.NAME
-    return made and len(entry.name) + len(f"-{source.count - 1}") > names.MAX_ID - names.REPLICA_ROOM
-
-
-def _apart(entry: EntrySpec, ids: Sequence[str]) -> list[str]:
-    """The ids; one that an earlier device has already gets a longer fingerprint."""
-    apart: dict[str, None] = {}
-    for index, each in enumerate(ids):
-        apart[names.device_id(entry.name, str(index), fingerprint=16) if each in apart else each] = None
-    return list(apart)
+    return names.device_id(entry.name, str(index), fingerprint=16)  # long, since there may be ten thousand
 
 
 MAX_LINE = 4096  # bytes of an unfinished line; what is longer cannot be in a script

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import TextIO
 
 from ..errors import HostError
+from ..hostfs import write_atomic
 from .api.server import ApiServer
 from .api.server_objects import ServerObjects
 from .device_manager.registration_server import Compat
-from .journal import Entry, Lifecycle, NodeChanged
+from .journal import Entry
 from .kubelet.kubelet import Kubelet
 from .node_objects import NodeObjects
 from .pod_directory import PodDirectory
-from .render import NOTHING, entry_json, render_entry
 
 DEFAULT_DIRECTORY = Path("/tmp/vdev-sim")  # short and easy to type; its owner is checked
 
@@ -92,27 +92,20 @@ def _api_server(options: SimOptions) -> ApiServer | None:
 async def _served(options: SimOptions, api: ApiServer) -> AsyncIterator[None]:
     """Let it serve, and write the file that leads to it."""
     try:
+        options.kubelet_dir.mkdir(parents=True, exist_ok=True)
         await api.up()
-        await asyncio.to_thread(_write, options.kubeconfig, api.kubeconfig())
     except OSError as error:
         await api.down()
         raise HostError(f"the API server cannot be served at {options.api_server}: {error.strerror}") from error
     try:
+        write_atomic(options.kubeconfig, api.kubeconfig().encode())
         yield
     finally:
         await api.down()
 
 
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_suffix(".new")
-    fresh.write_text(text)
-    fresh.rename(path)
-
-
 async def _serve(options: SimOptions, kubelet: Kubelet, nodes: NodeObjects | None, out: TextIO) -> int:
     again, end = asyncio.Event(), asyncio.Event()
-    printer = Printer(options.output, out)
     greeted = False
 
     def show(entry: Entry) -> None:
@@ -120,8 +113,10 @@ async def _serve(options: SimOptions, kubelet: Kubelet, nodes: NodeObjects | Non
         if not greeted and options.output is Output.TEXT:
             _banner(options, out)
         greeted = True
-        printer.print(entry)
-        if isinstance(entry, Lifecycle) and entry.what == "panicked":
+        if line := json.dumps(entry.document) if options.output is Output.JSON else entry.text:
+            out.write(line + "\n")
+            out.flush()
+        if entry.event == "kubelet" and entry.fields["what"] == "panicked":
             again.set()  # as systemd does
 
     kubelet.journal.listen(show)
@@ -144,26 +139,6 @@ async def _restart_on(again: asyncio.Event, kubelet: Kubelet) -> None:
         await again.wait()
         again.clear()
         await kubelet.restart()
-
-
-class Printer:
-    """Prints entries as they come, and of the node only what changed."""
-
-    def __init__(self, output: Output, out: TextIO) -> None:
-        self._output = output
-        self._out = out
-        self._node = NOTHING
-
-    def print(self, entry: Entry) -> None:
-        """Print an entry, if there is anything to say about it."""
-        before = self._node
-        if isinstance(entry, NodeChanged):
-            self._node = entry.node
-        as_json = self._output is Output.JSON
-        text = json.dumps(entry_json(entry, before)) if as_json else render_entry(entry, before)
-        if text:
-            self._out.write(text + "\n")
-            self._out.flush()
 
 
 def _banner(options: SimOptions, out: TextIO) -> None:

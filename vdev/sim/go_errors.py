@@ -1,11 +1,14 @@
-"""Errors of gRPC in the words of Go, as the kubelet's texts have them, and what a plugin is refused with."""
+"""gRPC as the kubelet's Go has it: how it dials, its errors, and what a plugin is refused with."""
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 
 import grpc
 import grpc.aio
+
+from .lint import SUN_PATH_LIMIT
 
 CLOSING = "rpc error: code = Canceled desc = grpc: the client connection is closing"
 
@@ -24,6 +27,19 @@ def go_text(error: grpc.aio.AioRpcError) -> str:
     name = "".join(part.capitalize() for part in code.name.split("_"))
     name = {"Ok": "OK", "Cancelled": "Canceled"}.get(name, name)
     return f"rpc error: code = {name} desc = {error.details() or ''}"
+
+
+async def dial(channel: grpc.aio.Channel, socket: str, seconds: float) -> bool:
+    """Connect, retrying until the time is up; whether the first attempt did it. Raises TimeoutError."""
+    async with asyncio.timeout(seconds):
+        if len(os.fsencode(socket)) > SUN_PATH_LIMIT:
+            # gRPC would wait for a change of this channel forever, also when the process wants to end.
+            await asyncio.Event().wait()
+        at_once = True
+        while (state := channel.get_state(try_to_connect=True)) is not grpc.ChannelConnectivity.READY:
+            at_once &= state is not grpc.ChannelConnectivity.TRANSIENT_FAILURE
+            await channel.wait_for_state_change(state)
+        return at_once
 
 
 @contextlib.contextmanager

@@ -1,175 +1,37 @@
 """The record of what happened: entries, findings, Warning events on pods, and counters.
 
-It outlives kubelet processes, as the API server's records do, and notifies listeners. `render` turns entries into text.
+It outlives kubelet processes, as the API server's records do, and notifies listeners.
 """
 
 import asyncio
 import contextlib
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from .lint import Finding
-from .objects.node_devices import Capacity, PluginOptions
-from .objects.pods import PodStatus
 
-KEPT_ENTRIES = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class Lifecycle:
-    """The kubelet started, stopped, crashed or panicked. `detail` says more, where there is more."""
-
-    what: str
-    detail: str = ""
+_KEPT_ENTRIES = 10_000
+_INDENT = 9  # of the text, behind what it is about
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
-    """A plugin registered; `again` if the resource was known before."""
+class Entry:
+    """Something that happened.
 
-    resource: str
-    endpoint: str
-    options: PluginOptions
-    again: bool = False
+    Programs read `event`, which is its kind, and `fields`; the documentation lists both. People read `text`, which
+    is empty if another entry says the same better.
+    """
 
+    event: str
+    text: str
+    fields: Mapping[str, Any]
 
-@dataclass(frozen=True, slots=True)
-class RegistrationWaits:
-    """A plugin called Register, and for a second nothing has answered at its socket."""
-
-    resource: str
-    endpoint: str
-
-
-@dataclass(frozen=True, slots=True)
-class RegistrationFailed:
-    """A registration was answered with an error, whose text this is."""
-
-    resource: str
-    endpoint: str
-    error: str
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """A device list arrived."""
-
-    resource: str
-    healthy: int
-    unhealthy: int
-
-
-@dataclass(frozen=True, slots=True)
-class PluginLost:
-    """A ListAndWatch stream ended; all devices of the resource became unhealthy."""
-
-    resource: str
-    error: str
-
-
-@dataclass(frozen=True, slots=True)
-class NodeChanged:
-    """The node status changed."""
-
-    node: Capacity
-
-
-@dataclass(frozen=True, slots=True)
-class PodChanged:
-    """A pod's status changed."""
-
-    pod: PodStatus
-
-
-@dataclass(frozen=True, slots=True)
-class PodDeleted:
-    """A pod is gone."""
-
-    pod: PodStatus
-
-
-@dataclass(frozen=True, slots=True)
-class ManifestRefused:
-    """A file in the pods directory is wrong, at this line if it is known, else 0."""
-
-    path: str
-    error: str
-    line: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class PodWaiting:
-    """A pod of the directory waits to be scheduled; `reason` is what the scheduler would say."""
-
-    pod: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class DriverRegistered:
-    """A DRA driver registered; `service` is what the kubelet calls of it."""
-
-    driver: str
-    endpoint: str
-    service: str
-
-
-@dataclass(frozen=True, slots=True)
-class DriverRefused:
-    """A plugin of plugins_registry was not registered; this is the kubelet's error."""
-
-    socket: str
-    error: str
-
-
-@dataclass(frozen=True, slots=True)
-class DriverGone:
-    """A registered DRA driver is no longer there: `why` says what went."""
-
-    driver: str
-    endpoint: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class SlicesDeleted:
-    """The kubelet deleted ResourceSlices of its node: of one driver, or of all (empty)."""
-
-    driver: str
-    count: int
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimChanged:
-    """A claim was allocated, prepared, unprepared or released. `devices` are `driver/pool/device`."""
-
-    claim: str
-    what: str
-    devices: tuple[str, ...] = ()
-
-
-Entry: TypeAlias = (
-    Lifecycle
-    | Registered
-    | RegistrationWaits
-    | RegistrationFailed
-    | Listed
-    | PluginLost
-    | NodeChanged
-    | PodChanged
-    | PodDeleted
-    | ManifestRefused
-    | PodWaiting
-    | DriverRegistered
-    | DriverRefused
-    | DriverGone
-    | SlicesDeleted
-    | ClaimChanged
-    | Finding
-)
+    @property
+    def document(self) -> dict[str, Any]:
+        """The entry as a JSON object."""
+        return {"event": self.event, **self.fields}
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,22 +45,17 @@ class Event:
 
 @dataclass(slots=True)
 class Metrics:
-    """The kubelet's counters that concern devices, by their label value (section of the real metric's name)."""
+    """How often plugins and drivers have registered, by resource or driver."""
 
     registrations: Counter[str] = field(default_factory=Counter)  # device_plugin_registration_total{resource_name}
     watched: Counter[str] = field(default_factory=Counter)  # device plugins of plugins_registry, which no metric counts
-    alloc_seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    admission_rejections: Counter[str] = field(default_factory=Counter)  # admission_rejections_total{reason}
-    pod_resources_requests: Counter[str] = field(default_factory=Counter)  # by method: list, get, get_allocatable
-    pod_resources_errors: Counter[str] = field(default_factory=Counter)
-    driver_calls: Counter[tuple[str, str, str]] = field(default_factory=Counter)  # driver, method, gRPC status code
 
 
 class Journal:
     """The record of one embedded kubelet, over all its restarts."""
 
     def __init__(self) -> None:
-        self.entries: deque[Entry] = deque(maxlen=KEPT_ENTRIES)
+        self.entries: deque[Entry] = deque(maxlen=_KEPT_ENTRIES)
         self.findings: list[Finding] = []
         self.events: list[Event] = []
         self.metrics = Metrics()
@@ -209,8 +66,10 @@ class Journal:
         """Call `listener` with each entry from now on, on the event loop; it must not block."""
         self._listeners.append(listener)
 
-    def note(self, entry: Entry) -> None:
-        """Record an entry and notify listeners."""
+    def note(self, event: str, about: str, text: str, **fields: Any) -> None:
+        """Record an entry and notify listeners. Its lines of text begin with what they are `about`."""
+        lines = f"{about:<{_INDENT}}{text}".replace("\n", "\n" + " " * _INDENT) if text else ""
+        entry = Entry(event, lines, fields)
         self.entries.append(entry)
         for listener in self._listeners:
             listener(entry)
@@ -221,7 +80,26 @@ class Journal:
         for finding in findings:
             if finding not in self.findings:
                 self.findings.append(finding)
-                self.note(finding)
+                fields = {**asdict(finding), "severity": finding.severity.value}
+                self.note("finding", "finding", str(finding), **fields)
+
+    def tell_refused(self, path: str, why: str, line: int = 0) -> None:
+        """A manifest is refused: that of a file, at this line if it is known, or of a pod of the API server."""
+        text = f"{path}{f':{line}' if line else ''} refused: {why}"
+        self.note("manifestRefused", "pod", text, path=path, error=why, line=line)
+
+    def tell_claim(self, name: str, what: str, devices: Sequence[str] = ()) -> None:
+        """A claim was allocated, prepared, unprepared or released. `devices` are `driver/pool/device`."""
+        text = f"{name} {what}{': ' if devices else ''}{', '.join(devices)}"
+        self.note("claim", "claim", text, claim=name, what=what, devices=list(devices))
+
+    def of(self, event: str) -> list[Entry]:
+        """The entries of a kind, oldest first."""
+        return [each for each in self.entries if each.event == event]
+
+    def history(self, most: int) -> list[str]:
+        """The text of the last entries that have one."""
+        return [each.text for each in self.entries if each.text][-most:]
 
     def changed(self) -> None:
         """Wake all that wait for a change."""

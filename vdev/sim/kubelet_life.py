@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from ..aio.clock import Clock
 from .journal import Journal
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,28 +43,59 @@ class Timings:
     look: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
 class Life:
-    """One life of the process. `spawn` runs a task until it is done or the process ends."""
+    """One life of the process, which begins with `alive = True`: its time, and what runs until it ends."""
 
-    clock: Clock
-    timings: Timings
-    journal: Journal
-    spawn: Callable[[Coroutine[Any, Any, None], str], "asyncio.Task[None]"]
+    def __init__(self, clock: Clock, timings: Timings, journal: Journal) -> None:
+        self.clock = clock
+        self.timings = timings
+        self.journal = journal
+        self.alive = False
+        self._tasks: set[asyncio.Task[Any]] = set()
 
+    def spawn(self, work: Coroutine[Any, Any, _T], name: str) -> asyncio.Task[_T]:
+        """Run a task until it is done or the process ends, which raises what it failed with."""
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
 
-class Ticker:
-    """Calls `action` each `period` seconds, until `stop`; once for all of the time over which a clock leaps."""
+    def later(self, seconds: float, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        """Run a task in some time, unless the process has ended by then."""
 
-    def __init__(self, clock: Clock, period: float, action: Callable[[], None]) -> None:
-        self._clock = clock
-        self._period = period
-        self._action = action
-        self._cancel = clock.call_later(period, self._fire)
+        def due() -> None:
+            if self.alive:
+                self.spawn(work(), name)
 
-    def _fire(self) -> None:
-        self._cancel = self._clock.call_later(self._period, self._fire)
-        self._action()
+        self.clock.call_later(seconds, due)
 
-    def stop(self) -> None:
-        self._cancel()
+    def every(self, period: float, action: Callable[[], None]) -> None:
+        """Call an action each so many seconds; once for all of the time over which a clock leaps."""
+
+        def due() -> None:
+            if self.alive:
+                self.clock.call_later(period, due)
+                action()
+
+        self.clock.call_later(period, due)
+
+    def cancel(self) -> None:
+        """Cancel all tasks but the one that calls this."""
+        self.alive = False
+        for task in self._others():
+            if not task.cancelling():
+                task.cancel()
+
+    async def end(self) -> None:
+        """Cancel all tasks but the one that calls this, and wait for them. Raises what one of them failed with."""
+        self.cancel()
+        for result in await asyncio.gather(*self._others(), return_exceptions=True):
+            if isinstance(result, Exception):
+                raise result
+
+    def _others(self) -> set[asyncio.Task[Any]]:
+        return self._tasks - {asyncio.current_task()}
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        if task.cancelled() or task.exception() is None:
+            self._tasks.discard(task)

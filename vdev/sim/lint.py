@@ -15,7 +15,7 @@ from enum import Enum
 from typing import TypeVar
 
 from ..pb import deviceplugin_v1beta1_pb2 as api
-from .objects.node_devices import HEALTHY, UNHEALTHY, Device, PluginOptions
+from .objects.node_devices import HEALTHY, UNHEALTHY, Device
 
 LIST_LIMIT_BYTES = 4 * 1024 * 1024  # the default receive limit of grpc-go, which the kubelet leaves as it is
 LIST_NEAR_BYTES = LIST_LIMIT_BYTES * 3 // 4
@@ -113,8 +113,8 @@ def watched_registration(resource: str, endpoint: str, directory: str, *, stream
 
 
 def not_renewed(resource: str, endpoint: str, seconds: float) -> Iterator[Finding]:
-    """Of a plugin whose stream ended so long ago, and whose registration socket is the same as then."""
-    text = f"its ListAndWatch stream at {endpoint} ended {seconds:g} s ago and its registration socket is still there"
+    """Of a plugin whose stream ended longer ago, and whose registration socket is the same as then."""
+    text = f"its ListAndWatch stream at {endpoint} ended over {seconds:g} s ago and its registration socket remains"
     hint = "the kubelet asks it again only after that socket was removed and made again"
     yield warning("not-registered-anew", resource, f"{text}; {hint}")
 
@@ -147,10 +147,10 @@ def unserved(resource: str, socket: str) -> Iterator[Finding]:
     yield warning("registered-before-serving", resource, text)
 
 
-def options(request: api.RegisterRequest, answered: PluginOptions) -> Iterator[Finding]:
+def options(request: api.RegisterRequest, answered: api.DevicePluginOptions) -> Iterator[Finding]:
     """Of the request's options, which the kubelet ignores, against those of GetDevicePluginOptions."""
     if request.HasField("options"):
-        said = PluginOptions(request.options.pre_start_required, request.options.get_preferred_allocation_available)
+        said = request.options
         if said != answered:
             text = (
                 f"Register says {_in_words(said)}, GetDevicePluginOptions says {_in_words(answered)}; "
@@ -320,11 +320,11 @@ def _paths(resource: str, kind: str, host: str, container: str) -> Iterator[Find
             yield error("relative-path", resource, f"{kind}: {side} path {path!r} is not absolute")
 
 
-def _in_words(options: PluginOptions) -> str:
+def _in_words(options: api.DevicePluginOptions) -> str:
     """As in the messages of the API."""
     return (
         f"pre_start_required {str(options.pre_start_required).lower()} and "
-        f"get_preferred_allocation_available {str(options.preferred_allocation).lower()}"
+        f"get_preferred_allocation_available {str(options.get_preferred_allocation_available).lower()}"
     )
 
 

@@ -1,7 +1,6 @@
 """The embedded kubelet behind an API server: its Node, and the Pods that are created there.
 
-Stands in for the scheduler, as `pod_directory` does: a pod without a node waits until this one has enough of what it
-asks for. Status, claims and events of pods are written back; a deleted pod stays until the kubelet has let it go.
+Status, claims and events of pods are written back; a deleted pod stays until the kubelet has let it go.
 """
 
 import asyncio
@@ -12,11 +11,8 @@ from typing import Any
 
 from .api.kinds import KINDS, ApiKind, Document, Refused
 from .api.store import Objects, timestamp
-from .journal import PodWaiting
 from .kubelet.kubelet import Kubelet, KubeletPanic
-from .kubelet.node_status import unschedulable
-from .kubelet.pod_claims import WAITING_REASON as CLAIMS_REASON
-from .objects import pod_manifest
+from .kubelet.pod_workers import CLAIMS_REASON
 from .objects.pod_manifest import ManifestError
 from .objects.pods import ContainerStatus, Kind, Phase, PodStatus
 
@@ -49,7 +45,6 @@ class NodeObjects:
         self._objects = objects
         self._changed = asyncio.Event()
         self._taken: dict[str, str] = {}  # by UID: namespace/name of the pods that the kubelet was given
-        self._ending: set[str] = set()  # UIDs
         self._told = len(kubelet.journal.events)
 
     async def run(self) -> None:
@@ -113,7 +108,6 @@ class NodeObjects:
                 self._tell_pod(document, there[uid])
         for uid in [uid for uid in self._taken if uid not in mine]:
             namespace, _, name = self._taken.pop(uid).partition("/")
-            self._ending.discard(uid)
             if uid in there:
                 force = self._quietly(self._kubelet.delete_pod(name, namespace=namespace, force=True))
                 group.create_task(force, name=f"forget pod {namespace}/{name}")
@@ -138,18 +132,14 @@ class NodeObjects:
     async def _start(self, uid: str, document: Document) -> None:
         """Give a pod to the kubelet, or say why not; then it is tried again at the next change."""
         try:
-            spec = pod_manifest.parse(document)
-            short = [] if spec.node else await self._kubelet.short_of(spec)
-            if not short:
-                await self._kubelet.run_pod(document)
-                self._changed.set()
-                return
-            self._refuse(document, unschedulable(short))
+            await self._kubelet.run_pod(document, wait_for_devices=True)
         except ManifestError as error:
             self._refuse(document, str(error))
+            self._taken.pop(uid, None)
         except KubeletPanic:
-            return  # the journal has it; the next start takes the pod up
-        self._taken.pop(uid, None)
+            pass  # the journal has it; the next start takes the pod up
+        else:
+            self._changed.set()
 
     def _refuse(self, document: Document, why: str) -> None:
         """Say why a pod is not taken: in its status, an event, and the journal."""
@@ -160,15 +150,14 @@ class NodeObjects:
             if {**(old.get("status") or {}), **status} != old.get("status"):
                 key = f"{old['metadata']['namespace']}/{old['metadata']['name']}"
                 self._event(key, "FailedScheduling", why)
-                self._kubelet.journal.note(PodWaiting(key, why))
+                self._kubelet.journal.tell_refused(key, why)
                 self._write_status(_POD, old, status, manager=_SCHEDULER)
 
     def _end(self, group: asyncio.TaskGroup, uid: str, there: Mapping[str, PodStatus], document: Document) -> None:
         namespace, _, name = self._taken[uid].partition("/")
         if uid not in there:
             self._objects.delete(_POD, namespace, name)
-        elif uid not in self._ending:
-            self._ending.add(uid)
+        elif not there[uid].terminating:
             work = self._quietly(self._kubelet.delete_pod(name, namespace=namespace))
             group.create_task(work, name=f"end pod {namespace}/{name}")
         else:

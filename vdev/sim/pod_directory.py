@@ -2,15 +2,14 @@
 
 A file may also hold claims, templates, classes and slices of DRA, with pods or without; they come and go with it.
 
-Stands in for the scheduler, too: a pod waits until the node shows enough of what it asks for, unless its manifest
-names a node; then it goes straight to the kubelet. The directory is polled, so any file system will do.
+The directory is polled, so any file system will do.
 """
 
 import asyncio
 import contextlib
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,7 @@ import yaml
 
 from ..errors import UsageError
 from .dra.api_objects import KINDS, NAMESPACE, ApiObjectError
-from .journal import ManifestRefused, PodWaiting
 from .kubelet.kubelet import Kubelet, KubeletPanic
-from .kubelet.node_status import unschedulable
 from .objects import pod_manifest, yaml_text
 from .objects.pod_manifest import ManifestError
 from .objects.pods import PodSpec
@@ -30,21 +27,24 @@ _UID_SPACE = uuid.UUID("9ad1b3ad-0fd0-5b31-8f4c-1a3f2f5f0c11")
 _LARGEST_MANIFEST = 1_000_000  # bytes; a Pod that the API server takes is smaller
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Pod:
-    """A Pod manifest, and the line of its file on which it begins."""
+    """A Pod manifest, which begins on this line of its file. `refused` is why the kubelet did not take it, last."""
 
     line: int
     document: Mapping[str, Any]
     spec: PodSpec
+    runs: bool = False
+    refused: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """What a file holds: pods, and objects of DRA with their lines. A changed file is another value."""
+@dataclass(slots=True)
+class _File:
+    """A file of the directory: its pods, and kind, name and namespace of the objects that were made for it."""
 
-    pods: tuple[_Pod, ...]
-    objects: tuple[tuple[int, Mapping[str, Any]], ...]
+    content: bytes
+    pods: list[_Pod] = field(default_factory=list)
+    made: list[tuple[str, str, str]] = field(default_factory=list)
 
 
 class _Wrong(UsageError):
@@ -62,11 +62,7 @@ class PodDirectory:
         self._kubelet = kubelet
         self._path = Path(path)
         self._interval = interval
-        self._seen: dict[str, bytes] = {}
-        self._wanted: dict[str, _Wanted] = {}
-        self._running: dict[str, set[str]] = {}  # file name -> namespace/name
-        self._made: dict[str, list[tuple[str, str, str]]] = {}  # file name -> kind, name and namespace of objects
-        self._said: dict[tuple[str, str], str] = {}  # file name and namespace/name -> why the pod does not run
+        self._files: dict[str, _File] = {}
 
     async def run(self) -> None:
         """Look until cancelled."""
@@ -76,75 +72,57 @@ class PodDirectory:
 
     async def look(self) -> None:
         """Look once: delete what is gone or changed, run what is new and fits."""
-        files = await asyncio.to_thread(_read, self._path)
-        for name in [name for name in self._seen if files.get(name) != self._seen[name]]:
-            await self._forget(name)
-        for name, content in files.items():
-            if name not in self._seen:
-                self._seen[name] = content
-                self._parse(name, content)
-        for name, wanted in self._wanted.items():
-            await self._make(name, wanted)
-        for name, wanted in self._wanted.items():
-            for pod in wanted.pods:
-                if pod.spec.key not in self._running.get(name, ()):
+        found = await asyncio.to_thread(_read, self._path)
+        for name in [name for name, file in self._files.items() if found.get(name) != file.content]:
+            await self._end(self._files.pop(name))
+        for name in sorted(found.keys() - self._files.keys()):
+            self._files[name] = await self._begin(name, found[name])
+        for name, file in sorted(self._files.items()):
+            for pod in file.pods:
+                if not pod.runs:
                     await self._run(name, pod)
 
-    async def _forget(self, name: str) -> None:
-        del self._seen[name]
-        self._wanted.pop(name, None)
-        self._said = {key: said for key, said in self._said.items() if key[0] != name}
-        for key in self._running.pop(name, ()):
-            namespace, _, pod = key.partition("/")
-            await self._kubelet.delete_pod(pod, namespace=namespace)
-        for kind, made, where in self._made.pop(name, []):
-            await self._kubelet.objects.delete(kind, made, where)
-
-    async def _make(self, name: str, wanted: _Wanted) -> None:
-        """Create the objects of a file, once."""
-        if name in self._made:
-            return
-        made = self._made[name] = []
-        for line, document in wanted.objects:
+    async def _begin(self, name: str, content: bytes) -> _File:
+        """Read a file and make its objects; its pods are run later, with all objects there."""
+        file = _File(content)
+        try:
+            file.pods, objects = _content(name, content)
+        except _Wrong as error:
+            self._refuse(name, error, error.line)
+            return file
+        for line, document in objects:
             try:
                 meta = (await self._kubelet.objects.create(document["kind"], document))["metadata"]
-                made.append((document["kind"], meta["name"], meta.get("namespace", "")))
+                file.made.append((document["kind"], meta["name"], meta.get("namespace", "")))
             except ApiObjectError as error:
-                self._kubelet.journal.note(self._refused(name, error, line))
+                self._refuse(name, error, line)
+        return file
 
-    def _parse(self, name: str, content: bytes) -> None:
-        try:
-            self._wanted[name] = _content(name, content)
-        except _Wrong as error:
-            self._kubelet.journal.note(self._refused(name, error, error.line))
-
-    def _refused(self, name: str, error: Exception, line: int) -> ManifestRefused:
-        return ManifestRefused(str(self._path / name), str(error), line)
+    async def _end(self, file: _File) -> None:
+        for pod in file.pods:
+            if pod.runs:
+                await self._kubelet.delete_pod(pod.spec.name, namespace=pod.spec.namespace)
+        for kind, made, where in file.made:
+            await self._kubelet.objects.delete(kind, made, where)
 
     async def _run(self, name: str, pod: _Pod) -> None:
-        key = name, pod.spec.key
-        short = [] if pod.spec.node else await self._kubelet.short_of(pod.spec)
-        if short:
-            text = unschedulable(short)
-            self._say(key, text, PodWaiting(pod.spec.key, text))
-            return
         try:
-            await self._kubelet.run_pod(pod.document)
+            await self._kubelet.run_pod(pod.document, wait_for_devices=True)
         except ManifestError as error:
-            self._say(key, str(error), self._refused(name, error, pod.line))
+            if pod.refused != str(error):
+                pod.refused = str(error)
+                self._refuse(name, error, pod.line)
             return
         except KubeletPanic:
             pass  # The journal has it; the next start takes the pod up.
-        self._running.setdefault(name, set()).add(pod.spec.key)
+        pod.runs = True
 
-    def _say(self, key: tuple[str, str], text: str, entry: PodWaiting | ManifestRefused) -> None:
-        if self._said.get(key) != text:
-            self._said[key] = text
-            self._kubelet.journal.note(entry)
+    def _refuse(self, name: str, error: Exception, line: int) -> None:
+        self._kubelet.journal.tell_refused(str(self._path / name), str(error), line)
 
 
-def _content(name: str, content: bytes) -> _Wanted:
-    """What is in one file. Raises _Wrong."""
+def _content(name: str, content: bytes) -> tuple[list[_Pod], list[tuple[int, Mapping[str, Any]]]]:
+    """The pods of a file, and its objects of DRA with their lines. Raises _Wrong."""
     try:
         documents = [each for each in yaml_text.numbered_documents(content) if each[1] is not None]
     except yaml.YAMLError as error:
@@ -165,7 +143,7 @@ def _content(name: str, content: bytes) -> _Wanted:
         if spec.key in pods:
             raise _Wrong(line, f"pod {spec.key} is in this file already")
         pods[spec.key] = _Pod(line, document, spec)
-    return _Wanted(tuple(pods.values()), tuple(objects))
+    return list(pods.values()), objects
 
 
 def _pod(document: Any, *, uid_from: str) -> PodSpec:

@@ -9,8 +9,7 @@ from typing import TextIO
 from xml.etree import ElementTree as ET
 
 from ..errors import HostError, reason_of
-from .journal import Entry, NodeChanged
-from .render import NOTHING, entry_json, render_entry
+from .journal import Entry
 from .scenarios.scenario import Scenario
 
 _INDENT = "      "
@@ -109,19 +108,15 @@ class JsonReport(ScenarioReport):
         self._out = out
         self._name = ""
         self._scenario: Scenario | None = None
-        self._node = NOTHING
 
     def begin(self, name: str, path: Path, scenario: Scenario) -> None:
         """A scenario begins, on a node of its own."""
-        self._name, self._scenario, self._node = name, scenario, NOTHING
+        self._name, self._scenario = name, scenario
         about = {"title": scenario.title, "file": str(path), "steps": len(scenario.steps)}
         self._put({"event": "scenario", **self._of("began"), **about})
 
     def entry(self, entry: Entry) -> None:
-        before = self._node
-        if isinstance(entry, NodeChanged):
-            self._node = entry.node
-        self._put(entry_json(entry, before))
+        self._put(entry.document)
 
     def step(self, number: int, seconds: float, failure: str = "") -> None:
         assert self._scenario is not None
@@ -140,18 +135,6 @@ class JsonReport(ScenarioReport):
     def _put(self, document: dict[str, object]) -> None:
         self._out.write(json.dumps(document) + "\n")
         self._out.flush()
-
-
-def history(entries: Sequence[Entry]) -> list[str]:
-    """The last entries as text."""
-    rows = []
-    node = NOTHING
-    for entry in entries:
-        if text := render_entry(entry, node):
-            rows.append(text)
-        if isinstance(entry, NodeChanged):
-            node = entry.node
-    return rows
 
 
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # what XML 1.0 cannot say

@@ -14,7 +14,7 @@ from typing import TextIO
 
 from ..errors import HostError, UsageError, reason_of
 from .lint import twice
-from .scenario_report import JsonReport, ScenarioReport, ScenarioResult, TextReport, history, write_junit
+from .scenario_report import JsonReport, ScenarioReport, ScenarioResult, TextReport, write_junit
 from .scenarios import library
 from .scenarios.command_node import PLACES, CommandNode, NodeOptions, capabilities, filled
 from .scenarios.library import Found
@@ -161,7 +161,7 @@ async def _play(chosen: Found, options: NodeOptions, log: Path, report: Scenario
                 report.entry(entry)
             node.kubelet.journal.listen(report.entry)
             failure = await _played(chosen.scenario, node, options.timeout, report)
-            happened = history(node.kubelet.journal.entries)[-_HISTORY:]
+            happened = node.kubelet.journal.history(_HISTORY)
     except ScenarioError as failed:  # at its end
         failure = failure or str(failed)
     found = node.kubelet.findings

@@ -13,6 +13,7 @@ import yaml
 
 from ..agent import command_socket
 from ..errors import SocketError, VdevError
+from ..hostfs import write_atomic
 from ..sim.scenarios.plugin_process import PluginPlaces, VdevRun
 from ..sim.scenarios.scenario import ScenarioError
 from .kubelet import BlockingKubelet
@@ -160,6 +161,4 @@ def _write(path: Path, configuration: Configuration) -> None:
             text = configuration
         case _:
             text = yaml.safe_dump(dict(configuration))
-    fresh = path.with_suffix(".new")
-    fresh.write_text(text)
-    fresh.replace(path)
+    write_atomic(path, text.encode())

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from ..sim import Kubelet, LeapClock
-from ..sim.scenario_report import history
 from .loop_thread import LoopThread, done
 
 __tracebackhide__ = True
@@ -102,4 +101,4 @@ class BlockingKubelet:
 
     def last_words(self) -> str:
         """The last things that happened, as text."""
-        return self._thread.ask(lambda: "\n".join(history(list(self.journal.entries))[-_HISTORY:]))
+        return self._thread.ask(lambda: "\n".join(self.journal.history(_HISTORY)))

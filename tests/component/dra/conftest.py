@@ -15,7 +15,6 @@ from tests.kit import dra, quick
 from vdev.aio.clock import LeapClock, Timing
 from vdev.dra.driver import DraDriver, DriverState
 from vdev.dra.places import Places
-from vdev.dra.preparation import Published
 from vdev.intervals import Intervals
 
 DRIVER = "gpu.acme.dev"
@@ -50,9 +49,7 @@ def published():
     """What the node publishes, by device: two whole devices and one in shares; a test may change it."""
     devices = {f"gpu-{number}": dra.device(f"GPU-{number}", number) for number in range(3)}
     resource = dra.resource(*devices.values())
-    return {
-        name: Published(device=device, resource=resource, shared=name == "gpu-2") for name, device in devices.items()
-    }
+    return {name: dra.published(device, resource, shared=name == "gpu-2") for name, device in devices.items()}
 
 
 @pytest.fixture
@@ -80,17 +77,15 @@ async def start_driver(kubelet, cdi_dir, published, request):
                 published.get(device, "this node has none of that name") if pool == "node-1" else "another node's pool"
             )
 
-        async def start(
-            api, *, pod_uid="", faults=None, wait=True, name=DRIVER, kubelet_dir=None, watch=None, **intervals
-        ):
+        async def start(api, *, pod_uid="", faults=None, wait=True, name=DRIVER, kubelet_dir=None, **intervals):
             clock = LeapClock()
             driver = DraDriver(
                 Places(driver=name, kubelet_dir=kubelet_dir or kubelet.directory, cdi_dir=cdi_dir, pod_uid=pod_uid),
+                pool="node-1",
                 api=api,
                 find=find,
                 faults=faults or dra.NoFaults(),
                 observe=lambda *_call: None,
-                watch=watch,
                 on_change=lambda: running.told.append(driver.state),
                 timing=Timing(
                     Intervals(**quick.INTERVALS | {"look_at_kubelet": 0.2, "repeat_health": 1000.0} | intervals), clock

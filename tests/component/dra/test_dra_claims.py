@@ -29,12 +29,11 @@ def document(cdi_dir, claim):
     return json.loads((cdi_dir / f"k8s.{DRIVER}-claim_{uid(claim)}.json").read_text())
 
 
-@pytest.mark.parametrize("version", ["v1", "v1beta1"])
-async def test_a_claim_is_prepared_and_unprepared(driver, allocate, cdi_dir, version):
+async def test_a_claim_is_prepared_and_unprepared(driver, allocate, cdi_dir):
     """The answer names what can be resolved; at the end nothing is left."""
     running, kubelet = driver
     claim = await allocate("c", ("r", "gpu-0"), ("r", "gpu-1"))
-    answer = (await kubelet.prepare(claim, version=version))[uid(claim)]
+    answer = (await kubelet.prepare(claim))[uid(claim)]
     assert "" == answer.error
     assert [("node-1", "gpu-0", ["r"]), ("node-1", "gpu-1", ["r"])] == [
         (each.pool_name, each.device_name, [*each.request_names]) for each in answer.devices
@@ -45,7 +44,7 @@ async def test_a_claim_is_prepared_and_unprepared(driver, allocate, cdi_dir, ver
     edits = {each["name"]: each["containerEdits"] for each in found["devices"]}
     assert {"env": ["ACME_DEV_GPU_VISIBLE_DEVICES=GPU-0,GPU-1"]} == edits[f"{uid(claim)}_r"]
     assert {uid(claim)} == running.driver.prepared.keys()
-    assert {uid(claim): ""} == await kubelet.unprepare(claim, version=version)
+    assert {uid(claim): ""} == await kubelet.unprepare(claim)
     assert [] == [*cdi_dir.iterdir()]
     assert {} == running.driver.prepared
 
@@ -105,7 +104,7 @@ async def test_several_claims_each_have_their_answer(driver, allocate):
     good, bad = await allocate("good", ("r", "gpu-0")), await allocate("bad", ("r", "gpu-9"))
     answers = await kubelet.prepare(good, bad)
     assert "" == answers[uid(good)].error
-    assert "device gpu-9 of pool node-1 is not to be had: this node has none of that name" == answers[uid(bad)].error
+    assert "device gpu-9 of pool node-1 cannot be prepared: this node has none of that name" == answers[uid(bad)].error
     assert not answers[uid(bad)].devices
     assert {uid(good): "", uid(bad): ""} == await kubelet.unprepare(good, bad)
 
@@ -216,8 +215,6 @@ async def test_shares_are_told_apart(driver, allocate):
     ]
     names = [answers[uid(one)].devices[number].cdi_device_ids[0] for number in (0, 1)]
     assert [f"{KIND}={uid(one)}-gpu-2-{each['shareID']}" for each in shares[:2]] == names
-    old = await kubelet.prepare(one, version="v1beta1")
-    assert 2 == len(old[uid(one)].devices)
 
 
 async def test_configuration_that_is_wrong_is_refused(driver, allocate):
@@ -235,7 +232,8 @@ async def test_a_device_that_is_shared_by_now_is_refused(driver, allocate, publi
     """It was allocated before the configuration changed."""
     _, kubelet = driver
     claim = await allocate("c", ("r", "gpu-0"))
-    published["gpu-0"] = replace(published["gpu-0"], shared=True)
+    pool, device = published["gpu-0"]
+    published["gpu-0"] = pool, replace(device, shared=True)
     assert "was allocated as a whole and is published in shares" in (await kubelet.prepare(claim))[uid(claim)].error
 
 
@@ -243,14 +241,17 @@ async def test_a_device_that_is_shared_by_now_is_refused(driver, allocate, publi
 
 
 async def test_a_cdi_directory_that_cannot_be_made_is_said(driver, allocate, cdi_dir):
-    """And nothing is remembered of the claim."""
-    running, kubelet = driver
+    """The device goes to no other claim until the kubelet has unprepared this one, which it does if it gives up."""
+    _, kubelet = driver
     cdi_dir.write_text("a file")
-    claim = await allocate("c", ("r", "gpu-0"))
+    claim, other = await allocate("c", ("r", "gpu-0")), await allocate("d", ("r", "gpu-0"))
     assert f"cannot make the CDI directory {cdi_dir}: File exists" == (await kubelet.prepare(claim))[uid(claim)].error
-    assert {} == running.driver.prepared
     cdi_dir.unlink()
+    assert "it is prepared for ResourceClaim default/c" in (await kubelet.prepare(other))[uid(other)].error
     assert "" == (await kubelet.prepare(claim))[uid(claim)].error
+    assert document(cdi_dir, claim)
+    await kubelet.unprepare(claim)
+    assert "" == (await kubelet.prepare(other))[uid(other)].error
 
 
 async def test_a_record_that_cannot_be_written_is_said(driver, allocate, kubelet):
@@ -259,9 +260,7 @@ async def test_a_record_that_cannot_be_written_is_said(driver, allocate, kubelet
     record = kubelet.directory / "plugins" / DRIVER / "prepared-claims.json"
     record.mkdir()
     claim = await allocate("c", ("r", "gpu-0"))
-    assert f"cannot tell which claims are prepared: cannot read {record}: it is a directory" in (
-        (await called.prepare(claim))[uid(claim)].error
-    )
+    assert f"cannot read {record}: it is a directory" in (await called.prepare(claim))[uid(claim)].error
     assert "it is a directory" in (await called.unprepare(claim))[uid(claim)]
     record.rmdir()
     assert "" == (await called.prepare(claim))[uid(claim)].error
@@ -282,7 +281,7 @@ def recorded(kubelet):
 SPOILT = [
     (lambda text: text[: len(text) // 2], "the file is damaged"),
     (lambda text: text.replace(b"gpu-0", b"gpu-1"), "its checksum does not fit"),
-    (lambda text: text.replace(b'"version": 1', b'"version": 7'), "it has version 7, and this vdev knows version 1"),
+    (lambda text: text.replace(b'"version": 2', b'"version": 7'), "it has version 7, and this vdev knows version 2"),
     (lambda _text: b"", "the file is damaged"),
     (lambda _text: b"[" * 100_000, "the file is damaged"),
 ]
@@ -328,7 +327,7 @@ async def test_a_call_comes_before_the_loss_of_the_record_is_seen(driver, alloca
 
 @pytest.mark.parametrize(("spoil", "why"), SPOILT)
 async def test_a_spoilt_record_at_a_start(start_driver, api, allocate, kubelet, cdi_dir, spoil, why):
-    """It is moved aside and is a problem; claims can be prepared and unprepared, and no CDI file is removed before."""
+    """It is moved aside; claims can be prepared and unprepared, and those that were in it are a problem until then."""
     first = await start_driver(api)
     called = await kubelet.register()
     claim = await allocate("c", ("r", "gpu-0"))
@@ -340,14 +339,15 @@ async def test_a_spoilt_record_at_a_start(start_driver, api, allocate, kubelet, 
     called = await kubelet.register()
     other = await allocate("d", ("r", "gpu-1"))
     assert "" == (await called.prepare(other))[uid(other)].error
-    running.driver.recheck()
-    await running.until(lambda: not running.driver._recheck)
     (problem,) = running.driver.problems
-    assert f"{record} cannot be used and was moved to prepared-claims.json.spoilt: {why}" in problem.message
+    assert f"the record {record} does not have the claims of 1 CDI files" in problem.message
+    assert [why] == [each["reason"] for each in running.logs if each["event"].endswith("cannot be used")]
     assert record.with_name("prepared-claims.json.spoilt").exists()
     assert document(cdi_dir, claim)
     assert {uid(claim): "", uid(other): ""} == await called.unprepare(claim, other)
     assert [] == [*cdi_dir.iterdir()]
+    running.driver.recheck()
+    await running.until(lambda: not running.driver.problems)
 
 
 async def test_a_record_that_is_missing_at_a_start(start_driver, api, allocate, kubelet, cdi_dir):
@@ -399,7 +399,7 @@ async def test_it_answers_before_the_kubelet_gives_up(driver, allocate, api_serv
     answer = asyncio.ensure_future(kubelet.prepare(claim))
     await api_server.until(lambda: hangs.hits)
     running.clock.advance(41)
-    assert "it was not prepared within 40 s: vdev waits for the API server" == (await answer)[uid(claim)].error
+    assert "it was not prepared within 40 s: the API server, the disk, or" in (await answer)[uid(claim)].error
 
 
 async def test_calls_at_once_are_taken_in_turn(driver, allocate, cdi_dir):

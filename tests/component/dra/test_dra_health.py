@@ -7,22 +7,14 @@ import pytest
 
 from tests.kit.dra import NoFaults
 from tests.kit.rules import rule
-from vdev.dra.health import DeviceHealth
 from vdev.faults.effects import ClaimCall
 from vdev.faults.rules import CallFault
+from vdev.model.device import Health
 
 
 def healths(*states):
-    """Devices gpu-0, gpu-1 … with these states: whether they are healthy, or why not."""
-    return [
-        DeviceHealth(
-            pool="node-1",
-            device=f"gpu-{number}",
-            healthy=None if state is None else state is True,
-            message=state if isinstance(state, str) else "",
-        )
-        for number, state in enumerate(states)
-    ]
+    """Devices gpu-0, gpu-1 … with these states: an empty string if they are healthy, or why not."""
+    return {f"gpu-{number}": Health(healthy=not why, reason=why) for number, why in enumerate(states)}
 
 
 def shown(message):
@@ -34,16 +26,16 @@ def shown(message):
 async def test_a_stream_says_all_and_then_each_change(start_driver, kubelet, version):
     """At once when something changes; nothing where nothing does."""
     running = await start_driver(None)
-    running.driver.update(healths(True, "broken", None))
+    running.driver.update(healths("", "broken"))
     stream = (await kubelet.register()).watch(version)
     first = await stream.read()
-    assert [("gpu-0", 1, ""), ("gpu-1", 2, "broken"), ("gpu-2", 0, "")] == shown(first)
+    assert [("gpu-0", 1, ""), ("gpu-1", 2, "broken")] == shown(first)
     assert {"node-1"} == {each.device.pool_name for each in first.devices}
     assert {3000} == {each.health_check_timeout_seconds for each in first.devices}
     assert running.clock.wall() - 60 < first.devices[0].last_updated_time <= running.clock.wall()
     assert 1 == running.driver.health_streams
-    running.driver.update(healths(True, "broken", None))
-    running.driver.update(healths(True, True))
+    running.driver.update(healths("", "broken"))
+    running.driver.update(healths("", ""))
     assert [("gpu-0", 1, ""), ("gpu-1", 1, "")] == shown(await stream.read())
     stream.cancel()
     await running.until(lambda: running.driver.health_streams == 0)
@@ -52,7 +44,7 @@ async def test_a_stream_says_all_and_then_each_change(start_driver, kubelet, ver
 async def test_it_is_repeated_before_it_is_forgotten(start_driver, kubelet):
     """A device reads Unknown after the time-out; the list comes three times as often."""
     running = await start_driver(None, repeat_health=1.0)
-    running.driver.update(healths(True))
+    running.driver.update(healths(""))
     stream = (await kubelet.register()).watch()
     assert 3 == (await stream.read()).devices[0].health_check_timeout_seconds
     for _ in range(3):
@@ -180,7 +172,7 @@ async def test_a_call_hangs_until_the_rule_ends(faulty):
 async def test_health_streams_end_or_are_silent(faulty):
     """Until the rule ends."""
     running, faults, called, _ = faulty
-    running.driver.update(healths(True))
+    running.driver.update(healths(""))
     stream = called.watch()
     await stream.read()
     faults.health = "silent"

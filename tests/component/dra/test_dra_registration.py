@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from vdev.deviceplugin.registration import KubeletSocket
 from vdev.dra.driver import DriverState
 from vdev.dra.places import Places
 from vdev.pb import pluginregistration_v1_pb2
@@ -30,7 +29,6 @@ async def test_it_tells_the_kubelet_what_it_is(start_driver, kubelet):
             endpoint=str(kubelet.directory / "plugins" / DRIVER / "dra.sock"),
             supported_versions=[
                 "v1.DRAPlugin",
-                "v1beta1.DRAPlugin",
                 "v1alpha1.DRAResourceHealth",
                 "v1.DRAResourceHealth",
             ],
@@ -232,19 +230,6 @@ async def test_a_driver_whose_own_directory_vanished_stays_registered(start_driv
     await running.until(running.driver.places.dra_socket.exists)
     await running.until(lambda: 2 == [each["event"] for each in running.logs].count("serving DRA"))
     assert ([registration], DriverState.REGISTERED) == ([*kubelet.sockets], running.driver.state)
-
-
-async def test_who_watches_all_sockets_watches_those_of_drivers(start_driver, kubelet, directory):
-    """One look for everybody, instead of one of each driver."""
-    watch = KubeletSocket(None, directory)
-    running = await start_driver(None, watch=watch, look_at_kubelet=1000.0)
-    await kubelet.register()
-    (registration,) = kubelet.sockets
-    registration.unlink()
-    await watch.look()
-    await running.until(lambda: kubelet.sockets)
-    await running.stop()
-    await watch.look()
 
 
 @pytest.mark.parametrize("pod_uid", ["", OLD])

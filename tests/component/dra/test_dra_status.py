@@ -3,22 +3,16 @@
 import pytest
 
 from tests.kit import dra
-from vdev.dra.health import DeviceHealth
+from vdev.model.device import Health
 
 DRIVER = "gpu.acme.dev"
 
 
 def health(**reasons):
     """The health of the devices gpu-0 to gpu-2; a reason makes one unhealthy."""
-    return [
-        DeviceHealth(
-            pool="node-1",
-            device=f"gpu-{number}",
-            healthy=f"gpu_{number}" not in reasons,
-            message=reasons.get(f"gpu_{number}", ""),
-        )
-        for number in range(3)
-    ]
+    names = [f"gpu-{number}" for number in range(3)]
+    given = {name: reasons.get(name.replace("-", "_"), "") for name in names}
+    return {name: Health(healthy=not reason, reason=reason) for name, reason in given.items()}
 
 
 @pytest.fixture
@@ -80,7 +74,7 @@ async def test_it_follows_health(api, start_driver, kubelet, allocate, devices, 
     running.driver.update(health())
     await running.until(lambda: ready(devices("c")[0])[1] == "True")
     assert writes + 1 == api_server.writes
-    running.driver.update(health()[1:])
+    running.driver.update({name: each for name, each in health().items() if name != "gpu-0"})
     await running.until(lambda: ready(devices("c")[0])[2] == "NotPublished")
 
 

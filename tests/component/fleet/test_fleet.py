@@ -544,7 +544,7 @@ async def test_the_metrics_are_those_of_the_docs(start, until):
         for each in ours.values()
         for sample in each.samples
     }
-    page = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text().partition("## Those of a fleet")[2]
+    page = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text().partition("## Metrics of a fleet")[2]
     rows = {tuple(each.strip() for each in line.strip("|").split("|")) for line in page.splitlines() if "vdev_" in line}
     assert {(f"`{name}`", *rest) for name, *rest in told} == rows
     assert {"process_resident_memory_bytes", "process_cpu_seconds"} <= families.keys()

@@ -10,7 +10,6 @@ import pytest
 
 from vdev.agent.lock import NodeLock
 from vdev.aio.clock import ManualClock, Timing
-from vdev.hostfs.locks import Presence
 from vdev.intervals import Intervals
 
 INTERVALS = Intervals()
@@ -80,13 +79,13 @@ async def stand_by(directory, other):
 
 async def test_it_stands_by_once_it_can_say_for_whom(directory, other, monkeypatch):
     """Who asks at that moment is told that it starts, and not that it is ready."""
-    seen, begin = [], Presence.begin
+    seen, show = [], NodeLock._show
 
-    def look(presence):
-        seen.append((one.lock.stands_by, bool(one.told)))
-        begin(presence)
+    def look(lock):
+        seen.append((lock.stands_by, bool(one.told)))
+        return show(lock)
 
-    monkeypatch.setattr(Presence, "begin", look)
+    monkeypatch.setattr(NodeLock, "_show", look)
     one = StandBy(directory)
     await one.looks()
     await one.end()

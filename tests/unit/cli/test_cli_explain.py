@@ -110,8 +110,8 @@ devices:
     assert 2 == code
     assert "acme.dev/npu: 2 devices" in out
     assert (
-        f'{file}:6:40: devices[0].partitions["0"][2]: 1g.5gb needs one of slices 0-6; '
-        "0-3 are taken by 3g.20gb at 0; 4-6 are taken by 3g.20gb at 4" in err
+        f'{file}:6:40: devices[0].partitions["0"][2]: 1g.5gb takes 1 slice from 0, 1, 2, 3, 4, 5 or 6, '
+        "and does not fit beside 3g.20gb@0, 3g.20gb@4" in err
     )
 
 

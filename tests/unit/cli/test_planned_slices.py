@@ -43,10 +43,10 @@ def test_the_objects_are_those_that_would_be_written(plan):
     assert [] == document["resources"]
     slices = document["resourceSlices"]
     check_pool(slices)
-    assert ["00000-gpu.nvidia.com-n1-", "00001-gpu.nvidia.com-n1-", "00002-gpu.nvidia.com-n1-"] == [
+    assert ["00000-gpu.nvidia.com-n1-", "00001-gpu.nvidia.com-n1-"] == [
         each["metadata"]["generateName"] for each in slices
     ]
-    assert {"name": "n1", "generation": 1, "resourceSliceCount": 3} == slices[0]["spec"]["pool"]
+    assert {"name": "n1", "generation": 1, "resourceSliceCount": 2} == slices[0]["spec"]["pool"]
 
 
 def test_what_a_reload_changes(plan, tmp_path):

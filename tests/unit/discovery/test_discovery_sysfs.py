@@ -218,14 +218,6 @@ def test_an_attribute_that_cannot_be_read_does_not_match(server: FakeHost, monke
     assert any("Input/output error" in check.actual for each in found.candidates for check in each.checks)
 
 
-def test_devices_without_node_name_in_uevent_are_found_where_udev_puts_them(tmp_path: Path) -> None:
-    """Some drivers give no DEVNAME."""
-    fake = FakeHost(tmp_path)
-    fake.plug("virtual/input/input0/event0", **{"class": "input", "node": {"path": "input/event0", "number": "13:64"}})
-    (tmp_path / "sys/devices/virtual/input/input0/event0/uevent").write_text("MAJOR=13\nMINOR=64\n")
-    assert {"e-event0": ["/dev/input/event0"]} == nodes(find(fake, by_class("input")))
-
-
 @pytest.mark.parametrize(
     ("source", "container", "reason"),
     [

@@ -1,7 +1,6 @@
 """HealthMonitor: probes over time, each for itself."""
 
 import asyncio
-import errno
 import os
 import signal
 import threading
@@ -234,13 +233,7 @@ async def test_a_command_is_over_when_its_program_ends(monitor: HealthMonitor, t
     os.kill(child, signal.SIGKILL)
 
 
-async def test_without_a_descriptor_of_the_process(monitor: HealthMonitor, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An old kernel has none; then a command is over when its output is."""
-
-    def refused(_pid: int) -> int:
-        raise OSError(errno.ENOSYS, "Function not implemented")
-
-    monkeypatch.setattr(os, "pidfd_open", refused)
+async def test_a_failed_command_is_told_with_its_last_line(monitor: HealthMonitor) -> None:
     assert "sh exited with 3: no link" == await verdict(
         monitor, Target(command("sh", "-c", "echo no link; exit 3"), device())
     )

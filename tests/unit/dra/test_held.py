@@ -11,6 +11,8 @@ from vdev import config
 from vdev.dra import slices as cutting
 from vdev.dra.published_devices import Taint, recalled, record
 from vdev.faults.targets import Afflictions
+from vdev.model.device import GONE
+from vdev.model.dra import TaintPolicy
 from vdev.planning.inventory import inventory
 from vdev.planning.plan import World, decide
 
@@ -79,8 +81,7 @@ def test_what_claims_have_stays(data, files):
         assert not claimed or claimed <= made.by_name.keys()
         if made is None:
             continue
-        for split in (True, False):
-            check_pool(cutting.objects(made, NODE, split=split), split=split)
+        check_pool(cutting.objects(made, NODE))
         for name in claimed:
             held = made.by_name[name]
             assert meant[name] == held.device.id
@@ -112,11 +113,8 @@ def test_a_device_that_stays_is_kept_beside_one_that_goes():
         claimed = {"c-0-half-0", "c-0-half-2"}
         made = pools["x.dev"]
         assert claimed <= made.by_name.keys()
-        check_pool(cutting.objects(made, NODE, split=True), split=True)
+        check_pool(cutting.objects(made, NODE))
     assert {"c-0-half-0": False, "c-0-half-2": True} == {each.name: each.lost for each in made.devices}
-
-
-LOST = Taint("x.dev/lost", "NoSchedule")
 
 
 @given(FILES)
@@ -125,20 +123,18 @@ def test_what_is_written_down_of_a_device_is_what_was_published(tree):
     base = inventory(config.load_text(json.dumps({"devices": list(tree)})).spec, NODE)
     for pool in decide(World(spec=config.load_text("devices: []").spec, node=NODE, base=base)).pools.values():
         for device in pool.devices:
-            back, counters = recalled(device.name, json.loads(json.dumps(record(device, pool.counters, (LOST,)))))
-            seen = {each: getattr(device, each) for each in ("name", "attributes", "capacity", "consumes", "shared")}
-            assert seen == {each: getattr(back, each) for each in seen}
-            assert ((LOST,), True) == (back.taints, back.lost)
-            assert {each.counter_set for each in device.consumes} == {each.name for each in counters}
-            assert all(each in pool.counters for each in counters)
-            assert (device.device.id, device.group, device.entry) == (back.device.id, back.group, back.entry)
-            assert (device.device.slices, device.device.profile) == (back.device.slices, back.device.profile)
+            back = recalled(json.loads(json.dumps(record(pool, device))))
+            policy = pool.offered.entries[device.entry].dra.block.taints.lost
+            lost = () if policy is TaintPolicy.NONE else (Taint("x.dev/lost", policy.value),)
+            assert replace(device, taints=back.device.taints, health=GONE, lost=True) == back.device
+            assert lost == tuple(replace(each, key="x.dev/lost") for each in back.device.taints)
+            assert {name: pool.counters[name] for name in device.consumes} == back.counters
 
 
 def test_what_was_not_written_down():
     """By an earlier version, or in a form that is none: there is nothing to go on with."""
     for written in ({}, {"id": "x"}, {"id": 1, "raw": None, "slices": 3}):
-        assert recalled("x", written) is None
+        assert recalled(written) is None
 
 
 def test_a_claim_has_what_no_pool_had_when_its_device_is_cut_anew():

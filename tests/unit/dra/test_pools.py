@@ -255,17 +255,6 @@ def test_a_text_that_is_cut_off_is_said():
     assert "has 70 bytes" in problem.message
 
 
-def test_names_of_attributes_that_do_not_fit_are_said():
-    long = "n" * 33
-    plan = decide(world(file({"virtual": {"count": 2, "attributes": {"a-b": "x", "a.b": "y", long: "z"}}})))
-    first, _ = devices(plan.pools["acme.dev"]).values()
-    assert {"a_b", "n" * 32, "type", "id"} == set(first["attributes"])
-    assert ["warning", "warning"] == [each.severity for each in plan.problems]
-    clash, cut = (each.message for each in plan.problems)
-    assert "the attributes a-b and a.b of e0 are both a_b in its ResourceSlices; the last one is published" in clash
-    assert f"the attribute {long} of e0 is {'n' * 32} in its ResourceSlices" in cut
-
-
 def test_two_devices_of_one_name():
     plan = decide(
         world(
@@ -391,7 +380,7 @@ def test_declared_capacity_outlives_its_device():
     """It is written down with the claim that has the device."""
     made = pool(NET)
     (device,) = made.devices
-    again, _ = published_devices.recalled(device.name, json.loads(json.dumps(published_devices.record(device, (), ()))))
+    again = published_devices.recalled(json.loads(json.dumps(published_devices.record(made, device)))).device
     assert device.capacity == again.capacity
 
 
@@ -530,7 +519,7 @@ def test_a_device_that_is_no_longer_shared_is_withheld_while_claims_have_shares(
     assert kept["acme.dev"].by_name["e0-0"].health.healthy
     assert before["acme.dev"].by_name["e0-0"].capacity == kept["acme.dev"].by_name["e0-0"].capacity
     assert kept == decide(world(whole, pools=kept, claimed=claimed)).pools
-    written = {name: record(each, (), each.taints) for name, each in kept["acme.dev"].by_name.items() if each.lost}
+    written = {name: record(kept["acme.dev"], each) for name, each in kept["acme.dev"].by_name.items() if each.lost}
     (restarted,) = (each for each in pools(whole, claimed={"acme.dev": written})["acme.dev"].devices if each.shared)
     assert (kept["acme.dev"].by_name["e0-0"].taints, True) == (restarted.taints, restarted.health.healthy)
     assert before == decide(world(file(entry, sharing=sharing), pools=kept, claimed=claimed)).pools
@@ -589,11 +578,9 @@ def test_a_device_with_more_partitions_than_a_slice_holds():
     apart = cutting.objects(made, NODE)
     assert [0, 64, 28] == [len(each["spec"].get("devices", ())) for each in apart]
     check_pool(apart)
-    check_pool(cutting.objects(made, NODE, split=False), split=False)
 
 
-@pytest.mark.parametrize("split", [True, False])
-def test_what_a_claim_keeps_is_beside_what_it_shares_counters_with(split):
+def test_what_a_claim_keeps_is_beside_what_it_shares_counters_with():
     gpus = {"resource": "nvidia.com/gpu", "virtual": {"preset": "a30", "count": 2}}
     spec = file({**gpus, "dra": {"partitions": "dynamic"}})
     before = pools(spec)
@@ -601,37 +588,27 @@ def test_what_a_claim_keeps_is_beside_what_it_shares_counters_with(split):
     held = before["gpu.nvidia.com"].devices[1].name
     made = pools(spec, pools=before, claimed={"gpu.nvidia.com": {held}}, afflictions=gone)["gpu.nvidia.com"]
     assert made.by_name[held].lost
-    _, written = check_pool(cutting.objects(made, NODE, split=split), split=split)
+    _, written = check_pool(cutting.objects(made, NODE))
     assert made.by_name.keys() == written.keys()
 
 
 # --- limits ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("count", "taints", "sizes"),
-    [
-        (128, {}, [64, 64]),
-        (130, {}, [64, 64, 2]),
-        (130, {"unhealthy": "none", "lost": "none"}, [128, 2]),
-    ],
-)
-def test_so_many_devices_go_into_a_slice(count, taints, sizes):
-    """A pool whose devices may be tainted is cut for it from the start: a taint then changes one slice."""
-    made = pool({"virtual": {"count": count}, "dra": {"taints": taints}})
+@pytest.mark.parametrize(("count", "sizes"), [(128, [64, 64]), (130, [64, 64, 2])])
+def test_so_many_devices_go_into_a_slice(count, sizes):
+    """As many as there may be with taints: a taint then changes one slice."""
+    made = pool({"virtual": {"count": count}})
     assert sizes == [len(each["devices"]) for each in cutting.specifications(made, NODE)]
 
 
-def test_counters_for_an_old_server_are_beside_their_devices():
+def test_counters_are_in_slices_of_their_own():
     made = pool(
         {"resource": "nvidia.com/gpu", "virtual": {"preset": "a30", "count": 9}, "dra": {"partitions": "dynamic"}}
     )
     apart = cutting.objects(made, NODE)
-    assert [8, 1] + [0] * 9 == [len(each["spec"].get("sharedCounters", ())) for each in apart]
-    together = cutting.objects(made, NODE, split=False)
-    assert 9 == len(together)
+    assert [8, 1, 0, 0] == [len(each["spec"].get("sharedCounters", ())) for each in apart]
     check_pool(apart)
-    check_pool(together, split=False)
 
 
 # --- any layout ------------------------------------------------------------------------------------------------------
@@ -721,12 +698,11 @@ def test_any_file_makes_valid_slices(data, tree):
     fresh = decide(World(spec=spec, node=NODE, base=inventory(spec, NODE), afflictions=afflictions))
     assert plan.pools == fresh.pools
     for each in (*before.pools.values(), *plan.pools.values()):
-        for split in (True, False):
-            documents = cutting.objects(each, NODE, split=split)
-            sets, written = check_pool(documents, split=split)
-            assert [*documents] == json.loads(json.dumps(documents))
-            assert each.by_name.keys() == written.keys()
-            assert {every.name for every in each.counters} == sets.keys()
+        documents = cutting.objects(each, NODE)
+        sets, written = check_pool(documents)
+        assert [*documents] == json.loads(json.dumps(documents))
+        assert each.by_name.keys() == written.keys()
+        assert each.counters.keys() == sets.keys()
 
 
 @settings(deadline=None)

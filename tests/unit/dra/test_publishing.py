@@ -22,11 +22,6 @@ def made(document, number):
     return {"metadata": {"generateName": f"{number:05x}-"}, "spec": document}
 
 
-def same(wanted, there):
-    """Whether a specification is there."""
-    return content(wanted) == content(there)
-
-
 class Server:
     """What becomes of slices that are written."""
 
@@ -37,7 +32,7 @@ class Server:
 
     def settle(self, wanted, fault=None):
         """Write what the changes say, in their order; whether there were any."""
-        found = spoilt(fault, wanted, self.slices, made, same=same) if fault else changes(wanted, self.slices, made)
+        found = spoilt(fault, wanted, self.slices, made) if fault else changes(wanted, self.slices, made)
         self.writes += len(found.delete) + len(found.update) + len(found.create)
         gone = {each["metadata"]["name"] for each in found.delete}
         other = {each["metadata"]["name"]: each for each in found.update}
@@ -205,17 +200,6 @@ def check(server, wanted, fault):
     again = fault == "duplicateName" and bool(names)
     assert len(names) == len(set(names)) + again
     assert set(names) == {device["name"] for each in wanted for device in each["devices"]}
-
-
-def test_a_device_that_takes_from_counters_is_there_twice():
-    """The second time without them, which other slices of the server's version would need beside it."""
-    server = Server()
-    counted = spec("a")
-    counted["devices"][0]["consumesCounters"] = [{"counterSet": "x", "counters": {}}]
-    server.settle([{**counted, "sharedCounters": [{"name": "x"}]}], "duplicateName")
-    assert {(1, 2)} == server.pools
-    assert ["consumesCounters" in each["spec"]["devices"][0] for each in server.slices] == [True, False]
-    assert "sharedCounters" not in server.slices[1]["spec"]
 
 
 @pytest.mark.parametrize("fault", ["late", "withheld", "wiped"])

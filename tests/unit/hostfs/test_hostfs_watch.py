@@ -18,7 +18,7 @@ TIMEOUT = 60.0
 @pytest.fixture(params=["inotify", "poll"])
 async def watcher(request: pytest.FixtureRequest) -> AsyncIterator[Watcher]:
     """Both ways to hear of a change; every test holds for both."""
-    with Watcher(poll_interval=0.02, stand_interval=0.02, inotify=request.param == "inotify") as watcher:
+    with Watcher(poll_interval=0.02, inotify=request.param == "inotify") as watcher:
         yield watcher
 
 
@@ -61,7 +61,7 @@ async def test_a_change_in_the_directory_is_reported(
         (tmp_path / name).write_text(name)
     (tmp_path / "..data").symlink_to("one")
     (tmp_path / ".tmp").symlink_to("two")
-    watcher.watch(tmp_path)
+    await watcher.follow({tmp_path: True})
     await settled(watcher)
     action(tmp_path)
     await heard(watcher, tmp_path)
@@ -70,7 +70,7 @@ async def test_a_change_in_the_directory_is_reported(
 async def test_inotify_tells_which_entry(tmp_path: Path) -> None:
     """The names let a consumer ignore what it does not care for."""
     with Watcher() as watcher:
-        watcher.watch(tmp_path)
+        await watcher.follow({tmp_path: True})
         await settled(watcher)
         (tmp_path / "kubelet.sock").touch()
         assert {"kubelet.sock"} == await heard(watcher, tmp_path)
@@ -79,7 +79,7 @@ async def test_inotify_tells_which_entry(tmp_path: Path) -> None:
 async def test_a_burst_is_one_report(tmp_path: Path) -> None:
     """A hundred new files wake the consumer once."""
     with Watcher(settle=0.5) as watcher:
-        watcher.watch(tmp_path)
+        await watcher.follow({tmp_path: True})
         await settled(watcher)
         for number in range(100):
             (tmp_path / f"ttyUSB{number}").touch()
@@ -90,7 +90,7 @@ async def test_a_burst_is_one_report(tmp_path: Path) -> None:
 async def test_a_missing_directory_is_reported_when_it_appears(watcher: Watcher, tmp_path: Path) -> None:
     """Parents made one after the other, then the directory, then an entry."""
     target = tmp_path / "dev/serial/by-id"
-    watcher.watch(target)
+    await watcher.follow({target: True})
     await settled(watcher)
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/serial").mkdir()
@@ -105,7 +105,7 @@ async def test_a_directory_made_again_is_heard_again(watcher: Watcher, tmp_path:
     """Deleted, made again, changed: each step is reported."""
     target = tmp_path / "device-plugins"
     target.mkdir()
-    watcher.watch(target)
+    await watcher.follow({target: True})
     await settled(watcher)
     shutil.rmtree(target)
     await heard(watcher, target)
@@ -124,7 +124,7 @@ async def test_a_directory_behind_a_swapped_link_is_followed(watcher: Watcher, t
         (tmp_path / name / "dev").mkdir(parents=True)
     (tmp_path / "root").symlink_to("one")
     target = tmp_path / "root/dev"
-    watcher.watch(target)
+    await watcher.follow({target: True})
     if looked:
         await settled(watcher)
     (tmp_path / "next").symlink_to("two")
@@ -143,8 +143,7 @@ async def test_an_overflow_means_that_anything_may_have_changed(
     one.mkdir()
     two.mkdir()
     with Watcher() as watcher:
-        watcher.watch(one)
-        watcher.watch(two)
+        await watcher.follow({one: True, two: True})
         await settled(watcher)
         overflow = inotify_simple.Event(-1, inotify_simple.flags.Q_OVERFLOW, 0, "")
         real = watcher._inotify.read
@@ -158,26 +157,26 @@ async def test_writes_into_files_can_be_left_out(tmp_path: Path) -> None:
     """In /dev a write to a node says nothing about devices."""
     (tmp_path / "null").touch()
     with Watcher() as watcher:
-        watcher.watch(tmp_path, content=False)
+        await watcher.follow({tmp_path: False})
         await settled(watcher)
         (tmp_path / "null").write_text("x")
         (tmp_path / "marker").touch()
         assert {tmp_path: {"marker"}} == await watcher.changes()
 
 
-async def test_what_is_watched_again_is_looked_at_anew(tmp_path: Path) -> None:
-    """Though it be what it was when it was looked at before: nobody listened in between."""
-    with Watcher(poll_interval=0.02, inotify=False) as watcher:
-        for _ in range(3):
-            watcher.watch(tmp_path)
-            await heard(watcher, tmp_path)
-            watcher.unwatch(tmp_path)
+async def test_new_directories_are_named(tmp_path: Path) -> None:
+    """So that who follows them can look at them after they are watched; again after they were not for a while."""
+    with Watcher() as watcher:
+        for _ in range(2):
+            assert {tmp_path} == await watcher.follow({tmp_path: True})
+            assert not await watcher.follow({tmp_path: False})
+            assert not await watcher.follow({})
 
 
 async def test_each_change_of_many_looks_is_heard(tmp_path: Path) -> None:
     """A directory that is as it was between two changes, and one that becomes what it had been."""
     with Watcher(poll_interval=0.02, inotify=False) as watcher:
-        watcher.watch(tmp_path)
+        await watcher.follow({tmp_path: True})
         await settled(watcher)
         file, aside = tmp_path / "file", tmp_path.with_name(f"{tmp_path.name}-aside")
         file.touch()
@@ -193,14 +192,12 @@ async def test_no_reports_after_unwatch(tmp_path: Path) -> None:
     """Only directories that are watched are reported, also where two share an ancestor."""
     one, two = tmp_path / "one", tmp_path / "two"
     with Watcher() as watcher:
-        watcher.watch(one)
-        watcher.watch(two)
-        watcher.unwatch(one)
+        await watcher.follow({one: True, two: True})
+        await watcher.follow({two: True})
         await settled(watcher)
         one.mkdir()
         two.mkdir()
         assert {two: frozenset()} == await watcher.changes()
-        assert frozenset({two}) == watcher.paths
 
 
 async def test_without_inotify_the_limits_say_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -211,7 +208,7 @@ async def test_without_inotify_the_limits_say_so(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(inotify_simple, "INotify", full)
     with Watcher(poll_interval=0.02) as watcher:
-        watcher.watch(tmp_path)
+        await watcher.follow({tmp_path: True})
         await settled(watcher)
         (tmp_path / "x").touch()
         await heard(watcher, tmp_path)
@@ -229,7 +226,7 @@ async def test_a_watch_that_the_kernel_refuses_is_polled(
             raise OSError(number, os.strerror(number))
 
         monkeypatch.setattr(watcher._inotify, "add_watch", full)
-        watcher.watch(tmp_path)
+        await watcher.follow({tmp_path: True})
         await settled(watcher)
         (tmp_path / "x").touch()
         await heard(watcher, tmp_path)
@@ -241,32 +238,11 @@ async def test_closing_gives_every_descriptor_back(tmp_path: Path) -> None:
     """Watching, polling and closing leaves no file open; closing twice is fine."""
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
-        watcher = Watcher(sys=Path("/sys"))
-        watcher.watch(tmp_path)
-        watcher.watch(tmp_path / "missing")
+        watcher = Watcher()
+        await watcher.follow({tmp_path: True, tmp_path / "missing": True})
         watcher.close()
         watcher.close()
     assert before == len(os.listdir("/proc/self/fd"))
-
-
-UEVENT = Path("/sys/devices/virtual/mem/null/uevent")
-
-
-@pytest.mark.root
-@pytest.mark.skipif(
-    not os.access(UEVENT, os.W_OK), reason="asking the kernel for a uevent needs root and a writable /sys"
-)
-async def test_a_kernel_uevent_wakes_what_is_watched_in_sysfs(tmp_path: Path) -> None:
-    """The kernel is asked to say again that /dev/null changed; only directories of sysfs are concerned."""
-    with Watcher(sys=Path("/sys"), poll_interval=3600) as watcher:
-        if watcher.limits:
-            pytest.skip(watcher.limits[0])
-        watcher.watch(Path("/sys/class/mem"))
-        watcher.watch(tmp_path)
-        await settled(watcher)
-        await asyncio.to_thread(UEVENT.write_text, "change")
-        async with asyncio.timeout(TIMEOUT):
-            assert {Path("/sys/class/mem"): frozenset()} == await watcher.changes()
 
 
 async def test_what_is_written_in_steps_is_waited_for(tmp_path: Path) -> None:
@@ -274,8 +250,7 @@ async def test_what_is_written_in_steps_is_waited_for(tmp_path: Path) -> None:
     (tmp_path / "dev").mkdir()
     (tmp_path / "etc").mkdir()
     with Watcher(settle=0.5) as watcher:
-        watcher.watch(tmp_path / "dev", content=False)
-        watcher.watch(tmp_path / "etc")
+        await watcher.follow({tmp_path / "dev": False, tmp_path / "etc": True})
         await settled(watcher)
         changes = asyncio.create_task(watcher.changes())
         (tmp_path / "etc/file").touch()

@@ -61,12 +61,12 @@ def test_a_claim_keeps_what_pods_are_to_get(restarted):
     node = Node()
     assert ({}, {"npu-0": False, "npu-1": False}) == node.turn(["dra"])
     pool = node.plan.pools["x.dev"]
-    claimed = {"npu-0": json.loads(json.dumps(record(pool.by_name["npu-0"], pool.counters, ())))}
+    claimed = {"npu-0": json.loads(json.dumps(record(pool, pool.by_name["npu-0"])))}
     if restarted:
         node = Node()
     assert ({"npu-0": False, "npu-1": True}, {"npu-0": True}) == node.turn(["device-plugin"], claimed=claimed)
     (slot,) = (each for each in node.plan.inventory.resources["x.dev/npu"].slots if each.id == "npu-0")
-    assert slot.health.reason == "a claim still has it"
+    assert slot.health.reason == "a claim still has npu-0"
     assert ({"npu-0": True, "npu-1": True}, {}) == node.turn(["device-plugin"])
 
 
@@ -77,7 +77,7 @@ def test_what_is_advertised_both_ways_is_counted_twice():
     everything = {"npu-0": True, "npu-1": True}, {"npu-0": False, "npu-1": False}
     assert everything == node.turn(both)
     pool = node.plan.pools["x.dev"]
-    claimed = {"npu-0": record(pool.by_name["npu-0"], pool.counters, ())}
+    claimed = {"npu-0": record(pool, pool.by_name["npu-0"])}
     assert everything == node.turn(both, holders=["npu-0"], claimed=claimed)
     lists, names = node.turn(["dra"], holders=["npu-0", "npu-1"], claimed=claimed)
     assert ({"npu-0": False, "npu-1": False}, {"npu-0": False}) == (lists, names)  # the one that has it keeps it

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from vdev.planning import handovers
-from vdev.planning.handovers import EMPTY, Handover, Tenant
+from vdev.planning.handovers import EMPTY, Handover
 
 A, B = ("x.dev/a", "a-0"), ("x.dev/a", "a-1")
 ONE, TWO = ("x.dev/a", "a-0::0"), ("x.dev/a", "a-0::1")
@@ -40,9 +40,9 @@ def started(*steps, ledger=EMPTY):
     return ledger, arrived
 
 
-def read(ledger, named, *held, complete=True):
+def read(ledger, named, *held):
     """The ledger after a reading; `held` are slots that a pod may have without being named."""
-    return handovers.read(ledger, named, lambda key: key in named or key in held, complete=complete)
+    return handovers.read(ledger, named, lambda key: key in named or key in held)
 
 
 def test_a_pod_holds_from_its_first_start_on():
@@ -91,10 +91,9 @@ def test_an_init_container_may_have_more():
 
 
 def test_a_reading_ends_whom_nobody_can_be():
-    """What may still be held is not released, and nothing is while the kubelet may leave pods out."""
+    """What may still be held is not released."""
     ledger, _ = started(([A], "n/p"))
     assert () == read(ledger, {}, A).owed
-    assert () == read(handovers.recalled(ledger), {}, complete=False).owed
     assert (Handover("x.dev/a", "a-0", 1, "n/p"),) == read(ledger, {}).owed
     assert (Handover("x.dev/a", "a-0", 1, "n/p"),) == read(ledger, {A: "n/q"}).owed
 
@@ -134,15 +133,6 @@ def test_releases_of_overlapping_devices_come_first():
     ledger = handovers.allocated(read(ledger, {}), [("x.dev/b", "b-0")])
     _, before = pre_start(ledger, [("x.dev/b", "b-0")], {}, [("x.dev/a", "a-0")])
     assert 1 == len(before.releases)
-
-
-def test_what_another_process_knew_is_made_up_for():
-    """Its holders are released when they are gone; until that is certain, their devices are known to be in doubt."""
-    ledger = handovers.recalled(started(([A], "n/p"), ([B], "n/q"))[0])
-    doubtful = read(ledger, {B: "n/q"}, complete=False)
-    assert {("x.dev/a", "a-0")} == doubtful.unsure
-    assert Tenant(2, "n/q") == doubtful.tenants[B]
-    assert (Handover("x.dev/a", "a-0", 1, "n/p", recalled=True),) == read(doubtful, {B: "n/q"}).owed
 
 
 def _nobody(_key):
@@ -244,8 +234,7 @@ class Node(RuleBasedStateMachine):
     @rule()
     def read_too_early(self):
         """The agent and the kubelet start anew; the kubelet does not know its pods yet."""
-        self.ledger = handovers.recalled(self.ledger)
-        self.ledger = handovers.read(self.ledger, {}, _nobody, complete=False)
+        self.ledger = handovers.read(self.ledger, {}, lambda _: True)
 
     @precondition(lambda self: self.ledger.owed)
     @rule(data=st.data())

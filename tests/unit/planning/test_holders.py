@@ -23,11 +23,11 @@ PATIENCE = Intervals(kubelet_grace=10.0, unnamed_allocate=5.0, retire_blind=600.
 OLD, NEW = "the first kubelet", "the second kubelet"
 
 
-def reading(at, answer=None, on_disk=None, *, kubelet=OLD, without=("kube-system/proxy",)):
+def reading(at, answer=None, on_disk=None, *, kubelet=OLD):
     """An answer that names these devices, each with a pod of its own; a checkpoint that has those, likewise."""
     named = None
     if answer is not None:
-        named = HoldersAnswer({key: f"default/pod-{key[1]}" for key in answer}, frozenset(without))
+        named = HoldersAnswer({key: f"default/pod-{key[1]}" for key in answer})
     checkpoint = None
     if on_disk is not None:
         checkpoint = KubeletCheckpoint({f"uid-{key[1]}": frozenset({key}) for key in on_disk})
@@ -113,65 +113,22 @@ def test_a_kubelet_that_learns_of_its_pods_late_releases_nothing():
     """It cannot reach its API server: it answers with no pods at all, for longer than any grace."""
     known = after(reading(0, [A], [A]))
     for at in range(2, 30, 4):  # each time it is made to write its checkpoint
-        late = reading(at, [], [A], kubelet=NEW, without=())
+        late = reading(at, [], [A], kubelet=NEW)
         known = update(known, late, {})
         assert may_hold(known, A)
     named = update(known, reading(31, [A], [A], kubelet=NEW), {})
     assert may_hold(named, A)
     assert not may_hold(update(named, reading(32, [], [A], kubelet=NEW), {}), A)
-    assert not may_hold(update(known, reading(32, [], [A], kubelet=NEW, without=()), {}), A)
-
-
-def test_what_an_earlier_kubelet_asked_for_is_no_proof_about_the_next_ones_pods():
-    """Allocated, and before anybody could be asked for whom, the kubelet restarts and learns of its pods late."""
-    known = after(reading(0, [], []))
-    for at in range(2, 30):
-        late = reading(at, [], [A], kubelet=NEW, without=())
-        known = update(known, late, {A: 1.0} if at < 8 else {}, PATIENCE)
-        assert may_hold(known, A)
-    assert not may_hold(update(known, reading(31, [], [], kubelet=NEW, without=()), {}, PATIENCE), A)
-
-
-def test_a_kubelet_that_knows_some_pods_and_writes_the_device_down_is_believed_that():
-    """Pods that it has from files are there at once; those of its API server may come minutes later."""
-    known = after(reading(0, [A], [A]))
-    for at in range(2, 600, 4):
-        known = update(known, reading(at, [], [A], kubelet=NEW), {})
-        assert may_hold(known, A)
+    assert not may_hold(update(known, reading(32, [], [], kubelet=NEW), {}), A)
 
 
 def test_an_init_containers_device_is_held():
     """No answer ever names it; the checkpoint has it, also when the device was named with another pod before."""
     known = after(reading(0, [A], [A]), reading(20, [], [A]), reading(21, [], []))
-    with_init = ("kube-system/proxy", "default/init")
-    known = update(known, reading(31, [], [A], without=with_init), {A: 30}, PATIENCE)
+    known = update(known, reading(31, [], [A]), {A: 30}, PATIENCE)
     assert may_hold(known, A)
-    known = update(known, reading(60, [], [A], without=with_init), {}, PATIENCE)
+    known = update(known, reading(60, [], [A]), {}, PATIENCE)
     assert may_hold(known, A)
-
-
-def test_a_device_is_free_when_no_pod_is_left_that_could_have_it():
-    """The checkpoint keeps the pod that was admitted last until another one is; pods from before have nothing of it."""
-    known = after(reading(0, [], []), reading(199, [], []))
-    known = update(known, reading(201, [], [A], without=("kube-system/proxy", "default/init")), {A: 200})
-    gone = reading(202, [], [A])
-    assert may_hold(update(known, gone, {}), A)
-    assert not may_hold(update(update(known, gone, {}), reading(206, [], [A]), {}), A)
-
-
-def test_a_pod_may_be_known_for_long_before_it_has_its_device():
-    """What it wants of another plugin is allocated first, and that plugin takes its time."""
-    there = ("kube-system/proxy", "default/init")
-    known = after(*(reading(at, [], [], without=there) for at in (0, 30, 59)))
-    known = update(known, reading(61, [], [A], without=there), {A: 60}, PATIENCE)
-    assert may_hold(update(known, reading(70, [], [A], without=there), {A: 60}, PATIENCE), A)
-
-
-def test_a_pod_may_be_seen_late():
-    """Nobody could be asked for minutes after the Allocate: the pod that the first answer shows may have the device."""
-    known = after(reading(0, [], [], without=()), reading(50, [], [], without=()))
-    known = update(known, reading(431, [], [A], without=("default/init",)), {A: 300.0}, PATIENCE)
-    assert may_hold(update(known, reading(440, [], [A], without=("default/init",)), {}, PATIENCE), A)
 
 
 def test_a_pod_that_is_named_with_another_device_has_its_other_devices_too():
@@ -235,8 +192,8 @@ def test_a_held_device_may_be_held_whatever_the_kubelet_says(pods, kubelets, gap
         allocated |= dict.fromkeys((apps - before[0]) | (inits - before[1]), now)
         ready = ready or mode == "full" or now - started >= 1.0
         young = not ready
-        app, init = dict.fromkeys(apps, "default/app"), {f"default/init-{key[1]}" for key in inits}
-        answer = HoldersAnswer({}) if mode == "empty" and young else HoldersAnswer(app, frozenset(init))
+        app = dict.fromkeys(apps, "default/app")
+        answer = HoldersAnswer({}) if mode == "empty" and young else HoldersAnswer(app)
         stale = held | (stale if young or mode == "silent" else frozenset())
         pods = {"app": frozenset(apps), "stale": stale - held} | {key[1]: frozenset({key}) for key in inits}
         checkpoint = KubeletCheckpoint(pods)

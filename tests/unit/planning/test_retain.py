@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from vdev.intervals import Intervals
 from vdev.model.entry import MigStrategy
 from vdev.planning.in_use import Holdings
-from vdev.planning.plan import Plan
 from vdev.planning.resources import EMPTY, Inventory, RemovedResource, diff
 from vdev.planning.retention import Dropped, overlaps, retain
 
@@ -17,22 +16,6 @@ GPU = "nvidia.com/gpu"
 
 def states(inventory, name=GPU):
     return {slot.id: slot.health.healthy for slot in inventory.resources[name].slots}
-
-
-def planned(kept, holdings):
-    """The plan of what was retained."""
-    return Plan(
-        base=EMPTY,
-        inventory=kept.inventory,
-        told=EMPTY,
-        retired=kept.retired,
-        holdings=holdings,
-        held=frozenset(),
-        specifications={},
-        cdi_faults={},
-        again_at=kept.again_at,
-        elsewhere=kept.elsewhere,
-    )
 
 
 def test_a_vanished_device_is_listed_unhealthy(build):
@@ -135,15 +118,11 @@ def test_what_another_resource_lists_meanwhile_waits_and_is_in_one_list(build):
     old, new = "nvidia.com/old", "nvidia.com/new"
     fresh = build.inventory(build.entry(resource=new))
     holdings = Holdings(holders={(old, "GPU-gggg0"): "default/train"}, read_at=0.0)
-    doubtful = Holdings(holders={}, doubted=frozenset({(old, "GPU-gggg0")}))
     for served, lately in ((fresh, {}), (EMPTY, {"GPU-gggg0": Dropped(new, -0.5)})):
         kept = retain(served, fresh, {}, holdings, 0.0, lately=lately)
         assert {"GPU-gggg0": False, "GPU-gggg1": True} == states(kept.inventory, new)
         assert old not in kept.inventory.resources
         assert kept.again_at is not None
-        plan = planned(kept, doubtful)
-        assert {(old, "GPU-gggg0")} == plan.awaited
-        assert {old, new} == plan.unsettled, "the kubelet is sent the list that there is, to write its checkpoint"
     free = retain(kept.inventory, fresh, kept.retired, Holdings(holders={}, read_at=6.0), 6.0)
     assert {"GPU-gggg0": True, "GPU-gggg1": True} == states(free.inventory, new)
 
@@ -242,7 +221,7 @@ def test_a_moved_id_waits_for_the_kubelet_to_see_that_it_left(build):
     dropped = {"GPU-gggg0": Dropped(GPU, 10.0), "GPU-gggg1": Dropped("nvidia.com/other", 10.0)}
     soon = retain(EMPTY, fresh, {}, Holdings(holders={}, read_at=10.0), 10.1, lately=dropped)
     assert {"GPU-gggg1": True} == states(soon.inventory, "nvidia.com/other")
-    assert 10.0 + Intervals().retire_handover == soon.again_at
+    assert 10.1 + Intervals().retire_recheck == soon.again_at
     later = retain(soon.inventory, fresh, {}, Holdings(holders={}, read_at=10.0), 12.0, lately=dropped)
     assert {"GPU-gggg0": True, "GPU-gggg1": True} == states(later.inventory, "nvidia.com/other")
 
@@ -258,4 +237,4 @@ def test_a_moved_id_that_a_pod_keeps_is_looked_at_less_and_less_often(build):
     assert 200.0 + 20.0 == later.again_at
     assert {"GPU-gggg0", "GPU-gggg1"} == set(states(later.inventory))
     free = retain(later.inventory, fresh, later.retired, Holdings(holders={}, read_at=220.0), 220.0)
-    assert 220.0 + Intervals().retire_handover == free.again_at, "the other resource lists it soon"
+    assert 220.0 + Intervals().retire_recheck == free.again_at, "the other resource lists it soon"

@@ -5,8 +5,7 @@ Init containers come first, and later containers of the pod reuse the devices of
 """
 
 import random
-import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection
 
 from ...pb import deviceplugin_v1beta1_pb2 as api
 from .. import lint
@@ -18,7 +17,10 @@ from .plugin_client import PluginClient, PluginError
 
 
 class Allocator:
-    """Gets devices for containers, through the plugins that are connected now."""
+    """Gets devices for containers, through the plugins that are connected now.
+
+    `active` gives the UIDs of the pods that count, None while the kubelet starts and does not know.
+    """
 
     def __init__(
         self,
@@ -27,8 +29,10 @@ class Allocator:
         dice: random.Random,
         journal: Journal,
         client: Callable[[str], PluginClient | None],
-        save: Callable[[], Awaitable[None]],
+        save: Callable[[], None],
+        active: Callable[[], Collection[str] | None],
     ) -> None:
+        self._active = active
         self._table = table
         self._dice = dice
         self._journal = journal
@@ -38,32 +42,32 @@ class Allocator:
         self._pending = ""
         self.in_flight: dict[str, set[str]] = {}
 
-    def free(self, active: Collection[str]) -> None:
-        """Forget what pods held that are not active (UIDs), but never the pod that was admitted last.
+    def free(self) -> None:
+        """Forget what pods held that are not active, but never the pod that was admitted last.
 
-        It may be in the middle of its admission; as in the kubelet, the next pod's admission ends that.
+        It may be in the middle of its admission; as in the kubelet, the next pod's admission ends that. Nothing is
+        freed before all pods are known: others would lose their devices.
         """
-        self._table.free_all_but({*active, self._pending})
+        active = self._active()
+        if active is not None:
+            self._table.free_all_but({*active, self._pending})
 
     async def admit(
         self,
         pod: PodSpec,
         container: ContainerSpec,
         *,
-        active: Collection[str] | None,
         affinity: frozenset[int] | None,
         running: bool,
     ) -> int:
         """Allocate all that a container asks for; returns the number of Allocate calls.
 
-        `active` are the UIDs of the pods that count, None while the kubelet starts and does not know; `running` says
-        that the runtime had the container running then. Raises AdmissionError, PluginError, DeviceVanishedError.
+        `running` says that the runtime had the container running when the kubelet started. Raises AdmissionError,
+        PluginError, DeviceVanishedError.
         """
         self._pending = pod.uid
         self._reusable = {pod.uid: self._reusable.get(pod.uid, {})}
-        if affinity is not None:  # else the topology manager has no policy, and asks nothing
-            self._look_up(pod, container)
-        calls = await self.allocate(pod, container, active=active, affinity=affinity, running=running)
+        calls = await self.allocate(pod, container, affinity=affinity, running=running)
         for resource, held in self._table.holders.get(pod.uid, {}).get(container.name, {}).items():
             pool = self._reusable[pod.uid].setdefault(resource, set())
             if container.kind is Kind.INIT:
@@ -72,20 +76,11 @@ class Allocator:
                 pool -= held.ids
         return calls
 
-    def _look_up(self, pod: PodSpec, container: ContainerSpec) -> None:
-        for resource, count in container.limits.items():
-            held = self._table.held(pod.uid, container.name, resource)
-            if held is None:
-                self._table.look_up(resource, self._reusable[pod.uid].get(resource, ()))
-            elif len(held) == count:
-                self._table.look_up(resource, held)
-
     async def allocate(
         self,
         pod: PodSpec,
         container: ContainerSpec,
         *,
-        active: Collection[str] | None,
         affinity: frozenset[int] | None = None,
         running: bool = False,
     ) -> int:
@@ -93,8 +88,8 @@ class Allocator:
         calls = 0
         wanted = [resource for resource in container.limits if self._table.is_plugin_resource(resource)]
         self._dice.shuffle(wanted)
-        if wanted and active is not None:
-            self.free(active)
+        if wanted:
+            self.free()
         for resource in wanted:
             request = ContainerRequest(pod.uid, container.name, resource, container.limits[resource], affinity)
             if running:
@@ -102,7 +97,7 @@ class Allocator:
                 continue
             calls += await self._allocate_one(request)
         if calls:  # once per container, and not for one that failed
-            await self._save()
+            self._save()
         return calls
 
     async def _allocate_one(self, request: ContainerRequest) -> int:
@@ -137,18 +132,15 @@ class Allocator:
     async def _call_allocate(self, resource: str, ids: set[str]) -> api.AllocateResponse:
         order = self._dice.sample(sorted(ids), len(ids))
         request = api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(devices_ids=order)])
-        started = time.perf_counter()
         try:
             return await self._endpoint(resource).allocate(request)
         except (PluginError, AdmissionError):
             self._table.recount()
             raise
-        finally:
-            self._journal.metrics.alloc_seconds[resource].append(time.perf_counter() - started)
 
     async def _prefer(self, request: ContainerRequest, available: set[str], taken: set[str]) -> set[str]:
         endpoint = self._table.endpoints.get(request.resource)
-        if endpoint is None or endpoint.options is None or not endpoint.options.preferred_allocation:
+        if endpoint is None or endpoint.options is None or not endpoint.options.get_preferred_allocation_available:
             return set()
         wanted = api.ContainerPreferredAllocationRequest(
             available_deviceIDs=self._dice.sample(sorted(available), len(available)),

@@ -9,26 +9,17 @@ The file is an upper bound of what pods hold: devices of pods that have ended st
 
 import base64
 import json
-import os
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ...hostfs import write_atomic
 from ...json_text import parse_json
 from .device_table import DeviceTable, Endpoint, Held
 
 FILE_NAME = "kubelet_internal_checkpoint"
 _OURS = b"vdev.sim"  # seed of the checksum; a real kubelet's checksum equals ours once in four billion
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """What survives a kubelet restart."""
-
-    holders: Mapping[str, Mapping[str, Mapping[str, Held]]] = field(default_factory=dict)
-    registered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def take(table: DeviceTable) -> str:
@@ -50,35 +41,33 @@ def take(table: DeviceTable) -> str:
     return _dump({"Data": data, "Checksum": _checksum(data)})
 
 
-def restore(table: DeviceTable, checkpoint: Checkpoint, *, now: float) -> None:
+def restore(table: DeviceTable, data: Mapping[str, Any], *, now: float) -> None:
     """Fill the table of a kubelet that starts: resources are known, but nothing is healthy and no plugin is there."""
-    for resource in checkpoint.registered:
+    for resource in data["RegisteredDevices"]:
         table.endpoints[resource] = Endpoint("", None, now)
         table.healthy[resource] = set()
         table.unhealthy[resource] = set()
-    for pod, containers in checkpoint.holders.items():
-        table.holders[pod] = {container: dict(held) for container, held in containers.items()}
+    for entry in data["PodDeviceEntries"] or []:
+        by_numa = sorted((int(node), tuple(ids)) for node, ids in entry["DeviceIDs"].items())
+        containers = table.holders.setdefault(entry["PodUID"], {})
+        held = containers.setdefault(entry["ContainerName"], {})
+        held[entry["ResourceName"]] = Held(tuple(by_numa), base64.b64decode(entry["AllocResp"]))
     table.recount()
 
 
-def parse(text: str) -> Checkpoint:
-    """Read the file's text. Raises ValueError if it is not ours or damaged."""
-    try:
-        document = parse_json(text)
-        data = document["Data"]
-        if document["Checksum"] != _checksum(data):
-            raise ValueError("the checksum does not match")
-        holders: dict[str, dict[str, dict[str, Held]]] = {}
-        for entry in data["PodDeviceEntries"] or []:
-            containers = holders.setdefault(entry["PodUID"], {})
-            containers.setdefault(entry["ContainerName"], {})[entry["ResourceName"]] = _held(entry)
-        return Checkpoint(holders, {r: tuple(ids) for r, ids in (data["RegisteredDevices"] or {}).items()})
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"not a kubelet's checkpoint: {error!r}") from error
+def parse(text: str) -> Mapping[str, Any]:
+    """The data of a file that we wrote. Raises ValueError if it is not ours or damaged."""
+    document = parse_json(text)
+    if not _is_checkpoint(document):
+        raise ValueError("not a kubelet's checkpoint")
+    if document["Checksum"] != _checksum(document["Data"]):
+        raise ValueError("the checksum does not match")
+    data: Mapping[str, Any] = document["Data"]
+    return data
 
 
-def read(directory: Path) -> tuple[Checkpoint | None, str]:
-    """The checkpoint of a directory, or None and why (empty if there is no file). Blocks."""
+def read(directory: Path) -> tuple[Mapping[str, Any] | None, str]:
+    """The data of a directory's checkpoint, or None and why (empty if there is no file). Blocks."""
     try:
         return parse((directory / FILE_NAME).read_text()), ""
     except FileNotFoundError:
@@ -88,15 +77,8 @@ def read(directory: Path) -> tuple[Checkpoint | None, str]:
 
 
 def write(directory: Path, text: str) -> None:
-    """Replace the checkpoint atomically, by a temporary dot file and a rename; one at a time. Blocks."""
-    temporary = f"{directory}/.{FILE_NAME}"
-    with open(temporary, "w", opener=_for_oneself) as file:
-        file.write(text)
-    os.replace(temporary, f"{directory}/{FILE_NAME}")
-
-
-def _for_oneself(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)  # as the real one
+    """Replace the checkpoint. Blocks briefly. Raises HostError."""
+    write_atomic(directory / FILE_NAME, text.encode(), mode=0o600)  # as the real one
 
 
 def belongs_to_real_kubelet(directory: Path) -> bool:
@@ -105,9 +87,11 @@ def belongs_to_real_kubelet(directory: Path) -> bool:
         document = parse_json((directory / FILE_NAME).read_text())
     except (OSError, ValueError):
         return False
-    if not (isinstance(document, dict) and {"Data", "Checksum"} <= document.keys()):
-        return False
-    return bool(document["Checksum"] != _checksum(document["Data"]))
+    return _is_checkpoint(document) and bool(document["Checksum"] != _checksum(document["Data"]))
+
+
+def _is_checkpoint(document: Any) -> bool:
+    return isinstance(document, dict) and {"Data", "Checksum"} <= document.keys()
 
 
 def _checksum(data: Any) -> int:
@@ -116,8 +100,3 @@ def _checksum(data: Any) -> int:
 
 def _dump(document: Any) -> str:
     return json.dumps(document, separators=(",", ":"))
-
-
-def _held(entry: Mapping[str, Any]) -> Held:
-    by_numa = sorted((int(node), tuple(ids)) for node, ids in entry["DeviceIDs"].items())
-    return Held(tuple(by_numa), base64.b64decode(entry["AllocResp"]))

@@ -7,7 +7,8 @@ for a resource is decided in `registration_server`, which ids a container gets i
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from ..objects.node_devices import HEALTHY, UNHEALTHY, Capacity, Device, PluginOptions
+from ...pb import deviceplugin_v1beta1_pb2 as api
+from ..objects.node_devices import HEALTHY, UNHEALTHY, Capacity, Device
 
 NO_NUMA = -1
 GRACE_SECONDS = 300.0
@@ -21,7 +22,7 @@ class Endpoint:
     """
 
     socket: str
-    options: PluginOptions | None
+    options: api.DevicePluginOptions | None
     stopped: float | None = None
     lists: bool = False
 
@@ -56,7 +57,7 @@ class DeviceTable:
 
     # --- what plugins do ---------------------------------------------------------------------------------------
 
-    def connected(self, resource: str, *, socket: str, options: PluginOptions) -> None:
+    def connected(self, resource: str, *, socket: str, options: api.DevicePluginOptions) -> None:
         """A plugin registered. The health sets stay as they are until its first list."""
         self.endpoints[resource] = Endpoint(socket, options)
 
@@ -129,14 +130,6 @@ class DeviceTable:
     def has_topology(self, resource: str) -> bool:
         """Whether any device of the resource has a NUMA node, which makes the whole resource NUMA-aware."""
         return any(device.numa for device in self.devices.get(resource, {}).values())
-
-    def look_up(self, resource: str, ids: Iterable[str]) -> None:
-        """Ask where devices are, as the topology manager does before a container gets what it asks for.
-
-        Raises DeviceVanishedError for one that is held and not in the list.
-        """
-        if self.has_topology(resource) and (gone := sorted(set(ids) - self.devices[resource].keys())):
-            raise DeviceVanishedError(f"device {gone[0]} of {resource} is held and was dropped from its list")
 
     def allocatable_devices(self) -> dict[str, list[Device]]:
         """The devices that are healthy now, per resource, whether held or not."""

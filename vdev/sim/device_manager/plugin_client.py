@@ -6,7 +6,6 @@ deadline for Allocate and GetPreferredAllocation. Here a slow call is reported w
 """
 
 import asyncio
-import os
 import re
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
@@ -17,9 +16,9 @@ import grpc.aio
 
 from ...pb import deviceplugin_v1beta1_pb2 as api
 from ...pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
-from ..go_errors import closing_as, go_text
+from ..go_errors import closing_as, dial, go_text
 from ..kubelet_life import Life
-from ..lint import LIST_LIMIT_BYTES, SUN_PATH_LIMIT, Finding, Severity
+from ..lint import LIST_LIMIT_BYTES, Finding, Severity
 
 _T = TypeVar("_T")
 _TOO_LARGE = re.compile(r"\((\d+) vs\. \d+\)")
@@ -54,12 +53,8 @@ class PluginClient:
     async def dial(self) -> bool:
         """Connect, retrying for as long as the limit allows; whether the first attempt did it. Raises PluginError."""
         try:
-            async with asyncio.timeout(self._timings.dial):
-                if len(os.fsencode(self.socket)) > SUN_PATH_LIMIT:
-                    # gRPC would wait for a change of this channel forever, also when the process wants to end.
-                    await asyncio.Event().wait()
-                with self._closing():
-                    return await self._connected()
+            with self._closing():
+                return await dial(self._channel, self.socket, self._timings.dial)
         except TimeoutError:
             raise PluginError("context deadline exceeded") from None
 
@@ -105,13 +100,6 @@ class PluginClient:
         """Drop the connection at once, whatever is under way on it."""
         self._closed = True
         await self._channel.close(None)
-
-    async def _connected(self) -> bool:
-        at_once = True
-        while (state := self._channel.get_state(try_to_connect=True)) is not grpc.ChannelConnectivity.READY:
-            at_once &= state is not grpc.ChannelConnectivity.TRANSIENT_FAILURE
-            await self._channel.wait_for_state_change(state)
-        return at_once
 
     async def _call(self, name: str, call: Callable[[], Awaitable[_T]]) -> _T:
         slow = asyncio.get_running_loop().call_later(self._timings.slow, self._say_slow, name)

@@ -7,9 +7,8 @@ closes the connection of the new instance; 1.37 keys them by socket. `device_tab
 
 import asyncio
 import posixpath
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from enum import Enum
-from typing import Any
 
 import grpc
 import grpc.aio
@@ -18,10 +17,9 @@ from ...pb import deviceplugin_v1beta1_pb2 as api
 from ...pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
 from .. import lint
 from ..go_errors import RegistrationError
-from ..journal import Listed, PluginLost, Registered, RegistrationFailed, RegistrationWaits
 from ..kubelet_life import Life
 from ..objects import formats
-from ..objects.node_devices import Device, PluginOptions
+from ..objects.node_devices import Device
 from .device_table import DeviceTable
 from .plugin_client import PluginClient, PluginError
 
@@ -47,7 +45,7 @@ class Registry(api_grpc.RegistrationServicer):
         compat: Compat,
         held: Callable[[str], set[str]],
         changed: Callable[[frozenset[str]], None],
-        save: Callable[[], Coroutine[Any, Any, None]],
+        save: Callable[[], None],
     ) -> None:
         self._table = table
         self._life = life
@@ -72,7 +70,11 @@ class Registry(api_grpc.RegistrationServicer):
         try:
             await self._register(request)
         except RegistrationError as error:
-            self._journal.note(RegistrationFailed(request.resource_name, request.endpoint, str(error)))
+            resource, endpoint = request.resource_name, request.endpoint
+            text = f"{resource or 'unnamed'} refused ({endpoint}): {error}"
+            self._journal.note(
+                "registrationFailed", "plugin", text, resource=resource, endpoint=endpoint, error=str(error)
+            )
             await context.abort(grpc.StatusCode.UNKNOWN, str(error))
         return api.Empty()
 
@@ -95,30 +97,44 @@ class Registry(api_grpc.RegistrationServicer):
         self._journal.find(lint.registration(request, self._directory, streams_open=self.streams(resource)))
         # As Go's filepath.Join: an absolute endpoint stays below the directory, "" is the directory, ".." escapes.
         socket = posixpath.normpath(f"{self._directory}/{request.endpoint}")
-        waits = RegistrationWaits(resource, request.endpoint)
-        timer = asyncio.get_running_loop().call_later(self._life.timings.slow, self._journal.note, waits)
+        timer = asyncio.get_running_loop().call_later(
+            self._life.timings.slow, self._say_waits, resource, request.endpoint
+        )
         try:
             options = await self.take(resource, socket, endpoint=request.endpoint)
         finally:
             timer.cancel()
         self._journal.find(lint.options(request, options))
 
+    def _say_waits(self, resource: str, endpoint: str) -> None:
+        text = f"{resource} called Register, but nothing answers at {endpoint}: serve before you register"
+        self._journal.note("registrationWaits", "plugin", text, resource=resource, endpoint=endpoint)
+
     def streams(self, resource: str) -> int:
         """How many ListAndWatch streams of a resource are open."""
         return sum(client.streaming for client in self._opened if client.resource == resource)
 
-    async def take(
-        self, resource: str, socket: str, *, endpoint: str, ended: Callable[[], None] = lambda: None
-    ) -> PluginOptions:
-        """Connect to a plugin and follow its list. `endpoint` is how it calls the socket; `ended` is called when its
-        stream has. Raises RegistrationError.
-        """
+    async def take(self, resource: str, socket: str, *, endpoint: str) -> api.DevicePluginOptions:
+        """Connect to a plugin and follow its list. `endpoint` is how it calls the socket. Raises RegistrationError."""
         client, options = await self._connect(resource, socket)
         again = resource in self._table.endpoints
         self._table.connected(resource, socket=socket, options=options)
         self._endpoints[resource] = client
-        self._life.spawn(self._run(client, ended), f"list-and-watch {resource}")
-        self._journal.note(Registered(resource, endpoint, options, again))
+        self._life.spawn(self._run(client), f"list-and-watch {resource}")
+        extra = ["pre-start"] if options.pre_start_required else []
+        extra += ["preferred allocation"] if options.get_preferred_allocation_available else []
+        self._journal.note(
+            "registered",
+            "plugin",
+            f"{resource} registered{' again' if again else ''} ({', '.join([endpoint, *extra])})",
+            resource=resource,
+            endpoint=endpoint,
+            options={
+                "preStartRequired": options.pre_start_required,
+                "getPreferredAllocationAvailable": options.get_preferred_allocation_available,
+            },
+            again=again,
+        )
         return options
 
     async def drop(self, resource: str, socket: str, why: str) -> None:
@@ -127,7 +143,7 @@ class Registry(api_grpc.RegistrationServicer):
         if victim is not None:
             await self._disconnect(victim, why)
 
-    async def _connect(self, resource: str, socket: str) -> tuple[PluginClient, PluginOptions]:
+    async def _connect(self, resource: str, socket: str) -> tuple[PluginClient, api.DevicePluginOptions]:
         client = PluginClient(resource, socket, self._life)
         self._opened.append(client)
         others = self._clients.get(resource, []) if self._compat is Compat.V1_37 else []
@@ -137,15 +153,15 @@ class Registry(api_grpc.RegistrationServicer):
             if not await client.dial():
                 self._journal.find(lint.unserved(resource, socket))
             step = "failed to get device plugin options"
-            answer = await client.options()
+            options = await client.options()
         except (PluginError, asyncio.CancelledError) as error:
             self._forget(resource, socket)
             if isinstance(error, PluginError):
                 raise RegistrationError(f"{step}: {error}") from error
             raise
-        return client, PluginOptions(answer.pre_start_required, answer.get_preferred_allocation_available)
+        return client, options
 
-    async def _run(self, client: PluginClient, ended: Callable[[], None]) -> None:
+    async def _run(self, client: PluginClient) -> None:
         """One ListAndWatch, never retried. Its end takes down whatever connection the table has for it by now."""
         resource = client.resource
         error = await client.watch(lambda response: self._received(resource, response))
@@ -153,7 +169,6 @@ class Registry(api_grpc.RegistrationServicer):
         # Without one a failed registration took the entry away: the devices stay healthy forever, as in the kubelet.
         if victim is not None:
             await self._disconnect(victim, error)
-        ended()
 
     async def _disconnect(self, victim: PluginClient, why: str) -> None:
         """Close a connection that is in the table no more, and let its devices be unhealthy."""
@@ -161,7 +176,8 @@ class Registry(api_grpc.RegistrationServicer):
         self._opened.remove(victim)
         socket = victim.socket if self._compat is Compat.V1_37 else None
         if self._table.disconnected(victim.resource, now=self._life.clock.now(), socket=socket):
-            self._journal.note(PluginLost(victim.resource, why))
+            text = f"{victim.resource} disconnected: {why}; all its devices are unhealthy now"
+            self._journal.note("pluginLost", "plugin", text, resource=victim.resource, error=why)
             self._changed(frozenset())  # the checkpoint is not written for this
 
     async def _received(self, resource: str, response: api.ListAndWatchResponse) -> None:
@@ -171,8 +187,10 @@ class Registry(api_grpc.RegistrationServicer):
         size = response.ByteSize()
         self._journal.find(lint.device_list(resource, devices, size=size, held=held, elsewhere=elsewhere))
         touched = self._table.listed(resource, devices)
-        self._journal.note(Listed(resource, len(self._table.healthy[resource]), len(self._table.unhealthy[resource])))
-        await self._save()
+        healthy, unhealthy = len(self._table.healthy[resource]), len(self._table.unhealthy[resource])
+        # Without a text: the node says the same in numbers, if they changed.
+        self._journal.note("listed", "plugin", "", resource=resource, healthy=healthy, unhealthy=unhealthy)
+        self._save()
         self._changed(touched)
 
     def _known(self, resource: str) -> set[str]:

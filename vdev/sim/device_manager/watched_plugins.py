@@ -4,12 +4,9 @@ The plugin watcher asks what they are; here they are judged, in the kubelet's or
 `registration_server`'s, which are the same for both ways. The kubelet counts these registrations in no metric.
 """
 
-from collections.abc import Callable, Coroutine
-from typing import Any
-
 from .. import lint
 from ..go_errors import RegistrationError
-from ..journal import Journal
+from ..kubelet_life import Life
 from ..objects import formats
 from .registration_server import VERSION, Registry
 
@@ -19,22 +16,16 @@ RENEWAL_SECONDS = 10.0
 class WatchedPlugins:
     """Takes plugins of the type DevicePlugin, whose name is that of their resource.
 
-    `directory` is that of kubelet.sock; `later` runs something in some time, if the kubelet lives by then.
+    `directory` is that of kubelet.sock.
     """
 
-    def __init__(
-        self,
-        registry: Registry,
-        directory: str,
-        *,
-        journal: Journal,
-        later: Callable[[float, Callable[[], Coroutine[Any, Any, None]], str], None],
-    ) -> None:
+    def __init__(self, registry: Registry, directory: str, life: Life) -> None:
         self._registry = registry
         self._directory = directory
-        self._journal = journal
-        self._later = later
-        self._taken: dict[tuple[str, str], object] = {}  # by resource and endpoint: which registration it is
+        self._journal = life.journal
+        life.every(RENEWAL_SECONDS, self._look)
+        self._taken: set[tuple[str, str]] = set()  # resource and endpoint
+        self._silent: set[tuple[str, str]] = set()  # those of them that had no stream at the last look
 
     def validate(self, name: str, endpoint: str, versions: list[str]) -> None:
         """Check versions and name. Raises RegistrationError."""
@@ -50,26 +41,25 @@ class WatchedPlugins:
 
     async def register(self, name: str, endpoint: str, versions: list[str]) -> None:  # 1.36 has one version
         """Call a plugin at its endpoint, which is a whole path here. Raises RegistrationError."""
-        mark = object()
-        await self._registry.take(
-            name, _path(endpoint), endpoint=endpoint, ended=lambda: self._ended(name, endpoint, mark)
-        )
-        self._taken[name, endpoint] = mark
+        await self._registry.take(name, _path(endpoint), endpoint=endpoint)
+        self._taken.add((name, endpoint))
+        self._silent.discard((name, endpoint))
         self._journal.metrics.watched[name] += 1
 
     async def deregister(self, name: str, endpoint: str) -> None:
         """Let a plugin go, whose registration socket is gone."""
-        self._taken.pop((name, endpoint), None)
+        self._taken.discard((name, endpoint))
         await self._registry.drop(name, _path(endpoint), f"the registration socket for {endpoint} is gone")
 
-    def _ended(self, name: str, endpoint: str, mark: object) -> None:
-        """Its stream ended: nobody asks it again until its registration socket is made again, so it should be."""
+    def _look(self) -> None:
+        """Report plugins whose stream ended before the last look.
 
-        async def judge() -> None:
-            if self._taken.get((name, endpoint)) is mark and not self._registry.streams(name):
-                self._journal.find(lint.not_renewed(name, endpoint, RENEWAL_SECONDS))
-
-        self._later(RENEWAL_SECONDS, judge, f"look whether {name} is registered anew")
+        Nobody asks such a plugin again until its registration socket is made again, so it should do that.
+        """
+        silent = {each for each in self._taken if not self._registry.streams(each[0])}
+        for name, endpoint in sorted(silent & self._silent):
+            self._journal.find(lint.not_renewed(name, endpoint, RENEWAL_SECONDS))
+        self._silent = silent
 
 
 def _path(endpoint: str) -> str:

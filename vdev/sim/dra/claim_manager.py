@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..journal import ClaimChanged, Journal
+from ..journal import Journal
 from ..lint import warning
 from . import answer_lint, cdi_directory, claim_checkpoint
 from .api_objects import CLAIM, ApiObjectError, ApiObjects, Document
@@ -137,7 +137,7 @@ class ClaimManager:
             if not info.prepared:
                 info.prepared = True
                 devices = tuple(f"{d}/{each.pool}/{each.device}" for d, all_ in info.drivers.items() for each in all_)
-                self._journal.note(ClaimChanged(f"{info.namespace}/{info.name}", "prepared", devices))
+                self._journal.tell_claim(f"{info.namespace}/{info.name}", "prepared", devices)
         await self._save()
 
     async def _fetch(self, pod: PodClaims, name: str) -> Document:
@@ -228,7 +228,7 @@ class ClaimManager:
                     self._journal.find(answer_lint.unprepared_again(driver, info.name, error))
         for info in ended:
             self._claims.pop((info.namespace, info.name), None)
-            self._journal.note(ClaimChanged(f"{info.namespace}/{info.name}", "unprepared"))
+            self._journal.tell_claim(f"{info.namespace}/{info.name}", "unprepared")
         await self._save()
 
     async def reconcile(self, active: Collection[str]) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, TypeAlias
 
-from ..journal import ClaimChanged, Journal
+from ..journal import Journal
 from ..lint import Finding
 from ..objects.pods import ExtendedClaim, Kind, PodSpec
 from . import cel_selectors, slice_lint
@@ -120,7 +120,7 @@ class Cluster:
         for claim, allocation in zip(claims, allocations, strict=False):
             meta = claim["metadata"]
             await self._objects.edit(CLAIM, meta["name"], meta["namespace"], functools.partial(_give, allocation))
-            self._journal.note(ClaimChanged(f"{meta['namespace']}/{meta['name']}", "allocated", _devices(allocation)))
+            self._journal.tell_claim(f"{meta['namespace']}/{meta['name']}", "allocated", _devices(allocation))
         return allocations[-1] if hidden else None
 
     # --- extended resources -----------------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ class Cluster:
         name = await self._create(pod, f"{pod.name}-extended-resources-", meta, _hidden(pod, asked)["spec"])
         await self._objects.edit(CLAIM, name, pod.namespace, functools.partial(_give, allocation))
         await self._objects.edit(CLAIM, name, pod.namespace, lambda claim: _reserve(claim, pod))
-        self._journal.note(ClaimChanged(f"{pod.namespace}/{name}", "allocated", _devices(allocation)))
+        self._journal.tell_claim(f"{pod.namespace}/{name}", "allocated", _devices(allocation))
         return ExtendedClaim(name, tuple((container, resource, request) for container, resource, request, *_ in asked))
 
     async def _classes(self) -> dict[str, Document]:
@@ -170,7 +170,7 @@ class Cluster:
                     await self._objects.edit(CLAIM, meta["name"], meta["namespace"], lambda each: _release(each, pod))
                 else:
                     continue
-                self._journal.note(ClaimChanged(f"{meta['namespace']}/{meta['name']}", "released"))
+                self._journal.tell_claim(f"{meta['namespace']}/{meta['name']}", "released")
 
     async def look(self) -> None:
         """Report mistakes in the slices that this node can use, if one of them is new, changed or gone."""

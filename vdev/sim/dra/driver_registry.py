@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from ..go_errors import RegistrationError
-from ..journal import DriverGone, DriverRegistered, SlicesDeleted
 from ..kubelet_life import Life
 from . import answer_lint
 from .api_objects import SLICE, ApiObjectError, ApiObjects
@@ -72,7 +71,8 @@ class DriverRegistry:
             self._life.spawn(self._listen(client), f"health of {name}"),
         ]
         self._journal.metrics.registrations[name] += 1
-        self._journal.note(DriverRegistered(name, endpoint, service))
+        text = f"{name} registered ({service}, {endpoint})"
+        self._journal.note("driverRegistered", "driver", text, driver=name, endpoint=endpoint, service=service)
 
     async def deregister(self, name: str, endpoint: str) -> None:
         """Let an instance go, whose registration socket is gone."""
@@ -83,7 +83,7 @@ class DriverRegistry:
             self._health.clear(name)  # at once: the end of the stream, which does so too, may take a moment
             was, client.connected = client.connected, False
             await client.close()
-            self._journal.note(DriverGone(name, endpoint, "its registration socket is gone"))
+            self._tell_gone(name, endpoint, "its registration socket is gone")
             if was:
                 self._lost(name)
 
@@ -130,9 +130,13 @@ class DriverRegistry:
             if cancel := self._wipes.pop(client.driver, None):
                 cancel()
         else:
-            self._journal.note(DriverGone(client.driver, client.endpoint, "its connection ended"))
+            self._tell_gone(client.driver, client.endpoint, "its connection ended")
             self._lost(client.driver)
         self._journal.changed()
+
+    def _tell_gone(self, driver: str, endpoint: str, why: str) -> None:
+        text = f"{driver} is gone ({endpoint}): {why}"
+        self._journal.note("driverGone", "driver", text, driver=driver, endpoint=endpoint, why=why)
 
     def _lost(self, driver: str) -> None:
         """Delete the driver's slices after a while if it has no connection any more."""
@@ -156,7 +160,9 @@ class DriverRegistry:
                 pause = min(pause * 2, _LONGEST_PAUSE)
                 continue
             if count:
-                self._journal.note(SlicesDeleted(driver, count, why))
+                of = f" of {driver}" if driver else ""
+                text = f"{count}{of} deleted by the kubelet: {why}"
+                self._journal.note("slicesDeleted", "slices", text, driver=driver, count=count, why=why)
             return
 
     async def _wipe(self, driver: str) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..kubelet_life import Life, Ticker
+from ..kubelet_life import Life
 from ..lint import Finding, Severity
 from ..objects.container_edits import Edits
 from ..objects.pods import ContainerClaim
@@ -53,7 +53,6 @@ class DynamicResources:
         self._journal = life.journal
         self._active = active
         self._changed = changed
-        self._ends: list[Callable[[], None]] = []
         self.health = DeviceHealth(life.clock.now)
         self.drivers = DriverRegistry(settings.objects, settings.node, life, health=self.health, news=self._news)
         self._manager = ClaimManager(
@@ -72,13 +71,11 @@ class DynamicResources:
         """Take over what is prepared, and delete the node's slices."""
         await self._manager.restore()
         self._life.spawn(self.drivers.wipe("", "it starts"), "wipe slices")
-        self._ends.append(Ticker(self._life.clock, RECONCILE_SECONDS, self._reconcile).stop)
-        self._ends.append(Ticker(self._life.clock, LOOK_SECONDS, self._look).stop)
+        self._life.every(RECONCILE_SECONDS, self._reconcile)
+        self._life.every(LOOK_SECONDS, self._look)
 
     async def close(self) -> None:
         """End at once."""
-        for end in self._ends:
-            end()
         await self.drivers.close()
 
     # --- what the rest asks -----------------------------------------------------------------------------------------

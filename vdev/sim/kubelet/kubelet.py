@@ -9,30 +9,33 @@ import contextlib
 import random
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
 from ...aio.clock import SYSTEM, Clock
 from ...errors import UsageError, VdevError
-from ..device_manager.device_table import DeviceVanishedError
+from ..device_manager.device_table import DeviceTable, DeviceVanishedError
 from ..device_manager.registration_server import Compat
 from ..dra.api_objects import ApiObjects, MemoryObjects
 from ..dra.control_plane import Cluster
+from ..dra.driver_registry import DriverStatus
 from ..dra.dynamic_resources import DraSettings
-from ..journal import Journal, Lifecycle, PodDeleted
-from ..kubelet_life import Ticker, Timings
+from ..journal import Event, Journal, Metrics
+from ..kubelet_life import Timings
 from ..lint import Finding, Overlaps, Severity
 from ..objects import pod_manifest
-from ..objects.pods import Phase, PodSpec, PodStatus
+from ..objects.node_devices import Capacity
+from ..objects.pods import Phase, PodStatus
 from .kubelet_directory import KubeletPaths
 from .kubelet_process import KubeletProcess, KubeletSettings
-from .kubelet_view import KubeletView
-from .node_status import NodeStatus, lacking
-from .pod_claims import PodClaimWork, Scheduling
+from .node_status import NodeStatus
 from .pod_records import PodRecord, PodStore
-from .pod_workers import PodWorkers, ProcessGoneError
+from .pod_scheduler import PodScheduler
+from .pod_workers import PodWorkers
 
+_POLL_SECONDS = 0.01
+_ROOM = ("pod", "podDeleted", "node")  # events after which a pod that waits may fit
 _CAPACITY: Mapping[str, str] = {"pods": "110"}
 
 
@@ -40,7 +43,7 @@ class KubeletPanic(VdevError):  # what it is, not an error of ours
     """The plugin did something that makes a real 1.36 kubelet panic. The embedded one is down until `start()`."""
 
 
-class Kubelet(KubeletView):
+class Kubelet:
     """A kubelet's device manager with real sockets, as an async context manager.
 
     `root` is the kubelet's directory (default: a temporary one). `clock` drives the node-status tick and the grace of
@@ -81,23 +84,25 @@ class Kubelet(KubeletView):
         self._dice = random.Random(seed)  # a choice that tests can repeat, no secret
         self.objects: ApiObjects = objects or MemoryObjects()
         dra = DraSettings(self.objects, node_name, None if cdi_dir is None else Path(cdi_dir), strict)
-        self._settings = KubeletSettings(Compat(compat), timings or Timings(), rate_limit, overlaps, dra)
+        self._settings = KubeletSettings(
+            Compat(compat),
+            timings or Timings(),
+            rate_limit,
+            overlaps,
+            None if host_root is None else Path(host_root),
+            dra,
+        )
         self._status_on_change = status_on_change
-        self._host_root = None if host_root is None else Path(host_root)
         self._store = PodStore()
         self._serial = 0
         self._node = NodeStatus(self.journal, capacity)
         self._process: KubeletProcess | None = None
         self._workers: PodWorkers | None = None
-        self._ends: list[Callable[[], None]] = []  # of what is called again and again
-        self._ran: Mapping[str, frozenset[str]] = {}  # by pod: the containers that ran when the process started
+        self._stop_listening: Callable[[], None] = lambda: None
         self._sources: asyncio.Task[KubeletPanic | None] | None = None
         self._cluster = Cluster(self.objects, node_name, self.journal)
-        self._scheduling = Scheduling(
-            self._cluster, self._store, journal=self.journal, allocatable=self._node.allocatable
-        )
-        self._scheduler: asyncio.Task[None] | None = None
-        self._admissions: set[asyncio.Task[None]] = set()
+        self._scheduling = PodScheduler(self._cluster, self._store, self._node, self.journal)
+        self.journal.listen(lambda entry: self._scheduling.wake() if entry.event in _ROOM else None)
 
     # --- life ----------------------------------------------------------------------------------------------------
 
@@ -139,31 +144,25 @@ class Kubelet(KubeletView):
             clock=self._clock,
             changed=self._devices_changed,
         )
-        self._ran = self._store.forget()
+        self._store.forget()
         try:
             await process.start()
         except BaseException:
             await process.kill()
             raise
         self._process = process
-        self._workers = PodWorkers(
-            process,
-            self._store,
-            journal=self.journal,
-            allocatable=self._node.allocatable,
-            host_root=self._host_root,
-            claims=PodClaimWork(process.dra, self._cluster, self._store, journal=self.journal),
-        )
+        self._workers = PodWorkers(process, self._cluster, allocatable=self._node.allocatable)
         if process.fresh:  # A node without a checkpoint counts as new: what it showed of extended resources is void.
             self._node.reset()
-        self.journal.note(Lifecycle("started", str(process.paths.registration_socket)))
-        self._ends.append(Ticker(self._clock, self._settings.timings.tick, self._tick).stop)
+        socket = str(process.paths.registration_socket)
+        self.journal.note("kubelet", "kubelet", f"started; plugins register at {socket}", what="started", detail=socket)
+        process.life.every(self._settings.timings.tick, self._tick)
         self.tick()
-        self._ends.append(self.objects.listen(self._scheduling.wake))
-        self._scheduler = asyncio.create_task(self._schedule(), name="the scheduler")
+        self._stop_listening = self.objects.listen(self._scheduling.wake)
+        process.life.spawn(self._schedule(process), "the scheduler")
         self._scheduling.wake()
         if readmit:
-            self._sources = asyncio.create_task(self._hear_of_pods(process), name="the kubelet's sources")
+            self._sources = process.life.spawn(self._hear_of_pods(process), "the kubelet's sources")
             if wait:
                 try:
                     await self._heard()
@@ -175,7 +174,7 @@ class Kubelet(KubeletView):
         """Admit every pod that has not ended, in order of creation, as a kubelet does once it learns of its pods."""
         process, workers = self._up()
         while process.alive and (record := self._store.unknown()) is not None:
-            await self._work(workers.add(record, running=self._ran.get(record.spec.key, frozenset())))
+            await self._work(workers.add(record))
         process.sources_ready = True
         for record in [each for each in self._store.records.values() if each.terminating or each.phase.terminal]:
             await workers.end(record)
@@ -217,42 +216,45 @@ class Kubelet(KubeletView):
         if self._process is None or not self._process.alive:
             return
         if self._node.follow(self._process.table.capacity(now=self._clock.now())):
-            self._process.spawn(self._process.save(), "save checkpoint")
+            self._process.save()
 
     def _tick(self) -> None:
         self.tick()
         if self._process is not None and self._process.alive:
-            self._process.spawn(self._scheduling.look_again(), "look at slices")
+            self._process.life.spawn(self._scheduling.look_again(), "look at slices")
 
     # --- pods ----------------------------------------------------------------------------------------------------
 
-    async def run_pod(self, manifest: Mapping[str, Any], *, numa_affinity: Iterable[int] | None = None) -> PodStatus:
+    async def run_pod(
+        self,
+        manifest: Mapping[str, Any],
+        *,
+        numa_affinity: Iterable[int] | None = None,
+        wait_for_devices: bool = False,
+    ) -> PodStatus:
         """Create a pod, admit it and start its containers; returns its status after that.
 
         `manifest` is a v1 Pod. `numa_affinity` are the NUMA nodes that the topology manager aligns with (None: policy
-        `none`). A rejected pod raises nothing; its phase is Failed. While the kubelet is down the pod stays Pending.
+        `none`). With `wait_for_devices` a pod for which the node has too few devices stays Pending until it has enough,
+        unless it names its node. A rejected pod raises nothing; its phase is Failed. While the kubelet is down the pod
+        stays Pending.
         Raises ManifestError, and KubeletPanic where the real kubelet would panic.
         """
         self._serial += 1
         affinity = None if numa_affinity is None else frozenset(numa_affinity)
         spec = pod_manifest.parse(manifest, serial=self._serial)
-        waits = await self._scheduling.concerns(spec)
-        record = self._store.add(spec, affinity, bound=not waits)
-        await self._heard()
-        if waits and self.alive:
-            await self._scheduling.bind(record)
+        wait_for_devices = wait_for_devices and not spec.node
+        waits = wait_for_devices or await self._scheduling.concerns(spec)
+        record = self._store.add(spec, affinity, bound=not waits, waits_for_devices=wait_for_devices)
+        try:
+            await self._heard()
+            if waits and self.alive:
+                await self._scheduling.bind(record)
+        finally:
+            record.queued = True
+            self._scheduling.wake()
         await self._admit(record)
         return record.status()
-
-    async def served_by_claims(self, spec: PodSpec) -> set[str]:
-        """The extended resources of a pod that DRA would serve on this node."""
-        return await self._cluster.served(spec, self._node.allocatable())
-
-    async def short_of(self, spec: PodSpec) -> list[str]:
-        """The extended resources of which the node has too little left for a pod, but for those that claims serve."""
-        served = await self.served_by_claims(spec)
-        others = [pod.spec.requested() for pod in self.pods() if not pod.phase.terminal]
-        return lacking(spec.requested(), others, free=self._node.shown.allocatable, served=served)
 
     async def delete_pod(self, name: str, *, namespace: str = "default", force: bool = False) -> None:
         """Delete a pod. The next admission or PodResources call frees its devices; plugins are not notified.
@@ -271,7 +273,7 @@ class Kubelet(KubeletView):
                 await self._workers.end(record)
             return
         del self._store.records[record.spec.key]
-        self.journal.note(PodDeleted(record.status()))
+        record.tell_deleted(self.journal)
         if claims and self._workers is not None:
             await self._workers.forced(record)
         elif claims:
@@ -305,18 +307,119 @@ class Kubelet(KubeletView):
         await self._work(workers.restart(record, record.container(container)))
         return record.status()
 
+    @property
+    def alive(self) -> bool:
+        """Whether the kubelet process runs."""
+        return self._process is not None and self._process.alive
+
+    @property
+    def ready(self) -> bool:
+        """Whether the kubelet has learned of its pods since its start, and admitted them."""
+        return self._process is not None and self._process.sources_ready
+
+    # --- places --------------------------------------------------------------------------------------------------
+
+    @property
+    def root(self) -> Path:
+        """The kubelet's directory, for `vdev run --kubelet-dir`. Without `root=`, it exists after the first start."""
+        if self._root is None:
+            raise UsageError("the kubelet has no directory before its first start; start it, or pass root")
+        return self._root
+
+    @property
+    def device_plugin_dir(self) -> Path:
+        """Where plugins put their sockets."""
+        return KubeletPaths(self.root).device_plugins
+
+    @property
+    def socket(self) -> Path:
+        """Where plugins register."""
+        return KubeletPaths(self.root).registration_socket
+
+    @property
+    def pod_resources_socket(self) -> Path:
+        """Where the PodResources API is served."""
+        return KubeletPaths(self.root).pod_resources_socket
+
+    # --- what it shows -------------------------------------------------------------------------------------------
+
+    def node(self) -> Capacity:
+        """Capacity and allocatable of plugin resources in the node status, as of the last tick."""
+        return self._node.shown
+
+    def devices(self) -> Capacity:
+        """The same in the device manager, now; empty while the kubelet is down."""
+        return Capacity({}, {}) if self._process is None else self._process.table.view()
+
+    def drivers(self) -> dict[str, list[DriverStatus]]:
+        """The registered instances of DRA drivers by name, oldest first; empty while the kubelet is down."""
+        registry = None if self._process is None else self._process.dra.drivers
+        return {} if registry is None else {name: registry.instances(name) for name in registry.names()}
+
+    def listed(self) -> dict[str, dict[str, str]]:
+        """The current lists of connected plugins: by resource, health by device id."""
+        table = DeviceTable() if self._process is None else self._process.table
+        return {
+            resource: {id_: each.health for id_, each in devices.items()}
+            for resource, devices in table.devices.items()
+            if table.lists_now(resource)
+        }
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Mistakes that the real kubelet would not have reported, oldest first."""
+        return list(self.journal.findings)
+
+    @property
+    def errors(self) -> list[Finding]:
+        """The findings that break something; a test that ends with `assert not kubelet.errors` is a good test."""
+        return [finding for finding in self.journal.findings if finding.severity is Severity.ERROR]
+
+    @property
+    def events(self) -> list[Event]:
+        """The Warning events on pods, oldest first."""
+        return list(self.journal.events)
+
+    @property
+    def metrics(self) -> Metrics:
+        """The kubelet's counters."""
+        return self.journal.metrics
+
+    async def wait_until(self, condition: Callable[[], object], *, timeout: float = 30.0, what: str = "") -> None:
+        """Return once `condition()` is true; it is called at every change. TimeoutError describes the whole node."""
+        try:
+            async with asyncio.timeout(timeout):
+                while not condition():
+                    await self.journal.next_change(at_most=_POLL_SECONDS)  # it may be about other things, too
+        except TimeoutError:
+            raise TimeoutError(f"waited {timeout:g} s for {what or 'a condition'}; {self._in_words()}") from None
+
+    def pod(self, name: str, *, namespace: str = "default") -> PodStatus:
+        """A pod as it is now. KeyError if there is none."""
+        return self._store.record(name, namespace).status()
+
+    def pods(self) -> list[PodStatus]:
+        """All pods, in the order of their creation."""
+        return [record.status() for record in self._store.records.values()]
+
+    def _in_words(self) -> str:
+        node = self._node.shown
+        shown = [f"{pod.spec.key}: {pod.phase.value} {pod.message}".rstrip() for pod in self.pods()]
+        return (
+            f"node {dict(node.capacity)} capacity, {dict(node.allocatable)} allocatable; "
+            f"pods {shown}; findings {[str(f) for f in self.findings]}"
+        )
+
     # --- inside --------------------------------------------------------------------------------------------------
 
     async def _admit(self, record: PodRecord) -> None:
         if record.bound and self.ready and self._workers is not None:
             await self._work(self._workers.add(record))
 
-    async def _schedule(self) -> None:
+    async def _schedule(self, process: KubeletProcess) -> None:
         """Bind the pods that wait, whenever something changed. None waits for what another one's driver does."""
         async for record in self._scheduling.bound():
-            task = asyncio.create_task(self._admit_bound(record), name=f"admit {record.spec.key}")
-            self._admissions.add(task)
-            task.add_done_callback(self._admissions.discard)
+            process.life.spawn(self._admit_bound(record), f"admit {record.spec.key}")
 
     async def _admit_bound(self, record: PodRecord) -> None:
         with contextlib.suppress(KubeletPanic):  # the journal has it
@@ -325,54 +428,44 @@ class Kubelet(KubeletView):
     async def _hear_of_pods(self, process: KubeletProcess) -> "KubeletPanic | None":
         """Wait as long as the pod sources take, then admit the pods. Returns a panic, for those who wait."""
         if not process.fresh or self._store.records:
-            await process.pause(self._settings.timings.sources)
+            await self._clock.sleep(self._settings.timings.sources)
         try:
-            if process.alive:
-                await self.readmit()
+            await self.readmit()
         except KubeletPanic as panic:
             return panic
         return None
 
     async def _heard(self) -> None:
         """Return once the kubelet has learned of its pods or ended; at once if it was told not to wait for them."""
-        if self._sources is not None and (panic := await asyncio.shield(self._sources)):
-            raise panic
+        if (sources := self._sources) is not None:
+            await asyncio.wait([sources])
+            if not sources.cancelled() and (panic := sources.result()):
+                raise panic
 
     async def _end(self, how: str) -> None:
         process, _ = self._up()
-        sources, self._sources = self._sources, None
-        self._process = self._workers = None
-        while self._ends:
-            self._ends.pop()()
-        scheduler, self._scheduler = self._scheduler, None
-        if scheduler is not None:
-            scheduler.cancel()
-        others = {each for each in (scheduler, sources) if each is not None} - {asyncio.current_task()}
+        self._process = self._workers = self._sources = None
+        self._stop_listening()
         try:
             await process.kill()
-            if others:
-                await asyncio.wait(others)
         finally:
-            self.journal.note(Lifecycle(how))
+            self.journal.note("kubelet", "kubelet", how, what=how, detail="")
 
-    async def _work(self, work: Any) -> None:
-        """Await work on a pod. If the kubelet ends meanwhile, the next start takes the pod up again."""
-        try:
-            await work
-        except ProcessGoneError:
-            self.journal.changed()
-        except DeviceVanishedError as error:
-            text = f"{error}: the kubelet panics with 'invalid memory address or nil pointer dereference'"
-            self.journal.find([Finding("panic", Severity.ERROR, "", text)])
+    async def _work(self, work: Coroutine[Any, Any, None]) -> None:
+        """Let the process work on a pod. If it ends meanwhile, the next start takes the pod up again."""
+        process, _ = self._up()
+        task = process.life.spawn(_panic_of(work), "work on a pod")
+        await asyncio.wait([task])
+        if not task.cancelled() and (panic := task.result()):
+            self.journal.find([Finding("panic", Severity.ERROR, "", str(panic))])
             await self._end("panicked")
-            raise KubeletPanic(text) from error
+            raise panic
 
     def _devices_changed(self, uids: frozenset[str]) -> None:
         if self._workers is not None:
             self._workers.push(uids)
         if self._status_on_change:
             self.tick()
-        self._scheduling.wake()
         self.journal.changed()
 
     def _up(self) -> tuple[KubeletProcess, PodWorkers]:
@@ -384,3 +477,11 @@ class Kubelet(KubeletView):
         if self._workers is not None:
             self._workers.update(record)
         self.journal.changed()
+
+
+async def _panic_of(work: Coroutine[Any, Any, None]) -> KubeletPanic | None:
+    try:
+        await work
+    except DeviceVanishedError as error:
+        return KubeletPanic(f"{error}: the kubelet panics with 'invalid memory address or nil pointer dereference'")
+    return None

@@ -5,9 +5,8 @@ it (pods, journal, node status) is passed in by `kubelet`.
 """
 
 import asyncio
-import functools
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,9 @@ from typing import Any
 import grpc.aio
 
 from ...aio.clock import Clock
-from ...errors import SocketError
+from ...errors import HostError, SocketError
 from ...pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
+from ...pb.podresources_v1_pb2_grpc import add_PodResourcesListerServicer_to_server
 from ..device_manager import device_checkpoint
 from ..device_manager.device_allocation import Allocator
 from ..device_manager.device_table import DeviceTable
@@ -43,6 +43,7 @@ class KubeletSettings:
     timings: Timings
     rate_limit: bool
     overlaps: Overlaps
+    host_root: Path | None
     dra: DraSettings
 
 
@@ -59,18 +60,17 @@ class KubeletProcess:
     changed: Callable[[frozenset[str]], None]
     table: DeviceTable = field(default_factory=DeviceTable)
     fresh: bool = True
-    alive: bool = False
     sources_ready: bool = False
-    admission_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    life: Life = field(init=False)
     allocator: Allocator = field(init=False)
     dra: DynamicResources = field(init=False)
     _registry: Registry = field(init=False)
     _watcher: PluginWatcher = field(init=False)
     _servers: list[grpc.aio.Server] = field(default_factory=list)
-    _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
-    _pauses: dict[asyncio.Event, None] = field(default_factory=dict)
-    _saving: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _write: asyncio.Future[str] | None = None
+
+    @property
+    def alive(self) -> bool:
+        return self.life.alive
 
     async def start(self) -> None:
         """Read the checkpoint, remove every socket of the directory, and serve. Raises SocketError, HostError."""
@@ -81,87 +81,43 @@ class KubeletProcess:
         self.fresh = found is None and not problem
         if found is not None:
             device_checkpoint.restore(self.table, found, now=self.clock.now())
-        self.alive = True
+        self.life.alive = True
         await asyncio.to_thread(kubelet_directory.remove_sockets, paths.device_plugins)
         if not self.fresh:
-            await self.pause(self.settings.timings.boot)
+            await self.clock.sleep(self.settings.timings.boot)
         registration, pod_resources = grpc.aio.server(), grpc.aio.server()
         api_grpc.add_RegistrationServicer_to_server(self._registry, registration)
         limit = RateLimit(asyncio.get_running_loop().time) if self.settings.rate_limit else None
-        answers = PodResources(
-            self.table, self.pods, free=self._free, journal=self.journal, limit=limit, claimed=self.dra.prepared
-        )
-        answers.serve_on(pod_resources)
+        answers = PodResources(self.table, self.pods, free=self.allocator.free, limit=limit, claimed=self.dra.prepared)
+        add_PodResourcesListerServicer_to_server(answers, pod_resources)
         await self._serve(pod_resources, paths.pod_resources_socket, _POD_RESOURCES)
         if not self.fresh:
-            await self.pause(self.settings.timings.lead)
+            await self.clock.sleep(self.settings.timings.lead)
         await self._serve(registration, paths.registration_socket, _REGISTRATION)
         await self.dra.start()
-        self.spawn(self._watcher.run(), "plugin watcher")
-
-    async def pause(self, seconds: float) -> None:
-        """Let time pass by the kubelet's clock; returns early if the process ends."""
-        over = asyncio.Event()
-        self._pauses[over] = None
-        prevent = self.clock.call_later(seconds, over.set)
-        try:
-            if self.alive:
-                await over.wait()
-        finally:
-            prevent()
-            self._pauses.pop(over, None)
+        self.life.spawn(self._watcher.run(), "plugin watcher")
 
     async def kill(self) -> None:
         """End at once, as with kill -9: connections break, sockets stay behind and refuse."""
-        self.alive = False
-        for pause in self._pauses:
-            pause.set()
+        self.life.cancel()
         await asyncio.gather(*(server.stop(None) for server in self._servers))
-        own = {asyncio.current_task()}
-        for task in self._tasks - own:
-            task.cancel()
-        await self._registry.close()
-        await self.dra.close()
-        results = await asyncio.gather(*(self._tasks - own), return_exceptions=True)
-        if self._write is not None:
-            await asyncio.wait([self._write])
-        for result in results:
-            if isinstance(result, Exception):
-                raise result
+        try:
+            await self.life.end()
+        finally:
+            await self._registry.close()
+            await self.dra.close()
 
-    async def save(self) -> None:
-        """Write the checkpoint and return when it is on disk. No effect once the process has ended."""
-        async with self._saving:
-            if not self.alive:
-                return
-            text = device_checkpoint.take(self.table)
-            write = functools.partial(_write_checkpoint, self.paths.device_plugins, text)
-            self._write = asyncio.get_running_loop().run_in_executor(None, write)
-            if problem := await asyncio.shield(self._write):
-                self.journal.find([Finding("checkpoint-write", Severity.ERROR, "", problem)])
-
-    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Run a task until it is done or the process ends, which raises what it failed with."""
-        task = asyncio.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-        return task
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        if task.cancelled() or task.exception() is None:
-            self._tasks.discard(task)
-
-    def later(self, seconds: float, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
-        """Run a task in some time by the kubelet's clock, unless the process has ended by then."""
-
-        def due() -> None:
-            if self.alive:
-                self.spawn(work(), name)
-
-        self.clock.call_later(seconds, due)
+    def save(self) -> None:
+        """Write the checkpoint. No effect once the process has ended."""
+        if not self.alive:
+            return
+        try:
+            device_checkpoint.write(self.paths.device_plugins, device_checkpoint.take(self.table))
+        except HostError as error:  # which the real kubelet only logs
+            self.journal.find([Finding("checkpoint-write", Severity.ERROR, "", str(error))])
 
     def __post_init__(self) -> None:
-        life = Life(self.clock, self.settings.timings, self.journal, self.spawn)
+        life = self.life = Life(self.clock, self.settings.timings, self.journal)
         self._registry = Registry(
             self.table,
             life=life,
@@ -172,20 +128,25 @@ class KubeletProcess:
             save=self.save,
         )
         self.allocator = Allocator(
-            self.table, dice=self.dice, journal=self.journal, client=self._registry.endpoint, save=self.save
+            self.table,
+            dice=self.dice,
+            journal=self.journal,
+            client=self._registry.endpoint,
+            save=self.save,
+            active=self._active,
         )
         self.dra = DynamicResources(
             self.paths.root,
             self.settings.dra,
             life,
             changed=self.changed,
-            active=lambda: {pod.uid for pod in self.pods.active()} if self.sources_ready else None,
+            active=self._active,
         )
-        watched = WatchedPlugins(self._registry, str(self.paths.device_plugins), journal=self.journal, later=self.later)
+        watched = WatchedPlugins(self._registry, str(self.paths.device_plugins), life)
         handlers: dict[str, Handler] = {"DevicePlugin": watched, "DRAPlugin": self.dra.drivers}
         self._watcher = PluginWatcher(self.paths.plugins_registry, handlers, life)
 
-    def _prepare(self) -> tuple[device_checkpoint.Checkpoint | None, str]:
+    def _prepare(self) -> tuple[Mapping[str, Any] | None, str]:
         """Make the directories; the checkpoint that was left there, or why it cannot be read. Blocks."""
         paths = self.paths
         for socket in (paths.registration_socket, paths.pod_resources_socket):
@@ -218,16 +179,6 @@ class KubeletProcess:
         used = {id_ for pod, container, ids in holders if self.pods.uses(pod, container) for id_ in ids}
         return used | self.allocator.in_flight.get(resource, set())
 
-    def _free(self, active: set[str]) -> None:
-        """Free devices of ended pods, but not before all pods are known: others would lose theirs."""
-        if self.sources_ready:
-            self.allocator.free(active)
-
-
-def _write_checkpoint(directory: Path, text: str) -> str:
-    """Write the file; returns what went wrong instead of raising, because the real kubelet only logs it."""
-    try:
-        device_checkpoint.write(directory, text)
-    except OSError as error:
-        return f"{directory}: {error}"
-    return ""
+    def _active(self) -> set[str] | None:
+        """The UIDs of the pods that count; None before all pods are known."""
+        return {pod.uid for pod in self.pods.active()} if self.sources_ready else None

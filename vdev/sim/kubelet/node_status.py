@@ -7,9 +7,10 @@ from collections.abc import Collection, Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from ..journal import Journal, NodeChanged
+from ..journal import Journal
 from ..objects.node_devices import Capacity
 from ..objects.pod_manifest import quantity
+from ..render import node_json, render_node
 
 
 class NodeStatus:
@@ -38,8 +39,8 @@ class NodeStatus:
 
     def _show(self, node: Capacity) -> None:
         if (node.capacity, node.allocatable) != (self.shown.capacity, self.shown.allocatable):
-            self.shown = node
-            self._journal.note(NodeChanged(node))
+            before, self.shown = self.shown, node
+            self._journal.note("node", "node", render_node(node, before), **node_json(node, before))
 
 
 # What follows is pure. The scheduler asks before it binds a pod, and the kubelet once more after Allocate: a plugin may
@@ -92,11 +93,6 @@ def lacking(
             left[resource] = left.get(resource, Decimal(0)) - amount
     wanted = {r: amount for r, amount in requested.items() if "/" in r and amount and r not in served}
     return sorted(resource for resource, amount in wanted.items() if amount > left.get(resource, Decimal(0)))
-
-
-def unschedulable(short: Iterable[str]) -> str:
-    """What the scheduler says of a pod for which the node has too little of these resources."""
-    return f"0/1 nodes are available: {', '.join(f'1 Insufficient {resource}' for resource in short)}."
 
 
 def _whole(amount: Decimal) -> int:

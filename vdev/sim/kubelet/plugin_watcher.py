@@ -20,10 +20,8 @@ import grpc.aio
 
 from ...pb import pluginregistration_v1_pb2 as api
 from ...pb import pluginregistration_v1_pb2_grpc as api_grpc
-from ..go_errors import RegistrationError, go_text
-from ..journal import DriverRefused
-from ..kubelet_life import Life, Ticker
-from ..lint import SUN_PATH_LIMIT
+from ..go_errors import RegistrationError, dial, go_text
+from ..kubelet_life import Life
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 122.0
 _PLAIN_IN_AUTHORITY = "!$&'()*+,;=:[]@"  # as in Go's gRPC, for which it is the path: the kubelet names no other
@@ -65,14 +63,11 @@ class PluginWatcher:
 
     async def run(self) -> None:
         """Look until cancelled."""
-        ticker = Ticker(self._life.clock, self._life.timings.look, self._look.set)
-        try:
-            while True:
-                await self._reconcile()
-                await self._look.wait()
-                self._look.clear()
-        finally:
-            ticker.stop()
+        self._life.every(self._life.timings.look, self._look.set)
+        while True:
+            await self._reconcile()
+            await self._look.wait()
+            self._look.clear()
 
     async def _reconcile(self) -> None:
         found = await asyncio.to_thread(_sockets, self._directory)
@@ -94,7 +89,8 @@ class PluginWatcher:
             before = self._pauses.get(path)
             seconds = min(before[0] * 2, _LONGEST_PAUSE) if before else _FIRST_PAUSE
             self._pauses[path] = seconds, self._life.clock.now() + seconds
-            self._life.journal.note(DriverRefused(path, str(error)))
+            text = f"refused ({path}): {error}"
+            self._life.journal.note("driverRefused", "plugin", text, socket=path, error=str(error))
         finally:
             self._busy.discard(path)
 
@@ -119,10 +115,7 @@ class PluginWatcher:
 
     async def _dial(self, channel: grpc.aio.Channel, path: str) -> None:
         try:
-            async with asyncio.timeout(self._life.timings.dial):
-                if len(os.fsencode(path)) > SUN_PATH_LIMIT:
-                    await asyncio.Event().wait()  # gRPC would wait for a change of this channel forever
-                await channel.channel_ready()
+            await dial(channel, path, self._life.timings.dial)
         except TimeoutError:
             raise RegistrationError(
                 f"RegisterPlugin error -- dial failed at socket {path}, err: failed to dial socket {path}, "
@@ -135,30 +128,31 @@ class PluginWatcher:
         handler = self._handlers.get(info.type)
         if handler is None:
             text = f"RegisterPlugin error -- no handler registered for plugin type: {info.type} at socket {path}"
-            await self._notify(stub, path, text)
-            raise RegistrationError(text)
+            raise await self._refused(stub, path, text)
         endpoint = info.endpoint or path
         versions = list(info.supported_versions)
         try:
             handler.validate(info.name, endpoint, versions)
         except RegistrationError as error:
             text = f"RegisterPlugin error -- plugin validation failed with err: {error}"
-            await self._notify(stub, path, text)
-            raise RegistrationError(text) from None
+            raise await self._refused(stub, path, text) from None
         self._registered[path] = _Instance(stamp, handler, info.name, endpoint)
         try:
             await handler.register(info.name, endpoint, versions)
         except RegistrationError as error:
             self._registered.pop(path, None)
             text = f"RegisterPlugin error -- plugin registration failed with err: {error}"
-            await self._notify(stub, path, text)
-            raise RegistrationError(text) from None
+            raise await self._refused(stub, path, text) from None
         try:
             await self._notify(stub, path, "")
         except RegistrationError:
             self._registered.pop(path, None)
             await handler.deregister(info.name, endpoint)
             raise
+
+    async def _refused(self, stub: "api_grpc.RegistrationAsyncStub", path: str, text: str) -> RegistrationError:
+        await self._notify(stub, path, text)
+        return RegistrationError(text)
 
     async def _notify(self, stub: "api_grpc.RegistrationAsyncStub", path: str, problem: str) -> None:
         status = api.RegistrationStatus(plugin_registered=not problem, error=problem)

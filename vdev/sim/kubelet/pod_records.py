@@ -1,65 +1,30 @@
 """The pods of the node as records that change: what the API server and the container runtime know of them.
 
-Records outlive the kubelet process, as the real ones do; `known` and `admitted` are reset when a process starts.
+Records outlive the kubelet process, as the real ones do; `known` is reset when a process starts.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..dra.control_plane import Bound
-from ..journal import Journal, PodChanged
-from ..objects import container_edits
+from ..journal import Journal
 from ..objects.pod_manifest import ManifestError
-from ..objects.pods import ContainerClaim, ContainerSpec, ContainerStatus, Phase, PodSpec, PodStatus
-
-
-@dataclass(slots=True)
-class ContainerRecord:
-    """One container as the runtime and the pod's status know it."""
-
-    spec: ContainerSpec
-    running: bool = False
-    done: bool = False
-    waiting: str = ""
-    message: str = ""
-    starts: int = 0
-    allocations: int = 0
-    devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    edits: container_edits.Edits = field(default_factory=container_edits.Edits)
-    health: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    health_messages: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    claims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-    def status(self) -> ContainerStatus:
-        """As a frozen value."""
-        return ContainerStatus(
-            name=self.spec.name,
-            kind=self.spec.kind,
-            running=self.running,
-            waiting=self.waiting,
-            message=self.message,
-            restarts=max(0, self.starts - 1),
-            allocations=self.allocations,
-            devices=self.devices,
-            edits=self.edits,
-            health=self.health,
-            health_messages=self.health_messages,
-            claims=self.claims,
-            done=self.done,
-        )
+from ..objects.pods import ContainerClaim, ContainerStatus, Phase, PodSpec, PodStatus
+from ..render import pod_json, render_pod
 
 
 @dataclass(slots=True)
 class PodRecord:
     """One pod as the API server knows it. `known` once the current kubelet process has learned of it, `admitted`
-    once that process has taken it on. `bound` says that the pod has its node, `claims` what claims it has then, and
-    `terminating` that it was deleted and waits for its claims to be unprepared. `sandbox`: its claims were prepared
-    since the node booted. `shown`: its status has containers, since a process took it on that may have ended.
+    once that or an earlier one has taken it on. `bound` says that the pod has its node, `claims` what claims it has
+    then, and `terminating` that it was deleted and waits for its claims to be unprepared. `sandbox`: its claims were
+    prepared since the node booted.
+    `waits_for_devices`: it is not bound before the node has enough devices for it. `queued`: the scheduler may try it,
+    since the caller that made it has tried it.
     """
 
     spec: PodSpec
     affinity: frozenset[int] | None
-    containers: list[ContainerRecord]
+    containers: list[ContainerStatus]
     phase: Phase = Phase.PENDING
     reason: str = ""
     message: str = ""
@@ -69,28 +34,34 @@ class PodRecord:
     claims: Bound | None = None
     terminating: bool = False
     sandbox: bool = False
-    shown: bool = False
+    waits_for_devices: bool = False
+    queued: bool = False
     told: PodStatus | None = None
 
     def container_claims(self, name: str) -> list[ContainerClaim]:
         """What a container uses of the pod's claims."""
         if self.claims is None:
             return []
-        spec = next(each for each in self.spec.containers if each.name == name)
-        found = [ContainerClaim(claim, self.claims.claims[claim], request) for claim, request in spec.claims]
+        uses = self.spec.container(name).claims
+        found = [ContainerClaim(claim, self.claims.claims[claim], request) for claim, request in uses]
         return found + (self.claims.extended.uses(name) if self.claims.extended else [])
 
-    def container(self, name: str | None) -> ContainerRecord:
+    def container(self, name: str | None) -> ContainerStatus:
         """The container of that name, or the first app container. KeyError with the names there are."""
         wanted = self.status().container(name).name
-        return next(container for container in self.containers if container.spec.name == wanted)
+        return next(container for container in self.containers if container.name == wanted)
 
     def tell(self, journal: Journal) -> None:
         """Record the pod's status if it has changed."""
         status = self.status()
         if status != self.told:
             self.told = status
-            journal.note(PodChanged(status))
+            journal.note("pod", "pod", render_pod(status), **pod_json(status))
+
+    def tell_deleted(self, journal: Journal) -> None:
+        """Record that the pod is gone."""
+        name, namespace = self.spec.name, self.spec.namespace
+        journal.note("podDeleted", "pod", f"{self.spec.key} deleted", name=name, namespace=namespace)
 
     def status(self) -> PodStatus:
         """As a frozen value."""
@@ -100,12 +71,12 @@ class PodRecord:
             self.phase,
             self.reason,
             self.message,
-            tuple(container.status() for container in self.containers),
+            tuple(replace(container) for container in self.containers),
             self.terminating,
             bound=self.bound,
             claims=claims.claims,
             extended=claims.extended,
-            admitted=self.shown,
+            admitted=self.admitted,
         )
 
 
@@ -126,20 +97,21 @@ class PodStore:
         """Pods that the kubelet process knows and that have not ended, including the one being admitted."""
         return [r.spec for r in self.records.values() if r.known and not r.phase.terminal]
 
-    def add(self, spec: PodSpec, affinity: frozenset[int] | None, *, bound: bool = True) -> PodRecord:
-        """Create a pod; if not `bound` it waits for claims. Raises ManifestError if there is one of that name."""
+    def add(
+        self, spec: PodSpec, affinity: frozenset[int] | None, *, bound: bool = True, waits_for_devices: bool = False
+    ) -> PodRecord:
+        """Create a pod, which waits for the scheduler if not `bound`. Raises ManifestError if the name is taken."""
         if spec.key in self.records:
             raise ManifestError(f"pod {spec.key} exists already")
-        containers = [ContainerRecord(container) for container in spec.containers]
-        record = PodRecord(spec, affinity, containers, bound=bound)
+        containers = [ContainerStatus(container.name, container.kind) for container in spec.containers]
+        record = PodRecord(spec, affinity, containers, bound=bound, waits_for_devices=waits_for_devices)
         self.records[spec.key] = record
         return record
 
-    def forget(self) -> dict[str, frozenset[str]]:
-        """Mark all pods as unknown to a kubelet process that starts; returns by pod the containers that run."""
+    def forget(self) -> None:
+        """Mark all pods as unknown to a kubelet process that starts."""
         for record in self.records.values():
-            record.known = record.admitted = False
-        return {key: frozenset(c.spec.name for c in pod.containers if c.running) for key, pod in self.records.items()}
+            record.known = False
 
     def unknown(self) -> PodRecord | None:
         """The oldest pod of this node that has not ended and that the kubelet process does not know."""
@@ -148,7 +120,7 @@ class PodStore:
 
     def waiting(self) -> list[PodRecord]:
         """The pods that wait for the scheduler."""
-        return [record for record in self.records.values() if self.waits(record)]
+        return [record for record in self.records.values() if record.queued and self.waits(record)]
 
     def waits(self, pod: PodRecord) -> bool:
         """Whether a pod waits for the scheduler; one that was deleted does not."""
@@ -168,7 +140,7 @@ class PodStore:
         pod = self.of_uid(uid)
         if pod is None or pod.phase.terminal:
             return False
-        return not any(each.done for each in pod.containers if each.spec.name == container)
+        return not any(each.done for each in pod.containers if each.name == container)
 
     def of_uid(self, uid: str) -> PodRecord | None:
         """The record of a pod by its UID."""

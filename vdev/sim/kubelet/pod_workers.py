@@ -1,81 +1,72 @@
-"""The life of pods on one kubelet process: admission, container starts, restarts, status.
+"""The life of pods on one kubelet process: admission, claims, container starts, restarts, status.
 
 The records of pods outlive the process (`pod_records`). Which devices a container gets is decided in
 `device_manager`, when the process starts and ends in `kubelet`.
 """
 
 import asyncio
-import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from decimal import Decimal
-from pathlib import Path
+from typing import Any
 
 from ...pb import deviceplugin_v1beta1_pb2 as api
 from .. import lint
 from ..device_manager.device_choice import AdmissionError
 from ..device_manager.plugin_client import PluginError
+from ..dra.api_objects import ApiObjectError
+from ..dra.claim_manager import ClaimsError, PodClaims
+from ..dra.control_plane import Cluster
 from ..dra.dynamic_resources import UnresolvedError
-from ..journal import Event, Journal
+from ..journal import Event
 from ..lint import Finding, Severity
 from ..objects import container_edits
-from ..objects.pods import Kind, Phase
+from ..objects.pods import ContainerStatus, Kind, Phase
 from . import kubelet_directory, node_status
 from .kubelet_process import KubeletProcess
-from .pod_claims import PodClaimWork
-from .pod_records import ContainerRecord, PodRecord, PodStore
+from .pod_records import PodRecord
 
 WAITING_REASON = "CreateContainerConfigError"
 RUNTIME_REASON = "CreateContainerError"
-
-
-class ProcessGoneError(Exception):
-    """The kubelet ended while it was working on a pod; the next one takes the pod up again."""
+CLAIMS_REASON = "ContainerCreating"
 
 
 class PodWorkers:
-    """Works on pods with one kubelet process. `allocatable` is the node status, as predicates see it."""
+    """Works on pods with one kubelet process. `allocatable` is the node status, as predicates see it.
+
+    What it does with a pod is a task of the process, and is cancelled where that ends; the next one takes the pod up.
+    What fails is tried again by the kubelet's clock: a pod whose claims cannot be prepared waits, one whose claims
+    cannot be unprepared stays Terminating.
+    """
 
     def __init__(
-        self,
-        process: KubeletProcess,
-        store: PodStore,
-        *,
-        journal: Journal,
-        allocatable: Callable[[], Mapping[str, Decimal]],
-        host_root: Path | None,
-        claims: PodClaimWork,
+        self, process: KubeletProcess, cluster: Cluster, *, allocatable: Callable[[], Mapping[str, Decimal]]
     ) -> None:
         self._process = process
-        self._store = store
-        self._journal = journal
+        self._cluster = cluster
+        self._store = process.pods
+        self._journal = process.journal
         self._allocatable = allocatable
-        self._host_root = host_root
-        self._claims = claims
+        self._admission = asyncio.Lock()  # one pod after the other
 
-    async def add(self, pod: PodRecord, *, running: frozenset[str] = frozenset()) -> None:
-        """Admit a pod and start its containers. `running` are those that already ran when the kubelet started.
-
-        Raises ProcessGoneError, and DeviceVanishedError where the real kubelet panics.
-        """
-        async with self._process.admission_lock:
-            self._check_alive()
+    async def add(self, pod: PodRecord) -> None:
+        """Admit a pod and start its containers. Raises DeviceVanishedError where the real kubelet panics."""
+        async with self._admission:
             if pod.known or pod.phase.terminal or self._store.records.get(pod.spec.key) is not pod:
                 return
             pod.known = True
-            pod.admitted = await self._take_on(pod, running)
-            pod.shown = pod.shown or pod.admitted
-        if pod.admitted:
+            admitted = await self._take_on(pod)
+        if admitted:
+            pod.admitted = True
             await self.sync(pod)
         else:
             await self.end(pod)
 
-    async def _take_on(self, pod: PodRecord, running: frozenset[str]) -> bool:
+    async def _take_on(self, pod: PodRecord) -> bool:
         """Admit or reject a pod; whether it was admitted."""
         try:
-            await self._admit(pod, running)
+            await self._admit(pod)
         except (AdmissionError, PluginError) as error:
-            self._check_alive()
             self._reject(pod, "UnexpectedAdmissionError", f"Allocate failed due to {error}, which is unexpected")
             return False
         if shortage := self._shortage(pod):
@@ -88,46 +79,63 @@ class PodWorkers:
 
         Its claims come first, once: with the pod's sandbox, which outlives the kubelet but not the node.
         """
-        if not pod.sandbox and not await self._claims.prepare(pod):
-            self._check_alive()
-            self._process.later(self._process.settings.timings.retry, lambda: self._again(pod), "prepare claims again")
+        if not pod.sandbox and not await self._prepare(pod):
+            self._retry(lambda: self._again(pod), "prepare claims again")
             self.update(pod)
             return
-        self._check_alive()
         pod.sandbox = True
         for container in pod.containers:
             if container.running or container.done or pod.phase.terminal:
                 continue
             await self._start(pod, container)
-            if not container.running and not container.done and container.spec.kind is not Kind.APP:
+            if not container.running and not container.done and container.kind is not Kind.APP:
                 break
         self.update(pod)
+
+    def _retry(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        life = self._process.life
+        life.later(life.timings.retry, work, name)
 
     async def _again(self, pod: PodRecord) -> None:
         if pod.terminating or pod.phase.terminal or self._store.records.get(pod.spec.key) is not pod:
             return
-        with contextlib.suppress(ProcessGoneError):
-            await self.sync(pod)
+        await self.sync(pod)
 
-    async def _start_again(self, pod: PodRecord, container: ContainerRecord) -> None:
+    async def _start_again(self, pod: PodRecord, container: ContainerStatus) -> None:
         if not container.waiting or pod.terminating or pod.phase.terminal:
             return
-        if container.spec.kind is not Kind.APP:  # others may have to wait for it
+        if container.kind is not Kind.APP:  # others may have to wait for it
             await self._again(pod)
         elif self._store.records.get(pod.spec.key) is pod:
-            with contextlib.suppress(ProcessGoneError):
-                await self.restart(pod, container)
+            await self.restart(pod, container)
 
     async def end(self, pod: PodRecord) -> None:
-        """Unprepare the claims of a pod that has ended; again and again until it works."""
-        if not await self._claims.end(pod):
-            self._process.later(self._process.settings.timings.retry, lambda: self.end(pod), "unprepare claims again")
+        """Unprepare and release the claims of a pod that has ended, until it works, and forget a deleted pod."""
+        if pod.claims is None and not pod.terminating:
+            return
+        try:
+            await self._unprepare(pod)
+            await self._cluster.release(pod.spec)
+        except (ClaimsError, ApiObjectError) as error:
+            if pod.terminating:
+                pod.message = str(error)
+            pod.tell(self._journal)
+            self._retry(lambda: self.end(pod), "unprepare claims again")
+            return
+        pod.claims = None
+        if pod.terminating and self._store.records.get(pod.spec.key) is pod:
+            del self._store.records[pod.spec.key]
+            pod.tell_deleted(self._journal)
 
     async def forced(self, pod: PodRecord) -> None:
-        """Unprepare the claims of a pod that the API server does not know any more."""
-        await self._claims.forced(pod)
+        """Release the claims of a pod that is gone from the API server, and unprepare them if that works."""
+        try:
+            await self._cluster.release(pod.spec)
+            await self._unprepare(pod)
+        except (ClaimsError, ApiObjectError):
+            self._journal.changed()  # the next look for pods that are gone tries again
 
-    async def restart(self, pod: PodRecord, container: ContainerRecord) -> None:
+    async def restart(self, pod: PodRecord, container: ContainerStatus) -> None:
         """Start a container that died, with what its pod got at its admission and its start."""
         container.running = container.done = False
         if not pod.sandbox:
@@ -138,42 +146,60 @@ class PodWorkers:
 
     def update(self, pod: PodRecord) -> None:
         """Update the pod's status, including the health of its devices."""
-        apps = [container for container in pod.containers if container.spec.kind is Kind.APP]
+        apps = [container for container in pod.containers if container.kind is Kind.APP]
         if not pod.phase.terminal and pod.admitted:
             # Restarting containers leaves a running pod running; only its first start makes it Running.
             started = all(container.running for container in apps)
             pod.phase = Phase.RUNNING if started or pod.phase is Phase.RUNNING else Phase.PENDING
-        table = self._process.table
-        for container in pod.containers:
-            held = table.holders.get(pod.spec.uid, {}).get(container.spec.name, {})
-            if not pod.phase.terminal:
-                container.devices = {resource: tuple(sorted(devices.ids)) for resource, devices in held.items()}
-            if container.spec.kind is Kind.APP and not pod.phase.terminal:
-                container.health = {
-                    r: {id_: table.health_of(r, id_) for id_ in sorted(devices.ids)} for r, devices in held.items()
-                }
-            if not pod.phase.terminal:
-                self._claims.show(pod, container)
+        if not pod.phase.terminal:
+            for container in pod.containers:
+                self._show_devices(pod, container)
+                self._show_claims(pod, container)
         pod.tell(self._journal)
+
+    def _show_devices(self, pod: PodRecord, container: ContainerStatus) -> None:
+        table = self._process.table
+        held = table.holders.get(pod.spec.uid, {}).get(container.name, {})
+        container.devices = {resource: tuple(sorted(devices.ids)) for resource, devices in held.items()}
+        if container.kind is Kind.APP:
+            container.health = {
+                r: {id_: table.health_of(r, id_) for id_ in ids} for r, ids in container.devices.items()
+            }
+
+    def _show_claims(self, pod: PodRecord, container: ContainerStatus) -> None:
+        """Put what is prepared for a container, and its health, into its status."""
+        dra = self._process.dra
+        shown: dict[str, tuple[str, ...]] = {}
+        container.health_messages = {}
+        for claim in pod.container_claims(container.name):
+            devices = dra.devices(pod.spec.namespace, claim)
+            ids = tuple(f"{driver}/{each.pool}/{each.device}" for driver, each in devices)
+            name = claim.name or claim.claim
+            shown[name] = tuple(dict.fromkeys((*shown.get(name, ()), *ids)))
+            # Those of extended resources are not shown before 1.38, those of init containers and sidecars never.
+            if claim.name and devices and container.kind is Kind.APP:
+                health = dra.health_of(pod.spec.namespace, claim)
+                states = {id_: state for id_, (state, _) in health.items()}
+                messages = {id_: text for id_, (_, text) in health.items() if text}
+                container.health = {**container.health, claim.resource: states}
+                container.health_messages = {**container.health_messages, claim.resource: messages}
+        container.claims = shown
 
     def push(self, uids: Iterable[str]) -> None:
         """Update the status of these pods at once, because the health of their devices changed."""
         for uid in uids:
-            if (pod := self._store.of_uid(uid)) is not None and pod.admitted and not pod.phase.terminal:
+            if (pod := self._store.of_uid(uid)) is not None and pod.known and pod.admitted and not pod.phase.terminal:
                 self.update(pod)
 
-    async def _admit(self, pod: PodRecord, running: frozenset[str]) -> None:
+    async def _admit(self, pod: PodRecord) -> None:
         process = self._process
-        active = {spec.uid for spec in self._store.active()} if process.sources_ready else None
         for container in pod.containers:
             container.allocations += await process.allocator.admit(
                 pod.spec,
-                container.spec,
-                active=active,
+                pod.spec.container(container.name),
                 affinity=pod.affinity,
-                running=not process.sources_ready and container.spec.name in running,
+                running=not process.sources_ready and container.running,
             )
-            self._check_alive()
         self._look_at_hardware(pod)
 
     def _look_at_hardware(self, pod: PodRecord) -> None:
@@ -206,36 +232,58 @@ class PodWorkers:
         for container in pod.containers:
             container.running, container.waiting = False, ""
         self._journal.events.append(Event(pod.spec.key, reason, text))
-        self._journal.metrics.admission_rejections[reason] += 1
         pod.tell(self._journal)
 
-    async def _start(self, pod: PodRecord, container: ContainerRecord) -> None:
+    async def _prepare(self, pod: PodRecord) -> bool:
+        """Prepare a pod's claims; False if it has to wait, with an event that says why."""
+        if pod.spec.claims and pod.claims is None:
+            text = f'prepare dynamic resources: pod "{pod.spec.key}": ResourceClaim not created yet'
+            return self._claims_refused(pod, text)
+        if not (names := _claim_names(pod)):
+            return True
+        try:
+            await self._process.dra.prepare(PodClaims(pod.spec.name, pod.spec.namespace, pod.spec.uid, names))
+        except ClaimsError as error:
+            return self._claims_refused(pod, str(error))
+        for container in pod.containers:
+            if container.waiting == CLAIMS_REASON:
+                container.waiting = container.message = ""
+        return True
+
+    def _claims_refused(self, pod: PodRecord, text: str) -> bool:
+        self._journal.events.append(
+            Event(pod.spec.key, "FailedPrepareDynamicResources", f"Failed to prepare dynamic resources: {text}")
+        )
+        for container in pod.containers:
+            container.waiting, container.message = CLAIMS_REASON, text
+        return False
+
+    async def _unprepare(self, pod: PodRecord) -> None:
+        await self._process.dra.unprepare(pod.spec.uid, [(pod.spec.namespace, name) for name in _claim_names(pod)])
+
+    async def _start(self, pod: PodRecord, container: ContainerStatus) -> None:
         try:
             container.edits = await self._run_options(pod, container)
         except (AdmissionError, PluginError, UnresolvedError) as error:
-            self._check_alive()
             container.waiting = RUNTIME_REASON if isinstance(error, UnresolvedError) else WAITING_REASON
             container.message = str(error)
             self._journal.events.append(Event(pod.spec.key, "Failed", f"Error: {error}"))
-            self._process.later(
-                self._process.settings.timings.retry, lambda: self._start_again(pod, container), "start container again"
-            )
+            self._retry(lambda: self._start_again(pod, container), "start container again")
             return
-        self._check_alive()
         container.waiting = container.message = ""
-        container.starts += 1
-        container.running = container.spec.kind is not Kind.INIT
-        container.done = container.spec.kind is Kind.INIT
+        container.restarts += container.started
+        container.started = True
+        container.running = container.kind is not Kind.INIT
+        container.done = container.kind is Kind.INIT
 
-    async def _run_options(self, pod: PodRecord, container: ContainerRecord) -> container_edits.Edits:
+    async def _run_options(self, pod: PodRecord, container: ContainerStatus) -> container_edits.Edits:
         """What the kubelet does before each container start: PreStartContainer, then the cached responses, merged."""
-        process, spec = self._process, container.spec
+        process, spec = self._process, pod.spec.container(container.name)
         wanted = [r for r, count in spec.limits.items() if count and process.table.is_plugin_resource(r)]
         for resource in wanted:
             await process.allocator.pre_start(pod.spec, spec, resource)
         if any(process.table.held(pod.spec.uid, spec.name, resource) is None for resource in wanted):
-            active = {record.uid for record in self._store.active()} if process.sources_ready else None
-            container.allocations += await process.allocator.allocate(pod.spec, spec, active=active)
+            container.allocations += await process.allocator.allocate(pod.spec, spec)
             self._look_at_hardware(pod)
         held = process.table.holders.get(pod.spec.uid, {}).get(spec.name, {})
         resources = process.dice.sample(sorted(held), len(held))
@@ -254,15 +302,16 @@ class PodWorkers:
 
     async def _check_host(self, edits: container_edits.Edits) -> None:
         """Report missing device nodes: the runtime fails such a container, the kubelet does not check."""
-        if self._host_root is None:
+        host_root = self._process.settings.host_root
+        if host_root is None:
             return
         paths = [node.host_path for node in edits.devices]
-        missing = await asyncio.to_thread(kubelet_directory.missing_host_paths, paths, self._host_root)
+        missing = await asyncio.to_thread(kubelet_directory.missing_host_paths, paths, host_root)
         self._journal.find(
             Finding("device-missing", Severity.WARNING, "", f"device {path} does not exist on the host")
             for path in missing
         )
 
-    def _check_alive(self) -> None:
-        if not self._process.alive:
-            raise ProcessGoneError
+
+def _claim_names(pod: PodRecord) -> tuple[str, ...]:
+    return () if pod.claims is None else tuple(dict.fromkeys(pod.claims.names))

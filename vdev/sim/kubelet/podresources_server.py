@@ -1,6 +1,6 @@
 """The PodResources API on pod-resources/kubelet.sock: which container holds which devices.
 
-Serves v1 and v1alpha1 with the real server's rate limit, 100 calls per second with a burst of 10. It reads pods from
+Serves v1 with the real server's rate limit, 100 calls per second with a burst of 10. It reads pods from
 `PodStore` and devices from the device table, and changes neither, except that List lets the kubelet forget ended pods.
 """
 
@@ -12,11 +12,8 @@ import grpc.aio
 
 from ...pb import podresources_v1_pb2 as v1
 from ...pb import podresources_v1_pb2_grpc as v1_grpc
-from ...pb import podresources_v1alpha1_pb2 as v1alpha1
-from ...pb import podresources_v1alpha1_pb2_grpc as v1alpha1_grpc
 from ..device_manager.device_table import NO_NUMA, DeviceTable, Held
 from ..dra.claim_checkpoint import PreparedDevice
-from ..journal import Journal
 from ..objects.pods import Kind, PodSpec
 from .pod_records import PodStore
 
@@ -48,15 +45,14 @@ class RateLimit:
 
 
 class PodResources(v1_grpc.PodResourcesListerServicer):
-    """The service, in both versions. `claimed` gives driver and device of all that is prepared for a claim."""
+    """The service. `claimed` gives driver and device of all that is prepared for a claim."""
 
     def __init__(
         self,
         table: DeviceTable,
         pods: PodStore,
         *,
-        free: Callable[[set[str]], None],
-        journal: Journal,
+        free: Callable[[], None],
         limit: RateLimit | None,
         claimed: Callable[[str, str], list[tuple[str, PreparedDevice]]],
     ) -> None:
@@ -64,29 +60,22 @@ class PodResources(v1_grpc.PodResourcesListerServicer):
         self._claimed = claimed
         self._table = table
         self._pods = pods
-        self._metrics = journal.metrics
         self._limit = limit
-
-    def serve_on(self, server: grpc.aio.Server) -> None:
-        """Add both versions to a server."""
-        v1_grpc.add_PodResourcesListerServicer_to_server(self, server)
-        v1alpha1_grpc.add_PodResourcesListerServicer_to_server(_V1Alpha1(self), server)
 
     async def List(self, request: v1.ListPodResourcesRequest, context: _Context) -> v1.ListPodResourcesResponse:
         """The active pods. Frees what other pods held, as the real one does."""
         del request
-        await self._admit("list", context)
+        await self._admit(context)
         active = self._pods.active()
-        self._free({pod.uid for pod in active})
+        self._free()
         return v1.ListPodResourcesResponse(pod_resources=[self._pod(pod) for pod in active])
 
     async def Get(self, request: v1.GetPodResourcesRequest, context: _Context) -> v1.GetPodResourcesResponse:
         """One active pod. Frees nothing, as the real one."""
-        await self._admit("get", context)
+        await self._admit(context)
         key = f"{request.pod_namespace}/{request.pod_name}"
         pod = next((pod for pod in self._pods.active() if pod.key == key), None)
         if pod is None:
-            self._metrics.pod_resources_errors["get"] += 1
             text = f"pod {request.pod_name} in namespace {request.pod_namespace} not found"
             await context.abort(grpc.StatusCode.UNKNOWN, text)
         return v1.GetPodResourcesResponse(pod_resources=self._pod(pod))
@@ -96,16 +85,15 @@ class PodResources(v1_grpc.PodResourcesListerServicer):
     ) -> v1.AllocatableResourcesResponse:
         """Each device that is healthy now, held or not."""
         del request
-        await self._admit("get_allocatable", context)
+        await self._admit(context)
         healthy = self._table.allocatable_devices().items()
         rows = ((r, each.id, node) for r, devices in healthy for each in devices for node in each.numa or (None,))
         return v1.AllocatableResourcesResponse(devices=[_device(*row) for row in rows])
 
-    async def _admit(self, method: str, context: _Context) -> None:
-        """Count a call, and refuse it beyond the rate limit."""
+    async def _admit(self, context: _Context) -> None:
+        """Refuse a call beyond the rate limit."""
         if self._limit is not None and not self._limit.allow():
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
-        self._metrics.pod_resources_requests[method] += 1
 
     def _pod(self, pod: PodSpec) -> v1.PodResources:
         """A pod with its containers, but for regular init containers.
@@ -137,22 +125,6 @@ class PodResources(v1_grpc.PodResourcesListerServicer):
             )
             for name in names
         ]
-
-
-class _V1Alpha1(v1alpha1_grpc.PodResourcesListerServicer):
-    """The same with fewer fields."""
-
-    def __init__(self, answers: PodResources) -> None:
-        self._answers = answers
-
-    async def List(
-        self, request: v1alpha1.ListPodResourcesRequest, context: _Context
-    ) -> v1alpha1.ListPodResourcesResponse:
-        del request
-        answer = await self._answers.List(v1.ListPodResourcesRequest(), context)
-        found = v1alpha1.ListPodResourcesResponse.FromString(answer.SerializeToString())
-        found.DiscardUnknownFields()
-        return found
 
 
 def _devices(held: Mapping[str, Held]) -> Iterator[v1.ContainerDevices]:

@@ -3,20 +3,16 @@
 A thousand devices are `1k`, also when written as `1000` (source: Kubernetes 1.36, apimachinery, pkg/api/resource).
 """
 
-import functools
-import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 from ...model.quantity import amount_of
 
-_EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)$")
 _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _DECIMAL = {-9: "n", -6: "u", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
 _BINARY_FROM = 1024  # below it amounts are written as decimal ones
-_MOST_EXPONENT = 30  # beyond which nobody counts anything
 _LONGEST = 64  # characters
 _FINEST = 10**9  # parts of one
 _MOST = 2**63 - 1
@@ -46,7 +42,6 @@ _PLACES: Mapping[str, Sequence[Sequence[str]]] = {
 }
 
 
-@functools.lru_cache(maxsize=4096, typed=True)
 def canonical(quantity: Any) -> Any:
     """The quantity as it is given back; what is none stays as it is.
 
@@ -55,10 +50,6 @@ def canonical(quantity: Any) -> Any:
     """
     if (amount := _amount(quantity)) is None:
         return quantity
-    if form := _EXPONENT.search(str(quantity)):
-        if abs(int(form[1])) > _MOST_EXPONENT:
-            return quantity
-        return _decimal(amount, lambda power: f"e{power}" if power else "")
     if str(quantity).endswith("i") and amount.denominator == 1 and abs(amount) >= _BINARY_FROM:
         return _binary(int(amount))
     return _decimal(amount)
@@ -88,18 +79,17 @@ def _binary(amount: int) -> str:
     return f"{amount}{_BINARY[power]}"
 
 
-def _decimal(amount: Fraction, suffix: Callable[[int], str] = lambda power: _DECIMAL[power]) -> str:
+def _decimal(amount: Fraction) -> str:
     """Less than a billionth is rounded up."""
     if amount == 0:
         return "0"
-    power = next(
-        (each for each in sorted(_DECIMAL, reverse=True) if (amount / Fraction(10) ** each).denominator == 1), -9
-    )
-    return f"{-(-amount // Fraction(10) ** power)}{suffix(power)}"
+    whole = (power for power in _DECIMAL if (amount / Fraction(10) ** power).denominator == 1)
+    power = max(whole, default=-9)
+    return f"{-(-amount // Fraction(10) ** power)}{_DECIMAL[power]}"
 
 
 def as_given_back(kind: str, document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An object of this kind with its quantities as they are given back; the same object where they are so."""
+    """An object of this kind with its quantities as they are given back."""
     found: Any = document
     for path in _PLACES.get(kind, ()):
         found = _changed(found, path)
@@ -109,14 +99,10 @@ def as_given_back(kind: str, document: Mapping[str, Any]) -> Mapping[str, Any]:
 def _changed(value: Any, path: Sequence[str]) -> Any:
     """The value with the quantities at a path written anew, `*` for each item; nothing in the given one is changed."""
     if not path:
-        back = canonical(value) if isinstance(value, Hashable) else value
-        return value if back == value else back
+        return canonical(value)
     step, *rest = path
     if isinstance(value, Mapping):
-        keys = list(value) if step == "*" else [step] if step in value else []
-        new = {key: each for key in keys if (each := _changed(value[key], rest)) is not value[key]}
-        return {**value, **new} if new else value
+        return {key: _changed(each, rest) if step in ("*", key) else each for key, each in value.items()}
     if isinstance(value, list) and step == "*":
-        items = [_changed(each, rest) for each in value]
-        return items if any(one is not other for one, other in zip(items, value, strict=True)) else value
+        return [_changed(each, rest) for each in value]
     return value

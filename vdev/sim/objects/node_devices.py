@@ -22,14 +22,6 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
-class PluginOptions:
-    """What a plugin asked for through GetDevicePluginOptions."""
-
-    pre_start_required: bool = False
-    preferred_allocation: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Capacity:
     """What goes to the node status: counts per resource, and the resources dropped since the last time."""
 

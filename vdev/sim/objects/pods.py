@@ -1,4 +1,4 @@
-"""Pods and their containers: what they ask for, and what the kubelet reports about them. Frozen values."""
+"""Pods and their containers: what they ask for, and what the kubelet reports about them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -82,6 +82,9 @@ class PodSpec:
     def key(self) -> str:
         return f"{self.namespace}/{self.name}"
 
+    def container(self, name: str) -> ContainerSpec:
+        return next(each for each in self.containers if each.name == name)
+
     def requested(self) -> dict[str, Decimal]:
         """What the whole pod asks for: the larger of its start-up peak and its running sum, per resource."""
         running: dict[str, Decimal] = {}
@@ -98,14 +101,14 @@ class PodSpec:
         return {r: max(running.get(r, Decimal(0)), peak.get(r, Decimal(0))) for r in {**running, **peak}}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ContainerStatus:
-    """What one container has, and whether it runs.
+    """What one container has, and whether it runs. That of a `PodStatus` is a copy, which the kubelet does not change.
 
     `waiting` is the reason why it does not run (`CreateContainerConfigError`), empty otherwise; `restarts` counts
     restarts; `allocations` counts the Allocate calls that were made for it; `edits` is what it got at its last start;
     `claims` are the prepared devices (`driver/pool/device`) of the claims that it uses, by the name in the pod; `done`
-    says that it is an init container that has finished.
+    says that it is an init container that has finished, `started` that it was started once.
     """
 
     name: str
@@ -121,6 +124,7 @@ class ContainerStatus:
     health_messages: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     claims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     done: bool = False
+    started: bool = False
 
     @property
     def allocated_resources_status(self) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from typing import Any, Self, assert_never
 
 from ...aio.clock import LeapClock
 from ..dra.api_objects import CLAIM, SLICE, ApiObjects, MemoryObjects
-from ..journal import DriverRegistered, Entry, Lifecycle, Registered, RegistrationFailed, RegistrationWaits
+from ..journal import Entry
 from ..kubelet import kubelet_directory
 from ..kubelet.kubelet import Kubelet
 from ..lint import Severity
@@ -250,12 +250,8 @@ class SimDriver:
 
     async def names(self, placeholder: str) -> Sequence[str]:
         """The resources, or the DRA drivers, that have registered since the node is there."""
-        found = {
-            each.resource if isinstance(each, Registered) else each.driver
-            for each in self.kubelet.journal.entries
-            if isinstance(each, Registered if placeholder == RESOURCE else DriverRegistered)
-        }
-        return sorted(found)
+        event, field = ("registered", "resource") if placeholder == RESOURCE else ("driverRegistered", "driver")
+        return sorted({each.fields[field] for each in self.kubelet.journal.of(event)})
 
     async def errors(self, also: frozenset[str] = frozenset()) -> list[str]:
         """The error findings, and warnings with one of these codes."""
@@ -279,18 +275,19 @@ def _missing_registrations(entries: Iterable[Entry]) -> list[str]:
     refused: dict[str, str] = {}
     waits: dict[str, str] = {}
     for entry in entries:
-        match entry:
-            case Lifecycle("started"):
+        resource, endpoint = (entry.fields.get(name, "") for name in ("resource", "endpoint"))
+        match entry.event:
+            case "kubelet" if entry.fields["what"] == "started":
                 text = "has not registered since the kubelet started again: watch kubelet.sock"
                 late = {resource: text for resource, endpoint in known.items() if "/" not in endpoint}
                 refused, waits = {}, {}
-            case Registered(resource, endpoint):
+            case "registered":
                 known[resource] = endpoint
                 for each in (late, refused, waits):
                     each.pop(resource, None)
-            case RegistrationFailed(resource, _, error):
-                refused[resource] = f"called Register, and was refused: {error}"
-            case RegistrationWaits(resource, endpoint):
+            case "registrationFailed":
+                refused[resource] = f"called Register, and was refused: {entry.fields['error']}"
+            case "registrationWaits":
                 waits[resource] = f"called Register, but nothing answers at {endpoint}: " + (
                     "a kubelet that starts removes all sockets of the directory; serve anew before you register"
                     if resource in known

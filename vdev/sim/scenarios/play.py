@@ -12,7 +12,7 @@ from typing import Any
 from ...errors import VdevError
 from ..objects.node_devices import Capacity
 from ..objects.pods import ContainerStatus, PodStatus
-from ..render import NOTHING, edits_json
+from ..render import edits_json
 from . import placeholders
 from .placeholders import DRIVER, RESOURCE
 from .scenario import ANY, Action, Capability, Driver, Expect, Scenario, ScenarioError, Step, StepFailed
@@ -72,7 +72,7 @@ async def play(
 class _Seen:
     """What `remember` noted: the node, and the devices of containers by pod and name; `noted` once it did."""
 
-    node: Capacity = NOTHING
+    node: Capacity = field(default_factory=lambda: Capacity({}, {}))
     devices: dict[tuple[str, str], Mapping[str, Sequence[str]]] = field(default_factory=dict)
     noted: bool = False
 
