@@ -160,6 +160,7 @@ async def start_agent(kubelet, directory, config_dir, _inotify):
         for each in blocking.functions.values():  # what gRPC does in a thread of its own is done in the loop there
             each.can_block_in("tests/worlds/grpc_channel.py", {"_look"})
             each.can_block_in("tests/worlds/grpc_server.py", {"add_insecure_port", "remove_socket"})
+            each.can_block_in("vdev/sim/kubelet/kubelet_process.py", {"save"})
         yield start
         for running in started:
             if not running.task.done():

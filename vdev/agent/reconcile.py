@@ -281,7 +281,8 @@ class Reconciler:
         if plan.retired.keys() - retired.keys():
             ask_holders()
         if gone := dropped(served, plan.inventory, self._clock.now()):
-            self._dropped = {**self._lately_dropped(), **gone}
+            since = self._clock.now() - self._options.intervals.retire_handover
+            self._dropped = {**{each: it for each, it in self._dropped.items() if it.at > since}, **gone}
             await self._steps.take("forgetting devices", self._forget)
         await self._clock.sleep(0)  # the streams send their lists before anything else takes the loop
         await self._settle(Stage.FOLLOW, plan)
@@ -338,7 +339,7 @@ class Reconciler:
             holdings=self._holdings(),
             before=self._listed,
             recorded=self._recorded,
-            dropped=self._lately_dropped(),
+            dropped=self._dropped,
             pools=last.pools if last else {},
             claimed=self._claimed(),
             now=self._clock.now(),
@@ -367,10 +368,6 @@ class Reconciler:
 
     async def _forget(self) -> None:
         await asyncio.to_thread(self.scanner.forget, self.scan, self.served)
-
-    def _lately_dropped(self) -> Mapping[str, Dropped]:
-        since = self._clock.now() - self._options.intervals.retire_handover
-        return {each: it for each, it in self._dropped.items() if it.at > since}
 
     def _adopt(self, loaded: Loaded, scan: Scan, base: Inventory) -> None:
         self._put_in_force(loaded, scan, base)

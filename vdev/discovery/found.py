@@ -117,8 +117,7 @@ class Numbering:
 
     def retain(self, ids: Collection[str]) -> None:
         """Forget all ids but these."""
-        if not all(map(ids.__contains__, self._indices)):
-            self._indices = {each: index for each, index in self._indices.items() if each in ids}
+        self._indices = {each: index for each, index in self._indices.items() if each in ids}
 
     def tell_apart(self, devices: Sequence[tuple[str, str]]) -> list[str]:
         """For each device's name (a serial number; may be empty) and place: the name if it is enough, else the place.

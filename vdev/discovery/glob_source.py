@@ -1,9 +1,9 @@
-"""Devices found by path patterns: `Walk` finds the paths, `_Scan` judges them, and groups of them become devices."""
+"""Devices found by path patterns: `_Scan` finds and judges the paths, and groups of them become devices."""
 
 import posixpath
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import assert_never
 
@@ -107,103 +107,6 @@ class _TooMany(Exception):  # ends a walk, and is no error of the program
     pass
 
 
-@dataclass(slots=True)
-class Walk:
-    """Walks the host; `watched` collects the directories whose entries decided what was found.
-
-    A scan is bounded, so that a pattern for the whole machine delays neither reloads nor the shutdown.
-    """
-
-    host: HostRoot
-    problems: Problems
-    watched: set[str] = field(default_factory=set)
-    looks_left: int = MAX_LOOKS
-    matches_left: int = MAX_MATCHES
-
-    def paths(self, wanted: PathPattern) -> list[str] | None:
-        """The existing paths that match, links at the end not yet followed, in natural order.
-
-        Linked directories are entered where the pattern names them, but not by `**`, which might never end. None, and a
-        problem, for a pattern that asks for too much.
-        """
-        before = set(self.watched)
-        hint = "write more of the path out, with fewer wildcards"
-        try:
-            found = self._walk(wanted)
-        except _TooMany:
-            self.watched = before | {wanted.directory}
-            message = f"is given up: it would have to look at more than {MAX_LOOKS} directory entries"
-            self.problems.error(f"glob {wanted.text}", message, hint)
-            return None
-        self.matches_left -= len(found)
-        if self.matches_left < 0:
-            self.problems.error(f"glob {wanted.text}", f"is given up: more than {MAX_MATCHES} matches", hint)
-            return None
-        return sorted(found, key=path_pattern.natural_key)
-
-    def _walk(self, wanted: PathPattern) -> list[str]:
-        found = [wanted.directory]
-        last = len(wanted.below) - 1
-        for place, component in enumerate(wanted.below):
-            step = (path for directory in found for path in self._step(directory, component, is_last=place == last))
-            found = list(dict.fromkeys(step))
-        return found
-
-    def _look(self, cost: int) -> None:
-        self.looks_left -= cost
-        if self.looks_left < 0:
-            raise _TooMany
-
-    def _step(self, directory: str, component: str, *, is_last: bool) -> Iterator[str]:
-        if component == path_pattern.RECURSIVE:
-            yield from self._below(directory, with_files=is_last)
-        elif path_pattern.has_wildcard(component):
-            names = (name for name, _ in self._entries(directory))
-            yield from (
-                posixpath.join(directory, name) for name in names if path_pattern.component_matches(component, name)
-            )
-        elif not is_last:
-            yield posixpath.join(directory, component)
-        else:
-            self._look(_OPENING)
-            self.watched.add(directory)
-            path = posixpath.join(directory, component)
-            if self.host.is_present(path):
-                yield path
-
-    def _below(self, directory: str, *, with_files: bool) -> Iterator[str]:
-        """All directories from here down, this one included; with files, all that is below and this one not."""
-        pending = [directory]
-        if not with_files:
-            yield directory
-        while pending:
-            here = pending.pop()
-            for name, is_directory in self._entries(here):
-                if name.startswith("."):
-                    continue
-                path = posixpath.join(here, name)
-                if is_directory:
-                    pending.append(path)
-                if is_directory or with_files:
-                    yield path
-
-    def _entries(self, directory: str) -> list[tuple[str, bool]]:
-        self.watched.add(directory)
-        try:
-            entries = list(islice(self.host.entries(directory), self.looks_left + 1))
-        except HostError as broken:
-            self.problems.warn(directory, "is left out", str(broken))
-            entries = []
-        self._look(_OPENING + len(entries))
-        usable = [each for each in entries if is_usable(each[0])]
-        if len(usable) < len(entries):
-            for name, _ in entries:
-                if not is_usable(name):
-                    path = posixpath.join(directory, name)
-                    self.problems.warn(repr(path), "is left out: its name has control characters or is not UTF-8")
-        return usable
-
-
 _NODES = (NodeKind.CHAR, NodeKind.BLOCK)
 _LEADS_NOWHERE = Check("exists", "", ok=False)
 
@@ -247,25 +150,26 @@ def _groups(source: GlobSource, matches: Sequence[Sequence[Match]]) -> list[Matc
 
 
 class _Scan:
-    """Finds what the patterns match and keeps what may be used."""
+    """Finds what the patterns match and keeps what may be used.
+
+    `watched` collects the directories whose entries decided what was found. A scan is bounded, so that a pattern for
+    the whole machine delays neither reloads nor the shutdown.
+    """
 
     def __init__(self, source: GlobSource, host: HostRoot, problems: Problems, *, allow_dangerous: bool) -> None:
         self.candidates: list[Candidate] = []
-        self._walk = Walk(host, problems)
+        self.watched: set[str] = set()
         self._source = source
-        self._allow_dangerous = allow_dangerous
         self._host = host
         self._problems = problems
-        self._danger = Danger(host)
-
-    @property
-    def watched(self) -> set[str]:
-        return self._walk.watched
+        self._danger = None if allow_dangerous else Danger(host)
+        self._looks_left = MAX_LOOKS
+        self._matches_left = MAX_MATCHES
 
     def matches(self, item: GlobItem) -> list[Match]:
         """The usable matches of one pattern, in natural order."""
         wanted = path_pattern.parse(item.path)
-        paths = self._walk.paths(wanted)
+        paths = self._paths(wanted)
         if paths is None:
             return []
         if not paths and not item.optional:
@@ -302,11 +206,92 @@ class _Scan:
             if item.type is PathType.DEVICE and _is_surprising(wanted, info):
                 say(path, f"is not a device node ({_called(info.kind)})", _kind_hint(info.kind))
             return Check(f"is {' or '.join(kinds)}", info.kind, ok=False)
-        danger = "" if self._allow_dangerous else self._danger.of(info)
+        danger = self._danger.of(info) if self._danger is not None else ""
         if danger:
             say(path, f"is not handed out because it {danger}", "allowDangerous: true permits it")
             return Check("is not dangerous", danger, ok=False)
         return Match(path, wanted.captures(path) or (), info)
+
+    def _paths(self, wanted: PathPattern) -> list[str] | None:
+        """The existing paths that match, links at the end not yet followed, in natural order.
+
+        Linked directories are entered where the pattern names them, but not by `**`, which might never end. None, and a
+        problem, for a pattern that asks for too much.
+        """
+        before = set(self.watched)
+        hint = "write more of the path out, with fewer wildcards"
+        try:
+            found = self._walk(wanted)
+        except _TooMany:
+            self.watched = before | {wanted.directory}
+            message = f"is given up: it would have to look at more than {MAX_LOOKS} directory entries"
+            self._problems.error(f"glob {wanted.text}", message, hint)
+            return None
+        self._matches_left -= len(found)
+        if self._matches_left < 0:
+            self._problems.error(f"glob {wanted.text}", f"is given up: more than {MAX_MATCHES} matches", hint)
+            return None
+        return sorted(found, key=path_pattern.natural_key)
+
+    def _walk(self, wanted: PathPattern) -> list[str]:
+        found = [wanted.directory]
+        last = len(wanted.below) - 1
+        for place, component in enumerate(wanted.below):
+            step = (path for directory in found for path in self._step(directory, component, is_last=place == last))
+            found = list(dict.fromkeys(step))
+        return found
+
+    def _look(self, cost: int) -> None:
+        self._looks_left -= cost
+        if self._looks_left < 0:
+            raise _TooMany
+
+    def _step(self, directory: str, component: str, *, is_last: bool) -> Iterator[str]:
+        if component == path_pattern.RECURSIVE:
+            yield from self._below(directory, with_files=is_last)
+        elif path_pattern.has_wildcard(component):
+            names = (name for name, _ in self._entries(directory))
+            yield from (
+                posixpath.join(directory, name) for name in names if path_pattern.component_matches(component, name)
+            )
+        elif not is_last:
+            yield posixpath.join(directory, component)
+        else:
+            self._look(_OPENING)
+            self.watched.add(directory)
+            path = posixpath.join(directory, component)
+            if self._host.is_present(path):
+                yield path
+
+    def _below(self, directory: str, *, with_files: bool) -> Iterator[str]:
+        """All directories from here down, this one included; with files, all that is below and this one not."""
+        pending = [directory]
+        if not with_files:
+            yield directory
+        while pending:
+            here = pending.pop()
+            for name, is_directory in self._entries(here):
+                if name.startswith("."):
+                    continue
+                path = posixpath.join(here, name)
+                if is_directory:
+                    pending.append(path)
+                if is_directory or with_files:
+                    yield path
+
+    def _entries(self, directory: str) -> list[tuple[str, bool]]:
+        self.watched.add(directory)
+        try:
+            entries = list(islice(self._host.entries(directory), self._looks_left + 1))
+        except HostError as broken:
+            self._problems.warn(directory, "is left out", str(broken))
+            entries = []
+        self._look(_OPENING + len(entries))
+        for name, _ in entries:
+            if not is_usable(name):
+                path = posixpath.join(directory, name)
+                self._problems.warn(repr(path), "is left out: its name has control characters or is not UTF-8")
+        return [each for each in entries if is_usable(each[0])]
 
 
 def _without_other_names(verdicts: Sequence[tuple[str, Match | Check]]) -> Iterator[tuple[str, Match | Check]]:

@@ -1,4 +1,4 @@
-"""Attributes: values with their types, the standard ones, and those that the file gives."""
+"""Devices as ResourceSlices describe them: names, attributes, capacity and counters, in the style of each maker."""
 
 import functools
 import re

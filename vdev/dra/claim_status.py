@@ -1,7 +1,7 @@
 """What the driver says in a claim's status: for each of its devices whether it is ready, with the reason.
 
-Written beside the calls, never before their answers, by server-side apply under a field manager of the driver's own.
-Where that is not allowed it is said once, and everything else goes on.
+It is written in a task of its own, by server-side apply with the driver's own field manager, so that no call waits for
+it. If that is not allowed, a problem says so, and everything else goes on.
 """
 
 import asyncio

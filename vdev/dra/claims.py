@@ -3,9 +3,9 @@
     GET the claims ─► under the lock, in a thread: what each gets ─► record ─► CDI files ─► answer
                                                     unprepare: CDI files gone ─► record ─► answer
 
-A process may be killed between any two of these. So a claim in the record may lack its CDI file, which is written again
-at the next call or start: whatever was answered can be resolved, and each call may come again. A CDI file whose claim
-is not in the record tells that the record was lost. A pod may have that claim: the file stays until it is unprepared.
+A process may be killed between any two of these steps. So a claim in the record may lack its CDI file, which is written
+at the next call or start. Each call may come again. A CDI file whose claim is not in the record shows that the record
+was lost. A pod may have that claim, so the file stays until the claim is unprepared.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 DEADLINE = 40.0  # seconds; the kubelet waits 45
 _UID = re.compile(r"[0-9A-Za-z]([0-9A-Za-z-]{0,62}[0-9A-Za-z])?")  # it becomes a part of names and paths
 _Done = TypeVar("_Done")
-_Seen: TypeAlias = Claim | AllocationError | ApiServerError  # the claim as the API server has it, or why it is not had
+_Seen: TypeAlias = Claim | AllocationError | ApiServerError  # the claim as the API server has it, or why there is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,9 @@ class ClaimRef:
 class Claims:
     """The claims of one driver on this node.
 
-    `find` tells what is published; it is called in a thread. `on_change` gets all prepared claims when they, or the
-    trouble, changed. `renew` makes what stands in for a physical device anew, when no claim has it any more; it is
-    called in a thread, and raises HostError. `api` None: there is no API server, and nothing can be prepared.
+    `find` tells what is published; it is called in a thread. `on_change` gets all prepared claims when they or the
+    trouble changed. `renew` replaces what stands in for a physical device when no claim has the device any more; it is
+    called in a thread and raises HostError. `api` None: there is no API server, so nothing can be prepared.
     """
 
     def __init__(
@@ -66,8 +66,8 @@ class Claims:
         self.prepared: Prepared = {}
         """As last seen: another instance may have prepared more since."""
         self.preparing: frozenset[str] = frozenset()
-        """The published devices that claims are about to get, from before `find` is asked for them until they are in
-        `prepared`, which is therefore to be read after this.
+        """The published devices that claims are about to get. They are here before `find` is asked for them, until they
+        are in `prepared`. So read this first, and `prepared` after it.
         """
         self.is_restored = False
         """Whether the record was read."""
@@ -87,7 +87,7 @@ class Claims:
         self._told: tuple[Prepared, str] = {}, ""
 
     async def prepare(self, refs: Sequence[ClaimRef]) -> dict[str, PreparedClaim | str]:
-        """What each claim gets, by uid; or why it cannot be prepared, in a sentence."""
+        """By uid, what each claim gets, or a sentence that says why it cannot be prepared."""
         asked = {each.uid: each for each in refs}
         before, answers = self.prepared, dict[str, PreparedClaim | str]()
         try:
@@ -104,7 +104,7 @@ class Claims:
         return answers
 
     async def unprepare(self, refs: Sequence[ClaimRef]) -> dict[str, str]:
-        """Why each claim cannot be unprepared, by uid; the empty string where it is done, or was unknown."""
+        """By uid, why each claim cannot be unprepared; the empty string if it is unprepared, or was unknown."""
         asked = {each.uid: each for each in refs}
         try:
             async with self._clock.timeout(DEADLINE):
@@ -156,7 +156,7 @@ class Claims:
     async def exclusively(self, work: Callable[[], _Done]) -> _Done:
         """Do this in a thread while no other call and no other instance of the driver works on claims.
 
-        It is done to its end, and holds the lock until then, also when nobody waits for it any more.
+        It is always done to its end, and holds the lock until then, even if its caller was cancelled.
         """
         while True:
             await self._one_at_a_time.acquire()
@@ -165,13 +165,14 @@ class Claims:
             except BaseException:  # no thread can be started at the moment
                 self._one_at_a_time.release()
                 raise
+            result = asyncio.shield(working)  # before the next line, so that a caller goes on before others are told
             working.add_done_callback(self._done)
-            if done := await asyncio.shield(working):
+            if done := await result:
                 return done[0]
             await self._clock.sleep(self._intervals.look_at_claims_lock)
 
     def _under_lock(self, work: Callable[[], _Done]) -> tuple[_Done] | None:
-        """What comes of it; None where another instance has the lock."""
+        """The result of the work; None if another instance has the lock."""
         directory, root = self._places.directory, self._places.kubelet_dir
         if not is_directory(root):
             raise HostError(f"there is no directory {root}; is --kubelet-dir right, and mounted?")
@@ -188,7 +189,7 @@ class Claims:
 
     def _done(self, working: asyncio.Future[Any]) -> None:
         if not working.cancelled():
-            working.exception()  # those who wait for it get it as well
+            working.exception()  # its caller gets it as well
         self._lock.release()
         self._one_at_a_time.release()
         if (self.prepared, self.trouble) != self._told:

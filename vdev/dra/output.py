@@ -35,11 +35,10 @@ log = structlog.get_logger(__name__)
 
 
 class Dra(Output):
-    """The drivers of one node, from `start` on. `wake` is called when prepared claims, or problems, are others than
-    before.
+    """The drivers of one node, from `start` on. `wake` is called when prepared claims or problems changed.
 
-    Drivers of an earlier process, with devices of prepared claims, are served until the last of these is unprepared,
-    since a pod cannot end before. The API server is asked for nothing before there is a driver.
+    A driver with prepared claims is served until the last of them is unprepared, also if an earlier process prepared
+    them, since their pods cannot end before. The API server is asked for nothing before there is a driver.
     """
 
     name = "serving DRA"
@@ -155,7 +154,7 @@ class Dra(Output):
 
     @property
     def claimed(self) -> "Claimed":
-        """The devices that prepared claims have, or are about to get; those of the last process until they are read."""
+        """The devices that claims have or are about to get. Until a driver has read its record, `recall` knows them."""
         found: dict[str, Mapping[str, Record]] = {}
         for name in {*self._drivers, *self._recalled}:
             driver = self._drivers.get(name)
@@ -196,7 +195,7 @@ class Dra(Output):
     async def stop(self, *, hands_over: bool = False) -> None:
         """Take the slices away, then end the drivers.
 
-        Another agent that waits finds the slices, and goes on with them; should it not, the kubelet takes them away.
+        An agent that stands by takes the slices over. If there is none, the kubelet deletes them.
         """
         if not self._begun.is_set():
             return

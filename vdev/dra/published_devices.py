@@ -1,4 +1,4 @@
-"""What a device that fails says to the scheduler, by the policy of its entry; NVIDIA's devices in NVIDIA's words."""
+"""Devices as pools have them: capacity of shared devices, taints of those that fail, and records of lost ones."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
 """What the kubelet calls on the two sockets of a driver: claims and health on one, registration on the other.
 
-Errors of a claim go into the answer, in a sentence for the pod's event; each claim of the request is in the answer.
+The answer has each claim of the request. If a claim fails, it has a sentence for the pod's event.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 HEALTH_VERSIONS = (dra_health_v1alpha1_pb2, dra_health_v1_pb2)
 SERVICES = ("v1.DRAPlugin", "v1alpha1.DRAResourceHealth", "v1.DRAResourceHealth")
-"""As they are announced. A kubelet takes the first version of a service that it knows."""
+"""As the driver announces them. A kubelet uses the first version of a service that it knows."""
 BOGUS = "vdev-bogus"  # a device that exists nowhere
 ALL_AT_ONCE = "*"  # a request that no container can name: for those that use the claim as a whole
 _TIMES = 3  # a message of a health stream may get lost, or be late
@@ -54,7 +54,7 @@ class DraServicer:
         return len(self._streams)
 
     def update(self, health: Mapping[str, Health]) -> None:
-        """Every stream gets the health of the devices, by name, at once if it changed."""
+        """This is the health of the devices by name; every stream gets it at once if it changed."""
         if health != self._health:
             self._health = health
             self._wake_streams()
@@ -152,7 +152,7 @@ class DraServicer:
 class RegistrationServicer:
     """What a kubelet asks about the driver whose socket is at `endpoint`.
 
-    `registered` is whether the last kubelet that said something about it took it; `refusal` why it did not.
+    `registered` is whether the last kubelet that notified the driver accepted it; `refusal` is why it did not.
     """
 
     def __init__(self, driver: str, endpoint: Path, *, on_change: Callable[[], None]) -> None:

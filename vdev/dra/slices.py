@@ -133,7 +133,7 @@ def _kept(last: PublishedPool, now: Mapping[str, DraDevice], held: Collection[st
 def _excludes(kept: DraDevice, other: DraDevice) -> bool:
     """Whether a device cannot be offered beside one that a claim keeps: it has its name, or a part of it.
 
-    Where both take from one set of counters, the scheduler sees to that, as long as the set is the same.
+    If both consume counters of one set, the counters keep overlapping devices from being allocated together.
     """
     if kept.name == other.name:
         return True
@@ -249,10 +249,10 @@ class Changes:
 
 
 def content(spec: Written, dropped: Collection[str] = ()) -> Document:
-    """What two slices with the same devices have in common.
+    """The part of a slice's specification that is compared.
 
-    That is all but the pool's bookkeeping, the times at which taints were added, what is empty, which a server leaves
-    out, and the `dropped` fields, which it does not store.
+    It leaves out the pool's bookkeeping, the times at which taints were added, what is empty (a server does not store
+    it) and the `dropped` fields, which the server does not store either.
     """
     plain = _stored(spec, {"pool", *dropped})
     if "devices" in plain:
@@ -282,10 +282,10 @@ def changes(
     missing: int = 0,
     least: int = 0,
 ) -> Changes:
-    """What leads from the slices of the pool that are `there` to the `wanted` specifications.
+    """What changes the slices of the pool that are `there` to the `wanted` specifications.
 
-    `made` makes a new object of a specification with its number. The server does not store the `dropped` fields. The
-    pool says that it has so many slices more as are `missing`, and its generation is at `least` this one.
+    `made` makes a new object from a specification and its number. The server does not store the `dropped` fields. For
+    faults, the pool claims to have more slices, by the number `missing`, and has `least` as its lowest generation.
     """
     count = len(wanted) + missing
     latest = max(map(generation_of, there), default=0)

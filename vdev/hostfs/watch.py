@@ -96,7 +96,7 @@ class Watcher:
 
         The value of a directory says whether it matters that a file's content was written. It does not in `/dev`,
         where each `> /dev/null` of anybody's shell is such a write. Changes of a new directory are reported from now
-        on, so whoever looks at it after this call misses none.
+        on, so a look at it after this call misses none.
         """
         fresh = {}
         for path in self._targets.keys() - directories.keys():

@@ -4,9 +4,9 @@ These are resources in all but their name, which is the driver's and has no '/':
 reach those that the device plugin lists. MIG strategies and patterns for names do not matter here.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 from ..model.device import Device, RawDevice, Slot
 from ..model.entry import EntrySpec
@@ -27,35 +27,31 @@ class Offer:
 
 def offer(spec: Spec, entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice]]) -> Offer:
     """What claims can get of these entries, with the devices found for each. A driver may have none at the moment."""
-    by_driver: dict[str, list[_Part]] = {}
+    problems: list[Problem] = []
+    of_driver: dict[str, dict[str, EntrySpec]] = {}
+    slots: dict[str, list[Slot]] = defaultdict(list)
+    replicas: dict[str, dict[str, int]] = defaultdict(dict)  # of the shared devices
     ordinals: dict[str, int] = {}  # the next free one of each resource
     for entry in entries:
         raws, first = found.get(entry.name, ()), ordinals.get(entry.resource, 0)
         ordinals[entry.resource] = first + max((raw.index + 1 for raw in raws), default=0)
         if entry.dra:
-            by_driver.setdefault(entry.dra.driver, []).append(_part(spec, entry, raws, first))
-    return Offer(
-        {driver: _resource(spec, driver, parts) for driver, parts in by_driver.items()},
-        tuple(problem for parts in by_driver.values() for part in parts for problem in part.problems),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """What one entry contributes; `replicas` are those of its shared devices, by id."""
-
-    entry: EntrySpec
-    slots: tuple[Slot, ...]
-    replicas: Mapping[str, int]
-    problems: tuple[Problem, ...]
-
-
-def _part(spec: Spec, entry: EntrySpec, raws: Sequence[RawDevice], first: int) -> _Part:
-    problems: list[Problem] = []
-    devices = tuple(chain.from_iterable(_devices(problems, entry, raw, first + raw.index) for raw in raws))
-    replicas = _replicas(problems, spec, entry, devices)
-    slots = tuple(Slot(device.id, device, None, device.health) for device in devices)
-    return _Part(entry, slots, replicas, tuple(dict.fromkeys(problems)))
+            driver = entry.dra.driver
+            devices = [each for raw in raws for each in _devices(problems, entry, raw, first + raw.index)]
+            of_driver.setdefault(driver, {})[entry.name] = entry
+            slots[driver] += (Slot(device.id, device, None, device.health) for device in devices)
+            replicas[driver] |= _replicas(problems, spec, entry, devices)
+    resources = {
+        driver: Resource(
+            name=driver,
+            slots=tuple(slots[driver]),
+            entries=own,
+            sharing=sharing.sharing_of(spec.sharing, replicas[driver]),
+            flags=spec.flags,
+        )
+        for driver, own in of_driver.items()
+    }
+    return Offer(resources, tuple(dict.fromkeys(problems)))
 
 
 def _devices(problems: list[Problem], entry: EntrySpec, raw: RawDevice, ordinal: int) -> Iterator[Device]:
@@ -102,14 +98,3 @@ def _replicas(problems: list[Problem], spec: Spec, entry: EntrySpec, devices: Se
 def _not_shared(entry: EntrySpec, name: str, rule: SharedResource) -> Problem:
     message = f"claims do not share {name} of {entry.name}, whose partitions are dynamic"
     return warning(rule.where, message, "set dra.partitions to static where claims are to share devices")
-
-
-def _resource(spec: Spec, driver: str, parts: Sequence[_Part]) -> Resource:
-    replicas = {each: number for part in parts for each, number in part.replicas.items()}
-    return Resource(
-        name=driver,
-        slots=tuple(chain.from_iterable(part.slots for part in parts)),
-        entries={part.entry.name: part.entry for part in parts},
-        sharing=sharing.sharing_of(spec.sharing, replicas),
-        flags=spec.flags,
-    )

@@ -140,33 +140,30 @@ def _entries_of(
 def _with_fine_ids(
     slots: Mapping[str, Sequence[Slot]], problems: list[Problem], entries: Mapping[str, EntrySpec]
 ) -> dict[str, tuple[Slot, ...]]:
-    """The slots without those whose id is too long, or taken."""
+    """The slots without those whose id is too long, or taken: the kubelet looks health up by the bare id, over all
+    resources.
+    """
     seen: dict[str, str] = {}
-    return {name: tuple(_unique(own, name, seen, problems, entries)) for name, own in slots.items()}
+    fine: dict[str, list[Slot]] = {}
+    for name, own in slots.items():
+        kept = fine[name] = []
+        for slot in own:
+            if slot.id in seen:
+                wrong = f"exists twice on this node: in {seen[slot.id]!r} and {name!r}"
+            elif len(slot.id) > names.MAX_ID:
+                wrong = f"has {len(slot.id)} characters; at most {names.MAX_ID} are allowed"
+            else:
+                seen[slot.id] = name
+                kept.append(slot)
+                continue
+            problems.append(error(entries[slot.device.raw.entry].where, f"device id {slot.id!r} {wrong}"))
+    return {name: tuple(kept) for name, kept in fine.items()}
 
 
 def _where(slots: Sequence[Slot], entries: Mapping[str, EntrySpec], name: str) -> str:
     if slots:
         return entries[slots[0].device.raw.entry].where
     return next((entry.where for entry in entries.values() if entry.resource == name), "")
-
-
-def _unique(
-    slots: Iterable[Slot], name: str, seen: dict[str, str], problems: list[Problem], entries: Mapping[str, EntrySpec]
-) -> list[Slot]:
-    """The slots whose ids are new on this node: the kubelet looks health up by the bare id, over all resources."""
-    kept = []
-    for slot in slots:
-        if slot.id in seen:
-            wrong = f"exists twice on this node: in {seen[slot.id]!r} and {name!r}"
-        elif len(slot.id) > names.MAX_ID:
-            wrong = f"has {len(slot.id)} characters; at most {names.MAX_ID} are allowed"
-        else:
-            seen[slot.id] = name
-            kept.append(slot)
-            continue
-        problems.append(error(entries[slot.device.raw.entry].where, f"device id {slot.id!r} {wrong}"))
-    return kept
 
 
 def _too_large(resource: Resource, size: int, where: str) -> Problem:

@@ -121,38 +121,31 @@ def _one_resource(result: Advertised, spec: Spec, own: Sequence[Part]) -> None:
         result.devices.setdefault(resource, [])  # nothing there now; advertised with 0, so that a hot-plug can show
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Cut:
     """One entry's devices: those left whole, the partitions, and `entry/index` of those cut into nothing."""
 
     entry: EntrySpec
-    whole: Sequence[Device]
-    parts: Sequence[Device]
-    empty: Sequence[str]
-    problems: Sequence[Problem]
+    whole: list[Device] = field(default_factory=list)
+    parts: list[Device] = field(default_factory=list)
+    empty: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
 
 
 def _cuts(spec: Spec, own: Iterable[Part]) -> Iterator[_Cut]:
     offset = 0  # of the entry's first ordinal
     for part in own:
-        yield _cut(spec, part.entry, part.raws, offset)
+        entry, cut = part.entry, _Cut(part.entry)
+        for raw in part.raws:
+            wanted, ordinal = entry.parts(raw.index), offset + raw.index
+            if wanted is None or spec.flags.mig_strategy is MigStrategy.NONE:
+                cut.whole.append(whole_device(raw, ordinal))
+                continue
+            if not wanted:
+                cut.empty.append(f"{entry.name}/{raw.index}")
+            cut.parts += listed_partitions(cut.problems, entry, raw, ordinal, wanted)
+        yield cut
         offset += max((raw.index + 1 for raw in part.raws), default=0)  # indices of devices that are away stay free
-
-
-def _cut(spec: Spec, entry: EntrySpec, raws: Sequence[RawDevice], offset: int) -> _Cut:
-    whole: list[Device] = []
-    parts: list[Device] = []
-    empty: list[str] = []
-    problems: list[Problem] = []
-    for raw in raws:
-        wanted = entry.parts(raw.index)
-        if wanted is None or spec.flags.mig_strategy is MigStrategy.NONE:
-            whole.append(whole_device(raw, offset + raw.index))
-            continue
-        if not wanted:
-            empty.append(f"{entry.name}/{raw.index}")
-        parts += listed_partitions(problems, entry, raw, offset + raw.index, wanted)
-    return _Cut(entry, whole, parts, empty, problems)
 
 
 def whole_device(raw: RawDevice, ordinal: int) -> Device:

@@ -2,9 +2,9 @@
 
 Two roads, chosen by what the resource is, not by what is offered:
 
-    whole devices                        those that are nearest to each other (`nearness`)
-    several slots per physical device    replicas, partitions: spread over the devices, or packed onto few (`portions`);
-                                         of devices that are as good as each other, those that are nearest
+    whole devices                        those that are nearest to each other
+    several slots per physical device    replicas, partitions: spread over the devices, or packed onto few; of devices
+                                         that are as good as each other, those that are nearest
 
 An answer has exactly `size` ids and holds all that must be included; where that cannot be, it is empty and the kubelet
 chooses alone. It depends on the sets given, never on their order. What the devices alone decide is prepared once, in

@@ -58,28 +58,18 @@ def settle(entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice]
     """Check every device that was found, by entry."""
     devices, refused, problems = dict(found), set[str](), []
     for entry in entries:
+        places = tuple(place for place in _places(entry) if not place.template.is_constant)
         raws = found.get(entry.name, ())
-        judged, why = _judge(entry, raws)
+        why = {raw.id: reason for raw in raws if (reason := _why(entry, places, raw))}
         if why:
-            devices[entry.name] = judged
+            devices[entry.name] = tuple(_refused(raw, why[raw.id]) if raw.id in why else raw for raw in raws)
             refused |= why.keys()
             problems.append(_problem(entry, why))
     return Refusals(devices, frozenset(refused), tuple(problems))
 
 
-def _judge(entry: EntrySpec, raws: Sequence[RawDevice]) -> tuple[Sequence[RawDevice], Mapping[str, str]]:
-    """The devices, and why some are refused, by id."""
-    places = tuple(place for place in _places(entry) if not place.template.is_constant)
-    if raws and isinstance(entry.source, VirtualSource):  # they differ in number alone
-        reason = _why(entry, places, raws[0])
-        why = dict.fromkeys((raw.id for raw in raws), reason) if reason else {}
-    else:
-        why = {raw.id: reason for raw in raws if (reason := _why(entry, places, raw))}
-    return tuple(_refused(raw, why.get(raw.id, "")) for raw in raws) if why else raws, why
-
-
 def _refused(raw: RawDevice, why: str) -> RawDevice:
-    return replace(raw, refused=why, health=Health(healthy=False, reason=f"not handed out: {why}")) if why else raw
+    return replace(raw, refused=why, health=Health(healthy=False, reason=f"not handed out: {why}"))
 
 
 def _problem(entry: EntrySpec, why: Mapping[str, str]) -> Problem:

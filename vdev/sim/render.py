@@ -1,22 +1,9 @@
-"""Pods, container edits and the node's numbers as text for people and as JSON for programs. Pure."""
+"""Pods and container edits as text for people and as JSON for programs. Pure."""
 
 from typing import Any
 
 from .objects.container_edits import Edits
-from .objects.node_devices import Capacity
 from .objects.pods import ContainerStatus, PodStatus
-
-
-def render_node(node: Capacity, before: Capacity) -> str:
-    """The plugin resources whose numbers are not those of `before`, one line each."""
-    rows = []
-    for resource in _changed(node, before):
-        was = ""
-        if resource in before.capacity:
-            was = f" (was {before.capacity[resource]} and {before.allocatable.get(resource, 0)})"
-        numbers = f"capacity {node.capacity[resource]}, allocatable {node.allocatable.get(resource, 0)}"
-        rows.append(f"{resource}  {numbers}{was}")
-    return "\n".join(rows)
 
 
 def render_pod(pod: PodStatus) -> str:
@@ -29,15 +16,6 @@ def render_pod(pod: PodStatus) -> str:
         for container in pod.containers:
             rows += _container(container)
     return "\n".join(rows)
-
-
-def node_json(node: Capacity, before: Capacity) -> dict[str, Any]:
-    """Capacity and allocatable of the plugin resources whose numbers are not those of `before`."""
-    changed = _changed(node, before)
-    return {
-        "capacity": {resource: node.capacity[resource] for resource in changed},
-        "allocatable": {resource: node.allocatable.get(resource, 0) for resource in changed},
-    }
 
 
 def pod_json(pod: PodStatus) -> dict[str, Any]:
@@ -104,12 +82,3 @@ def _container(container: ContainerStatus) -> list[str]:
     rows += [f"    annotation  {key}={value}" for key, value in sorted(edits.annotations.items())]
     rows += [f"    cdi         {name}" for name in edits.cdi_devices]
     return [row.rstrip() for row in rows]
-
-
-def _changed(node: Capacity, before: Capacity) -> list[str]:
-    """The resources that the node shows otherwise than before, or for the first time."""
-    return sorted(
-        resource
-        for resource, count in node.capacity.items()
-        if (count, node.allocatable.get(resource)) != (before.capacity.get(resource), before.allocatable.get(resource))
-    )

@@ -141,6 +141,17 @@ def test_a_pod_that_is_named_with_another_device_has_its_other_devices_too():
     assert not may_hold(update(known, HoldersReading(1001, HoldersAnswer({}), both, OLD), {}), A)
 
 
+def test_what_an_earlier_process_knew_is_held_until_an_answer_counts():
+    """Without a checkpoint, a kubelet that does not know its pods yet must not end them."""
+    known = update(replace(NOTHING, doubted=frozenset({A, B})), reading(0, []), {}, PATIENCE)
+    assert may_hold(known, A)
+    known = update(known, reading(5, [A]), {}, PATIENCE)
+    assert may_hold(known, B)
+    known = update(known, reading(10, [A]), {}, PATIENCE)
+    assert may_hold(known, A)
+    assert not may_hold(known, B)
+
+
 def test_an_allocate_is_settled_by_its_pod_or_by_time():
     """A pod is named some time after its Allocate; one that was refused never is."""
     allocated = {A: 30.0, B: 30.0}

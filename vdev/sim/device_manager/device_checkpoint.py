@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ...hostfs import write_atomic
 from ...json_text import parse_json
 from .device_table import DeviceTable, Endpoint, Held
 
@@ -77,8 +76,11 @@ def read(directory: Path) -> tuple[Mapping[str, Any] | None, str]:
 
 
 def write(directory: Path, text: str) -> None:
-    """Replace the checkpoint. Blocks briefly. Raises HostError."""
-    write_atomic(directory / FILE_NAME, text.encode(), mode=0o600)  # as the real one
+    """Replace the checkpoint, by a temporary dot file and a rename. Blocks briefly."""
+    temporary = directory / f".{FILE_NAME}"
+    temporary.touch(mode=0o600)  # as the real one
+    temporary.write_text(text)
+    temporary.replace(directory / FILE_NAME)
 
 
 def belongs_to_real_kubelet(directory: Path) -> bool:

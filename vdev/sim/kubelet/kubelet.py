@@ -22,7 +22,7 @@ from ..dra.control_plane import Cluster
 from ..dra.driver_registry import DriverStatus
 from ..dra.dynamic_resources import DraSettings
 from ..journal import Event, Journal, Metrics
-from ..kubelet_life import Timings
+from ..kubelet_life import Life, Timings
 from ..lint import Finding, Overlaps, Severity
 from ..objects import pod_manifest
 from ..objects.node_devices import Capacity
@@ -80,13 +80,13 @@ class Kubelet:
         self.journal = Journal()
         self._temporary = root is None
         self._root = None if root is None else Path(root).absolute()
+        self._timings = timings or Timings()
         self._clock: Clock = clock or SYSTEM
         self._dice = random.Random(seed)  # a choice that tests can repeat, no secret
         self.objects: ApiObjects = objects or MemoryObjects()
         dra = DraSettings(self.objects, node_name, None if cdi_dir is None else Path(cdi_dir), strict)
         self._settings = KubeletSettings(
             Compat(compat),
-            timings or Timings(),
             rate_limit,
             overlaps,
             None if host_root is None else Path(host_root),
@@ -138,10 +138,9 @@ class Kubelet:
         process = KubeletProcess(
             paths=KubeletPaths(self._root),
             settings=self._settings,
-            journal=self.journal,
+            life=Life(self._clock, self._timings, self.journal),
             pods=self._store,
             dice=self._dice,
-            clock=self._clock,
             changed=self._devices_changed,
         )
         self._store.forget()
@@ -156,7 +155,7 @@ class Kubelet:
             self._node.reset()
         socket = str(process.paths.registration_socket)
         self.journal.note("kubelet", "kubelet", f"started; plugins register at {socket}", what="started", detail=socket)
-        process.life.every(self._settings.timings.tick, self._tick)
+        process.life.every(self._timings.tick, self._tick)
         self.tick()
         self._stop_listening = self.objects.listen(self._scheduling.wake)
         process.life.spawn(self._schedule(process), "the scheduler")
@@ -428,7 +427,7 @@ class Kubelet:
     async def _hear_of_pods(self, process: KubeletProcess) -> "KubeletPanic | None":
         """Wait as long as the pod sources take, then admit the pods. Returns a panic, for those who wait."""
         if not process.fresh or self._store.records:
-            await self._clock.sleep(self._settings.timings.sources)
+            await self._clock.sleep(self._timings.sources)
         try:
             await self.readmit()
         except KubeletPanic as panic:

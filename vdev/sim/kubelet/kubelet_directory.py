@@ -45,10 +45,9 @@ class KubeletPaths:
         """Where DRA drivers, and device plugins that like it, put the sockets on which the kubelet asks them."""
         return self.root / "plugins_registry"
 
-    @property
-    def private(self) -> Path:
-        """Where the servers really listen; see the module's docstring."""
-        return self.root / ".sim"
+    def private(self, public: Path) -> Path:
+        """Where the server of a socket really listens; see the module's docstring."""
+        return self.root / ".sim" / public.parent.name
 
 
 def make_directories(*directories: Path, mode: int = _DIRECTORY_MODE) -> None:

@@ -13,8 +13,7 @@ from typing import Any
 
 import grpc.aio
 
-from ...aio.clock import Clock
-from ...errors import HostError, SocketError
+from ...errors import SocketError
 from ...pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
 from ...pb.podresources_v1_pb2_grpc import add_PodResourcesListerServicer_to_server
 from ..device_manager import device_checkpoint
@@ -23,8 +22,7 @@ from ..device_manager.device_table import DeviceTable
 from ..device_manager.registration_server import Compat, Registry
 from ..device_manager.watched_plugins import WatchedPlugins
 from ..dra.dynamic_resources import DraSettings, DynamicResources
-from ..journal import Journal
-from ..kubelet_life import Life, Timings
+from ..kubelet_life import Life
 from ..lint import Finding, Overlaps, Severity
 from . import kubelet_directory
 from .kubelet_directory import KubeletPaths
@@ -32,15 +30,12 @@ from .plugin_watcher import Handler, PluginWatcher
 from .pod_records import PodStore
 from .podresources_server import PodResources, RateLimit
 
-_REGISTRATION, _POD_RESOURCES = "r", "p"  # the sockets on which the servers really listen
-
 
 @dataclass(frozen=True, slots=True)
 class KubeletSettings:
     """What does not change over restarts."""
 
     compat: Compat
-    timings: Timings
     rate_limit: bool
     overlaps: Overlaps
     host_root: Path | None
@@ -53,15 +48,13 @@ class KubeletProcess:
 
     paths: KubeletPaths
     settings: KubeletSettings
-    journal: Journal
+    life: Life
     pods: PodStore
     dice: random.Random
-    clock: Clock
     changed: Callable[[frozenset[str]], None]
     table: DeviceTable = field(default_factory=DeviceTable)
     fresh: bool = True
     sources_ready: bool = False
-    life: Life = field(init=False)
     allocator: Allocator = field(init=False)
     dra: DynamicResources = field(init=False)
     _registry: Registry = field(init=False)
@@ -77,23 +70,23 @@ class KubeletProcess:
         paths = self.paths
         found, problem = await asyncio.to_thread(self._prepare)
         if problem:
-            self.journal.find([Finding("checkpoint-unreadable", Severity.WARNING, "", problem)])
+            self.life.journal.find([Finding("checkpoint-unreadable", Severity.WARNING, "", problem)])
         self.fresh = found is None and not problem
         if found is not None:
-            device_checkpoint.restore(self.table, found, now=self.clock.now())
+            device_checkpoint.restore(self.table, found, now=self.life.clock.now())
         self.life.alive = True
         await asyncio.to_thread(kubelet_directory.remove_sockets, paths.device_plugins)
         if not self.fresh:
-            await self.clock.sleep(self.settings.timings.boot)
+            await self.life.clock.sleep(self.life.timings.boot)
         registration, pod_resources = grpc.aio.server(), grpc.aio.server()
         api_grpc.add_RegistrationServicer_to_server(self._registry, registration)
         limit = RateLimit(asyncio.get_running_loop().time) if self.settings.rate_limit else None
         answers = PodResources(self.table, self.pods, free=self.allocator.free, limit=limit, claimed=self.dra.prepared)
         add_PodResourcesListerServicer_to_server(answers, pod_resources)
-        await self._serve(pod_resources, paths.pod_resources_socket, _POD_RESOURCES)
+        await self._serve(pod_resources, paths.pod_resources_socket)
         if not self.fresh:
-            await self.clock.sleep(self.settings.timings.lead)
-        await self._serve(registration, paths.registration_socket, _REGISTRATION)
+            await self.life.clock.sleep(self.life.timings.lead)
+        await self._serve(registration, paths.registration_socket)
         await self.dra.start()
         self.life.spawn(self._watcher.run(), "plugin watcher")
 
@@ -113,14 +106,13 @@ class KubeletProcess:
             return
         try:
             device_checkpoint.write(self.paths.device_plugins, device_checkpoint.take(self.table))
-        except HostError as error:  # which the real kubelet only logs
-            self.journal.find([Finding("checkpoint-write", Severity.ERROR, "", str(error))])
+        except OSError as error:  # which the real kubelet only logs
+            self.life.journal.find([Finding("checkpoint-write", Severity.ERROR, "", str(error))])
 
     def __post_init__(self) -> None:
-        life = self.life = Life(self.clock, self.settings.timings, self.journal)
         self._registry = Registry(
             self.table,
-            life=life,
+            life=self.life,
             directory=str(self.paths.device_plugins),
             compat=self.settings.compat,
             held=self._held,
@@ -130,7 +122,7 @@ class KubeletProcess:
         self.allocator = Allocator(
             self.table,
             dice=self.dice,
-            journal=self.journal,
+            journal=self.life.journal,
             client=self._registry.endpoint,
             save=self.save,
             active=self._active,
@@ -138,30 +130,32 @@ class KubeletProcess:
         self.dra = DynamicResources(
             self.paths.root,
             self.settings.dra,
-            life,
+            self.life,
             changed=self.changed,
             active=self._active,
         )
-        watched = WatchedPlugins(self._registry, str(self.paths.device_plugins), life)
+        watched = WatchedPlugins(self._registry, str(self.paths.device_plugins), self.life)
         handlers: dict[str, Handler] = {"DevicePlugin": watched, "DRAPlugin": self.dra.drivers}
-        self._watcher = PluginWatcher(self.paths.plugins_registry, handlers, life)
+        self._watcher = PluginWatcher(self.paths.plugins_registry, handlers, self.life)
 
     def _prepare(self) -> tuple[Mapping[str, Any] | None, str]:
         """Make the directories; the checkpoint that was left there, or why it cannot be read. Blocks."""
         paths = self.paths
-        for socket in (paths.registration_socket, paths.pod_resources_socket):
+        sockets = paths.registration_socket, paths.pod_resources_socket
+        for socket in sockets:
             kubelet_directory.check_path(socket)
             kubelet_directory.refuse_live(socket)
         if device_checkpoint.belongs_to_real_kubelet(paths.device_plugins):
             raise SocketError(f"{paths.device_plugins}: belongs to a real kubelet; use another directory")
-        kubelet_directory.make_directories(paths.device_plugins, paths.pod_resources_socket.parent, paths.private)
+        for socket in sockets:
+            private = paths.private(socket)
+            kubelet_directory.make_directories(socket.parent, private.parent)
+            private.unlink(missing_ok=True)  # where a start was killed
         kubelet_directory.make_directories(paths.plugins_registry, mode=0o755)
-        for name in (_REGISTRATION, _POD_RESOURCES):
-            (paths.private / name).unlink(missing_ok=True)  # where a start was killed
         return device_checkpoint.read(paths.device_plugins)
 
-    async def _serve(self, server: grpc.aio.Server, public: Path, name: str) -> None:
-        private = self.paths.private / name
+    async def _serve(self, server: grpc.aio.Server, public: Path) -> None:
+        private = self.paths.private(public)
         try:
             server.add_insecure_port(f"unix:{private}")
         except RuntimeError as error:

@@ -10,7 +10,6 @@ from typing import Any
 from ..journal import Journal
 from ..objects.node_devices import Capacity
 from ..objects.pod_manifest import quantity
-from ..render import node_json, render_node
 
 
 class NodeStatus:
@@ -38,15 +37,23 @@ class NodeStatus:
         return bool(seen.removed)
 
     def _show(self, node: Capacity) -> None:
-        if (node.capacity, node.allocatable) != (self.shown.capacity, self.shown.allocatable):
-            before, self.shown = self.shown, node
-            self._journal.note("node", "node", render_node(node, before), **node_json(node, before))
+        """Show these numbers, and tell of the resources that have others than before."""
+        before, self.shown = self.shown, node
+        rows = []
+        capacity, allocatable = {}, {}
+        for resource, count in sorted(node.capacity.items()):
+            free = node.allocatable.get(resource, 0)
+            old = before.capacity.get(resource), before.allocatable.get(resource, 0)
+            if (count, free) != old:
+                capacity[resource], allocatable[resource] = count, free
+                was = f" (was {old[0]} and {old[1]})" if resource in before.capacity else ""
+                rows.append(f"{resource}  capacity {count}, allocatable {free}{was}")
+        if rows:
+            self._journal.note("node", "node", "\n".join(rows), capacity=capacity, allocatable=allocatable)
 
 
 # What follows is pure. The scheduler asks before it binds a pod, and the kubelet once more after Allocate: a plugin may
 # be asked for a pod that is rejected here.
-
-_NATIVE = ("pods", "cpu", "memory")
 
 
 def shortage(
@@ -62,13 +69,11 @@ def shortage(
     passes with its plugin gone. A resource that the node does not show at all is not checked.
     """
     rows = list(others)
-    pods = {"pods": Decimal(1)}
-    for resource in (*_NATIVE, *sorted(requested.keys() - set(_NATIVE))):
-        wanted = {**requested, **pods}.get(resource, Decimal(0))
+    for resource, wanted in requested.items():
         if resource not in allocatable or not wanted:
             continue
         capacity = max(allocatable[resource], Decimal(held.get(resource, 0)))
-        used = sum(({**row, **pods}.get(resource, Decimal(0)) for row in rows), Decimal(0))
+        used = sum((row.get(resource, Decimal(0)) for row in rows), Decimal(0))
         if wanted + used > capacity:
             scale = 1000 if resource == "cpu" else 1
             text = (

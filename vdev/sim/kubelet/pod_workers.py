@@ -45,7 +45,7 @@ class PodWorkers:
         self._process = process
         self._cluster = cluster
         self._store = process.pods
-        self._journal = process.journal
+        self._journal = process.life.journal
         self._allocatable = allocatable
         self._admission = asyncio.Lock()  # one pod after the other
 

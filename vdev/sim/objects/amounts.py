@@ -14,8 +14,6 @@ _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _DECIMAL = {-9: "n", -6: "u", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
 _BINARY_FROM = 1024  # below it amounts are written as decimal ones
 _LONGEST = 64  # characters
-_FINEST = 10**9  # parts of one
-_MOST = 2**63 - 1
 _RESOURCES = tuple(
     f"spec.{kind}.*.resources.{amounts}.*"
     for kind in ("initContainers", "containers")
@@ -56,14 +54,9 @@ def canonical(quantity: Any) -> Any:
 
 
 def exact(quantity: Any) -> Decimal | None:
-    """The amount, counted as Kubernetes does: no finer than a billionth, and no further than 2^63 - 1.
-
-    None for what is no quantity.
-    """
-    if (amount := _amount(quantity)) is None:
-        return None
-    parts = min(-(-abs(amount) * _FINEST // 1), _MOST * _FINEST)
-    return Decimal(parts if amount >= 0 else -parts) / _FINEST
+    """The amount; None for what is no quantity."""
+    amount = _amount(quantity)
+    return None if amount is None else Decimal(amount.numerator) / amount.denominator
 
 
 def _amount(quantity: Any) -> Fraction | None:

@@ -86,8 +86,8 @@ class PodSpec:
         return next(each for each in self.containers if each.name == name)
 
     def requested(self) -> dict[str, Decimal]:
-        """What the whole pod asks for: the larger of its start-up peak and its running sum, per resource."""
-        running: dict[str, Decimal] = {}
+        """What the whole pod takes, itself too: the larger of its start-up peak and its running sum, per resource."""
+        running: dict[str, Decimal] = {"pods": Decimal(1)}
         peak: dict[str, Decimal] = {}
         for container in self.containers:
             if container.kind is Kind.INIT:
