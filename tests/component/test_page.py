@@ -153,6 +153,7 @@ async def test_the_page_is_live(kubelet, start_agent, page):
     agent.edit(CONFIG.replace("count: 2", "cuont: 2"))
     await page.until("!document.getElementById('problems').hidden")
     assert "cuont" in (await page.texts("#problems li"))[0]
+    assert ["refused", "applied", "applied"] == await page.texts("#history .pill")
     assert 3 == await page.value(f"document.querySelectorAll('{tiles(NPU)}').length")
 
 
@@ -181,7 +182,7 @@ class Shown(WellAgent):
             "kubelet": {"socket": "/k", "present": True},
             "podResources": {"socket": "/p", "readable": True},
             "cdi": {"directory": "/c", "problem": ""},
-            "config": {"files": ["/f"], "choice": "", "lastReloadSuccessful": True, "appliedAt": 1},
+            "config": {"files": ["/f"], "choice": "", "lastReloadSuccessful": True, "appliedAt": 1, "history": []},
             "problems": [],
             "resources": [resource(NPU, devices)],
         } | more
@@ -309,7 +310,9 @@ async def test_only_what_is_wrong(page):
         assert await page.value("document.getElementById('about').checkVisibility()")
 
 
-REFUSED = {"files": ["/f"], "choice": "", "lastReloadSuccessful": False, "appliedAt": 1, "failedAt": 2}
+REFUSED = {"files": ["/f"], "choice": "", "lastReloadSuccessful": False, "appliedAt": 1, "failedAt": 2} | {
+    "history": [{"at": 2, "result": "refused", "summary": "f:1:1: no"}]
+}
 PROBLEMS = [
     {"severity": severity, "where": "f:1:1", "message": f"an {severity}", "hint": "look"}
     for severity in ("error", "warning")
@@ -443,6 +446,25 @@ async def test_drills_are_marked(page):
         assert ["XID 79 \u2013 rule xid-79"] == await page.texts(tiles(NPU, " .why"))
         told = "injected 3 times (acme.dev/npu 1, a.b/c 2), on 3 devices, ends in 13 s \u2013 Unhealthy: XID 79"
         assert [f"xid-79 active device, {told}"] == await page.texts("#faults li")
+
+
+async def test_the_history_says_what_changed(page):
+    """What was applied says how it differs from what was applied before, whatever was refused in between."""
+    history = [
+        {"at": 4, "result": "applied", "summary": "s", "devices": {NPU: 4, "a.b/new": 1}},
+        {"at": 3, "result": "refused", "summary": "f:1:1: no", "devices": None},
+        {"at": 2, "result": "applied", "summary": "s", "devices": {NPU: 2, "a.b/old": 3}},
+        {"at": 1, "result": "applied", "summary": "acme.dev/npu 2, a.b/old 3", "devices": {NPU: 2, "a.b/old": 3}},
+    ]
+    config = {"files": ["/f"], "choice": "", "lastReloadSuccessful": True, "appliedAt": 1, "history": history}
+    async with http.serving("127.0.0.1:0", Shown([device(0)], config=config)) as address:
+        await page.open(address)
+        assert [
+            f"{NPU} 2 \u2192 4, a.b/old removed, a.b/new new with 1",
+            "f:1:1: no",
+            "the same numbers of devices",
+            "acme.dev/npu 2, a.b/old 3",
+        ] == [text.split(" \u2013 ")[1] for text in await page.texts("#history li")]
 
 
 async def test_texts_are_never_markup(page):

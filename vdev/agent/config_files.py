@@ -6,8 +6,9 @@ metric say so. At the start, the last good one is that of an earlier process. Re
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
@@ -189,6 +190,19 @@ def _names(directory: Path) -> list[str]:
         raise ConfigError((error(str(directory), f"the directory cannot be read: {failed.strerror}"),)) from failed
 
 
+_REMEMBERED = 20  # readings in the history
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigReading:
+    """What became of one reading, at a time in seconds since the epoch."""
+
+    at: float
+    result: str  # "applied" or "refused"
+    summary: str
+    devices: Mapping[str, int] | None = None  # listed by each resource; None if nothing new was applied
+
+
 @dataclass(slots=True)
 class ReloadStatus:
     """What a person wants to know of reloads; times are seconds since the epoch, 0 for never.
@@ -204,7 +218,7 @@ class ReloadStatus:
     applied: int = 0
     failed: int = 0
     problems: tuple[Problem, ...] = ()  # of the last reading, when it was bad
-    reading: str = ""  # what became of the last one, in a few words
+    history: deque[ConfigReading] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))  # the newest first
 
     @property
     def summary(self) -> str:
@@ -213,7 +227,7 @@ class ReloadStatus:
 
 
 class ConfigSource:
-    """The files, and what became of their readings. `load` and `load_again` are those of `Options`."""
+    """The files, and the history of their readings. `load` and `load_again` are those of `Options`."""
 
     def __init__(
         self,
@@ -264,13 +278,13 @@ class ConfigSource:
             first = _in_a_line(bad.problems)
             raise ConfigError((error("", f"the last good configuration is refused as well: {first}"),)) from bad
 
-    def applied(self, loaded: Loaded, summary: str) -> None:
-        """The last reading is in force now; `summary` says in a few words what it holds."""
+    def applied(self, loaded: Loaded, summary: str, devices: Mapping[str, int] | None = None) -> None:
+        """The last reading is in force now; `summary` says in a few words what it holds, `devices` how many of what."""
         self._in_force(loaded)
         self.status.last_was_good, self.status.kept_at = True, 0.0
         self.status.applied_at, self.status.problems = self._clock.wall(), loaded.errors
         self.status.applied += 1
-        self.status.reading = summary
+        self.status.history.appendleft(ConfigReading(self.status.applied_at, "applied", summary, devices))
         self._metrics.reloads.labels("applied").inc()
         self._metrics.reload_ok.set(not loaded.errors)
         self._metrics.reload_time.set(self.status.applied_at)
@@ -310,7 +324,7 @@ class ConfigSource:
         self.status.failed += 1
         if is_news:
             log.error(event, problems=[str(problem) for problem in problems])
-            self.status.reading = self.status.summary
+            self.status.history.appendleft(ConfigReading(self.status.failed_at, "refused", self.status.summary))
 
 
 def _in_a_line(problems: tuple[object, ...]) -> str:

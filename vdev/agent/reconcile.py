@@ -371,7 +371,7 @@ class Reconciler:
 
     def _adopt(self, loaded: Loaded, scan: Scan, base: Inventory) -> None:
         self._put_in_force(loaded, scan, base)
-        self._config.applied(loaded, summary(base))
+        self._config.applied(loaded, summary(base), {**counts(base), **for_claims(base)})
         self._told.log(self.problems, but={*self._config.left_out, *self._steps.problems})
 
     def _put_in_force(self, loaded: Loaded, scan: Scan, base: Inventory) -> None:

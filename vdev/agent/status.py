@@ -26,7 +26,7 @@ def situation(agent: "Agent") -> Situation:
     return Situation(
         applied=reading.applied,
         refused=reading.failed,
-        reading=reading.reading,
+        reading=reading.history[0].summary if reading.history else "",
         unregistered={each.name: each.trouble for each in services if each.trouble},
         drills=agent.faults.drills,
         announced=dict(agent.faults.engine.announced),
@@ -67,6 +67,10 @@ def status(agent: "Agent") -> dict[str, Any]:
             "failedAt": reload.failed_at or None,
             "applied": reload.applied,
             "failed": reload.failed,
+            "history": [
+                {"at": each.at, "result": each.result, "summary": each.summary, "devices": each.devices}
+                for each in reload.history
+            ],
         },
         "actions": agent.handovers.status(),
         "faults": agent.faults.status(),
