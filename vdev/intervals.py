@@ -49,8 +49,7 @@ class Intervals:
     retry_most: float = 10.0
     retry_step_first: float = 0.5  # what the agent failed to do; doubles with each failure
     retry_step_most: float = 30.0
-    retry_accept: float = 1.0  # taking clients, where there was no file descriptor left for one
-    retry_ready: float = 1.0  # telling the service manager of the start
+    retry_ready: float = 1.0  # between looks whether the service manager may be told of the start
 
     # What a kubelet is given time for.
     kubelet_grace: float = 10.0  # to know its pods after its start: it may leave some out

@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+import yaml
 
 from vdev import cli
 from vdev.agent import command_socket
@@ -86,6 +87,28 @@ async def test_a_rule_is_said_to_mean_no_device_only_where_that_is_so(start_agen
     assert [f"{agent.config_file}:6:7: faults.rules[0]"] == complaints(agent)
 
 
+@pytest.mark.parametrize("devices", ["[gpu/0]", "{resource: acme.dev/gpu}", "['gp*']"])
+async def test_a_rule_about_devices_of_other_nodes_is_no_problem(start_agent, clock, shows, devices):
+    """One file for many nodes: where none of a rule's devices belong, that they are not there is as it shall be."""
+    gpu = "  - {name: gpu, resource: acme.dev/gpu, onNodes: [gpu-*], virtual: {}}\nfaults:\n"
+    rule = f"    - {{name: theirs, devices: {devices}, health: Unhealthy}}\n"
+    agent = await start_agent(DEVICES.replace("faults:\n", gpu) + rule, clock=clock)
+    await shows(NPU, 4, 4)
+    assert [] == complaints(agent)
+    assert [] == status(agent.agent)["problems"]
+
+
+async def test_the_count_of_injections_says_in_which_resources(start_agent, clock, vdev, run_dir):
+    """One fault that reaches two resources counts for each of them, and the list names both."""
+    more = "  - {name: more, resource: acme.dev/more, virtual: {}}\nfaults:\n"
+    text = DEVICES.replace("faults:\n", more).replace("[acme/3], manual: true, for: 30s", "[acme, more]")
+    await start_agent(text, clock=clock, run_dir=run_dir)
+    printed = (await vdev("fault", "list"))[1]
+    assert "2 (acme.dev/more 1, acme.dev/npu 1)" in printed
+    table = [line.split() for line in printed.splitlines()]
+    assert [["NAME", "STATE", "DEVICES"], ["planned", "active", "5"]] == [row[:3] for row in table], "and on how many"
+
+
 async def test_device_set_for_a_while(agent, vdev, shows, clock):
     """With --for the device recovers by itself."""
     await vdev("device", "set", "acme-1", "--health", "Unhealthy", "--for", "30s")
@@ -113,7 +136,7 @@ async def test_the_status_says_what_to_do_about_a_refused_edit(agent, kubelet, v
     agent.edit(DEVICES.replace("count:", "cuont:"))
     await kubelet.wait_until(lambda: not agent.agent.config.status.last_was_good, what="the edit to be refused")
     _, shown = await vdev("status")
-    assert "unknown key 'cuont'; " in shown
+    assert "unknown key 'cuont'; allowed: " in shown
     assert "did you mean 'count'?" in shown
 
 
@@ -184,11 +207,19 @@ async def test_what_is_refused_ends_nothing(agent, vdev, run_dir, shows, kubelet
     await vdev("device", "set", "acme-0", "--health", "Unhealthy")
     await shows(NPU, 4, 3)
     wish = {"do": "device-set", "id": "acme-0", "health": "Unhealthy"}
-    for wrong in ({"for": 1e-12}, {"health": "Sick"}):
+    for wrong in ({"for": "soon"}, {"health": "Sick"}):
         with pytest.raises(UsageError, match="expected"):
             await command_socket.ask(run_dir, wish | wrong)
     await agent.settled(kubelet)
     assert agent.agent.faults.engine.runs["device:acme-0"].active
+
+
+@pytest.mark.parametrize("command", [("status",), ("fault", "list")])
+async def test_a_table_has_one_line_for_each(agent, vdev, shows, command):
+    """Whatever a reason holds, it makes no lines of its own, and the terminal obeys nothing of it."""
+    await vdev("device", "set", "acme-0", "--health", "Unhealthy", "--reason", "one\ntwo \x1b[2Jthree")
+    await shows(NPU, 4, 3)
+    assert "one two  [2Jthree" in (await vdev(*command))[1]
 
 
 async def test_permission(start_agent, run_dir):
@@ -215,6 +246,48 @@ async def test_rules_from_files(agent, shows, directory, kubelet):
     await shows(NPU, 4, 3)
     file.unlink()
     await shows(NPU, 4, 4)
+
+
+@pytest.mark.parametrize("moved", ["{x: b, y: a}", "{x: b}", "{y: a, z: b}"])
+async def test_rules_that_move_between_files(start_agent, shows, directory, kubelet, moved):
+    """All files of a ConfigMap change in one moment, so what a name was in before is nothing against its new place."""
+    faults = directory / "faults"
+    for version, place in (("old", {"x": "a", "y": "b"}), ("new", yaml.safe_load(moved))):
+        (faults / version).mkdir(parents=True)
+        for file in "ab":
+            rules = [
+                f"{{name: {n}, devices: [acme/{'xyz'.index(n)}], health: Unhealthy}}" for n in place if place[n] == file
+            ]
+            (faults / version / f"{file}.yaml").write_text(f"rules: [{', '.join(rules)}]\n")
+    (faults / "..data").symlink_to("old")
+    for file in "ab":
+        (faults / f"{file}.yaml").symlink_to(f"..data/{file}.yaml")
+    agent = await start_agent(DEVICES, fault_injection=True, fault_dir=faults)
+    await shows(NPU, 4, 2)
+    (faults / "..new").symlink_to("new")
+    (faults / "..new").rename(faults / "..data")
+
+    def in_force():
+        return {name: run.source for name, run in agent.agent.faults.engine.runs.items() if run.active}
+
+    expected = {name: f"file {file}.yaml" for name, file in yaml.safe_load(moved).items()}
+    await kubelet.wait_until(lambda: in_force() == expected, what=f"{expected}, not {in_force()}")
+    assert not agent.agent.faults.store.problems
+
+
+async def test_files_with_the_same_rule(agent, shows, directory, kubelet):
+    """The first file by name has it; the other one is a problem while both are there."""
+    first, second = directory / "faults" / "a.yaml", directory / "faults" / "b.yaml"
+    second.write_text("{name: filed, devices: [acme/1-2], health: Unhealthy}")
+    await shows(NPU, 4, 2)
+    first.write_text("{name: filed, devices: [acme/0], health: Unhealthy}")
+    await shows(NPU, 4, 3)
+    (problem,) = agent.agent.faults.store.problems
+    assert "b.yaml" in str(problem)
+    assert "the rule 'filed' exists already, from file a.yaml; choose another name" in str(problem)
+    first.unlink()
+    await shows(NPU, 4, 2)
+    assert not agent.agent.faults.store.problems
 
 
 async def test_a_fault_file_that_cannot_be_read(agent, shows, directory, kubelet):

@@ -1,8 +1,6 @@
-"""Rules that wait for a file: it may be there already, and no name of a file may end the agent."""
+"""Rules that wait for a file: it may be there already."""
 
 import pytest
-
-from vdev.agent.status import status
 
 NPU = "acme.dev/npu"
 NO_LOOKS = {"look_at_devices": 3600.0}  # when files are looked at as well, whether or not something happened
@@ -27,26 +25,39 @@ def flag(directory):
     return path
 
 
-@pytest.fixture
-def unseen(directory):
-    """A file that cannot be looked at: a link to a name that no file can have."""
-    path = directory / "unseen"
-    path.symlink_to("n" * 300)
-    return path
-
-
 async def test_the_file_is_there_at_the_start(start_agent, shows, flag):
     """The fault begins with the agent."""
     await start_agent(config(flag), **NO_LOOKS)
     await shows(NPU, 4, 3)
 
 
-@pytest.mark.parametrize("late", [False, True], ids=["at the start", "at a reload"])
-async def test_a_file_that_cannot_be_seen(start_agent, shows, kubelet, unseen, late):
-    """It is a problem that names the rule, and everything else goes on."""
-    agent = await start_agent(DEVICES if late else config(unseen))
-    if late:
-        agent.edit(config(unseen))
-    await kubelet.wait_until(lambda: "waits for a file that cannot be seen" in str(status(agent.agent)["problems"]))
-    agent.edit(config(unseen).replace("count: 4", "count: 5"))
-    await shows(NPU, 5, 5)
+async def test_the_file_is_there_at_a_reload(start_agent, shows, flag):
+    """The fault begins when a new configuration brings the rule, though nothing happens to the file."""
+    agent = await start_agent(DEVICES, **NO_LOOKS)
+    await shows(NPU, 4, 4)
+    agent.edit(config(flag))
+    await shows(NPU, 4, 3)
+
+
+async def test_a_rule_that_is_triggered_needs_no_file(start_agent, shows, kubelet, directory):
+    """What a person begins goes on when its directory is looked at, until the file has come and gone."""
+    flag = directory / "flags" / "absent"
+    flag.parent.mkdir()
+    agent = await start_agent(config(flag), fault_injection=True, **NO_LOOKS)
+    await agent.agent.faults.commands["fault-trigger"]({"name": "x"})
+    await shows(NPU, 4, 3)
+    await agent.agent.faults.look_at_files()
+    await agent.settled(kubelet)
+    assert agent.agent.faults.engine.runs["x"].active
+    flag.touch()
+    await agent.agent.faults.look_at_files()
+    flag.unlink()
+    await shows(NPU, 4, 4)
+
+
+async def test_a_rule_of_a_person_sees_the_file(start_agent, shows, flag):
+    """A rule that is added by hand begins at once."""
+    agent = await start_agent(DEVICES, fault_injection=True, **NO_LOOKS)
+    text = f"{{name: x, devices: [acme/1], onFile: {flag}, health: Unhealthy}}"
+    await agent.agent.faults.commands["fault-add"]({"rules": text})
+    await shows(NPU, 4, 3)

@@ -12,7 +12,6 @@ from vdev.cli.status import lines as status_lines
 from vdev.deviceplugin import registration
 from vdev.deviceplugin.service import ServiceState
 from vdev.errors import SocketError
-from vdev.faults.effects import StreamFault
 from vdev.sim import Kubelet, manifest
 
 NPU, OTHER = "acme.dev/npu", "example.com/other"
@@ -90,7 +89,7 @@ async def test_failures_with_one_kubelet_do_not_count_for_the_next(kubelet, star
     await kubelet.start()
     await shows(NPU, 2, 2)
     registrations = service(agent).registrations
-    await service(agent).strike(StreamFault.CLOSE)
+    service(agent).close_streams()
     await kubelet.wait_until(lambda: service(agent).registrations > registrations, what="another registration")
     await shows(NPU, 2, 2)
 

@@ -127,7 +127,7 @@ async def test_a_device_by_its_index_has_its_partitions(vdev):
 
 async def test_an_index_that_no_device_has(vdev):
     """It is said, with where the names are."""
-    said = ["vdev: there is no device 'npu/50' on this node; vdev status lists them"]
+    said = ["vdev: there is no device 'npu/50' here"]
     assert (2, said) == await vdev("device", "set", "npu/50", "--health", "Unhealthy")
 
 

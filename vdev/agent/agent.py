@@ -211,7 +211,7 @@ class Agent:
             # without this at the end of each question to the kubelet, as long as there is no server.
             grpc.aio.init_grpc_aio()
             stack.callback(grpc.aio.shutdown_grpc_aio)
-            actions = {signal.SIGTERM: self.stop, signal.SIGINT: self.stop, signal.SIGHUP: self._hang_up}
+            actions = {signal.SIGTERM: self.stop, signal.SIGINT: self.stop, signal.SIGHUP: self.reload}
             stack.enter_context(acting_on(actions))
             await stack.enter_async_context(self.announcer.announcing())
             watcher = await self._start(stack)
@@ -345,7 +345,7 @@ class Agent:
         self.turns += 1
         async with self._turned:
             self._turned.notify_all()
-        self.announcer.turned(reloaded=not self.due.work.reload)
+        self.announcer.look()
 
     async def _settle(self) -> float | None:
         """Decide and tell everybody; the (monotonic) time at which to do it again though nothing happens."""
@@ -382,10 +382,6 @@ class Agent:
         """Another agent has come to serve the kubelet."""
         self._displaced = True
         self.stop()
-
-    def _hang_up(self) -> None:
-        self.reload()
-        self.announcer.reload()
 
     def _on_state(self, resource: str, state: ServiceState) -> None:
         self.announcer.look()

@@ -25,18 +25,20 @@ _SHOWN = 8  # ids in a line before the rest is counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Boot:
-    """What is known at a moment of the start.
+class Outlook:
+    """How the agent stands at a moment.
 
     `served`: the devices are listed to all who ask. `kubelet`: one has started and listens. `absent`: ids of hardware
     that was listed before and is not there, or not well. `waits_for`: what keeps this process from serving at all, in
-    words.
+    words. `stalled` says why nothing moves any more, empty while it does. `summary` is a line for people.
     """
 
     served: bool
     kubelet: bool = False
     absent: tuple[str, ...] = ()
     waits_for: str = ""
+    stalled: str = ""
+    summary: str = ""
 
 
 def absent(listed: Inventory, found: Iterable[RawDevice], ailing: Collection[str] = ()) -> tuple[str, ...]:
@@ -49,38 +51,23 @@ def absent(listed: Inventory, found: Iterable[RawDevice], ailing: Collection[str
     return tuple(sorted(listed.raws - well))
 
 
-def may_start(boot: Boot, *, waited: float, patience: float) -> bool:
+def may_start(outlook: Outlook, *, waited: float, patience: float) -> bool:
     """Whether the kubelet need not wait any longer; `waited` and `patience` are seconds since this process started.
 
     It never waits where it must come first, as when its own directory is to be made, nor where it runs already.
     """
-    if boot.waits_for:
+    if outlook.waits_for:
         return True
-    return boot.served and (boot.kubelet or not boot.absent or waited >= patience)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
-    """How the agent stands at a moment.
-
-    `stalled` says why nothing moves any more, empty while it does. `summary` is a line for people.
-    """
-
-    boot: Boot
-    stalled: str = ""
-    summary: str = ""
+    return outlook.served and (outlook.kubelet or not outlook.absent or waited >= patience)
 
 
 class Announcer:
-    """Tells `manager` what `outlook` says; `patience` is how long in seconds the kubelet waits at most.
-
-    `outlook` is asked with whether it matters what is absent, which takes a look at each device.
-    """
+    """Tells `manager` what `outlook` says; `patience` is how long in seconds the kubelet waits at most."""
 
     def __init__(
         self,
         manager: ServiceManager | None,
-        outlook: Callable[[bool], Outlook],
+        outlook: Callable[[], Outlook],
         *,
         patience: float,
         steps: Steps,
@@ -93,10 +80,8 @@ class Announcer:
         self._intervals, self._clock = timing
         self._began = timing.clock.now()
         self._changed = asyncio.Event()
-        self._is_ready = self._reloading = self._waits = False
-        self._misses = True  # whether something may be absent that was there before
+        self._is_ready = self._waits = False
         self._status = ""
-        self._alive_at = float("-inf")
 
     @contextlib.asynccontextmanager
     async def announcing(self) -> AsyncIterator[None]:
@@ -104,33 +89,17 @@ class Announcer:
         if self._manager is None:
             yield
             return
-        failure: Exception | None = None
-        async with asyncio.TaskGroup() as group:
-            name = "telling the service manager"
-            work = functools.partial(self._run, self._manager)
-            task = group.create_task(self._steps.repeat(name, work), name=name)
-            try:
-                yield
-            except Exception as error:  # the caller's own, which must not come out as a group
-                failure = error
-            finally:
-                task.cancel()
-        if failure is not None:
-            raise failure
+        name = "telling the service manager"
+        work = functools.partial(self._run, self._manager)
+        task = asyncio.create_task(self._steps.repeat(name, work), name=name)
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
 
     def look(self) -> None:
         self._changed.set()
-
-    def turned(self, *, reloaded: bool) -> None:
-        """The agent finished a step; `reloaded`: whatever it was told to read is in force by now, or refused."""
-        if self._manager is not None and self._reloading and reloaded:
-            self._reloading = not self._manager.ready()
-        self.look()
-
-    def reload(self) -> None:
-        if self._manager is not None and self._is_ready:
-            self._reloading = True
-            self._manager.reloading()
 
     def stop(self) -> None:
         if self._manager is not None:
@@ -139,42 +108,35 @@ class Announcer:
     async def _run(self, manager: ServiceManager) -> None:
         """Say what is new, and wait until there may be more to say."""
         self._changed.clear()
-        outlook, now = self._outlook(self._misses), self._clock.now()
-        self._misses = self._misses and not (self._is_ready and not outlook.boot.absent)
+        outlook = self._outlook()
         self._say(manager, outlook)
         if not self._is_ready:
-            self._start(manager, outlook.boot, now - self._began)
-        period = manager.watchdog / _SIGNS if manager.watchdog else self._intervals.signs_of_life
-        if manager.watchdog and not outlook.stalled and now - self._alive_at >= period / 2:
-            self._alive_at = now
+            self._start(manager, outlook, self._clock.now() - self._began)
+        if manager.watchdog and not outlook.stalled:
             manager.alive()
-        left = self._patience - (now - self._began)
-        if not self._is_ready:
-            period = min(period, left if left > 0 else self._intervals.retry_ready)
+        pause = manager.watchdog / _SIGNS if manager.watchdog else self._intervals.signs_of_life
         with contextlib.suppress(TimeoutError):
-            async with self._clock.timeout(period):
+            async with self._clock.timeout(pause if self._is_ready else self._intervals.retry_ready):
                 await self._changed.wait()
 
-    def _start(self, manager: ServiceManager, boot: Boot, waited: float) -> None:
-        if may_start(boot, waited=waited, patience=self._patience):
+    def _start(self, manager: ServiceManager, outlook: Outlook, waited: float) -> None:
+        if may_start(outlook, waited=waited, patience=self._patience):
             self._is_ready = manager.ready()
             if not self._is_ready:
                 return
-            self._misses = bool(boot.absent) and not boot.kubelet
-            if self._misses:
-                log.warning("devices that were there before are missing", devices=_shown(boot.absent))
+            if outlook.absent and not outlook.kubelet:
+                log.warning("devices that were there before are missing", devices=_shown(outlook.absent))
             elif self._waits:
                 log.info("the kubelet waits no more", seconds=round(waited))
-        elif boot.served and not self._waits:
+        elif outlook.served and not self._waits:
             self._waits = True
             left = self._patience - waited
-            log.info("the kubelet waits for devices", devices=_shown(boot.absent), seconds=round(left))
+            log.info("the kubelet waits for devices", devices=_shown(outlook.absent), seconds=round(left))
             manager.more_time(left + self._intervals.start_margin)
 
     def _say(self, manager: ServiceManager, outlook: Outlook) -> None:
-        boot = outlook.boot
-        absent = f"not there again: {', '.join(_shown(boot.absent))}" if boot.absent else ""
-        status = "; ".join(filter(None, (absent, boot.waits_for or outlook.summary)))
+        absent = f"not there: {', '.join(_shown(outlook.absent))}" if outlook.absent else ""
+        status = "; ".join(filter(None, (absent, outlook.waits_for or outlook.summary)))
         if status != self._status:
             self._status = status
             manager.status(status)

@@ -16,7 +16,6 @@ import structlog
 
 from ..aio.clock import Timing
 from ..errors import HostError
-from ..faults.effects import CdiFault
 from ..hostfs import read_plain, write_atomic
 from ..intervals import Intervals
 from ..model.device import Health
@@ -293,12 +292,10 @@ def _edits(document: cdi.Document | None) -> dict[str, Mapping[str, Any]]:
     return {device["name"]: cdi.edits_of(document, device) for device in document["devices"]} if document else {}
 
 
-def _spoilt(texts: dict[str, bytes], faults: Mapping[str, CdiFault]) -> dict[str, bytes]:
+def _spoilt(texts: dict[str, bytes], faults: Mapping[str, str]) -> dict[str, bytes]:
     """The files as they are under faults: some not there, some broken off in the middle."""
-    kept = {name: text for name, text in texts.items() if faults.get(name) is not CdiFault.MISSING}
-    return {
-        name: text[: len(text) // 2] if faults.get(name) is CdiFault.BROKEN else text for name, text in kept.items()
-    }
+    kept = {name: text for name, text in texts.items() if faults.get(name) != "missing"}
+    return {name: text[: len(text) // 2] if faults.get(name) == "broken" else text for name, text in kept.items()}
 
 
 def _text(document: Mapping[str, Any]) -> bytes:

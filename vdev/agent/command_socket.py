@@ -1,11 +1,12 @@
 """The agent's own unix socket: one JSON request, one JSON answer, for `vdev status` and similar commands.
 
-The socket's mode is 0600: who may open it may do what the commands allow. Every request gets an answer, and neither
-many nor slow clients keep the agent from its work.
+The socket's mode is 0600: who may open it may do what the commands allow. Every request gets an answer, and slow
+clients do not keep the agent from its work.
 """
 
 import asyncio
 import errno
+import functools
 import json
 import os
 import socket
@@ -18,7 +19,6 @@ import structlog
 from ..errors import HostError, SocketError, UsageError, VdevError, reason_of
 from ..intervals import PRODUCTION, Intervals
 from ..json_text import parse_json
-from ..observe.log import Seldom
 
 log = structlog.get_logger(__name__)
 
@@ -26,7 +26,7 @@ SOCKET = "vdev.sock"
 _UNFINISHED = "vdev.new"  # no longer than that, because the length of socket paths is limited
 _REQUEST = 2**20  # bytes of a request at most; fault rules are the longest
 _REPLY = 2**26  # bytes of a reply at most; a status with 70 000 devices takes about 20 MB
-_CLIENTS = 16  # at one time; more wait for their turn
+_CLIENTS = 16  # that may wait to be accepted
 
 Handler = Callable[[Mapping[str, Any]], Awaitable[Any]]
 
@@ -44,50 +44,31 @@ async def serve(directory: Path, commands: Mapping[str, Handler], intervals: Int
             raise HostError(
                 f"no control socket {path}, so `vdev status` will not reach this process: {reason_of(failed)}"
             ) from failed
+        client = functools.partial(_serve, commands=commands, patience=intervals.command)
+        server = await asyncio.start_unix_server(client, sock=listener, limit=_REQUEST)
         try:
-            async with asyncio.TaskGroup() as group:
-                taking = group.create_task(_take_clients(listener, commands, intervals), name="control clients")
-                while await asyncio.to_thread(_identity, path) == own:  # a file that goes sends no event here
-                    await asyncio.sleep(intervals.look_at_command_socket)
-                taking.cancel()
+            while await asyncio.to_thread(_identity, path) == own:  # a file that goes sends no event here
+                await asyncio.sleep(intervals.look_at_command_socket)
         finally:
-            with listener:  # as long as it is open, its file's inode is no other one's
-                await asyncio.to_thread(_remove, path, own)
+            await asyncio.to_thread(_remove, path, own)  # while it listens, its file's inode is no other one's
+            server.close()
         log.warning("control socket deleted or replaced by something else; making it again", socket=str(path))
 
 
-async def _take_clients(listener: socket.socket, commands: Mapping[str, Handler], intervals: Intervals) -> None:
-    """Serve every client that connects, until cancelled."""
-    loop, clients, trouble = asyncio.get_running_loop(), asyncio.Semaphore(_CLIENTS), Seldom(log)
-    async with asyncio.TaskGroup() as group:
-        while True:
-            await clients.acquire()
-            try:
-                connection, _ = await loop.sock_accept(listener)
-            except OSError as failed:  # a client that is gone again, or no descriptor left
-                clients.release()
-                trouble.warning("client of the control socket not taken", reason=reason_of(failed))
-                await asyncio.sleep(intervals.retry_accept)
-                continue
-            client = group.create_task(_serve(connection, commands, intervals.command), name="control client")
-            client.add_done_callback(lambda _: clients.release())
-
-
-async def _serve(connection: socket.socket, commands: Mapping[str, Handler], patience: float) -> None:
+async def _serve(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, commands: Mapping[str, Handler], patience: float
+) -> None:
     """One client: one request, one answer, whatever it sends."""
-    with connection:
-        try:
-            async with asyncio.timeout(patience):
-                reader, writer = await asyncio.open_unix_connection(sock=connection, limit=_REQUEST)
-                writer.transport.set_write_buffer_limits(0)  # drained is sent
-                try:
-                    reply = await asyncio.to_thread(json.dumps, await _answer(reader, commands))
-                    writer.write(reply.encode() + b"\n")
-                    await writer.drain()
-                finally:
-                    writer.transport.abort()  # or the loop takes the next socket of this number for this one
-        except (TimeoutError, OSError) as failed:
-            log.debug("request not answered", reason=str(failed))
+    writer.transport.set_write_buffer_limits(0)  # drained is sent
+    try:
+        async with asyncio.timeout(patience):
+            reply = await asyncio.to_thread(json.dumps, await _answer(reader, commands))
+            writer.write(reply.encode() + b"\n")
+            await writer.drain()
+    except (TimeoutError, OSError) as failed:
+        log.debug("request not answered", reason=str(failed))
+    finally:
+        writer.transport.abort()  # or the loop takes the next socket of this number for this one
 
 
 async def _answer(reader: asyncio.StreamReader, commands: Mapping[str, Handler]) -> dict[str, Any]:

@@ -19,7 +19,6 @@ from ..errors import ConfigError
 from ..hostfs import root
 from ..hostfs.files import is_directory
 from ..model.problem import Problem, error
-from ..model.spec import Spec
 from ..observe.metrics import Metrics
 from .node_objects import NodeObject
 
@@ -259,33 +258,9 @@ class ConfigSource:
                 raise
             return loaded
 
-    async def read_later(self, spec: Spec) -> Loaded:
-        """All that the files say; of files in force in part since the start, that part while they say the same `spec`.
-
-        Raises ConfigError.
-        """
-        try:
-            return await self.read()
-        except ConfigError:
-            if not self.left_out:
-                raise
-            loaded = await self.read(partial=True)
-            if (loaded.spec, loaded.errors) != (spec, self.left_out):
-                raise
-            return loaded
-
     async def read(self, *, partial: bool = False) -> Loaded:
         """Read the files. Raises ConfigError; with `partial` wrong entries are dropped and reported instead."""
         chosen = await self.chooser.choose()
-        try:
-            return await self._read(chosen, partial=partial)
-        except ConfigError:
-            again = await self.chooser.choose()
-            if again == chosen:
-                raise
-        return await self._read(again, partial=partial)  # they were swapped in between
-
-    async def _read(self, chosen: Chosen, *, partial: bool) -> Loaded:
         try:
             loaded = await asyncio.to_thread(self._load, chosen.files, partial=partial)
         except ConfigError as bad:
@@ -328,11 +303,8 @@ class ConfigSource:
 
     def unchanged(self, loaded: Loaded) -> None:
         """The last reading says what is in force already."""
-        if self.status.last_was_good and loaded.errors == self.left_out:
+        if self.status.last_was_good and not self.left_out:
             self._in_force(loaded)
-        elif loaded.errors:
-            log.info("configuration is in force in part again, as it was")
-            self.applied(loaded, "in part again, as it was")
         else:
             log.info("configuration is good again, and as it was")
             self.applied(loaded, "good again, and as it was")

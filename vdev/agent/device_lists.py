@@ -15,8 +15,8 @@ from ..deviceplugin.registration import KubeletSocket
 from ..deviceplugin.requests import Requests
 from ..deviceplugin.service import ResourceService, ServiceState
 from ..deviceplugin.servicer import list_response
-from ..faults.effects import SocketFault, StreamFault
 from ..faults.engine import Engine
+from ..faults.rules import FaultRule
 from ..model.device import Key
 from ..observe.metrics import Metrics
 from ..planning.plan import Plan
@@ -155,11 +155,15 @@ class DeviceLists(Output):
         assert self._group is not None
         self._tasks[name] = self._group.create_task(run(), name=f"serve {name}")
 
-    async def strike(self, fault: StreamFault | SocketFault, concerns: Callable[[str], bool]) -> None:
-        """Let a momentary fault happen to these resources."""
+    async def strike(self, rule: FaultRule) -> None:
+        """Let the rule's momentary fault happen to its resources."""
         for name, service in list(self.services.items()):
-            if concerns(name):
-                await service.strike(fault)
+            if not rule.concerns(name):
+                continue
+            if rule.socket is None:
+                service.close_streams()
+            else:
+                await service.spoil_socket(replace=rule.socket.replace)
 
     async def stop(self) -> None:
         for service in self.services.values():

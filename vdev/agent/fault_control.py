@@ -4,7 +4,8 @@ The engine answers; this asks it after each step, wakes those who wait for an an
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,12 @@ from typing import Any
 import structlog
 
 from .. import config
-from ..errors import HostError, UsageError
-from ..faults.commands import Command, FaultCommands, called, not_allowed, rule_document
-from ..faults.effects import ApiFaults, CdiFault, FaultKind, ProcessFaults, SliceFault
-from ..faults.engine import CONFIGURATION, Engine
+from ..faults.commands import Command, FaultCommands, not_allowed, rule_document
+from ..faults.engine import Engine
 from ..faults.rule_run import RuleRun
 from ..faults.rule_store import RuleStore
-from ..faults.rules import FaultRule, words
-from ..hostfs import HostRoot
+from ..faults.rules import DEVICE, FaultRule, words
+from ..model.device import Slot
 from ..model.problem import Problem, warning
 from ..model.spec import Spec
 from ..observe.metrics import Metrics
@@ -45,14 +44,12 @@ class FaultControl:
         self._wake = wake
         self._timer: Callable[[], object] | None = None
         self._inventory = Inventory()
-        self._here = HostRoot()
-        self._hidden: Mapping[str, str] = {}  # rules whose file cannot be looked at, and why
 
     def adopt(self, spec: Spec, base: Inventory) -> None:
         """The configuration says this now, and these are the devices that it gives the node."""
         self.spec = spec
-        self.engine.load(CONFIGURATION, spec.faults.rules)
-        self.store.give_way({rule.name for rule in spec.faults.rules})
+        self.store.configure(spec.faults.rules)
+        self.engine.load(self.store.sources)
         self.engine.meet(base)
 
     @property
@@ -69,26 +66,15 @@ class FaultControl:
         """Read the fault directory, and see which of the files that rules wait for are there."""
         await self.store.scan()
         files = self.engine.files
-        found = await asyncio.to_thread(self._look, files) if files else {}
-        now = self.engine.files
-        for name, there in found.items():
-            if now.get(name) == files[name]:  # else it was cleared meanwhile
-                self.engine.saw_file(name, there=None if isinstance(there, HostError) else there)
-        self._hidden = {name: str(why) for name, why in found.items() if isinstance(why, HostError)}
-
-    def _look(self, files: Mapping[str, str]) -> dict[str, bool | HostError]:
-        found: dict[str, bool | HostError] = {}
+        there = await asyncio.to_thread(lambda: {name: os.path.exists(file) for name, file in files.items()})
         for name, file in files.items():
-            try:
-                found[name] = self._here.info(file) is not None
-            except HostError as failed:
-                found[name] = failed
-        return found
+            if self.engine.files.get(name) == file:  # else it was cleared meanwhile
+                self.engine.saw_file(name, there=there[name])
 
-    def cdi_faults(self, inventory: Inventory) -> Mapping[str, CdiFault]:
+    def cdi_faults(self, inventory: Inventory) -> Mapping[str, str]:
         """What becomes of the CDI files, by file name; asks the engine, so only after its look."""
         self._inventory = inventory
-        found: dict[str, CdiFault] = {}
+        found: dict[str, str] = {}
         if not self.engine.runs:
             return found
         for name, resource in inventory.resources.items():
@@ -107,17 +93,16 @@ class FaultControl:
 
         `break_watches` ends those of the API server, `wipe_slices` deletes those of the drivers that a rule concerns.
         """
-        for strike in self.engine.take_strikes():
-            match strike.fault:
-                case ProcessFaults(exit=code):
-                    log.error("ending as a fault rule says", rule=strike.rule.name, code=code, injected=True)
-                    self._exit(code)
-                case ApiFaults():
-                    break_watches()
-                case SliceFault():
-                    wipe_slices(strike.rule.concerns)
-                case fault:
-                    await lists.strike(fault, strike.rule.concerns)
+        for rule in self.engine.take_strikes():
+            if rule.process is not None:
+                log.error("ending as a fault rule says", rule=rule.name, code=rule.process.exit, injected=True)
+                self._exit(rule.process.exit)
+            elif rule.api is not None:
+                break_watches()
+            elif rule.slices is not None:
+                wipe_slices(rule.concerns)
+            else:
+                await lists.strike(rule)
         if self.engine.stirred:
             for service in lists.services.values():
                 service.poke()
@@ -133,17 +118,10 @@ class FaultControl:
     @property
     def commands(self) -> Mapping[str, Command]:
         refusal = "" if self._allowed else not_allowed("this plugin")
-        return FaultCommands(self.store, find=self._find, status=self.status, refusal=refusal).by_name
+        return FaultCommands(self.store, nodes=self._slots, is_fleet=False, status=self.status, refusal=refusal).by_name
 
-    def _find(self, device: str, node: str) -> tuple[str, str]:
-        """The id of a device that is asked for: by its id, or as rules call it (`a100/2`, partition `a100/2:0`)."""
-        if node not in {"", self._node}:
-            raise UsageError(f"this is the plugin of node {self._node}, not of {node}")
-        for resource in self._inventory.everything.values():
-            for slot in resource.slots:
-                if found := called(slot, device):
-                    return "", found
-        raise UsageError(f"there is no device {device!r} on this node; vdev status lists them")
+    def _slots(self) -> Mapping[str, Iterable[Slot]]:
+        return {self._node: (slot for each in self._inventory.everything.values() for slot in each.slots)}
 
     def _parse(self, text: str, name: str) -> tuple[FaultRule, ...]:
         return config.load_rules(text, name, self.spec)
@@ -170,21 +148,16 @@ class FaultControl:
         idle = (
             warning(run.rule.where, f"the fault rule {name!r} selects no device that this node has now")
             for name, run in self.engine.runs.items()
-            if run.live and run.rule.kind is FaultKind.DEVICE and not run.targets
+            if run.live and run.rule.kind == DEVICE and not run.targets
             if not _is_elsewhere(run.rule, self.spec, self._node)
         )
-        hidden = (
-            warning(run.rule.where, f"the fault rule {name!r} waits for a file that cannot be seen: {why}")
-            for name, why in self._hidden.items()
-            if (run := self.engine.runs.get(name)) is not None
-        )
-        return (*self.store.problems, *idle, *hidden)
+        return (*self.store.problems, *idle)
 
 
 def _document(run: RuleRun, now: float) -> dict[str, Any]:
     changes_at = run.changes_at if run.live else None
     document = rule_document(run.rule, run.source, _state(run), changes_at, now, run.injections)
-    is_of_devices = run.rule.kind is FaultKind.DEVICE
+    is_of_devices = run.rule.kind == DEVICE
     return {**document, "devices": sorted({each for _, each in run.targets}) if is_of_devices else []}
 
 

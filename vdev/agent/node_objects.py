@@ -5,7 +5,6 @@ alone the Node is read at a slow pace. Nothing is asked before somebody subscrib
 """
 
 import asyncio
-import contextlib
 import functools
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -27,7 +26,6 @@ from .options import Options
 log = structlog.get_logger(__name__)
 
 Document = Mapping[str, Any]
-_NAMES = 10  # of Nodes that a message names
 
 
 class NodeObject:
@@ -50,7 +48,6 @@ class NodeObject:
         self._on_heard = on_heard
         self._users: list[Callable[[], None]] = []
         self._wanted = asyncio.Event()
-        self._others = ""  # which Nodes there are, where this one is not, for the message
         self._told: tuple[Document | None, str] = None, ""  # the Node and the trouble that users know
         self._informer = kube.Informer(
             api,
@@ -80,7 +77,7 @@ class NodeObject:
         if self._informer.trouble is not None or self.document is not None or not self._informer.is_listed:
             return self._informer.trouble
         hint = "set --node-name (env NODE_NAME) to the pod's spec.nodeName"
-        return kube.Unconfigured(f"the cluster has no node {self._node!r}{self._others}; {hint}")
+        return kube.Unconfigured(f"the cluster has no node {self._node!r}; {hint}")
 
     @property
     def unanswered(self) -> bool:
@@ -109,8 +106,6 @@ class NodeObject:
         """The Node as it was seen last; waits for the first look. Raises ApiServerError where it cannot be had."""
         self._wanted.set()
         await self._informer.looked()
-        if self.document is None and self._api is not None and self._informer.trouble is None:
-            self._others = await self._name_others(self._api)
         if (document := self.document) is not None:
             return document
         raise self.trouble or kube.Unconfigured(kube.NO_SERVER)
@@ -129,14 +124,6 @@ class NodeObject:
             if isinstance(self._informer.trouble, kube.Denied):
                 return
             await self._clock.sleep(self._intervals.look_at_label)
-
-    async def _name_others(self, api: kube.Api) -> str:
-        """What Nodes there are, if that may be asked: the name may be a wrong one."""
-        names: tuple[str, ...] = ()
-        with contextlib.suppress(ApiServerError):
-            names = await api.names(kube.NODES, _NAMES + 1)
-        more = " and others" if len(names) > _NAMES else ""
-        return f" (it has {', '.join(map(repr, names[:_NAMES]))}{more})" if names else ""
 
     def _tell(self) -> None:
         (_, trouble_before), now = self._told, (self.document, str(self.trouble or ""))

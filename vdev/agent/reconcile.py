@@ -178,7 +178,7 @@ class Reconciler:
     async def reload(self) -> None:
         """Read the files again; adopt them when they are good, keep what is when they are not."""
         try:
-            loaded = await self._config.read_later(self.spec)
+            loaded = await self._config.read()
             scan, base = self.scan, self.base
             spec = loaded.spec
             if is_new := spec != self.spec:

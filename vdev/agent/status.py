@@ -12,7 +12,7 @@ from ..deviceplugin.service import ResourceService, ServiceState
 from ..model.device import device_document, problem_document
 from ..node.events import Situation
 from ..planning.resources import Resource
-from .announcer import Boot, Outlook, absent
+from .announcer import Outlook, absent
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -200,20 +200,21 @@ class HttpView:
     def stand_by(self) -> str:
         return stand_by(self._agent)
 
-    def outlook(self, look_for_absent: bool) -> Outlook:
+    def outlook(self) -> Outlook:
         agent, state = self._agent, self._agent.reconciler
         services = agent.lists.services.values()
         missing: tuple[str, ...] = ()
-        if look_for_absent and state.published:
+        if state.published:
             ailing = {raw for raw, health in state.current_verdicts().items() if not health.healthy}
             missing = absent(state.served, chain.from_iterable(state.scan.devices.values()), ailing)
-        boot = Boot(
+        return Outlook(
             served=state.published and not any(each.state is ServiceState.STARTING for each in services),
             kubelet=any(each.streams for each in services),
             absent=missing,
             waits_for=agent.waiting if agent.lock.waited else "",
+            stalled=self.stalled(),
+            summary=self._summary(),
         )
-        return Outlook(boot=boot, stalled=self.stalled(), summary=self._summary())
 
     def _summary(self) -> str:
         if trouble := "; ".join(not_ready(self._agent)):

@@ -21,7 +21,7 @@ from ..sim.objects import yaml_text
 from . import common
 
 Document = dict[str, Any]
-_NAMED = frozenset({"request", "driver", "pool", "device"})
+_WRONG = (KeyError, TypeError, ValueError, AttributeError)  # what a claim of another form leads to
 
 
 @dataclass(slots=True)
@@ -46,6 +46,8 @@ def run(args: argparse.Namespace) -> int:
     except AllocationError as refused:
         print(f"refused: {refused}", file=sys.stderr)
         return 1
+    except _WRONG as wrong:
+        raise UsageError(f"{args.claim}: an API server would not take these claims or classes: {wrong!r}") from wrong
     if args.output == "json":
         print(json.dumps({"claims": [_document(*each) for each in answers]}, indent=2))
         return 0
@@ -69,7 +71,7 @@ def _read(path: Path) -> _Objects:
         name = _mapping(each.get("metadata")).get("name") or "claim"
         match each.get("kind"):
             case "ResourceClaim" | "ResourceClaimTemplate" as kind:
-                found.claims.append(_claim(each, str(name), path, is_template=kind == "ResourceClaimTemplate"))
+                found.claims.append(_claim(each, str(name), is_template=kind == "ResourceClaimTemplate"))
             case "DeviceClass":
                 found.classes[str(name)] = each
     if not found.claims:
@@ -85,39 +87,16 @@ def _flat(documents: Sequence[object]) -> Iterator[Document]:
             yield from _flat(items) if isinstance(items, list) else (each,)
 
 
-def _claim(document: Document, name: str, path: Path, *, is_template: bool) -> Document:
+def _claim(document: Document, name: str, *, is_template: bool) -> Document:
     given = _mapping(document.get("metadata"))
     namespace = str(given.get("namespace") or "default")
     uid = str(given.get("uid") or uuid.uuid5(uuid.NAMESPACE_URL, f"{namespace}/{name}"))
-    metadata = {**given, "namespace": namespace, "name": name, "uid": uid}
     spec = _mapping(document.get("spec"))
-    claim = {"metadata": metadata, "spec": _mapping(spec.get("spec")) if is_template else spec}
-    if status := _mapping(document.get("status")):
-        claim["status"] = status
-    what = f"{path}: {document['kind']} {name}"
-    if _is_allocated(claim):
-        results = _mapping(claim["status"]["allocation"].get("devices")).get("results")
-        if not (isinstance(results, list) and results and all(_mapping(each).keys() >= _NAMED for each in results)):
-            raise UsageError(
-                f"{what} is allocated without devices; expected status.allocation.devices.results, each "
-                "with request, driver, pool and device (resource.k8s.io/v1)"
-            )
-        return claim
-    requests = _mapping(claim["spec"].get("devices")).get("requests")
-    if not (isinstance(requests, list) and requests and all(map(_is_request, requests))):
-        raise UsageError(
-            f"{what} asks for nothing that vdev understands; expected spec.devices.requests, each with a name and "
-            "exactly or firstAvailable, which have a deviceClassName (resource.k8s.io/v1)"
-        )
-    return claim
-
-
-def _is_request(given: object) -> bool:
-    request = _mapping(given)
-    first = request.get("firstAvailable")
-    rows = first if isinstance(first, list) and first else [request.get("exactly")]
-    named = not first or all(_mapping(each).get("name") for each in rows)
-    return bool(request.get("name")) and named and all(_mapping(each).get("deviceClassName") for each in rows)
+    return {
+        "metadata": {**given, "namespace": namespace, "name": name, "uid": uid},
+        "spec": _mapping(spec.get("spec")) if is_template else spec,
+        "status": _mapping(document.get("status")),
+    }
 
 
 def _mapping(value: object) -> Document:
@@ -125,7 +104,7 @@ def _mapping(value: object) -> Document:
 
 
 def _is_allocated(claim: Document) -> bool:
-    return bool(_mapping(_mapping(claim.get("status")).get("allocation")))
+    return bool(claim["status"].get("allocation"))
 
 
 # --- the allocation ---------------------------------------------------------------------------------------------------
@@ -156,14 +135,16 @@ def _allocate(objects: _Objects, seen: preview.Preview) -> None:
     scheduler = Allocator(offered, classes, used, matches=matches)
     try:
         for claim in waiting:
+            if not claim["spec"]["devices"]["requests"]:
+                raise UsageError(f"the claim {claim['metadata']['name']} asks for nothing")
             for field, why in claim_limits.requests("spec", claim["spec"]):
                 raise UsageError(f"an API server would not take the claim {claim['metadata']['name']}: {field}: {why}")
         allocations = scheduler.allocate(waiting, seen.node)
     except UnschedulableError as nothing:
         known = ", ".join(sorted(classes)) or "none"
         raise AllocationError(f"{nothing}; the DeviceClasses of the configuration and of the file: {known}") from None
-    except (ManifestError, KeyError, TypeError, ValueError, AttributeError) as wrong:
-        raise UsageError(f"an API server would not take these claims or classes: {wrong!r}") from wrong
+    except ManifestError as wrong:
+        raise UsageError(f"an API server would not take these claims or classes: {wrong}") from wrong
     for claim, allocation in zip(waiting, allocations, strict=True):
         claim["status"] = {"allocation": allocation}
 

@@ -4,7 +4,6 @@ import argparse
 import asyncio
 import json
 
-from .. import config
 from ..agent import command_socket
 from ..errors import UsageError
 from . import common, fault, options
@@ -40,9 +39,8 @@ def run(args: argparse.Namespace) -> int:
     """Send the request to the running plugin, and print its answer."""
     match args.action:
         case "set":
-            seconds = None if args.lasts is None else config.duration(args.lasts, "--for")
-            request = {"do": "device-set", "id": args.id, "health": args.health, "reason": args.reason, "for": seconds}
-            request["node"] = args.node
+            request = {"do": "device-set", "id": args.id, "node": args.node}
+            request |= {"health": args.health, "reason": args.reason, "for": args.lasts}
         case "clear":
             request = {"do": "device-clear", "id": args.id, "node": args.node}
         case _:

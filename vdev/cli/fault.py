@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import json
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -94,16 +95,6 @@ def done(answer: dict[str, Any]) -> str:
     return f"{verb}: {', '.join(listed) or 'nothing'}"
 
 
-def _clock(seconds: float) -> str:
-    """A duration for people: `1h02m03s`, `4m05s`, `7.5s`."""
-    whole = int(seconds)
-    if whole >= 3600:
-        return f"{whole // 3600}h{whole % 3600 // 60:02d}m{whole % 60:02d}s"
-    if whole >= 60:
-        return f"{whole // 60}m{whole % 60:02d}s"
-    return f"{round(seconds, 1):g}s"
-
-
 def _injected(times: dict[str, int]) -> str:
     """How many times, in all and for each resource if there are several."""
     total = str(sum(times.values()))
@@ -119,7 +110,7 @@ def show(faults: dict[str, Any]) -> None:
             each["name"],
             each["state"],
             str(len(each["devices"])) if each["kind"] == "device" else "-",
-            "-" if each["changesIn"] is None else _clock(each["changesIn"]),
+            "-" if each["changesIn"] is None else str(timedelta(seconds=round(each["changesIn"]))),
             _injected(each["injectedIn"]),
             each["source"],
             each["what"],

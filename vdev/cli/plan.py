@@ -45,7 +45,7 @@ def _slice_row(device: DraDevice) -> tuple[str, ...]:
         device.name,
         " ".join(filter(None, words)) or "-",
         _capacity(device) or "-",
-        ", ".join(device.consumes) + _slices(device) if device.consumes else "-",
+        ", ".join(device.consumes) or "-",
         ", ".join(f"{each.key}{'=' if each.value else ''}{each.value}:{each.effect}" for each in device.taints) or "-",
     )
 
@@ -54,14 +54,6 @@ def _capacity(device: DraDevice) -> str:
     shown = [f"{name} {written(device.capacity[name].value)}" for name in _FIRST if name in device.capacity]
     more = len(device.capacity) - len(shown)
     return ", ".join([*shown, *([f"{more} more"] if more else [])])
-
-
-def _slices(device: DraDevice) -> str:
-    covered = device.device.slices
-    if not covered:
-        return " (all)"
-    first, last = covered[0], covered[-1]
-    return f" (slice{'s' * (last > first)} {first}{f'-{last}' * (last > first)})"
 
 
 def pool_changes(before: Pools, after: Pools) -> Iterator[dict[str, Any]]:
@@ -81,20 +73,6 @@ def pool_changes(before: Pools, after: Pools) -> Iterator[dict[str, Any]]:
         }
         if (driver in before) != (driver in after) or change["added"] or change["removed"] or change["changed"]:
             yield change
-
-
-def _pool_change_lines(change: dict[str, Any], before: Pools, after: Pools) -> Iterator[str]:
-    driver = change["driver"]
-    if driver not in after:
-        yield f"  - {driver}: no ResourceSlices any more; devices that claims have are kept"
-        return
-    count = common.counted(len(after[driver].devices), "device")
-    if driver not in before:
-        yield f"  + {driver}: new, {count} for claims"
-        return
-    yield f"  ~ {driver}: {len(before[driver].devices)} -> {count} for claims"
-    for sign, names in (("+", change["added"]), ("-", change["removed"]), ("~", change["changed"])):
-        yield from common.signed_lines(sign, names)
 
 
 DESCRIPTION = "Show what a node would advertise for a configuration, without a kubelet, changing nothing."
@@ -304,30 +282,40 @@ def _print_changes(old: Preview, new: Preview) -> None:
         print("\nwhat a reload would change is unknown: OLD has errors")
     else:
         print("\na reload would change:" if changes or labels or slices else "\na reload would change nothing")
-    for resource_change in changes:
-        match resource_change:
+    for change in changes:
+        match change:
             case Added(resource):
-                print(f"  + {resource.name}: new, {common.counted(len(resource.slots), 'device')}")
+                _print_offer(resource.name, None, len(resource.slots))
             case RemovedResource(resource):
                 print(f"  - {resource.name}: removed; devices that pods may hold stay listed as Unhealthy")
-            case ChangedResource():
-                _print_changed(resource_change)
+            case ChangedResource(before, after):
+                _print_offer(after.name, len(before.slots), len(after.slots))
+                health = [f"{each}: {health.reason or 'healthy'}" for each, health in change.health]
+                _print_differences(change.added, change.removed, health)
+                if not (change.added or change.removed or health):
+                    print("      the same devices, but containers get something else from them")
     for each in slices:
-        print("\n".join(_pool_change_lines(each, old.pools, new.pools)))
-    for change in labels:
-        key, before, after = change["label"], change["old"], change["new"]
-        if before is None:
-            print(f"  + label {key}: {after}")
+        driver, count = each["driver"], {name: len(pool.devices) for name, pool in old.pools.items()}
+        if driver in new.pools:
+            _print_offer(driver, count.get(driver), len(new.pools[driver].devices), " for claims")
         else:
-            print(f"  - label {key}" if after is None else f"  ~ label {key}: {before} -> {after}")
+            print(f"  - {driver}: no ResourceSlices any more; devices that claims have are kept")
+        if driver in old.pools and driver in new.pools:
+            _print_differences(each["added"], each["removed"], each["changed"])
+    for label in labels:
+        key, was, will = label["label"], label["old"], label["new"]
+        if was is None:
+            print(f"  + label {key}: {will}")
+        else:
+            print(f"  - label {key}" if will is None else f"  ~ label {key}: {was} -> {will}")
 
 
-def _print_changed(change: ChangedResource) -> None:
-    print(f"  ~ {change.new.name}: {len(change.old.slots)} -> {common.counted(len(change.new.slots), 'device')}")
-    for sign, ids in (("+", change.added), ("-", change.removed)):
-        for line in common.signed_lines(sign, ids):
+def _print_offer(name: str, before: int | None, after: int, what: str = "") -> None:
+    count = common.counted(after, "device") + what
+    print(f"  + {name}: new, {count}" if before is None else f"  ~ {name}: {before} -> {count}")
+
+
+def _print_differences(added: Sequence[str], removed: Sequence[str], changed: Sequence[str]) -> None:
+    for sign, texts in (("+", added), ("-", removed), ("~", changed)):
+        for line in common.signed_lines(sign, texts):
             print(line)
-    for each, health in change.health[: common.SHOWN]:
-        print(f"      ~ {each}: {'healthy' if health.healthy else f'unhealthy ({health.reason})'}")
-    if not (change.added or change.removed or change.health):
-        print("      the same devices, but containers get something else from them")

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -119,22 +118,6 @@ def _print(preset: config.Preset) -> None:
     common.print_table(("NAME", "VALUE"), list(preset.attributes.items()), indent="  ")
     if preset.partitioning:
         _print_geometry(preset.partitioning)
-    print(f"\nin a configuration\n{_example(preset)}")
-
-
-def _example(preset: config.Preset) -> str:
-    count = "" if preset.count else ", count: 2"
-    lines = [
-        "version: v1",
-        "devices:",
-        f"- name: {preset.name.partition('-')[0]}",
-        f"  resource: {preset.resource or 'example.com/device'}",
-        f"  virtual: {{preset: {preset.name}{count}}}",
-    ]
-    if preset.partitioning:
-        lines.insert(1, "flags: {migStrategy: mixed}")
-        lines.append(f"  partitions: {{all: all-{next(iter(preset.partitioning.profiles))}}}")
-    return textwrap.indent("\n".join(lines), "  ")
 
 
 def _print_geometry(geometry: Geometry) -> None:

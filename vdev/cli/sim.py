@@ -31,17 +31,7 @@ The command is started without a shell, for each scenario anew, on a node that n
 are found, {dir} an empty directory, {configuration} the file with a scenario's configuration, and {kubeconfig} leads
 to an API server, which is there if one of them names it.
 """
-_ONLY_WITH_EXEC = {
-    "scenario": "--scenario",
-    "hook": "--hook",
-    "resource": "--resource",
-    "allow": "--allow",
-    "strict": "--strict",
-    "restart": "--restart",
-    "timeout": "--timeout",
-    "junit": "--junit",
-    "logs": "--logs",
-}
+_ONLY_WITH_EXEC = ("scenario", "hook", "resource", "allow", "strict", "restart", "timeout", "junit", "logs")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -133,8 +123,8 @@ def run(args: argparse.Namespace) -> int:
     raise_open_files()
     if args.exec is not None:
         return _play(args)
-    if given := [flag for name, flag in _ONLY_WITH_EXEC.items() if getattr(args, name)]:
-        raise UsageError(f"{given[0]} needs a plugin to play with; give --exec COMMAND")
+    if given := [name for name in _ONLY_WITH_EXEC if getattr(args, name)]:
+        raise UsageError(f"--{given[0]} needs a plugin to play with; give --exec COMMAND")
     from ..sim import Compat  # not needed for --help
     from ..sim.app import Output, SimOptions, serve
 

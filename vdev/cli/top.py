@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import json
-import math
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -57,9 +56,7 @@ def run(args: argparse.Namespace) -> int:
 
     async def frame() -> Sequence[str]:
         now = await _told(run_dir, args.names)
-        if args.rows is None:
-            return fitting(now, args.sort, common.height())
-        return list(lines(now, args.sort, rows))
+        return list(lines(now, args.sort, common.height() - _AROUND if args.rows is None else rows))
 
     asyncio.run(common.watch(frame, every))
     return 0
@@ -79,35 +76,17 @@ async def _told(run_dir: Path, names: Sequence[str]) -> dict[str, Any]:
 
 # --- the text ---------------------------------------------------------------------------------------------------------
 
-_STEPS = "▁▂▃▄▅▆▇█"
+_AROUND = 4  # lines: the first one, an empty one, the head of the table, and how many more devices there are
 _BAR = 10  # characters
 _FULL = 100.0
 _WARM = 85.0  # °C, from where a temperature is shown in a colour
 _Device = dict[str, Any]
 
 
-def fitting(told: dict[str, Any], sort: str, height: int) -> list[str]:
-    """As many devices as fit in so many lines, and before them the loads by resource if there is room."""
-    resources = len({each["resource"] for each in told["devices"]})
-    around = 4  # the first line, an empty one, the head of the table, and how many more devices there are
-    rest = height - around
-    return list(
-        lines(told, sort, max(1, rest - resources if resources <= rest // 2 else rest), short=resources > rest // 2)
-    )
-
-
-def lines(told: dict[str, Any], sort: str, rows: int | None, *, short: bool = False) -> Iterator[str]:
-    """The lines, of the document that `vdev top --output json` prints; `rows` devices at most, None: all.
-
-    If there are more devices, a line for each resource says how they are loaded, unless it shall be `short`.
-    """
+def lines(told: dict[str, Any], sort: str, rows: int | None) -> Iterator[str]:
+    """The lines, of the document that `vdev top --output json` prints; `rows` devices at most, None: all."""
     devices: list[_Device] = told["devices"]
     yield _in_short(told["node"], devices)
-    by_resource: dict[str, list[_Device]] = {}
-    for each in devices:
-        by_resource.setdefault(each["resource"], []).append(each)
-    if len(devices) > (rows or len(devices)) and not short:
-        yield from (_distribution(name, found) for name, found in by_resource.items())
     yield ""
     shown = sorted(devices, key=lambda each: _order(each, sort))[: rows or None]
     table = common.table_lines(_HEAD, [_row(each) for each in shown])
@@ -136,17 +115,6 @@ def _in_short(node: str, devices: Sequence[_Device]) -> str:
     state = painted(f"{wrong} with faults", Colour.BAD) if wrong else "none with faults"
     count = common.counted(len(devices), "device")
     return f"node {node}: {count}, {held} held by pods, {state}, load {load:.0f} %, {_watts(power)}"
-
-
-def _distribution(name: str, devices: Sequence[_Device]) -> str:
-    """How many devices have which load, from idle at the left to full at the right."""
-    counts = [0] * _BAR
-    for each in devices:
-        counts[min(_BAR - 1, int(each["load"] / _FULL * _BAR))] += 1
-    most = max(counts)
-    bars = "".join(_STEPS[math.ceil(count / most * (len(_STEPS) - 1))] if count else "·" for count in counts)
-    held = sum(bool(each["holders"]) for each in devices)
-    return f"  {name}: {len(devices)}, {held} held, load 0 % {bars} 100 %"
 
 
 _HEAD = ("DEVICE", "LOAD", "", "MEMORY", "TEMP", "POWER", "STATE", "HOLDERS")

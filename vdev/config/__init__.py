@@ -15,12 +15,10 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
-
-from ..errors import ConfigError, UsageError
+from ..errors import ConfigError
 from ..faults.rules import FaultRule
 from ..model.problem import Override
-from ..model.scalars import Duration, Plain
+from ..model.scalars import Plain
 from ..model.spec import Spec
 from .config_file import json_schema, json_schema_text
 from .loader import Document, Text, Texts, join, read_file, read_text, text_of, trees
@@ -35,7 +33,6 @@ __all__ = [
     "Preset",
     "Text",
     "Texts",
-    "duration",
     "json_schema",
     "json_schema_text",
     "load",
@@ -50,7 +47,6 @@ __all__ = [
     "trees",
 ]
 
-DURATION: TypeAdapter[float] = TypeAdapter(Duration)
 _RULES = "a rule, such as {name: x, devices: [a/0], health: Unhealthy}, or a mapping with `rules`"
 NO_OVERRIDES: Mapping[str, Override] = {}
 
@@ -118,12 +114,3 @@ def preset_names(dirs: Sequence[Path] = ()) -> tuple[str, ...]:
 def preset(name: str, dirs: Sequence[Path] = ()) -> Preset:
     """The preset of that name, of the user's directories or ours. Raises ConfigError."""
     return load_preset(name, PresetTexts(dirs))
-
-
-def duration(text: str, what: str) -> float:
-    """Seconds of a duration as the file takes them, such as 10m or 30s. Raises UsageError, which names `what`."""
-    try:
-        return DURATION.validate_python(Plain(text) if text[:1].isdecimal() and text[-1:].isdecimal() else text)
-    except ValidationError as bad:
-        details = bad.errors(include_url=False)[0]["ctx"]
-        raise UsageError(f"{what}: {details['message']}; {details['hint']}") from bad

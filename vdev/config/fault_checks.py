@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from ..faults.effects import ApiFaults, ClaimCall, FaultKind, Rpc
-from ..faults.rules import KINDS, DeviceFilter, FaultRule, Select
+from ..faults.effects import ApiFaults, ClaimCall, Rpc
+from ..faults.rules import EFFECTS, OF_DEVICES, DeviceFilter, FaultRule, Select
 from ..faults.xids import APPLICATION_ERRORS
 from ..model.device import base_id
 from ..model.entry import EntrySpec
@@ -33,7 +33,6 @@ _WRONG: Mapping[str, Sequence[Rpc | ClaimCall]] = {  # the calls that can have t
     "skipClaim": tuple(ClaimCall),
     "claimError": tuple(ClaimCall),
 }
-_KINDS = {FaultRule.model_fields[field].alias or field: kind for field, kind in KINDS.items()}  # by key
 _CALL_KEYS = ("delay", "hang", "error", "answer")
 _ONE_KEY = ("register", "stream", "socket", "cdi", "podResources", "slices", "healthStream")
 _OF_HEALTH = ("health", "xid", "flap")  # keys with a reason
@@ -44,14 +43,14 @@ _ASKS_TO_WAIT = (429, 503)
 def check_rule(model: FaultRule, path: KeyPath, report: ProblemReport) -> None:
     """One rule by itself."""
     given = model.given
-    kinds = [key for key in _KINDS if key in given]
+    kinds = [key for key in EFFECTS if key in given]
     if kinds == ["health", "xid"]:
         kinds = ["xid"]  # the health that goes with it
     if not kinds:
         if any(key in given for key in _CALL_KEYS):
             report.error(path, "no calls are named", "add rpc, such as rpc: Allocate")
         else:
-            report.error(path, "the rule has no effect", f"give one of {', '.join(_KINDS)}")
+            report.error(path, "the rule has no effect", f"give one of {', '.join(EFFECTS)}")
     elif len(kinds) == 1:
         _kind(model, kinds[0], given, path, report)
     report.one_at_most(path, kinds, "one rule has one effect: make several rules")
@@ -71,7 +70,7 @@ def check_rule(model: FaultRule, path: KeyPath, report: ProblemReport) -> None:
 
 
 def _kind(model: FaultRule, kind: str, given: tuple[str, ...], path: KeyPath, report: ProblemReport) -> None:
-    if _KINDS[kind] is not FaultKind.DEVICE and "devices" in given and not model.on_allocate:
+    if kind not in OF_DEVICES and "devices" in given and not model.on_allocate:
         report.key_error((*path, "devices"), f"devices is for faults of devices, and this is {kind}", "use resource")
     if "reason" in given:
         _reason(model, kind, (*path, "reason"), report)

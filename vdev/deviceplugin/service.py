@@ -21,7 +21,7 @@ import structlog
 from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..aio.tasks import Backoff, Interrupted, Interruption, raise_if_cancelled
 from ..errors import RegistrationRefused, SocketError
-from ..faults.effects import RegisterFaults, SocketFault, StreamFault
+from ..faults.effects import RegisterFaults
 from ..faults.engine import Engine
 from ..planning.resources import Resource
 from . import registration
@@ -135,15 +135,17 @@ class ResourceService:
         if self._server is not None:
             self._server.servicer.poke()
 
-    async def strike(self, fault: StreamFault | SocketFault) -> None:
-        """Apply a momentary fault: end the streams, or spoil the socket's file."""
+    def close_streams(self) -> None:
+        """End the streams, as a fault rule says."""
+        if self._server is not None:
+            self._server.servicer.close_streams()
+
+    async def spoil_socket(self, *, replace: bool) -> None:
+        """Delete the socket's file, or replace it by one that nobody listens on, as a fault rule says."""
         server = self._server
         if server is None:
             return
-        if isinstance(fault, StreamFault):
-            server.servicer.close_streams()
-            return
-        await asyncio.to_thread(_spoil, server.path, replace=fault is SocketFault.REPLACE)
+        await asyncio.to_thread(_spoil, server.path, replace=replace)
         if self._server is not server:  # `run` has closed it meanwhile, and with it what stood at its path
             await asyncio.to_thread(server.path.unlink, missing_ok=True)
         self._wake.set()

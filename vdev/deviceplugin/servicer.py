@@ -6,14 +6,14 @@ is sent to every open stream. Sockets are the business of `socket_server`, regis
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from typing import Any, assert_never
+from typing import Any
 
 import grpc
 import structlog
 
 from ..aio.clock import SYSTEM, Clock
 from ..errors import InjectedError
-from ..faults.effects import FaultyAnswer, Rpc, StreamFault
+from ..faults.effects import Rpc
 from ..faults.engine import Engine
 from ..model.device import Slot
 from ..pb import deviceplugin_v1beta1_pb2 as pb
@@ -59,14 +59,12 @@ def allocate_response(containers: Iterable[ContainerEdits]) -> pb.AllocateRespon
 BOGUS = "vdev-bogus"  # the beginning of ids, variables and paths that exist nowhere
 
 
-def faulty_allocate(
-    wrong: FaultyAnswer, request: pb.AllocateRequest, right: pb.AllocateResponse
-) -> pb.AllocateResponse:
+def faulty_allocate(wrong: str, request: pb.AllocateRequest, right: pb.AllocateResponse) -> pb.AllocateResponse:
     """The answer that is sent instead of the right one."""
     match wrong:
-        case FaultyAnswer.EMPTY:
+        case "empty":
             return pb.AllocateResponse()
-        case FaultyAnswer.BOGUS_IDS:
+        case "bogusIds":
             bogus = pb.ContainerAllocateResponse(
                 envs=dict.fromkeys(right.container_responses[0].envs, f"{BOGUS}-0")
                 if request.container_requests
@@ -74,42 +72,36 @@ def faulty_allocate(
                 devices=[pb.DeviceSpec(container_path=f"/dev/{BOGUS}", host_path=f"/dev/{BOGUS}", permissions="rw")],
             )
             return pb.AllocateResponse(container_responses=[bogus for _ in request.container_requests])
-        case FaultyAnswer.OVERSIZED:
+        case _:  # oversized
             large = pb.ContainerAllocateResponse(envs={"VDEV_OVERSIZED": "x" * (LIST_LIMIT + 1)})
             return pb.AllocateResponse(container_responses=[large for _ in request.container_requests])
-        case _:
-            assert_never(wrong)
 
 
-def faulty_preferred(wrong: FaultyAnswer, request: pb.PreferredAllocationRequest) -> pb.PreferredAllocationResponse:
+def faulty_preferred(wrong: str, request: pb.PreferredAllocationRequest) -> pb.PreferredAllocationResponse:
     """The answer that is sent instead of the right one."""
     match wrong:
-        case FaultyAnswer.EMPTY:
+        case "empty":
             return pb.PreferredAllocationResponse()
-        case FaultyAnswer.BOGUS_IDS:
+        case "bogusIds":
             sizes = [each.allocation_size for each in request.container_requests]
             answers = [[f"{BOGUS}-{number}" for number in range(size)] for size in sizes]
-        case FaultyAnswer.OVERSIZED:
+        case _:  # oversized
             answers = [["x" * (LIST_LIMIT + 1)] for _ in request.container_requests]
-        case _:
-            assert_never(wrong)
     return pb.PreferredAllocationResponse(
         container_responses=[pb.ContainerPreferredAllocationResponse(deviceIDs=ids) for ids in answers]
     )
 
 
-def device_list(fault: StreamFault, slots: Sequence[Slot], right: bytes) -> bytes:
+def device_list(fault: str, slots: Sequence[Slot], right: bytes) -> bytes:
     """The list that a stream sends under this fault."""
     match fault:
-        case StreamFault.DUPLICATE_IDS:  # with the opposite health
+        case "duplicateIds":  # with the opposite health
             return right + b"".join(_other(slot.id, healthy=not slot.health.healthy) for slot in slots)
-        case StreamFault.OVERSIZED:
+        case "oversized":
             piece = _other(BOGUS, healthy=False)
             return right + piece * (LIST_LIMIT // len(piece) + 1)
-        case StreamFault.FLOOD | StreamFault.STALL | StreamFault.CLOSE:
-            return right
         case _:
-            assert_never(fault)
+            return right
 
 
 def _other(each: str, *, healthy: bool) -> bytes:
@@ -258,8 +250,8 @@ class Servicer:
                     )
                     for each in request.container_requests
                 ]
-                if wrong.lists:
-                    return faulty_preferred(wrong.lists, request)
+                if wrong.fault:
+                    return faulty_preferred(wrong.fault, request)
                 containers = [pb.ContainerPreferredAllocationResponse(deviceIDs=ids) for ids in answers]
                 return pb.PreferredAllocationResponse(container_responses=containers)
 
@@ -279,8 +271,8 @@ class Servicer:
                     for ids in wanted:
                         await self._requests.handed_over(resource, ids)
                 right = allocate_response(edits)
-                if wrong.lists:
-                    return faulty_allocate(wrong.lists, request, right)
+                if wrong.fault:
+                    return faulty_allocate(wrong.fault, request, right)
                 return right
 
     async def _pre_start(self, request: pb.PreStartContainerRequest, context: Context) -> pb.PreStartContainerResponse:

@@ -13,7 +13,7 @@ import structlog
 
 from ..aio.clock import Timing
 from ..deviceplugin.rpc import Context, ObserveRpc, RpcCalls
-from ..faults.effects import ClaimCall, FaultyClaims, HealthStreamFault
+from ..faults.effects import ClaimCall
 from ..faults.engine import Engine
 from ..model.device import Health
 from ..pb import dra_health_v1_pb2, dra_health_v1alpha1_pb2
@@ -95,15 +95,15 @@ class DraServicer:
             for uid, each in answers.items():
                 if isinstance(each, PreparedClaim) and uid not in before:
                     self._faults.allocated(self._driver, [device.id for device in each.devices])
-            claims = {uid: _prepared(each, wrong.claims) for uid, each in answers.items()}
-            return pb.NodePrepareResourcesResponse(claims=_without_skipped(claims, request, wrong.claims))
+            claims = {uid: _prepared(each, wrong.fault) for uid, each in answers.items()}
+            return pb.NodePrepareResourcesResponse(claims=_without_skipped(claims, request, wrong.fault))
 
     async def _unprepare(self, request: pb.NodeUnprepareResourcesRequest, context: Context) -> Any:
         async with self._calls.answering(ClaimCall.UNPREPARE, context) as wrong:
             if wrong.claim_error:
                 errors = {each.uid: wrong.claim_error for each in request.claims}
             else:
-                errors = _without_skipped(await self._claims.unprepare(_refs(request)), request, wrong.claims)
+                errors = _without_skipped(await self._claims.unprepare(_refs(request)), request, wrong.fault)
             claims = {uid: pb.NodeUnprepareResourceResponse(error=error) for uid, error in errors.items()}
             return pb.NodeUnprepareResourcesResponse(claims=claims)
 
@@ -119,7 +119,7 @@ class DraServicer:
                 while not self._calls.closing:
                     news.clear()
                     fault = self._faults.on_health(self._driver)
-                    if fault is HealthStreamFault.ENDED:
+                    if fault == "ended":
                         return
                     if fault is None:
                         yield self._health_message(version)
@@ -213,14 +213,14 @@ def _refs(request: Any) -> list[ClaimRef]:
     return [ClaimRef(each.namespace, each.uid, each.name) for each in request.claims]
 
 
-def _without_skipped(claims: dict[str, Any], request: Any, wrong: FaultyClaims | None) -> dict[str, Any]:
+def _without_skipped(claims: dict[str, Any], request: Any, wrong: str) -> dict[str, Any]:
     """The claims of an answer; a fault may leave the first one of the request out."""
-    if wrong is FaultyClaims.SKIP_CLAIM and request.claims:
+    if wrong == "skipClaim" and request.claims:
         claims.pop(request.claims[0].uid)
     return claims
 
 
-def _prepared(answer: PreparedClaim | str, wrong: FaultyClaims | None) -> pb.NodePrepareResourceResponse:
+def _prepared(answer: PreparedClaim | str, wrong: str) -> pb.NodePrepareResourceResponse:
     if isinstance(answer, str):
         return pb.NodePrepareResourceResponse(error=answer)
     message = pb.NodePrepareResourceResponse()
@@ -237,7 +237,7 @@ def _prepared(answer: PreparedClaim | str, wrong: FaultyClaims | None) -> pb.Nod
         last.CopyFrom(message.devices[-2])
         last.request_names[:] = [ALL_AT_ONCE]
         last.cdi_device_ids.append(answer.together)  # after the device's own: the pod's status has the first one
-    if wrong is FaultyClaims.WRONG_DEVICE:
+    if wrong == "wrongDevice":
         for device in message.devices:
             device.device_name = BOGUS
             device.cdi_device_ids[:] = [f"{each.partition('=')[0]}={BOGUS}" for each in device.cdi_device_ids]

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from ..faults.effects import SliceFault
 from ..faults.targets import Afflictions
 from ..model.device import GONE, Device, Key
 from ..model.dra import Attribute, DeviceCapacity
@@ -354,7 +353,7 @@ _OLD, _NEW = 1, 2  # generations
 
 
 def spoilt(
-    fault: SliceFault,
+    fault: str,
     wanted: Sequence[Written],
     there: Sequence[Written],
     made: Made,
@@ -363,13 +362,13 @@ def spoilt(
 ) -> Changes:
     """What leads to slices with this fault; without a change once they have it."""
     match fault:
-        case SliceFault.INCOMPLETE:
+        case "incomplete":
             return changes(wanted, there, made, dropped=dropped, missing=1)
-        case SliceFault.DUPLICATE_NAME:
+        case "duplicateName":
             return changes([*wanted, *_again(wanted)], there, made, dropped=dropped)
-        case SliceFault.OLD_GENERATION:
+        case "oldGeneration":
             return _beside_old(wanted, there, made, dropped)
-        case SliceFault.LATE | SliceFault.WITHHELD | SliceFault.WIPED:
+        case _:  # nothing is written
             return Changes()
 
 

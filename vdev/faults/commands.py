@@ -4,7 +4,7 @@ Everything but the list needs permission.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..errors import UsageError
@@ -15,26 +15,26 @@ from .rules import FaultRule, words
 Request = Mapping[str, Any]
 Command = Callable[[Request], Any]
 
-_LONGEST = 1e9  # seconds that a device can be set for: 30 years
-
 
 class FaultCommands:
     """The answers to `vdev fault` and `vdev device`, by what the control socket calls them.
 
-    `find` gives the node (empty: there is but one) and the id of a device, by its id or as rules call it; it raises
-    UsageError. `status` is the list of rules. `refusal` says why people may inject nothing; empty where they may.
+    `nodes` has the slots of each node; where they are a fleet's, rules that set a device name its node. `status` is the
+    list of rules. `refusal` says why people may inject nothing; empty where they may.
     """
 
     def __init__(
         self,
         store: RuleStore,
         *,
-        find: Callable[[str, str], tuple[str, str]],
+        nodes: Callable[[], Mapping[str, Iterable[Slot]]],
+        is_fleet: bool,
         status: Callable[[], dict[str, Any]],
         refusal: str,
     ) -> None:
         self._store = store
-        self._find = find
+        self._nodes = nodes
+        self._is_fleet = is_fleet
         self._status = status
         self._refusal = refusal
 
@@ -82,7 +82,7 @@ class FaultCommands:
             node=node,
             health=text_of(request, "health"),
             reason=str(request.get("reason") or ""),
-            seconds=_seconds(request, "for"),
+            lasts=text_of(request, "for") if request.get("for") is not None else "",
         )
         return {"added": [name]}
 
@@ -96,7 +96,23 @@ class FaultCommands:
         return {"cleared": [name]}
 
     def _device(self, request: Request) -> tuple[str, str]:
-        return self._find(text_of(request, "id"), str(request.get("node") or ""))
+        """The node and the id of a device that is named by its id or as rules call it. Raises UsageError."""
+        device, node = text_of(request, "id"), str(request.get("node") or "")
+        nodes = self._nodes()
+        if node and node not in nodes:
+            raise UsageError(f"there is no node {node!r} here")
+        ids = {
+            name: next(filter(None, (called(slot, device) for slot in slots)), "")
+            for name, slots in nodes.items()
+            if node in ("", name)
+        }
+        found = {name: each for name, each in ids.items() if each}
+        if not found:
+            raise UsageError(f"there is no device {device!r} {f'on node {node}' if node else 'here'}")
+        if len(found) > 1:
+            raise UsageError(f"{len(found)} nodes have a device {device!r}; say which with --node")
+        ((name, own),) = found.items()
+        return name if self._is_fleet else "", own
 
 
 def not_allowed(who: str) -> str:
@@ -125,22 +141,13 @@ def called(slot: Slot, name: str) -> str:
     return raw.id if name == f"{raw.entry}/{raw.index}" else ""
 
 
-def _seconds(request: Request, key: str) -> float | None:
-    value = request.get(key)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _LONGEST:
-        raise UsageError(f"{key!r} in the request must be a number of seconds, more than 0 and at most {_LONGEST:.0f}")
-    return float(value)
-
-
 def rule_document(
     rule: FaultRule, source: str, state: str, changes_at: float | None, now: float, injected: Counter[str]
 ) -> dict[str, Any]:
     """What the list says of every rule. `injected` counts by resource."""
     return {
         "name": rule.name,
-        "kind": rule.kind.value,
+        "kind": rule.kind,
         "source": source,
         "where": rule.where,
         "state": state,

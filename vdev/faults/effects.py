@@ -34,24 +34,6 @@ from ..model.scalars import (
 )
 
 
-class FaultKind(StrEnum):
-    """The part of the plugin that a rule breaks."""
-
-    DEVICE = "device"
-    RPC = "rpc"
-    REGISTER = "register"
-    STREAM = "stream"
-    SOCKET = "socket"
-    CDI = "cdi"
-    POD_RESOURCES = "podResources"
-    PROCESS = "process"
-    EVENT = "event"
-    CONDITION = "condition"
-    API = "api"
-    SLICES = "slices"
-    HEALTH_STREAM = "healthStream"
-
-
 class Rpc(StrEnum):
     """The calls that the kubelet makes on a device plugin."""
 
@@ -216,22 +198,16 @@ class ErrorAnswer(Section):
     """The text, which the kubelet shows in the pod's event."""
 
 
-class FaultyAnswer(StrEnum):
-    """How an answer is wrong on purpose."""
+class OneFault(Section):
+    """What goes wrong, in one of several ways: exactly one of its keys."""
 
-    EMPTY = "empty"  # no container responses at all
-    BOGUS_IDS = "bogusIds"  # devices that nobody listed
-    OVERSIZED = "oversized"  # more than the 4 MiB that the kubelet receives
-
-
-class FaultyClaims(StrEnum):
-    """How an answer about claims is wrong on purpose."""
-
-    WRONG_DEVICE = "wrongDevice"  # another device than the allocated one
-    SKIP_CLAIM = "skipClaim"  # the first claim is not in it
+    @property
+    def fault(self) -> str:
+        """The key that is given; empty for none."""
+        return next(iter(self.given), "")
 
 
-class Answer(Section):
+class Answer(OneFault):
     """A wrong answer: exactly one of its keys."""
 
     empty: Flag = False
@@ -246,16 +222,6 @@ class Answer(Section):
     """The first claim of the call is not in the answer."""
     claim_error: Word | None = None
     """Each claim is answered with this error."""
-
-    @property
-    def lists(self) -> FaultyAnswer | None:
-        """How the answer to a device plugin's call is wrong."""
-        return next((each for each in FaultyAnswer if each in self.given), None)
-
-    @property
-    def claims(self) -> FaultyClaims | None:
-        """How the answer about claims is wrong, beside errors in it."""
-        return next((each for each in FaultyClaims if each in self.given), None)
 
 
 def _not_v1beta1(value: str) -> None:
@@ -279,17 +245,7 @@ class RegisterFaults(Section):
 MAX_RATE = 1000  # lists a second; a kubelet writes its checkpoint for each of them
 
 
-class StreamFault(StrEnum):
-    """What becomes of the ListAndWatch streams."""
-
-    CLOSE = "close"
-    STALL = "stall"
-    DUPLICATE_IDS = "duplicateIds"
-    FLOOD = "flood"
-    OVERSIZED = "oversized"
-
-
-class StreamFaults(Section):
+class StreamFaults(OneFault):
     """What happens to the open ListAndWatch streams: exactly one of its keys."""
 
     close: Flag = False
@@ -303,19 +259,8 @@ class StreamFaults(Section):
     oversized: Flag = False
     """The list is larger than the 4 MiB that the kubelet accepts; needs allowHarmful."""
 
-    @property
-    def fault(self) -> StreamFault:
-        return StreamFault(self.given[0])
 
-
-class SocketFault(StrEnum):
-    """What becomes of a resource's socket file."""
-
-    DELETE = "delete"
-    REPLACE = "replace"
-
-
-class SocketFaults(Section):
+class SocketFaults(OneFault):
     """What happens to the resource's socket file: exactly one of its keys."""
 
     delete: Flag = False
@@ -323,20 +268,8 @@ class SocketFaults(Section):
     replace: Flag = False
     """The socket is replaced by one that nobody listens on."""
 
-    @property
-    def fault(self) -> SocketFault:
-        return SocketFault(self.given[0])
 
-
-class CdiFault(StrEnum):
-    """What becomes of the CDI specification files."""
-
-    MISSING = "missing"
-    LATE = "late"
-    BROKEN = "broken"
-
-
-class CdiFaults(Section):
+class CdiFaults(OneFault):
     """What happens to the resource's CDI file: exactly one of its keys."""
 
     missing: Flag = False
@@ -345,10 +278,6 @@ class CdiFaults(Section):
     """Delay with which the file is written."""
     broken: Flag = False
     """The file is cut off in the middle."""
-
-    @property
-    def fault(self) -> CdiFault:
-        return CdiFault(self.given[0])
 
 
 class PodResourcesFaults(Section):
@@ -465,22 +394,7 @@ class ApiResource(StrEnum):
     RESOURCE_CLAIMS_STATUS = "resourceclaims/status"
 
 
-ApiRequest = tuple[ApiVerb, ApiResource]
-
-API_REQUESTS: frozenset[ApiRequest] = frozenset(
-    {
-        *((verb, ApiResource.NODES) for verb in (ApiVerb.GET, ApiVerb.LIST, ApiVerb.WATCH, ApiVerb.PATCH)),
-        (ApiVerb.PATCH, ApiResource.NODES_STATUS),
-        (ApiVerb.CREATE, ApiResource.EVENTS),
-        (ApiVerb.LIST, ApiResource.PODS),
-        (ApiVerb.WATCH, ApiResource.PODS),
-        (ApiVerb.PATCH, ApiResource.EVENTS),
-        *((verb, ApiResource.RESOURCE_SLICES) for verb in ApiVerb if verb not in (ApiVerb.GET, ApiVerb.PATCH)),
-        (ApiVerb.GET, ApiResource.RESOURCE_CLAIMS),
-        (ApiVerb.PATCH, ApiResource.RESOURCE_CLAIMS_STATUS),
-    }
-)
-"""All requests that the plugin makes."""
+_WATCHED = frozenset({ApiResource.NODES, ApiResource.PODS, ApiResource.RESOURCE_SLICES})
 
 
 class ApiFaults(Section):
@@ -514,28 +428,12 @@ class ApiFaults(Section):
         return (not verbs or verb in verbs) and (not self.resources or resource in self.resources)
 
     @property
-    def requests(self) -> frozenset[ApiRequest]:
-        """Those of the plugin's requests that it is about."""
-        return frozenset(each for each in API_REQUESTS if self.concerns(*each))
-
-    @property
     def ends_watches(self) -> bool:
         """Whether a watch that is open must end, since it could not begin."""
-        return any(verb is ApiVerb.WATCH for verb, _ in self.requests)
+        return any(self.concerns(ApiVerb.WATCH, each) for each in _WATCHED)
 
 
-class SliceFault(StrEnum):
-    """What becomes of a driver's ResourceSlices."""
-
-    LATE = "late"
-    WITHHELD = "withheld"
-    INCOMPLETE = "incomplete"
-    OLD_GENERATION = "oldGeneration"
-    DUPLICATE_NAME = "duplicateName"
-    WIPED = "wiped"
-
-
-class SliceFaults(Section):
+class SliceFaults(OneFault):
     """What happens to ResourceSlices: exactly one of its keys."""
 
     late: Annotated[Duration, longer_than_nothing()] | None = None
@@ -551,29 +449,14 @@ class SliceFaults(Section):
     wiped: Flag = False
     """The slices are deleted; with `for`, they are written again after that time."""
 
-    @property
-    def fault(self) -> SliceFault:
-        return SliceFault(self.given[0])
 
-
-class HealthStreamFault(StrEnum):
-    """What becomes of the health streams: nothing comes any more, or they end."""
-
-    SILENT = "silent"
-    ENDED = "ended"
-
-
-class HealthStreamFaults(Section):
+class HealthStreamFaults(OneFault):
     """What happens to the health streams: exactly one of its keys."""
 
     silent: Flag = False
     """The streams stay open but send nothing more."""
     ended: Flag = False
     """The streams end each time that the kubelet opens them."""
-
-    @property
-    def fault(self) -> HealthStreamFault:
-        return HealthStreamFault(self.given[0])
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,30 +20,22 @@ from . import targets
 from .afflicted import afflictions_of
 from .effects import (
     ApiFaults,
-    CdiFault,
     ClaimCall,
     EventFault,
-    FaultKind,
-    HealthStreamFault,
     RegisterFaults,
     Rpc,
-    SliceFault,
-    StreamFault,
     StreamFaults,
 )
-from .rule_run import RuleRun, Strike, begin, needs_seed
-from .rules import CallFault, FaultRule, Start
+from .rule_run import RuleRun, begin, needs_seed
+from .rules import DEVICE, KINDS, CallFault, FaultRule, Start
 from .schedule import NO_LABELS, Dice, Firing, earliest, on_node, seconds_of
 from .targets import Afflictions
 
 log = structlog.get_logger(__name__)
 
-CONFIGURATION = "configuration"
-"""The source whose rules win over those of the same name."""
-_NOTED_AT_BEGINNING = (FaultKind.DEVICE, FaultKind.CDI, FaultKind.POD_RESOURCES, FaultKind.CONDITION)
+_NOTED_AT_BEGINNING = (DEVICE, "cdi", "podResources", "condition")
 _FROM_NOW_ON: Mapping[str, float] = {}
 _NOT_NOW = RegisterFaults(never=True)
-_RANK = {CONFIGURATION: 0, "live": 2}
 
 
 class Engine:
@@ -81,48 +73,39 @@ class Engine:
         self._late: dict[tuple[str, str], float] = {}  # (rule, what) -> when it has waited long enough
         self._active = tuple[RuleRun, ...]()
         self._shown: tuple[RuleRun, ...] | None = None  # those that the metrics know of
-        self._struck: list[Strike] = []
+        self._struck: list[FaultRule] = []
         self.announced: Counter[EventFault] = Counter()  # how often rules said it
         self._looked_at = -math.inf
         self.stirred = False
 
     # --- rules --------------------------------------------------------------------------------------------------------
 
-    def load(self, source: str, rules: Sequence[FaultRule], *, since: Mapping[str, float] = _FROM_NOW_ON) -> None:
-        """Replace the rules of a source. Their times count from now on, or by name `since` then, by the clock.
+    def load(self, sources: Mapping[str, Sequence[FaultRule]], *, since: Mapping[str, float] = _FROM_NOW_ON) -> None:
+        """Replace all rules, which are given by source. Their times count from now on, or by name `since` then.
 
         A changed rule starts anew, an unchanged one goes on, a missing one ends.
-        A new seed also restarts the rules that depend on chance.
-
-        Raises UsageError when another source has a rule of the same name, over which only the configuration wins.
+        A new seed also restarts the rules that depend on chance. Of two rules with one name the first counts.
         """
         now = self.clock.now()
         self._started = now if self._started is None else self._started
-        for rule in rules:
-            other = self.runs.get(rule.name)
-            if other is not None and source not in (other.source, CONFIGURATION):
-                raise UsageError(f"the rule {rule.name!r} exists already, from {other.source}; choose another name")
-        kept = {name: run for name, run in self.runs.items() if run.source != source}
-        for rule in rules:
-            old = self.runs.get(rule.name)
-            dice = Dice(rule.seed, self._node)
-            same = old is not None and old.rule == rule and (old.dice == dice or not needs_seed(rule))
-            if old and same:
-                old.rule, old.source = rule, source  # which may be written elsewhere now
-                kept[rule.name] = old
-                continue
-            begun = kept[rule.name] = self._begun(rule, source, dice, since.get(rule.name, now))
-            begun.looked_at = max(begun.looked_at, self._came)
-        if not kept and not self.runs:
-            return  # which is most loads: nothing to look at
-        for name, run in self.runs.items():
-            if kept.get(name) is not run:
-                self._end(run)
-        for name, run in kept.items():
+        before, self.runs = self.runs, {}
+        for source, rules in sources.items():
+            for rule in rules:
+                if rule.name in self.runs:
+                    continue
+                old, dice = before.get(rule.name), Dice(rule.seed, self._node)
+                if old is not None and old.rule == rule and (old.dice == dice or not needs_seed(rule)):
+                    old.rule, old.source = rule, source  # which may be written elsewhere now
+                    self.runs[rule.name] = old
+                    continue
+                begun = self.runs[rule.name] = self._begun(rule, source, dice, since.get(rule.name, now))
+                begun.looked_at = max(begun.looked_at, self._came)
+                begun.select(self._inventory)
+        for name, run in before.items():
             if self.runs.get(name) is not run:
-                run.select(self._inventory)
-        self.runs = dict(sorted(kept.items(), key=lambda each: _RANK.get(each[1].source, 1)))  # later rules win
-        self._on_change()
+                self._end(run)
+        if before or self.runs:  # else there is nothing to look at, which is most loads
+            self._on_change()
 
     def _begun(self, rule: FaultRule, source: str, dice: Dice, at: float) -> RuleRun:
         started = at if self._started is None else self._started
@@ -208,8 +191,8 @@ class Engine:
 
     def _show(self, active: tuple[RuleRun, ...]) -> None:
         self._shown = active
-        for kind in FaultKind:
-            self._metrics.faults_active.labels(kind.value).set(sum(run.rule.kind is kind for run in active))
+        for kind in KINDS:
+            self._metrics.faults_active.labels(kind).set(sum(run.rule.kind == kind for run in active))
 
     @property
     def next_change(self) -> float | None:
@@ -217,8 +200,8 @@ class Engine:
         late = (due for due in self._late.values() if due > self._looked_at)
         return earliest((*(run.changes_at for run in self.runs.values() if run.live), *late))
 
-    def take_strikes(self) -> list[Strike]:
-        """What must happen now; each strike is returned once."""
+    def take_strikes(self) -> list[FaultRule]:
+        """The rules whose momentary faults must happen now; each time is returned once."""
         struck, self._struck = self._struck, []
         return struck
 
@@ -235,7 +218,7 @@ class Engine:
     def pod_resources_down(self) -> bool:
         return any(run.rule.pod_resources is not None for run in self._active)
 
-    def cdi(self, resource: str) -> CdiFault | None:
+    def cdi(self, resource: str) -> str | None:
         for run in self._active:
             block = run.rule.cdi
             if block is None or not run.rule.concerns(resource):
@@ -243,7 +226,7 @@ class Engine:
             if block.late is None:
                 return block.fault
             if not self._waited(run, resource, block.late):
-                return CdiFault.MISSING
+                return "missing"
         return None
 
     @property
@@ -255,8 +238,8 @@ class Engine:
         """Whether a rule waits for a file that has not been looked at since the rule is there."""
         return any(run.file_there is None for run in self.runs.values() if run.rule.start is Start.FILE)
 
-    def saw_file(self, name: str, *, there: bool | None) -> None:
-        """Note that the file that a rule waits for is there, or is not; None: that cannot be seen."""
+    def saw_file(self, name: str, *, there: bool) -> None:
+        """Note that the file that a rule waits for is there, or is not."""
         if self.runs[name].saw_file(self.clock.now(), there=there):
             self._on_change()
 
@@ -331,7 +314,7 @@ class Engine:
                 return block
         return None
 
-    def on_health(self, driver: str) -> HealthStreamFault | None:
+    def on_health(self, driver: str) -> str | None:
         for run in self._active:
             block = run.rule.health_stream
             if block is not None and run.rule.concerns(driver):
@@ -339,7 +322,7 @@ class Engine:
                 return block.fault
         return None
 
-    def on_slices(self, driver: str, *, news: bool) -> SliceFault | None:
+    def on_slices(self, driver: str, *, news: bool) -> str | None:
         """What happens to the driver's slices now; `news`: something about them should be written."""
         for run in self._active:
             block = run.rule.slices
@@ -350,7 +333,7 @@ class Engine:
                     self._note_once(run, driver)
                 return block.fault
             if news and not self._waited(run, driver, block.late):
-                return SliceFault.LATE
+                return block.fault
             self._late.pop((run.rule.name, driver), None)  # the next change is late again
         return None
 
@@ -374,7 +357,7 @@ class Engine:
             self._strike(run)
         if run.active != before:
             active = run.active
-            devices = targets.names(run.targets)[:8] if rule.kind is FaultKind.DEVICE else None
+            devices = targets.names(run.targets)[:8] if rule.kind == DEVICE else None
             level, event = (logging.WARNING, "fault begins") if active else (logging.INFO, "fault ends")
             self._say(level, event, run, devices=devices)
             if active and rule.kind in _NOTED_AT_BEGINNING:
@@ -383,28 +366,20 @@ class Engine:
 
     def _resources_of(self, run: RuleRun) -> Iterable[str]:
         """The resources whose devices the rule hits now; for other kinds, the resource that the rule names."""
-        if run.rule.kind is not FaultKind.DEVICE:
+        if run.rule.kind != DEVICE:
             return (run.rule.resource,)
         return sorted({name for name, _ in run.hit(self._inventory, self.clock.now())}) or (run.rule.resource,)
 
     def _strike(self, run: RuleRun) -> None:
         rule = run.rule
-        if rule.process is not None:
-            self._struck.append(Strike(rule, rule.process))
-        elif rule.stream is not None and rule.stream.close:
-            self._struck.append(Strike(rule, StreamFault.CLOSE))
-        elif rule.socket is not None:
-            self._struck.append(Strike(rule, rule.socket.fault))
-        elif rule.slices is not None and rule.slices.wiped:
-            self._struck.append(Strike(rule, SliceFault.WIPED))
-        elif rule.event is not None:
-            self.announced[rule.event] += 1
-        elif rule.api is not None and rule.api.ends_watches:
-            self._struck.append(Strike(rule, rule.api))
-            return  # what it does to requests is counted with them
-        else:
+        if not rule.strikes:
             return
-        self._note(run, rule.resource)
+        if rule.event is not None:
+            self.announced[rule.event] += 1
+        else:
+            self._struck.append(rule)
+        if rule.api is None:  # what it does to requests is counted with them
+            self._note(run, rule.resource)
 
     def _waited(self, run: RuleRun, what: str, delay: float) -> bool:
         """Whether something that a rule delays has waited long enough, counted from the first call."""
@@ -422,11 +397,11 @@ class Engine:
 
     def _note(self, run: RuleRun, resource: str, *, quiet: bool = False, **more: object) -> None:
         run.injections[resource] += 1
-        self._metrics.faults_injected.labels(run.rule.kind.value, resource).inc()
+        self._metrics.faults_injected.labels(run.rule.kind, resource).inc()
         if not quiet:
             self._say(logging.WARNING, "fault injected", run, resource=resource, **more)
 
     def _say(self, level: int, event: str, run: RuleRun, **more: object) -> None:
         if self._is_one_of_many:
             level, more = logging.DEBUG, {"node": self._node, **more}
-        log.log(level, event, rule=run.rule.name, kind=run.rule.kind.value, **more, injected=True)
+        log.log(level, event, rule=run.rule.name, kind=run.rule.kind, **more, injected=True)

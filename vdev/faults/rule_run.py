@@ -11,19 +11,10 @@ from dataclasses import dataclass, field
 from ..model.device import Key
 from ..planning.resources import Inventory
 from . import targets
-from .effects import ApiFaults, ProcessFaults, SliceFault, SocketFault, StreamFault
 from .rules import ALWAYS, FaultRule, Start
 from .schedule import Dice, Firing, Phase, earliest, hits, on_node, phase, strikes
 
 _OVER = Phase(active=False, changes_at=None)
-
-
-@dataclass(frozen=True, slots=True)
-class Strike:
-    """A momentary fault that must happen now: to streams, sockets or slices, to the process, or to watches."""
-
-    rule: FaultRule
-    fault: StreamFault | SocketFault | SliceFault | ProcessFaults | ApiFaults
 
 
 @dataclass(slots=True)
@@ -67,11 +58,10 @@ class RuleRun:
         self.fired += 1
         self.looked_at = math.nextafter(now, -math.inf)  # an event at this very moment is still to come
 
-    def saw_file(self, now: float, *, there: bool | None) -> bool:
-        """The file that the rule waits for is there, or is not, or cannot be seen. Whether that changed anything."""
-        before = bool(self.file_there)
-        self.file_there = before if there is None else there
-        if self.file_there == before:
+    def saw_file(self, now: float, *, there: bool) -> bool:
+        """The file that the rule waits for is there, or is not. Whether that changed anything."""
+        before, self.file_there = bool(self.file_there), there
+        if there == before:
             return False
         if not there:
             self.firings = ()

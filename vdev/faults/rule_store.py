@@ -1,17 +1,15 @@
-"""Rules beside those of the configuration: typed by people (`live`), and files in a watched directory.
+"""All fault rules: of the configuration, of files in a watched directory, and typed by people (`live`).
 
-Each file is a source of its own. A file that changed is read again, a wrong file changes nothing and is reported, and
-the rules of a file that is gone end. A directory that cannot be listed changes nothing either; one that is not there is
-empty. The directory is for people who have nothing but `kubectl exec`.
+Each file is a source of its own. A wrong file changes nothing and is reported, and the rules of a file that is gone
+end. A directory that cannot be listed changes nothing either; one that is not there is empty. The directory is for
+people who have nothing but `kubectl exec`.
 """
 
 import asyncio
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
-
-import structlog
 
 from ..errors import ConfigError, HostError, UsageError, reason_of
 from ..hostfs import HostRoot
@@ -20,8 +18,7 @@ from ..model.problem import Problem, error
 from .rule_run import RuleRun
 from .rules import FaultRule
 
-log = structlog.get_logger(__name__)
-
+CONFIGURATION = "configuration"
 LIVE = "live"
 _LIMIT = 4 * 2**20  # bytes of a file that are read
 _LONGEST_NAME = 80  # characters of a rule's name that the schema allows
@@ -31,14 +28,18 @@ Parse = Callable[[str, str], tuple[FaultRule, ...]]
 """From a text and its name to rules; raises ConfigError."""
 
 
+Sources = Mapping[str, Sequence[FaultRule]]
+"""Rules by where they come from. Of two with one name the first counts; what the later ones do wins."""
+
+
 class Rules(Protocol):
     """The rules of a node, or of many."""
 
     @property
     def runs(self) -> Mapping[str, RuleRun]: ...
 
-    def load(self, source: str, rules: Sequence[FaultRule], /) -> None:
-        """Replace the rules of a source. Raises UsageError."""
+    def load(self, sources: Sources, /) -> None:
+        """Replace all rules."""
 
     def clear(self, name: str) -> None:
         """End a rule. Raises UsageError."""
@@ -48,15 +49,43 @@ class Rules(Protocol):
 
 
 class RuleStore:
-    """Live rules and those of `directory` (None: there is none). `parse` checks texts against the configuration."""
+    """All rules: those of the configuration, of files in `directory` (None: there is none), and live ones.
+
+    `parse` checks texts against the configuration.
+    """
 
     def __init__(self, rules: Rules, parse: Parse, directory: Path | None = None) -> None:
         self.directory = directory
-        self.problems: tuple[Problem, ...] = ()
         self.rules = rules
         self._parse = parse
-        self._live: tuple[FaultRule, ...] = ()
-        self._files: dict[str, str | HostError] = {}
+        self._configured: tuple[FaultRule, ...] = ()
+        self._files: dict[str, tuple[FaultRule, ...]] = {}
+        self._live: dict[str, FaultRule] = {}
+        self._problems: tuple[Problem, ...] = ()  # of the files' texts
+
+    @property
+    def sources(self) -> Sources:
+        return {CONFIGURATION: self._configured, **self._files, LIVE: tuple(self._live.values())}
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What is wrong with the files."""
+        taken = (
+            error(rule.where, _taken(rule.name, owner))
+            for source, rules in self._files.items()
+            for rule in rules
+            if (owner := self._owner(rule.name)) != source
+        )
+        return (*self._problems, *taken)
+
+    def configure(self, rules: Iterable[FaultRule]) -> None:
+        """The configuration has these rules now; live ones of the same names give way. The caller loads them."""
+        self._configured = tuple(rules)
+        self._live = {name: rule for name, rule in self._live.items() if self._owner(name) == LIVE}
+
+    def _owner(self, name: str) -> str:
+        """The first source that has a rule of that name; empty for none."""
+        return next((source for source, rules in self.sources.items() if any(each.name == name for each in rules)), "")
 
     # --- live ---------------------------------------------------------------------------------------------------------
 
@@ -64,9 +93,7 @@ class RuleStore:
         """Add the rules of a text; each replaces the live rule of its name. Raises ConfigError or UsageError."""
         return self._take(self._parse(text, "<live>"))
 
-    def set_device(
-        self, device: str, *, health: str, reason: str = "", seconds: float | None = None, node: str = ""
-    ) -> str:
+    def set_device(self, device: str, *, health: str, reason: str = "", lasts: str = "", node: str = "") -> str:
         """Set a device's health by a live rule, for a while or until it is cleared. Returns the rule's name.
 
         Raises ConfigError or UsageError.
@@ -75,10 +102,10 @@ class RuleStore:
         rule = {"name": name, "devices": {"id": device}, "health": health, "reason": reason}
         if node:
             rule["onNodes"] = [node]
-        if seconds is not None:
-            rule["for"] = f"{seconds:.9f}s"
+        if lasts:
+            rule["for"] = lasts
         new = self._parse(json.dumps(rule), "<live>")
-        if self._is_live(name):
+        if name in self._live:
             self.clear(name)  # for the same again begins anew
         return self._take(new)[0]
 
@@ -87,24 +114,10 @@ class RuleStore:
 
         Raises UsageError.
         """
-        if self._is_live(name):
-            self._load(rule for rule in self._live if rule.name != name)
+        if self._live.pop(name, None) is not None:
+            self.rules.load(self.sources)
         else:
             self.rules.clear(name)
-
-    def give_way(self, names: Collection[str]) -> None:
-        """Forget the live rules of these names, which the configuration has taken."""
-        self._live = tuple(rule for rule in self._live if rule.name not in names)
-
-    def _is_live(self, name: str) -> bool:
-        return any(rule.name == name for rule in self._live)
-
-    def _take(self, new: Iterable[FaultRule]) -> list[str]:
-        names = [rule.name for rule in new]
-        if not names:
-            raise UsageError("it contains no rule; expected one such as {name: x, devices: [a/0], health: Unhealthy}")
-        self._load((*(rule for rule in self._live if rule.name not in names), *new))
-        return names
 
     def clear_all(self) -> list[str]:
         """End every rule that could do something; their names."""
@@ -113,75 +126,48 @@ class RuleStore:
             self.clear(name)
         return names
 
-    def _load(self, rules: Iterable[FaultRule]) -> None:
-        live = tuple(rules)
-        self.rules.load(LIVE, live)
-        self._live = live
+    def _take(self, new: Sequence[FaultRule]) -> list[str]:
+        names = [rule.name for rule in new]
+        if not names:
+            raise UsageError("it contains no rule; expected one such as {name: x, devices: [a/0], health: Unhealthy}")
+        for name in names:
+            if (owner := self._owner(name)) not in ("", LIVE):
+                raise UsageError(_taken(name, owner))
+        self._live |= {rule.name: rule for rule in new}
+        self.rules.load(self.sources)
+        return names
 
     # --- files --------------------------------------------------------------------------------------------------------
 
     async def scan(self) -> None:
+        """Read the files of the directory again."""
         if self.directory is None:
             return
         try:
             texts = await asyncio.to_thread(_read, self.directory)
         except HostError as failed:
             hint = "give --fault-dir a directory of files with fault rules"
-            self._report((error("--fault-dir", str(failed), hint),), "fault directory cannot be read; its rules stay")
+            self._problems = (error("--fault-dir", str(failed), hint),)
             return
-        for name in self._files.keys() - texts.keys():
-            self.rules.load(_source(name), ())
-            log.info("fault file removed", file=name, injected=True)
-        found: dict[str, tuple[FaultRule, ...]] = {}
-        problems = []
+        files: dict[str, tuple[FaultRule, ...]] = {}
+        problems: list[Problem] = []
         for name, text in texts.items():
-            path = str(self.directory / name)
+            path, source = str(self.directory / name), f"file {name}"
+            files[source] = self._files.get(source, ())
             if isinstance(text, HostError):
                 problems.append(error(path, str(text)))
                 continue
             try:
-                found[name] = self._parse(text, path)
+                files[source] = self._parse(text, path)
             except ConfigError as bad:
                 problems += [each for each in bad.problems if isinstance(each, Problem)]
-        while clash := self._clash(found):
-            name, why = clash
-            del found[name]
-            problems.append(error(str(self.directory / name), why))
-        self._replace(found)
-        for name, rules in found.items():
-            if self._files.get(name) != texts[name]:
-                log.info("fault file applied", file=name, rules=[rule.name for rule in rules], injected=True)
-        self._files = texts
-        self._report(tuple(problems), "fault file refused; its last good rules stay")
-
-    def _clash(self, found: Mapping[str, Sequence[FaultRule]]) -> tuple[str, str] | None:
-        """A file with a rule whose name another source has, or keeps, and what to say of it."""
-        names = {_source(name): {rule.name for rule in each} for name, each in found.items()}
-        runs = self.rules.runs.items()
-        owners = {rule: run.source for rule, run in runs if rule in names.get(run.source, (rule,))}
-        for name, each in found.items():
-            for rule in each:
-                owner = owners.setdefault(rule.name, _source(name))
-                if owner != _source(name):
-                    return name, f"the rule {rule.name!r} exists already, from {owner}; choose another name"
-        return None
-
-    def _replace(self, found: Mapping[str, Sequence[FaultRule]]) -> None:
-        """Load the rules of these files: first what stays of each, for a rule may have moved from one to another."""
-        for name, each in found.items():
-            mine = {rule for rule, run in self.rules.runs.items() if run.source == _source(name)}
-            self.rules.load(_source(name), [rule for rule in each if rule.name in mine])
-        for name, each in found.items():
-            self.rules.load(_source(name), each)
-
-    def _report(self, problems: tuple[Problem, ...], event: str) -> None:
-        if problems and problems != self.problems:
-            log.error(event, problems=[str(each) for each in problems])
-        self.problems = problems
+        self._files, self._problems = files, tuple(problems)
+        self._live = {name: rule for name, rule in self._live.items() if self._owner(name) == LIVE}
+        self.rules.load(self.sources)
 
 
-def _source(file: str) -> str:
-    return f"file {file}"
+def _taken(name: str, owner: str) -> str:
+    return f"the rule {name!r} exists already, from {owner}; choose another name"
 
 
 def name_of(device: str, node: str = "") -> str:

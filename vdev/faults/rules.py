@@ -4,8 +4,9 @@ These models are what the engine works with: `schedule` says when a rule is in f
 selects. What a rule can do is in `effects`.
 """
 
+import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -47,7 +48,6 @@ from .effects import (
     DelayTimes,
     ErrorAnswer,
     EventFault,
-    FaultKind,
     FlapTimes,
     HardwareErrorsFault,
     HealthStreamFaults,
@@ -219,29 +219,17 @@ class Start(StrEnum):
     MANUAL = "manual"  # `vdev fault trigger`
 
 
-KINDS: Mapping[str, FaultKind] = {
-    "health": FaultKind.DEVICE,
-    "xid": FaultKind.DEVICE,
-    "flap": FaultKind.DEVICE,
-    "remove": FaultKind.DEVICE,
-    "drop": FaultKind.DEVICE,
-    "taint": FaultKind.DEVICE,
-    "overheat": FaultKind.DEVICE,
-    "hardware_errors": FaultKind.DEVICE,
-    "rpc": FaultKind.RPC,
-    "register_": FaultKind.REGISTER,
-    "stream": FaultKind.STREAM,
-    "socket": FaultKind.SOCKET,
-    "cdi": FaultKind.CDI,
-    "pod_resources": FaultKind.POD_RESOURCES,
-    "process": FaultKind.PROCESS,
-    "event": FaultKind.EVENT,
-    "condition": FaultKind.CONDITION,
-    "api": FaultKind.API,
-    "slices": FaultKind.SLICES,
-    "health_stream": FaultKind.HEALTH_STREAM,
-}
-"""The fields of a rule that say what happens, of which a rule has one. `health` may go with `xid`."""
+OF_DEVICES = ("health", "xid", "flap", "remove", "drop", "taint", "overheat", "hardwareErrors")
+"""The keys of a rule that say what happens to devices."""
+EFFECTS = (
+    *OF_DEVICES,
+    *("rpc", "register", "stream", "socket", "cdi", "podResources", "process"),
+    *("event", "condition", "api", "slices", "healthStream"),
+)
+"""All keys that say what happens, of which a rule has one. `health` may go with `xid`."""
+DEVICE = "device"
+KINDS = (DEVICE, *EFFECTS[len(OF_DEVICES) :])
+"""The parts of the plugin that rules break."""
 
 EVERY_DEVICE = Select()
 EVERY_NODE = OnNodes()
@@ -362,8 +350,10 @@ class FaultRule(Placed):
         return self._seed
 
     @property
-    def kind(self) -> FaultKind:
-        return next(kind for field, kind in KINDS.items() if getattr(self, field))
+    def kind(self) -> str:
+        """Which of KINDS it breaks."""
+        effect = next(key for key in EFFECTS if self.by_key[key])
+        return DEVICE if effect in OF_DEVICES else effect
 
     @property
     def selection(self) -> Select:
@@ -395,17 +385,25 @@ class FaultRule(Placed):
         return Health(False, self.reason or (xid_text(self.xid) if self.xid else DRILL), self.name)
 
     @property
-    def momentary(self) -> bool:
-        if self.process is not None or self.event is not None:
-            return True
+    def strikes(self) -> bool:
+        """Whether something happens at the moment when it begins."""
         closes = self.stream is not None and self.stream.close
         wipes = self.slices is not None and self.slices.wiped
-        return self.lasts is None and (closes or wipes or self.socket is not None)
+        breaks = self.api is not None and self.api.ends_watches
+        moment = self.process is not None or self.event is not None
+        return moment or closes or wipes or breaks or self.socket is not None
+
+    @property
+    def momentary(self) -> bool:
+        """Whether that moment is all."""
+        if self.process is not None or self.event is not None:
+            return True
+        return self.lasts is None and self.api is None and self.strikes
 
     @property
     def counts_calls(self) -> bool:
         """Whether its chance is about the kubelet's calls, the registrations, or requests to the API server."""
-        return self.kind in (FaultKind.RPC, FaultKind.REGISTER, FaultKind.API)
+        return bool(self.rpc or self.register_ or self.api)
 
     @property
     def of_resources(self) -> bool:
@@ -475,24 +473,16 @@ NO_RULES = Faults()
 
 # --- in words ---------------------------------------------------------------------------------------------------------
 
-_WORDS = {*KINDS, "resource", "reason", "delay", "hang", "error", "answer", "nth", "every_nth", "probability"}
+_WORDS = {*EFFECTS, "resource", "reason", "delay", "hang", "error", "answer", "nth", "everyNth", "probability"}
 
 
 def words(rule: FaultRule) -> str:
     """What the rule does, for people: its own keys, in one line."""
-    given = rule.model_dump(mode="json", by_alias=True, include=_WORDS, exclude_defaults=True, warnings=False)
-    text = ", ".join(f"{key}: {_flow(value)}" for key, value in given.items())
+    given = rule.model_dump(mode="json", by_alias=True, exclude_defaults=True, warnings=False)
+    shown = {key: value for key, value in given.items() if key in _WORDS}
+    text = ", ".join(f"{key}: {value if isinstance(value, str) else _flow(value)}" for key, value in shown.items())
     return f"{text} ({xid_text(rule.xid)})" if rule.xid else text
 
 
 def _flow(value: object) -> str:
-    match value:
-        case dict():
-            return "{" + ", ".join(f"{key}: {_flow(each)}" for key, each in value.items()) + "}"
-        case list():
-            return "[" + ", ".join(map(_flow, value)) + "]"
-        case bool():
-            return str(value).lower()
-        case float():
-            return f"{value:g}"
-    return str(value)
+    return json.dumps(value, ensure_ascii=False).replace('"', "")

@@ -270,7 +270,7 @@ class Fleet:
             self.maker.refused.pop(name, None)
 
     async def _decide(self, name: str) -> None:
-        seen = self.cluster.node(name)
+        seen, rules = self.cluster.node(name), self.faults.rules
         delays = None if seen.has_kubelet else self._meant(name)
         member = self.members.get(name)
         if delays is None or seen.document is None:
@@ -284,9 +284,9 @@ class Fleet:
             return
         if member is None:
             member = self.members[name] = self._member(name)
-            member.adopt(self._spec, delays, self.faults.rules.since)
-            self.faults.rules.meet(member.engine)
-        member.adopt(self._spec, delays, self.faults.rules.since)
+            member.adopt(self._spec, delays, rules.sources, rules.since)
+            rules.meet(member.engine)
+        member.adopt(self._spec, delays, rules.sources, rules.since)
         again = await self._take(name, member)
         if again is not None:
             self._due.add_later(name, again - self.clock.now())

@@ -5,17 +5,18 @@ time counts from the same moment on all nodes, whenever the API server told of t
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .. import config
 from ..aio.clock import Clock
 from ..errors import UsageError
-from ..faults.commands import Command, FaultCommands, called, not_allowed, rule_document
-from ..faults.engine import CONFIGURATION, Engine
+from ..faults.commands import Command, FaultCommands, not_allowed, rule_document
+from ..faults.engine import Engine
 from ..faults.rule_run import RuleRun, needs_seed
-from ..faults.rule_store import LIVE, RuleStore
+from ..faults.rule_store import RuleStore, Sources
 from ..faults.rules import FaultRule
+from ..model.device import Slot
 from ..model.spec import Spec
 from .member import Member
 from .scope import without_effect
@@ -28,21 +29,28 @@ class FleetRules:
 
     def __init__(self, members: Mapping[str, Member], clock: Clock) -> None:
         self.clock = clock
+        self.sources: Sources = {}
         self.since: dict[str, float] = {}  # when the time of each rule began
         self._members = members
-        self._rules: dict[str, tuple[FaultRule, ...]] = {}  # by source
+        self._rules: dict[str, FaultRule] = {}
         self._cleared: set[str] = set()
 
-    def adopt(self, rules: Sequence[FaultRule], now: float) -> None:
-        """The configuration has these rules from now on; what people typed gives way. Nodes load them in turn."""
-        self._note(CONFIGURATION, rules, now)
-        names = {rule.name for rule in rules}
-        self._rules[LIVE] = tuple(rule for rule in self._live if rule.name not in names)
+    def note(self, sources: Sources, now: float) -> None:
+        """These are the rules from now on. Those that are new or other begin now; the others go on.
+
+        Nodes load them in turn.
+        """
+        before, self.sources = self._rules, sources
+        self._rules = {rule.name: rule for rules in sources.values() for rule in rules}
+        for name, rule in self._rules.items():
+            old = before.get(name)
+            if old is None or old != rule or (old.seed != rule.seed and needs_seed(rule)):
+                self.since[name] = now
+                self._cleared.discard(name)
+        self.since = {name: self.since[name] for name in self._rules}
 
     def meet(self, engine: Engine) -> None:
-        """A node has come, with the configuration's rules: what was typed before counts for it as well."""
-        if self._live:
-            engine.load(LIVE, self._live, since=self.since)
+        """A node has come, with all rules: what was cleared before is cleared on it as well."""
         for name in self._cleared & engine.runs.keys():
             engine.clear(name)
 
@@ -54,18 +62,14 @@ class FleetRules:
             found |= {name: run for name, run in each.runs.items() if run.live or name not in found}
         return found
 
-    def load(self, source: str, rules: Sequence[FaultRule]) -> None:
-        """Replace the rules of a source, in the same moment for all nodes. Raises UsageError."""
-        theirs = {rule.name for rule in self._rules.get(CONFIGURATION, ())}
-        for rule in rules:
-            if rule.name in theirs:
-                raise UsageError(f"the rule {rule.name!r} exists already, from configuration; choose another name")
-        self._note(source, rules, self.clock.now())
-        minds_labels = any(rule.nodes.labels for rule in rules)
+    def load(self, sources: Sources) -> None:
+        """Replace all rules, in the same moment for all nodes."""
+        self.note(sources, self.clock.now())
+        minds_labels = any(rule.nodes.labels for rule in self._rules.values())
         for member in self._members.values():
             if minds_labels:
                 member.relabel()
-            member.engine.load(source, rules, since=self.since)
+            member.engine.load(sources, since=self.since)
 
     def clear(self, name: str) -> None:
         for engine in self._with(name):
@@ -85,28 +89,12 @@ class FleetRules:
     def engines(self) -> list[Engine]:
         return [member.engine for member in self._members.values()]
 
-    @property
-    def _live(self) -> tuple[FaultRule, ...]:
-        return self._rules.get(LIVE, ())
-
     def _with(self, name: str) -> list[Engine]:
         there = [engine for engine in self.engines if name in engine.runs]
         if not there:
             known = sorted(self.runs)
             raise UsageError(f"there is no fault rule {name!r}; the rules are: {', '.join(known) or 'none'}")
         return there
-
-    def _note(self, source: str, rules: Sequence[FaultRule], now: float) -> None:
-        """Rules that are new or other begin now; the others go on."""
-        before = {rule.name: rule for rule in self._rules.get(source, ())}
-        for rule in rules:
-            old = before.pop(rule.name, None)
-            if old is None or old != rule or (old.seed != rule.seed and needs_seed(rule)):
-                self.since[rule.name] = now
-                self._cleared.discard(rule.name)
-        for name in before:
-            self.since.pop(name, None)
-        self._rules[source] = tuple(rules)
 
 
 class FleetFaults:
@@ -121,14 +109,14 @@ class FleetFaults:
 
     def adopt(self, spec: Spec, now: float) -> None:
         self.spec = spec
-        self.rules.adopt(spec.faults.rules, now)
-        self._store.give_way({rule.name for rule in spec.faults.rules})
+        self._store.configure(spec.faults.rules)
+        self.rules.note(self._store.sources, now)
 
     @property
     def commands(self) -> Mapping[str, Command]:
         refusal = "" if self._allowed else not_allowed("this controller")
-        own = FaultCommands(self._store, find=self._find, status=self.status, refusal=refusal).by_name
-        return {**own, "status": _elsewhere, "top": _elsewhere}
+        own = FaultCommands(self._store, nodes=self._slots, is_fleet=True, status=self.status, refusal=refusal)
+        return {**own.by_name, "status": _elsewhere, "top": _elsewhere}
 
     def _parse(self, text: str, name: str) -> tuple[FaultRule, ...]:
         """The rules of a text. Raises ConfigError, and UsageError for one that could not do anything."""
@@ -138,24 +126,12 @@ class FleetFaults:
                 raise UsageError(f"the fault rule {rule.name!r} does nothing in a fleet: {why}")
         return found
 
-    def _find(self, device: str, node: str) -> tuple[str, str]:
-        """The node and the id of a device that is named by its id or as rules call it, with its node where several
-        have it. Raises UsageError.
-        """
-        if node and node not in self._members:
-            raise UsageError(f"there is no node {node!r} in the fleet")
-        found = [
-            (name, found)
-            for name, member in self._members.items()
-            if not node or name == node
-            for found in (_identified(member, device),)
-            if found
-        ]
-        if not found:
-            raise UsageError(f"there is no device {device!r}" + (f" on node {node}" if node else " in the fleet"))
-        if len(found) > 1:
-            raise UsageError(f"{len(found)} nodes have a device {device!r}; say which with --node")
-        return found[0]
+    def _slots(self) -> Mapping[str, Iterable[Slot]]:
+        plans = {name: member.plan for name, member in self._members.items()}
+        return {
+            name: (slot for each in plan.base.everything.values() for slot in each.slots) if plan else ()
+            for name, plan in plans.items()
+        }
 
     # --- what everybody can see ---------------------------------------------------------------------------------------
 
@@ -188,10 +164,3 @@ class FleetFaults:
 
 async def _elsewhere(_request: Mapping[str, Any]) -> Any:
     raise UsageError("this process is the controller of a fleet; its page, /status and /metrics are at --http-address")
-
-
-def _identified(member: Member, name: str) -> str:
-    """The id of the node's device that is called so; empty where it has none."""
-    resources = member.plan.base.everything.values() if member.plan else ()
-    found = (called(slot, name) for resource in resources for slot in resource.slots)
-    return next(filter(None, found), "")

@@ -8,8 +8,8 @@ from pathlib import Path
 from .. import discovery
 from ..dra.slice_output import ResourceSlices
 from ..dra.slices import Claimed
-from ..faults.effects import SliceFault
-from ..faults.engine import CONFIGURATION, Engine
+from ..faults.engine import Engine
+from ..faults.rule_store import Sources
 from ..faults.schedule import earliest
 from ..hostfs import HostRoot
 from ..model.device import Key, RawDevice, grouped
@@ -86,18 +86,17 @@ class Member:
     def writers(self) -> tuple[Writer, ...]:
         return (*self.outputs, self.notes)
 
-    def adopt(self, spec: Spec, delays: Delays, since: Mapping[str, float]) -> None:
-        """From now on the node is as this configuration says; the time of each of its rules counts `since` then."""
+    def adopt(self, spec: Spec, delays: Delays, rules: Sources, since: Mapping[str, float]) -> None:
+        """From now on the node is as this configuration says, with these rules, whose times count `since` then."""
         self.delays = delays
         if spec is self._spec:
             return
         name = self.node.name
         self._found = {each.name: discovery.discover(each, NOWHERE, node=name).devices for each in spec.on_node(name)}
         self._spec = spec
-        if spec.faults.rules or self.engine.runs:
-            if any(rule.nodes.labels for rule in spec.faults.rules):
-                self.engine.relabel({**self.node.labels, **self._first_plan().labels})
-            self.engine.load(CONFIGURATION, spec.faults.rules, since=since)
+        if any(rule.nodes.labels for rule in spec.faults.rules):
+            self.engine.relabel({**self.node.labels, **self._first_plan().labels})
+        self.engine.load(rules, since=since)
 
     @property
     def claimed(self) -> Claimed:
@@ -117,9 +116,8 @@ class Member:
 
     def leave(self) -> None:
         """From now on nothing is to be told of the node."""
-        for source in {run.source for run in self.engine.runs.values()}:
-            self.engine.load(source, ())
-        self.adopt(NOTHING, Delays(), {})
+        self.engine.load({})
+        self.adopt(NOTHING, Delays(), {}, {})
 
     @property
     def has_anything(self) -> bool:
@@ -184,9 +182,9 @@ class Member:
             self.relabel()
         self._assign(pods, is_first=last is None)
         self.notes.settle(self.assigned, self.plan.inventory, rejects=self.rejects)
-        for strike in self.engine.take_strikes():
-            if strike.fault is SliceFault.WIPED:
-                self.slices.wipe(strike.rule.concerns)
+        for rule in self.engine.take_strikes():
+            if rule.slices is not None:
+                self.slices.wipe(rule.concerns)
         age = self._age()
         told = delayed(self.plan, self.delays, age)
         for output in self.outputs:

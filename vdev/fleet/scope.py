@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..faults.effects import ApiFaults, ApiResource, ApiVerb, FaultKind
-from ..faults.rules import FaultRule, Start
+from ..faults.effects import ApiFaults, ApiResource, ApiVerb
+from ..faults.rules import DEVICE, FaultRule, Start
 from ..model.entry import EntrySpec
 from ..model.fleet import AT_ONCE, NO_FLEET, Delays, Fleet, FleetNodes
 from ..model.names import filled
@@ -151,18 +151,7 @@ def is_early(delay: float, age: float | None) -> bool:
     return delay > 0 and (age is None or age < delay)
 
 
-_NO_PLUGIN = "no device plugin runs on a node without a kubelet"
-_NO_KUBELET = "no kubelet calls anything on such a node"
-_WITHOUT = {
-    FaultKind.RPC: _NO_KUBELET,
-    FaultKind.REGISTER: _NO_PLUGIN,
-    FaultKind.STREAM: _NO_PLUGIN,
-    FaultKind.SOCKET: _NO_PLUGIN,
-    FaultKind.PROCESS: _NO_PLUGIN,
-    FaultKind.POD_RESOURCES: "no kubelet answers on such a node, and pods tell who holds what",
-    FaultKind.CDI: "no container starts on a node without a kubelet, so no CDI file is written",
-    FaultKind.HEALTH_STREAM: _NO_KUBELET,
-}
+_OF_A_KUBELET = frozenset({"rpc", "register", "stream", "socket", "process", "podResources", "cdi", "healthStream"})
 _WRITES = frozenset({ApiVerb.CREATE, ApiVerb.UPDATE, ApiVerb.PATCH, ApiVerb.DELETE})
 
 
@@ -172,7 +161,7 @@ def without_effect(rule: FaultRule) -> str:
         return "it waits for a file of its node, and a node without a kubelet has none"
     if rule.api is not None and not _concerns_writes(rule.api):
         return "one controller reads for all nodes, so only writes can fail for some of them"
-    return _WITHOUT.get(rule.kind, "")
+    return "no kubelet, plugin or container runs there" if rule.kind in _OF_A_KUBELET else ""
 
 
 def is_real(entry: EntrySpec) -> bool:
@@ -188,10 +177,11 @@ def warnings(spec: Spec) -> Iterator[Problem]:
     for rule in spec.faults.rules:
         if why := without_effect(rule):
             yield warning(rule.where, f"the fault rule {rule.name!r} does nothing in a fleet: {why}")
-    if spec.faults.kernel_log and any(rule.kind is FaultKind.DEVICE for rule in spec.faults.rules):
+    if spec.faults.kernel_log and any(rule.kind == DEVICE for rule in spec.faults.rules):
         yield warning("faults.kernelLog", "nothing is written to it in a fleet: its nodes have no kernel")
 
 
 def _concerns_writes(failure: ApiFaults) -> bool:
     """Of what is told of a node; claims are left to those who prepare them."""
-    return any(verb in _WRITES and of is not ApiResource.RESOURCE_CLAIMS_STATUS for verb, of in failure.requests)
+    writes = not failure.of_verbs or not _WRITES.isdisjoint(failure.of_verbs)
+    return writes and failure.resources != (ApiResource.RESOURCE_CLAIMS_STATUS,)

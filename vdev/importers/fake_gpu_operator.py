@@ -9,7 +9,6 @@ from functools import cache
 from typing import Any
 
 from .. import config
-from ..model.device import EMPTY
 from .draft import Draft, ImportSource, Wishes, listed, mapping, number
 
 _GPU = "nvidia.com/gpu"
@@ -26,16 +25,12 @@ _PROFILES = {
 _PROFILE_COUNT = 8  # devices of a built-in profile
 _ANY_GPU = "nvidia-gpu"  # the preset of a product that has none of its own
 _TOPOLOGY = ("nodePools", "nodePoolLabelKey", "migStrategy")
-_POOL = ("gpu", "numa", "resources", "gpuProduct", "gpuCount", "gpuMemory", "otherDevices")
-_NODE = ("gpuProduct", "gpuMemory", "gpus", "migStrategy", "otherDevices", "driverVersion", "cudaVersion")
-_NUMA = ("zones", "gpusPerZone")
-_NUMA_OF_MACHINE = ("topologyManagerPolicy", "topologyManagerScope", "cpuPerZone", "memPerZone", "distances")
+_POOL = ("gpu", "resources", "gpuProduct", "gpuCount", "gpuMemory", "otherDevices")
 
 
 def recognises(content: Any) -> bool:
-    """Whether it has node pools, or is the topology of one node."""
-    given = mapping(content)
-    return bool(_topology(content)) or (isinstance(given.get("gpus"), list) and "gpuProduct" in given)
+    """Whether it has node pools."""
+    return bool(_topology(content))
 
 
 def _topology(content: Any) -> dict[str, Any]:
@@ -51,8 +46,6 @@ def drafts(found: Sequence[ImportSource], wishes: Wishes) -> list[Draft]:
     made = []
     for source in found:
         topology = _topology(source.content)
-        if not topology:
-            made.append(_node(source, wishes))
         for name, pool in mapping(topology.get("nodePools")).items():
             draft = _pool(str(name), mapping(pool), topology, wishes)
             draft.unread("", topology, _TOPOLOGY)
@@ -84,7 +77,8 @@ def _pool(name: str, pool: dict[str, Any], topology: Mapping[str, Any], wishes: 
     else:
         product, profile = pool.get("gpuProduct"), ""
         memory, count = number(pool.get("gpuMemory")) or 0, number(pool.get("gpuCount")) or 0
-    _strategy(draft, topology)
+    if topology.get("migStrategy") in ("single", "mixed"):
+        draft.flags["migStrategy"] = str(topology["migStrategy"])
     _gpus(draft, wishes, product=product, memory=memory, count=count, profile=profile)
     draft.unread("", pool, _POOL)
     draft.unread("gpu", gpu, ("backend", "profile", "overrides"))
@@ -93,47 +87,13 @@ def _pool(name: str, pool: dict[str, Any], topology: Mapping[str, Any], wishes: 
     draft.unread("gpu.overrides.device_defaults.memory", mapping(defaults.get("memory")), ("total_bytes",))
     for place, device in enumerate(listed(overrides.get("devices"))):
         draft.unread(f"gpu.overrides.devices[{place}]", mapping(device), ("index",))
-    _numa(draft, mapping(pool.get("numa")), count)
     if gpu.get("backend") == "mock":
         draft.told("gpu.backend", "mock runs NVIDIA's own plugin on a mocked driver; here the devices are vdev's")
     _others(draft, pool)
     return draft
 
 
-def _strategy(draft: Draft, topology: Mapping[str, Any]) -> None:
-    if topology.get("migStrategy") in ("single", "mixed"):
-        draft.flags["migStrategy"] = str(topology["migStrategy"])
-
-
-def _node(source: ImportSource, wishes: Wishes) -> Draft:
-    given = mapping(source.content)
-    draft = Draft("Made by vdev import of the topology of one node of fake-gpu-operator.", source.key)
-    _strategy(draft, given)
-    _gpus(
-        draft,
-        wishes,
-        product=given.get("gpuProduct"),
-        memory=number(given.get("gpuMemory")) or 0,
-        count=len(listed(given.get("gpus"))),
-        profile="",
-        versions={key: str(given[key]) for key in ("driverVersion", "cudaVersion") if given.get(key)},
-    )
-    draft.unread("", given, _NODE)
-    _others(draft, given)
-    draft.told("gpus", "what pods use at the moment is no part of a configuration")
-    return draft
-
-
-def _gpus(
-    draft: Draft,
-    wishes: Wishes,
-    *,
-    product: Any,
-    memory: int,
-    count: int,
-    profile: str,
-    versions: Mapping[str, str] = EMPTY,
-) -> None:
+def _gpus(draft: Draft, wishes: Wishes, *, product: Any, memory: int, count: int, profile: str) -> None:
     if profile and profile not in _PROFILES:
         draft.lost("gpu.profile", f"{profile!r} is none of its own profiles; write the model and the memory by hand")
     if not count:
@@ -145,9 +105,8 @@ def _gpus(
     virtual: dict[str, Any] = {"preset": preset, "count": count}
     if memory and not _same_memory(preset, memory):
         virtual["memory"] = f"{memory}Mi"
-    attributes = {"product": model, "model": model} if model and not own else {}
-    if attributes or versions:
-        virtual["attributes"] = {**attributes, **versions}
+    if model and not own:
+        virtual["attributes"] = {"product": model, "model": model}
     block = draft.entry({"name": "gpu", "resource": _GPU, "virtual": virtual})
     if preset == _ANY_GPU and model:
         block.comments.append(f"No preset is a {model}: it cannot be partitioned.")
@@ -182,22 +141,6 @@ def _same_memory(preset: str, mebibytes: int) -> bool:
 def _mebibytes(value: Any) -> int:
     text = str(value)
     return int(text) // 2**20 if text.isascii() and text.isdecimal() and len(text) < 20 else 0
-
-
-def _numa(draft: Draft, numa: dict[str, Any], count: int) -> None:
-    zones = number(numa.get("zones")) or 0
-    if not zones or not draft.devices:
-        return
-    per_zone = [number(each) or 0 for each in listed(numa.get("gpusPerZone"))] or [-(-count // zones)] * zones
-    nodes = [zone for zone, each in enumerate(per_zone) for _ in range(min(each, count))][:count]
-    if len(nodes) == count:
-        draft.devices[0].body["virtual"]["numa"] = nodes
-    else:
-        draft.lost("numa.gpusPerZone", f"it places {len(nodes)} of {count} GPUs")
-    for key in _NUMA_OF_MACHINE:
-        if key in numa:
-            draft.lost(f"numa.{key}", "is a matter of the kubelet and of the machine")
-    draft.unread("numa", numa, (*_NUMA, *_NUMA_OF_MACHINE))
 
 
 def _others(draft: Draft, pool: dict[str, Any]) -> None:

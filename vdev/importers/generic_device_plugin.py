@@ -119,10 +119,6 @@ def _device(draft: Draft, device: Any, where: str, domain: str, *, is_file: bool
         count = number(mapping(group).get("count"))
         if count is None:
             draft.lost(f"{at}.count", f"{mapping(group)['count']!r} is no number")
-        twin = next((each for each in made if _source(each[0]) == _source(body)), None)
-        if twin is not None:  # its ids are the same
-            made[made.index(twin)] = (twin[0], max(twin[1], count or 1))
-            continue
         wish = name if len(groups) == 1 else f"{name}-{place + 1}"
         body.body = {"name": draft.entry_name(wish), "resource": resource, **body.body}
         _let_overlap(draft, body)
@@ -134,10 +130,6 @@ def _device(draft: Draft, device: Any, where: str, domain: str, *, is_file: bool
             draft.share(resource, count, [body.body["name"]])
     if len(counts) == 1 and counts != {1}:
         draft.share(resource, counts.pop())
-
-
-def _source(block: Block) -> tuple[object, object]:
-    return block.body.get("glob"), block.body.get("usb")
 
 
 def _group(draft: Draft, group: dict[str, Any], where: str, *, is_file: bool) -> Block | None:

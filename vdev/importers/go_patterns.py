@@ -52,23 +52,17 @@ def literal(text: str) -> str:
 def may_meet(one: str, other: str) -> bool:
     """Whether some path may be matched by both of two of our patterns, or lie in a directory that one of them names.
 
-    Only what stands before the first wildcard of each name is compared. A yes too many costs little: the devices may be
+    Only what stands before the first wildcard of each is compared. A yes too many costs little: the devices may be
     shared, and a comment says so.
     """
-    for left, right in zip(one.strip("/").split("/"), other.strip("/").split("/"), strict=False):
-        fixed, other_fixed = _fixed(left), _fixed(right)
-        if fixed == left and other_fixed == right:
-            meet = left == right
-        else:
-            meet = fixed.startswith(other_fixed) or other_fixed.startswith(fixed)
-        if not meet:
-            return False
-    return True
+    left, right = _fixed(one), _fixed(other)
+    return left.startswith(right) or right.startswith(left)
 
 
 def _fixed(pattern: str) -> str:
-    """What stands before the first wildcard."""
-    return re.split(r"[*?\[]", pattern, maxsplit=1)[0]
+    """What stands before the first wildcard; a path without one ends in a slash."""
+    fixed = re.split(r"[*?\[]", pattern, maxsplit=1)[0]
+    return fixed if fixed != pattern else f"{pattern.rstrip('/')}/"
 
 
 # --- regular expressions ---------------------------------------------------------------------------------------------

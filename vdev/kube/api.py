@@ -164,12 +164,6 @@ class Api:
         ):
             yield events
 
-    async def names(self, kind: ObjectKind, most: int) -> tuple[str, ...]:
-        """The names of the first objects of a kind, of so many at most."""
-        call = ApiCall(verb="list", kind=kind)
-        items = (await self._ask(ApiRequest(call=call, params={"limit": str(most)}))).get("items")
-        return tuple(_checked(call, each)["metadata"]["name"] for each in items) if isinstance(items, list) else ()
-
     # --- writing ------------------------------------------------------------------------------------------------------
 
     async def create(

@@ -6,7 +6,6 @@ here ever waits or raises: a service manager that is away must not take the agen
 
 import os
 import socket
-import time
 from collections.abc import Mapping
 
 import structlog
@@ -32,12 +31,8 @@ class ServiceManager:
         self._failure = ""
 
     def ready(self) -> bool:
-        """The start, or a reload, is complete: what is ordered after this service may start. False: not told."""
+        """The start is complete: what is ordered after this service may start. False: not told."""
         return self._tell("READY=1")
-
-    def reloading(self) -> None:
-        """The configuration is being read again; `ready` ends that."""
-        self._tell(f"RELOADING=1\nMONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
 
     def stopping(self) -> None:
         self._tell("STOPPING=1")

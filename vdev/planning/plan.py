@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ..faults import targets
-from ..faults.effects import CdiFault, SensorFault, XidError
+from ..faults.effects import SensorFault, XidError
 from ..faults.targets import Afflictions
 from ..intervals import PRODUCTION, Intervals
 from ..model.device import Device, Health, Key, RawDevice, base_id
@@ -66,7 +66,7 @@ class World:
     undeliverable: Mapping[str, Health] = field(default_factory=dict)
     toolless: frozenset[str] = frozenset()
     afflictions: Afflictions = targets.NONE
-    cdi_faults: Mapping[str, CdiFault] = field(default_factory=dict)
+    cdi_faults: Mapping[str, str] = field(default_factory=dict)
     holdings: Holdings = Holdings()
     before: "Plan | None" = None
     recorded: Inventory = EMPTY
@@ -112,7 +112,7 @@ class Plan:
     holdings: Holdings
     held: frozenset[str]
     specifications: Mapping[str, Document]
-    cdi_faults: Mapping[str, CdiFault]
+    cdi_faults: Mapping[str, str]
     again_at: float | None
     node: Node = SAYS_NOTHING
     devices: Inventory = EMPTY

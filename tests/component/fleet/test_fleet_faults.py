@@ -28,15 +28,15 @@ def all_there(api_server, names=("h1", "h2", "p1", "p2")):
 # --- which rules mean anything ----------------------------------------------------------------------------------------
 
 VOID = {
-    "rpc: Allocate, hang: true, for: 1m": "no kubelet calls",
-    "rpc: NodePrepareResources, hang: true, for: 1m": "no kubelet calls",
-    "register: {never: true}": "no device plugin runs",
-    "stream: {close: true}, at: 1m": "no device plugin runs",
-    "socket: {delete: true}, at: 1m": "no device plugin runs",
-    "cdi: {missing: true}": "no container starts",
-    "podResources: {unavailable: true}": "no kubelet answers",
-    "process: {exit: 1}, at: 1m": "no device plugin runs",
-    "healthStream: {silent: true}": "no kubelet calls",
+    "rpc: Allocate, hang: true, for: 1m": "no kubelet, plugin or container runs there",
+    "rpc: NodePrepareResources, hang: true, for: 1m": "no kubelet, plugin or container runs there",
+    "register: {never: true}": "no kubelet, plugin or container runs there",
+    "stream: {close: true}, at: 1m": "no kubelet, plugin or container runs there",
+    "socket: {delete: true}, at: 1m": "no kubelet, plugin or container runs there",
+    "cdi: {missing: true}": "no kubelet, plugin or container runs there",
+    "podResources: {unavailable: true}": "no kubelet, plugin or container runs there",
+    "process: {exit: 1}, at: 1m": "no kubelet, plugin or container runs there",
+    "healthStream: {silent: true}": "no kubelet, plugin or container runs there",
     "onFile: /tmp/x, health: Unhealthy": "waits for a file of its node",
     "api: {watch: broken}": "one controller reads for all nodes",
     "api: {status: 500, verbs: [list, get]}": "one controller reads for all nodes",
@@ -176,7 +176,7 @@ async def test_what_people_cannot_add(start, until, vdev):
     code, printed = await vdev("status")
     assert (2, True) == (code, "this process is the controller of a fleet; its page" in printed), printed
     code, printed = await vdev("device", "set", "npu/1", "--node", "h9", "--health", "Unhealthy")
-    assert (2, "vdev: there is no node 'h9' in the fleet\n") == (code, printed)
+    assert (2, "vdev: there is no node 'h9' here\n") == (code, printed)
 
 
 @pytest.mark.parametrize("name", ["ip-192-168-120-134.us-west-2.compute.internal", f"n{'.n1234567' * 6}"])

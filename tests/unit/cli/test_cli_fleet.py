@@ -67,7 +67,7 @@ def test_what_means_nothing_there_is_said(fleet):
     text += "faults: {rules: [{name: dies, at: 1m, process: {exit: 1}}]}\n"
     _, printed, said = fleet("--dry-run", text=text)
     assert "FILE:3:11: devices[0]: warning: the devices of uart are real" in said
-    assert "the fault rule 'dies' does nothing in a fleet: no device plugin runs on a node without a kubelet" in said
+    assert "the fault rule 'dies' does nothing in a fleet: no kubelet, plugin or container runs there" in said
     assert 2 == len(list(yaml.safe_load_all(printed)))
 
 

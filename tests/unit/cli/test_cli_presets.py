@@ -1,7 +1,6 @@
 """`vdev presets`: what it shows can be used as it stands."""
 
 import json
-import textwrap
 
 from vdev import config
 from vdev.cli import main
@@ -14,15 +13,6 @@ def test_the_list_has_every_preset(capsys):
     assert 0 == main(["presets"])
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert set(NAMES) <= {row[0] for row in rows if row}
-
-
-def test_what_a_preset_is_shown_with_is_a_configuration(subtests, capsys):
-    """The example at the end is taken by the program without a warning."""
-    for name in NAMES:
-        with subtests.test(name=name):
-            assert 0 == main(["presets", name])
-            example = capsys.readouterr().out.partition("in a configuration\n")[2]
-            assert not config.load_text(textwrap.dedent(example)).problems
 
 
 def test_profiles_and_layouts_are_shown_with_where_they_fit(capsys):

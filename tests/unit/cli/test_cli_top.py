@@ -60,10 +60,9 @@ def test_what_is_wrong_comes_first():
 
 
 def test_two_thousand_devices_are_told_in_short():
-    """So many rows as asked for, and how the load is spread over all of them."""
+    """So many rows as asked for."""
     lines = shown(*(device(number, load=number % 100) for number in range(2000)), rows=10)
-    assert len(lines) == 2 + 1 + 1 + 10 + 1
-    assert lines[1] == f"  {GPU}: 2000, 0 held, load 0 % ██████████ 100 %"
+    assert len(lines) == 2 + 1 + 10 + 1
     assert lines[-1] == "… and 1990 more; --rows 0 shows all, and names choose some"
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from vdev.config import load_rules, load_text, render
 from vdev.errors import ConfigError
-from vdev.faults.effects import DelayTimes, FlapTimes, ProcessFaults, RegisterFaults, Rpc, StreamFault
+from vdev.faults.effects import DelayTimes, FlapTimes, ProcessFaults, RegisterFaults, Rpc
 from vdev.faults.rules import DeviceFilter, OnNodes, Select
 from vdev.model.device import Health
 
@@ -69,8 +69,8 @@ def test_the_example():
     assert refuse.nth == (3,)
     assert refuse.error.message == "firmware busy"
     assert late.register_ == RegisterFaults(delay=45)
-    assert drop.stream.fault is StreamFault.CLOSE
-    assert garbage.answer.lists == "bogusIds"
+    assert drop.stream.fault == "close"
+    assert garbage.answer.fault == "bogusIds"
     assert crash.process == ProcessFaults(exit=137)
 
 

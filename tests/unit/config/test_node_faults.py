@@ -5,12 +5,16 @@ import pytest
 from tests.kit.rules import with_rules
 from vdev.config import load_text
 from vdev.errors import ConfigError
+from vdev.faults.effects import ApiFaults, ConditionFault, EventFault
+from vdev.faults.rules import words
+from vdev.model.device import Health
 
 HEAD = """version: v1
 node: {events: true, conditions: true}
 devices:
   - {name: a100, resource: nvidia.com/gpu, virtual: {preset: a100-sxm4-40gb, count: 4}}
 """
+FALLEN = "Xid 79: GPU has fallen off the bus"
 
 
 def loaded(*rules, head=HEAD):
@@ -25,9 +29,71 @@ def refused(*rules):
     return str(error.value)
 
 
-def test_what_is_wrong(subtests):
-    """With its place."""
-    cases = [
+@pytest.mark.parametrize(
+    ("rule", "verdict", "said"),
+    [
+        ("xid: 79", (False, FALLEN), f"xid: 79 ({FALLEN})"),
+        ("xid: 200", (False, "Xid 200"), "xid: 200 (Xid 200)"),
+        ("xid: 79, reason: gone", (False, "gone"), f"xid: 79, reason: gone ({FALLEN})"),
+        ("xid: 79, health: Healthy", (True, ""), f"health: Healthy, xid: 79 ({FALLEN})"),
+        ("xid: 31", None, "xid: 31 (Xid 31: GPU memory page fault)"),
+        ("xid: 31, health: Unhealthy", (False, "Xid 31: GPU memory page fault"), "health: Unhealthy, xid: 31"),
+    ],
+)
+def test_what_xids_mean(rule, verdict, said):
+    """And what is said of them to people."""
+    (made,) = loaded(f"name: x, {rule}").spec.faults.rules
+    assert made.verdict == (verdict and Health(*verdict, "x"))
+    assert said in words(made)
+
+
+@pytest.mark.parametrize(
+    ("rule", "meant", "said"),
+    [
+        (
+            "event: {reason: GpuHot, message: too hot}",
+            EventFault(reason="GpuHot", message="too hot"),
+            "event: {reason: GpuHot, message: too hot}",
+        ),
+        (
+            "event: {reason: A, message: b, type: Normal}",
+            EventFault(reason="A", message="b", type="Normal"),
+            "event: {reason: A, message: b, type: Normal}",
+        ),
+        (
+            "condition: {type: GpuHealthy, status: false, reason: Dead, message: all dead}",
+            ConditionFault(type="GpuHealthy", status=False, reason="Dead", message="all dead"),
+            "condition: {type: GpuHealthy, status: false, reason: Dead, message: all dead}",
+        ),
+        (
+            "condition: {type: Odd, status: true}",
+            ConditionFault(type="Odd", status=True, reason="Drill"),
+            "condition: {type: Odd, status: true}",
+        ),
+        ("api: {unreachable: true}", ApiFaults(unreachable=True), "api: {unreachable: true}"),
+        (
+            "api: {status: 429, retryAfter: 5s}, everyNth: 3",
+            ApiFaults(status=429, retryAfter=5),
+            "everyNth: 3, api: {status: 429, retryAfter: 5.0}",
+        ),
+        (
+            "api: {status: 403, verbs: patch, resources: [nodes/status, events]}",
+            ApiFaults(status=403, verbs=["patch"], resources=["nodes/status", "events"]),
+            "api: {status: 403, verbs: [patch], resources: [nodes/status, events]}",
+        ),
+        ("api: {watch: broken}", ApiFaults(watch="broken"), "api: {watch: broken}"),
+    ],
+)
+def test_what_rules_mean(rule, meant, said):
+    """And what is said of them to people."""
+    (made,) = loaded(f"name: x, {rule}").spec.faults.rules
+    assert meant in (made.event, made.condition, made.api)
+    assert said in words(made)
+
+
+@pytest.mark.parametrize(
+    ("rule", "why"),
+    [
         ("xid: 0", "out of range"),
         ("xid: 79, flap: {up: 1s, down: 1s}", "xid and flap exclude each other"),
         ("xid: 31, reason: because", "leaves the health alone"),
@@ -49,12 +115,13 @@ def test_what_is_wrong(subtests):
         ("api: {watch: broken, verbs: [get]}", "watch and verbs exclude each other"),
         ("api: {unreachable: true, verbs: [head]}", "expected get, list, watch, create, update, patch or delete"),
         ("api: {unreachable: true}, error: {}", "error is for rpc only, and this is api"),
-    ]
-    for rule, why in cases:
-        with subtests.test(rule=rule):
-            text = refused(f"name: x, {rule}")
-            assert why in text
-            assert "f.yaml:7:" in text
+    ],
+)
+def test_what_is_wrong(rule, why):
+    """With its place."""
+    text = refused(f"name: x, {rule}")
+    assert why in text
+    assert "f.yaml:7:" in text
 
 
 def test_what_can_go_together():

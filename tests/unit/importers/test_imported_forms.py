@@ -58,26 +58,34 @@ FORM_OF = {
 }
 
 
-def test_the_form_is_told_by_the_content(subtests):
+@pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in FORM_OF.items() for text in texts])
+def test_the_form_is_told_by_the_content(name: str, text: str) -> None:
     """Bare, in a ConfigMap, and in a list of objects."""
-    for name, text in [(name, text) for name, texts in FORM_OF.items() for text in texts]:
-        with subtests.test(name=name):
-            for each in (
-                text,
-                config_map(**{"some.yaml": text}),
-                json.dumps({"kind": "List", "apiVersion": "v1", "items": [json.loads(config_map(x=text))]}),
-            ):
-                form = recognised(each)
-                assert form is not None
-                assert name == form.name
-                assert files(each)
+    for each in (
+        text,
+        config_map(**{"some.yaml": text}),
+        json.dumps({"kind": "List", "apiVersion": "v1", "items": [json.loads(config_map(x=text))]}),
+    ):
+        form = recognised(each)
+        assert form is not None
+        assert name == form.name
+        assert files(each)
 
 
-def test_other_texts_have_no_form(subtests):
+@pytest.mark.parametrize(
+    "text", ["", "a: 1", "[1, 2]", "version: v1\ndevices: []", NVIDIA, "kind: Pod\napiVersion: v1", "\t", "*x"]
+)
+def test_other_texts_have_no_form(text: str) -> None:
     """Our own, NVIDIA's that vdev takes as it is, and what is no YAML."""
-    for text in ["", "a: 1", "[1, 2]", "version: v1\ndevices: []", NVIDIA, "kind: Pod\napiVersion: v1", "\t", "*x"]:
-        with subtests.test(text=text):
-            assert recognised(text) is None
+    assert recognised(text) is None
+
+
+def test_a_form_that_is_not_known() -> None:
+    """The error names those that are."""
+    with pytest.raises(UsageError, match=r"its form is not known; expected a configuration of generic-device-plugin, "):
+        imported("a: 1", "f", Wishes())
+    with pytest.raises(UsageError, match="f: this is no configuration of NVIDIA's mig-parted"):
+        imported(GENERIC, "f", Wishes(form="mig-parted"))
 
 
 # --- generic-device-plugin --------------------------------------------------------------------------------------------
@@ -88,9 +96,9 @@ def entry(group: str) -> dict[str, object]:
     return found
 
 
-def test_a_path_of_generic_device_plugin(subtests):
-    """Its keys by our names, with its defaults."""
-    cases = [
+@pytest.mark.parametrize(
+    ("path", "item"),
+    [
         ("path: /dev/tty*", {"path": "/dev/tty*", "permissions": "mrw"}),
         (
             "path: /dev/x, permissions: r",
@@ -102,10 +110,11 @@ def test_a_path_of_generic_device_plugin(subtests):
             "path: /dev/t*, limit: 3, optional: true",
             {"path": "/dev/t*", "permissions": "mrw", "limit": 3, "optional": True},
         ),
-    ]
-    for path, item in cases:
-        with subtests.test(path=path):
-            assert [item] == entry(f"{{paths: [{{{path}}}]}}")["glob"]
+    ],
+)
+def test_a_path_of_generic_device_plugin(path: str, item: dict[str, object]) -> None:
+    """Its keys by our names, with its defaults."""
+    assert [item] == entry(f"{{paths: [{{{path}}}]}}")["glob"]
 
 
 def test_usb_devices_of_a_group_are_one() -> None:
@@ -171,9 +180,16 @@ def test_flags_in_a_manifest() -> None:
     assert ["squat.ai/fuse"] == [each["resource"] for each in flags["devices"]]
 
 
-def test_what_cannot_be_said_is_a_comment_and_a_warning(subtests):
-    """And the rest is taken over."""
-    cases = [
+def test_an_id_that_is_a_number_in_its_file_too() -> None:
+    """What it looked for is what is written: there is nothing to say."""
+    (made,) = files("devices: [{name: ok, groups: [{usb: [{vendor: 0x1209, product: 7}]}]}]")
+    assert [] == [each for each in made.warnings if "without quotes" in each]
+    assert {"vendor": "1209", "product": "0007"} == yaml.safe_load(made.text)["devices"][0]["usb"]
+
+
+@pytest.mark.parametrize(
+    ("group", "text"),
+    [
         ("{paths: [{path: /dev/a, type: device}]}", "type 'device' is neither Device nor Mount"),
         ('{paths: [{path: /dev/a}], usb: [{vendor: "1", product: "1"}]}', "has both paths and usb"),
         ("{usb: [{vendor: 1209, product: 2838}]}", "1209 without quotes is a number in its file"),
@@ -186,22 +202,19 @@ def test_what_cannot_be_said_is_a_comment_and_a_warning(subtests):
         ("{count: many, paths: [{path: /dev/a}]}", "count: 'many' is no number"),
         ("{paths: [{path: '/dev/a*'}, {path: '/dev/b*', optional: true}]}", "limits the number of devices"),
         ("{}", "the group has no paths and no usb"),
-    ]
-    for group, text in cases:
-        with subtests.test(group=group):
-            source = (
-                f"devices: [{{name: ok, groups: [{{paths: [{{path: /dev/z}}]}}]}}, {{name: ab, groups: [{group}]}}]"
-            )
-            (made,) = files(source)
+    ],
+)
+def test_what_cannot_be_said_is_a_comment_and_a_warning(group: str, text: str) -> None:
+    """And the rest is taken over."""
+    source = f"devices: [{{name: ok, groups: [{{paths: [{{path: /dev/z}}]}}]}}, {{name: ab, groups: [{group}]}}]"
+    (made,) = files(source)
 
-            assert text in "\n".join(made.warnings)
-            said = " ".join(
-                line.strip().removeprefix("#").strip()
-                for line in made.text.splitlines()
-                if line.strip().startswith("#")
-            )
-            assert text in said
-            assert "ok" in [each["name"] for each in yaml.safe_load(made.text)["devices"]]
+    assert text in "\n".join(made.warnings)
+    said = " ".join(
+        line.strip().removeprefix("#").strip() for line in made.text.splitlines() if line.strip().startswith("#")
+    )
+    assert text in said
+    assert "ok" in [each["name"] for each in yaml.safe_load(made.text)["devices"]]
 
 
 # --- the others -------------------------------------------------------------------------------------------------------
@@ -241,6 +254,18 @@ def test_selectors_of_sriov() -> None:
     assert ["/dev/vhost-net", "/dev/net/tun"] == [each["hostPath"] for each in shared["container"]["deviceNodes"]]
 
 
+def test_what_sysfs_does_not_tell_of_sriov() -> None:
+    """Such a selector is left out, with a warning."""
+    text = json.dumps(
+        {"resourceList": [{"resourceName": "a", "selectors": [{"pKeys": ["0x1"]}, {"drivers": ["iavf"]}]}]}
+    )
+    assert "resourceList[0].selectors[0].pKeys: the devices of intel.com/a that it selects" in warnings(text)
+    assert 1 == len(only(text)["devices"])
+    aux = {"resourceName": "b", "deviceType": "auxNetDevice"}
+    both = json.dumps({"resourceList": [aux, {"resourceName": "a", "selectors": {"drivers": ["iavf"]}}]})
+    assert "auxNetDevice devices of intel.com/b are no PCI devices" in warnings(both)
+
+
 def test_pools_of_fake_gpu_operator() -> None:
     """A file for each, with a preset where there is one; the form with profiles as well."""
     text = """
@@ -254,7 +279,7 @@ migStrategy: mixed
     first, second = yaml.safe_load(big.text), yaml.safe_load(new.text)
     assert {"preset": "a100-sxm4-80gb", "count": 8} == first["devices"][0]["virtual"]
     assert ("a.dev/npu", {"count": 3}) == (first["devices"][1]["resource"], first["devices"][1]["virtual"])
-    assert {"preset": "h100-sxm5-80gb", "count": 4, "numa": [0, 0, 1, 1]} == second["devices"][0]["virtual"]
+    assert {"preset": "h100-sxm5-80gb", "count": 4} == second["devices"][0]["virtual"]
     assert ["nvidia.com/gpu", "x.org/y"] == [each["resource"] for each in second["devices"]]
     assert {"migStrategy": "mixed"} == first["flags"]
 
@@ -282,14 +307,14 @@ def test_the_identity_of_a_pool_is_kept(tmp_path: Path, pool: str, product: str,
     assert SmiTool.NVIDIA is entry.telemetry.maker
 
 
-def test_whatever_is_not_carried_over_is_named(subtests):
-    """In a warning, and in a comment of the file."""
-    cases = [
+@pytest.mark.parametrize(
+    ("text", "warning"),
+    [
         ("{nodePools: {a: {gpuCount: 2, gpuMemory: 1000}}}", "nothing tells the model of the GPUs"),
         ("{nodePools: {a: {gpu: {profile: best}}}}", "gpu.profile: 'best' is none of its own profiles"),
         ("{nodePools: {a: {gpuProduct: Tesla-T4, gpuCount: 2, colour: red}}}", "colour"),
         ("{nodePools: {a: {gpu: {profile: t4, speed: 3}}}}", "gpu.speed"),
-        ("{nodePools: {a: {gpu: {profile: t4}, numa: {zones: 2, walls: 3}}}}", "numa.walls"),
+        ("{nodePools: {a: {gpu: {profile: t4}, numa: {zones: 2, walls: 3}}}}", "numa has no counterpart here"),
         ("{nodePools: {a: {gpuProduct: Tesla-T4, gpuCount: 2}}, gpuOperator: {version: v1}}", "gpuOperator"),
         ("topology: {nodePools: {a: {gpuProduct: Tesla-T4, gpuCount: 2}}}\nmigFaker: {enabled: true}", "migFaker"),
         (
@@ -297,12 +322,13 @@ def test_whatever_is_not_carried_over_is_named(subtests):
             "sharing.x",
         ),
         ("config: [{devicematch: ^snd$, nummaxdevices: 2}]\nnodeSelector: {a: b}", "nodeSelector"),
-    ]
-    for text, warning in cases:
-        with subtests.test(text=text):
-            (made,) = files(text)
-            assert warning in "\n".join(made.warnings)
-            assert warning in made.text
+    ],
+)
+def test_whatever_is_not_carried_over_is_named(text: str, warning: str) -> None:
+    """In a warning, and in a comment of the file."""
+    (made,) = files(text)
+    assert warning in "\n".join(made.warnings)
+    assert warning in made.text
 
 
 def test_overrides_of_fake_gpu_operator() -> None:
@@ -341,6 +367,20 @@ mig-configs:
     assert {"2": {"1g.10gb": 2, "3g.40gb": 1}} == device["partitions"]
     chosen = files(text, preset="h100-sxm5-80gb", count=4)[1]
     assert {"preset": "h100-sxm5-80gb", "count": 4} == yaml.safe_load(chosen.text)["devices"][0]["virtual"]
+
+
+def test_the_model_is_one_that_can_be_cut_so() -> None:
+    """Seven of 1g.10gb do not fit into the first model that knows the profile; a usual model comes before others."""
+    item = "{devices: all, mig-enabled: true, mig-devices: {%s}}"
+    for parts, preset in (
+        ("1g.10gb: 4", "a100-sxm4-40gb"),
+        ("1g.10gb: 7", "a100-sxm4-80gb"),
+        ("1g.12gb: 7", "h100-nvl"),
+        ("3g.48gb: 2", "gh200-96gb"),
+        ("1g.24gb+gfx: 4", "rtx-pro-6000"),
+    ):
+        made = only(f"{{version: v1, mig-configs: {{x: [{item % parts}]}}}}")
+        assert preset == made["devices"][0]["virtual"]["preset"]
 
 
 def test_configurations_of_nvidias_plugin() -> None:
@@ -382,9 +422,16 @@ nodeSelector: {{}}
     assert ("config.default has no counterpart here", "image, mps have no counterpart here") == a.warnings == b.warnings
 
 
-def test_a_key_that_no_form_has_is_named(subtests):
-    """As a warning and as a comment."""
-    cases = [
+def test_a_helm_value_that_no_flag_can_have() -> None:
+    """It is named as well."""
+    said = warnings(f"config: {{map: {{a: {NVIDIA!r}}}}}\nmigStrategy: some", preset="t4")
+    assert "flags" in said
+    assert "some" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
         ("devices: [{name: a, odd: 1, groups: [{paths: [{path: /dev/a}]}]}]", "devices[0].odd"),
         ("devices: [{name: a, groups: [{odd: 1, paths: [{path: /dev/a}]}]}]", "devices[0].groups[0].odd"),
         ("devices: [{name: a, groups: [{paths: [{path: /dev/a, odd: 1}]}]}]", "devices[0].groups[0].paths[0].odd"),
@@ -392,13 +439,38 @@ def test_a_key_that_no_form_has_is_named(subtests):
         ("resourceList: [{resourceName: a, odd: 1, selectors: {vendors: ['8086']}}]", "resourceList[0].odd"),
         ("resourceList: [{resourceName: a, selectors: {odd: 1}}]", "resourceList[0].selectors[0].odd"),
         ("mig-configs: {a: [{devices: all, mig-enabled: false, odd: 1}]}", "mig-configs.a[0].odd"),
+    ],
+)
+def test_a_key_that_no_form_has_is_named(text: str, named: str) -> None:
+    """As a warning and as a comment."""
+    (made,) = files(text)
+    said = f"{named} has no counterpart here"
+    assert said in made.warnings
+    assert f"# not taken over: {said}" in made.text
+
+
+def test_helm_values_in_quotes() -> None:
+    """The chart makes variables of them, whose text is the same. What no flag can have goes alone, and is named."""
+    one = "{version: v1, flags: {plugin: {passDeviceSpecs: some, deviceIDStrategy: index}}}"
+    values = f'config: {{map: {{a: {one}}}}}\nmigStrategy: mixed\nfailOnInitError: "true"'
+    (made,) = files(values, preset="t4", count=1)
+
+    flags = {"migStrategy": "mixed", "failOnInitError": True, "plugin": {"deviceIDStrategy": "index"}}
+    assert flags == yaml.safe_load(made.text)["flags"]
+    (warning,) = made.warnings
+    assert warning.startswith("flags.plugin.passDeviceSpecs: ")
+    assert f"# not taken over: {warning[:40]}" in made.text
+
+
+def test_a_value_of_sharing_that_is_refused() -> None:
+    """It goes alone as well."""
+    sharing = "{failRequestsGreaterThanOne: some, resources: [{name: nvidia.com/gpu, replicas: 4}]}"
+    (made,) = files(config_map(a=f"version: v1\nsharing: {{timeSlicing: {sharing}}}"), preset="t4", count=1)
+
+    assert {"resources": [{"name": "nvidia.com/gpu", "replicas": 4}]} == yaml.safe_load(made.text)["sharing"][
+        "timeSlicing"
     ]
-    for text, named in cases:
-        with subtests.test(text=text):
-            (made,) = files(text)
-            said = f"{named} has no counterpart here"
-            assert said in made.warnings
-            assert f"# not taken over: {said}" in made.text
+    assert "sharing.timeSlicing.failRequestsGreaterThanOne: " in made.warnings[0]
 
 
 # --- any text ---------------------------------------------------------------------------------------------------------
@@ -478,6 +550,12 @@ TREES = st.recursive(
 SEEDS = st.sampled_from([text for texts in FORM_OF.values() for text in texts])
 
 
+@given(TREES)
+def test_no_tree_crashes_an_import(tree: object) -> None:
+    """It is refused in words, or makes files that vdev takes."""
+    _try(json.dumps(tree))
+
+
 @given(SEEDS, st.data())
 def test_no_edit_of_a_configuration_crashes_its_import(text: str, data: st.DataObject) -> None:
     """Any value in it may be another."""
@@ -493,6 +571,12 @@ def test_no_edit_of_a_configuration_crashes_its_import(text: str, data: st.DataO
     holder, key = data.draw(st.sampled_from(places))
     holder[key] = data.draw(TREES)
     _try(json.dumps(tree))
+
+
+@given(st.text(max_size=40))
+def test_no_text_crashes_an_import(text: str) -> None:
+    """Nor is it taken for a form."""
+    _try(text)
 
 
 def _try(text: str) -> None:

@@ -1,0 +1,209 @@
+"""What is written to make the slices of a pool the wanted ones."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vdev.dra.slices import changes, content, spoilt
+
+NODE, DRIVER = "node-1", "acme.dev"
+
+
+def spec(*names, taints=()):
+    """A wanted specification with these devices."""
+    devices = [{"name": name, "attributes": {}} | ({"taints": list(taints)} if taints else {}) for name in names]
+    return {"driver": DRIVER, "pool": {"name": NODE}, "nodeName": NODE, "devices": devices}
+
+
+def made(document, number):
+    """A new object."""
+    return {"metadata": {"generateName": f"{number:05x}-"}, "spec": document}
+
+
+class Server:
+    """What becomes of slices that are written."""
+
+    def __init__(self):
+        self.slices = []
+        self.number = itertools.count()
+        self.writes = 0
+
+    def settle(self, wanted, fault=None):
+        """Write what the changes say, in their order; whether there were any."""
+        found = spoilt(fault, wanted, self.slices, made) if fault else changes(wanted, self.slices, made)
+        self.writes += len(found.delete) + len(found.update) + len(found.create)
+        gone = {each["metadata"]["name"] for each in found.delete}
+        other = {each["metadata"]["name"]: each for each in found.update}
+        self.slices = [
+            other.get(each["metadata"]["name"], each) for each in self.slices if each["metadata"]["name"] not in gone
+        ]
+        self.slices += [
+            {**each, "metadata": {"name": f"{each['metadata']['generateName']}{next(self.number)}"}}
+            for each in found.create
+        ]
+        return bool(found)
+
+    @property
+    def pools(self):
+        """The generation and the count of each slice."""
+        return {
+            (each["spec"]["pool"]["generation"], each["spec"]["pool"]["resourceSliceCount"]) for each in self.slices
+        }
+
+
+def test_a_first_publication():
+    """One slice for each specification, all of generation 1."""
+    server = Server()
+    assert server.settle([spec("a", "b"), spec("c")])
+    assert {(1, 2)} == server.pools
+    assert not server.settle([spec("a", "b"), spec("c")])
+
+
+def test_an_empty_pool():
+    """Says that the driver is there; and a device that comes is an update in place."""
+    server = Server()
+    server.settle([spec()])
+    assert {(1, 1)} == server.pools
+    server.settle([spec("a")])
+    assert {(1, 1)} == server.pools
+    assert 2 == server.writes
+
+
+def test_one_slice_is_updated_in_place():
+    """And no other is written."""
+    server = Server()
+    server.settle([spec("a"), spec("b")])
+    names = [each["metadata"]["name"] for each in server.slices]
+    server.settle([spec("a"), spec("b", "b2")])
+    assert {(1, 2)} == server.pools
+    assert names == [each["metadata"]["name"] for each in server.slices]
+    assert 3 == server.writes
+
+
+def test_more_than_one_gets_a_new_generation():
+    """In all slices, since the scheduler takes those of the highest only."""
+    server = Server()
+    server.settle([spec("a"), spec("b"), spec("c")])
+    server.settle([spec("a", "a2"), spec("b", "b2"), spec("c")])
+    assert {(2, 3)} == server.pools
+    assert 3 == len(server.slices)
+
+
+def test_a_slice_more_and_a_slice_less():
+    """The count is in every slice, so all are written."""
+    server = Server()
+    server.settle([spec("a")])
+    server.settle([spec("a"), spec("b")])
+    assert {(2, 2)} == server.pools
+    server.settle([spec("b")])
+    assert {(3, 1)} == server.pools
+    assert ["b"] == [device["name"] for each in server.slices for device in each["spec"]["devices"]]
+
+
+@pytest.mark.parametrize(("wiped", "generation"), [(2, 1), (1, 2)], ids=["all", "half"])
+def test_a_wipe(wiped, generation):
+    """All of it is made again from generation 1; what is left gets the new one along with what is made again."""
+    server = Server()
+    server.settle([spec("a"), spec("b")])
+    del server.slices[:wiped]
+    server.settle([spec("a"), spec("b")])
+    assert {(generation, 2)} == server.pools
+
+
+def test_slices_of_an_older_generation_go():
+    """They were left by a publication that was broken off."""
+    server = Server()
+    server.settle([spec("a")])
+    old = {"metadata": {"name": "old"}, "spec": {**spec("x"), "pool": {"name": NODE, "generation": 0}}}
+    server.slices.append(old)
+    server.settle([spec("a")])
+    assert {(1, 1)} == server.pools
+
+
+def test_a_taint_keeps_its_time():
+    """The time at which the server saw it first."""
+    server = Server()
+    taint = {"key": "acme.dev/sick", "effect": "NoSchedule"}
+    server.settle([spec("a", "b", taints=[taint])])
+    (device, _) = server.slices[0]["spec"]["devices"]
+    device["taints"] = [{**taint, "timeAdded": "2026-01-01T00:00:00Z"}]
+    assert not server.settle([spec("a", "b", taints=[taint])])
+    server.settle([spec("a", "b", "c", taints=[taint])])
+    first, second, third = server.slices[0]["spec"]["devices"]
+    assert "2026-01-01T00:00:00Z" == first["taints"][0]["timeAdded"]
+    assert "timeAdded" not in second["taints"][0]
+    assert "timeAdded" not in third["taints"][0]
+
+
+POOLS = st.lists(st.sets(st.sampled_from("abcdefgh"), max_size=3), min_size=1, max_size=4).map(
+    lambda pools: [spec(*sorted(f"{name}{number}" for name in names)) for number, names in enumerate(pools)]
+)
+
+
+@given(st.lists(POOLS, min_size=1, max_size=6), st.data())
+def test_any_history_ends_in_the_wanted_pool(history, data):
+    """Whatever was there, and whatever somebody deleted meanwhile; and then nothing is left to write."""
+    server = Server()
+    for wanted in history:
+        for each in list(server.slices):
+            if data.draw(st.booleans()):
+                server.slices.remove(each)
+        server.settle(wanted)
+        assert sorted(map(repr, (content(each["spec"]) for each in server.slices))) == sorted(
+            map(repr, map(content, wanted))
+        )
+        ((_, count),) = server.pools
+        assert len(wanted) == count == len(server.slices)
+        assert not server.settle(wanted)
+
+
+@given(POOLS, POOLS)
+def test_a_generation_never_mixes_old_and_new(before, after):
+    """While the writes go on, the slices of the highest generation are never a complete pool of anything else."""
+    server = Server()
+    server.settle(before)
+    found = changes(after, server.slices, made)
+    if len(found.update) + len(found.create) > 1:
+        generations = {each["spec"]["pool"]["generation"] for each in (*found.update, *found.create)}
+        assert {2} == generations
+        assert len(after) == len(found.update) + len(found.create)
+
+
+SPOILT = ("incomplete", "oldGeneration", "duplicateName")
+
+
+@given(st.lists(st.tuples(POOLS, st.sampled_from((None, *SPOILT))), min_size=1, max_size=6), POOLS, st.data())
+def test_faults_come_and_go(history, last, data):
+    """Each is there after one round of writes, and nothing is left of it once it is over, whatever was deleted."""
+    server = Server()
+    for wanted, fault in history:
+        for each in list(server.slices):
+            if data.draw(st.booleans()):
+                server.slices.remove(each)
+        server.settle(wanted, fault)
+        assert not server.settle(wanted, fault)
+        check(server, wanted, fault)
+    server.settle(last)
+    check(server, last, None)
+
+
+def check(server, wanted, fault):
+    """That the fault, and no other, is there."""
+    newest = max(generation for generation, _ in server.pools)
+    current = [each for each in server.slices if each["spec"]["pool"]["generation"] == newest]
+    (count,) = {each["spec"]["pool"]["resourceSliceCount"] for each in current}
+    assert count == len(current) + (fault == "incomplete")
+    assert (fault == "oldGeneration") == (len(current) < len(server.slices))
+    names = [device["name"] for each in current for device in each["spec"]["devices"]]
+    again = fault == "duplicateName" and bool(names)
+    assert len(names) == len(set(names)) + again
+    assert set(names) == {device["name"] for each in wanted for device in each["devices"]}
+
+
+@pytest.mark.parametrize("fault", ["late", "withheld", "wiped"])
+def test_nothing_is_written(fault):
+    """By faults that keep what is there as it is."""
+    server = Server()
+    assert not server.settle([spec("a")], fault)

@@ -1,0 +1,229 @@
+"""The engine's memory: rules come, go on, change and go, and the same steps lead to the same state."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.kit.rules import rule
+from vdev.aio.clock import ManualClock
+from vdev.faults import targets
+from vdev.faults.effects import Rpc
+from vdev.faults.engine import Engine
+from vdev.model.device import Device, RawDevice, Slot
+from vdev.observe.metrics import Metrics
+from vdev.planning import resources
+
+NPU = "acme.dev/npu"
+
+
+def stock(count=4):
+    """A node with so many devices."""
+    raws = [RawDevice(id=f"acme-{index}", entry="acme", index=index) for index in range(count)]
+    slots = tuple(Slot(raw.id, Device(id=raw.id, raw=raw, ordinal=str(raw.index))) for raw in raws)
+    return resources.Inventory({NPU: resources.Resource(name=NPU, slots=slots)})
+
+
+STOCK = stock()
+
+
+def engine(*rules, clock=None):
+    """An engine with these rules of the configuration."""
+    made = Engine("node-a", clock or ManualClock(100.0), Metrics(), on_change=lambda: None)
+    made.load({"configuration": rules})
+    return made
+
+
+def sick(name, index, **fields):
+    """A rule that makes one device sick."""
+    return rule(**{"name": name, "health": "Unhealthy", "reason": name, "devices": f"acme/{index}", **fields})
+
+
+def seen(made):
+    """The ids that are sick or away now."""
+    found = made.look(STOCK)
+    return {each for _, each in (*found.verdicts, *found.removed, *found.dropped)}
+
+
+effects = st.sampled_from([{"health": "Unhealthy"}, {"flap": {"up": 3.0, "down": 2.0}}, {"remove": True}])
+rules = st.lists(
+    st.builds(
+        lambda effect, **fields: rule(**effect, **fields),
+        effects,
+        name=st.sampled_from("abcdef"),
+        devices=st.builds(lambda pick: {"pick": pick}, st.integers(1, 4)),
+        at=st.integers(0, 30).map(float),
+        lasts=st.integers(1, 9).map(float),
+        every=st.just(20.0),
+        jitter=st.sampled_from([0.0, 0.2]),
+        probability=st.sampled_from([1.0, 0.5]),
+    ),
+    max_size=4,
+    unique_by=lambda rule: rule.name,
+)
+steps = st.lists(st.floats(0.01, 40).map(lambda value: round(value, 2)), max_size=12)
+
+
+@given(rules, steps)
+def test_the_way_does_not_matter(made, walk):
+    """However often one looks on the way, at the same time the same devices fail."""
+    often, once = (engine(*made, clock=(ManualClock(100.0))) for _ in range(2))
+    for step in walk:
+        often.clock.advance(step)
+        often.look(STOCK)
+    once.clock.advance(sum(walk))
+    once.clock._now = often.clock.now()
+    assert seen(once) == seen(often)
+
+
+@given(rules, steps)
+def test_removed_rules_heal(made, walk):
+    """Whatever was broken, without rules nothing is."""
+    one = engine(*made)
+    for step in walk:
+        one.clock.advance(step)
+        one.look(STOCK)
+    one.load({"configuration": ()})
+    assert targets.NONE == one.look(STOCK)
+    assert one.next_change is None
+
+
+@given(rules, st.floats(0.01, 60))
+def test_nothing_changes_before_the_next_change(made, step):
+    """Between looks that are due, devices stay as they are."""
+    one = engine(*made)
+    before = seen(one)
+    due = one.next_change
+    moment = one.clock.now() + step
+    if due is None or moment < due:
+        one.clock.advance(step)
+        assert before == seen(one)
+
+
+def test_untouched_goes_on_and_changed_starts_anew():
+    """A reload restarts a rule only when the rule itself changed."""
+    one = engine(sick("a", 0, at=60.0), sick("b", 1, at=60.0))
+    one.clock.advance(50)
+    one.load({"configuration": (sick("a", 0, at=60.0), sick("b", 1, at=61.0))})
+    one.clock.advance(10)
+    assert {"acme-0"} == seen(one)
+    one.clock.advance(51)
+    assert {"acme-0", "acme-1"} == seen(one)
+
+
+def test_another_seed_is_another_run_of_what_draws_lots():
+    """With another seed a rule with chance starts anew; the others go on."""
+    one = engine(sick("a", 0, at=60.0, probability=0.999))
+    one.clock.advance(60)
+    one.load({"configuration": [sick("a", 0, at=60.0, probability=0.999, seed=8)]})
+    assert set() == seen(one)
+
+
+def test_since_start_does_not_begin_again():
+    """A rule that counts from the start of the plugin is where it would be, also when it is read later."""
+    one = engine()
+    one.clock.advance(90)
+    one.load({"configuration": [sick("a", 0, since="start", at=60.0, lasts=60.0)]})
+    assert {"acme-0"} == seen(one)
+    one.clock.advance(30)
+    assert set() == seen(one)
+
+
+def test_what_is_past_is_not_done_late():
+    """A process is not ended for an event before its rule was read."""
+    one = engine()
+    one.clock.advance(90)
+    one.load({"configuration": [rule(process={"exit": 1}, since="start", at=60.0)]})
+    one.look(STOCK)
+    assert [] == one.take_strikes()
+
+
+def test_a_moment_happens_once():
+    """A momentary fault is taken once, however often one looks."""
+    one = engine(rule(process={"exit": 137}, at=10.0))
+    taken = []
+    for _ in range(5):
+        one.clock.advance(5)
+        one.look(STOCK)
+        taken += one.take_strikes()
+    assert [137] == [each.process.exit for each in taken]
+
+
+def test_a_trigger_at_this_moment_is_not_missed():
+    """A momentary rule that is triggered right after a look still happens."""
+    one = engine(rule(process={"exit": 137}, at=1000.0))
+    one.look(STOCK)
+    one.trigger("x")
+    one.look(STOCK)
+    assert 1 == len(one.take_strikes())
+
+
+def test_cleared_rules_sleep_until_they_are_triggered():
+    """A cleared rule does nothing, over reloads that leave it as it is, until somebody triggers it."""
+    often = sick("a", 0, lasts=10.0, every=20.0)
+    one = engine(often)
+    assert {"acme-0"} == seen(one)
+    one.clear("a")
+    one.load({"configuration": [often]})
+    one.clock.advance(20)
+    assert set() == seen(one)
+    one.trigger("a")
+    assert {"acme-0"} == seen(one)
+    one.clock.advance(10)
+    assert set() == seen(one)
+
+
+def test_calls_are_counted_per_rpc_and_resource():
+    """The third call of each resource is hit."""
+    one = engine(rule(rpc="Allocate", error={"code": "INTERNAL"}, nth=3))
+    one.look(STOCK)
+    answers = [one.on_call(Rpc.ALLOCATE, name) for name in ("a/x", "b/x") for _ in range(4)]
+    assert [2, 6] == [number for number, answer in enumerate(answers) if answer]
+    assert one.on_call(Rpc.PREFERRED, "a/x") is None
+
+
+def test_an_allocation_fails_only_what_was_given():
+    """Only the allocated device fails, for as long as the rule says."""
+    one = engine(sick("a", 0, devices=None, on_allocate=True, at=5.0, lasts=10.0))
+    assert set() == seen(one)
+    one.allocated(NPU, ["acme-2"])
+    one.clock.advance(5)
+    assert {"acme-2"} == seen(one)
+    one.allocated(NPU, ["acme-3"])
+    one.clock.advance(10)
+    assert {"acme-3"} == seen(one)
+
+
+def test_new_devices_are_selected():
+    """A rule reaches devices that appear later."""
+    one = engine(sick("a", 0, devices=None))
+    assert 4 == len(seen(one))
+    assert 6 == len(one.look(stock(6)).verdicts)
+
+
+def test_of_two_rules_with_one_name_the_first_counts():
+    """That of the configuration, whatever people typed."""
+    one = engine(sick("a", 0))
+    one.load({"configuration": [sick("a", 0)], "live": [sick("a", 1), sick("b", 2)]})
+    assert {"acme-0", "acme-2"} == seen(one)
+
+
+def test_states_of_the_whole_node():
+    """PodResources is down while the rule lasts."""
+    one = engine(rule(pod_resources={"unavailable": True}, at=1.0, lasts=1.0))
+    states = []
+    for _ in range(3):
+        one.look(STOCK)
+        states.append(one.pod_resources_down)
+        one.clock.advance(1)
+    assert [False, True, False] == states
+
+
+def test_without_rules_a_reload_wakes_nobody():
+    """A configuration without rules in the place of another one changes nothing; the end of the last rule does."""
+    woken = []
+    made = Engine("node-a", ManualClock(100.0), Metrics(), on_change=lambda: woken.append(1))
+    made.load({"configuration": ()})
+    made.load({"configuration": ()})
+    assert [] == woken
+    made.load({"configuration": [sick("one", 0)]})
+    made.load({"configuration": ()})
+    assert 2 == len(woken)
