@@ -85,7 +85,8 @@ def entry_spec(
 def _resolved(model: Entry, path: KeyPath, presets: PresetTexts, report: ProblemReport) -> ResolvedSource:
     if model.virtual:
         return virtual(model.virtual, (*path, "virtual"), presets, report)
-    source = model.sysfs or (_glob(model) if model.glob else _usb(model))
+    source = model.sysfs or (_glob(model) if model.glob else None) or (_usb(model) if model.usb else None)
+    assert source is not None, "an entry has exactly one source"
     return ResolvedSource(source, source.attribute_names)
 
 

@@ -12,12 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
+from typing import assert_never
 
 from ..model import template
 from ..model.device import DeviceNode, Health, Mount, RawDevice, facts
 from ..model.entry import EntrySpec
 from ..model.problem import Problem, warning
-from ..model.sources import Sysfs, UsbGroup, VirtualSource
+from ..model.sources import GlobSource, Sysfs, UsbGroup, VirtualSource
 from ..model.template import Template
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")  # with line breaks and overrides
@@ -116,8 +117,13 @@ def _inside(entry: EntrySpec) -> Iterator[_Place]:
         case UsbGroup(sticks=sticks):
             for stick in sticks:
                 yield _Place("containerPath", _Use.PATH, template.parse(stick.container_path), in_directory=True)
-        case VirtualSource(node=node) if node is not None:
-            yield _Place("node.containerPath", _Use.PATH, node.inside)
+        case VirtualSource(node=node):
+            if node is not None:
+                yield _Place("node.containerPath", _Use.PATH, node.inside)
+        case GlobSource():
+            pass
+        case _:
+            assert_never(entry.source)
 
 
 # --- checking one device ----------------------------------------------------------------------------------------------
@@ -174,7 +180,13 @@ def _is_list(entry: EntrySpec, attribute: str) -> bool:
 
 def _is_chosen(entry: EntrySpec, name: str) -> bool:
     """Whether the maker of the device chose the text; what a path pattern found is part of a real path."""
-    return isinstance(entry.source, (Sysfs, UsbGroup)) and name != "path"
+    match entry.source:
+        case Sysfs() | UsbGroup():
+            return name != "path"
+        case VirtualSource() | GlobSource():
+            return False
+        case _:
+            assert_never(entry.source)
 
 
 def _known(entry: EntrySpec, text: Template, values: Mapping[str, str]) -> dict[str, str]:
