@@ -59,7 +59,7 @@ async def test_it_is_ready_and_says_what_it_is(kubelet, start_agent, stand_by, d
     assert "200 OK" in answer
     assert answer.endswith(f"{reason}\n")
     assert "200 OK" in await ask(address, "/healthz")
-    assert reason == HttpView(second.agent).outlook().boot.waits_for
+    assert reason == HttpView(second.agent).outlook().waits_for
     await kubelet.wait_until((directory / "run2" / command_socket.SOCKET).exists, what="the command socket")
     assert 0 == await asyncio.to_thread(cli.main, ["status", "--run-dir", str(directory / "run2")])
     first, second_line, *more = capsys.readouterr().out.splitlines()
