@@ -304,6 +304,7 @@ async def test_a_release_that_was_cut_off_is_done_again(kubelet, start_agent, di
     gate.touch()
     await start_agent(config(block))
     await shows(NPU, 1, 1)
+    await kubelet.wait_until(lambda: lines(told)[4:], what="the release once more")
     assert ["got", "started", "begun", "begun", "back"] == lines(told)
 
 

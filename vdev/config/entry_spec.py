@@ -85,8 +85,7 @@ def entry_spec(
 def _resolved(model: Entry, path: KeyPath, presets: PresetTexts, report: ProblemReport) -> ResolvedSource:
     if model.virtual:
         return virtual(model.virtual, (*path, "virtual"), presets, report)
-    source = model.sysfs or (_glob(model) if model.glob else None) or (_usb(model) if model.usb else None)
-    assert source is not None, "an entry has exactly one source"
+    source = model.sysfs or (_glob(model) if model.glob else _usb(model))  # without any, an error is reported elsewhere
     return ResolvedSource(source, source.attribute_names)
 
 
