@@ -117,9 +117,12 @@ class DraDriver(
         await self._listen(server, self.registration_socket)
 
     async def _listen(self, server, path):
-        path.unlink(missing_ok=True)
-        server.add_insecure_port(f"unix:{path}")
+        hidden = path.with_name(f".{path.name}")  # which gRPC removes at the end; nobody looks at hidden names
+        hidden.unlink(missing_ok=True)
+        server.add_insecure_port(f"unix:{hidden}")
         await server.start()
+        path.unlink(missing_ok=True)
+        path.hardlink_to(hidden)
         self._servers.append((server, path))
 
     async def stop(self, *, sockets_stay=False, slices_go=False):
@@ -133,13 +136,9 @@ class DraDriver(
             stream.cancel()
         while self._servers:
             server, path = self._servers.pop()
-            kept = path.with_name(f".{path.name}")
-            if sockets_stay:
-                kept.hardlink_to(path)
             await server.stop(None)
-            path.unlink(missing_ok=True)
-            if sockets_stay:  # the very same file, which refuses
-                kept.rename(path)
+            if not sockets_stay:  # else the very same file stays, and refuses
+                path.unlink(missing_ok=True)
         if slices_go:
             for each in self.slices:
                 await self.objects.delete("ResourceSlice", each["metadata"]["name"])

@@ -196,7 +196,7 @@ async def test_two_instances_of_a_driver(kubelet, dra, clock):
     await kubelet.run_pod(pod("one", claims=["gpu"]))
     assert ([], [["gpu"]]) == (old.asked("NodePrepareResources"), new.asked("NodePrepareResources"))
     await new.stop(sockets_stay=True)
-    await kubelet.wait_until(lambda: not any(each.connected for each in kubelet.drivers()["acme.dev"][1:]))
+    await kubelet.wait_until(lambda: not kubelet.drivers()["acme.dev"][1].connected)
     await kubelet.delete_pod("one")
     assert [["gpu"]] == old.asked("NodeUnprepareResources")
 
