@@ -84,8 +84,9 @@ async def test_nvlink_pair_lost(tell, clock, shows, kubelet):
 async def test_usb_unplugged(tell, clock, shows, kubelet):
     """A key that a pod holds stays listed as Unhealthy until the pod is gone, and comes back."""
     key = "example.com/yubikey"
-    await tell("usb-unplugged.yaml")
+    agent = await tell("usb-unplugged.yaml")
     await kubelet.run_pod(manifest("holder", {key: 1}))
+    await kubelet.wait_until(lambda: agent.agent.holders.knowledge.named, what="the kubelet to name the pod")
     clock.advance(30)
     await shows(key, 1, 0)
     assert "'Unhealthy'" in str(kubelet.pod("holder").container().allocated_resources_status)

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 from ..agent.applier import Output
 from ..aio.clock import Timing
 from ..aio.tasks import Backoff, Pace
+from ..errors import ApiServerError
 from ..faults.effects import ApiFaults
 from ..kube import NO_SERVER, NODES, Api, ApiCall, InjectedAnswer, Unconfigured
 
@@ -143,6 +144,9 @@ class ApiOutput(Output):
                 await self._pause_before_repair()
             await self._pace.ready()
             await self._write(await self._view.seen())
+        except (AttributeError, LookupError, TypeError, ValueError) as odd:
+            self._news.set()
+            raise ApiServerError(f"the Node {self._node} has a form that Kubernetes does not have: {odd!r}") from odd
         except BaseException:
             self._news.set()
             raise
