@@ -6,6 +6,7 @@ is in `kubelet_process`, the work on pods in `pod_workers`.
 
 import asyncio
 import contextlib
+import functools
 import random
 import shutil
 import tempfile
@@ -173,7 +174,7 @@ class Kubelet:
         """Admit every pod that has not ended, in order of creation, as a kubelet does once it learns of its pods."""
         process, workers = self._up()
         while process.alive and (record := self._store.unknown()) is not None:
-            await self._work(workers.add(record))
+            await self._work(functools.partial(workers.add, record))
         process.sources_ready = True
         for record in [each for each in self._store.records.values() if each.terminating or each.phase.terminal]:
             await workers.end(record)
@@ -303,7 +304,7 @@ class Kubelet:
         record = self._store.record(pod, namespace)
         await self._heard()
         _, workers = self._up()
-        await self._work(workers.restart(record, record.container(container)))
+        await self._work(functools.partial(workers.restart, record, record.container(container)))
         return record.status()
 
     @property
@@ -413,7 +414,7 @@ class Kubelet:
 
     async def _admit(self, record: PodRecord) -> None:
         if record.bound and self.ready and self._workers is not None:
-            await self._work(self._workers.add(record))
+            await self._work(functools.partial(self._workers.add, record))
 
     async def _schedule(self, process: KubeletProcess) -> None:
         """Bind the pods that wait, whenever something changed. None waits for what another one's driver does."""
@@ -450,7 +451,7 @@ class Kubelet:
         finally:
             self.journal.note("kubelet", "kubelet", how, what=how, detail="")
 
-    async def _work(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _work(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Let the process work on a pod. If it ends meanwhile, the next start takes the pod up again."""
         process, _ = self._up()
         task = process.life.spawn(_panic_of(work), "work on a pod")
@@ -478,9 +479,9 @@ class Kubelet:
         self.journal.changed()
 
 
-async def _panic_of(work: Coroutine[Any, Any, None]) -> KubeletPanic | None:
+async def _panic_of(work: Callable[[], Coroutine[Any, Any, None]]) -> KubeletPanic | None:
     try:
-        await work
+        await work()
     except DeviceVanishedError as error:
         return KubeletPanic(f"{error}: the kubelet panics with 'invalid memory address or nil pointer dereference'")
     return None
