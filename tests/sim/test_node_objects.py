@@ -122,7 +122,7 @@ async def test_a_pod_that_is_created_runs(node, plugins):
         "allocatedResourcesStatus"
     ]
     await node.create(manifest("two", {NPU: 1}))
-    await node.until(lambda: node.status("two").get("conditions"), "the reason")
+    await node.until(lambda: node.status("two").get("conditions", [{}])[0].get("message"), "the reason")
     assert "0/1 nodes are available: 1 Insufficient acme.dev/npu." == node.status("two")["conditions"][0]["message"]
     assert [("FailedScheduling", "two")] == [
         (each["reason"], each["involvedObject"]["name"]) for each in node.all("Event").values()

@@ -119,6 +119,7 @@ class ApiServer:
         if self._listener is None:
             return
         self._listener.close()
+        await asyncio.sleep(0)  # what the listener accepted in this turn becomes a connection in the next one
         tasks = [*self._state.tasks]
         for connection in [*self._state.connections]:
             connection.transport.abort()
@@ -126,6 +127,8 @@ class ApiServer:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._listener.wait_closed()
+        for connection in [*self._state.connections]:
+            connection.transport.abort()
         self._listener = None
 
     # --- for tests ----------------------------------------------------------------------------------------------------
