@@ -36,6 +36,7 @@ class PodRecord:
     sandbox: bool = False
     waits_for_devices: bool = False
     queued: bool = False
+    gone: bool = False
     told: PodStatus | None = None
 
     def container_claims(self, name: str) -> list[ContainerClaim]:
@@ -52,14 +53,15 @@ class PodRecord:
         return next(container for container in self.containers if container.name == wanted)
 
     def tell(self, journal: Journal) -> None:
-        """Record the pod's status if it has changed."""
+        """Record the pod's status if it has changed; after its end there is nothing to record."""
         status = self.status()
-        if status != self.told:
+        if status != self.told and not self.gone:
             self.told = status
             journal.note("pod", "pod", render_pod(status), **pod_json(status))
 
     def tell_deleted(self, journal: Journal) -> None:
         """Record that the pod is gone."""
+        self.gone = True
         name, namespace = self.spec.name, self.spec.namespace
         journal.note("podDeleted", "pod", f"{self.spec.key} deleted", name=name, namespace=namespace)
 
