@@ -333,7 +333,7 @@ class Reconciler:
             verdicts=self.verdicts.current(),
             undeliverable=self._undeliverable(),
             toolless=self._toolless(),
-            afflictions=self._faults.engine.afflictions,
+            active_faults=self._faults.engine.active_faults,
             cdi_faults=self._faults.cdi_faults(self.base),
             holdings=self._holdings(),
             before=self._listed,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from ..faults.targets import Afflictions
+from ..faults.targets import ActiveFaults
 from ..model.device import GONE, Device, Key
 from ..model.dra import Attribute, DeviceCapacity
 from ..model.quantity import written
@@ -40,7 +40,7 @@ def pools(world: "ObservedState", devices: Inventory) -> Pools:
         last = lasts.get(driver) or before.get(driver)
         offered = offers.get(driver) or replace(last.offered if last else Resource(driver, ()), slots=())
         there = devices.claimable.get(driver) or offered
-        pool = _judged(described(driver, offered), there, world.afflictions)
+        pool = _judged(described(driver, offered), there, world.active_faults)
         if (held := world.claimed.get(driver, ())) and last:
             pool = _with_held(pool, last, held)
         found[driver] = pool
@@ -71,7 +71,7 @@ def _last(driver: str, before: PublishedPool | None, held: Collection[str]) -> P
     return replace(pool, devices=devices, counters={**counters, **pool.counters})
 
 
-def _judged(whole: PublishedPool, there: Resource, afflictions: Afflictions) -> PublishedPool:
+def _judged(whole: PublishedPool, there: Resource, active_faults: ActiveFaults) -> PublishedPool:
     """The pool with taints, and without what is away."""
     devices: list[DraDevice] = []
     for device in whole.devices:
@@ -79,7 +79,7 @@ def _judged(whole: PublishedPool, there: Resource, afflictions: Afflictions) -> 
         if slot is None:
             continue
         key = (whole.driver, slot.id)
-        xids, rules = [each.number for each in afflictions.xids.get(key, ())], afflictions.taints.get(key, ())
+        xids, rules = [each.number for each in active_faults.xids.get(key, ())], active_faults.taints.get(key, ())
         if xids or rules or not slot.health.healthy:
             said = published_devices.of_health(there.entries[device.entry], slot.health, xids)
             device = replace(device, taints=published_devices.with_rules(said, rules), health=slot.health)

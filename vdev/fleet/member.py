@@ -162,7 +162,7 @@ class Member:
             claimed=self.claimed,
             now=self._clock.now(),
         )
-        afflictions = self.engine.look(base)
+        active_faults = self.engine.look(base)
         self.plan = desired_state(
             ObservedState(
                 spec=spec,
@@ -171,7 +171,7 @@ class Member:
                 machine=MACHINE,
                 found=self._found,
                 base=base,
-                afflictions=afflictions,
+                active_faults=active_faults,
                 holdings=holdings,
                 claimed=self.claimed,
                 before=last,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ..faults import targets
 from ..faults.effects import SensorFault, XidError
-from ..faults.targets import Afflictions
+from ..faults.targets import ActiveFaults
 from ..intervals import PRODUCTION, Intervals
 from ..model.device import Device, Health, Key, RawDevice, base_id
 from ..model.problem import Problem
@@ -49,7 +49,7 @@ class ObservedState:
     where labels are asked for, and `base` what all of that comes to, as `arrange` puts it: another `found` has another
     `base`. `verdicts` are those of probes, by raw device id; `undeliverable` are devices that an output
     cannot bring to containers, and why; those of `toolless` come without their maker's tools.
-    `afflictions` and `cdi_faults` (by file name) are what fault rules do now. `before` is the last plan of which the
+    `active_faults` and `cdi_faults` (by file name) are what fault rules do now. `before` is the last plan of which the
     kubelet was told, and `recorded` what an earlier process told it; `dropped` are ids that left a list lately, and
     `pools` those of the last plan. `claimed` are the names of the
     devices that prepared claims have, by driver. `now` is monotonic.
@@ -64,7 +64,7 @@ class ObservedState:
     verdicts: Mapping[str, Health] = field(default_factory=dict)
     undeliverable: Mapping[str, Health] = field(default_factory=dict)
     toolless: frozenset[str] = frozenset()
-    afflictions: Afflictions = targets.NONE
+    active_faults: ActiveFaults = targets.NONE
     cdi_faults: Mapping[str, str] = field(default_factory=dict)
     holdings: Holdings = Holdings()
     before: "DesiredState | None" = None
@@ -168,7 +168,7 @@ def desired_state(world: ObservedState, intervals: Intervals = PRODUCTION) -> De
     equipped = resources.without_tools(world.base, world.toolless) if world.toolless else world.base
     healthy = resources.with_health(equipped, {**world.verdicts, **world.undeliverable})
     claimed = _claimed(world)
-    fresh = retention.without_claimed(targets.afflict(healthy, world.afflictions), claimed)
+    fresh = retention.without_claimed(targets.apply_faults(healthy, world.active_faults), claimed)
     kept = retention.retain(
         world.listed,
         fresh,
@@ -178,9 +178,9 @@ def desired_state(world: ObservedState, intervals: Intervals = PRODUCTION) -> De
         lately=world.dropped,
         intervals=intervals,
     )
-    listed = targets.drop(kept.inventory, world.afflictions.dropped)
+    listed = targets.drop(kept.inventory, world.active_faults.dropped)
     node = world.spec.node
-    devices = targets.drop(fresh, world.afflictions.dropped)
+    devices = targets.drop(fresh, world.active_faults.dropped)
     entries = world.spec.on_node(world.node) if node.events or node.conditions else ()
     were, missing = (before.devices, before.lost) if before else (EMPTY, NONE)
     lost = losses(were, devices, missing, entries) if entries else NONE
@@ -201,7 +201,7 @@ def desired_state(world: ObservedState, intervals: Intervals = PRODUCTION) -> De
         node=node,
         devices=devices,
         lost=lost,
-        xids=targets.of_devices(devices, world.afflictions.xids),
+        xids=targets.of_devices(devices, world.active_faults.xids),
         kernel_log=world.spec.faults.kernel_log,
         labels={**told, **state_labels(world.choices, world.spec.entries)},
         choices=world.choices,
@@ -212,9 +212,9 @@ def desired_state(world: ObservedState, intervals: Intervals = PRODUCTION) -> De
         capacity=capacity.capacity(listed) if node.status else {},
         telemetry=world.spec.telemetry,
         loads={each.name: each.telemetry for each in world.spec.on_node(world.node) if each.telemetry},
-        sensors=targets.of_devices(devices, world.afflictions.sensors),
+        sensors=targets.of_devices(devices, world.active_faults.sensors),
         seed=world.spec.faults.seed,
-        conditions=conditions.conditions(entries, lost, world.afflictions.conditions) if node.conditions else (),
+        conditions=conditions.conditions(entries, lost, world.active_faults.conditions) if node.conditions else (),
     )
 
 
@@ -230,7 +230,7 @@ def _labels(world: ObservedState) -> Labels:
     """Those of the configuration, the devices and what faults take away; health is none of it."""
     from ..node.labels import node_labels  # many nodes want none
 
-    away = world.afflictions.removed | world.afflictions.dropped
+    away = world.active_faults.removed | world.active_faults.dropped
     there = targets.drop(world.base, away)
     found = _found(world.found, world.base, there) if away else world.found
     return node_labels(world.spec, world.node, found, there, world.machine)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.kit.slice_rules import check_pool
 from vdev import config
 from vdev.dra import slices as cutting
-from vdev.faults.targets import Afflictions
+from vdev.faults.targets import ActiveFaults
 from vdev.planning.inventory import inventory
 from vdev.planning.plan import ObservedState, desired_state
 
@@ -71,7 +71,7 @@ def test_what_claims_have_stays(data, files):
             base=base,
             pools=pools,
             claimed={"x.dev": claimed},
-            afflictions=Afflictions(removed=frozenset(gone)),
+            active_faults=ActiveFaults(removed=frozenset(gone)),
         )
         pools = desired_state(world).pools
         made = pools.get("x.dev")
