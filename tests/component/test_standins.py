@@ -77,7 +77,7 @@ async def test_a_node_goes_after_its_device(kubelet, start_agent, shows, directo
     agent = await start_agent(config("like: null", count=2))
     (directory / "devices" / "mine").touch()
     await kubelet.run_pod(manifest("a", {NPU: 2}))
-    await kubelet.wait_until(lambda: agent.agent.holders.holders, what="the pod's name")
+    await kubelet.wait_until(lambda: len(agent.agent.holders.holders or ()) == 2, what="the pod's name")
     agent.edit(config("like: null", count=1))
     await shows(NPU, 2, 1)
     assert (directory / "devices" / "vdev-acme-1").exists()
