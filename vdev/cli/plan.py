@@ -57,7 +57,7 @@ def _capacity(device: DraDevice) -> str:
 
 
 def pool_changes(before: Pools, after: Pools) -> Iterator[dict[str, Any]]:
-    """What becomes of each driver's devices, by name; `changed` are those of which something else is published."""
+    """The changes of each driver's published devices, by name."""
     for driver in sorted({*before, *after}):
         old = before[driver].by_name if driver in before else {}
         new = after[driver].by_name if driver in after else {}
@@ -131,17 +131,17 @@ def _label(text: str) -> tuple[str, str]:
 
 
 def _problems(new: Preview, old: Preview | None) -> tuple[Problem, ...]:
-    """Those of the files with their notices, and the errors of what they are compared with."""
+    """The problems and notices of the new files, and the errors of the old ones."""
     return (*new.problems, *new.notices, *(errors(old.problems) if old else ()))
 
 
 def _changes(new: Preview, old: Preview) -> tuple[Change, ...]:
-    """What a reload would change: nothing where a side is refused as a whole."""
+    """What a reload would change; nothing if the old or the new configuration is refused."""
     return () if new.refused or old.refused else tuple(diff(old.inventory, new.inventory))
 
 
 def _label_changes(new: Preview, old: Preview) -> list[dict[str, str | None]]:
-    """Which labels a reload would change, with the values before and after; None where there is none."""
+    """The labels that a reload would change, with the old and the new value; None for no label."""
     if new.refused or old.refused:
         return []
     keys = sorted({*old.labels, *new.labels})
@@ -200,12 +200,12 @@ def _change(change: Change) -> dict[str, Any]:
 
 
 def _print(new: Preview, old: Preview | None, chosen: Sequence[str], *, explain: bool) -> None:
-    """The plan for people. `chosen` are the files where the node chose them from directories."""
+    """Print the plan for people. `chosen` are the files that were chosen from directories."""
     print(f"node {new.node}" + (f", with {', '.join(chosen)}" if chosen else "") + _in_short(new))
     for resource in new.inventory.resources.values():
         _print_resource(new, resource)
     if new.refused:
-        more = "; above is what has no errors" if new.inventory.resources else ""
+        more = "; the resources above have no errors" if new.inventory.resources else ""
         print(f"\na running vdev would refuse this configuration as a whole{more}")
     elif not new.inventory.resources and not new.pools:
         print("  advertises nothing")
@@ -240,16 +240,16 @@ def _print_node(new: Preview) -> None:
         common.print_table(("LABEL", "VALUE"), list(new.labels.items()), indent="  ")
     if new.capacity:
         print("\nresources in the node's status, which no device plugin serves")
-        rows = [(name, str(each.capacity), str(each.allocatable)) for name, each in new.capacity.items()]
-        common.print_table(("RESOURCE", "CAPACITY", "ALLOCATABLE"), rows, indent="  ")
+        amounts = [(name, str(each.capacity), str(each.allocatable)) for name, each in new.capacity.items()]
+        common.print_table(("RESOURCE", "CAPACITY", "ALLOCATABLE"), amounts, indent="  ")
     if new.conditions:
         print("\nconditions of the node")
-        said = [(each.type, each.word, each.reason, each.message) for each in new.conditions]
-        common.print_table(("TYPE", "STATUS", "REASON", "MESSAGE"), said, indent="  ")
+        rows = [(each.type, each.word, each.reason, each.message) for each in new.conditions]
+        common.print_table(("TYPE", "STATUS", "REASON", "MESSAGE"), rows, indent="  ")
 
 
 def _reason(new: Preview, resource: Resource, slot: Slot) -> str:
-    """Why the resource of a slot is called so; empty where its entry says it."""
+    """Why the resource of a slot has its name; empty if its entry names it."""
     name, why = new.inventory.reasons.get(slot.device.id, (resource.name, ""))
     because = f"because {why}" if why else ""
     if name == resource.name or slot.replica is None:

@@ -1,4 +1,4 @@
-"""`vdev status`: what the running plugin serves, and what is wrong with it, which comes first."""
+"""`vdev status`: the state of the running plugin, with problems first."""
 
 import argparse
 import asyncio
@@ -59,10 +59,10 @@ _IN_FULL = 8  # resources, up to which each is shown with all its devices
 
 
 def lines(status: dict[str, Any]) -> Iterator[str]:
-    """The lines, of the document that `vdev status --output json` prints."""
+    """The document of `vdev status --output json` as lines for people."""
     yield from _state(status)
-    missing = not status["kubelet"]["present"] and not status["standBy"]  # a stand-by does not look for it
-    if status["resources"] or not (missing or status["standBy"]):  # devices are looked for when the node is taken over
+    missing = not status["kubelet"]["present"] and not status["standBy"]  # a stand-by does not need it
+    if status["resources"] or not (missing or status["standBy"]):  # a stand-by has no devices yet
         yield from _devices_in_short(status["resources"], status["dra"])
     yield f"the kubelet's socket {status['kubelet']['socket']}" + " (not there)" * missing
     yield from _holders(status["podResources"], status["record"])
@@ -112,7 +112,7 @@ def _devices_in_short(resources: list[dict[str, Any]], drivers: list[dict[str, A
 
 
 def _holders(source: dict[str, Any], record: dict[str, Any]) -> Iterator[str]:
-    """How the plugin knows which pod holds which device."""
+    """From where the plugin knows which pod holds which device."""
     doubted = f"; {common.counted(source['doubted'], 'device')} may be held by pods that are not listed there"
     since = f"holders known from {source['knownFrom']}, since {_ago(source['knownFromSince'])}"
     yield since + doubted * bool(source["doubted"])
@@ -164,7 +164,7 @@ def _drivers(drivers: list[dict[str, Any]], server: str) -> Iterator[str]:
 
 
 def _published(device: dict[str, Any]) -> str:
-    """A published device that is not well, or that has taints."""
+    """A published device that is unhealthy or has taints."""
     injected = [f"injected by {device['injected']}"] if device["injected"] else []
     taints = [f"taint {', '.join(device['taints'])}"] if device["taints"] else []
     why = "; ".join([*filter(None, [device["reason"]]), *injected, *taints])
@@ -187,12 +187,12 @@ def _config(config: dict[str, Any]) -> Iterator[str]:
 
 
 def _actions(actions: dict[str, Any]) -> Iterator[str]:
-    """What was to be done when devices changed hands, and failed; nothing where nothing did."""
+    """The failures of onAllocate and onRelease."""
     if not actions["failed"]:
         return
     counts = f"actions: {actions['failed']} failed, {actions['done']} done"
     yield f"{painted(counts, Colour.BAD)}; mend the commands and files that the configuration has for them"
-    last: dict[tuple[str, str, str], dict[str, Any]] = {}  # one line for what is tried again and again
+    last: dict[tuple[str, str, str], dict[str, Any]] = {}  # one line per device, because an action is tried again
     for each in actions["failures"]:
         last.setdefault((each["occasion"], each["resource"], each["device"]), each)
     to_do = {(each["resource"], each["device"]) for each in actions["releasesToDo"] if each["reason"]}
@@ -220,7 +220,7 @@ def _is_well(resource: dict[str, Any]) -> bool:
 
 
 def _well(resources: list[dict[str, Any]]) -> Iterator[str]:
-    """Many resources with no problem: a line for each."""
+    """A line for each resource without a problem."""
     yield ""
     yield painted(f"{common.counted(len(resources), 'resource')} registered, all devices healthy", Colour.BOLD)
     rows = [(each["name"], str(each["capacity"]), str(_held(each["devices"]))) for each in resources]

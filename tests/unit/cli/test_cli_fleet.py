@@ -57,7 +57,7 @@ def test_a_kubeconfig_that_is_none(fleet, tmp_path):
 def test_a_file_without_a_fleet_is_told_where_to_read(fleet):
     """It is no error of the file, which an agent may run."""
     code, _, printed = fleet(text=CONFIG.partition("fleet:")[0])
-    said = "FILE: there is no section fleet that says which nodes there are; give fleet.nodes, see docs/fleet.md; "
+    said = "FILE: there is no section fleet, which lists the nodes; give fleet.nodes, see docs/fleet.md; "
     assert (2, f"{said}[] for none\n") == (code, printed)
 
 

@@ -47,7 +47,7 @@ def test_several_files_of_one_source(tmp_path: Path, capsys: pytest.CaptureFixtu
     source = tmp_path / "mig.yaml"
     source.write_text(MIG)
     assert 2 == main(["import", str(source)])
-    assert "2 files come of it: a, b/c; --to DIR writes them, --only NAME prints one" in capsys.readouterr().err
+    assert "there are 2 results: a, b/c; --to DIR writes all, --only NAME prints one" in capsys.readouterr().err
     assert 0 == main(["import", str(source), "--only", "a", "--preset", "a30", "--count", "1"])
     assert "a30" in capsys.readouterr().out
     assert 2 == main(["import", str(source), "--only", "d"])

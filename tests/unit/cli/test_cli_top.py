@@ -105,7 +105,7 @@ def test_once_where_the_output_is_no_terminal(plugin, capsys):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["nothing"], 1, "no device, resource, entry or pod is called nothing; see vdev top --once"),
+        (["nothing"], 1, "no such device, resource, entry or pod: nothing; see vdev top --once"),
         (["--every", "x"], 2, "--every: expected seconds from 0.1 to 3600, got 'x'"),
         (["--rows", "-1"], 2, "--rows: expected a number from 0 on, got -1"),
         (["--sort", "colour"], 2, "invalid choice: 'colour'"),
