@@ -33,10 +33,10 @@ def _refuse_others(paths: Sequence[Path | str], problems: Sequence[object]) -> N
 
 
 def _told(path: Path) -> Problem | None:
-    from .importers import recognised  # only where something is wrong: it costs a process that runs nothing
+    from .importers import recognized  # only where something is wrong: it costs a process that runs nothing
 
     try:
-        form = recognised(config.text_of(path), str(path))
+        form = recognized(config.text_of(path), str(path))
     except ConfigError:
         return None
     if form is None:

@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     if bool(args.files) is bool(args.device):
         both = "give a file or --device, not both" if args.files else "no file to import; see vdev import --help"
         raise UsageError(both)
-    wishes = importers.Wishes(
+    options = importers.ImportOptions(
         form=args.form or ("generic-device-plugin" if args.device else ""),
         domain=args.domain,
         preset=args.preset,
@@ -78,10 +78,10 @@ def run(args: argparse.Namespace) -> int:
     )
     made: list[importers.Imported] = []
     if args.device:
-        made += importers.imported("", "--device", wishes)
+        made += importers.imported("", "--device", options)
     for file in args.files:
         path = Path("/dev/stdin" if file == "-" else file)
-        found = importers.imported(text_of(path), str(path), wishes)
+        found = importers.imported(text_of(path), str(path), options)
         if len(args.files) > 1:
             found = [replace(each, name=(len(found) > 1 and each.name) or path.stem) for each in found]
         made += found

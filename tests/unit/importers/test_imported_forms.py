@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from vdev import config
 from vdev.errors import ConfigError, UsageError
-from vdev.importers import FORMS, Imported, Wishes, imported, recognised
+from vdev.importers import FORMS, Imported, ImportOptions, imported, recognized
 from vdev.model.telemetry import SmiTool
 from vdev.preview import preview
 
@@ -27,7 +27,7 @@ def config_map(**data: str) -> str:
 
 
 def files(text: str, **wishes: object) -> list[Imported]:
-    made = imported(text, "f", Wishes(**wishes))
+    made = imported(text, "f", ImportOptions(**wishes))
     for each in made:
         assert not [problem for problem in config.load_text(each.text).problems if problem.is_error]
     return made
@@ -66,7 +66,7 @@ def test_the_form_is_told_by_the_content(name: str, text: str) -> None:
         config_map(**{"some.yaml": text}),
         json.dumps({"kind": "List", "apiVersion": "v1", "items": [json.loads(config_map(x=text))]}),
     ):
-        form = recognised(each)
+        form = recognized(each)
         assert form is not None
         assert name == form.name
         assert files(each)
@@ -77,15 +77,15 @@ def test_the_form_is_told_by_the_content(name: str, text: str) -> None:
 )
 def test_other_texts_have_no_form(text: str) -> None:
     """Our own, NVIDIA's that vdev takes as it is, and what is no YAML."""
-    assert recognised(text) is None
+    assert recognized(text) is None
 
 
 def test_a_form_that_is_not_known() -> None:
     """The error names those that are."""
     with pytest.raises(UsageError, match=r"its form is not known; expected a configuration of generic-device-plugin, "):
-        imported("a: 1", "f", Wishes())
+        imported("a: 1", "f", ImportOptions())
     with pytest.raises(UsageError, match="f: this is no configuration of NVIDIA's mig-parted"):
-        imported(GENERIC, "f", Wishes(form="mig-parted"))
+        imported(GENERIC, "f", ImportOptions(form="mig-parted"))
 
 
 # --- generic-device-plugin --------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def test_the_defaults_of_microshift() -> None:
 
     assert device["resource"] == "device.microshift.io/serial"
     assert device["glob"][0]["path"] == "/dev/ttyACM0"
-    assert "MicroShift has it Disabled" in warnings(text)
+    assert "it is Disabled in MicroShift" in warnings(text)
 
 
 def test_flags_in_a_manifest() -> None:
@@ -192,14 +192,14 @@ def test_an_id_that_is_a_number_in_its_file_too() -> None:
     [
         ("{paths: [{path: /dev/a, type: device}]}", "type 'device' is neither Device nor Mount"),
         ('{paths: [{path: /dev/a}], usb: [{vendor: "1", product: "1"}]}', "has both paths and usb"),
-        ("{usb: [{vendor: 1209, product: 2838}]}", "1209 without quotes is a number in its file"),
-        ("{usb: [{vendor: '1', product: 0407}]}", "0407 without quotes is a number in its file"),
-        ("{usb: [{vendor: '1', product: 0980}]}", "0980 without quotes is a number in its file"),
-        ("{usb: [{vendor: '1', product: 12e3}]}", "12e3 without quotes is a number in its file"),
-        ("{usb: [{vendor: xyz, product: '1'}]}", "vendor: is missing, or no hexadecimal id"),
+        ("{usb: [{vendor: 1209, product: 2838}]}", "1209 without quotes is a number for the plugin"),
+        ("{usb: [{vendor: '1', product: 0407}]}", "0407 without quotes is a number for the plugin"),
+        ("{usb: [{vendor: '1', product: 0980}]}", "0980 without quotes is a number for the plugin"),
+        ("{usb: [{vendor: '1', product: 12e3}]}", "12e3 without quotes is a number for the plugin"),
+        ("{usb: [{vendor: xyz, product: '1'}]}", "vendor: is missing or not a hexadecimal id"),
         ("{paths: [{path: dev/a}]}", "'dev/a' is not an absolute path"),
         ("{paths: [{path: '/dev/[a'}]}", "a '[' is never closed"),
-        ("{count: many, paths: [{path: /dev/a}]}", "count: 'many' is no number"),
+        ("{count: many, paths: [{path: /dev/a}]}", "count: 'many' is not a number"),
         ("{paths: [{path: '/dev/a*'}, {path: '/dev/b*', optional: true}]}", "limits the number of devices"),
         ("{}", "the group has no paths and no usb"),
     ],
@@ -231,7 +231,7 @@ def test_each_node_of_smarter_device_manager_is_a_resource() -> None:
         "resources"
     ]
     assert "Jetson" in warnings("- {devicematch: nvidia-gpu, nummaxdevices: 2}\n" + SMARTER)
-    assert "cannot be said by path patterns" in warnings("- {devicematch: '(?i)x', nummaxdevices: 2}\n" + SMARTER)
+    assert "has no equivalent path patterns" in warnings("- {devicematch: '(?i)x', nummaxdevices: 2}\n" + SMARTER)
 
 
 def selector(**given: object) -> list[dict[str, object]]:
@@ -259,11 +259,11 @@ def test_what_sysfs_does_not_tell_of_sriov() -> None:
     text = json.dumps(
         {"resourceList": [{"resourceName": "a", "selectors": [{"pKeys": ["0x1"]}, {"drivers": ["iavf"]}]}]}
     )
-    assert "resourceList[0].selectors[0].pKeys: the devices of intel.com/a that it selects" in warnings(text)
+    assert "resourceList[0].selectors[0].pKeys: sysfs does not show this property" in warnings(text)
     assert 1 == len(only(text)["devices"])
     aux = {"resourceName": "b", "deviceType": "auxNetDevice"}
     both = json.dumps({"resourceList": [aux, {"resourceName": "a", "selectors": {"drivers": ["iavf"]}}]})
-    assert "auxNetDevice devices of intel.com/b are no PCI devices" in warnings(both)
+    assert "auxNetDevice devices of intel.com/b are not PCI devices" in warnings(both)
 
 
 def test_pools_of_fake_gpu_operator() -> None:
@@ -310,8 +310,8 @@ def test_the_identity_of_a_pool_is_kept(tmp_path: Path, pool: str, product: str,
 @pytest.mark.parametrize(
     ("text", "warning"),
     [
-        ("{nodePools: {a: {gpuCount: 2, gpuMemory: 1000}}}", "nothing tells the model of the GPUs"),
-        ("{nodePools: {a: {gpu: {profile: best}}}}", "gpu.profile: 'best' is none of its own profiles"),
+        ("{nodePools: {a: {gpuCount: 2, gpuMemory: 1000}}}", "the model of the GPUs is unknown"),
+        ("{nodePools: {a: {gpu: {profile: best}}}}", "gpu.profile: 'best' is not a built-in profile"),
         ("{nodePools: {a: {gpuProduct: Tesla-T4, gpuCount: 2, colour: red}}}", "colour"),
         ("{nodePools: {a: {gpu: {profile: t4, speed: 3}}}}", "gpu.speed"),
         ("{nodePools: {a: {gpu: {profile: t4}, numa: {zones: 2, walls: 3}}}}", "numa has no counterpart here"),
@@ -419,7 +419,7 @@ nodeSelector: {{}}
     flags = {"migStrategy": "mixed", "failOnInitError": False, "nvidiaDriverRoot": "/run/nvidia/driver"}
     assert {**flags, "plugin": {**plugin, "deviceIDStrategy": "index"}} == yaml.safe_load(a.text)["flags"]
     assert {**flags, "plugin": plugin, "gdsEnabled": True} == yaml.safe_load(b.text)["flags"]
-    assert ("config.default has no counterpart here", "image, mps have no counterpart here") == a.warnings == b.warnings
+    assert ("image, mps have no counterpart here", "config.default has no counterpart here") == a.warnings == b.warnings
 
 
 def test_a_helm_value_that_no_flag_can_have() -> None:
@@ -446,7 +446,7 @@ def test_a_key_that_no_form_has_is_named(text: str, named: str) -> None:
     (made,) = files(text)
     said = f"{named} has no counterpart here"
     assert said in made.warnings
-    assert f"# not taken over: {said}" in made.text
+    assert f"# not converted: {said}" in made.text
 
 
 def test_helm_values_in_quotes() -> None:
@@ -459,7 +459,7 @@ def test_helm_values_in_quotes() -> None:
     assert flags == yaml.safe_load(made.text)["flags"]
     (warning,) = made.warnings
     assert warning.startswith("flags.plugin.passDeviceSpecs: ")
-    assert f"# not taken over: {warning[:40]}" in made.text
+    assert f"# not converted: {warning[:40]}" in made.text
 
 
 def test_a_value_of_sharing_that_is_refused() -> None:
@@ -582,10 +582,10 @@ def test_no_text_crashes_an_import(text: str) -> None:
 def _try(text: str) -> None:
     for form in ("", *FORMS):
         try:
-            made = imported(text, "f", Wishes(form=form))
+            made = imported(text, "f", ImportOptions(form=form))
         except (UsageError, ConfigError):
             pass
         else:
             for each in made:
                 config.load_text(each.text)
-    recognised(text)
+    recognized(text)
