@@ -84,6 +84,11 @@ SHOWN = 40  # rows of a table; the others are only counted
 _NOTHING = ("", "-")
 
 
+def add_actions(parser: argparse.ArgumentParser, *names: str) -> Any:
+    """Add the argument that chooses an action; returns what makes the parser of each."""
+    return parser.add_subparsers(title="actions", metavar="|".join(names), dest="action", required=True)
+
+
 def add_output(parser: argparse.ArgumentParser) -> None:
     """`--output text|json`."""
     parser.add_argument(

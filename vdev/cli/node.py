@@ -24,7 +24,7 @@ a node; end vdev first, because a running vdev writes it again. Fields of other 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action")
+    actions = common.add_actions(parser, "show", "clean")
     show = actions.add_parser("show", help="show what vdev wrote", description="Show what vdev wrote on Nodes.")
     remove = actions.add_parser("clean", help="remove it", description="Remove what vdev wrote on Nodes.")
     for each in (show, remove):
@@ -37,8 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.action is None:
-        raise UsageError("no action given; expected show or clean; see vdev node --help")
     chosen = options.read(args)
     if args.all and chosen.named_node:
         raise UsageError("--all and --node-name exclude each other")
