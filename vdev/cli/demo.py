@@ -21,6 +21,29 @@ from . import common
 
 _PATIENCE = 30.0  # seconds for each step
 
+DESCRIPTION = "Run the plugin against the embedded kubelet and show what happens. Needs no cluster and no root."
+EPILOG = """examples:
+  vdev demo           run the story; exit code 0 only if every check holds
+  vdev demo --keep    the same, and keep the plugin's log
+"""
+NPU, TERMINAL, NOISE = "acme.dev/npu", "example.com/terminal", "example.com/noise"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--keep", action="store_true", help="keep the directory with the file and the plugin's log")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the story; 1 if a check fails."""
+    directory = Path(tempfile.mkdtemp(prefix="vdev-demo-"))
+    try:
+        return asyncio.run(_play(directory))
+    finally:
+        if args.keep:
+            print(f"\nkept: {directory}")
+        else:
+            shutil.rmtree(directory, ignore_errors=True)
+
 
 class FailedCheck(Exception):
     """A check did not hold."""
@@ -61,30 +84,6 @@ async def until(kubelet: Any, condition: Callable[[], bool], what: str) -> float
     return (time.monotonic() - begun) * 1000
 
 
-DESCRIPTION = "Run the plugin against the embedded kubelet and show what happens. Needs no cluster and no root."
-EPILOG = """examples:
-  vdev demo           run the story; exit code 0 only if every check holds
-  vdev demo --keep    the same, and keep the plugin's log
-"""
-NPU, TERMINAL, NOISE = "acme.dev/npu", "example.com/terminal", "example.com/noise"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--keep", action="store_true", help="keep the directory with the file and the plugin's log")
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run the story; 1 if a check fails."""
-    directory = Path(tempfile.mkdtemp(prefix="vdev-demo-"))
-    try:
-        return asyncio.run(_tell(directory))
-    finally:
-        if args.keep:
-            print(f"\nkept: {directory}")
-        else:
-            shutil.rmtree(directory, ignore_errors=True)
-
-
 def _quickstart() -> str:
     """The demo's configuration: beside the checkout's other examples, or in the installed package."""
     package = Path(__file__).parents[1]
@@ -92,7 +91,7 @@ def _quickstart() -> str:
     return next(place for place in places if place.exists()).read_text()
 
 
-async def _tell(directory: Path) -> int:
+async def _play(directory: Path) -> int:
     from ..sim import Kubelet  # not needed for --help; it imports gRPC
 
     story = Story()

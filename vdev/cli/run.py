@@ -22,17 +22,6 @@ MOST_FILES = 65536
 """More than vdev ever needs. The limit of a container may be a billion. Programs of probes and actions inherit it, and
 some programs close each descriptor up to their limit.
 """
-
-
-def raise_open_files() -> None:
-    """Raise the limit of open files to the hard limit, but at most to MOST_FILES."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
-    if soft != resource.RLIM_INFINITY and soft < most:
-        with contextlib.suppress(OSError, ValueError):  # if not permitted, the old limit stays
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-
-
 _ARENA_MAX = -8  # of mallopt(3)
 
 DESCRIPTION = "Serve the devices of a configuration to the kubelet of this node until SIGTERM."
@@ -74,6 +63,15 @@ def run(args: argparse.Namespace) -> int:
 
     asyncio.run(main())
     raise AssertionError("unreachable: the process has ended")
+
+
+def raise_open_files() -> None:
+    """Raise the limit of open files to the hard limit, but at most to MOST_FILES."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        with contextlib.suppress(OSError, ValueError):  # if not permitted, the old limit stays
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _share_one_heap() -> None:
