@@ -255,6 +255,7 @@ class Engine:
             rule, name = run.rule, run.rule.name
             if not rule.concerns(resource):
                 continue
+            # A lost socket or stream would make the plugin register again at once, and so end the fault.
             if rule.socket is not None or (rule.stream is not None and rule.stream.close):
                 return name, _NOT_NOW
             block = rule.register_

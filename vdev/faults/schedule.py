@@ -132,12 +132,16 @@ def _outer(rule: FaultRule, dice: Dice, firing: Firing, after: float) -> Iterato
     times = 1 if not period else rule.times
     at = 0.0 if firing.once else rule.at
     width = 0.0 if firing.once or rule.flap is not None else rule.jitter * (period or at)
+    # Skip what is over. Jitter moves a start by up to a period, and the last span may still be going on.
     number = max(0, math.floor((after - firing.at - at) / period) - 2) if period and after > firing.at else 0
+    # `nth` and `probability` decide about repetitions only if nothing else is counted: calls, allocations, files.
     is_certain = rule.counts_calls or rule.start in _COUNTED_BY_TRIGGER or firing.once
     skipped = 0
     while times is None or number < times:
         start = firing.at + max(0.0, at + number * period + dice.shift(width, rule.name, number))
         real = is_certain or hits(rule, dice, number + 1)
+        # With a small probability, the next real span may be far away. An empty span now and then lets the caller stop
+        # here, and ask again at its start.
         skipped = 0 if real else skipped + 1
         if real or skipped % _SKIPPED == 0:
             yield from _not_over(_span(rule, number, start, real=real), after)
