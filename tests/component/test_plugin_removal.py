@@ -22,6 +22,8 @@ async def test_a_held_device_stays_until_its_pod_is_gone(kubelet, start_agent, s
     assert {"acme-0": "Healthy", "acme-1": "Unhealthy", "acme-2": "Unhealthy"} == health
     await agent.settled(kubelet)
     assert {"acme-1", "acme-2"} == {key[1] for key in agent.agent.reconciler.retired}
+    # A pod that ends before PodResources has named it keeps its devices for ten minutes.
+    await kubelet.wait_until(lambda: agent.agent.holders.holders, what="the pod's name")
     await kubelet.delete_pod("a")
     await shows(NPU, 1, 1)
     assert [] == kubelet.errors

@@ -4,7 +4,7 @@ from ..model.names import is_nvidia_id
 from ..model.problem import Problem, warning
 from ..model.spec import Spec
 from . import inventory
-from .plan import World, decide
+from .plan import ObservedState, desired_state
 
 
 def prove(spec: Spec, node: str = "") -> tuple[Problem, ...]:
@@ -32,7 +32,7 @@ def _on_node(spec: Spec, node: str) -> tuple[Problem, ...]:
     base = inventory.inventory(spec, node)
     if not spec.node.labels and not base.claimable:
         return base.problems
-    return (*base.problems, *decide(World(spec=spec, node=node, base=base)).problems)
+    return (*base.problems, *desired_state(ObservedState(spec=spec, node=node, base=base)).problems)
 
 
 def _virtual_alone(spec: Spec) -> Spec:
