@@ -5,8 +5,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from ..model.device import Device
-from ..model.entry import EntrySpec
-from ..model.sources import VirtualSource
+from ..model.entry import Entry
 from ..model.telemetry import Measured, PhysicsModel, SmiTool
 from ..planning.plan import DesiredState
 from ..planning.resources import numbers
@@ -26,14 +25,14 @@ def text_of(shown: Shown) -> str:
 
 def equipped(plan: DesiredState) -> dict[str, Shown]:
     """The devices with a tool, by id, as they are without a load."""
-    found: dict[str, tuple[EntrySpec, Device]] = {}
+    found: dict[str, tuple[Entry, Device]] = {}
     for resource in plan.observed.inventory.everything.values():
         for device in resource.by_device.values():
             if device.raw.tools:
                 found.setdefault(device.id, (resource.entries[device.raw.entry], device))
     if not found:
         return {}
-    tools = {device.raw.id: entry.smi or SmiTool.NVIDIA for entry, device in found.values()}
+    tools = {device.raw.id: entry.smi_tool or SmiTool.NVIDIA for entry, device in found.values()}
     links, loads = _links(found.values()), loads_of(plan)
     minors, counts = numbers(plan.observed.inventory), Counter(tools.values())
     shown = {}
@@ -61,7 +60,7 @@ def equipped(plan: DesiredState) -> dict[str, Shown]:
 
 def loads_of(plan: DesiredState) -> dict[str, Measured]:
     """How the devices of each entry are loaded, by the entry's name."""
-    return {entry.name: entry.telemetry for entry in plan.observed.entries if entry.telemetry}
+    return {entry.name: entry.measured for entry in plan.observed.entries if entry.measured}
 
 
 def held(plan: DesiredState) -> frozenset[str]:
@@ -76,13 +75,13 @@ def published(plan: DesiredState) -> frozenset[str]:
     return frozenset(each.device.id for pool in plan.pools.values() for each in pool.by_name.values())
 
 
-def _links(found: Collection[tuple[EntrySpec, Device]]) -> Mapping[str, Mapping[str, int]]:
+def _links(found: Collection[tuple[Entry, Device]]) -> Mapping[str, Mapping[str, int]]:
     """How many links lead from each raw device to which others, by their ids."""
     entries = {entry.name: entry for entry, _ in found}
     ids = {(device.raw.entry, device.raw.index): device.raw.id for _, device in found}
     links: dict[str, dict[str, int]] = {}
     for name, entry in entries.items():
-        pairs = entry.source.links if isinstance(entry.source, VirtualSource) else {}
+        pairs = entry.virtual.links if entry.virtual else {}
         for (one, other), score in pairs.items():
             ends = ids.get((name, one)), ids.get((name, other))
             if one != other and score >= _LINK and ends[0] is not None and ends[1] is not None:
