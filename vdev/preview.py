@@ -87,7 +87,7 @@ def preview(
     stock = arrange(spec, node, devices)
     machine = Machine(machine_type(host))
     plan = desired_state(
-        ObservedState(spec=spec, choices=choices, node=node, machine=machine, found=devices, base=stock)
+        ObservedState(spec=spec, layouts=choices, node=node, machine=machine, found=devices, inventory=stock)
     )
     of_node = (*(problem for each in found.values() for problem in each.problems), *stock.problems, *plan.problems)
     refused = bool(loaded.errors or errors(stock.problems))

@@ -33,14 +33,14 @@ def pools(world: "ObservedState", devices: Inventory) -> Pools:
     `devices` are those that are there, with their health. A device that is claimed stays as it was before while it is
     away, or is no longer shared, and nothing that overlaps it takes its place.
     """
-    before, offers = world.pools, world.base.claimable
+    before, offers = world.previous.pools, world.inventory.claimable
     lasts = {driver: _last(driver, before.get(driver), held) for driver, held in world.claimed.items() if held}
     found: dict[str, PublishedPool] = {}
     for driver in sorted(offers.keys() | {driver for driver, last in lasts.items() if last is not None}):
         last = lasts.get(driver) or before.get(driver)
         offered = offers.get(driver) or replace(last.offered if last else Resource(driver, ()), slots=())
         there = devices.claimable.get(driver) or offered
-        pool = _judged(described(driver, offered), there, world.afflictions)
+        pool = _judged(described(driver, offered), there, world.faults)
         if (held := world.claimed.get(driver, ())) and last:
             pool = _with_held(pool, last, held)
         found[driver] = pool

@@ -46,7 +46,9 @@ def _plan(spec: Spec, node: str, labels: Mapping[str, str]) -> DesiredState:
     found = {each.name: discovery.discover(each, NOWHERE, node=node).devices for each in spec.on_node(node)}
     base = arrange(spec, node, found)
     return desired_state(
-        ObservedState(spec=spec, node=node, choices=choices, machine=MACHINE, found=found, base=base, holdings=NOBODY)
+        ObservedState(
+            spec=spec, node=node, layouts=choices, machine=MACHINE, found=found, inventory=base, in_use=NOBODY
+        )
     )
 
 

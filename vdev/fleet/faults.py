@@ -129,7 +129,7 @@ class FleetFaults:
     def _slots(self) -> Mapping[str, Iterable[Slot]]:
         plans = {name: member.plan for name, member in self._members.items()}
         return {
-            name: (slot for each in plan.base.everything.values() for slot in each.slots) if plan else ()
+            name: (slot for each in plan.observed.inventory.everything.values() for slot in each.slots) if plan else ()
             for name, plan in plans.items()
         }
 

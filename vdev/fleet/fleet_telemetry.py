@@ -29,11 +29,11 @@ class FleetTelemetry:
 
     def note(self, node: str, plan: DesiredState, wishes: Wishes) -> None:
         """From now on this is so on the node; `wishes` are what pods say of their load."""
-        if plan.telemetry is None:
+        if plan.observed.spec.telemetry is None:
             self.forget(node)
             return
-        self._hostname_label = plan.telemetry.hostname_label
-        wishes = wishes if plan.telemetry.pod_annotations else {}
+        self._hostname_label = plan.observed.spec.telemetry.hostname_label
+        wishes = wishes if plan.observed.spec.telemetry.pod_annotations else {}
         with self._reading:
             self._sensors.setdefault(node, Sensors()).settle(load_of(plan, node, wishes), self._clock.now())
 

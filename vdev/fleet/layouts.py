@@ -46,7 +46,7 @@ class Layouts(CutDevices):
             self.progresses = {}
             return spec, self._arrange(spec, found)
         before = self.progresses
-        listed, pools = (last.inventory, last.pools) if last else (EMPTY, NO_POOLS)
+        listed, pools = (last.advertised, last.pools) if last else (EMPTY, NO_POOLS)
         if last is None and (noted or claimed):
             before, listed, pools = self._recall(spec, found, labels, noted, claimed)
         view = RepartitionView(
@@ -59,7 +59,11 @@ class Layouts(CutDevices):
         )
         self.progresses = repartition.look(before, entries, spec.flags.mig_strategy, view)
         base = self._arrange(cut := self.in_force(spec), found)
-        wrong = set(errors(base.problems)) - set(last.base.problems) if last and self.progresses != before else ()
+        wrong = (
+            set(errors(base.problems)) - set(last.observed.inventory.problems)
+            if last and self.progresses != before
+            else ()
+        )
         if wrong:
             why = min(each.message for each in wrong)
             self.progresses = repartition.refused(before, self.progresses, why)
@@ -90,7 +94,7 @@ class Layouts(CutDevices):
 
     def _published(self, cut: Spec, found: Mapping[str, Sequence[RawDevice]], base: Inventory) -> Pools:
         return desired_state(
-            ObservedState(spec=cut, node=self._node, found=found, base=base, holdings=Holdings(holders={}))
+            ObservedState(spec=cut, node=self._node, found=found, inventory=base, in_use=Holdings(holders={}))
         ).pools
 
     def _arrange(self, spec: Spec, found: Mapping[str, Sequence[RawDevice]]) -> Inventory:

@@ -25,7 +25,7 @@ from ..node.label_values import Machine
 from ..node.status_applier import NodeStatus
 from ..planning.in_use import Holdings, Use
 from ..planning.inventory import arrange
-from ..planning.plan import DesiredState, ObservedState, desired_state
+from ..planning.plan import DesiredState, ObservedState, Previous, desired_state
 from .cluster import SeenNode, SeenSlices
 from .layouts import Layouts
 from .pod_devices import Assignment, assign, by_resource, held
@@ -129,7 +129,7 @@ class Member:
         name = self.node.name
         base = arrange(self._spec, name, self._found)
         world = ObservedState(
-            spec=self._spec, node=name, machine=MACHINE, found=self._found, base=base, holdings=NOBODY
+            spec=self._spec, node=name, machine=MACHINE, found=self._found, inventory=base, in_use=NOBODY
         )
         return desired_state(world, self._intervals)
 
@@ -162,20 +162,19 @@ class Member:
             claimed=self.claimed,
             now=self._clock.now(),
         )
-        afflictions = self.engine.look(base)
+        faults = self.engine.look(base)
         self.plan = desired_state(
             ObservedState(
                 spec=spec,
-                choices=self._layouts.progresses,
+                layouts=self._layouts.progresses,
                 node=self.node.name,
                 machine=MACHINE,
                 found=self._found,
-                base=base,
-                afflictions=afflictions,
-                holdings=holdings,
+                inventory=base,
+                faults=faults,
+                in_use=holdings,
                 claimed=self.claimed,
-                before=last,
-                pools=last.pools if last else {},
+                previous=last.as_previous() if last else Previous(),
                 now=self._clock.now(),
             ),
             self._intervals,
@@ -183,7 +182,7 @@ class Member:
         if self.engine.minds_labels:
             self.relabel()
         self._assign(pods, is_first=last is None)
-        self.notes.settle(self.assigned, self.plan.inventory, rejects=self.rejects)
+        self.notes.settle(self.assigned, self.plan.advertised, rejects=self.rejects)
         for rule in self.engine.take_strikes():
             if rule.slices is not None:
                 self.slices.wipe(rule.concerns)
@@ -201,7 +200,7 @@ class Member:
         """Give the pods their devices. What they had when the node came sets off no rule that waits for that."""
         assert self.plan is not None
         before, there = self.assigned.devices, [each.pod for each in pods.by_uid.values()]
-        self.assigned = assign(self.plan.inventory, there, self.assigned)
+        self.assigned = assign(self.plan.advertised, there, self.assigned)
         for pod in there:
             devices = self.assigned.devices.get(pod.uid)
             if devices and pod.uid not in before and not (is_first and pod.noted):

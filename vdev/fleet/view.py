@@ -188,7 +188,7 @@ def _broken(members: Sequence[Member]) -> Iterator[dict[str, str]]:
 
 def _broken_of(plan: DesiredState) -> Iterator[tuple[str, str, Health]]:
     """Resource or driver, device and its health; of what claims alone can get, whole devices however they are cut."""
-    for resource in plan.inventory.resources.values():
+    for resource in plan.advertised.resources.values():
         if resource.healthy < len(resource.slots):
             for slot in resource.slots:
                 if not slot.health.healthy:
@@ -196,5 +196,5 @@ def _broken_of(plan: DesiredState) -> Iterator[tuple[str, str, Health]]:
     for driver, pool in plan.pools.items():
         found = {each.group: each.health for each in pool.devices if not each.health.healthy or each.lost}
         for device, health in found.items():
-            if not any(device in resource.raws for resource in plan.inventory.resources.values()):
+            if not any(device in resource.raws for resource in plan.advertised.resources.values()):
                 yield driver, device, health

@@ -19,6 +19,7 @@ from .page import page
 from .pod_wishes import PodWishes
 from .sensors import LoadSituation, MeasuredDevice, Sensors, User
 from .simulation import Throttle
+from .tool_data import loads_of
 
 if TYPE_CHECKING:
     from ..observe.http import Side
@@ -36,11 +37,11 @@ def users_of(plan: DesiredState, node: str) -> tuple[dict[str, list[User]], dict
     """Who has each device, by its id, and which partitions claims have cut, by raw device."""
     found: dict[str, dict[User, None]] = {}
     claimed: dict[str, dict[str, Device]] = {}
-    for key, pod in sorted((plan.holdings.holders or {}).items()):
+    for key, pod in sorted((plan.observed.in_use.holders or {}).items()):
         namespace, _, name = pod.partition("/")
-        user = User(namespace, name, plan.holdings.containers.get(key, ""))
+        user = User(namespace, name, plan.observed.in_use.containers.get(key, ""))
         found.setdefault(base_id(key[1]), {})[user] = None
-    for use in plan.holdings.claimed:
+    for use in plan.observed.in_use.claimed:
         pool = plan.pools.get(use.driver)
         published = pool.by_name.get(use.device) if pool and use.pool == node else None
         if published is not None:
@@ -59,14 +60,14 @@ def load_of(plan: DesiredState, node: str, wishes: Mapping[str, Range]) -> LoadS
     users, claimed = users_of(plan, node)
     return LoadSituation(
         devices=plan.devices,
-        base=plan.base,
-        loads=plan.loads,
+        base=plan.observed.inventory,
+        loads=loads_of(plan),
         users=users,
         claimed=claimed,
         xids=by_device({key: [error.number for error in errors] for key, errors in plan.xids.items()}),
         sensors=by_device(plan.sensors),
         wishes=wishes,
-        seed=plan.seed,
+        seed=plan.observed.spec.faults.seed,
         node=node,
     )
 
@@ -140,7 +141,8 @@ class Telemetry(Applier):
     # --- what is so ---------------------------------------------------------------------------------------------------
 
     async def apply(self, plan: DesiredState) -> None:
-        self._is_on, self._section = plan.telemetry is not None, plan.telemetry or Section()
+        section = plan.observed.spec.telemetry
+        self._is_on, self._section = section is not None, section or Section()
         self._plan = plan
         self._stale = True
         self._due.set()

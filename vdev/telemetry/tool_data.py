@@ -7,7 +7,7 @@ from dataclasses import replace
 from ..model.device import Device
 from ..model.entry import EntrySpec
 from ..model.sources import VirtualSource
-from ..model.telemetry import PhysicsModel, SmiTool
+from ..model.telemetry import Measured, PhysicsModel, SmiTool
 from ..planning.plan import DesiredState
 from ..planning.resources import numbers
 from .amd_tool import amd_data
@@ -27,19 +27,19 @@ def text_of(shown: Shown) -> str:
 def equipped(plan: DesiredState) -> dict[str, Shown]:
     """The devices with a tool, by id, as they are without a load."""
     found: dict[str, tuple[EntrySpec, Device]] = {}
-    for resource in plan.base.everything.values():
+    for resource in plan.observed.inventory.everything.values():
         for device in resource.by_device.values():
             if device.raw.tools:
                 found.setdefault(device.id, (resource.entries[device.raw.entry], device))
     if not found:
         return {}
     tools = {device.raw.id: entry.smi or SmiTool.NVIDIA for entry, device in found.values()}
-    links = _links(found.values())
-    minors, counts = numbers(plan.base), Counter(tools.values())
+    links, loads = _links(found.values()), loads_of(plan)
+    minors, counts = numbers(plan.observed.inventory), Counter(tools.values())
     shown = {}
     for name, (entry, device) in found.items():
         raw, tool = device.raw, tools[device.raw.id]
-        physics = plan.loads[entry.name].physics if entry.name in plan.loads else PhysicsModel()
+        physics = loads[entry.name].physics if entry.name in loads else PhysicsModel()
         conditions = DeviceConditions(physics=physics, memory=raw.memory, parts=(Part(id=raw.id),))
         whole, part = SimulatedDevice(conditions, at=0.0).read(0.0), None
         if device.is_partition:
@@ -59,9 +59,14 @@ def equipped(plan: DesiredState) -> dict[str, Shown]:
     return shown
 
 
+def loads_of(plan: DesiredState) -> dict[str, Measured]:
+    """How the devices of each entry are loaded, by the entry's name."""
+    return {entry.name: entry.telemetry for entry in plan.observed.entries if entry.telemetry}
+
+
 def held(plan: DesiredState) -> frozenset[str]:
     """The devices that pods have, by id: of device plugins, and by claims."""
-    uses = [each for each in plan.holdings.claimed if each.driver in plan.pools]
+    uses = [each for each in plan.observed.in_use.claimed if each.driver in plan.pools]
     claimed = (plan.pools[use.driver].by_name.get(use.device) for use in uses)
     return plan.held | {each.device.id for each in claimed if each is not None}
 
