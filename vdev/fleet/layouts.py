@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from ..agent.node_choices import CutDevices, with_pods
-from ..dra.published_devices import Pools
-from ..dra.slices import NO_POOLS, Claimed, claimed_by_name
+from ..dra.pools import Claimed, claimed_by_name
+from ..dra.published_devices import NO_POOLS, Pools
 from ..model.device import Key, RawDevice
 from ..model.problem import errors
 from ..model.spec import Spec

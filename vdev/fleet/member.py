@@ -5,8 +5,8 @@ from datetime import datetime
 from pathlib import Path
 
 from .. import discovery
+from ..dra.pools import Claimed
 from ..dra.slice_applier import ResourceSlices
-from ..dra.slices import Claimed
 from ..faults.engine import Engine
 from ..faults.rule_store import Sources
 from ..faults.schedule import earliest

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..dra.published_devices import NO_POOLS
 from ..faults.effects import ApiFaults, ApiResource, ApiVerb
 from ..faults.rules import DEVICE, FaultRule, Start
 from ..model.entry import Entry
@@ -11,7 +12,7 @@ from ..model.fleet import AT_ONCE, NO_FLEET, Delays, Fleet, FleetNodes
 from ..model.names import filled
 from ..model.problem import Problem, warning
 from ..model.spec import Spec
-from ..planning.plan import NO_POOLS, DesiredState
+from ..planning.plan import DesiredState
 
 MADE = "vdev.dev/made-by"
 """The label of Nodes that were made from a file, with the name of the fleet. Only these are ever removed."""
