@@ -16,6 +16,7 @@ class Release(Rules):
     """
 
     def __init__(self, version=Rules.version, *, alpha=False):
+        super().__init__()
         self.version = version
         self.more = lambda _document: ()
         self._gates = alpha or version >= _GATES

@@ -7,8 +7,8 @@ import pytest
 from tests.kit.dra_driver import device, slice_of
 from tests.kit.dra_objects import claim, device_class, exactly, pod
 from vdev.pb import dra_v1_pb2 as v1
+from vdev.sim.api.server_objects import ServerObjects
 from vdev.sim.dra import cdi_directory, pools, slice_lint
-from vdev.sim.dra.api_objects import MemoryObjects
 from vdev.sim.dra.control_plane import Cluster
 from vdev.sim.journal import Journal
 
@@ -346,7 +346,7 @@ def test_a_wrong_amount_of_an_unknown_counter_stops_nobody_else(amount):
 
 async def test_slices_of_other_nodes_are_left_to_their_kubelets():
     """And a mistake that stays is not told twice."""
-    objects, journal = MemoryObjects(), Journal()
+    objects, journal = ServerObjects(), Journal()
     cluster = Cluster(objects, "n1", journal)
     for node in ("n1", "n2"):
         await objects.create("ResourceSlice", slice_of("acme.dev", [device("A")], node=node, pool=node, name=node))

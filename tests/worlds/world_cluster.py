@@ -77,7 +77,7 @@ class WorldCluster:
 
     def all(self, kind: str) -> list[dict[str, Any]]:
         """The objects of a kind, as they are stored."""
-        return self.server.objects.all(self.objects.kind(kind))
+        return self.server.objects.all(self.server.kind(kind))
 
     @property
     def is_fair(self) -> bool:

@@ -10,9 +10,15 @@ from .kinds import DRA, ApiKind, Document, invalid, value_at
 
 
 class Rules:
-    """Those of one release of Kubernetes."""
+    """The rules of one release of Kubernetes.
+
+    Without `refuse_slices`, a ResourceSlice beyond the limits of the API is stored.
+    """
 
     version = (1, 36)
+
+    def __init__(self, *, refuse_slices: bool = True) -> None:
+        self._refuse_slices = refuse_slices
 
     def complete(self, kind: ApiKind, new: dict[str, Any], *, now: str) -> None:
         """Make of what was sent what is stored: defaults and times come, and of a slice empty lists go.
@@ -42,7 +48,7 @@ class Rules:
         yield from _metadata(new.get("metadata") or {})
         match kind.kind:
             case "ResourceSlice":
-                yield from _slice(new)
+                yield from _slice(new, refuse=self._refuse_slices)
             case "ResourceClaim":
                 before, after = (value_at(each, "status.allocation") for each in (old, new))
                 if before and after and before != after:
@@ -131,11 +137,10 @@ def _metadata(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 yield f"metadata.ownerReferences.{field}", formats.wrong(each.get(field, ""), "must not be empty")
 
 
-def _slice(document: Document) -> Iterator[tuple[str, str]]:
+def _slice(document: Document, *, refuse: bool) -> Iterator[tuple[str, str]]:
     spec = document.get("spec")
     if not isinstance(spec, Mapping) or not isinstance(spec.get("pool"), Mapping):
         yield "spec.pool", "Required value"
-        return
-    if node := spec.get("nodeName"):
-        yield from (("spec.nodeName", text) for text in formats.subdomain(node))
-    yield from (("spec", finding.message) for finding in slice_lint.of_one(document))
+    elif refuse:
+        yield from (("spec.nodeName", text) for text in formats.subdomain(spec.get("nodeName") or "any"))
+        yield from (("spec", finding.message) for finding in slice_lint.of_one(document))
