@@ -18,7 +18,7 @@ from ..lint import Finding
 from ..objects.pods import ExtendedClaim, Kind, PodSpec
 from . import cel_selectors, slice_lint
 from .allocator import Allocator, UnschedulableError
-from .pools import gather, in_use
+from .pools import gather
 
 _Asked: TypeAlias = tuple[str, str, str, str, int]  # container, resource, request, class, count
 _IMPLICIT = "deviceclass.resource.kubernetes.io/"
@@ -115,8 +115,8 @@ class Cluster:
         if not claims and not hidden:
             return None
         pools = gather(await self._objects.list("ResourceSlice"), self._node, {"kubernetes.io/hostname": self._node})
-        used = in_use(await self._objects.list("ResourceClaim"))
-        allocator = Allocator(pools, classes, used, matches=cel_selectors.matches)
+        others = await self._objects.list("ResourceClaim")
+        allocator = Allocator(pools, classes, others, matches=cel_selectors.matches)
         allocations = await asyncio.to_thread(allocator.allocate, [*claims, *hidden], self._node)
         for claim, allocation in zip(claims, allocations, strict=False):
             meta = claim["metadata"]
