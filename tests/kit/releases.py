@@ -32,9 +32,9 @@ class Release(Rules):
                     each.pop("requestPolicy", None)
         super().complete(kind, new, now=now)
 
-    def causes(self, kind, old, new):
+    def problems(self, kind, old, new):
         """Counters beside their devices are wrong since they have slices of their own."""
-        for field, text in super().causes(kind, old, new):
+        for field, text in super().problems(kind, old, new):
             if self.version >= _SPLIT_COUNTERS or "sharedCounters exclude each other" not in text:
                 yield field, text
         yield from self.more(new)

@@ -59,7 +59,6 @@ class WorldCluster:
                 mock.patch.object(output, "os", SimpleNamespace(environ=SimpleNamespace(get=_variable)))
             )
             stack.enter_context(mock.patch.object(cel_selectors, "matches", _matches))
-            stack.enter_context(mock.patch.object(cel_selectors, "refusal", return_value=""))
             # By which the client's pool tells how long a connection was idle.
             stack.enter_context(mock.patch.object(http11, "time", SimpleNamespace(monotonic=self._world.loop.time)))
             yield

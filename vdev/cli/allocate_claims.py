@@ -136,7 +136,7 @@ def _allocate(objects: _Objects, seen: preview.Preview) -> None:
         for claim in waiting:
             if not claim["spec"]["devices"]["requests"]:
                 raise UsageError(f"the claim {claim['metadata']['name']} asks for nothing")
-            for field, why in claim_limits.requests("spec", claim["spec"]):
+            for field, why in claim_limits.check_claim("spec", claim["spec"]):
                 raise UsageError(f"an API server would not take the claim {claim['metadata']['name']}: {field}: {why}")
         allocations = scheduler.allocate(waiting, seen.node)
     except UnschedulableError as nothing:

@@ -264,7 +264,7 @@ class Objects:
             metadata["generation"] = was + (not old or old.get("spec") != stored.get("spec"))
         if old and of_version(stored, "") == of_version(old, ""):
             return old
-        if wrong := [*self.rules.causes(kind, old, stored)]:
+        if wrong := [*self.rules.problems(kind, old, stored)]:
             raise invalid(kind, metadata["name"], wrong)
         metadata["resourceVersion"] = str(self.version + 1)
         self._found[kind][key] = stored

@@ -180,11 +180,11 @@ class Cluster:
         slices = await self._own_slices()
         if slices != self._slices:
             self._slices = slices
-            self._journal.find(slice_lint.slices(slices))
+            self._journal.find(slice_lint.check_all(slices))
 
     async def incomplete(self) -> list[Finding]:
         """What is wrong with pools now, and a mistake only if it stays so."""
-        return list(slice_lint.lasting(await self._own_slices()))
+        return list(slice_lint.check_complete(await self._own_slices()))
 
     async def _own_slices(self) -> list[Document]:
         """All but those of other nodes."""
