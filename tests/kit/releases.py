@@ -18,7 +18,7 @@ class Release(Rules):
     def __init__(self, version=Rules.version, *, alpha=False):
         super().__init__()
         self.version = version
-        self.more = lambda _document: ()
+        self.more = lambda _kind, _old, _new: ()
         self._gates = alpha or version >= _GATES
 
     def complete(self, kind, new, *, now):
@@ -37,4 +37,4 @@ class Release(Rules):
         for field, text in super().problems(kind, old, new):
             if self.version >= _SPLIT_COUNTERS or "sharedCounters exclude each other" not in text:
                 yield field, text
-        yield from self.more(new)
+        yield from self.more(kind, old, new)

@@ -32,16 +32,13 @@ class ServerObjects:
     def __init__(self, store: Objects | None = None) -> None:
         # The embedded kubelet reports mistakes in slices that no API server has refused.
         self.store = store or Objects(rules=Rules(refuse_slices=False))
-        self.fails = False  # a test sets it: the API server cannot be reached
 
     async def list(self, kind: str) -> list[Document]:
         """All objects of a kind, in all namespaces, by namespace and name."""
-        self._check_reachable()
         return list(self.store.all(_KINDS[kind]))
 
     async def get(self, kind: str, name: str, namespace: str = "") -> Document | None:
         """An object, None if it does not exist."""
-        self._check_reachable()
         try:
             return self.store.get(_KINDS[kind], _namespace(kind, namespace), name)
         except Refused:
@@ -49,15 +46,12 @@ class ServerObjects:
 
     async def create(self, kind: str, document: Document) -> Document:
         """Create an object with its status, and its namespace if that does not exist. Raises ApiObjectError."""
-        self._check_reachable()
         namespace = _namespace(kind, document["metadata"].get("namespace", ""))
         with _as_object_errors():
             if namespace and not self.store.has(_KINDS["Namespace"], "", namespace):
                 self.store.create(_KINDS["Namespace"], "", {"metadata": {"name": namespace}}, _MANAGER)
             found = self.store.create(_KINDS[kind], namespace, document, _MANAGER)
-            found = self._with_status(_KINDS[kind], found, document.get("status", found.get("status")))
-        await self.store.tell()
-        return found
+            return self._with_status(_KINDS[kind], found, document.get("status", found.get("status")))
 
     async def edit(
         self, kind: str, name: str, namespace: str, change: Callable[[dict[str, Any]], None]
@@ -70,10 +64,7 @@ class ServerObjects:
         change(new)
         with _as_object_errors():
             found = self.store.change(_KINDS[kind], (_namespace(kind, namespace), name), new, manager=_MANAGER)
-            found = self._with_status(_KINDS[kind], found, new.get("status"))
-        if found is not old:  # else a listener that edits would call itself forever
-            await self.store.tell()
-        return found
+            return self._with_status(_KINDS[kind], found, new.get("status"))
 
     def _with_status(self, kind: ApiKind, found: Stored, status: Document | None) -> Stored:
         """Write the status too, which is a subresource."""
@@ -85,18 +76,12 @@ class ServerObjects:
 
     async def delete(self, kind: str, name: str, namespace: str = "") -> None:
         """Delete an object; no effect if it does not exist."""
-        self._check_reachable()
         if await self.get(kind, name, namespace) is not None:
             self.store.delete(_KINDS[kind], _namespace(kind, namespace), name)
-            await self.store.tell()
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call `listener` on the event loop after each change; returns a function that ends this."""
         return self.store.listen(listener)
-
-    def _check_reachable(self) -> None:
-        if self.fails:
-            raise ApiObjectError("dial tcp: connection refused")
 
 
 def _namespace(kind: str, namespace: str) -> str:
