@@ -25,7 +25,7 @@ from ...errors import UsageError
 from . import discovery, http_requests, tables, watches, writes
 from .http_requests import Request
 from .kinds import KINDS, ApiKind, Refused, by_path
-from .store import Check, Objects, anything
+from .store import Objects
 from .watches import Watch
 
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -142,10 +142,6 @@ class ApiServer:
     async def admit(self, request: Request) -> None:
         """Called before a request is done; may raise Refused, or hang."""
 
-    def check_of(self, _request: Request) -> Check:
-        """What must hold for the object before and after a request that writes."""
-        return anything
-
     # --- HTTP ---------------------------------------------------------------------------------------------------------
 
     async def respond(self, sent: HttpRequest) -> Response:
@@ -167,12 +163,11 @@ class ApiServer:
             case "get":
                 return JSONResponse(form(self.objects.get(request.kind, request.namespace, request.name)))
         try:
-            done = writes.write(self.objects, request, check=self.check_of(request))
+            status, document = writes.write(self.objects, request)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             text = f"the object is not one: {type(error).__name__}: {error}"
             raise Refused(400, "BadRequest", text) from error
-        await self.objects.tell()
-        return JSONResponse(done.document, done.status)
+        return JSONResponse(document, status)
 
     async def tell(self, watch: Watch) -> AsyncIterator[bytes]:
         """What a watch has to tell, until its time is over or the client goes."""

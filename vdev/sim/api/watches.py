@@ -9,7 +9,7 @@ from typing import Any
 from .http_requests import Request
 from .kinds import ApiKind, Document, Refused, Stored
 from .selectors import selection
-from .store import Happened, Objects, of_version
+from .store import Change, Objects, at_version
 from .tables import Form
 
 _LONGEST_WATCH = 1800.0  # seconds
@@ -85,13 +85,13 @@ class Watch:
         about = {"kind": self._kind.kind, "apiVersion": self._kind.api_version, "metadata": metadata}
         return _line("BOOKMARK", about)
 
-    def _told(self, happened: Happened) -> bytes:
-        old, new = happened.old, happened.new
+    def _told(self, change: Change) -> bytes:
+        old, new = change.old, change.new
         before, after = old is not None and self._chosen(old), new is not None and self._chosen(new)
         if after and new is not None:
             return _line("MODIFIED" if before else "ADDED", self._form(new))
         if before and old is not None:
-            return _line("DELETED", self._form(of_version(new or old, happened.version)))
+            return _line("DELETED", self._form(at_version(new or old, change.version)))
         return b""
 
 

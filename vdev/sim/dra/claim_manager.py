@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..api.kinds import Document
+from ..api.server_objects import ApiObjectError, ServerObjects
 from ..journal import Journal
 from ..lint import warning
 from . import answer_lint, cdi_directory, claim_checkpoint
-from .api_objects import CLAIM, ApiObjectError, ApiObjects, Document
 from .claim_checkpoint import ClaimInfo, PreparedDevice
 from .driver_client import Answer, CallError, DriverClient
 from .driver_registry import DriverRegistry
@@ -43,7 +44,7 @@ class ClaimManager:
 
     def __init__(
         self,
-        objects: ApiObjects,
+        objects: ServerObjects,
         drivers: DriverRegistry,
         *,
         journal: Journal,
@@ -143,7 +144,7 @@ class ClaimManager:
     async def _fetch(self, pod: PodClaims, name: str) -> Document:
         """The claim, if this pod may use it. Raises ClaimsError."""
         try:
-            claim = await self._objects.get(CLAIM, name, pod.namespace)
+            claim = await self._objects.get("ResourceClaim", name, pod.namespace)
         except ApiObjectError as error:
             raise ClaimsError(f"prepare dynamic resources: fetch ResourceClaim {name}: {error}") from error
         if claim is None:

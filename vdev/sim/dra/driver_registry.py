@@ -8,10 +8,10 @@ import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from ..api.server_objects import ApiObjectError, ServerObjects
 from ..go_errors import RegistrationError
 from ..kubelet_life import Life
 from . import answer_lint
-from .api_objects import SLICE, ApiObjectError, ApiObjects
 from .device_health import DeviceHealth
 from .driver_client import SERVICES, CallError, DriverClient
 
@@ -34,7 +34,7 @@ class DriverRegistry:
 
     def __init__(
         self,
-        objects: ApiObjects,
+        objects: ServerObjects,
         node: str,
         life: Life,
         *,
@@ -168,11 +168,11 @@ class DriverRegistry:
     async def _wipe(self, driver: str) -> int:
         names = [
             each["metadata"]["name"]
-            for each in await self._objects.list(SLICE)
+            for each in await self._objects.list("ResourceSlice")
             if each["spec"].get("nodeName") == self._node and driver in ("", each["spec"].get("driver"))
         ]
         for name in names:
-            await self._objects.delete(SLICE, name)
+            await self._objects.delete("ResourceSlice", name)
         return len(names)
 
     # --- health -----------------------------------------------------------------------------------------------------

@@ -5,12 +5,12 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..api.server_objects import ServerObjects
 from ..kubelet_life import Life
 from ..lint import Finding, Severity
 from ..objects.container_edits import Edits
 from ..objects.pods import ContainerClaim
 from . import cdi_directory
-from .api_objects import ApiObjects
 from .claim_checkpoint import PreparedDevice
 from .claim_manager import ClaimManager
 from .device_health import DeviceHealth
@@ -24,7 +24,7 @@ LOOK_SECONDS = 60.0  # the real kubelet looks at a pod again after so long, or h
 class DraSettings:
     """What does not change over restarts. Without `cdi_dir` CDI names are shown, but not resolved."""
 
-    objects: ApiObjects
+    objects: ServerObjects
     node: str
     cdi_dir: Path | None
     strict: bool

@@ -16,9 +16,9 @@ from typing import Any, Self
 
 from ...aio.clock import SYSTEM, Clock
 from ...errors import UsageError, VdevError
+from ..api.server_objects import ServerObjects
 from ..device_manager.device_table import DeviceTable, DeviceVanishedError
 from ..device_manager.registration_server import Compat
-from ..dra.api_objects import ApiObjects, MemoryObjects
 from ..dra.control_plane import Cluster
 from ..dra.driver_registry import DriverStatus
 from ..dra.dynamic_resources import DraSettings
@@ -54,7 +54,7 @@ class Kubelet:
     `memory`; absent: unlimited). Device nodes must exist below `host_root` (None: not checked). `overlaps` tells
     whether two device ids are the same hardware; two pods that hold such ids are a finding.
 
-    `objects` are the API server's as far as DRA needs them (default: in memory), `cdi_dir` is where CDI names are
+    `objects` are those of an API server (default: in memory), `cdi_dir` is where CDI names are
     resolved (None: not at all). With `strict` DRA drivers are asked everything twice, as a kubelet may.
     """
 
@@ -72,7 +72,7 @@ class Kubelet:
         rate_limit: bool = True,
         host_root: Path | str | None = None,
         overlaps: Overlaps = lambda _one, _other: False,
-        objects: ApiObjects | None = None,
+        objects: ServerObjects | None = None,
         cdi_dir: Path | str | None = None,
         strict: bool = False,
     ) -> None:
@@ -84,7 +84,7 @@ class Kubelet:
         self._timings = timings or Timings()
         self._clock: Clock = clock or SYSTEM
         self._dice = random.Random(seed)  # a choice that tests can repeat, no secret
-        self.objects: ApiObjects = objects or MemoryObjects()
+        self.objects = objects or ServerObjects()
         dra = DraSettings(self.objects, node_name, None if cdi_dir is None else Path(cdi_dir), strict)
         self._settings = KubeletSettings(
             Compat(compat),

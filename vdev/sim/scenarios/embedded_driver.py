@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self, assert_never
 
 from ...aio.clock import LeapClock
-from ..dra.api_objects import CLAIM, SLICE, ApiObjects, MemoryObjects
+from ..api.server_objects import ServerObjects
 from ..journal import Entry
 from ..kubelet import kubelet_directory
 from ..kubelet.kubelet import Kubelet
@@ -44,7 +44,7 @@ class SimDriver:
         plugin: Callable[[PluginPlaces], Plugin] = VdevRun,
         *,
         node_name: str = "sim-node",
-        objects: ApiObjects | None = None,
+        objects: ServerObjects | None = None,
         kubeconfig: Path | None = None,
         strict: bool = False,
         kubelet_dir: Path | None = None,
@@ -52,7 +52,7 @@ class SimDriver:
         cdi: bool = True,
         **kubelet_options: Any,
     ) -> None:
-        self._objects: ApiObjects = objects or MemoryObjects()
+        self._objects = objects or ServerObjects()
         self._kubeconfig = kubeconfig
         self._strict = strict
         self._kubelet_dir = kubelet_dir
@@ -195,7 +195,7 @@ class SimDriver:
     async def slices(self, driver: str) -> Sequence[str] | None:
         found = [
             each["spec"]
-            for each in await self._objects.list(SLICE)
+            for each in await self._objects.list("ResourceSlice")
             if (each["spec"]["driver"], each["spec"].get("nodeName")) == (driver, self._node_name)
         ]
         if not found:
@@ -205,7 +205,7 @@ class SimDriver:
         return [device["name"] for spec in current for device in spec.get("devices") or []]
 
     async def claim(self, name: str) -> Sequence[str] | None:
-        claim = await self._objects.get(CLAIM, name, "default")
+        claim = await self._objects.get("ResourceClaim", name, "default")
         if claim is None:
             return None
         allocation = (claim.get("status") or {}).get("allocation") or {}
