@@ -34,7 +34,7 @@ READY = {"node": {"{resource}": {"capacity": {"atLeast": 1}, "allocatable": {"at
 
 # By defect: the scenario that finds it, and what is said then.
 FOUND = {
-    "early": ("registration", "warning: registered-before-serving: acme.dev/widget: nobody listened on .*widget.sock"),
+    "early": ("registration", "warning: registered-before-serving: acme.dev/widget: nothing listened on .*widget.sock"),
     "never-serves": (
         "registration",
         "no device plugin has registered; "
@@ -67,7 +67,10 @@ FOUND = {
     "twice": ("registration", "registered-while-streaming: acme.dev/widget: registered while a ListAndWatch"),
     "ends": ("registration", r"acme.dev/widget disconnected: EOF"),
     "hangs": ("pod", "error: hung-rpc: acme.dev/widget: Allocate did not answer within 6 s"),
-    "bad-name": ("registration", "error: resource-name: registered as 'widget', which is no extended resource"),
+    "bad-name": (
+        "registration",
+        "error: resource-name: registered as 'widget', which is not the name of an extended resource",
+    ),
     "outside": ("registration", "error: endpoint-with-slash: acme.dev/widget: endpoint '../widget.sock'"),
     "dies": ("pod", r"ended with exit code 2 by itself(.|\n)*\| panic: index out of range"),
     "forgets": ("plugin-restart", "error: held-device-dropped: acme.dev/widget: held device 'widget-"),
