@@ -16,7 +16,7 @@ from ..kube import EVENTS, PODS, Api, Conflict, Informer, Missing, key_of
 from ..model.problem import Problem
 from ..model.telemetry import Range
 from ..planning.resources import Inventory
-from ..telemetry.pod_wishes import said_by
+from ..telemetry.pod_loads import annotated_load
 from .pod_devices import NOTE, Assignment, Devices, Pod, Role, note, read_pod
 from .scope import MAKER
 
@@ -56,7 +56,7 @@ class SeenPod:
 
 def pod_of(document: Document) -> SeenPod | None:
     """What is kept of a pod; None where it asks for nothing and says nothing."""
-    asks, says = _asking(document), said_by(document)
+    asks, says = _asking(document), annotated_load(document)
     if asks is None and says is None:
         return None
     node, uid = document["spec"].get("nodeName"), document["metadata"].get("uid")
