@@ -121,9 +121,9 @@ class ApiCalls:
         self, call: ApiCall, params: Mapping[str, str], body: object = None, content_type: str = JSON
     ) -> AsyncIterator[tuple[ApiCall, "httpx.Response"]]:
         """Send the request. Yields the call with the names of user and server, and the answer if it is a good one."""
-        from .connection import ConnectError  # imported with the connection
-
         connection = await self.connect()
+        from .connection import ConnectError  # was imported in a thread by now: that takes a quarter of a second
+
         call = replace(call, who=self._server.who, where=connection.where)
         headers = {"Accept": JSON} if body is None else {"Accept": JSON, "Content-Type": content_type}
         content = None if body is None else json.dumps(body, separators=(",", ":")).encode()
