@@ -45,29 +45,29 @@ class ApiCalls:
         self, call: ApiCall, params: Mapping[str, str], body: object = None, content_type: str = JSON
     ) -> dict[str, Any]:
         """Return the document that the server answers. Raises an ApiServerError."""
-        for attempt in range(_ATTEMPTS):
-            is_last = attempt == _ATTEMPTS - 1
-            try:
-                return await self._attempt(call, params, body, content_type)
-            except Throttled as busy:
-                if is_last or busy.after is None or busy.after > self._intervals.api_patience:
-                    raise
-                await self._clock.sleep(busy.after)
-            except Denied as denied:
-                if denied.known or attempt:
-                    raise
-        raise AssertionError("unreachable: the last attempt returns or raises")
+        async with self._slots:  # also while a request waits, so that a server that refuses all requests gets few
+            for attempt in range(_ATTEMPTS):
+                is_last = attempt == _ATTEMPTS - 1
+                try:
+                    return await self._attempt(call, params, body, content_type)
+                except Throttled as busy:
+                    if is_last or busy.after is None or busy.after > self._intervals.api_patience:
+                        raise
+                    await self._clock.sleep(busy.after)
+                except Denied as denied:
+                    if denied.known or attempt:
+                        raise
+            raise AssertionError("unreachable: the last attempt returns or raises")
 
     async def _attempt(
         self, call: ApiCall, params: Mapping[str, str], body: object, content_type: str
     ) -> dict[str, Any]:
-        async with self._slots:
-            self.writes += call.verb in _METHODS
-            async with (
-                self._open(call, params, body, content_type) as (call, response),
-                self._deadline(call, self._intervals.api_answer),
-            ):
-                text = await response.aread()
+        self.writes += call.verb in _METHODS
+        async with (
+            self._open(call, params, body, content_type) as (call, response),
+            self._deadline(call, self._intervals.api_answer),
+        ):
+            text = await response.aread()
         try:
             document = await asyncio.to_thread(json.loads, text) if len(text) > _LARGE else json.loads(text)
         except ValueError as wrong:
@@ -121,9 +121,9 @@ class ApiCalls:
         self, call: ApiCall, params: Mapping[str, str], body: object = None, content_type: str = JSON
     ) -> AsyncIterator[tuple[ApiCall, "httpx.Response"]]:
         """Send the request. Yields the call with the names of user and server, and the answer if it is a good one."""
-        from .connection import ConnectError  # imported with the connection
-
         connection = await self.connect()
+        from .connection import ConnectError  # was imported in a thread by now: that takes a quarter of a second
+
         call = replace(call, who=self._server.who, where=connection.where)
         headers = {"Accept": JSON} if body is None else {"Accept": JSON, "Content-Type": content_type}
         content = None if body is None else json.dumps(body, separators=(",", ":")).encode()
