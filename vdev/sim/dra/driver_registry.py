@@ -182,7 +182,7 @@ class DriverRegistry:
         while True:
             try:
                 async for message in client.health():
-                    changed = self._health.heard(client.driver, message.devices)
+                    changed = self._health.update(client.driver, message.devices)
                     self._journal.find(answer_lint.health(client.driver, message))
                     if changed:
                         self._news(client.driver, changed)
