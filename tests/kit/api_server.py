@@ -196,12 +196,12 @@ class ApiServer(server.ApiServer):
         except ConnectionResetError:
             return StreamingResponse(_cut())
 
-    async def tell(self, watch):
+    async def stream(self, watch):
         """Until `break_watches`."""
         task = asyncio.current_task()
         self._watches[task] = None
         try:
-            async for text in super().tell(watch):
+            async for text in super().stream(watch):
                 yield text
         except asyncio.CancelledError:
             if self._watches[task] is None:

@@ -286,7 +286,7 @@ def test_cdi_specs_are_merged_as_a_runtime_does(tmp_path):
     assert [("/x", "/y", True)] == [(m.host_path, m.container_path, m.read_only) for m in found.edits.mounts]
     assert ("acme.dev/gpu=c",) == found.missing
     assert ("GPU: acme.dev/gpu=b sets 'b', which hides 'a'",) == found.overwritten
-    assert "broken.json is no CDI spec" in found.problems[0]
+    assert "broken.json is not a CDI specification" in found.problems[0]
 
 
 def test_a_device_that_is_mounted_without_devices_is_named(tmp_path):
