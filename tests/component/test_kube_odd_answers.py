@@ -150,6 +150,21 @@ async def test_a_list_without_end(odd_server):
     assert next(numbers) < 20
 
 
+async def test_a_list_of_small_objects_without_end(odd_server):
+    """A short object takes many times its text in memory."""
+    numbers = itertools.count()
+
+    async def say(writer, _head):
+        items = [{"metadata": {"name": f"n{next(numbers)}"}} for _ in range(50)]
+        page = {"metadata": {"continue": "more", "resourceVersion": "1"}, "items": items}
+        await says(json.dumps(page).encode())(writer, _head)
+
+    api = await odd_server(say, limit=LIMIT)
+    with pytest.raises(kube.Unreachable, match="longer than 1 MiB"):
+        await api.list(NODES, keep=kube.whole)
+    assert next(numbers) < 1200
+
+
 async def test_a_watch_without_a_line(odd_server):
     """It is broken off, and begins anew."""
     watches = []

@@ -24,6 +24,7 @@ _STRATEGIC = "application/strategic-merge-patch+json"
 _APPLY = "application/apply-patch+yaml"  # of which JSON is a part
 
 _CHUNK = "500"  # objects in one answer to a list
+_OBJECT = 2**10  # bytes that an object counts beside its text: in memory, a short one takes many times its length
 _SILENCE = 2.0  # times the longest watch, after which the connection must be dead
 
 Object: TypeAlias = Mapping[str, Any]
@@ -126,10 +127,10 @@ class Api:
             page = {"continue": more} if more else at
             params = _selectors(labels, fields) | {"limit": _CHUNK} | page
             found, size = await self._calls.ask(ApiRequest(call=call, params=params, fault=self._fault), left)
-            left -= size
             items, metadata = found.get("items") or [], found.get("metadata") or {}
             if not isinstance(items, list) or not isinstance(metadata, dict):
                 raise Unreachable(call, "what came is no list")
+            left -= size + len(items) * _OBJECT
             objects += [keep(_checked(call, each)) for each in items]
             if not (more := str(metadata.get("continue") or "")):
                 return Listed(tuple(objects), str(metadata.get("resourceVersion") or ""))
