@@ -13,6 +13,7 @@ from tests.kit.measured import ids, plan_of
 from vdev.telemetry.page import page
 from vdev.telemetry.sensors import LoadSituation, Sensors, User
 from vdev.telemetry.simulation import parse_load
+from vdev.telemetry.tool_data import loads_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "autoscaling.md").read_text()
 promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool, which Prometheus brings, is not here")
@@ -40,8 +41,8 @@ def series(loads):
     users = {gpu: [User("default", f"server-{number}", "server")] for number, gpu in enumerate(gpus[: len(loads)])}
     situation = LoadSituation(
         devices=plan.devices,
-        base=plan.base,
-        loads=plan.loads,
+        base=plan.observed.inventory,
+        loads=loads_of(plan),
         users=users,
         node="n",
     )

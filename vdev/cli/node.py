@@ -9,7 +9,7 @@ from typing import Any
 from ..api_server import needed_server
 from ..errors import UsageError
 from ..kube import Api
-from ..kube.node_cleaning import Ours, clean, nodes_with_ours, ours_of
+from ..node.cleaning import OwnedFields, all_owned_fields, clean, owned_fields
 from . import common, options
 
 DESCRIPTION = "Show or remove what vdev wrote on a Node: labels, extended resources, conditions."
@@ -50,23 +50,23 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-async def _found(api: Api, node: str, *, removes: bool) -> tuple[Ours, ...]:
+async def _found(api: Api, node: str, *, removes: bool) -> tuple[OwnedFields, ...]:
     async with api:
-        found = (await ours_of(api, node),) if node else await nodes_with_ours(api)
+        found = (await owned_fields(api, node),) if node else await all_owned_fields(api)
         if removes:
             for each in found:
                 await clean(api, each)
         return found
 
 
-def _document(ours: Ours) -> dict[str, Any]:
-    return asdict(ours)
+def _document(fields: OwnedFields) -> dict[str, Any]:
+    return asdict(fields)
 
 
-def _print(found: tuple[Ours, ...], *, removes: bool) -> None:
-    for ours in found:
-        print(f"{ours.node}: {'removed' if removes and ours else 'vdev wrote'}" + ("" if ours else " nothing"))
-        for what, names in (("label", ours.labels), ("resource", ours.resources), ("condition", ours.conditions)):
+def _print(found: tuple[OwnedFields, ...], *, removes: bool) -> None:
+    for each in found:
+        print(f"{each.node}: {'removed' if removes and each else 'vdev wrote'}" + ("" if each else " nothing"))
+        for what, names in (("label", each.labels), ("resource", each.resources), ("condition", each.conditions)):
             for name in names:
                 print(f"  {what} {name}")
     if not found:

@@ -334,9 +334,9 @@ class FaultRule(Placed):
 
     _seed: int = PrivateAttr(0)  # does not count in comparisons
 
-    def loaded(self, where: str, seed: int) -> Self:
-        """The rule with its place in the file and the seed of its section."""
-        copy = self.placed(where)
+    def seeded(self, seed: int) -> Self:
+        """The rule in a section with this seed."""
+        copy = self.model_copy()
         copy._seed = seed
         return copy
 

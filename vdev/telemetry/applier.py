@@ -19,6 +19,7 @@ from .page import page
 from .pod_loads import PodLoads
 from .sensors import LoadSituation, MeasuredDevice, Sensors, User
 from .simulation import Throttle
+from .tool_data import loads_of
 
 if TYPE_CHECKING:
     from ..observe.http import Side
@@ -31,14 +32,14 @@ def load_of(plan: DesiredState, node: str, pod_loads: Mapping[str, Range]) -> Lo
     users, claimed = _users(plan, node)
     return LoadSituation(
         devices=plan.devices,
-        base=plan.base,
-        loads=plan.loads,
+        base=plan.observed.inventory,
+        loads=loads_of(plan),
         users=users,
         claimed=claimed,
         xids=_by_device({key: [error.number for error in errors] for key, errors in plan.xids.items()}),
         sensors=_by_device(plan.sensors),
         pod_loads=pod_loads,
-        seed=plan.seed,
+        seed=plan.observed.spec.faults.seed,
         node=node,
     )
 
@@ -47,11 +48,11 @@ def _users(plan: DesiredState, node: str) -> tuple[dict[str, list[User]], dict[s
     """The containers that have each device, by its id; and the partitions that claims have made, by whole device."""
     found: dict[str, dict[User, None]] = {}
     claimed: dict[str, dict[str, Device]] = {}
-    for key, pod in sorted((plan.holdings.holders or {}).items()):
+    for key, pod in sorted((plan.observed.in_use.holders or {}).items()):
         namespace, _, name = pod.partition("/")
-        user = User(namespace, name, plan.holdings.containers.get(key, ""))
+        user = User(namespace, name, plan.observed.in_use.containers.get(key, ""))
         found.setdefault(base_id(key[1]), {})[user] = None
-    for use in plan.holdings.claimed:
+    for use in plan.observed.in_use.claimed:
         pool = plan.pools.get(use.driver)
         published = pool.by_name.get(use.device) if pool and use.pool == node else None
         if published is not None:
@@ -142,14 +143,14 @@ class Telemetry(Applier):
     # --- the sensors --------------------------------------------------------------------------------------------------
 
     async def apply(self, plan: DesiredState) -> None:
-        self._section = plan.telemetry or Section()
+        self._section = plan.observed.spec.telemetry or Section()
         self._plan = plan
         self._is_stale = True
         self._work_due.set()
 
     @property
     def _is_on(self) -> bool:
-        return self._plan is not None and self._plan.telemetry is not None
+        return self._plan is not None and self._plan.observed.spec.telemetry is not None
 
     def _update(self) -> None:
         """Update the sensors if they are stale. Blocks, and needs the lock."""

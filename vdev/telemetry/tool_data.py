@@ -6,9 +6,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from ..model.device import Device
-from ..model.entry import EntrySpec
-from ..model.sources import VirtualSource
-from ..model.telemetry import PhysicsModel, SmiTool
+from ..model.entry import Entry
+from ..model.telemetry import Measured, PhysicsModel, SmiTool
 from ..planning.plan import DesiredState
 from ..planning.resources import numbers
 from .simulation import DeviceConditions, Part, SensorReading, SimulatedDevice
@@ -64,20 +63,20 @@ class ToolDevice:
 
 def devices_with_tool(plan: DesiredState) -> dict[str, ToolDevice]:
     """The devices whose containers get a tool, by id, with the sensors of an idle device."""
-    found: dict[str, tuple[EntrySpec, Device]] = {}
-    for resource in plan.base.everything.values():
+    found: dict[str, tuple[Entry, Device]] = {}
+    for resource in plan.observed.inventory.everything.values():
         for device in resource.by_device.values():
             if device.raw.tools:
                 found.setdefault(device.id, (resource.entries[device.raw.entry], device))
     if not found:
         return {}
-    tools = {device.raw.id: entry.smi or SmiTool.NVIDIA for entry, device in found.values()}
-    links = _links(found.values())
-    minors, counts = numbers(plan.base), Counter(tools.values())
+    tools = {device.raw.id: entry.smi_tool or SmiTool.NVIDIA for entry, device in found.values()}
+    links, loads = _links(found.values()), loads_of(plan)
+    minors, counts = numbers(plan.observed.inventory), Counter(tools.values())
     result = {}
     for name, (entry, device) in found.items():
         raw, tool = device.raw, tools[device.raw.id]
-        physics = plan.loads[entry.name].physics if entry.name in plan.loads else PhysicsModel()
+        physics = loads[entry.name].physics if entry.name in loads else PhysicsModel()
         conditions = DeviceConditions(physics=physics, memory=raw.memory, parts=(Part(id=raw.id),))
         whole, part = SimulatedDevice(conditions, at=0.0).read(0.0), None
         if device.is_partition:
@@ -97,9 +96,14 @@ def devices_with_tool(plan: DesiredState) -> dict[str, ToolDevice]:
     return result
 
 
+def loads_of(plan: DesiredState) -> dict[str, Measured]:
+    """How the devices of each entry are loaded, by the entry's name."""
+    return {entry.name: entry.measured for entry in plan.observed.entries if entry.measured}
+
+
 def held(plan: DesiredState) -> frozenset[str]:
     """The ids of devices that pods have, from device plugins and by claims."""
-    uses = [each for each in plan.holdings.claimed if each.driver in plan.pools]
+    uses = [each for each in plan.observed.in_use.claimed if each.driver in plan.pools]
     claimed = (plan.pools[use.driver].by_name.get(use.device) for use in uses)
     return plan.held | {each.device.id for each in claimed if each is not None}
 
@@ -109,13 +113,13 @@ def published(plan: DesiredState) -> frozenset[str]:
     return frozenset(each.device.id for pool in plan.pools.values() for each in pool.by_name.values())
 
 
-def _links(found: Collection[tuple[EntrySpec, Device]]) -> Mapping[str, Mapping[str, int]]:
+def _links(found: Collection[tuple[Entry, Device]]) -> Mapping[str, Mapping[str, int]]:
     """The number of links from each whole device to each other one, by their ids."""
     entries = {entry.name: entry for entry, _ in found}
     ids = {(device.raw.entry, device.raw.index): device.raw.id for _, device in found}
     links: dict[str, dict[str, int]] = {}
     for name, entry in entries.items():
-        pairs = entry.source.links if isinstance(entry.source, VirtualSource) else {}
+        pairs = entry.virtual.links if entry.virtual else {}
         for (one, other), score in pairs.items():
             ends = ids.get((name, one)), ids.get((name, other))
             if one != other and score >= _LINK and ends[0] is not None and ends[1] is not None:

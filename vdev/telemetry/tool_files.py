@@ -88,8 +88,12 @@ class ToolFiles(HostFiles[str, ToolDevice]):
             raise HostError(f"cannot list {self._devices}: {_why(failed)}") from failed
 
     def named(self, plan: DesiredState) -> Collection[str]:
-        listed = (each for resource in plan.told.resources.values() for each in resource.by_device.values())
-        published = (each.device for pool in plan.told_pools.values() for each in pool.devices)
+        listed = (
+            each
+            for resource in plan.observed.previous.advertised.resources.values()
+            for each in resource.by_device.values()
+        )
+        published = (each.device for pool in plan.observed.previous.pools.values() for each in pool.devices)
         return {each.id for each in itertools.chain(listed, published) if each.raw.tools}
 
     def held(self, left: Collection[str], plan: DesiredState) -> Collection[str]:
