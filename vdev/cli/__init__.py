@@ -125,7 +125,11 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that raises its errors, for `main` to print."""
+    """A parser without abbreviations of flags, which raises errors for `main` to print."""
+
+    def __init__(self, **options: Any) -> None:
+        defaults = {"allow_abbrev": False, "formatter_class": argparse.RawDescriptionHelpFormatter}
+        super().__init__(**{**defaults, **options})
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; see {self.prog} --help")
@@ -137,26 +141,17 @@ def parser_of(chosen: Container[str]) -> tuple[argparse.ArgumentParser, dict[str
         prog="vdev",
         description="Make a Kubernetes node advertise any device that a YAML file declares.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"vdev {__version__}")
-    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Command)
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND")
     modules: dict[str, Any] = {}
     for name, summary in COMMANDS.items():
-        command = subparsers.add_parser(name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter)
+        command = subparsers.add_parser(name, help=summary)
         if name in chosen:
             modules[name] = module = importlib.import_module(f".{_MODULES.get(name, name)}", __name__)
             command.description, command.epilog = module.DESCRIPTION, module.EPILOG
             module.add_arguments(command)
     return parser, modules
-
-
-class _Command(_Parser):
-    """The parser of a command: flags cannot be abbreviated."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**{"allow_abbrev": False, **options})
 
 
 def _unknown(argument: str, parser: argparse.ArgumentParser, command: str) -> str:
