@@ -19,8 +19,8 @@ from ..settings import Group
 from . import options
 
 
-class Colour(StrEnum):
-    """Colours by their meaning."""
+class Color(StrEnum):
+    """Colors by their meaning."""
 
     BAD = "31"
     DOUBT = "33"
@@ -29,14 +29,14 @@ class Colour(StrEnum):
     BOLD = "1"
 
 
-def has_colours(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether stdout is a terminal with colours, and NO_COLOR is not set (https://no-color.org)."""
+def has_colors(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether stdout is a terminal with colors, and NO_COLOR is not set (https://no-color.org)."""
     return sys.stdout.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
 
 
-def painted(text: str, *colours: Colour) -> str:
-    """The text, with these colours if stdout is a terminal."""
-    return f"\x1b[{';'.join(colours)}m{text}\x1b[0m" if colours and has_colours() else text
+def painted(text: str, *colors: Color) -> str:
+    """The text, with these colors if stdout is a terminal."""
+    return f"\x1b[{';'.join(colors)}m{text}\x1b[0m" if colors and has_colors() else text
 
 
 async def watch(
@@ -50,7 +50,7 @@ async def watch(
         try:
             lines = list(await frame())
         except VdevError as failed:
-            lines = [painted(f"vdev: {failed}", Colour.BAD)]
+            lines = [painted(f"vdev: {failed}", Color.BAD)]
         in_place = sys.stdout.isatty() and environ.get("TERM") != "dumb"
         print(_screen(lines) if in_place else "\n".join([*lines, "", ""]), end="", flush=True)
         await asyncio.sleep(every)
@@ -84,7 +84,7 @@ def fitted(text: str, columns: int | None) -> str:
 def _screen(lines: Sequence[str]) -> str:
     room = shutil.get_terminal_size().lines - 1
     if len(lines) > room:
-        lines = [*lines[: room - 1], painted(f"… and {len(lines) - room + 1} more lines", Colour.FAINT)]
+        lines = [*lines[: room - 1], painted(f"… and {len(lines) - room + 1} more lines", Color.FAINT)]
     shown = "".join(f"{line}\x1b[K\n" for line in lines)
     return f"\x1b[?7l\x1b[H{shown}\x1b[J\x1b[?7h"  # without line wrap, so the terminal cuts long lines
 

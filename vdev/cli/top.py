@@ -11,7 +11,7 @@ from typing import Any
 from ..agent import command_socket
 from ..errors import UsageError, VdevError
 from . import common, options
-from .common import Colour, painted
+from .common import Color, painted
 
 SORTS = ("load", "memory", "temperature", "power", "name")
 
@@ -79,7 +79,7 @@ async def _document(run_dir: Path, names: Sequence[str]) -> dict[str, Any]:
 _OTHER_LINES = 4  # lines: the first one, an empty one, the head of the table, and how many more devices there are
 _BAR = 10  # characters
 _FULL = 100.0
-_WARM = 85.0  # °C from which a device is shown in a colour
+_WARM = 85.0  # °C from which a device is shown in a color
 _Device = dict[str, Any]
 
 
@@ -90,13 +90,13 @@ def lines(document: dict[str, Any], sort: str, rows: int | None) -> Iterator[str
     yield ""
     shown = sorted(devices, key=lambda each: _order(each, sort))[: rows or None]
     table = common.table_lines(_HEAD, [_row(each) for each in shown])
-    yield painted(table[0], Colour.BOLD)
+    yield painted(table[0], Color.BOLD)
     for each, line in zip(shown, table[1:], strict=True):
-        colour = _colour(each)
-        yield painted(line, colour) if colour else line
+        color = _color(each)
+        yield painted(line, color) if color else line
     if len(shown) < len(devices):
         rest = len(devices) - len(shown)
-        yield painted(f"… and {rest} more; --rows 0 shows all, and names choose some", Colour.FAINT)
+        yield painted(f"… and {rest} more; --rows 0 shows all, and names choose some", Color.FAINT)
 
 
 def names_of(device: _Device) -> set[str]:
@@ -112,7 +112,7 @@ def _summary(node: str, devices: Sequence[_Device]) -> str:
     whole = {each["parent"] or each["id"]: each for each in devices}.values()
     power = sum(each["power"] for each in whole)
     load = sum(each["load"] for each in devices) / len(devices) if devices else 0.0
-    state = painted(f"{wrong} with faults", Colour.BAD) if wrong else "none with faults"
+    state = painted(f"{wrong} with faults", Color.BAD) if wrong else "none with faults"
     count = common.counted(len(devices), "device")
     return f"node {node}: {count}, {held} held by pods, {state}, load {load:.0f} %, {_watts(power)}"
 
@@ -159,12 +159,12 @@ def _trouble(each: _Device) -> str:
     return common.printable(", ".join(parts) + drill) if parts else ""
 
 
-def _colour(each: _Device) -> Colour | None:
+def _color(each: _Device) -> Color | None:
     if each["lost"] or each["health"] != "Healthy":
-        return Colour.BAD
+        return Color.BAD
     if _trouble(each) or each["temperature"] >= _WARM:
-        return Colour.DOUBT
-    return None if each["holders"] else Colour.FAINT
+        return Color.DOUBT
+    return None if each["holders"] else Color.FAINT
 
 
 def _holders(each: _Device) -> str:

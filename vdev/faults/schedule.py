@@ -72,8 +72,8 @@ class Phase:
 def on_node(nodes: OnNodes, rule: str, dice: Dice, labels: Mapping[str, str] = NO_LABELS) -> bool:
     """Whether a rule is for the node with these labels."""
     named = not nodes.names or any(fnmatchcase(dice.node, pattern) for pattern in nodes.names)
-    labelled = all(labels.get(key) == value for key, value in nodes.labels.items())
-    return named and labelled and (nodes.share >= ALWAYS or dice.roll(rule, "node") < nodes.share)
+    labeled = all(labels.get(key) == value for key, value in nodes.labels.items())
+    return named and labeled and (nodes.share >= ALWAYS or dice.roll(rule, "node") < nodes.share)
 
 
 def spans(rule: FaultRule, dice: Dice, firing: Firing, after: float) -> Iterator[Span]:

@@ -130,25 +130,25 @@ def bad(tmp_path):
 
 # --- labels of the node ----------------------------------------------------------------------------------------------
 
-LABELLED = """
+LABELED = """
 node: {labels: %s}
 devices: [{name: npu, resource: acme.dev/npu, virtual: {count: 2}, labels: {acme.dev/b: %s, acme.dev/%s: "1"}}]
 """
 
 
 @pytest.fixture
-def labelled(tmp_path):
+def labeled(tmp_path):
     def written(name, *values):
         file = tmp_path / name
-        file.write_text(LABELLED % values)
+        file.write_text(LABELED % values)
         return file
 
     return written
 
 
-def test_a_plan_shows_labels(vdev, labelled):
+def test_a_plan_shows_labels(vdev, labeled):
     for where in ("true", "nfd"):
-        file = labelled("a.yaml", where, "two", "long-name")
+        file = labeled("a.yaml", where, "two", "long-name")
         code, out, _ = vdev("plan", file)
         assert 0 == code
         assert (
@@ -157,6 +157,6 @@ def test_a_plan_shows_labels(vdev, labelled):
         )
         document = json.loads(vdev("plan", file, "-o", "json")[1])
         assert {"acme.dev/b": "two", "acme.dev/long-name": "1"} == document["nodeLabels"]
-    file = labelled("off.yaml", "false", "two", "a")
+    file = labeled("off.yaml", "false", "two", "a")
     assert "labels of the node" not in vdev("plan", file)[1]
     assert {} == json.loads(vdev("plan", file, "-o", "json")[1])["nodeLabels"]

@@ -134,7 +134,7 @@ def test_all_metrics_of_a_default_install_are_there():
         assert f"# TYPE {name} {'counter' if counts else 'gauge'}\n" in page
 
 
-def test_instances_have_their_profile_and_number_and_no_utilisation():
+def test_instances_have_their_profile_and_number_and_no_utilization():
     """A MIG instance has its own memory and activity, and the temperature and power of its device."""
     page = shown(NVIDIA, users={(MIG, 0): ["ml/small/main"]})
     used = lines(page, "DCGM_FI_DEV_FB_USED")
