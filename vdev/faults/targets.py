@@ -5,7 +5,7 @@ If the rule names a resource, a profile or a partition, a unit is what the resou
 device. If it names the id of a replica, a unit is that replica.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -43,51 +43,39 @@ NONE = ActiveFaults()
 def select(rule: FaultRule, inventory: Inventory, dice: Dice) -> frozenset[Key]:
     """The slots that the rule selects, with all slots of the same units."""
     offered = inventory.claimable if rule.taint is not None else inventory.everything
-    units: dict[Unit, None] = {}
-    filters = _filters(rule, inventory)
-    narrowed = rule.resource != "*"
-    for name, resource in offered.items():
-        resource_of = _resources_by_entry(inventory, name)
-        concerned = {each: rule.concerns(each) for each in (name, *resource_of.values())}
-        for slot in resource.slots:
-            known = resource_of.get(slot.device.raw.entry, name)
-            unit = _unit(filters, known, slot, narrowed=narrowed) if concerned[known] else None
-            if unit is not None:
-                units[unit] = None
+    units = dict.fromkeys(unit for unit, _, resource in _units(rule, inventory, offered) if rule.concerns(resource))
     return _slots_of(_chosen(list(units), rule.selection, dice, rule.name), offered)
 
 
 def widened(keys: frozenset[Key], rule: FaultRule, inventory: Inventory) -> frozenset[Key]:
     """These slots, and all slots of the same units."""
-    filters = _filters(rule, inventory)
-    units = {
-        _unit(filters, resource_of.get(slot.device.raw.entry, name), slot, narrowed=rule.resource != "*")
-        for name, resource in inventory.everything.items()
-        for resource_of in (_resources_by_entry(inventory, name),)
-        for slot in resource.slots
-        if (name, slot.id) in keys
-    }
+    units = {unit for unit, key, _ in _units(rule, inventory, inventory.everything) if key in keys}
     return _slots_of(units, inventory.everything)
 
 
-def _filters(rule: FaultRule, inventory: Inventory) -> tuple[DeviceFilter, ...]:
+def _units(rule: FaultRule, inventory: Inventory, offered: Mapping[str, Resource]) -> Iterator[tuple[Unit, Key, str]]:
+    """The unit of each slot that meets the rule's conditions, with the slot and its resource."""
     entries = {slot.device.raw.entry for each in inventory.everything.values() for slot in each.slots}
-    return rule.selection.filters(entries)
+    filters = rule.selection.filters(entries)
+    for name, offer in offered.items():
+        # Rules know the devices of a DRA driver by the resources of their entries, others by their own resource.
+        resources = (
+            {each: entry.resource for each, entry in offer.entries.items()} if name in inventory.claimable else {}
+        )
+        for slot in offer.slots:
+            resource = resources.get(slot.device.raw.entry, name)
+            unit = _unit(filters, resource, slot, narrowed=rule.resource != "*")
+            if unit is not None:
+                yield unit, (name, slot.id), resource
 
 
-def _slots_of(units: AbstractSet[Unit | None], offered: Mapping[str, Resource]) -> frozenset[Key]:
+def _slots_of(units: AbstractSet[Unit], offered: Mapping[str, Resource]) -> frozenset[Key]:
     return frozenset(
         (name, slot.id)
         for name, resource in offered.items()
         for slot in resource.slots
         if not units.isdisjoint(units_of(slot))
     )
-
-
-def _resources_by_entry(inventory: Inventory, name: str) -> Mapping[str, str]:
-    """For a DRA driver: the resource by which rules know the devices of each entry. Empty for a resource."""
-    offered = inventory.claimable.get(name)
-    return {each: entry.resource for each, entry in offered.entries.items()} if offered else {}
 
 
 def units_of(slot: Slot) -> tuple[Unit, Unit, Unit]:
