@@ -10,7 +10,7 @@ import contextlib
 import functools
 import platform
 import signal
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import grpc.aio
@@ -24,6 +24,7 @@ from ..deviceplugin.service import ServiceState
 from ..discovery.health_monitor import HealthMonitor
 from ..dra.applier import Dra
 from ..hostfs.watch import Watcher
+from ..model.device import Key
 from ..observe.metrics import Metrics
 from ..telemetry.applier import Telemetry
 from ..telemetry.tool_files import ToolFiles
@@ -91,8 +92,7 @@ class Agent:
             handed_over=self.handovers.allocated,
             pre_start=self.handovers.pre_start,
             allocate_deadline=options.allocate_deadline,
-            on_allocated=self.due.ask_holders_soon,
-            clock=clock,
+            on_granted=self._on_granted,
         )
         self.faults = FaultControl(options, self.metrics, wake=self.due.mark)
         self.node_api = NodeApi(options, lambda: situation(self), self.faults.engine.on_api, self.steps.hurry)
@@ -110,10 +110,10 @@ class Agent:
         self.holders = PodHolders(
             options.pod_resources_socket,
             options.plugin_dir,
-            self.requests,
+            in_flight=lambda: self.requests.in_flight,
             generation=lambda: self.link.generation,
             timing=timing,
-            listens=lambda: self.lists.is_listened_to,
+            is_served=lambda: self.lists.is_listened_to,
             is_down=lambda: self.faults.engine.pod_resources_down,
         )
         self.cdi = CdiFiles(options.cdi_dir, timing)
@@ -374,6 +374,10 @@ class Agent:
         self.waiting = what
         self.announcer.look()
 
+    def _on_granted(self, keys: Collection[Key]) -> None:
+        self.holders.note_allocated(keys)
+        self.due.ask_holders_soon()
+
     def _claims_changed(self) -> None:
         self.due.mark()
         self.due.ask_holders_soon()  # which pods have claims only the kubelet tells
@@ -393,4 +397,3 @@ class Agent:
             self.due.ask_holders_soon()  # it may be another kubelet, or the first one there is
         elif state is ServiceState.STOPPED and resource not in self.reconciler.served.resources:
             self.metrics.forget(resource)
-            self.requests.forget_resource(resource)

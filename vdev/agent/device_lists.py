@@ -84,14 +84,14 @@ class DeviceLists(Applier):
     async def apply(self, plan: DesiredState) -> None:
         """Serve what the plan lists; a resource that did not change is not touched, and one that fails is tried again.
 
-        Lists of `unsettled` resources are sent once more: the kubelet then writes its checkpoint, which tells whether a
-        pod that is not named still has the device.
+        The list of a resource that waits for a device is sent once more: the kubelet then writes its checkpoint, which
+        shows whether a pod that its answer does not name still has the device.
         """
         (prepared, dues), self._prepared = self._prepared, (None, ())
         for due in dues if prepared is plan else self._compared(plan):
             self._steps.do(_update(_resource(due[0]).name), functools.partial(self._apply, *due))
         now = self._clock.now()
-        for name in plan.unsettled & self.services.keys():
+        for name in plan.to_list_again & self.services.keys():
             if now - self._pressed_at.get(name, float("-inf")) >= self._intervals.retire_recheck:
                 self._pressed_at[name] = now
                 self.services[name].list_again()
@@ -252,7 +252,7 @@ class Measures(Applier):
         plan = self._plan
         if plan is None:
             return
-        named: Mapping[Key, str] = plan.observed.in_use.holders or {}
+        named: Mapping[Key, str] = plan.observed.in_use.pods
         held, retired = Counter(name for name, _ in named), Counter(name for name, _ in plan.retired)
         listed = plan.advertised.resources
         both = Counter(name for name, each in plan.retired if name in listed and listed[name].is_drilled(each))

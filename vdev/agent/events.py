@@ -136,9 +136,7 @@ class Events:
     async def _read_holders(self) -> None:
         await self._agent.holders.refresh()
         if self._agent.holders.readable:
-            named = self._agent.holders.named
-            self._agent.holders.forget_settled()
-            await self._agent.handovers.read(named, self._agent.holders.snapshot())
+            await self._agent.handovers.read(self._agent.holders.named, self._agent.holders.in_use)
 
     # --- health -------------------------------------------------------------------------------------------------------
 

@@ -30,10 +30,10 @@ from ..observe.metrics import Metrics
 from ..planning import handovers
 from ..planning.allocation import placeholders
 from ..planning.handovers import Handover, Ledger, Unit
-from ..planning.in_use import Holdings
+from ..planning.hardware import overlaps
+from ..planning.in_use import InUse
 from ..planning.plan import DesiredState
 from ..planning.resources import Inventory, Resource
-from ..planning.retention import overlaps
 from .applier import Applier, Stage
 
 log = structlog.get_logger(__name__)
@@ -212,11 +212,11 @@ class HandoverActions(Applier):
         if keys := _acting(resource, ids):
             await self._keep(handovers.allocated(self._ledger, keys))
 
-    async def read(self, named: Mapping[Key, str], holdings: Holdings) -> None:
+    async def read(self, named: Mapping[Key, str], in_use: InUse) -> None:
         """A reading of PodResources came; `named` are pods by name, asked for after the last Allocate of each slot."""
         self._named = named
         concerned = {key: pod for key, pod in named.items() if key in self._ledger.tenants or self._is_acting(*key)}
-        await self._keep(handovers.read(self._ledger, concerned, holdings.may_hold))
+        await self._keep(handovers.read(self._ledger, concerned, in_use.may_hold))
 
     def _is_acting(self, name: str, slot: str) -> bool:
         listing = (each.resources[name] for each in self._inventories if name in each.resources)

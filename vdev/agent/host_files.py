@@ -90,7 +90,7 @@ class HostFiles(Applier, Generic[Name, Wanted]):
             try:
                 left = frozenset(self.present(wanted)) - wanted.keys()
                 unheld = (
-                    left.difference(self.held(left, plan)) if left and plan.observed.in_use.complete else frozenset()
+                    left.difference(self.held(left, plan)) if left and plan.observed.in_use.is_complete else frozenset()
                 )
                 gone = unheld.difference(self.named(plan))
                 self.failed = self.make(plan, wanted, left - gone, gone)
@@ -102,7 +102,7 @@ class HostFiles(Applier, Generic[Name, Wanted]):
             self._wanted = wanted
         if unheld != gone:
             return now  # the list that is about to be sent leaves it out
-        return now + self._intervals.retire_settle if self._left and not plan.observed.in_use.complete else None
+        return now + self._intervals.retire_settle if self._left and not plan.observed.in_use.is_complete else None
 
     def retry_at(self, now: float) -> float | None:
         """When to try again after `make`, or None."""

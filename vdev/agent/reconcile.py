@@ -30,7 +30,7 @@ from ..planning.inventory import arrange
 from ..planning.plan import DesiredState, ObservedState, Previous, desired_state
 from ..planning.repartition import Progresses
 from ..planning.resources import EMPTY, Inventory, counts, for_claims, summary
-from ..planning.retention import Retired, dropped
+from ..planning.retired import Retired, dropped
 from .applier import Applier, Stage
 from .config_files import ConfigSource
 from .fault_control import FaultControl
@@ -221,7 +221,7 @@ class Reconciler:
             found=self.scan.devices,
             listed=self._previous.advertised,
             base=self.base,
-            holdings=self.holders.snapshot,
+            in_use=lambda: self.holders.in_use,
             claimed=self._claimed_devices,
             intervals=self._options.intervals,
         )
@@ -310,9 +310,7 @@ class Reconciler:
     def _is_current(self, plan: DesiredState) -> bool:
         """Whether nothing that preparing the plan has shown, and no Allocate since then, asks for another one."""
         planned = (plan.observed.health, plan.observed.without_tools)
-        return planned == (self.current_health(), self._without_tools()) and not plan.is_overtaken(
-            self.holders.snapshot()
-        )
+        return planned == (self.current_health(), self._without_tools()) and not plan.is_overtaken(self.holders.in_use)
 
     async def _decide(self) -> None:
         if self._machine is None and self.spec.node.labels:
@@ -336,7 +334,7 @@ class Reconciler:
             without_tools=self._without_tools(),
             faults=self._faults.engine.afflictions,
             cdi_faults=self._faults.cdi_faults(self.base),
-            in_use=self.holders.snapshot(),
+            in_use=self.holders.in_use,
             claimed=self._claimed(),
             previous=self._previous,
             now=self._clock.now(),

@@ -50,7 +50,7 @@ def status(agent: "Agent") -> dict[str, Any]:
             "knownFrom": agent.holders.source.name,
             "knownFromSince": agent.holders.source.since,
             "checkpointProblem": agent.holders.trouble,
-            "doubted": len(agent.holders.knowledge.doubted),
+            "doubted": len(agent.holders.known.unlisted),
         },
         "record": {
             "file": str(agent.state.path) if agent.state.path else None,

@@ -9,7 +9,7 @@ from ..model.device import Key, RawDevice
 from ..model.problem import errors
 from ..model.spec import Spec
 from ..planning import repartition
-from ..planning.in_use import Holdings
+from ..planning.in_use import InUse
 from ..planning.inventory import arrange
 from ..planning.plan import DesiredState, ObservedState, desired_state
 from ..planning.repartition import Progresses, RepartitionView
@@ -31,7 +31,7 @@ class Layouts(CutDevices):
         labels: Mapping[str, str],
         *,
         last: DesiredState | None,
-        holdings: Holdings,
+        in_use: InUse,
         noted: Mapping[Key, str],
         claimed: Claimed,
         now: float,
@@ -53,8 +53,8 @@ class Layouts(CutDevices):
             labels=labels,
             hardware={each.name: {raw.index: raw.id for raw in found.get(each.name, ())} for each in entries},
             listed=listed,
-            held=dict(holdings.holders or {}) if last else noted,
-            claimed=with_pods(spec, claimed_by_name(pools, claimed), holdings),
+            held=dict(in_use.pods) if last else noted,
+            claimed=with_pods(spec, claimed_by_name(pools, claimed), in_use),
             now=now,
         )
         self.progresses = repartition.look(before, entries, spec.flags.mig_strategy, view)
@@ -94,7 +94,7 @@ class Layouts(CutDevices):
 
     def _published(self, cut: Spec, found: Mapping[str, Sequence[RawDevice]], base: Inventory) -> Pools:
         return desired_state(
-            ObservedState(spec=cut, node=self._node, found=found, inventory=base, in_use=Holdings(holders={}))
+            ObservedState(spec=cut, node=self._node, found=found, inventory=base, in_use=InUse())
         ).pools
 
     def _arrange(self, spec: Spec, found: Mapping[str, Sequence[RawDevice]]) -> Inventory:

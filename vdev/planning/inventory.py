@@ -33,15 +33,6 @@ class EntryDevices:
     problems: tuple[Problem, ...] = ()
 
 
-def same(one: RawDevice, other: RawDevice) -> bool:
-    """Whether two devices are the same: one hands out what the other consists of."""
-    return _meet(one.owns, other.owns) or _meet(one.owns, other.uses) or _meet(one.uses, other.owns)
-
-
-def _meet(some: Sequence[str], others: Sequence[str]) -> bool:
-    return bool(some and others) and not set(some).isdisjoint(others)
-
-
 def settle(entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice]]) -> EntryDevices:
     """Which of the devices that were found each entry gets; `entries` are in the order of the file."""
     owners: dict[str, RawDevice] = {}

@@ -21,9 +21,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from ..model.entry import AllocationPolicy
-from ..model.sources import VirtualSource
 from .heaviest import Weights, heaviest
-from .resources import Resource
 
 _MAX_COMPARED = 128  # devices that are compared pair by pair; the links of more do not count
 
@@ -146,22 +144,6 @@ class AllocatableSlot:
     numa: tuple[int, ...] = ()
     index: int = 0
     unit: str = ""
-
-
-def allocator_for(resource: Resource) -> "Allocator":
-    """The allocator of a resource of the inventory, with its links and policy."""
-    candidates, devices = [], {}
-    for index, slot in enumerate(resource.slots):
-        raw = slot.device.raw
-        candidates.append(AllocatableSlot(slot.id, raw.id, raw.numa, index, slot.device.id))
-        devices[raw.entry, raw.index] = raw.id
-    links: dict[tuple[str, str], int] = {}
-    for name, entry in resource.entries.items():
-        if isinstance(entry.source, VirtualSource):
-            for (one, other), score in entry.source.links.items():
-                if (name, one) in devices and (name, other) in devices:
-                    links[devices[name, one], devices[name, other]] = score
-    return Allocator(candidates, links=links, policy=resource.flags.plugin.shared_devices_allocation_policy)
 
 
 class Allocator:

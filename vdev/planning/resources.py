@@ -4,7 +4,7 @@
     with_health()       Inventory + probes' verdicts -> Inventory
     diff()              old, new                     -> changes; none for a resource that stayed the same
 
-What a pod may still hold is added by `retention.retain`, after health and before the difference is taken.
+What a pod may still hold is added by `retired.keep_in_use`, after health and before the difference is taken.
 """
 
 from collections.abc import Callable, KeysView, Mapping
@@ -18,6 +18,7 @@ from ..model.problem import Problem
 from ..model.sources import VirtualSource
 from ..model.spec import DEFAULT_FLAGS, Flags
 from .list_size import list_size
+from .preferred import AllocatableSlot, Allocator
 from .sharing import Sharing
 
 
@@ -76,6 +77,22 @@ class Resource:
     def rendered(self) -> dict[str, Any]:
         """Room for what answers need of each device, by its id; filled by `allocation.of_devices`."""
         return {}
+
+    @cached_property
+    def allocator(self) -> Allocator:
+        """Chooses the devices that a container should get, by links, NUMA nodes and the policy."""
+        candidates, devices = [], {}
+        for index, slot in enumerate(self.slots):
+            raw = slot.device.raw
+            candidates.append(AllocatableSlot(slot.id, raw.id, raw.numa, index, slot.device.id))
+            devices[raw.entry, raw.index] = raw.id
+        links: dict[tuple[str, str], int] = {}
+        for name, entry in self.entries.items():
+            if isinstance(entry.source, VirtualSource):
+                for (one, other), score in entry.source.links.items():
+                    if (name, one) in devices and (name, other) in devices:
+                        links[devices[name, one], devices[name, other]] = score
+        return Allocator(candidates, links=links, policy=self.flags.plugin.shared_devices_allocation_policy)
 
     @cached_property
     def acts_on_handovers(self) -> bool:
