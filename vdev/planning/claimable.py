@@ -6,7 +6,6 @@ reach those that the device plugin lists. MIG strategies and patterns for names 
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from ..model.device import Device, RawDevice, Slot
 from ..model.entry import EntrySpec
@@ -17,17 +16,10 @@ from .partitions import placements
 from .resources import Resource
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """Resources by driver, and what went wrong."""
-
-    resources: Mapping[str, Resource]
-    problems: tuple[Problem, ...] = ()
-
-
-def offer(spec: Spec, entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice]]) -> Offer:
-    """What claims can get of these entries, with the devices found for each. A driver may have none at the moment."""
-    problems: list[Problem] = []
+def by_driver(
+    problems: list[Problem], spec: Spec, entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice]]
+) -> Mapping[str, Resource]:
+    """What claims can get of these entries, by driver. A driver may have no device at the moment."""
     of_driver: dict[str, dict[str, EntrySpec]] = {}
     slots: dict[str, list[Slot]] = defaultdict(list)
     replicas: dict[str, dict[str, int]] = defaultdict(dict)  # of the shared devices
@@ -41,7 +33,7 @@ def offer(spec: Spec, entries: Sequence[EntrySpec], found: Mapping[str, Sequence
             of_driver.setdefault(driver, {})[entry.name] = entry
             slots[driver] += (Slot(device.id, device, None, device.health) for device in devices)
             replicas[driver] |= _replicas(problems, spec, entry, devices)
-    resources = {
+    return {
         driver: Resource(
             name=driver,
             slots=tuple(slots[driver]),
@@ -51,7 +43,6 @@ def offer(spec: Spec, entries: Sequence[EntrySpec], found: Mapping[str, Sequence
         )
         for driver, own in of_driver.items()
     }
-    return Offer(resources, tuple(dict.fromkeys(problems)))
 
 
 def _devices(problems: list[Problem], entry: EntrySpec, raw: RawDevice, ordinal: int) -> Iterator[Device]:
@@ -76,9 +67,9 @@ def _replicas(problems: list[Problem], spec: Spec, entry: EntrySpec, devices: Se
         return {}
     by_name: dict[str, list[Device]] = {}
     for device in devices:
-        told = naming.name_of(spec, entry, device)
-        if not isinstance(told, Problem):
-            by_name.setdefault(told[0], []).append(device)
+        named = naming.name_of(spec, entry, device)
+        if not isinstance(named, Problem):
+            by_name.setdefault(named[0], []).append(device)
     found: dict[str, int] = {}
     for name, members in by_name.items():
         rules = [rule for rule in spec.sharing.resources if rule.name == name]

@@ -46,27 +46,19 @@ class _Place:
     in_directory: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Refusals:
-    """All devices by entry, the refused ones Unhealthy; the ids of the refused ones, and what to report."""
-
-    devices: Mapping[str, Sequence[RawDevice]]
-    refused: frozenset[str] = frozenset()
-    problems: tuple[Problem, ...] = ()
-
-
-def settle(entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice]]) -> Refusals:
-    """Check every device that was found, by entry."""
-    devices, refused, problems = dict(found), set[str](), []
+def checked(
+    problems: list[Problem], entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice]]
+) -> Mapping[str, Sequence[RawDevice]]:
+    """All devices by entry; those with facts that must not be put into the entry's templates are refused."""
+    devices = dict(found)
     for entry in entries:
         places = tuple(place for place in _places(entry) if not place.template.is_constant)
         raws = found.get(entry.name, ())
         why = {raw.id: reason for raw in raws if (reason := _why(entry, places, raw))}
         if why:
             devices[entry.name] = tuple(_refused(raw, why[raw.id]) if raw.id in why else raw for raw in raws)
-            refused |= why.keys()
             problems.append(_problem(entry, why))
-    return Refusals(devices, frozenset(refused), tuple(problems))
+    return devices
 
 
 def _refused(raw: RawDevice, why: str) -> RawDevice:
