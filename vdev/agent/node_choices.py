@@ -137,7 +137,7 @@ class NodeChoices(CutDevices):
             now=now,
             intervals=at.intervals,
         )
-        return repartition.look(self.progresses, entries, spec.flags.mig_strategy, seen)
+        return repartition.advance(self.progresses, entries, spec.flags.mig_strategy, seen)
 
     def _take(self, progresses: Progresses) -> None:
         """How far each is from now on; what is new is logged."""

@@ -57,7 +57,7 @@ class Layouts(CutDevices):
             claimed=with_pods(spec, claimed_by_name(pools, claimed), in_use),
             now=now,
         )
-        self.progresses = repartition.look(before, entries, spec.flags.mig_strategy, view)
+        self.progresses = repartition.advance(before, entries, spec.flags.mig_strategy, view)
         base = self._arrange(cut := self.in_force(spec), found)
         wrong = (
             set(errors(base.problems)) - set(last.observed.inventory.problems)

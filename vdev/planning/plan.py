@@ -156,7 +156,7 @@ class DesiredState:
         in_use = self.observed.in_use
         if in_use.answers_since is None:
             return frozenset()
-        waiting = frozenset(self.retired).union(*(each.doubted for each in self.observed.layouts.values()))
+        waiting = frozenset(self.retired).union(*(each.awaited for each in self.observed.layouts.values()))
         return frozenset(name for name, _ in waiting & in_use.unlisted)
 
     def is_free(self, device: str) -> bool:
