@@ -10,8 +10,7 @@ from .config.file_choice import LABELS
 from .dra.claim import read_claim
 from .dra.device_classes import DeviceClass, device_classes
 from .dra.preparation import prepare
-from .dra.published_devices import DraDevice, Pools, PublishedPool
-from .dra.slices import NO_POOLS
+from .dra.published_devices import NO_POOLS, DraDevice, Pools, PublishedPool
 from .errors import ConfigError
 from .hostfs import HostRoot
 from .hostfs.root import machine_type

@@ -13,12 +13,12 @@ core's business, and of the appliers only their list is known here.
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import structlog
 
 from ..config import Loaded
 from ..discovery.health_monitor import HealthMonitor
+from ..dra.pools import Claimed, claimed_by_name
 from ..errors import ConfigError
 from ..hostfs.root import machine_type
 from ..model.device import Device, Health, Key
@@ -40,9 +40,6 @@ from .pod_holders import PodHolders
 from .scanner import Scan, Scanner, Verdicts
 from .state_file import KeptConfig
 from .steps import Steps, ToldProblems, problem_of, tell
-
-if TYPE_CHECKING:
-    from ..dra.slices import Claimed
 
 log = structlog.get_logger(__name__)
 
@@ -74,7 +71,7 @@ class Reconciler:
         steps: Steps,
         choices: NodeChoices,
         appliers: Sequence[Applier],
-        claimed: "Callable[[], Claimed]" = dict,
+        claimed: Callable[[], Claimed] = dict,
     ) -> None:
         self.spec = Spec()
         self.scan = Scan()
@@ -233,12 +230,7 @@ class Reconciler:
 
     def _claimed_devices(self) -> Mapping[Key, Device]:
         """What prepared claims have, by driver and published name."""
-        claimed = self._claimed()
-        if not any(claimed.values()):
-            return {}
-        from ..dra.slices import claimed_by_name  # most nodes publish nothing
-
-        return claimed_by_name(self._previous.pools, claimed)
+        return claimed_by_name(self._previous.pools, self._claimed())
 
     @property
     def served(self) -> Inventory:

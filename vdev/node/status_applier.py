@@ -11,11 +11,11 @@ from typing import Any
 
 import structlog
 
-from ..kube.node_cleaning import cleared
 from ..kube.ownership import owned
 from ..model.quantity import amount_of
 from ..planning.plan import DesiredState
 from .api_applier import ApiApplier, NodeAccess
+from .cleaning import cleared
 from .conditions import NodeCondition, SlotCounts, condition_document
 
 log = structlog.get_logger(__name__)

@@ -12,9 +12,8 @@ from itertools import chain
 
 from ..model import names
 from ..model.device import RawDevice, Slot, grouped
-from ..model.entry import EntrySpec
+from ..model.entry import Entry
 from ..model.problem import Problem, error, warning
-from ..model.sources import VirtualSource
 from ..model.spec import Spec
 from . import claimable, naming, refusal, sharing
 from .list_size import LIST_LIMIT, list_size
@@ -23,7 +22,7 @@ from .virtual_devices import devices
 
 
 def _owned(
-    problems: list[Problem], entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice]]
+    problems: list[Problem], entries: Sequence[Entry], found: Mapping[str, Sequence[RawDevice]]
 ) -> Mapping[str, Sequence[RawDevice]]:
     """The devices that each entry gets: a host node belongs to the first entry that found it, in the file's order."""
     owners: dict[str, RawDevice] = {}
@@ -97,7 +96,9 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> 
 
     # 5. The kubelet takes only some ids, names and sizes of lists.
     listed = {entry.name: entry for entry in entries if entry.listed}
-    entry_of = {raw.id: each.entry.without_node for each in named for raw in each.raws}
+    entry_of: dict[str, Entry] = {}  # by raw device
+    for each in named:
+        entry_of |= dict.fromkeys((raw.id for raw in each.raws), each.entry.without_node)
     resources: dict[str, Resource] = {}
     for name, slots in _with_valid_ids(shared.slots, problems, listed).items():
         of_slots = {slot.device.raw.entry: entry_of[slot.device.raw.id] for slot in slots}
@@ -131,7 +132,7 @@ def _names_elsewhere(spec: Spec, node: str) -> frozenset[str]:
 
 
 def _with_valid_ids(
-    slots: Mapping[str, Sequence[Slot]], problems: list[Problem], entries: Mapping[str, EntrySpec]
+    slots: Mapping[str, Sequence[Slot]], problems: list[Problem], entries: Mapping[str, Entry]
 ) -> dict[str, tuple[Slot, ...]]:
     """The slots without those whose id is too long, or taken: the kubelet looks health up by the bare id, over all
     resources.
@@ -176,9 +177,5 @@ def node_names(patterns: Iterable[str]) -> tuple[str, ...]:
 
 def inventory(spec: Spec, node: str) -> Inventory:
     """What the node of that name would advertise if it had no real devices."""
-    found = {
-        entry.name: tuple(devices(entry, entry.source, node))
-        for entry in spec.on_node(node)
-        if isinstance(entry.source, VirtualSource)
-    }
+    found = {entry.name: tuple(devices(entry, entry.virtual, node)) for entry in spec.on_node(node) if entry.virtual}
     return arrange(spec, node, found)

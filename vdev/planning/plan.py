@@ -10,15 +10,15 @@ The appliers (`agent/applier.py`) and the fleet work from its result alone.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import MappingProxyType
-from typing import TYPE_CHECKING
 
+from ..dra.pools import Claimed, claimed_by_name, published_pools
+from ..dra.published_devices import NO_POOLS, Pools
 from ..faults import targets
 from ..faults.effects import SensorFault, XidError
 from ..faults.targets import Afflictions
 from ..intervals import PRODUCTION, Intervals
 from ..model.device import Device, Health, Key, RawDevice, Slot, base_id
-from ..model.entry import EntrySpec
+from ..model.entry import Entry
 from ..model.problem import Problem
 from ..model.spec import NFD, Spec
 from ..node.conditions import NodeCondition, SlotCounts, capacity, conditions
@@ -31,13 +31,6 @@ from .in_use import InUse
 from .repartition import Progresses, state_labels
 from .resources import EMPTY, Inventory
 from .retired import NOTHING_DROPPED, Dropped, Retired, keep_in_use
-
-if TYPE_CHECKING:
-    from ..dra.published_devices import Pools
-    from ..dra.slices import Claimed
-
-
-NO_POOLS: "Pools" = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +47,7 @@ class Previous:
     """The devices that existed."""
     lost: Losses = field(default_factory=lambda: NONE)
     """The devices that were gone or broken."""
-    pools: "Pools" = field(default_factory=lambda: NO_POOLS)
+    pools: Pools = field(default_factory=lambda: NO_POOLS)
     """The ResourceSlice pools, by driver."""
 
 
@@ -84,7 +77,7 @@ class ObservedState:
     """What fault rules do to CDI files now, by file name."""
     in_use: InUse = InUse()
     """The devices that pods may hold."""
-    claimed: "Claimed" = field(default_factory=dict)
+    claimed: Claimed = field(default_factory=dict)
     """The published names of the devices that prepared claims have, by driver."""
     previous: Previous = Previous()
     """What the last turn told others."""
@@ -92,7 +85,7 @@ class ObservedState:
     """The monotonic time in seconds."""
 
     @property
-    def entries(self) -> tuple[EntrySpec, ...]:
+    def entries(self) -> tuple[Entry, ...]:
         """The entries of the configuration that concern this node."""
         return self.spec.on_node(self.node)
 
@@ -113,7 +106,7 @@ class DesiredState:
     """The devices that prepared claims have, by driver and device id."""
     cdi: Mapping[str, Document]
     """The CDI documents by kind."""
-    pools: "Pools"
+    pools: Pools
     """The ResourceSlice pools, by driver."""
     lost: Losses
     """The devices that should exist and do not, or do not work."""
@@ -215,7 +208,14 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
 
     # 6. Claims are offered what the device plugin has not retired: a pod may still hold that.
     retired = (each.slot for each in kept.retired.values())
-    pools = _pools(observed, without_overlaps(devices, retired, claimed))
+    offered = without_overlaps(devices, retired, claimed)
+    pools = published_pools(
+        observed.inventory.claimable,
+        offered.claimable,
+        claimed=observed.claimed,
+        faults=faults,
+        before=previous.pools,
+    )
 
     # 7. Lost devices are those that the last turn had, so each turn carries them on.
     entries = observed.entries if node.events or node.conditions else ()
@@ -247,10 +247,6 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
 
 def _claimed(observed: ObservedState) -> Mapping[Key, Device]:
     """The devices that prepared claims have, by driver and device id."""
-    if not observed.claimed:
-        return {}
-    from ..dra.slices import claimed_by_name  # most nodes publish no slices
-
     named = claimed_by_name(observed.previous.pools, observed.claimed)
     return {(driver, device.id): device for (driver, _), device in named.items()}
 
@@ -267,14 +263,6 @@ def _without_claimed(devices: Inventory, claimed: Mapping[Key, Device]) -> Inven
         if driver not in offers or device.id not in offers[driver].by_id
     ]
     return blocked(devices, taken)
-
-
-def _pools(observed: ObservedState, devices: Inventory) -> "Pools":
-    if not (observed.inventory.claimable or observed.claimed):
-        return NO_POOLS
-    from ..dra.slices import pools  # most nodes publish no slices
-
-    return pools(observed, devices)
 
 
 def _labels(observed: ObservedState) -> Labels:

@@ -17,7 +17,7 @@ from enum import Enum
 from ..intervals import PRODUCTION, Intervals
 from ..model.device import Device, Key, grouped
 from ..model.dra import DraPartitions
-from ..model.entry import EntrySpec, MigStrategy
+from ..model.entry import Entry, MigStrategy
 from ..model.geometry import Geometry, LayoutError, NamedLayout, PartitionChoice, Parts
 from ..model.problem import listed
 from ..model.spec import Spec
@@ -96,9 +96,7 @@ Progresses = Mapping[str, Progress]
 """The state of each label."""
 
 
-def advance(
-    before: Progresses, entries: Iterable[EntrySpec], strategy: MigStrategy, seen: RepartitionView
-) -> Progresses:
+def advance(before: Progresses, entries: Iterable[Entry], strategy: MigStrategy, seen: RepartitionView) -> Progresses:
     """The state of each label of these entries, after its state `before`."""
     groups = grouped((entry.choice.label, entry) for entry in entries if entry.choice)
     return {
@@ -112,7 +110,7 @@ def in_force(spec: Spec, progresses: Progresses) -> Spec:
     parts = {name: each for progress in progresses.values() for name, each in progress.parts.items()}
     if not any(entry.choice and entry.name in parts for entry in spec.entries):
         return spec
-    return replace(spec, entries=tuple(_with(entry, parts.get(entry.name, {})) for entry in spec.entries))
+    return spec.model_copy(update={"entries": tuple(_with(entry, parts.get(entry.name, {})) for entry in spec.entries)})
 
 
 def refused(before: Progresses, found: Progresses, why: str) -> Progresses:
@@ -140,7 +138,7 @@ def chosen(spec: Spec, node: str, labels: Mapping[str, str]) -> tuple[Spec, Prog
     return in_force(spec, found), found
 
 
-def state_labels(progresses: Progresses, entries: Iterable[EntrySpec]) -> dict[str, str]:
+def state_labels(progresses: Progresses, entries: Iterable[Entry]) -> dict[str, str]:
     """The labels that report the state of the chosen layouts."""
     protocols = {entry.choice.label: entry.choice.protocol for entry in entries if entry.choice}
     words = {
@@ -175,7 +173,7 @@ class _Step:
     """The next state of one label."""
 
     before: Progress
-    entries: Sequence[EntrySpec]
+    entries: Sequence[Entry]
     seen: RepartitionView
     strategy: MigStrategy
 
@@ -269,22 +267,22 @@ class _Step:
                 return f"the layout {value!r} does not fit the devices of {entry.name}: {layout.refusal}"
         return ""
 
-    def _in_force(self, entry: EntrySpec) -> Iterator[tuple[int, Parts]]:
+    def _in_force(self, entry: Entry) -> Iterator[tuple[int, Parts]]:
         """The partitions of each device, if they are known and still fit."""
         known = self.before.parts.get(entry.name, {})
         for index in self._hardware(entry):
             if index in known and _fits(entry.geometry, known[index]):
                 yield index, known[index]
 
-    def _cuts(self, entry: EntrySpec) -> bool:
+    def _cuts(self, entry: Entry) -> bool:
         """Whether layouts change what the entry offers: MIG strategies are for the device plugin only."""
-        claimed = entry.dra is not None and entry.dra.block.partitions is DraPartitions.STATIC
+        claimed = entry.dra is not None and entry.dra.partitions is DraPartitions.STATIC
         return self.strategy is not MigStrategy.NONE or claimed
 
-    def _hardware(self, entry: EntrySpec) -> Mapping[int, str]:
+    def _hardware(self, entry: Entry) -> Mapping[int, str]:
         return self.seen.hardware.get(entry.name, {})
 
-    def _changed(self, target: Mapping[str, Mapping[int, Parts]]) -> Iterator[tuple[EntrySpec, int]]:
+    def _changed(self, target: Mapping[str, Mapping[int, Parts]]) -> Iterator[tuple[Entry, int]]:
         """The devices whose partitions change; nothing is taken away from one that did not exist before."""
         for entry in self.entries:
             current = dict(self._in_force(entry))
@@ -292,9 +290,7 @@ class _Step:
                 if _cut(entry.geometry, current[index]) != _cut(entry.geometry, target[entry.name][index]):
                     yield entry, index
 
-    def _held(
-        self, changed: Iterable[tuple[EntrySpec, int]], target: Mapping[str, Mapping[int, Parts]]
-    ) -> Iterator[_Held]:
+    def _held(self, changed: Iterable[tuple[Entry, int]], target: Mapping[str, Mapping[int, Parts]]) -> Iterator[_Held]:
         """The devices that would be taken away from pods."""
         held = _held_parts(self.seen)
         for entry, index in changed:
@@ -306,16 +302,16 @@ class _Step:
                     yield _Held(key, pod, f"{who} holds {what} of {entry.name}, which is not cut while a pod has it")
 
 
-def _choice(entry: EntrySpec) -> PartitionChoice:
+def _choice(entry: Entry) -> PartitionChoice:
     assert entry.choice is not None, "only entries with a choice are grouped"
     return entry.choice
 
 
-def _indices(entry: EntrySpec) -> Iterable[int]:
+def _indices(entry: Entry) -> Iterable[int]:
     return sorted({index for each in entry.choice.layouts.values() for index in each.parts}) if entry.choice else ()
 
 
-def _meaning(entry: EntrySpec, value: str | None) -> NamedLayout | None:
+def _meaning(entry: Entry, value: str | None) -> NamedLayout | None:
     """The layout that the value means to an entry; None: none."""
     choice = _choice(entry)
     if value is not None:
@@ -323,13 +319,13 @@ def _meaning(entry: EntrySpec, value: str | None) -> NamedLayout | None:
     return choice.layouts.get(choice.default) or NamedLayout(dict.fromkeys(_indices(entry)))
 
 
-def _with(entry: EntrySpec, known: Mapping[int, Parts]) -> EntrySpec:
+def _with(entry: Entry, known: Mapping[int, Parts]) -> Entry:
     """The entry with these partitions in force; where they do not fit any more, with those without the label."""
     if entry.choice is None:
         return entry
     in_force = {index: parts for index, parts in known.items() if _fits(entry.geometry, parts)}
     merged: dict[int, Parts] = {**entry.partitions, **in_force}
-    return replace(entry, partitions={index: parts for index, parts in merged.items() if parts is not None})
+    return entry.partitioned({index: parts for index, parts in merged.items() if parts is not None})
 
 
 # --- parts of devices -------------------------------------------------------------------------------------------------

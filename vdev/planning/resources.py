@@ -13,9 +13,8 @@ from functools import cached_property
 from typing import Any
 
 from ..model.device import HEALTHY, Device, Health, Slot
-from ..model.entry import EntrySpec
+from ..model.entry import Entry
 from ..model.problem import Problem
-from ..model.sources import VirtualSource
 from ..model.spec import DEFAULT_FLAGS, Flags
 from .list_size import list_size
 from .preferred import AllocatableSlot, Allocator
@@ -33,7 +32,7 @@ class Resource:
 
     name: str
     slots: tuple[Slot, ...]
-    entries: Mapping[str, EntrySpec] = field(default_factory=dict)
+    entries: Mapping[str, Entry] = field(default_factory=dict)
     sharing: Sharing | None = None
     flags: Flags = DEFAULT_FLAGS
     draining: bool = False
@@ -88,8 +87,8 @@ class Resource:
             devices[raw.entry, raw.index] = raw.id
         links: dict[tuple[str, str], int] = {}
         for name, entry in self.entries.items():
-            if isinstance(entry.source, VirtualSource):
-                for (one, other), score in entry.source.links.items():
+            if entry.virtual:
+                for (one, other), score in entry.virtual.links.items():
                     if (name, one) in devices and (name, other) in devices:
                         links[devices[name, one], devices[name, other]] = score
         return Allocator(candidates, links=links, policy=self.flags.plugin.shared_devices_allocation_policy)
@@ -223,8 +222,7 @@ def numbers(inventory: Inventory) -> dict[str, int]:
     for resource in inventory.everything.values():
         for device in resource.by_device.values():
             entry = resource.entries.get(device.raw.entry)
-            source = entry.source if entry is not None else None
-            maker = source.maker_resource if isinstance(source, VirtualSource) else ""
+            maker = entry.virtual.maker_resource if entry is not None and entry.virtual else ""
             indices.setdefault((maker, device.raw.entry), {})[device.raw.id] = device.raw.index
     found: dict[str, int] = {}
     first: dict[str, int] = {}
