@@ -24,7 +24,7 @@ def made_entry(name, resource, source=None, *, where="", partitions=None, choice
         case Sysfs():
             fields["sysfs"] = source
         case UsbGroup():
-            fields |= {"usb": list(source.sticks), "group_by": source.group_by}
+            fields |= {"usb": list(source.selectors), "group_by": source.group_by}
     wanted = choice or {str(index): profiles for index, profiles in (partitions or {}).items()}
     entry = Entry.model_construct(name=name, resource=resource, wanted_partitions=wanted, **fields)
     return entry.placed(where).partitioned(partitions or {})

@@ -385,8 +385,8 @@ class Entry(Placed):
             return self.sysfs
         group_by = self.group_by or GroupBy.POSITION
         if self.usb:
-            sticks = tuple(self.usb) if group_by is GroupBy.ALL else needed(self.usb)
-            return UsbGroup(sticks=sticks, group_by=group_by)
+            selectors = tuple(self.usb) if group_by is GroupBy.ALL else needed(self.usb)
+            return UsbGroup(selectors=selectors, group_by=group_by)
         return GlobSource(paths=needed(self.glob or ()), exclude=self.exclude, group_by=group_by)
 
     @property

@@ -409,15 +409,15 @@ Usbs = Annotated[list[Usb], WrapValidator(_usbs), ItemInJson()]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsbGroup:
-    """Devices of one or several USB devices each: one of each stick, or with ALL whatever matches one of them."""
+    """Devices of one or several USB devices each: one match of each selector, or with ALL all matches together."""
 
-    sticks: tuple[Usb, ...]
+    selectors: tuple[Usb, ...]
     group_by: GroupBy = GroupBy.POSITION
 
     @property
     def attribute_names(self) -> frozenset[str]:
-        """The attributes that its devices may have, for templates: those of the stick that comes first."""
-        return frozenset[str]().union(*(each.attribute_names for each in self.sticks))
+        """The attributes that its devices may have, for templates: those that any selector gives."""
+        return frozenset[str]().union(*(each.attribute_names for each in self.selectors))
 
 
 Part = TypeVar("Part", GlobItem, Usb)

@@ -107,9 +107,9 @@ def _inside(entry: Entry) -> Iterator[_Place]:
     match entry.source:
         case Sysfs(container_path=path):
             yield _Place("containerPath", _Use.PATH, template.parse(path), in_directory=True)
-        case UsbGroup(sticks=sticks):
-            for stick in sticks:
-                yield _Place("containerPath", _Use.PATH, template.parse(stick.container_path), in_directory=True)
+        case UsbGroup(selectors=selectors):
+            for selector in selectors:
+                yield _Place("containerPath", _Use.PATH, template.parse(selector.container_path), in_directory=True)
         case VirtualDevices(node=node):
             if node is not None:
                 yield _Place("node.containerPath", _Use.PATH, node.inside)
@@ -167,7 +167,7 @@ def _value_problem(entry: Entry, place: _Place, name: str, value: str) -> str:
 def _is_list(entry: Entry, attribute: str) -> bool:
     """Whether discovery joined the names of several children in it."""
     if isinstance(entry.source, UsbGroup):
-        return any(attribute in stick.children for stick in entry.source.sticks)
+        return any(attribute in selector.children for selector in entry.source.selectors)
     return isinstance(entry.source, Sysfs) and attribute in entry.source.children
 
 
