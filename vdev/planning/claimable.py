@@ -1,7 +1,7 @@
-"""What Dynamic Resource Allocation offers: devices by the driver that publishes them, cut as claims may have them.
+"""The devices that claims can get, by the driver that publishes them, with the partitions that claims may have.
 
-These are resources in all but their name, which is the driver's and has no '/': verdicts and faults reach them as they
-reach those that the device plugin lists. MIG strategies and patterns for names do not matter here.
+Each driver's offer is a Resource with the name of the driver, so health and faults reach it as they reach the resources
+that the device plugin lists. MIG strategies and patterns for names do not matter here.
 """
 
 from collections import defaultdict
@@ -19,11 +19,11 @@ from .resources import Resource
 def by_driver(
     problems: list[Problem], spec: Spec, entries: Sequence[Entry], found: Mapping[str, Sequence[RawDevice]]
 ) -> Mapping[str, Resource]:
-    """What claims can get of these entries, by driver. A driver may have no device at the moment."""
+    """The devices of these entries that claims can get, by driver. A driver may have no device at the moment."""
     of_driver: dict[str, dict[str, Entry]] = {}
     slots: dict[str, list[Slot]] = defaultdict(list)
     replicas: dict[str, dict[str, int]] = defaultdict(dict)  # of the shared devices
-    ordinals: dict[str, int] = {}  # the next free one of each resource
+    ordinals: dict[str, int] = {}  # the next free ordinal of each resource
     for entry in entries:
         raws, first = found.get(entry.name, ()), ordinals.get(entry.resource, 0)
         ordinals[entry.resource] = first + max((raw.index + 1 for raw in raws), default=0)
@@ -62,7 +62,7 @@ def _devices(problems: list[Problem], entry: Entry, raw: RawDevice, ordinal: int
 
 
 def _replicas(problems: list[Problem], spec: Spec, entry: Entry, devices: Sequence[Device]) -> dict[str, int]:
-    """How often each device may be given out at the same time, where the section `sharing` names its resource."""
+    """How many claims may have each device at the same time, if the section `sharing` names its resource."""
     if spec.sharing is None or not devices:
         return {}
     by_name: dict[str, list[Device]] = {}

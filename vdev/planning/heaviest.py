@@ -1,12 +1,11 @@
 """The heaviest set of a given size in a graph of pair weights: exact for up to 16 vertices, close to it beyond.
 
-Pure arithmetic behind `preferred`, free of devices. Weights are a symmetric matrix of non-negative integers with a zero
-diagonal; a set weighs the sum over its pairs. Of equally heavy sets, as far as all are compared, the one whose
-leftovers (the other vertices that were free to choose) are heaviest wins, so that a good set remains for the next
-request; then the one with the lowest indices. An answer depends on the arguments alone.
+The arithmetic behind `preferred`. Weights are a symmetric matrix of non-negative integers with a zero diagonal. The
+weight of a set is the sum over its pairs. Among equally heavy sets of up to 16 vertices, the set wins whose remaining
+vertices are heaviest, so that a good set remains for the next request; then the set with the lowest indices.
 
-The problem is NP-hard. For up to 16 vertices all sets of the size are put in order. Beyond, sets are grown greedily
-from several seeds, and the heaviest of them is taken.
+The problem is NP-hard. For up to 16 vertices, all sets of the size are sorted. For more, sets are grown greedily from
+several vertices, and the heaviest set wins.
 """
 
 from collections.abc import Iterable, Sequence
@@ -80,7 +79,7 @@ def _close(weights: Weights, vertices: Sequence[int], must: Sequence[int], size:
 
 
 def _grown(weights: Weights, free: Sequence[int], begun: Sequence[int], size: int) -> list[int]:
-    """Add the vertex with the most weight to those chosen, again and again; of equals the first that is free."""
+    """Add the vertex that adds the most weight, until the set has its size; among equals, the first."""
     chosen = list(begun)
     gain = {each: sum(weights[each][other] for other in chosen) for each in free if each not in chosen}
     while len(chosen) < size:

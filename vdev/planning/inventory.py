@@ -1,7 +1,7 @@
-"""`arrange` makes the inventory of a node from the devices that discovery found.
+"""Arranges the devices that discovery found into the inventory of a node.
 
-It decides which entry owns a host node, cuts devices into partitions, names resources, and adds the shares. An error
-leaves out only what it concerns.
+`arrange` decides which entry owns a host node, cuts devices into partitions, names resources, and adds replicas. An
+error leaves out only the devices that it concerns.
 """
 
 import re
@@ -134,9 +134,7 @@ def _names_elsewhere(spec: Spec, node: str) -> frozenset[str]:
 def _with_valid_ids(
     slots: Mapping[str, Sequence[Slot]], problems: list[Problem], entries: Mapping[str, Entry]
 ) -> dict[str, tuple[Slot, ...]]:
-    """The slots without those whose id is too long, or taken: the kubelet looks health up by the bare id, over all
-    resources.
-    """
+    """The slots whose id is not too long and unique on the node: the kubelet looks health up by the id alone."""
     seen: dict[str, str] = {}
     valid: dict[str, list[Slot]] = {}
     for name, own in slots.items():
@@ -164,11 +162,11 @@ def _too_large(resource: Resource, size: int, where: str) -> Problem:
     )
 
 
-_OTHERS = ("node", "x", "other-node", "0")  # names to try for the node that no pattern means
+_OTHERS = ("node", "x", "other-node", "0")  # names for a node that no pattern matches
 
 
 def node_names(patterns: Iterable[str]) -> tuple[str, ...]:
-    """The name of a node that no pattern matches, where there can be one, and a name for each pattern."""
+    """The name of a node that no pattern matches, if one of a few names is such, and a name for each pattern."""
     patterns = tuple(dict.fromkeys(patterns))
     free = [name for name in _OTHERS if not any(fnmatchcase(name, pattern) for pattern in patterns)]
     examples = [name for pattern in patterns if fnmatchcase(name := re.sub(r"[*?]", "x", pattern), pattern)]
@@ -176,6 +174,6 @@ def node_names(patterns: Iterable[str]) -> tuple[str, ...]:
 
 
 def inventory(spec: Spec, node: str) -> Inventory:
-    """What the node of that name would advertise if it had no real devices."""
+    """The inventory of the node of that name without real devices."""
     found = {entry.name: tuple(devices(entry, entry.virtual, node)) for entry in spec.on_node(node) if entry.virtual}
     return arrange(spec, node, found)

@@ -97,12 +97,13 @@ def _named_devices(
 
 @dataclass(slots=True)
 class _Cut:
-    """One entry's devices: those left whole, the partitions, and `entry/index` of those cut into nothing."""
+    """The devices of one entry."""
 
     entry: Entry
     whole: list[Device] = field(default_factory=list)
     parts: list[Device] = field(default_factory=list)
     empty: list[str] = field(default_factory=list)
+    """The devices without any partition, as `entry/index`."""
 
 
 def _cuts(problems: list[Problem], spec: Spec, own: Iterable[NamedEntry]) -> Iterator[_Cut]:
@@ -118,7 +119,7 @@ def _cuts(problems: list[Problem], spec: Spec, own: Iterable[NamedEntry]) -> Ite
                 cut.empty.append(f"{entry.name}/{raw.index}")
             cut.parts += listed_partitions(problems, entry, raw, ordinal, wanted)
         yield cut
-        offset += max((raw.index + 1 for raw in each.raws), default=0)  # indices of devices that are away stay free
+        offset += max((raw.index + 1 for raw in each.raws), default=0)  # the indices of absent devices stay free
 
 
 def whole_device(raw: RawDevice, ordinal: int) -> Device:
@@ -131,7 +132,7 @@ def whole_device(raw: RawDevice, ordinal: int) -> Device:
 def listed_partitions(
     problems: list[Problem], entry: Entry, raw: RawDevice, ordinal: int, wanted: tuple[str, ...]
 ) -> Iterable[Device]:
-    """The partitions of a raw device with the wanted profiles; none, and a problem, where they do not fit."""
+    """The partitions of a raw device with the wanted profiles. If they do not fit, there are none, and a problem."""
     assert entry.geometry is not None, "checked when the configuration was read"
     try:
         placements = place(entry.geometry, wanted)
@@ -143,7 +144,7 @@ def listed_partitions(
 
 
 def partition(entry: Entry, raw: RawDevice, ordinal: str, placement: Placement) -> Device:
-    """The partition of a raw device at a place; one that is the whole device, in its only mode, has its id."""
+    """The partition of a raw device at a place. In the mode with one partition, it has the id of the device."""
     profile = placement.profile
     is_all = bool(entry.geometry and entry.geometry.whole_device and placement.size == entry.geometry.slices)
     return Device(
@@ -159,7 +160,7 @@ def partition(entry: Entry, raw: RawDevice, ordinal: str, placement: Placement) 
 
 
 def partition_id(entry: Entry, raw: RawDevice, placement: Placement) -> str:
-    """A partition's id, made of its device, profile and first slice alone: other partitions do not change it."""
+    """A partition's id, made of its device, profile and first slice, so that other partitions do not change it."""
     if entry.is_nvidia:
         return f"MIG-{uuid.uuid5(_NAMESPACE, f'{raw.id}/{placement.profile.name}/{placement.start}')}"
     return f"{raw.id}-{placement.profile.name.replace('+', '.')}-{placement.start}"
@@ -205,7 +206,7 @@ def name_of_whole(spec: Spec, entry: Entry) -> tuple[str, str] | Problem:
 
 
 def _unmatched(spec: Spec, entry: Entry) -> Problem | None:
-    """What is wrong if no pattern of resources.gpus is for the entry's whole devices."""
+    """The problem if no pattern of resources.gpus matches the entry's whole devices, or None."""
     if not spec.gpu_patterns or not entry.gpu_names:
         return None
     if any(matches(pattern.pattern, name) for pattern in spec.gpu_patterns for name in entry.gpu_names):
@@ -244,7 +245,7 @@ def names_of(spec: Spec, entry: Entry) -> Iterable[str]:
 
 
 def _partition_patterns(spec: Spec, entry: Entry) -> Iterable[PatternItem]:
-    """Every pattern applies to NVIDIA's devices; to others, those whose name is in their own domain."""
+    """The patterns for the entry: all for NVIDIA's devices; for others, the patterns with a name in their domain."""
     domain, _ = domain_and_name(entry.resource)
     own = entry.is_nvidia
     return (pattern for pattern in spec.mig_patterns if own or domain_and_name(pattern.name)[0] == domain)

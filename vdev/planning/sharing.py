@@ -23,7 +23,7 @@ class Sharing:
 
 
 def sharing_of(spec: TimeSlicing | None, replicas: Mapping[str, int] | None) -> Sharing | None:
-    """How a resource with these numbers of replicas is shared; None where it has none."""
+    """How a resource with these numbers of replicas is shared; None if it is not shared."""
     return Sharing(spec.kind, spec.fail_requests_greater_than_one, replicas) if spec and replicas else None
 
 
@@ -78,14 +78,14 @@ def _replicate(
     shared: Mapping[str, SharedItem],
     collides: frozenset[str],
 ) -> None:
-    """Slots for the devices of one resource, of which those in `shared` have replicas."""
+    """Add slots for the devices of one resource. The devices in `shared` have replicas."""
     for device in members:
         rule = shared.get(device.id)
         if rule is None:
             result.slots.setdefault(resource, []).append(Slot(device.id, device, None, device.health))
             continue
         most = mps_clients(device) if spec.kind is SharingKind.MPS else rule.replicas
-        if rule.replicas > most and not (rule.for_nvidia and most == MPS_CLIENTS):  # which the file's warning says
+        if rule.replicas > most and not (rule.for_nvidia and most == MPS_CLIENTS):  # that has a warning already
             result.problems.append(_too_many_clients(resource, device, rule, most))
             if not rule.for_nvidia:
                 continue
@@ -113,10 +113,10 @@ def chosen(
     rules: Sequence[SharedItem],
     entries: frozenset[str],
 ) -> dict[str, SharedItem]:
-    """The rule that shares each device; a device that two rules claim is an error and stays with the first.
+    """The rule that shares each device. If two rules name a device, that is an error and the first one counts.
 
-    For NVIDIA's plugin it is none, and the rule with more replicas counts. Rules may name `entries`, which need not
-    have a device here.
+    In a file for NVIDIA's plugin it is not an error, and the rule with more replicas counts. Rules may name `entries`
+    that have no device here.
     """
     rule_of: dict[str, SharedItem] = {}
     for rule in rules:
@@ -181,7 +181,7 @@ _CAPABILITY = re.compile(r"v?([0-9]{1,3})(?:\.([0-9]{1,3}))?")
 
 
 def mps_clients(device: Device) -> int:
-    """How many clients NVIDIA's MPS daemon lets a device have; a device that says no compute capability is new."""
+    """How many clients NVIDIA's MPS daemon allows for a device; one without a compute capability counts as new."""
     capability = _CAPABILITY.fullmatch(device.attributes.get("computeCapability", ""))
     if capability is None or (int(capability[1]), int(capability[2] or 0)) >= _NEWER:
         return MPS_CLIENTS
@@ -198,6 +198,6 @@ def _too_many_clients(resource: str, device: Device, rule: SharedItem, most: int
 
 
 def mps_share(sharing: Sharing, device: Device) -> tuple[int, int]:
-    """What one MPS replica of the device gets: memory in MiB, and per cent of the threads."""
+    """The share of one MPS replica of the device: memory in MiB, and per cent of the threads."""
     replicas = sharing.replicas[device.id]
     return device.memory // replicas // 2**20, 100 // replicas

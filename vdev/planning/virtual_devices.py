@@ -1,4 +1,4 @@
-"""The virtual devices of a node, as far as the configuration alone defines them."""
+"""The virtual devices of a node, which follow from the configuration."""
 
 import uuid
 
@@ -28,7 +28,7 @@ def devices(entry: Entry, source: VirtualDevices, node: str) -> list[RawDevice]:
 
 
 def _id(entry: Entry, source: VirtualDevices, index: int, node: str) -> str:
-    """The one that is given; else `<name>-<index>`, or as NVIDIA's driver does, a UUID that no other node has."""
+    """The id that the configuration gives; else `<name>-<index>`, or for NVIDIA's devices a UUID."""
     if source.ids:
         return source.ids[index]
     if source.id_style is IdStyle.NVIDIA:
