@@ -74,7 +74,7 @@ def _problem(entry: Entry, why: Mapping[str, str]) -> Problem:
     return warning(entry.where or entry.name, f"{first} is not handed out{more}: {reason}")
 
 
-# --- the templates of an entry -----------------------------------------------------------------------------------------
+# --- the templates of an entry ----------------------------------------------------------------------------------------
 
 
 def _places(entry: Entry) -> Iterator[_Place]:
