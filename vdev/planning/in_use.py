@@ -112,7 +112,7 @@ class InUse:
     claims: tuple[Use, ...] = ()
     """The devices that containers have by claims, in the last answer."""
     is_complete: bool = True
-    """Whether every pod that holds a device is known: the answer is trusted, or time has run out without one."""
+    """Whether every pod that holds a device is known: the answer is trusted, or there was never one in all the time."""
     kubelet: object = None
     """The kubelet that answered last."""
     asked_at: float = _NEVER
@@ -147,9 +147,15 @@ class InUse:
         return frozenset(key for key, each in self.devices.items() if each.is_awaited)
 
     def has_heard_since(self, moment: float, intervals: Intervals) -> bool:
-        """Whether it is complete, and long enough after this moment that any admission in progress then is over."""
-        wait = intervals.retire_blind if self.answers_since is None else intervals.retire_settle
-        return self.is_complete and self.asked_at - moment >= wait
+        """Whether a trusted answer came so long after this moment that every admission of that time is over.
+
+        If a kubelet that serves does not answer, time runs out.
+        """
+        if self.answers_since is not None:
+            return self.is_complete and self.asked_at - moment >= intervals.retire_settle
+        return (
+            self.silent_since is not None and self.asked_at - max(moment, self.silent_since) >= intervals.retire_blind
+        )
 
     def with_allocated(self, keys: Iterable[Key], now: float) -> "InUse":
         """With devices that were just allocated: the pods that held them before have ended."""
@@ -209,16 +215,20 @@ def update(before: InUse, reading: HoldersReading, intervals: Intervals = PRODUC
 
 
 def _unanswered(before: InUse, reading: HoldersReading, intervals: Intervals) -> InUse:
-    """Silence releases nothing that an answer named. For the rest time runs out, but only while a kubelet serves."""
+    """Silence releases nothing, and the checkpoint adds devices.
+
+    Only if PodResources never answered, because it is not mounted, time runs out while a kubelet serves.
+    """
     at, on_disk = reading.at, reading.checkpoint.keys
     silent_since = None
     if reading.is_served:
         silent_since = at if before.silent_since is None else before.silent_since
+    runs_out = False
+    if silent_since is not None and before.answered_at == _NEVER:
+        runs_out = at - silent_since >= intervals.retire_blind
 
     def is_over(holder: Holder) -> bool:
-        if silent_since is None or holder.unlisted_since is None:
-            return False
-        return at - max(silent_since, holder.unlisted_since) >= intervals.retire_blind
+        return runs_out and holder.unlisted_since is not None and at - holder.unlisted_since >= intervals.retire_blind
 
     fresh = dict.fromkeys(on_disk - before.ended, Holder(unlisted_since=at))
     devices = {key: each for key, each in {**fresh, **before.devices}.items() if not is_over(each)}
@@ -226,7 +236,7 @@ def _unanswered(before: InUse, reading: HoldersReading, intervals: Intervals) ->
         before,
         devices=devices,
         ended=on_disk - devices.keys(),
-        is_complete=silent_since is not None and at - silent_since >= intervals.retire_blind,
+        is_complete=runs_out,
         asked_at=at,
         answers_since=None,
         silent_since=silent_since,

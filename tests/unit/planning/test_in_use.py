@@ -48,18 +48,27 @@ def test_silence_releases_nothing():
     assert 1 == known.silent_since
 
 
-def test_time_runs_out_while_a_kubelet_that_serves_is_silent():
-    """For what no answer named; while no kubelet serves, time does not count."""
-    known = after(reading(0, [A], [A, B])).with_allocated([C], 1)
-    down = after(reading(100, is_served=False), reading(5000, is_served=False), known=known)
-    assert {A, B, C} == down.all()
-    assert not down.is_complete
-    silent = after(reading(6000, None, [A, B]), reading(6599, None, [A, B]), known=down)
-    assert {A, B, C} == silent.all()
+def test_time_runs_out_if_pod_resources_never_answered():
+    """After ten minutes in which a kubelet serves; while none does, time does not count."""
+    known = UNKNOWN.with_allocated([C], 1)
+    down = after(reading(100, None, [B], is_served=False), reading(5000, is_served=False), known=known)
+    assert {B, C} == down.all()
+    silent = after(reading(6000, None, [B]), reading(6599, None, [B]), known=down)
+    assert {B, C} == silent.all()
+    assert not silent.is_complete
     for at in (6600, 6700):  # the time does not begin again with what the checkpoint names
-        silent = after(reading(at, None, [A, B]), known=silent)
-        assert {A} == silent.all()
+        silent = after(reading(at, None, [B]), known=silent)
+        assert not silent.all()
         assert silent.is_complete
+    assert {C} == silent.with_allocated([C], 6750).all()
+
+
+def test_a_silence_after_an_answer_releases_nothing():
+    """Pods that were allocated before and during the silence may still run."""
+    known = after(reading(0, [A]), reading(20, [A])).with_allocated([C], 30)
+    silent = after(reading(100, None, [A, B, C]), reading(5000, None, [A, B, C]), known=known)
+    assert {A, B, C} == silent.all()
+    assert not silent.is_complete
 
 
 def test_a_silent_kubelets_checkpoint_adds_what_it_names():

@@ -20,8 +20,7 @@ def asked(at, holders=None):
 
 def silent(at, since, holders=None):
     """What is in use after a question without an answer."""
-    complete = at - since >= Intervals().retire_blind
-    return replace(asked(at, holders), answers_since=None, silent_since=since, is_complete=complete)
+    return replace(asked(at, holders), answers_since=None, silent_since=since, is_complete=False)
 
 
 def again(lists, devices, in_use, now):
