@@ -112,7 +112,7 @@ class InUse:
     claims: tuple[Use, ...] = ()
     """The devices that containers have by claims, in the last answer."""
     is_complete: bool = True
-    """Whether every pod that holds a device is known: the answer is trusted, or there was never one in all the time."""
+    """Whether every pod that holds a device is known: the answer is trusted, or time ran out without any answer."""
     kubelet: object = None
     """The kubelet that answered last."""
     asked_at: float = _NEVER

@@ -91,7 +91,7 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> 
         elsewhere=_names_elsewhere(spec, node) if spec.sharing else (),
     )
 
-    # 4. What claims can get is cut by rules of its own, with the same devices.
+    # 4. Claims get the same devices, cut by other rules.
     offers = claimable.by_driver(problems, spec, entries, devices)
 
     # 5. The kubelet takes only some ids, names and sizes of lists.

@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import lru_cache
 from typing import assert_never
 
 from ..model import template
@@ -191,7 +190,6 @@ def _known(entry: Entry, text: Template, values: Mapping[str, str]) -> dict[str,
     return {**values, **dict.fromkeys(unknown, "x")}
 
 
-@lru_cache(maxsize=2**16)
 def _path_problem(path: str) -> str:
     if not path.startswith("/"):
         return "is not absolute"

@@ -320,7 +320,7 @@ def _meaning(entry: Entry, value: str | None) -> NamedLayout | None:
 
 
 def _with(entry: Entry, known: Mapping[int, Parts]) -> Entry:
-    """The entry with these partitions in force; where they do not fit any more, with those without the label."""
+    """The entry with these partitions in force. A device that they do not fit any more has those without the label."""
     if entry.choice is None:
         return entry
     in_force = {index: parts for index, parts in known.items() if _fits(entry.geometry, parts)}
