@@ -309,7 +309,7 @@ class Agent:
             await self.link.look()  # so that the first services know which kubelet they register with
             (listed, inventory, ledger), _ = await asyncio.gather(self.state.take_over(), self.dra.recall())
             self.handovers.recall(ledger)
-            self.holders.recall(ledger.tenants.keys() | ledger.granted)
+            self.holders.recall({each.key for each in ledger.tenants})
             self.reconciler.resume(inventory, listed.choices)
             with contextlib.suppress(TimeoutError):  # before the first list, so that it lacks nothing that a pod holds
                 async with self.options.clock.timeout(self.options.intervals.first_reading):

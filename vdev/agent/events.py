@@ -15,7 +15,6 @@ import structlog
 from ..hostfs.watch import Changes, Watcher
 from ..model.device import Key
 from . import config_files
-from . import handovers as handover_actions
 
 if TYPE_CHECKING:
     from .agent import Agent
@@ -117,7 +116,7 @@ class Events:
 
         What was given out is asked for again sooner, until its pod is named.
         """
-        acts = handover_actions.concerns(self._agent.reconciler.spec)
+        acts = any(entry.acts_on_handovers for entry in self._agent.reconciler.spec.entries)
         pace = self._intervals.look_at_holders_for_actions if acts else self._intervals.look_at_holders
         await self._clock.wait(self._agent.due.asked, min(pace, self._name_again))
         await self._clock.sleep(self._agent.steps.pause(_HOLDERS))

@@ -16,7 +16,7 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, NamedTuple, Self, TypeVar
@@ -29,11 +29,11 @@ from ..config import Text, Texts
 from ..errors import ConfigError, HostError
 from ..hostfs import read_plain, remove_unfinished, write_atomic
 from ..hostfs.files import Stamp, stamp
-from ..model.device import UNKNOWN_ENTRY, Device, RawDevice, Slot, replica_id
+from ..model.device import UNKNOWN_ENTRY, Device, RawDevice, Slot
 from ..model.geometry import Parts
 from ..model.problem import Problem, error, warning
 from ..planning import handovers
-from ..planning.handovers import Handover, Ledger, Tenant
+from ..planning.handovers import Ledger
 from ..planning.plan import DesiredState
 from ..planning.repartition import Progress, Progresses, RepartitionState
 from ..planning.resources import EMPTY, Inventory, Resource
@@ -43,9 +43,8 @@ log = structlog.get_logger(__name__)
 
 _T = TypeVar("_T")
 
-VERSION = 1
+VERSION = 2
 MAX_BYTES = 64 * 1024 * 1024
-MAX_REPLICAS = 100_000  # more than any list holds
 
 _HINT = "is --state-dir right, and writable?"
 _DAMAGED = "the file is damaged"
@@ -74,20 +73,32 @@ class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class ListedDevice(_Section):
-    """A device in a list. `of` is the hardware's id, empty where that is the device's own.
+class ListedSlot(NamedTuple):
+    """One id of a list, with what is needed to know which hardware it stands for.
 
-    It has what is needed to know which hardware an id stands for, and not the configuration that it came from: ids and
-    slices mean the same to every version, whatever became of the file, the flags, the presets and the naming rules.
+    The entry, the flags and the presets are left out: ids and slices mean the same to every version of the file.
     """
 
     id: str
-    of: str = ""
-    profile: str = ""
-    slices: tuple[int, int] = (0, 0)
-    replicas: Annotated[int, Field(ge=0, le=MAX_REPLICAS)] | tuple[int, ...] | None = None
-    owns: tuple[str, ...] = ()
-    uses: tuple[str, ...] = ()
+    replica: int | None
+    device: str  # the device's id, which all of its replicas share
+    hardware: str  # the raw device's id, which all of its partitions share
+    profile: str
+    slices: tuple[int, int]
+    owns: tuple[str, ...]
+    uses: tuple[str, ...]
+
+    @classmethod
+    def of(cls, slot: Slot) -> Self:
+        device, raw = slot.device, slot.device.raw
+        slices = (device.slices.start, device.slices.stop)
+        return cls(slot.id, slot.replica, device.id, raw.id, device.profile, slices, raw.owns, raw.uses)
+
+    def slot(self, *, numbers: bool) -> Slot:
+        owns, uses = (self.owns, self.uses) if numbers else ((), ())
+        raw = RawDevice(id=self.hardware, entry=UNKNOWN_ENTRY, index=-1, owns=owns, uses=uses)
+        device = Device(id=self.device, raw=raw, ordinal="-1", profile=self.profile, slices=range(*self.slices))
+        return Slot(self.id, device, self.replica)
 
 
 class ChosenLayout(_Section):
@@ -100,22 +111,37 @@ class ChosenLayout(_Section):
 
 
 class Listed(_Section):
-    """The devices of each resource (an id alone where that says all), and the layouts, by label."""
+    """The lists, by resource, and the layouts, by label."""
 
-    resources: dict[str, tuple[str | ListedDevice, ...]] = {}
+    resources: dict[str, tuple[ListedSlot, ...]] = {}
     layouts: dict[str, ChosenLayout] = {}
 
     @classmethod
     def of(cls, plan: DesiredState) -> Self:
+        resources = plan.inventory.resources.values()
         return cls(
-            resources={name: tuple(_rows(each)) for name, each in plan.inventory.resources.items()},
-            layouts=_layouts(plan),
+            resources={each.name: tuple(map(ListedSlot.of, each.slots)) for each in resources},
+            layouts={
+                each.label: ChosenLayout(
+                    value=each.value,
+                    state=each.state,
+                    sentence=each.sentence,
+                    parts={entry: dict(parts) for entry, parts in each.parts.items()},
+                )
+                for each in plan.choices.values()
+            },
         )
 
     def inventory(self, *, numbers: bool) -> Inventory:
-        """What was listed, all of it Healthy; with the `numbers` of device nodes only if they still mean the same."""
+        """Return what was listed, all of it Healthy.
+
+        `numbers`: device nodes still have the numbers that they had then, so `owns` and `uses` still mean the same.
+        """
         return Inventory(
-            {name: Resource(name, tuple(_slots(rows, numbers=numbers))) for name, rows in self.resources.items()}
+            {
+                name: Resource(name, tuple(each.slot(numbers=numbers) for each in slots))
+                for name, slots in self.resources.items()
+            }
         )
 
     @property
@@ -144,43 +170,6 @@ class KeptConfig(_Section):
         return Texts(self.files, self.presets, self.layouts)
 
 
-class _Held(NamedTuple):
-    resource: str
-    slot: str
-    holder: int
-    pod: str
-
-
-class KeptHandovers(_Section):
-    """The ledger of `planning.handovers`."""
-
-    tenants: tuple[_Held, ...] = ()
-    granted: tuple[tuple[str, str], ...] = ()
-    owed: tuple[_Held, ...] = ()
-    arriving: tuple[_Held, ...] = ()
-    last: int = 0
-
-    @classmethod
-    def of(cls, ledger: Ledger) -> Self:
-        return cls(
-            tenants=tuple(_Held(*key, each.holder, each.pod) for key, each in sorted(ledger.tenants.items())),
-            granted=tuple(sorted(ledger.granted)),
-            owed=tuple(_Held(*each[:4]) for each in ledger.owed),
-            arriving=tuple(_Held(*each[:4]) for each in ledger.arriving),
-            last=ledger.last,
-        )
-
-    @property
-    def ledger(self) -> Ledger:
-        return Ledger(
-            tenants={(each.resource, each.slot): Tenant(each.holder, each.pod) for each in self.tenants},
-            granted=frozenset(self.granted),
-            owed=tuple(Handover(*each) for each in self.owed),
-            arriving=tuple(Handover(*each) for each in self.arriving),
-            last=self.last,
-        )
-
-
 class State(_Section):
     """The whole document."""
 
@@ -190,65 +179,7 @@ class State(_Section):
     boot: str
     listed: Listed = Listed()
     config: KeptConfig | None = None
-    handovers: KeptHandovers = KeptHandovers()
-
-
-def _rows(resource: Resource) -> Iterator[str | ListedDevice]:
-    """One resource's devices.
-
-    A device that is listed whole and in replicas has two rows: it was shared, or no longer is, while a pod had it.
-    """
-    replicas: dict[str, list[int]] = {}
-    devices: dict[str, Device] = {}
-    for slot in resource.slots:
-        if slot.replica is None:
-            yield _row(slot.device, None)
-        else:
-            devices[slot.device.id] = slot.device
-            replicas.setdefault(slot.device.id, []).append(slot.replica)
-    for device in devices.values():
-        yield _row(device, replicas[device.id])
-
-
-def _row(device: Device, replicas: list[int] | None) -> str | ListedDevice:
-    raw = device.raw
-    if not (device.slices or replicas or raw.owns or raw.uses) and raw.id == device.id:
-        return device.id
-    in_order = replicas is not None and replicas == list(range(len(replicas)))
-    return ListedDevice(
-        id=device.id,
-        of=raw.id if raw.id != device.id else "",
-        profile=device.profile,
-        slices=(device.slices.start, device.slices.stop),
-        replicas=len(replicas) if replicas and in_order else tuple(replicas) if replicas else None,
-        owns=raw.owns,
-        uses=raw.uses,
-    )
-
-
-def _slots(rows: Iterable[str | ListedDevice], *, numbers: bool) -> Iterator[Slot]:
-    for row in rows:
-        each = ListedDevice(id=row) if isinstance(row, str) else row
-        owns, uses = (each.owns, each.uses) if numbers else ((), ())
-        raw = RawDevice(id=each.of or each.id, entry=UNKNOWN_ENTRY, index=-1, owns=owns, uses=uses)
-        device = Device(id=each.id, raw=raw, ordinal="-1", profile=each.profile, slices=range(*each.slices))
-        if each.replicas is None:
-            yield Slot(each.id, device)
-            continue
-        for number in range(each.replicas) if isinstance(each.replicas, int) else each.replicas:
-            yield Slot(replica_id(each.id, number), device, number)
-
-
-def _layouts(plan: DesiredState) -> dict[str, ChosenLayout]:
-    return {
-        each.label: ChosenLayout(
-            value=each.value,
-            state=each.state,
-            sentence=each.sentence,
-            parts={entry: dict(parts) for entry, parts in each.parts.items()},
-        )
-        for each in plan.choices.values()
-    }
+    handovers: Ledger = handovers.EMPTY
 
 
 # --- the text ---------------------------------------------------------------------------------------------------------
@@ -355,7 +286,7 @@ class StateFile(Applier):
         numbers = not (found.boot and self._owner.boot) or found.boot == self._owner.boot
         inventory = await asyncio.to_thread(found.listed.inventory, numbers=numbers)
         self._state = found.model_copy(update={"boot": self._owner.boot})
-        return found.listed, inventory, found.handovers.ledger
+        return found.listed, inventory, found.handovers
 
     async def kept_config(self) -> KeptConfig | None:
         """The configuration that an earlier process kept, if any. Raises ConfigError where it is of no use."""
@@ -413,10 +344,9 @@ class StateFile(Applier):
 
     async def record(self, ledger: Ledger) -> None:
         """Write down who holds what. A failure is a problem, and stops nothing."""
-        kept = KeptHandovers.of(ledger)
-        if self.path is None or (self._is_current and kept == self._state.handovers):
+        if self.path is None or (self._is_current and ledger == self._state.handovers):
             return
-        self._state, self._is_current = self._state.model_copy(update={"handovers": kept}), False
+        self._state, self._is_current = self._state.model_copy(update={"handovers": ledger}), False
         patience = self._intervals.state_file
         try:
             async with self._clock.timeout(patience):
