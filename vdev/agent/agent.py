@@ -41,11 +41,13 @@ from .lock import NodeLock
 from .node_choices import NodeChoices
 from .node_objects import NodeApi
 from .options import Options
+from .pending_work import PendingWork
 from .pod_holders import PodHolders
+from .problem_log import broken_in
 from .reconcile import READING, Reconciler
+from .retry import Retrier
 from .state_file import Owner, StateFile
 from .status import HttpView, situation, status
-from .steps import Due, Steps, broken_in
 from .virtual_nodes import VirtualNodes
 
 log = structlog.get_logger(__name__)
@@ -66,8 +68,8 @@ class Agent:
         self.options = options
         self.metrics = Metrics()
         timing, clock = options.timing, options.clock
-        self.due = Due(timing)
-        self.steps = Steps(on_change=self.due.mark, timing=timing)
+        self.pending = PendingWork(timing)
+        self.retrier = Retrier(on_change=self.pending.add, timing=timing)
         self.lock = NodeLock(options.plugin_dir, waiting=self._wait_for, timing=timing)
         self.link = KubeletSocket(options.kubelet_socket, options.plugin_dir, is_ours=self.lock.stands)
         self.state = StateFile(
@@ -84,18 +86,18 @@ class Agent:
             self.state.record,
             timing=timing,
             ask=lambda: self.events.read_holders(),  # the events come to be below
-            wake=self.due.mark,
+            wake=self.pending.add,
         )
         self.requests = Requests(
             self.metrics,
             handed_over=self.handovers.allocated,
             pre_start=self.handovers.pre_start,
             allocate_deadline=options.allocate_deadline,
-            on_allocated=self.due.ask_holders_soon,
+            on_allocated=self.pending.ask_holders_soon,
             clock=clock,
         )
-        self.faults = FaultControl(options, self.metrics, wake=self.due.mark)
-        self.node_api = NodeApi(options, lambda: situation(self), self.faults.engine.on_api, self.steps.hurry)
+        self.faults = FaultControl(options, self.metrics, wake=self.pending.add)
+        self.node_api = NodeApi(options, lambda: situation(self), self.faults.engine.on_api, self.retrier.retry_now)
         label = NodeLabel(self.node_api.object, *file_choice.LABELS)
         chooser = FileChooser(
             options.files,
@@ -123,16 +125,16 @@ class Agent:
             on_state=self._on_state,
             faults=self.faults.engine,
             timing=timing,
-            steps=self.steps,
+            retrier=self.retrier,
         )
         self.kernel_log = KernelLog(options.node, options.host, clock)
         self.measures = Measures(self.metrics, clock)
-        self.telemetry = Telemetry(options, self.node_api.api, on_change=self.due.mark)
+        self.telemetry = Telemetry(options, self.node_api.api, on_change=self.pending.add)
         self.tools = ToolFiles(options.smi_dir, self.telemetry.measured, timing)
         self.dra = Dra(
             options,
             self.node_api.access,
-            self.steps,
+            self.retrier,
             self.metrics,
             wake=self._claims_changed,
             renew=self.nodes.renew,
@@ -145,8 +147,8 @@ class Agent:
             self.health,
             self.metrics,
             faults=self.faults,
-            steps=self.steps,
-            choices=NodeChoices(options.node, self.node_api.object, self.due.mark),
+            retrier=self.retrier,
+            choices=NodeChoices(options.node, self.node_api.object, self.pending.add),
             appliers=(
                 self.nodes,
                 self.tools,  # before the specifications that mount them
@@ -169,7 +171,7 @@ class Agent:
             options.service_manager,
             HttpView(self).outlook,
             patience=options.boot_wait,
-            steps=self.steps,
+            retrier=self.retrier,
             timing=timing,
         )
         self.started_at = clock.wall()
@@ -189,8 +191,8 @@ class Agent:
 
     def reload(self) -> None:
         """Read the configuration again soon, and try at once what failed."""
-        self.steps.hurry()
-        self.due.mark(reload=True)
+        self.retrier.retry_now()
+        self.pending.add(reload=True)
 
     async def run(self) -> int:
         """Start, work until stopped, shut down.
@@ -240,10 +242,10 @@ class Agent:
         stack.enter_context(watcher)
         await self.events.begin(watcher)
         if not await self.reconciler.start(self.state.kept_config):
-            self.due.mark(reload=True)
+            self.pending.add(reload=True)
         stack.callback(self.lock.release)
         stack.callback(self.nodes.release)
-        stack.push_async_callback(self.steps.take, "hanging up serial lines", self.nodes.close)
+        stack.push_async_callback(self.retrier.run, "hanging up serial lines", self.nodes.close)
         return watcher
 
     async def _work(self, watcher: Watcher) -> None:
@@ -254,7 +256,7 @@ class Agent:
                 async with self._starting:
                     if await self.lock.take(self._stop):
                         take_over = functools.partial(self._take_over, group)
-                        await self.steps.keep("taking over the node", take_over)
+                        await self.retrier.supervise("taking over the node", take_over)
                         tasks += self._serve(group)
             await self._stop.wait()
             log.info("stopping")
@@ -296,8 +298,10 @@ class Agent:
         return self._tasks(group, turns, lives)
 
     def _tasks(self, group: asyncio.TaskGroup, turns: Mapping[str, _Life], lives: Mapping[str, _Life]) -> list[_Task]:
-        tasks = [group.create_task(self.steps.repeat(name, each), name=name) for name, each in turns.items()]
-        return tasks + [group.create_task(self.steps.keep(name, each), name=name) for name, each in lives.items()]
+        tasks = [group.create_task(self.retrier.run_forever(name, each), name=name) for name, each in turns.items()]
+        return tasks + [
+            group.create_task(self.retrier.supervise(name, each), name=name) for name, each in lives.items()
+        ]
 
     async def _take_over(self, group: asyncio.TaskGroup) -> None:
         """Serve the node from the next turn on.
@@ -317,30 +321,30 @@ class Agent:
             self.turned_at, self.waiting = self.options.clock.now(), ""
             self.lists.start(group)
             self.dra.start(group)
-        self.steps.hurry()
-        self.due.mark()
+        self.retrier.retry_now()
+        self.pending.add()
 
     async def _turn(self, watcher: Watcher) -> None:
         """Take the steps that are due, and wait until there is something to do."""
         async with self._turning:
             await self._take_turn(watcher)
-        await self.due.wait()
+        await self.pending.wait()
 
     async def _take_turn(self, watcher: Watcher) -> None:
         """Read and look for what is due; settle that where this agent serves. A step that fails stays due."""
-        begun, work = self.options.clock.now(), self.due.take()
-        take, state = self.steps.take, self.reconciler
-        if work.reload and not await take(READING, state.reload):
-            self.due.work.reload = True
-        if work.scan and not await take("looking for devices", functools.partial(state.rescan, work.scan)):
-            self.due.work.scan |= work.scan
-        self.due.work.scan |= state.scanner.failed
+        begun, work = self.options.clock.now(), self.pending.take()
+        run, state = self.retrier.run, self.reconciler
+        if work.reload and not await run(READING, state.reload):
+            self.pending.work.reload = True
+        if work.scan and not await run("looking for devices", functools.partial(state.rescan, work.scan)):
+            self.pending.work.scan |= work.scan
+        self.pending.work.scan |= state.scanner.failed
         if work.faults or self.faults.due:
-            self.due.work.faults |= not await take("looking at the files of faults", self.faults.look_at_files)
+            self.pending.work.faults |= not await run("looking at the files of faults", self.faults.look_at_files)
         again_at = await self._apply() if self.lists.running else None
-        await take("finding the directories of files", self.events.find_files)
-        await take("watching directories", functools.partial(self.events.arm, watcher))
-        self.due.wake_at(again_at, self.steps.again_at(begun))
+        await run("finding the directories of files", self.events.find_files)
+        await run("watching directories", functools.partial(self.events.arm, watcher))
+        self.pending.wake_at(again_at, self.retrier.next_attempt(begun))
         self.turned_at = self.options.clock.now()
         self.turns += 1
         async with self._turned:
@@ -350,21 +354,21 @@ class Agent:
     async def _apply(self) -> float | None:
         """Decide and tell everybody; the (monotonic) time at which to do it again though nothing happens."""
         api_failed = self.faults.engine.fails_api
-        again_at = await self.reconciler.reconcile(ask_holders=self.due.ask_holders)
-        await self.steps.take(
+        again_at = await self.reconciler.reconcile(ask_holders=self.pending.ask_holders)
+        await self.retrier.run(
             "injecting faults",
             functools.partial(self.faults.act, self.lists, self.node_api.break_watches, self.dra.slices.wipe),
         )
         if self.faults.engine.stirred:
             self.dra.poke()
-            self.due.asked.set()  # the answers to that may have been taken away, or come back
+            self.pending.asked.set()  # the answers to that may have been taken away, or come back
         if api_failed and not self.faults.engine.fails_api:
-            self.steps.hurry()  # nobody asks to be left alone any more
+            self.retrier.retry_now()  # nobody asks to be left alone any more
         return again_at
 
     async def _status(self, _request: Mapping[str, Any]) -> Mapping[str, Any]:
         # A turn plans in a thread: wait for those that are due, so that the status shows what a command just changed.
-        due = self.turns + self._turning.locked() + self.due.is_marked
+        due = self.turns + self._turning.locked() + self.pending.is_waiting
         with contextlib.suppress(TimeoutError):
             async with self.options.clock.timeout(_STATUS_WAITS), self._turned:
                 await self._turned.wait_for(lambda: self.turns >= due)
@@ -375,8 +379,8 @@ class Agent:
         self.announcer.look()
 
     def _claims_changed(self) -> None:
-        self.due.mark()
-        self.due.ask_holders_soon()  # which pods have claims only the kubelet tells
+        self.pending.add()
+        self.pending.ask_holders_soon()  # which pods have claims only the kubelet tells
 
     def displace(self) -> None:
         """Another agent has come to serve the kubelet."""
@@ -386,11 +390,11 @@ class Agent:
     def _on_state(self, resource: str, state: ServiceState) -> None:
         self.announcer.look()
         if self.reconciler.spec.node.events:
-            self.due.mark()
+            self.pending.add()
         self.metrics.registered.labels(resource).set(state is ServiceState.REGISTERED)
         if state is ServiceState.REGISTERED:
             self.metrics.registrations.labels(resource).inc()
-            self.due.ask_holders_soon()  # it may be another kubelet, or the first one there is
+            self.pending.ask_holders_soon()  # it may be another kubelet, or the first one there is
         elif state is ServiceState.STOPPED and resource not in self.reconciler.served.resources:
             self.metrics.forget(resource)
             self.requests.forget_resource(resource)

@@ -22,7 +22,7 @@ from ..observe.metrics import Metrics
 from ..planning.plan import DesiredState
 from ..planning.resources import EMPTY, Added, Change, ChangedResource, Inventory, RemovedResource, Resource, diff
 from .applier import Applier, Beside, Stage
-from .steps import Steps
+from .retry import Retrier
 
 log = structlog.get_logger(__name__)
 
@@ -49,7 +49,7 @@ class DeviceLists(Applier):
         on_state: Callable[[str, ServiceState], None],
         faults: Engine,
         timing: Timing,
-        steps: Steps,
+        retrier: Retrier,
     ) -> None:
         self.services: dict[str, ResourceService] = {}
         self._group: asyncio.TaskGroup | None = None
@@ -59,7 +59,7 @@ class DeviceLists(Applier):
         self._faults = faults
         self._timing = timing
         self._intervals, self._clock = timing
-        self._steps = steps
+        self._retrier = retrier
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._settled: dict[str, Resource] = {}  # what the services were told last
         self._prepared: tuple[DesiredState | None, Sequence[_Due]] = (None, ())  # what there is to do for a plan
@@ -89,7 +89,7 @@ class DeviceLists(Applier):
         """
         (prepared, dues), self._prepared = self._prepared, (None, ())
         for due in dues if prepared is plan else self._compared(plan):
-            self._steps.do(_update(_resource(due[0]).name), functools.partial(self._apply, *due))
+            self._retrier.call(_update(_resource(due[0]).name), functools.partial(self._apply, *due))
         now = self._clock.now()
         for name in plan.unsettled & self.services.keys():
             if now - self._pressed_at.get(name, float("-inf")) >= self._intervals.retire_recheck:
@@ -137,7 +137,7 @@ class DeviceLists(Applier):
         self._settled[resource.name] = resource
 
     async def _retire(self, service: ResourceService) -> None:
-        await self._steps.take(_update(service.name), service.retire)
+        await self._retrier.run(_update(service.name), service.retire)
 
     def _start(self, name: str, service: ResourceService) -> None:
         previous = self._tasks.get(name)
@@ -148,9 +148,9 @@ class DeviceLists(Applier):
                 await asyncio.wait(
                     [previous]
                 )  # one service per resource at a time: the last one must be off the kubelet
-            await self._steps.keep(_serve(name), service.run)
+            await self._retrier.supervise(_serve(name), service.run)
             for step in (_serve(name), _update(name)):
-                self._steps.forget(step)
+                self._retrier.forget(step)
 
         assert self._group is not None
         self._tasks[name] = self._group.create_task(run(), name=f"serve {name}")

@@ -1,7 +1,7 @@
 """What happened, and what is due therefore: file events, the passing of time, news of health, the kubelet's coming and
 going.
 
-Nothing is decided or done here. Each method is one round of an endless loop, taken as a step (see `steps`).
+Nothing is decided or done here. Each method is one round of an endless loop, run by `retry`.
 """
 
 import asyncio
@@ -51,23 +51,23 @@ class Events:
         await self.arm(watcher)
         changed = await watcher.changes()
         if self._agent.link.directories & changed.keys():
-            await self._agent.steps.take(_KUBELET, self._see_kubelet)
+            await self._agent.retrier.run(_KUBELET, self._see_kubelet)
         self._mark(changed)
 
     def _mark(self, changed: Changes) -> None:
         """Mark what changes in these directories make due."""
         self._agent.health.wake(changed)
         if self._agent.faults.directories & changed.keys():
-            self._agent.due.mark(faults=True)
+            self._agent.pending.add(faults=True)
         if self._configured & changed.keys():
-            self._agent.due.mark(reload=True)
+            self._agent.pending.add(reload=True)
         if entries := self._agent.reconciler.scan.concerned(changed.keys()):
-            self._agent.due.mark(scan=entries)
+            self._agent.pending.add(scan=entries)
         finished = {where for where, names in changed.items() if not (names and all(map(_is_unfinished, names)))}
         for output in self._agent.reconciler.appliers:
             if not output.directories.isdisjoint(finished):
                 output.look()
-                self._agent.due.mark()
+                self._agent.pending.add()
 
     async def find_files(self) -> None:
         """Find out which directories lead to the files: links may lead elsewhere by now."""
@@ -96,13 +96,13 @@ class Events:
         for output in self._agent.reconciler.appliers:
             output.look()
         again = self._agent.config.status.kept_at > 0  # what the node proved wrong at the start may be right by now
-        self._agent.due.mark(scan=frozenset(self._agent.reconciler.scan.entries), faults=True, reload=again)
+        self._agent.pending.add(scan=frozenset(self._agent.reconciler.scan.entries), faults=True, reload=again)
 
     # --- the kubelet --------------------------------------------------------------------------------------------------
 
     async def look_at_kubelet(self) -> None:
         await self._clock.sleep(self._intervals.look_at_kubelet)
-        await self._agent.steps.take(_KUBELET, self._see_kubelet)
+        await self._agent.retrier.run(_KUBELET, self._see_kubelet)
 
     async def _see_kubelet(self) -> None:
         """See whether the kubelet is a new one, and whether its directory is still ours to serve."""
@@ -118,19 +118,19 @@ class Events:
         """
         acts = any(entry.acts_on_handovers for entry in self._agent.reconciler.spec.entries)
         pace = self._intervals.look_at_holders_for_actions if acts else self._intervals.look_at_holders
-        await self._clock.wait(self._agent.due.asked, min(pace, self._name_again))
-        await self._clock.sleep(self._agent.steps.pause(_HOLDERS))
-        self._agent.due.asked.clear()
+        await self._clock.wait(self._agent.pending.asked, min(pace, self._name_again))
+        await self._clock.sleep(self._agent.retrier.pause(_HOLDERS))
+        self._agent.pending.asked.clear()
         await self.read_holders()
         before, self._unnamed = self._unnamed, self._agent.reconciler.unnamed
         if before != self._unnamed:
             self._name_again = self._intervals.name_holder if self._unnamed else math.inf
         else:
             self._name_again *= 2
-        self._agent.due.mark()
+        self._agent.pending.add()
 
     async def read_holders(self) -> None:
-        await self._agent.steps.take(_HOLDERS, self._read_holders)
+        await self._agent.retrier.run(_HOLDERS, self._read_holders)
 
     async def _read_holders(self) -> None:
         await self._agent.holders.refresh()
@@ -143,7 +143,7 @@ class Events:
 
     async def follow_health(self, news: AsyncIterator[frozenset[str]]) -> None:
         devices = await anext(news)
-        self._agent.due.mark()
+        self._agent.pending.add()
         self._agent.reconciler.verdicts.reported(devices)
 
 

@@ -38,9 +38,10 @@ from .fault_control import FaultControl
 from .node_choices import CutSituation, NodeChoices
 from .options import Options
 from .pod_holders import PodHolders
+from .problem_log import ProblemLog, log_problem, problem_of
+from .retry import Retrier
 from .scanner import Scan, Scanner, Verdicts
 from .state_file import KeptConfig
-from .steps import Steps, ToldProblems, problem_of, tell
 
 if TYPE_CHECKING:
     from ..dra.slices import Claimed
@@ -72,7 +73,7 @@ class Reconciler:
         metrics: Metrics,
         *,
         faults: FaultControl,
-        steps: Steps,
+        retrier: Retrier,
         choices: NodeChoices,
         appliers: Sequence[Applier],
         claimed: "Callable[[], Claimed]" = dict,
@@ -84,7 +85,7 @@ class Reconciler:
         self._listed: DesiredState | None = None  # of which the kubelet was told last
         self._dropped: Mapping[str, Dropped] = {}  # ids that left a list lately
         self.warnings: tuple[Problem, ...] = ()
-        self.scanner = Scanner(options.host, options.node, options.device_dir, options.smi_dir, steps)
+        self.scanner = Scanner(options.host, options.node, options.device_dir, options.smi_dir, retrier)
         self.holders = holders
         self.choices = choices
         self._claimed = claimed
@@ -96,12 +97,12 @@ class Reconciler:
         self._config = config
         self._metrics = metrics
         self._faults = faults
-        self._steps = steps
+        self._retrier = retrier
         self._plan: DesiredState | None = None
         self._world = ObservedState()  # in which that was decided
         self._unprepared: dict[str, Mapping[str, Health]] = {}  # what appliers that fail have not made, by their names
         self._machine: Machine | None = None  # read when it is first asked for
-        self._told = ToldProblems(metrics)
+        self._problem_log = ProblemLog(metrics)
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -110,7 +111,7 @@ class Reconciler:
         of_choices = self.choices.problems
         of_plan = self._plan.problems if self._plan else ()
         of_appliers = (problem for applier in self.appliers for problem in applier.problems)
-        return tuple(dict.fromkeys((*of_files, *of_node, *of_choices, *of_plan, *of_appliers, *self._steps.problems)))
+        return tuple(dict.fromkeys((*of_files, *of_node, *of_choices, *of_plan, *of_appliers, *self._retrier.problems)))
 
     @property
     def unnamed(self) -> frozenset[Key]:
@@ -172,7 +173,7 @@ class Reconciler:
         self.scanner.start_over()
         scan = await self.scanner.scan(self.scan, loaded.spec)
         self._put_in_force(loaded, scan, self._arrange(loaded.spec, scan))
-        self._told.log(self.problems, but={*self._config.left_out, *self._steps.problems})
+        self._problem_log.log(self.problems, but={*self._config.left_out, *self._retrier.problems})
         self._config.fell_back(kept.texts, kept.at, bad)
 
     async def reload(self) -> None:
@@ -267,10 +268,10 @@ class Reconciler:
         Calls `ask_holders` when something vanished that the kubelet may know to be free. Returns the (monotonic) time
         at which to do it again though nothing happens, or None.
         """
-        do = self._steps.do
+        do = self._retrier.call
         do("choosing what to probe", lambda: self.verdicts.probe(self.scan, self.base.left_out))
         do("looking at the faults", lambda: self._faults.engine.look(self.base))
-        await self._steps.take("following labels that choose layouts", self._repartition)
+        await self._retrier.run("following labels that choose layouts", self._repartition)
         plan = await self._prepared()
         if plan is None:
             return self._clock.now() if self._plan else None
@@ -282,11 +283,11 @@ class Reconciler:
         if gone := dropped(served, plan.inventory, self._clock.now()):
             since = self._clock.now() - self._options.intervals.retire_handover
             self._dropped = {**{each: it for each, it in self._dropped.items() if it.at > since}, **gone}
-            await self._steps.take("forgetting devices", self._forget)
+            await self._retrier.run("forgetting devices", self._forget)
         await self._clock.sleep(0)  # the streams send their lists before anything else takes the loop
         await self._apply(Stage.FOLLOW, plan)
-        do("counting problems", lambda: self._told.count(self.problems))
-        failed = self._steps.failed  # then the step says when
+        do("counting problems", lambda: self._problem_log.count(self.problems))
+        failed = self._retrier.failed  # then the step says when
         of_appliers = (each.again_at for each in self.appliers if not failed(each.name))
         again = (plan.again_at, self.choices.again_at, *of_appliers)
         return min((each for each in again if each is not None), default=None)
@@ -298,7 +299,7 @@ class Reconciler:
         once more. None where that does not end, or nothing could ever be decided.
         """
         for _ in range(_ROUNDS):
-            decided = await self._steps.take(_DECIDING, self._decide)
+            decided = await self._retrier.run(_DECIDING, self._decide)
             plan = self._plan
             if plan is None:
                 return None
@@ -319,7 +320,7 @@ class Reconciler:
         self._plan = await asyncio.to_thread(desired_state, world, self._options.intervals)
         for problem in self._plan.problems:
             if before is None or problem not in before.problems:
-                tell("problem with what is said of the node", problem)
+                log_problem("problem with what is said of the node", problem)
 
     def _observe(self) -> ObservedState:
         last = self._plan
@@ -360,9 +361,9 @@ class Reconciler:
 
     async def _apply(self, stage: Stage, plan: DesiredState) -> None:
         for applier in self._of_stage[stage]:
-            done = await self._steps.take(applier.name, functools.partial(applier.apply, plan))
+            done = await self._retrier.run(applier.name, functools.partial(applier.apply, plan))
             if stage is Stage.PREPARE:
-                health = Health(healthy=False, reason=self._steps.reason(applier.name))
+                health = Health(healthy=False, reason=self._retrier.reason(applier.name))
                 self._unprepared[applier.name] = {} if done else dict.fromkeys(applier.unprepared(plan), health)
 
     async def _forget(self) -> None:
@@ -371,7 +372,7 @@ class Reconciler:
     def _adopt(self, loaded: Loaded, scan: Scan, base: Inventory) -> None:
         self._put_in_force(loaded, scan, base)
         self._config.applied(loaded, summary(base), {**counts(base), **for_claims(base)})
-        self._told.log(self.problems, but={*self._config.left_out, *self._steps.problems})
+        self._problem_log.log(self.problems, but={*self._config.left_out, *self._retrier.problems})
 
     def _put_in_force(self, loaded: Loaded, scan: Scan, base: Inventory) -> None:
         self._faults.adopt(loaded.spec, base)

@@ -101,7 +101,7 @@ def not_ready(agent: "Agent") -> list[str]:
     if stand_by(agent):
         return _bad_since_the_start(agent)
     if agent.waiting or not agent.lists.running or not agent.reconciler.published:
-        return [agent.waiting or "starting", *map(str, agent.steps.problems)]
+        return [agent.waiting or "starting", *map(str, agent.retrier.problems)]
     services = agent.lists.services.values()
     missing = [f"{each.name}: {each.trouble or _why(each)}" for each in services if not each.ready]
     if agent.reconciler.spec.node.status and not agent.node_api.document()["status"]["written"]:
