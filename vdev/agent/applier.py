@@ -5,7 +5,7 @@ tried again, and that it shows in log, status and metrics is the reconciler's bu
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from enum import IntEnum
 from pathlib import Path
 
@@ -44,14 +44,6 @@ class Applier(ABC):
         One of stage LIST awaits nothing, so that no request of the kubelet comes between the decision and the lists.
         """
 
-    def unprepared(self, plan: DesiredState) -> Collection[str]:
-        """The devices of the plan, by raw device id, that need this applier and for which it has done nothing yet.
-
-        Asked of one of stage PREPARE whose `apply` fails: these devices are Unhealthy until it succeeds.
-        """
-        del plan
-        return ()
-
     def look(self) -> None:  # noqa: B027 (`apply` is enough for most)
         """Something may have changed in one of `directories`; a turn follows, in which `apply` looks at it."""
 
@@ -76,7 +68,7 @@ class Applier(ABC):
         return frozenset()
 
     @property
-    def again_at(self) -> float | None:
+    def retry_at(self) -> float | None:
         """The (monotonic) time at which to settle again though nothing happens, or None."""
         return None
 

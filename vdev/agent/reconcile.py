@@ -100,7 +100,6 @@ class Reconciler:
         self._retrier = retrier
         self._plan: DesiredState | None = None
         self._world = ObservedState()  # in which that was decided
-        self._unprepared: dict[str, Mapping[str, Health]] = {}  # what appliers that fail have not made, by their names
         self._machine: Machine | None = None  # read when it is first asked for
         self._problem_log = ProblemLog(metrics)
 
@@ -288,7 +287,7 @@ class Reconciler:
         await self._apply(Stage.FOLLOW, plan)
         do("counting problems", lambda: self._problem_log.count(self.problems))
         failed = self._retrier.failed  # then the step says when
-        of_appliers = (each.again_at for each in self.appliers if not failed(each.name))
+        of_appliers = (each.retry_at for each in self.appliers if not failed(each.name))
         again = (plan.again_at, self.choices.again_at, *of_appliers)
         return min((each for each in again if each is not None), default=None)
 
@@ -354,17 +353,14 @@ class Reconciler:
 
     def _undeliverable(self) -> Mapping[str, Health]:
         of_appliers = (each.undeliverable for each in self.appliers)
-        return {raw: health for found in (*self._unprepared.values(), *of_appliers) for raw, health in found.items()}
+        return {raw: health for found in of_appliers for raw, health in found.items()}
 
     def _toolless(self) -> frozenset[str]:
         return frozenset[str]().union(*(each.toolless for each in self.appliers))
 
     async def _apply(self, stage: Stage, plan: DesiredState) -> None:
         for applier in self._of_stage[stage]:
-            done = await self._retrier.run(applier.name, functools.partial(applier.apply, plan))
-            if stage is Stage.PREPARE:
-                health = Health(healthy=False, reason=self._retrier.reason(applier.name))
-                self._unprepared[applier.name] = {} if done else dict.fromkeys(applier.unprepared(plan), health)
+            await self._retrier.run(applier.name, functools.partial(applier.apply, plan))
 
     async def _forget(self) -> None:
         await asyncio.to_thread(self.scanner.forget, self.scan, self.served)

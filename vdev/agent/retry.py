@@ -65,10 +65,6 @@ class Retrier:
     def failed(self, name: str) -> bool:
         return name in self._failing
 
-    def reason(self, name: str) -> str:
-        """Why the last attempt failed; empty if it did not."""
-        return self._failing[name].problem.message if name in self._failing else ""
-
     def pause(self, name: str) -> float:
         """The seconds until the next attempt; 0 if it may run now."""
         failure = self._failing.get(name)

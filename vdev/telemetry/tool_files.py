@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import os
 import shutil
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,7 +52,6 @@ class ToolFiles(HostFiles[str, Shown]):
         self.root = root
         self._sensors = sensors
         self._plan: DesiredState | None = None  # that the kubelet is told of
-        self._told = ""  # why containers get no tools, as it was logged
         self._trouble = ""  # of what is written beside the turns
         self._due: frozenset[str] = frozenset()  # what was shown of held and broken devices last
         self._news = asyncio.Event()
@@ -75,11 +74,6 @@ class ToolFiles(HostFiles[str, Shown]):
             found.append(warning(str(self.root), f"what smi shows in containers stays as it is: {self._trouble}", hint))
         return tuple(found)
 
-    def unprepared(self, plan: DesiredState) -> frozenset[str]:
-        """What has a tool in the plan, and none that any `settle` has made."""
-        wanted = self.wanted(plan).items()
-        return frozenset(each.device.raw.id for name, each in wanted if name not in self._ready)
-
     def wanted(self, plan: DesiredState) -> Mapping[str, Shown]:
         return equipped(plan)
 
@@ -101,6 +95,11 @@ class ToolFiles(HostFiles[str, Shown]):
         claimable = published(plan)
         return [name for name in left if name in claimable or not plan.is_free(name)]
 
+    def devices(self, plan: DesiredState) -> Iterable[tuple[str, str]]:
+        """None: without its tools a device is given out all the same, see `toolless`."""
+        del plan
+        return ()
+
     def make(
         self, plan: DesiredState, wanted: Mapping[str, Shown], kept: frozenset[str], gone: frozenset[str]
     ) -> Mapping[str, str]:
@@ -112,13 +111,6 @@ class ToolFiles(HostFiles[str, Shown]):
         if not wanted and not kept and self._devices.is_dir():
             shutil.rmtree(self.root, ignore_errors=True)
         return {name: reason for name, reason in reasons.items() if reason}
-
-    async def made(self, plan: DesiredState) -> None:
-        del plan
-        reason = next(iter(self.failed.values()), "")
-        if reason and reason != self._told:
-            log.warning("containers get no smi", problem=reason)
-        self._told = reason
 
     async def show(self, plan: DesiredState) -> None:
         """Bring what the tools show up to date now: sensors know of this plan."""
