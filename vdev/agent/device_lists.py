@@ -137,20 +137,22 @@ class DeviceLists(Applier):
         self._settled[resource.name] = resource
 
     async def _retire(self, service: ResourceService) -> None:
+        task = self._tasks[service.name]
         await self._retrier.run(_update(service.name), service.retire)
+        task.cancel()
 
     def _start(self, name: str, service: ResourceService) -> None:
         previous = self._tasks.get(name)
         self.services[name] = service
 
         async def run() -> None:
-            if previous is not None:
-                await asyncio.wait(
-                    [previous]
-                )  # one service per resource at a time: the last one must be off the kubelet
-            await self._retrier.supervise(_serve(name), service.run)
-            for step in (_serve(name), _update(name)):
-                self._retrier.forget(step)
+            if previous is not None:  # the kubelet must have dropped the last service of this resource
+                await asyncio.wait([previous])
+            try:
+                await self._retrier.supervise(_serve(name), service.run)
+            finally:
+                for step in (_serve(name), _update(name)):
+                    self._retrier.forget(step)
 
         assert self._group is not None
         self._tasks[name] = self._group.create_task(run(), name=f"serve {name}")
@@ -166,9 +168,9 @@ class DeviceLists(Applier):
                 await service.spoil_socket(replace=rule.socket.replace)
 
     async def stop(self) -> None:
-        for service in self.services.values():
-            service.stop()
         running = [task for task in self._tasks.values() if not task.done()]
+        for task in running:
+            task.cancel()
         if running:
             await asyncio.wait(running)
 
