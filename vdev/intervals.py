@@ -63,7 +63,6 @@ class Intervals:
     steady: float = 10.0  # that a stream must live for the next pause to be the shortest again
 
     # What the agent that serves is given time for, by one that stands by.
-    directory_anew: float = 10.0  # to lock the kubelet's directory when that was made again
 
     # Of a device that vanished.
     retire_settle: float = 5.0  # listed as Unhealthy, before it may go: longer than any admission in progress

@@ -71,7 +71,7 @@ class Agent:
         self.pending = PendingWork(timing)
         self.retrier = Retrier(on_change=self.pending.add, timing=timing)
         self.lock = NodeLock(options.plugin_dir, waiting=self._wait_for, timing=timing)
-        self.link = KubeletSocket(options.kubelet_socket, options.plugin_dir, is_ours=self.lock.stands)
+        self.link = KubeletSocket(options.kubelet_socket, options.plugin_dir, is_ours=self.lock.is_ours)
         self.state = StateFile(
             options.state_dir,
             Owner(options.node, str(options.plugin_dir), options.boot_id),

@@ -33,7 +33,7 @@ class Events:
         self._agent = agent
         self._intervals, self._clock = agent.options.timing
         self._displaced = asyncio.Event()  # that is told at a look, and nobody waits for
-        agent.link.subscribe(self._displaced, agent.lock.stands)
+        agent.link.subscribe(self._displaced, agent.lock.is_ours)
         self._configured: frozenset[Path] = frozenset()  # the directories that lead to configuration files
         self._limits: tuple[str, ...] = ()
         self._unnamed: frozenset[Key] = frozenset()  # what was given out and had no pod when that was last asked
