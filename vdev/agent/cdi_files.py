@@ -52,8 +52,12 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
 
     def wanted(self, plan: DesiredState) -> Mapping[_Name, _Wanted]:
         wanted: dict[_Name, _Wanted] = {}
-        for kind, document in plan.specifications.items():
-            of_all = (document["cdiVersion"], document.get("containerEdits"), plan.cdi_faults.get(cdi.file_name(kind)))
+        for kind, document in plan.cdi.items():
+            of_all = (
+                document["cdiVersion"],
+                document.get("containerEdits"),
+                plan.observed.cdi_faults.get(cdi.file_name(kind)),
+            )
             wanted |= {(kind, device["name"]): (device, *of_all) for device in document["devices"]}
         return wanted
 
@@ -71,7 +75,7 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
         return {(each["kind"], device["name"]): device for each in self._documents or () for device in each["devices"]}
 
     def named(self, plan: DesiredState) -> Collection[_Name]:
-        return {(kind, name) for kind, name, _ in allocation.cdi_names(plan.told)}
+        return {(kind, name) for kind, name, _ in allocation.cdi_names(plan.observed.previous.advertised)}
 
     def held(self, left: Collection[_Name], plan: DesiredState) -> Collection[_Name]:
         devices = self._devices
@@ -79,16 +83,16 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
         return [name for name, device in ids.items() if not plan.is_free(device)]
 
     def devices(self, plan: DesiredState) -> Iterable[tuple[_Name, str]]:
-        return (((kind, name), raw) for kind, name, raw in allocation.cdi_names(plan.inventory))
+        return (((kind, name), raw) for kind, name, raw in allocation.cdi_names(plan.advertised))
 
     def make(
         self, plan: DesiredState, wanted: Mapping[_Name, _Wanted], kept: frozenset[_Name], gone: frozenset[_Name]
     ) -> Mapping[_Name, str]:
         del wanted, gone
-        documents = cdi.with_leftovers(plan.specifications, self._documents or (), kept)
+        documents = cdi.with_leftovers(plan.cdi, self._documents or (), kept)
         self._documents = list(documents.values())
         texts = {cdi.file_name(kind): _text(document) for kind, document in documents.items()}
-        texts = _with_faults(texts, plan.cdi_faults)
+        texts = _with_faults(texts, plan.observed.cdi_faults)
         not_removed = [self._remove(name) for name in self._texts.keys() - texts.keys()]
         if texts:
             try:

@@ -23,7 +23,7 @@ from ..aio.tasks import Backoff
 from ..errors import ActionFailed, HostError
 from ..hostfs import HostRoot, locks
 from ..model.device import Device, Health, Key, Slot, base_id
-from ..model.entry import PRE_START_LIMIT, RENEW, Action, ActionKind, EntrySpec, OnFailure
+from ..model.entry import PRE_START_LIMIT, RENEW, Action, ActionKind, Entry, OnFailure
 from ..observe.metrics import Metrics
 from ..planning import handovers
 from ..planning.allocation import placeholders
@@ -45,7 +45,7 @@ class Subject:
 
     resource: Resource
     device: Device
-    entry: EntrySpec
+    entry: Entry
 
 
 class Actions:
@@ -167,7 +167,7 @@ class HandoverActions(Applier):
             self._notify()
 
     async def apply(self, plan: DesiredState) -> None:
-        self._inventories = (plan.inventory, plan.base)
+        self._inventories = (plan.advertised, plan.observed.inventory)
         self._start_releases()  # those of devices that were not found until now
 
     @property

@@ -59,7 +59,7 @@ class HostFiles(Applier, Generic[Name, Wanted]):
 
     @abstractmethod
     def named(self, plan: DesiredState) -> Collection[Name]:
-        """What answers to the kubelet may still name: by `plan.told`, and for claims by `plan.told_pools`."""
+        """What answers to the kubelet may still name: that is in the lists and pools of the last turn."""
 
     @abstractmethod
     def held(self, left: Collection[Name], plan: DesiredState) -> Collection[Name]:
@@ -106,7 +106,9 @@ class HostFiles(Applier, Generic[Name, Wanted]):
             self.failed_besides = ()
             try:
                 left = frozenset(self.present(wanted)) - wanted.keys()
-                unheld = left.difference(self.held(left, plan)) if left and plan.holdings.complete else frozenset()
+                unheld = (
+                    left.difference(self.held(left, plan)) if left and plan.observed.in_use.complete else frozenset()
+                )
                 gone = unheld.difference(self.named(plan))
                 failed = self.make(plan, wanted, left - gone, gone)
             except HostError as cause:
@@ -120,7 +122,7 @@ class HostFiles(Applier, Generic[Name, Wanted]):
             self._wanted, self.failed = wanted, failed
         if unheld != gone:
             return now  # the list that is about to be sent leaves it out
-        return now + self._intervals.retire_settle if self._left and not plan.holdings.complete else None
+        return now + self._intervals.retire_settle if self._left and not plan.observed.in_use.complete else None
 
     def _set_undeliverable(self, plan: DesiredState) -> None:
         reasons = ((raw, self.failed.get(name)) for name, raw in self.devices(plan)) if self.failed else ()

@@ -118,7 +118,7 @@ class Listed(_Section):
 
     @classmethod
     def of(cls, plan: DesiredState) -> Self:
-        resources = plan.inventory.resources.values()
+        resources = plan.advertised.resources.values()
         return cls(
             resources={each.name: tuple(map(ListedSlot.of, each.slots)) for each in resources},
             layouts={
@@ -128,7 +128,7 @@ class Listed(_Section):
                     sentence=each.sentence,
                     parts={entry: dict(parts) for entry, parts in each.parts.items()},
                 )
-                for each in plan.choices.values()
+                for each in plan.observed.layouts.values()
             },
         )
 

@@ -26,8 +26,7 @@ from ..hostfs.files import listed
 from ..hostfs.locks import DirectoryLock
 from ..model import virtual_node
 from ..model.device import RawDevice, base_id, facts
-from ..model.entry import EntrySpec
-from ..model.sources import VirtualSource
+from ..model.entry import Entry
 from ..model.template import Template
 from ..model.virtual_node import Like, LineEnd, VirtualNode
 from ..planning.allocation import any_cdi
@@ -127,7 +126,7 @@ def _owner_in(path: Path) -> str:
 class Placeholder:
     """The node, file, directory or line of one device. It is another one only if its `node` is."""
 
-    entry: EntrySpec = field(compare=False)
+    entry: Entry = field(compare=False)
     device: RawDevice = field(compare=False)
     node: VirtualNode
 
@@ -138,7 +137,7 @@ class Placeholder:
 
 def wanted_placeholders(plan: DesiredState) -> dict[str, Placeholder]:
     """Return the placeholders that a plan needs, by raw device id."""
-    wanted = itertools.chain(_listed(plan.base), _for_claims(plan), _listed(plan.inventory))
+    wanted = itertools.chain(_listed(plan.observed.inventory), _for_claims(plan), _listed(plan.advertised))
     return {each.device.id: each for each in wanted}
 
 
@@ -150,7 +149,7 @@ def _listed(inventory: Inventory) -> Iterator[Placeholder]:
 
 def _for_claims(plan: DesiredState) -> Iterator[Placeholder]:
     """What claims can get or have, the latter also of devices that are gone. They get it through CDI."""
-    for offered in plan.base.claimable.values():
+    for offered in plan.observed.inventory.claimable.values():
         yield from _of_slots(offered, by_cdi=True)
     for pool in plan.pools.values():
         yield from _published(pool, (device for device in pool.devices if device.lost))
@@ -174,9 +173,9 @@ def _of_slots(resource: Resource, *, by_cdi: bool) -> Iterator[Placeholder]:
                 yield Placeholder(entry, slot.device.raw, node)
 
 
-def _made(entry: EntrySpec, *, by_cdi: bool) -> VirtualNode | None:
+def _made(entry: Entry, *, by_cdi: bool) -> VirtualNode | None:
     """What is made on the host for each device of an entry: with CDI, the runtime makes device nodes itself."""
-    node = entry.source.node if isinstance(entry.source, VirtualSource) else None
+    node = entry.virtual.node if entry.virtual else None
     return None if by_cdi and node and node.like else node
 
 
@@ -211,11 +210,11 @@ class VirtualNodes(HostFiles[str, Placeholder]):
             raise HostError(f"cannot make {failed.filename or self.directory}: {failed.strerror}") from failed
 
     def named(self, plan: DesiredState) -> Collection[str]:
-        published = (each for pool in plan.told_pools.values() for each in _published(pool, pool.devices))
-        return {each.device.id for each in itertools.chain(_listed(plan.told), published)}
+        published = (each for pool in plan.observed.previous.pools.values() for each in _published(pool, pool.devices))
+        return {each.device.id for each in itertools.chain(_listed(plan.observed.previous.advertised), published)}
 
     def held(self, left: Collection[str], plan: DesiredState) -> Collection[str]:
-        ids = {base_id(slot) for _, slot in (*plan.holdings.all(), *plan.claimed)}
+        ids = {base_id(slot) for _, slot in (*plan.observed.in_use.all(), *plan.claimed)}
         return [device for device in left if any(_may_be_of(device, each) for each in ids)]
 
     def devices(self, plan: DesiredState) -> Iterable[tuple[str, str]]:
