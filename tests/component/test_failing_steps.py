@@ -165,9 +165,9 @@ telemetry: {address: "127.0.0.1:0"}
     tools.make = Trouble(tools.make, RuntimeError("who would have thought"))
     agent.edit(text.replace("count: 1", "count: 2"))
     await shows("nvidia.com/gpu", 2, 2)
-    await kubelet.wait_until(lambda: tools.toolless, what="the failure")
+    await kubelet.wait_until(lambda: tools.without_tools, what="the failure")
     tools.make.failure = None
-    await kubelet.wait_until(lambda: not tools.toolless, what="the tools")
+    await kubelet.wait_until(lambda: not tools.without_tools, what="the tools")
 
 
 async def test_a_decision_that_fails(kubelet, start_agent, shows):

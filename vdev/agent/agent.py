@@ -17,38 +17,16 @@ import grpc.aio
 import structlog
 
 from ..aio.tasks import Interrupted, Interruption, acting_on
-from ..config import file_choice
-from ..deviceplugin.registration import KubeletSocket
-from ..deviceplugin.requests import Requests
-from ..deviceplugin.service import ServiceState
-from ..discovery.health_monitor import HealthMonitor
-from ..dra.applier import Dra
 from ..hostfs.watch import Watcher
-from ..observe.metrics import Metrics
-from ..telemetry.applier import Telemetry
-from ..telemetry.tool_files import ToolFiles
 from . import command_socket
 from .announcer import Announcer
-from .applier import Applier, Beside, Stage
-from .cdi_files import CdiFiles
-from .config_files import ConfigSource, FileChooser, NodeLabel
-from .device_lists import DeviceLists, Measures
+from .applier import Applier
 from .events import Events
-from .fault_control import FaultControl
-from .handovers import Actions, HandoverActions
-from .kernel_log import KernelLog
-from .lock import NodeLock
-from .node_choices import NodeChoices
-from .node_objects import NodeApi
 from .options import Options
-from .pending_work import PendingWork
-from .pod_holders import PodHolders
+from .parts import AgentParts
 from .problem_log import broken_in
-from .reconcile import READING, Reconciler
-from .retry import Retrier
-from .state_file import Owner, StateFile
-from .status import HttpView, situation, status
-from .virtual_nodes import VirtualNodes
+from .reconcile import READING
+from .status import HttpView, status
 
 log = structlog.get_logger(__name__)
 
@@ -58,128 +36,22 @@ _Task = asyncio.Task[None]
 _STATUS_WAITS = 1.0  # seconds, at most, for a turn that is due
 
 
-class Agent:
-    """One node's plugin. `run()` returns the exit code; `stop()` ends it from anywhere in the loop.
-
-    `appliers` are applied besides the agent's own, which keep the node's devices.
-    """
+class Agent(AgentParts):
+    """One node's plugin. `run()` returns the exit code; `stop()` ends it, and may be called at any time."""
 
     def __init__(self, options: Options, *, appliers: Sequence[Applier] = ()) -> None:
-        self.options = options
-        self.metrics = Metrics()
-        timing, clock = options.timing, options.clock
-        self.pending = PendingWork(timing)
-        self.retrier = Retrier(on_change=self.pending.add, timing=timing)
-        self.lock = NodeLock(options.plugin_dir, waiting=self._wait_for, timing=timing)
-        self.link = KubeletSocket(options.kubelet_socket, options.plugin_dir, is_ours=self.lock.is_ours)
-        self.state = StateFile(
-            options.state_dir,
-            Owner(options.node, str(options.plugin_dir), options.boot_id),
-            options.files,
-            good=lambda: self.config.good,  # it comes to be below
-            timing=timing,
-        )
-        owner = f"{options.node} {options.plugin_dir}"
-        self.nodes = VirtualNodes(options.device_dir, options.host, owner=owner, timing=timing)
-        self.handovers = HandoverActions(
-            Actions(options.host, self.metrics, timing, self.nodes.renew),
-            self.state.record,
-            timing=timing,
-            ask=lambda: self.events.read_holders(),  # the events come to be below
-            wake=self.pending.add,
-        )
-        self.requests = Requests(
-            self.metrics,
-            handed_over=self.handovers.allocated,
-            pre_start=self.handovers.pre_start,
-            allocate_deadline=options.allocate_deadline,
-            on_allocated=self.pending.ask_holders_soon,
-            clock=clock,
-        )
-        self.faults = FaultControl(options, self.metrics, wake=self.pending.add)
-        self.node_api = NodeApi(options, lambda: situation(self), self.faults.engine.on_api, self.retrier.retry_now)
-        label = NodeLabel(self.node_api.object, *file_choice.LABELS)
-        chooser = FileChooser(
-            options.files,
-            options.node,
-            label=label,
-            last=self.state.kept_files,
-            on_change=self.reload,
-            timing=timing,
-        )
-        self.config = ConfigSource(chooser, options.load, options.load_again, self.metrics, clock)
-        self.health = HealthMonitor(options.host, clock)
-        self.holders = PodHolders(
-            options.pod_resources_socket,
-            options.plugin_dir,
-            self.requests,
-            generation=lambda: self.link.generation,
-            timing=timing,
-            listens=lambda: self.lists.is_listened_to,
-            is_down=lambda: self.faults.engine.pod_resources_down,
-        )
-        self.cdi = CdiFiles(options.cdi_dir, timing)
-        self.lists = DeviceLists(
-            self.link,
-            self.requests,
-            on_state=self._on_state,
-            faults=self.faults.engine,
-            timing=timing,
-            retrier=self.retrier,
-        )
-        self.kernel_log = KernelLog(options.node, options.host, clock)
-        self.measures = Measures(self.metrics, clock)
-        self.telemetry = Telemetry(options, self.node_api.api, on_change=self.pending.add)
-        self.tools = ToolFiles(options.smi_dir, self.telemetry.measured, timing)
-        self.dra = Dra(
-            options,
-            self.node_api.access,
-            self.retrier,
-            self.metrics,
-            wake=self._claims_changed,
-            renew=self.nodes.renew,
-            faults=self.faults.engine,
-        )
-        self.reconciler = Reconciler(
-            options,
-            self.config,
-            self.holders,
-            self.health,
-            self.metrics,
-            faults=self.faults,
-            retrier=self.retrier,
-            choices=NodeChoices(options.node, self.node_api.object, self.pending.add),
-            appliers=(
-                self.nodes,
-                self.tools,  # before the specifications that mount them
-                self.cdi,
-                self.state,
-                self.measures,  # before any that waits: a resource that stops meanwhile is measured no more
-                self.handovers,
-                *self.lists.appliers,
-                self.kernel_log,
-                *self.node_api.appliers,
-                self.dra,
-                self.telemetry,
-                Beside("showing devices in containers", Stage.FOLLOW, self.tools.show),
-                *appliers,
-            ),
-            claimed=lambda: self.dra.claimed,
-        )
-        self.events = Events(self)
+        super().__init__(options, appliers)
+        self.events = Events(self, on_displaced=self._displace)
         self.announcer = Announcer(
             options.service_manager,
             HttpView(self).outlook,
             patience=options.boot_wait,
             retrier=self.retrier,
-            timing=timing,
+            timing=options.timing,
         )
-        self.started_at = clock.wall()
-        self.turned_at = clock.now()  # when the last turn ended
-        self.turns = 0  # that ended
-        self.waiting = "starting"  # for what, before the work begins
-        self._turning = asyncio.Lock()  # held during a turn, and while the node is taken over
-        self._turned = asyncio.Condition()  # told of the end of each turn
+        self.turns = 0  # that have ended
+        self._turning = asyncio.Lock()  # held during a turn, and during a take-over
+        self._turned = asyncio.Condition()  # notified at the end of each turn
         self._displaced = False  # another agent serves the kubelet now
         self._stop = asyncio.Event()
         self._starting = Interruption()
@@ -188,11 +60,6 @@ class Agent:
         self.announcer.stop()
         self._stop.set()
         self._starting.interrupt()
-
-    def reload(self) -> None:
-        """Read the configuration again soon, and try at once what failed."""
-        self.retrier.retry_now()
-        self.pending.add(reload=True)
 
     async def run(self) -> int:
         """Start, work until stopped, shut down.
@@ -317,7 +184,7 @@ class Agent:
             self.reconciler.resume(inventory, listed.choices)
             with contextlib.suppress(TimeoutError):  # before the first list, so that it lacks nothing that a pod holds
                 async with self.options.clock.timeout(self.options.intervals.first_reading):
-                    await self.events.read_holders()
+                    await self.read_holders()
             self.turned_at, self.waiting = self.options.clock.now(), ""
             self.lists.start(group)
             self.dra.start(group)
@@ -374,27 +241,7 @@ class Agent:
                 await self._turned.wait_for(lambda: self.turns >= due)
         return await asyncio.to_thread(status, self)
 
-    def _wait_for(self, what: str) -> None:
-        self.waiting = what
-        self.announcer.look()
-
-    def _claims_changed(self) -> None:
-        self.pending.add()
-        self.pending.ask_holders_soon()  # which pods have claims only the kubelet tells
-
-    def displace(self) -> None:
-        """Another agent has come to serve the kubelet."""
+    def _displace(self) -> None:
+        """End, because another agent serves the kubelet now."""
         self._displaced = True
         self.stop()
-
-    def _on_state(self, resource: str, state: ServiceState) -> None:
-        self.announcer.look()
-        if self.reconciler.spec.node.events:
-            self.pending.add()
-        self.metrics.registered.labels(resource).set(state is ServiceState.REGISTERED)
-        if state is ServiceState.REGISTERED:
-            self.metrics.registrations.labels(resource).inc()
-            self.pending.ask_holders_soon()  # it may be another kubelet, or the first one there is
-        elif state is ServiceState.STOPPED and resource not in self.reconciler.served.resources:
-            self.metrics.forget(resource)
-            self.requests.forget_resource(resource)

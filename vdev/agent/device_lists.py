@@ -21,7 +21,7 @@ from ..model.device import Key
 from ..observe.metrics import Metrics
 from ..planning.plan import DesiredState
 from ..planning.resources import EMPTY, Added, Change, ChangedResource, Inventory, RemovedResource, Resource, diff
-from .applier import Applier, Beside, Stage
+from .applier import Applier
 from .retry import Retrier
 
 log = structlog.get_logger(__name__)
@@ -32,14 +32,11 @@ _Due = tuple[Change, bytes]
 """A change, and the list to send for it."""
 
 
-class DeviceLists(Applier):
+class DeviceLists:
     """The services of one node, from `start` on. Tasks live in the group given; each is named after its resource.
 
     What goes wrong with one resource is the problem of a step of its own, and the others are served all the same.
     """
-
-    name = "telling the kubelet"
-    stage = Stage.LIST
 
     def __init__(
         self,
@@ -66,11 +63,6 @@ class DeviceLists(Applier):
         self._pressed_at: dict[str, float] = {}
 
     @property
-    def appliers(self) -> tuple[Applier, ...]:
-        """The lists, with what is done ahead of them."""
-        return Beside("encoding lists", Stage.PREPARE, self.prepare), self
-
-    @property
     def running(self) -> bool:
         return self._group is not None
 
@@ -81,11 +73,16 @@ class DeviceLists(Applier):
     def start(self, group: asyncio.TaskGroup) -> None:
         self._group = group
 
-    async def apply(self, plan: DesiredState) -> None:
+    async def encode(self, plan: DesiredState) -> None:
+        """Find the difference and encode its lists, in a thread, so that `send` is quick."""
+        self._prepared = plan, await asyncio.to_thread(self._compared, plan)
+
+    def send(self, plan: DesiredState) -> None:
         """Serve what the plan lists; a resource that did not change is not touched, and one that fails is tried again.
 
-        Lists of `unsettled` resources are sent once more: the kubelet then writes its checkpoint, which tells whether a
-        pod that is not named still has the device.
+        Lists of `unsettled` resources are sent once more: the kubelet then writes its checkpoint, which shows whether a
+        pod that is not named still has the device. This is no coroutine, so no Allocate comes between the plan and the
+        lists.
         """
         (prepared, dues), self._prepared = self._prepared, (None, ())
         for due in dues if prepared is plan else self._compared(plan):
@@ -95,10 +92,6 @@ class DeviceLists(Applier):
             if now - self._pressed_at.get(name, float("-inf")) >= self._intervals.retire_recheck:
                 self._pressed_at[name] = now
                 self.services[name].list_again()
-
-    async def prepare(self, plan: DesiredState) -> None:
-        """Compare and encode what `apply` will send, in a thread, so that `apply` has no long work to do."""
-        self._prepared = plan, await asyncio.to_thread(self._compared, plan)
 
     def _compared(self, plan: DesiredState) -> Sequence[_Due]:
         return [

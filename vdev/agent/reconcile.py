@@ -33,6 +33,7 @@ from ..planning.resources import EMPTY, Inventory, counts, for_claims, summary
 from ..planning.retention import Retired, dropped
 from .applier import Applier, Stage
 from .config_files import ConfigSource
+from .device_lists import DeviceLists
 from .fault_control import FaultControl
 from .node_choices import CutSituation, NodeChoices
 from .options import Options
@@ -70,9 +71,11 @@ class Reconciler:
         *,
         faults: FaultControl,
         retrier: Retrier,
+        lists: DeviceLists,
         choices: NodeChoices,
         appliers: Sequence[Applier],
-        claimed: Callable[[], Claimed] = dict,
+        claimed: Callable[[], Claimed],
+        without_tools: Callable[[], frozenset[str]],
     ) -> None:
         self.spec = Spec()
         self.scan = Scan()
@@ -83,7 +86,9 @@ class Reconciler:
         self.scanner = Scanner(options.host, options.node, options.device_dir, options.smi_dir, retrier)
         self.holders = holders
         self.choices = choices
+        self._lists = lists
         self._claimed = claimed
+        self._without_tools = without_tools
         self.appliers = sorted(appliers, key=lambda applier: applier.stage)
         self._of_stage = {stage: [each for each in appliers if each.stage is stage] for stage in Stage}
         self.verdicts = Verdicts(health, metrics)
@@ -263,7 +268,8 @@ class Reconciler:
         plan = await self._prepared()
         if plan is None:
             return self._clock.now() if self._plan else None
-        await self._apply(Stage.LIST, plan)  # awaits nothing: since it was decided, no Allocate came between
+        # Nothing is awaited between the last look at the Allocates in `_prepared` and this.
+        do("telling the kubelet", lambda: self._lists.send(plan))
         retired, served = self.retired, self.served
         self._listed = plan
         if plan.retired.keys() - retired.keys():
@@ -295,6 +301,7 @@ class Reconciler:
             if plan is None:
                 return None
             await self._apply(Stage.PREPARE, plan)
+            await self._retrier.run("encoding lists", functools.partial(self._lists.encode, plan))
             if not decided or self._is_current(plan):
                 return plan
         return None
@@ -340,9 +347,6 @@ class Reconciler:
         for applier in self.appliers:
             found |= applier.undeliverable
         return found
-
-    def _without_tools(self) -> frozenset[str]:
-        return frozenset[str]().union(*(each.toolless for each in self.appliers))
 
     async def _apply(self, stage: Stage, plan: DesiredState) -> None:
         for applier in self._of_stage[stage]:

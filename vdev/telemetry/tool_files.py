@@ -53,7 +53,7 @@ class ToolFiles(HostFiles[str, ToolDevice]):
         self._plan_changed = asyncio.Event()
 
     @property
-    def toolless(self) -> frozenset[str]:
+    def without_tools(self) -> frozenset[str]:
         """The devices, by raw id, whose directory or tool is missing."""
         return frozenset(self._wanted[each].device.raw.id for each in self.failed)
 
@@ -96,7 +96,7 @@ class ToolFiles(HostFiles[str, ToolDevice]):
         return [name for name in left if name in claimable or not plan.is_free(name)]
 
     def devices(self, plan: DesiredState) -> Iterable[tuple[str, str]]:
-        """None: without its tools a device is given out all the same, see `toolless`."""
+        """None: without its tools a device is given out all the same, see `without_tools`."""
         del plan
         return ()
 
@@ -112,7 +112,7 @@ class ToolFiles(HostFiles[str, ToolDevice]):
             shutil.rmtree(self.root, ignore_errors=True)
         return {name: reason for name, reason in reasons.items() if reason}
 
-    async def show(self, plan: DesiredState) -> None:
+    def show(self, plan: DesiredState) -> None:
         """Rewrite the data soon, as this plan says."""
         self._plan = plan
         self._plan_changed.set()
