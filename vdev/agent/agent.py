@@ -1,8 +1,8 @@
-"""The life of the running plugin: its parts are put together, started, and ended in order.
+"""The life of the agent: it starts its parts, takes turns, and ends in order.
 
-One task takes the turns: what is due is read and looked for, then the reconciler decides and settles. Everything that
-happens only marks what is due (see `events`). While another agent serves the node, the turns end before anything is
-applied: this one stands by, with everything read and looked for, and takes over once the other one is gone.
+One task takes the turns: it reads files and looks for devices, then the reconciler plans and applies. All events only
+add pending work (see `events.py`). While another agent serves the node, turns end before anything is applied: this one
+stands by with everything read, and takes over once the other one has ended.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 _Life = Callable[[], Awaitable[object]]
 _Task = asyncio.Task[None]
 
-_STATUS_WAITS = 1.0  # seconds, at most, for a turn that is due
+_STATUS_WAITS = 1.0  # seconds, at most, for a pending turn
 
 
 class Agent(AgentParts):
@@ -64,7 +64,7 @@ class Agent(AgentParts):
     async def run(self) -> int:
         """Start, work until stopped, shut down.
 
-        Raises ConfigError when the configuration is bad at the start, InvariantBroken when it must not go on.
+        Raises ConfigError if the configuration is bad at the start, InvariantBroken if the agent must not go on.
         """
         try:
             return await self._live()
@@ -76,8 +76,8 @@ class Agent(AgentParts):
 
     async def _live(self) -> int:
         async with contextlib.AsyncExitStack() as stack:
-            # gRPC has a thread while there is a channel or a server, and the event loop waits for the thread's end:
-            # without this at the end of each question to the kubelet, as long as there is no server.
+            # gRPC runs a thread while there is a channel or a server, and the event loop waits for the end of it.
+            # Without this it would wait after each call to the kubelet while there is no server.
             grpc.aio.init_grpc_aio()
             stack.callback(grpc.aio.shutdown_grpc_aio)
             actions = {signal.SIGTERM: self.stop, signal.SIGINT: self.stop, signal.SIGHUP: self.reload}
@@ -90,7 +90,7 @@ class Agent(AgentParts):
         return 1 if self._displaced else 0
 
     async def _start(self, stack: contextlib.AsyncExitStack) -> Watcher | None:
-        """Get ready for work, with everything to be undone on the stack; None when told to stop meanwhile."""
+        """Get ready for work, and put the clean-up on the stack; returns None if `stop` was called."""
         try:
             async with self._starting:
                 return None if self._stop.is_set() else await self._prepare(stack)
@@ -116,7 +116,7 @@ class Agent(AgentParts):
         return watcher
 
     async def _work(self, watcher: Watcher) -> None:
-        """Keep everything current, serve the node as soon as no other agent does, and end what was begun."""
+        """Follow the node, serve it as soon as no other agent does, and shut down after `stop`."""
         async with asyncio.TaskGroup() as group:
             tasks = self._follow(group, watcher)
             with contextlib.suppress(Interrupted):
@@ -133,7 +133,7 @@ class Agent(AgentParts):
             await self.lists.stop()
 
     def _follow(self, group: asyncio.TaskGroup, watcher: Watcher) -> list[_Task]:
-        """Start what is done all the time, also in stand-by."""
+        """Start the tasks that also run in stand-by."""
         turns = {
             "taking a turn": lambda: self._turn(watcher),
             "watching files": lambda: self.events.watch(watcher),
@@ -147,7 +147,7 @@ class Agent(AgentParts):
         return self._tasks(group, turns, lives)
 
     def _serve(self, group: asyncio.TaskGroup) -> list[_Task]:
-        """Start what only the agent does that serves the node."""
+        """Start the tasks that only run in the agent that serves the node."""
         news = self.health.changes()
         turns = {
             "looking at holders now and then": self.events.look_at_holders,
@@ -173,16 +173,16 @@ class Agent(AgentParts):
     async def _take_over(self, group: asyncio.TaskGroup) -> None:
         """Serve the node from the next turn on.
 
-        What the last process listed and who holds what is read only now: the one that served until now had a say in it.
+        The state file and the holders are read only now, because the agent that served until now changed them.
         """
         async with self._turning:
             await self.link.remove_leftovers()
-            await self.link.look()  # so that the first services know which kubelet they register with
+            await self.link.look()  # the first services must know which kubelet they register with
             (listed, inventory, ledger), _ = await asyncio.gather(self.state.take_over(), self.dra.recall())
             self.handovers.recall(ledger)
             self.holders.recall({each.key for each in ledger.tenants})
             self.reconciler.resume(inventory, listed.choices)
-            with contextlib.suppress(TimeoutError):  # before the first list, so that it lacks nothing that a pod holds
+            with contextlib.suppress(TimeoutError):  # before the first list, so that it has every held device
                 async with self.options.clock.timeout(self.options.intervals.first_reading):
                     await self.read_holders()
             self.turned_at, self.waiting = self.options.clock.now(), ""
@@ -192,49 +192,53 @@ class Agent(AgentParts):
         self.pending.add()
 
     async def _turn(self, watcher: Watcher) -> None:
-        """Take the steps that are due, and wait until there is something to do."""
+        """Take one turn, and wait until there is a reason for the next one."""
         async with self._turning:
             await self._take_turn(watcher)
         await self.pending.wait()
 
     async def _take_turn(self, watcher: Watcher) -> None:
-        """Read and look for what is due; settle that where this agent serves. A step that fails stays due."""
-        begun, work = self.options.clock.now(), self.pending.take()
-        run, state = self.retrier.run, self.reconciler
-        if work.reload and not await run(READING, state.reload):
-            self.pending.work.reload = True
-        if work.scan and not await run("looking for devices", functools.partial(state.rescan, work.scan)):
-            self.pending.work.scan |= work.scan
-        self.pending.work.scan |= state.scanner.failed
-        if work.faults or self.faults.due:
-            self.pending.work.faults |= not await run("looking at the files of faults", self.faults.look_at_files)
-        again_at = await self._apply() if self.lists.running else None
-        await run("finding the directories of files", self.events.find_files)
-        await run("watching directories", functools.partial(self.events.arm, watcher))
-        self.pending.wake_at(again_at, self.retrier.next_attempt(begun))
+        """Observe; plan and apply if this agent serves; watch the files that matter now. Failed work stays pending."""
+        begun = self.options.clock.now()
+        await self._observe()
+        plan_at = await self._reconcile() if self.lists.running else None
+        await self.retrier.run("finding the directories of files", self.events.find_files)
+        await self.retrier.run("watching directories", functools.partial(self.events.arm, watcher))
+        self.pending.wake_at(plan_at, self.retrier.next_attempt(begun))
         self.turned_at = self.options.clock.now()
         self.turns += 1
         async with self._turned:
             self._turned.notify_all()
         self.announcer.look()
 
-    async def _apply(self) -> float | None:
-        """Decide and tell everybody; the (monotonic) time at which to do it again though nothing happens."""
+    async def _observe(self) -> None:
+        """Read the files and look for the devices that pending work names."""
+        work, run = self.pending.take(), self.retrier.run
+        if work.reload and not await run(READING, self.reconciler.reload):
+            self.pending.work.reload = True
+        if work.scan and not await run("looking for devices", lambda: self.reconciler.rescan(work.scan)):
+            self.pending.work.scan |= work.scan
+        self.pending.work.scan |= self.reconciler.scanner.failed
+        if work.faults or self.faults.due:
+            self.pending.work.faults |= not await run("looking at the files of faults", self.faults.look_at_files)
+
+    async def _reconcile(self) -> float | None:
+        """Plan and apply, then do what fault rules say; return when to do it again even if nothing happens, or None."""
         api_failed = self.faults.engine.fails_api
-        again_at = await self.reconciler.reconcile(ask_holders=self.pending.ask_holders)
+        plan_at = await self.reconciler.reconcile(ask_holders=self.pending.ask_holders)
         await self.retrier.run(
             "injecting faults",
             functools.partial(self.faults.act, self.lists, self.node_api.break_watches, self.dra.slices.wipe),
         )
         if self.faults.engine.stirred:
             self.dra.poke()
-            self.pending.asked.set()  # the answers to that may have been taken away, or come back
+            self.pending.asked.set()  # a rule may have begun or ceased to hide PodResources
         if api_failed and not self.faults.engine.fails_api:
-            self.retrier.retry_now()  # nobody asks to be left alone any more
-        return again_at
+            self.retrier.retry_now()  # the API server answers again
+        return plan_at
 
     async def _status(self, _request: Mapping[str, Any]) -> Mapping[str, Any]:
-        # A turn plans in a thread: wait for those that are due, so that the status shows what a command just changed.
+        # Wait for a turn that is pending, so that the status shows what a command just changed.
         due = self.turns + self._turning.locked() + self.pending.is_waiting
         with contextlib.suppress(TimeoutError):
             async with self.options.clock.timeout(_STATUS_WAITS), self._turned:

@@ -47,6 +47,7 @@ class HostFiles(Applier, Generic[Name, Wanted]):
         self._watched = frozenset(watched)
         self._wanted: Mapping[Name, Wanted] = {}  # by the last plan
         self._left: frozenset[Name] = frozenset()  # what exists besides
+        self._is_known = False  # whether the files of earlier processes have been found
         self._writing = threading.Lock()  # held by the thread that changes something
 
     @abstractmethod
@@ -103,6 +104,8 @@ class HostFiles(Applier, Generic[Name, Wanted]):
         """Compare what is wanted with what exists, and change it; return when something left over may go, or None."""
         with self._writing:
             wanted = self.wanted(plan)
+            if self._is_known and not (wanted or self._wanted or self._left or self.failed_besides):
+                return None
             self.failed_besides = ()
             try:
                 left = frozenset(self.present(wanted)) - wanted.keys()
@@ -115,7 +118,7 @@ class HostFiles(Applier, Generic[Name, Wanted]):
                 self._left, failed = self._left - wanted.keys(), dict.fromkeys(wanted, str(cause))
                 unheld = gone = frozenset()
             else:
-                self._left = left - gone
+                self._left, self._is_known = left - gone, True
             for reason in sorted(set(failed.values()) - set(self.failed.values())):
                 count = sum(each == reason for each in failed.values())
                 log.error("files for containers not made", step=self.name, reason=reason, count=count)
