@@ -139,6 +139,6 @@ devices:
 """
     state, chooser = refusals(text)
     assert (
-        "the label nvidia.com/mig.config.state tells what became of nvidia.com/mig.config, which chooses how a" in state
+        "the label nvidia.com/mig.config.state reports the state of nvidia.com/mig.config, which selects the" in state
     )
-    assert "the label nvidia.com/mig.config chooses how a is cut; leave it to those who cut the node" in chooser
+    assert "the label nvidia.com/mig.config selects the partitions of a; set it by other means than vdev" in chooser
