@@ -18,7 +18,7 @@ from ..faults.targets import Afflictions
 from ..intervals import PRODUCTION, Intervals
 from ..model.device import Device, Health, Key, RawDevice, base_id
 from ..model.problem import Problem
-from ..model.spec import NFD, SAYS_NOTHING, Node, Spec
+from ..model.spec import DEFAULT_NODE, NFD, Node, Spec
 from ..model.telemetry import Measured, Telemetry
 from ..node import conditions
 from ..node import conditions as capacity
@@ -113,7 +113,7 @@ class DesiredState:
     specifications: Mapping[str, Document]
     cdi_faults: Mapping[str, str]
     again_at: float | None
-    node: Node = SAYS_NOTHING
+    node: Node = DEFAULT_NODE
     devices: Inventory = EMPTY
     lost: Losses = field(default_factory=dict)
     xids: Mapping[Key, tuple[XidError, ...]] = field(default_factory=dict)
