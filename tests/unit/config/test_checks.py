@@ -33,7 +33,7 @@ HEAD = "devices:\n  - name: a\n    resource: example.com/a\n"  # line 4 follows
         ("    virtual: {}\n    shared: true", "f:5:5: devices[0].shared: shared is for glob, sysfs and usb only"),
         (
             '    glob: [{path: /dev/a*, containerPath: "/c/*"}]',
-            "containerPath: '/c/*' has a '*', which is no wildcard here but part of the name; end a containerPath in '/'",
+            "containerPath: '/c/*' has a '*', which is no wildcard here but part of the name",
         ),
         ('    usb: {vendor: "1050", containerPath: /c/*}', "devices[0].usb.containerPath: '/c/*' has a '*'"),
         (

@@ -45,7 +45,10 @@ def test_what_is_wrong_is_said(subtests):
         (['{name: "a{0..14999}"}', '{name: "b{0..14999}"}'], "fleet.nodes[1].name: b{0..14999} makes 15000 nodes"),
         (["{name: GPU-1}"], "fleet.nodes[0].name: 'GPU-1' is not a valid name of a node"),
         (['{name: "a{0..3}"}', "{name: a2}"], "fleet.nodes[1].name: the node a2 is made twice; it is among those at f"),
-        (['{name: "a{0..1}", labels: {x: "{2}"}}'], "fleet.nodes[0].labels.x: '{2}' has the unknown placeholder {2}; known: {name}, {1}"),
+        (
+            ['{name: "a{0..1}", labels: {x: "{2}"}}'],
+            "labels.x: '{2}' has the unknown placeholder {2}; known: {name}, {1}",
+        ),
         (['{name: a, labels: {x: "a b"}}'], "fleet.nodes[0].labels.x: 'a b' is not a valid label value"),
         (["{selector: {a: b}, taints: []}"], "fleet.nodes[0].taints: taints is for nodes that vdev makes"),
         (["{name: a, taints: [{key: x, effect: No}]}"], "expected NoSchedule, PreferNoSchedule or NoExecute"),
