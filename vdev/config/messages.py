@@ -12,10 +12,10 @@ from ..errors import ConfigError
 from ..faults.rules import FaultRule
 from ..model.entry import Entry
 from ..model.problem import KeyPath, Problem, Severity, Where, listed, show
-from ..model.scalars import PROBLEM, Placed, Section, described
-from ..model.spec import PatternItem, SharedItem, Spec
+from ..model.scalars import NO_VALUE, PROBLEM, Placed, Section, described
+from ..model.spec import PatternItem, SharedItem
 from .loader import Document
-from .parser import Tree, problem_at
+from .parser import problem_at
 
 Form = TypeVar("Form", bound=Section)
 
@@ -29,31 +29,6 @@ def explained(error: ValidationError, document: Document, root: type[Section], p
         yield _explained(detail, (*path, *detail["loc"]), document, root)
 
 
-def empty_values(document: Document) -> Iterator[Problem]:
-    """Return a problem for each key of `devices`, `faults` and `node` that has no value.
-
-    A whole section may be empty, and NVIDIA's sections are read as NVIDIA's plugin reads them.
-    """
-    for section in ("devices", "faults", "node"):
-        for path in _without_value(document.root.get(section), (section,)):
-            key, model = str(path[-1]), _model_at(path[:-1], Spec)
-            if len(path) > 1 and model and key in _fields(model) and key not in model.may_be_empty:
-                hint = "remove the key or give it one"
-                yield problem_at(document.value_place(path), path, f"{key!r} has no value", hint=hint)
-
-
-def _without_value(tree: Tree, path: KeyPath) -> Iterator[KeyPath]:
-    match tree:
-        case None:
-            yield path
-        case list():
-            for index, item in enumerate(tree):
-                yield from _without_value(item, (*path, index))
-        case dict():
-            for key, value in tree.items():
-                yield from _without_value(value, (*path, key))
-
-
 def _explained(detail: ErrorDetails, loc: KeyPath, document: Document, root: type[Section]) -> Problem:
     path, is_key = document.located(loc)
     known = document.known(path)
@@ -61,6 +36,8 @@ def _explained(detail: ErrorDetails, loc: KeyPath, document: Document, root: typ
     match detail["type"]:
         case "extra_forbidden":
             return _unknown_key(document, path, root)
+        case _ if detail["input"] is NO_VALUE:
+            message, hint = f"{str(known[-1])!r} has no value", "remove the key or give it one"
         case "missing":
             model = _model_at(path[:-1], root)
             what = _first_sentence(model, str(path[-1])) if model else ""

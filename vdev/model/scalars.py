@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, NoReturn, Self, TypeVar
+from typing import Annotated, Any, NoReturn, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -50,14 +50,23 @@ class Plain(str):
     __slots__ = ()
 
 
+class NoValue:
+    """The value of a key that has none in the file."""
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+
+NO_VALUE = NoValue()
+
+
 class Section(BaseModel):
     """A mapping of the file: its keys are known, in camel case.
 
-    A key without a value counts as absent; `messages.empty_values` reports those that need one.
+    A key without a value counts as absent, except where `config.validation` puts NO_VALUE for it, which is refused.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, use_attribute_docstrings=True)
-    may_be_empty: ClassVar[frozenset[str]] = frozenset()  # keys that may have no value
 
     @property
     def by_key(self) -> dict[str, Any]:
@@ -175,7 +184,7 @@ def refuse_items(title: str, items: Iterable[object], problem_of: Callable[[obje
 
 def described(value: object) -> str:
     """Describe a value in an error: `the number 0451`, `the string 'x'`, `a list`."""
-    if value is None:
+    if value is None or value is NO_VALUE:
         return "nothing"
     if isinstance(value, (list, tuple, dict)):
         return "a mapping" if isinstance(value, dict) else "a list"

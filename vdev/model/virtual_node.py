@@ -17,7 +17,7 @@ from typing import Annotated, Any, Self
 from pydantic import WithJsonSchema, model_validator
 
 from .device import DeviceNode, Mount, RawDevice
-from .scalars import Flag, PathTemplate, Permissions, Section, TemplateText, Text, choice, matching
+from .scalars import NO_VALUE, Flag, PathTemplate, Permissions, Section, TemplateText, Text, choice, matching
 from .template import Template, parse
 
 DIRECTORY = "/var/run/vdev/devices"
@@ -53,8 +53,6 @@ FileName = Annotated[Text, matching(r"(?!\.\.?$)[^/]{1,255}", "a file's name, wi
 class VirtualNode(Section):
     """A node or file that represents the device: exactly one of like, pty, file and directory."""
 
-    may_be_empty = frozenset({"like", "directory"})
-
     like: Annotated[Like | None, choice(Like), _LIKE_JSON] = None
     """A character device that behaves as /dev/null, /dev/zero or /dev/random: null, zero or random."""
     pty: Annotated[LineEnd | None, choice(LineEnd)] = None
@@ -81,7 +79,7 @@ class VirtualNode(Section):
         empty = {"like": Like.NULL.value, "directory": {}}
         if not isinstance(data, dict):
             return data
-        return {key: empty.get(key) if value is None else value for key, value in data.items()}
+        return {key: empty.get(key, value) if value in (None, NO_VALUE) else value for key, value in data.items()}
 
     @property
     def inside(self) -> Template:

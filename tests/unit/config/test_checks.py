@@ -151,7 +151,7 @@ HEAD = "devices:\n  - name: a\n    resource: example.com/a\n"  # line 4 follows
             '    virtual: {preset: a30}\n    partitions: {"all": [], "*": all-1g.6gb}',
             "devices[0].partitions[\"*\"]: 'all' and '*' are the same: the devices that no other key names",
         ),
-        ("    virtual: {}\n    container: {env: {A: null}}", "env.A: expected a string, got nothing"),
+        ("    virtual: {}\n    container: {env: {A: null}}", "env.A: 'A' has no value"),
         ("    virtual: {}\n    container: {mounts: [{hostPath: opt}]}", "hostPath: 'opt' is not an absolute path"),
         (
             "    glob: [{path: /dev/a*, containerPath: /x}]\n    container: {mounts: [{hostPath: /x}]}",

@@ -79,7 +79,7 @@ def test_labels_and_conditions_of_an_entry():
         ("labels: {a: '{nope}'}", "unknown placeholder {nope}"),
         ("labels: {a: '{id'}", "stray '{'"),
         ("labels: {a: 1}", "write it in quotes"),
-        ("labels: {a: }", "labels.a: expected a string, got nothing"),
+        ("labels: {a: }", "labels.a: 'a' has no value"),
         ("conditions: [{}]", "'type' is missing"),
         ("conditions: [{type: Ready}]", "conditions[0].type: the condition Ready belongs to the kubelet"),
         ("conditions: [{type: a b}]", "'a b' is not a valid type of a condition"),
