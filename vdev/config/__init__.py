@@ -10,8 +10,10 @@
 `load` reads, `pipeline` does the rest, and every problem goes to a `ProblemReport`, so that all are shown at once.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ..errors import ConfigError
 from ..faults.rules import FaultRule
@@ -24,7 +26,6 @@ from .origins import render
 from .parser import quoted
 from .pipeline import Loaded, built, built_rules
 from .presets import PresetTexts, load_preset
-from .schema import json_schema, json_schema_text
 
 __all__ = [
     "Loaded",
@@ -113,3 +114,30 @@ def preset_names(dirs: Sequence[Path] = ()) -> tuple[str, ...]:
 def preset(name: str, dirs: Sequence[Path] = ()) -> Preset:
     """The preset of that name, of the user's directories or ours. Raises ConfigError."""
     return load_preset(name, PresetTexts(dirs))
+
+
+# --- its JSON Schema, for editors -------------------------------------------------------------------------------------
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema 2020-12 of the configuration file."""
+    return {**_closed(Spec.model_json_schema()), "$schema": DIALECT, "title": "vdev configuration"}
+
+
+def _closed(schema: Any) -> Any:
+    """Forbid other keys in mappings whose keys follow a pattern; pydantic leaves that open."""
+    match schema:
+        case dict():
+            inner = {key: _closed(value) for key, value in schema.items()}
+            return {"additionalProperties": False, **inner} if "patternProperties" in inner else inner
+        case list():
+            return [_closed(item) for item in schema]
+        case _:
+            return schema
+
+
+def json_schema_text() -> str:
+    """The JSON Schema as text, the same on every run."""
+    return json.dumps(json_schema(), indent=2, sort_keys=True) + "\n"

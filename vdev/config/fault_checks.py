@@ -211,7 +211,7 @@ def check_rules(rules: Sequence[FaultRule], spec: Spec, report: ProblemReport) -
 def _declared(spec: Spec) -> Declared:
     resources = {entry.resource for entry in spec.entries} | partition_names(spec)
     resources |= {_PLACEHOLDER.sub("*", entry.resource) for entry in spec.entries if entry.is_templated}
-    resources |= {pattern.name for pattern in (*spec.gpu_patterns, *spec.mig_patterns)}
+    resources |= {pattern.name for pattern in (*spec.resources.gpus, *spec.resources.mig)}
     if spec.sharing:
         resources |= {item.rename or f"{item.name}.shared" for item in spec.sharing.resources}
     profiles = {profile for entry in spec.entries for profile in entry.possible_profiles}

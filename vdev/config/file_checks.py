@@ -85,7 +85,7 @@ def notices(spec: Spec, document: Document) -> tuple[Problem, ...]:
         for item in block.resources:
             if item.is_nvidias:
                 found += (at((*item.where.path, each), f"{_IGNORES} {said}") for each, said in _of_item(item, block))
-    for kind, patterns in (("gpus", spec.gpu_patterns), ("mig", spec.mig_patterns)):
+    for kind, patterns in (("gpus", spec.resources.gpus), ("mig", spec.resources.mig)):
         if patterns:
             found.append(at(("resources", kind), f"{_IGNORES} resources.{kind} and keeps its names"))
     return tuple(each for each in found if document.is_for_nvidia(each.path))

@@ -12,7 +12,7 @@ from pathlib import Path
 from ..errors import ConfigError
 from ..model.problem import Place, did_you_mean, listed
 from ..model.virtual import Preset
-from .links import device_links, numa_nodes
+from .links import check_links, check_numa
 from .loader import Text as FileText
 from .loader import read_text, text_of
 from .messages import ProblemReport, checked
@@ -123,10 +123,10 @@ def _over(base: Preset, model: Preset) -> Preset:
 
 def _preset(name: str, model: Preset, report: ProblemReport) -> Preset:
     if model.numa:
-        numa_nodes(model.numa, model.count, ("numa",), report)
-    pairs = device_links(model.links, model.count, ("links",), report, score=model.link_score)
+        check_numa(model.numa, model.count, ("numa",), report)
+    check_links(model.links, model.count, ("links",), report)
     _refuse(report)
-    return model.loaded(name, pairs)
+    return model.named(name)
 
 
 def _refuse(report: ProblemReport) -> None:

@@ -19,7 +19,7 @@ from ..model.template import Template, TemplateError, parse
 from ..model.virtual import NO_PRESET, Preset, VirtualDevices
 from ..planning.partitions import MAX_COUNTERS, counters
 from .layouts import LayoutFiles
-from .links import device_links, numa_nodes
+from .links import check_links, check_numa
 from .messages import ProblemReport
 from .partitions import check_partitioning, chosen_layouts, partitions
 from .presets import PresetTexts, UnknownPresetError, load_preset
@@ -86,12 +86,9 @@ def _virtual(
         hint = "for more devices, use the preset of the device, not of a whole node"
         report.error((*path, "count"), f"the preset {preset.name!r} has only {preset.count} devices, not {count}", hint)
     if "numa" in given.model_fields_set:
-        numa_nodes(given.numa, count, (*path, "numa"), report)
-    if "link_rows" in given.model_fields_set:
-        links = device_links(given.link_rows, count, (*path, "links"), report)
-    else:
-        links = {pair: score for pair, score in preset.pairs.items() if max(pair) < count}
-    return given.resolved(preset, count=count, links=links)
+        check_numa(given.numa, count, (*path, "numa"), report)
+    check_links(given.link_rows, count, (*path, "links"), report)
+    return given.resolved(preset, count=count)
 
 
 def _preset(name: str, path: KeyPath, presets: PresetTexts, report: ProblemReport) -> Preset | None:

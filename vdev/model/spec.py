@@ -307,14 +307,6 @@ class Spec(Section):
         return next((block for _, block in self.sharing_blocks.blocks), None)
 
     @property
-    def gpu_patterns(self) -> tuple[PatternItem, ...]:
-        return self.resources.gpus
-
-    @property
-    def mig_patterns(self) -> tuple[PatternItem, ...]:
-        return self.resources.mig
-
-    @property
     def fleet(self) -> Fleet:
         return self.fleet_nodes or NO_FLEET
 
@@ -341,7 +333,7 @@ class Spec(Section):
             for name in Sharing.model_fields
             if (block := getattr(self.sharing_blocks, name))
         }
-        patterns = {"gpus": kept(self.gpu_patterns), "mig": kept(self.mig_patterns)}
+        patterns = {"gpus": kept(self.resources.gpus), "mig": kept(self.resources.mig)}
         return self.model_copy(
             update={
                 "entries": kept(self.entries),

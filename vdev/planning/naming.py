@@ -219,7 +219,7 @@ def _single_problem(resource: str, where: str, cuts: Sequence[_Cut]) -> Problem 
 
 def name_of_whole(spec: Spec, entry: Entry) -> tuple[str, str] | Problem:
     """The name of the entry's whole devices and the reason for it, or why there is none."""
-    for pattern in spec.gpu_patterns:
+    for pattern in spec.resources.gpus:
         hit = next((name for name in entry.gpu_names if matches(pattern.pattern, name)), None)
         if hit is not None:
             return pattern.name, f"resources.gpus pattern {pattern.pattern!r} matches {hit!r}"
@@ -230,14 +230,14 @@ def name_of_whole(spec: Spec, entry: Entry) -> tuple[str, str] | Problem:
 
 def _unmatched(spec: Spec, entry: Entry) -> Problem | None:
     """What is wrong if no pattern of resources.gpus is for the entry's whole devices."""
-    if not spec.gpu_patterns or not entry.gpu_names:
+    if not spec.resources.gpus or not entry.gpu_names:
         return None
-    if any(matches(pattern.pattern, name) for pattern in spec.gpu_patterns for name in entry.gpu_names):
+    if any(matches(pattern.pattern, name) for pattern in spec.resources.gpus for name in entry.gpu_names):
         return None
-    tried = ", ".join(repr(pattern.pattern) for pattern in spec.gpu_patterns)
+    tried = ", ".join(repr(pattern.pattern) for pattern in spec.resources.gpus)
     names = " or ".join(repr(name) for name in entry.gpu_names)
     message = f"{names} does not match any resources.gpus pattern ({tried})"
-    if (first := spec.gpu_patterns[0]).for_nvidia:
+    if (first := spec.resources.gpus[0]).for_nvidia:
         return warning(first.where, message, f"it stays {entry.resource}, as with NVIDIA's plugin, which ignores them")
     return error(entry.where, message, "add a pattern '*'")
 
@@ -271,14 +271,14 @@ def _partition_patterns(spec: Spec, entry: Entry) -> Iterable[PatternItem]:
     """Every pattern applies to NVIDIA's devices; to others, those whose name is in their own domain."""
     domain, _ = domain_and_name(entry.resource)
     own = entry.is_nvidia
-    return (pattern for pattern in spec.mig_patterns if own or domain_and_name(pattern.name)[0] == domain)
+    return (pattern for pattern in spec.resources.mig if own or domain_and_name(pattern.name)[0] == domain)
 
 
 def _unused_patterns(result: Advertised, spec: Spec) -> None:
-    if not spec.gpu_patterns and not spec.mig_patterns:
+    if not spec.resources.gpus and not spec.resources.mig:
         return
     reasons = "\n".join({why for _, why in result.reasons.values()})
-    for kind, patterns in (("gpus", spec.gpu_patterns), ("mig", spec.mig_patterns)):
+    for kind, patterns in (("gpus", spec.resources.gpus), ("mig", spec.resources.mig)):
         for pattern in patterns:
             if pattern.pattern != "*" and f"resources.{kind} pattern {pattern.pattern!r} " not in reasons:
                 result.problems.append(
@@ -288,7 +288,7 @@ def _unused_patterns(result: Advertised, spec: Spec) -> None:
 
 def _mixed_names(result: Advertised, spec: Spec) -> None:
     """Warn of a name for both whole devices and partitions: a pod that asks for one may get the other."""
-    where = next((pattern.where for pattern in spec.mig_patterns), "")
+    where = next((pattern.where for pattern in spec.resources.mig), "")
     for name, devices in result.devices.items():
         if len({device.is_partition for device in devices}) > 1:
             text = f"{name!r} is the name of both whole devices and partitions; a pod may get either"
