@@ -11,6 +11,7 @@ from pydantic import PlainValidator, WithJsonSchema, model_validator
 from . import names, template
 from .scalars import (
     AMOUNT,
+    NO_DEFAULT,
     STRING,
     Amount,
     Flag,
@@ -249,7 +250,7 @@ class Taints(Section):
 class Dra(Section):
     """How Dynamic Resource Allocation offers the devices, if `advertise` includes dra."""
 
-    driver: DriverName = ""
+    driver: Annotated[DriverName, NO_DEFAULT] = ""
     """Name of the driver that publishes the devices. Default: that of the preset's maker, such as gpu.nvidia.com, else
     the domain of the resource."""
     partitions: Annotated[DraPartitions, choice(DraPartitions)] = DraPartitions.STATIC

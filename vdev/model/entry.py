@@ -13,6 +13,7 @@ from .device import IdStyle, RawDevice, facts
 from .dra import Advertise, ClaimApi, Dra
 from .geometry import PIN, Geometry, PartitionChoice, Partitions
 from .scalars import (
+    NO_DEFAULT,
     PATH,
     STRING,
     AnnotationKey,
@@ -327,7 +328,7 @@ class Entry(Placed):
     wanted_partitions: Annotated[Partitions, Field(alias="partitions")] = {}
     """How devices are partitioned: for an index "0", a range "1-2" or "all", a list of profiles or the name of a
     layout. Or a label of the node selects the layout."""
-    visible_devices_env: EnvName = ""
+    visible_devices_env: Annotated[EnvName, NO_DEFAULT] = ""
     """Environment variable with the list of devices. Default: made from the resource's name."""
     labels: dict[LabelKey, LabelValue] = {}
     """Labels of the node, if node.labels is on. Values may have placeholders, but must be the same for all devices.

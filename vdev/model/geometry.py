@@ -24,6 +24,7 @@ from pydantic import (
 from ..errors import VdevError
 from .problem import did_you_mean, listed
 from .scalars import (
+    NO_DEFAULT,
     AsWritten,
     Flag,
     LabelKey,
@@ -358,7 +359,7 @@ class PartitionChoice(Section):
 
     label: Annotated[LabelKey, Field(alias="fromLabel")]
     """The label whose value names a layout, such as nvidia.com/mig.config."""
-    default: Word = ""
+    default: Annotated[Word, NO_DEFAULT] = ""
     """The layout of a node without the label. Default: no partitions."""
     file: Word | None = None
     """A file of layouts in the form of mig-parted or device-config-manager, relative to this file. Default: the layouts

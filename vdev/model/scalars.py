@@ -20,6 +20,7 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     PlainValidator,
@@ -613,6 +614,13 @@ def not_empty(message: str = "the list is empty", hint: str = "name at least one
 
     return Constraint(check, (("minItems", 1),))
 
+
+def _without_default(schema: dict[str, Any]) -> None:
+    schema.pop("default", None)
+
+
+NO_DEFAULT = Field(json_schema_extra=_without_default)
+"""Leaves the default out of the JSON Schema, because it depends on other values."""
 
 STRING = (("type", "string"),)
 PATH = (("type", "string"), ("pattern", "^/"))

@@ -2,14 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import permutations
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
-from pydantic import ConfigDict, Field, PrivateAttr
+from pydantic import Field, PrivateAttr
 
 from .device import IdStyle
 from .geometry import Geometry
 from .scalars import (
     INTEGER,
+    NO_DEFAULT,
     AsWritten,
     Constraint,
     Count,
@@ -155,31 +156,23 @@ def _each_once(ids: tuple[str, ...]) -> None:
         seen.add(each)
 
 
-def _without_defaults(schema: dict[str, Any]) -> None:
-    """Leave defaults out of the JSON Schema: they are those of the preset."""
-    for each in schema["properties"].values():
-        each.pop("default", None)
-
-
 class VirtualDevices(Section):
     """Virtual devices. These values take precedence over those of the preset."""
 
-    model_config = ConfigDict(json_schema_extra=_without_defaults)
-
-    preset: Word = ""
+    preset: Annotated[Word, NO_DEFAULT] = ""
     """A real model, such as a100-sxm4-40gb, or a whole node of it, such as dgx-a100."""
-    count: Count = 1
+    count: Annotated[Count, NO_DEFAULT] = 1
     """Number of devices. Default: that of the node preset, else 1."""
     ids: Annotated[tuple[DeviceId, ...], Constraint(_each_once)] = ()
     """Ids of the devices, one for each, such as those of real devices elsewhere. Default: made from the entry's name
     and the index, or in the form of the maker's driver."""
-    memory: Memory = 0
+    memory: Annotated[Memory, NO_DEFAULT] = 0
     """Memory of each device, as a Kubernetes quantity such as 16Gi. Default: the preset's, else none."""
-    numa: Annotated[tuple[NumaNode, ...], one_or_many(INTEGER)] = ()
+    numa: Annotated[tuple[NumaNode, ...], one_or_many(INTEGER), NO_DEFAULT] = ()
     """NUMA node: one number for all devices, or a list with one per device. Default: the preset's, else none."""
     attributes: dict[str, AsWritten] = {}
     """Facts about each device, for templates such as {attributes.model}. Values are kept as written."""
-    link_rows: Annotated[list[list[Index]], Field(alias="links")] = []
+    link_rows: Annotated[list[list[Index]], Field(alias="links"), NO_DEFAULT] = []
     """Fast links between devices. Either groups of indices, [[0, 1], [2, 3]]; or a score for every pair, as `count`
     lists of `count` numbers, symmetric and with a zero diagonal, where 100 is one NVLink. `count` lists of `count`
     numbers are always read as scores."""
@@ -187,7 +180,7 @@ class VirtualDevices(Section):
     """A node or file that a container gets for each device. Default: none."""
     partitioning: Geometry | None = None
     """How a device can be partitioned, in the form of presets. Default: as in the preset, else not at all."""
-    physics: PhysicsModel = PhysicsModel()
+    physics: Annotated[PhysicsModel, NO_DEFAULT] = PhysicsModel()
     """Power, temperature and clocks of a device under load, in the form of presets. Default: as in the preset."""
 
     _preset: Preset = PrivateAttr(NO_PRESET)
