@@ -4,7 +4,7 @@ The models have checked single values. Facts of a node, such as a glob without m
 `planning.inventory`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ..model import names, path_pattern
 from ..model.dra import ClaimApi, DraPartitions
@@ -102,19 +102,14 @@ def _dangerous(host_path: str, model: Entry, path: KeyPath, report: ProblemRepor
 
 
 def _health(model: Health, virtual: bool, path: KeyPath, report: ProblemReport) -> None:
-    given = {"path": model.path is not None, "content": bool(model.content), "command": bool(model.command)}
     needed = {Probe.FILE: "path", Probe.COMMAND: "command"}.get(model.probe)
-    if needed and not given[needed]:
+    if needed and not model.by_key[needed]:
         report.error(path, f"probe {model.probe} needs the key {needed}")
-    for key, owner in (("path", Probe.FILE), ("content", Probe.FILE), ("command", Probe.COMMAND)):
-        if given[key] and model.probe is not owner:
-            report.key_error((*path, key), f"{key} is for probe {owner} only, and this is probe {model.probe}")
+    owners = {"path": ["probe file"], "content": ["probe file"], "command": ["probe command"]}
+    report.keys_fit(path, model, f"probe {model.probe}", owners)
     if virtual and model.probe in (Probe.EXISTS, Probe.OPEN):
-        report.error(
-            (*path, "probe"),
-            f"a virtual device has no node of its own to probe with {model.probe}",
-            "use file or command",
-        )
+        message = f"a virtual device has no node of its own to probe with {model.probe}"
+        report.error((*path, "probe"), message, "use file or command")
 
 
 def _container(model: Entry, path: KeyPath, report: ProblemReport) -> None:
@@ -176,10 +171,8 @@ def _virtual_node(model: VirtualNode, count: int, path: KeyPath, report: Problem
         return
     if kind != "directory":
         _is_no_directory(model.inside, (*path, "containerPath"), report)
-    belongs = {"permissions": ("like",), "readOnly": ("file", "directory"), "answers": ("pty",), "otherwise": ("pty",)}
-    for key, owners in belongs.items():
-        if model.by_key[key] not in (None, {}) and kind not in owners:
-            report.key_error((*path, key), f"{key} is for {' and '.join(owners)} only, and this is {kind}")
+    owners = {"permissions": ["like"], "readOnly": ["file", "directory"], "answers": ["pty"], "otherwise": ["pty"]}
+    report.keys_fit(path, model, kind, owners)
     scripted = bool(model.answers) or model.otherwise is not None
     if model.pty is not None and scripted != (model.pty is LineEnd.SCRIPT):
         message = "answers are for pty script only" if scripted else "pty script needs answers, or otherwise"
@@ -196,9 +189,7 @@ def _actions(models: Sequence[Action], path: KeyPath, report: ProblemReport, *, 
         kind = report.exactly_one(here, kinds, "the action does nothing")
         if not kind:
             continue
-        for key, value, owner in (("mode", model.mode, "chmod"), ("timeout", model.timeout, "command")):
-            if value is not None and kind != owner:
-                report.key_error((*here, key), f"{key} is for {owner} only, and this is {kind}")
+        report.keys_fit(here, model, kind, {"mode": ["chmod"], "timeout": ["command"]})
         if limit is not None and model.timeout is not None and model.timeout > limit:
             message = f"{model.timeout:g} seconds are too long: the kubelet waits 30 for all actions before a start"
             report.error((*here, "timeout"), message, f"at most {limit:g}s")
@@ -300,43 +291,37 @@ def _devices(item: SharedItem, report: ProblemReport) -> None:
             _wrong(item, (*at, index), report, message, "list each device once", "it counts once")
 
 
-def _overlaps(items: Iterable[SharedItem], report: ProblemReport) -> None:
-    """Check that two items for one resource list different devices. A count means the lowest indices.
+def _overlaps(items: Sequence[SharedItem], report: ProblemReport) -> None:
+    """Check that two items for one resource list different devices.
 
     In a file for NVIDIA's plugin, a device in two items has the larger number of replicas.
     """
-    taken: dict[str, dict[str, KeyPath]] = {}  # by resource and device
-    for item in items:
-        path = item.where.path
-        wanted, others = _shared_devices(item.devices), taken.setdefault(item.name, {})
-        if clash := _clash(wanted, others):
-            device, other = clash
-            at = (*path, "devices") if (*path, "devices") in report.document.values else path
-            what = "every device" if device == _ALL else f"device {device}"
-            message = f"{what} of {item.name} is already shared, at {report.document.value_place(other)}"
-            hint = "items for one resource must list different devices"
-            instead = "it has the larger number of replicas, as with NVIDIA's plugin"
-            _wrong(item, at, report, message, hint, instead)
-        for device in wanted:
-            others.setdefault(device, path)
+    for number, item in enumerate(items):
+        for other in items[:number]:
+            if item.name == other.name and (clash := _clash(item, other)):
+                path = item.where.path
+                at = (*path, "devices") if (*path, "devices") in report.document.values else path
+                place = report.document.value_place(other.where.path)
+                message = f"{clash} of {item.name} is already shared, at {place}"
+                hint = "items for one resource must list different devices"
+                instead = "it has the larger number of replicas, as with NVIDIA's plugin"
+                _wrong(item, at, report, message, hint, instead)
+                break
 
 
-_ALL = "all"
+def _clash(item: SharedItem, other: SharedItem) -> str:
+    """Return what both items share, or the empty string."""
+    wanted, taken = _shared_devices(item), _shared_devices(other)
+    if wanted is None:
+        return "every device"
+    return next((f"device {each}" for each in wanted if taken is None or each in taken), "")
 
 
-def _clash(wanted: Sequence[str], taken: Mapping[str, KeyPath]) -> tuple[str, KeyPath] | None:
-    """Return the first device that another item shares already, and the path of that item."""
-    if _ALL in wanted:
-        return next(((_ALL, place) for place in taken.values()), None)
-    found = ((device, taken.get(device) or taken.get(_ALL)) for device in wanted)
-    return next(((device, place) for device, place in found if place), None)
-
-
-def _shared_devices(devices: int | tuple[str, ...] | None) -> tuple[str, ...]:
-    """Return the devices of an item; a count means the lowest indices."""
-    if devices is None:
-        return (_ALL,)
-    return tuple(map(str, range(min(devices, MAX_COUNT)))) if isinstance(devices, int) else devices
+def _shared_devices(item: SharedItem) -> dict[str, None] | None:
+    """Return the devices of an item in order, or None for all; a count means the lowest indices."""
+    if isinstance(item.devices, int):
+        return dict.fromkeys(str(index) for index in range(min(item.devices, MAX_COUNT)))
+    return None if item.devices is None else dict.fromkeys(item.devices)
 
 
 def _renames(block: TimeSlicing, declared: set[str], report: ProblemReport) -> None:

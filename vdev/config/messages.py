@@ -202,6 +202,13 @@ class ProblemReport:
         self.error(path, message, f"give exactly one of {', '.join(values)}")
         return ""
 
+    def keys_fit(self, path: KeyPath, section: Section, kind: str, owners: Mapping[str, Sequence[str]]) -> None:
+        """Add an error at each given key of the section at `path` that is only for other kinds than `kind`."""
+        for key, kinds in owners.items():
+            if key in section.written and kind not in kinds:
+                message = f"{key} is for {' and '.join(kinds)} only, and this is {kind}"
+                self.key_error((*path, key), message)
+
     def one_at_most(self, path: KeyPath, given: Sequence[str], hint: str = "use one of them") -> None:
         """Add an error at the second of the given keys, which exclude each other."""
         if len(given) > 1:
