@@ -22,6 +22,7 @@ from .intervals import PRODUCTION
 from .model import virtual_node
 from .model.entry import AllocationPolicy, DeviceIdStrategy, DeviceListStrategy, MigStrategy
 from .model.problem import Override
+from .model.scalars import HostPort
 from .model.spec import DEFAULT_FLAGS
 
 
@@ -76,7 +77,6 @@ def declared(field: FieldInfo) -> dict[str, Any]:
 
 _TRUE = ("1", "t", "T", "true", "True", "TRUE")  # Go's strconv.ParseBool, which NVIDIA's flags go through
 _FALSE = ("0", "f", "F", "false", "False", "FALSE")
-_MAX_PORT = 65535
 _HOST = re.compile(r"[A-Za-z0-9*_-]+(\.[A-Za-z0-9*_-]+)*")
 _SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6})?s?")
 
@@ -99,13 +99,6 @@ def _paths(given: str | list[str]) -> list[str]:
     if not all(items):
         raise ValueError("an empty path")
     return items
-
-
-def _address(text: str) -> str:
-    _, colon, port = text.rpartition(":")
-    if text and not (colon and port.isascii() and port.isdigit() and int(port) <= _MAX_PORT):
-        raise ValueError(f"{text!r} is not an address; expected HOST:PORT, such as 127.0.0.1:8080")
-    return text
 
 
 def _host(name: str) -> str:
@@ -366,7 +359,7 @@ class Settings(BaseSettings):
     log_format: Literal["auto", "console", "json"] = _process(
         "format of the log; auto is console on a terminal, else json", "VDEV_LOG_FORMAT", default="auto"
     )
-    http_address: Annotated[str, AfterValidator(_address)] = _process(
+    http_address: HostPort = _process(
         "serve a live page, /metrics, /healthz, /readyz and /status here, such as 127.0.0.1:8080",
         "VDEV_HTTP_ADDRESS",
         default="",

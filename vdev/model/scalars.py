@@ -17,6 +17,7 @@ from enum import StrEnum
 from typing import Annotated, Any, NoReturn, Self, TypeVar
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -411,6 +412,22 @@ ConditionType = Annotated[Word, without_problem(names.condition_type_problem)]
 
 Permissions = Annotated[Text, without_problem(_permissions_problem, pattern="^[rwm]{1,3}$")]
 """What a container may do with a device node: one or more of r (read), w (write) and m (mknod)."""
+
+
+_MAX_PORT = 65535
+
+
+def _host_port(value: str) -> str:
+    host, colon, port = value.rpartition(":")
+    if not (colon and port.isascii() and port.isdigit() and int(port) <= _MAX_PORT):
+        refuse(f"{value!r} is not an address", 'expected host:port, or ":9400" for all addresses of the node')
+    if host.count(":") and not (host.startswith("[") and host.endswith("]")):
+        refuse(f"{value!r} is not an address", 'write an IPv6 address in brackets, such as "[::1]:9400"')
+    return value
+
+
+HostPort = Annotated[AsWritten, AfterValidator(_host_port)]
+"""An address to listen at: host:port, or :port for all addresses of the node."""
 
 
 # --- numbers, booleans, times ----------------------------------------------------------------------------------------

@@ -11,13 +11,13 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
+from pydantic import BeforeValidator, WithJsonSchema
 
 from .device import Device, Mount
 from .scalars import (
-    AsWritten,
     Duration,
     Flag,
+    HostPort,
     Number,
     Section,
     Text,
@@ -146,19 +146,10 @@ class EntryTelemetry(Section):
         return self.memory or _MEMORY[self.pattern]
 
 
-def _address(value: str) -> str:
-    host, colon, port = value.rpartition(":")
-    if not (colon and port.isascii() and port.isdigit() and 0 <= int(port) <= 65535):
-        refuse(f"{value!r} is not an address", 'expected host:port, or ":9400" for all addresses of the node')
-    if host.count(":") and not (host.startswith("[") and host.endswith("]")):
-        refuse(f"{value!r} is not an address", 'write an IPv6 address in brackets, such as "[::1]:9400"')
-    return value
-
-
 class Telemetry(Section):
     """Sensors of devices, for Prometheus, `vdev top` and the tools in containers."""
 
-    address: Annotated[AsWritten, AfterValidator(_address)] | None = None
+    address: HostPort | None = None
     """Address of the devices' metrics: "host:port", or ":9400" for all addresses. Names are those of dcgm-exporter for
     NVIDIA's devices, those of device-metrics-exporter for AMD's, and vdev_device_... for others. Default: no
     metrics."""
