@@ -193,7 +193,7 @@ class HandoverActions(Applier):
 
     async def apply(self, plan: DesiredState) -> None:
         """Begin releases whose devices are known by now."""
-        self._inventories = (plan.inventory, plan.base)
+        self._inventories = (plan.advertised, plan.observed.inventory)
         self._begin_releases()
 
     @property

@@ -148,7 +148,7 @@ class WantedStandIn:
 
 def wanted_stand_ins(plan: DesiredState) -> dict[str, WantedStandIn]:
     """What is needed, by raw device id."""
-    wanted = itertools.chain(_listed(plan.base), _for_claims(plan), _listed(plan.inventory))
+    wanted = itertools.chain(_listed(plan.observed.inventory), _for_claims(plan), _listed(plan.advertised))
     return {each.device.id: each for each in wanted}
 
 
@@ -160,7 +160,7 @@ def _listed(inventory: Inventory) -> Iterator[WantedStandIn]:
 
 def _for_claims(plan: DesiredState) -> Iterator[WantedStandIn]:
     """What claims can get, and what they have of devices that are away. They get it through CDI."""
-    for offered in plan.base.claimable.values():
+    for offered in plan.observed.inventory.claimable.values():
         yield from _of_slots(offered, by_cdi=True)
     for pool in plan.pools.values():
         yield from _published(pool, (device for device in pool.devices if device.lost))
@@ -231,11 +231,11 @@ class VirtualNodes(HostFiles[str, WantedStandIn]):
             raise HostError(f"cannot make {failed.filename or self.directory}: {failed.strerror}") from failed
 
     def named(self, plan: DesiredState) -> Collection[str]:
-        published = (each for pool in plan.told_pools.values() for each in _published(pool, pool.devices))
-        return {each.device.id for each in itertools.chain(_listed(plan.told), published)}
+        published = (each for pool in plan.observed.previous.pools.values() for each in _published(pool, pool.devices))
+        return {each.device.id for each in itertools.chain(_listed(plan.observed.previous.advertised), published)}
 
     def held(self, left: Collection[str], plan: DesiredState) -> Collection[str]:
-        ids = {base_id(slot) for _, slot in (*plan.holdings.all(), *plan.claimed)}
+        ids = {base_id(slot) for _, slot in (*plan.observed.in_use.all(), *plan.claimed)}
         return [device for device in left if any(_may_be_of(device, each) for each in ids)]
 
     def make(

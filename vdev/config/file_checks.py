@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ..fleet.scope import HOSTNAME, MADE, TAINTS, TOLD
+from ..fleet.scope import FLEET, HOSTNAME, MADE, TAINTS
 from ..model.entry import DeviceListStrategy, Entry, MigStrategy, TrueWhen
 from ..model.fleet import Fleet, FleetNodes
 from ..model.geometry import protocol_of
@@ -209,7 +209,7 @@ def unused_keys(spec: Spec, report: ProblemReport) -> None:
 MAX_NODES = 20_000
 """Nodes that a file may make: more is a mistyped range. A cluster has 5 000 at most (kubernetes.io, large clusters)."""
 
-_OWN = {"labels": {MADE}, "annotations": {TAINTS, TOLD}}  # in which a fleet records its own changes
+_OWN = {"labels": {MADE}, "annotations": {TAINTS, FLEET}}  # in which a fleet records its own changes
 _OF_MADE = ("labels", "annotations", "taints", "capacity")
 
 

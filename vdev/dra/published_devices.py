@@ -120,6 +120,7 @@ class PublishedPool:
 
 Pools = Mapping[str, PublishedPool]
 """By the driver's name."""
+NO_POOLS: Pools = MappingProxyType({})
 
 
 _XID = re.compile(r"\bxid\W{0,3}([0-9]{1,4})\b", re.IGNORECASE)

@@ -268,9 +268,6 @@ class Node(Section):
     """Whether extended resources are written into the Node's status, for a node without a device plugin."""
 
 
-DEFAULT_NODE = Node()
-
-
 # --- all of it --------------------------------------------------------------------------------------------------------
 
 
@@ -291,7 +288,7 @@ class Spec(Section):
     sharing_blocks: Annotated[Sharing, Field(alias="sharing")] = Sharing()
     faults: Faults = NO_RULES
     resources: Resources = Resources()
-    node: Node = DEFAULT_NODE
+    node: Node = Node()
     telemetry: Telemetry | None = None
     """Sensors of devices, and where their metrics are served. Default: no sensors."""
     fleet_nodes: Annotated[Fleet | None, Field(alias="fleet")] = None

@@ -32,7 +32,7 @@ def _on_node(spec: Spec, node: str) -> tuple[Problem, ...]:
     base = inventory.inventory(spec, node)
     if not spec.node.labels and not base.claimable:
         return base.problems
-    return (*base.problems, *desired_state(ObservedState(spec=spec, node=node, base=base)).problems)
+    return (*base.problems, *desired_state(ObservedState(spec=spec, node=node, inventory=base)).problems)
 
 
 def _virtual_alone(spec: Spec) -> Spec:
