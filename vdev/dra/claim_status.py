@@ -1,7 +1,7 @@
-"""What the driver says in a claim's status: for each of its devices whether it is ready, with the reason.
+"""Writes into a claim's status whether each of its devices is ready, with the reason.
 
-It is written in a task of its own, by server-side apply with the driver's own field manager, so that no call waits for
-it. If that is not allowed, a problem says so, and everything else goes on.
+A task of its own does it, by server-side apply with the driver's own field manager, so that no call waits for it. If
+that is not allowed, a problem says so, and everything else goes on.
 """
 
 import asyncio
@@ -35,13 +35,13 @@ class ClaimStatus:
         self._manager = f"vdev-{driver}"
         self._intervals, self._clock = timing
         self._claims: Prepared = {}
-        self._health: Mapping[str, Health] | None = None  # by device; None: it is not known yet
-        self._due: dict[str, PreparedClaim] = {}  # by uid, those whose status may have to be written
+        self._health: Mapping[str, Health] | None = None  # by device; None: unknown
+        self._due: dict[str, PreparedClaim] = {}  # by uid, the claims whose status may have to be written
         self._news = asyncio.Event()
         self._backoff = Backoff(timing.intervals.api_pause_first, timing.intervals.api_pause_most)
 
     def update(self, prepared: Prepared) -> None:
-        """These claims are prepared now, and no others."""
+        """Take all claims that are prepared now."""
         was, self._claims = self._claims, prepared
         for uid in was.keys() | prepared.keys():
             if was.get(uid) != prepared.get(uid):
@@ -72,7 +72,9 @@ class ClaimStatus:
                 except ApiServerError as failed:
                     self._due.setdefault(claim.uid, claim)
                     trouble = f"the status of claims of {self._driver} is not written: {failed}"
-                    if isinstance(failed, Invalid):  # this claim alone; also, from 1.36 on, for want of a permission
+                    if isinstance(
+                        failed, Invalid
+                    ):  # concerns this claim alone; from 1.36 on, also the answer to a missing permission
                         pause = self._intervals.watch_again
                         continue
                     is_denied = isinstance(failed, Denied)
@@ -125,9 +127,9 @@ class ClaimStatus:
         return found
 
     def _ready(self, health: Health | None, before: Any) -> dict[str, Any]:
-        """The condition Ready; the time of its last change stays while its status does."""
+        """The condition Ready, with the time of its last change."""
         if health is None:
-            status, reason, message = "Unknown", "NotPublished", "the device is not published any more"
+            status, reason, message = "Unknown", "NotPublished", "the device is no longer published"
         elif health.healthy:
             status, reason, message = "True", "Prepared", health.reason
         else:

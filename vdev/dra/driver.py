@@ -1,11 +1,11 @@
-"""The life of one DRA driver on a node: its two sockets, kept as they should be, and what it knows of its devices.
+"""The life of one DRA driver on a node: it keeps two sockets served.
 
-    restore claims ─► serve the driver's socket ─► serve the registration socket ─► the kubelet comes by itself
+    restore claims ─► serve the driver's socket ─► serve the registration socket ─► the kubelet finds the socket
           ▲                                                                              │
           └───────────── a socket or a directory is gone, or could not be used ◄─────────┘
 
-A kubelet that restarts finds the registration socket again and asks again, so nothing has to be done for it. Only what
-is gone from the disk is made again.
+A kubelet that restarts finds the registration socket again, so nothing has to be done for it. Only files that are gone
+are made again.
 """
 
 import asyncio
@@ -49,10 +49,10 @@ class DriverState(StrEnum):
 
 
 class DraDriver:
-    """One driver: `run()` until `stop()`. Everything else may be called at any time.
+    """One driver. `run` serves until `stop`; everything else may be called at any time.
 
-    `find` tells what is published in `pool`, and is called in a thread. `on_change` is called when the state, the
-    problems or the prepared claims may have changed. `renew` is that of `Claims`, in `claims`.
+    `find` returns a device that is published in `pool`, and is called in a thread. `on_change` is called when the
+    state, the problems or the prepared claims may have changed. `renew` is passed to `Claims`.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class DraDriver:
         timing: Timing = PRODUCTION_TIMING,
     ) -> None:
         self.places = places
-        self.claims = Claims(places, api, find, on_change=self._prepared, renew=renew, timing=timing)
+        self.claims = Claims(places, api, find, on_change=self._on_prepared, renew=renew, timing=timing)
         self._on_change = on_change
         self._intervals, self._clock = timing
         self._status = ClaimStatus(places.driver, api, timing)
@@ -80,15 +80,15 @@ class DraDriver:
             SocketServer(self._registration, places.registration_socket, timing),
         )
         self._serves = False
-        self._recheck = True  # the files of claims must be looked at
+        self._recheck = True  # the files of claims must be checked
         self._tidied = False
         self._trouble = ""
         self._look = asyncio.Event()
-        self._standing = Interruption()
+        self._restoring = Interruption()
         self._stopping = False
         self._stopped = False
 
-    # --- what the agent sees ------------------------------------------------------------------------------------------
+    # --- for the agent: state ----------------------------------------------------------------------------------------
 
     @property
     def name(self) -> str:
@@ -117,7 +117,7 @@ class DraDriver:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What a person should know."""
+        """Problems for the status."""
         errors = (self._trouble, self._registration.refusal, self.claims.trouble)
         found = [error(f"dra driver {self.name}", each) for each in errors if each]
         if self._status.trouble:
@@ -129,10 +129,10 @@ class DraDriver:
         """The directories whose changes are worth a `recheck`."""
         return frozenset({self.places.registry, self.places.directory, self.places.cdi_dir})
 
-    # --- what the agent does ------------------------------------------------------------------------------------------
+    # --- for the agent: actions ---------------------------------------------------------------------------------------
 
     def update(self, health: Mapping[str, Health]) -> None:
-        """Tell the kubelet, and the status of claims, the health of all published devices by their names."""
+        """Take the health of all published devices by name, for the kubelet and the status of claims."""
         self._servicer.update(health)
         self._status.update_health(health)
 
@@ -141,14 +141,14 @@ class DraDriver:
         self._servicer.poke()
 
     def recheck(self) -> None:
-        """Look at sockets and files soon: something may have changed there."""
+        """Look at sockets and files soon, because something may have changed there."""
         self._recheck = True
         self._look.set()
 
     def stop(self) -> None:
-        """Let `run` end: the kubelet forgets the driver, and what was prepared stays."""
+        """Let `run` end. The kubelet forgets the driver; prepared claims stay."""
         self._stopping = True
-        self._standing.interrupt()
+        self._restoring.interrupt()
         self._look.set()
 
     async def run(self) -> None:
@@ -161,8 +161,8 @@ class DraDriver:
                 while not self._stopping:
                     self._look.clear()
                     with contextlib.suppress(Interrupted):
-                        async with self._standing:
-                            await self._stand()
+                        async with self._restoring:
+                            await self._restore()
                     await self._clock.wait(self._look, self._intervals.look_at_kubelet)
                 writing.cancel()
         finally:
@@ -174,19 +174,21 @@ class DraDriver:
 
     # --- its sockets --------------------------------------------------------------------------------------------------
 
-    async def _stand(self) -> None:
-        """Make the claims' files and both sockets what they should be; `problems` tells what is in the way."""
+    async def _restore(self) -> None:
+        """Restore the claims' files and both sockets; `problems` says if that fails."""
         before = self._trouble, self._serves
         try:
             if self._recheck:
                 self._recheck = False
                 await self.claims.restore()
-            if not await asyncio.to_thread(self._are_there):
-                await self.claims.exclusively(self._check)  # so that of two instances that start one is first
+            if not await asyncio.to_thread(self._owns_sockets):
+                await self.claims.exclusively(
+                    self._check
+                )  # under the lock, so that one of two starting instances is first
                 for socket in self._sockets:
                     if not await asyncio.to_thread(socket.owns_socket):
                         if socket.servicer is self._registration:
-                            self._registration.forget()  # of the other one a kubelet knows the path, and dials again
+                            self._registration.forget()  # the kubelet dials the other socket again by its path
                         await socket.restore()
                 log.info("serving DRA", driver=self.name, socket=str(self.places.dra_socket))
             self._trouble, self._serves = "", True
@@ -198,11 +200,11 @@ class DraDriver:
         if before != (self._trouble, self._serves):
             self._on_change()
 
-    def _are_there(self) -> bool:
+    def _owns_sockets(self) -> bool:
         return all(socket.owns_socket() for socket in self._sockets)
 
     def _check(self) -> None:
-        """See that the sockets can be made, and that nobody else serves them. Raises SocketError."""
+        """Check that the sockets can be made, and that no other process serves them. Raises SocketError."""
         registry = self.places.registry
         if not is_directory(registry):
             raise SocketError(f"there is no directory {registry}; is --kubelet-dir right, and mounted?")
@@ -217,6 +219,6 @@ class DraDriver:
                     "of them, or let one have another name"
                 )
 
-    def _prepared(self, prepared: Prepared) -> None:
+    def _on_prepared(self, prepared: Prepared) -> None:
         self._status.update(prepared)
         self._on_change()
