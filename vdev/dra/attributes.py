@@ -33,7 +33,7 @@ Attributes = dict[str, Attribute]
 
 @functools.lru_cache(maxsize=256)
 def string_attribute(text: str) -> Attribute:
-    """A string, cut to the length that a ResourceSlice takes."""
+    """A string, cut to the length that a ResourceSlice allows."""
     return Attribute(AttributeKind.STRING, text.encode()[: names.MAX_STRING].decode(errors="ignore"))
 
 
@@ -44,15 +44,15 @@ def number_attribute(value: int) -> Attribute:
 
 @functools.lru_cache(maxsize=256)
 def version_attribute(text: str, fallback: str) -> Attribute:
-    """A version made of what a maker calls one: `580.95.05` is 580.95.5, and `8.0` is 8.0.0."""
+    """A semantic version from a maker's: `580.95.05` becomes 580.95.5, and `8.0` becomes 8.0.0."""
     parts = text.removeprefix("v").split(".")
     plain = all(part.isascii() and part.isdigit() for part in parts) and 1 <= len(parts) <= 3
-    said = ".".join(str(int(part)) for part in (*parts, "0", "0")[:3]) if plain else text
-    return Attribute(AttributeKind.VERSION, fallback if names.version_problem(said) else said)
+    semantic = ".".join(str(int(part)) for part in (*parts, "0", "0")[:3]) if plain else text
+    return Attribute(AttributeKind.VERSION, fallback if names.version_problem(semantic) else semantic)
 
 
 def text_attribute(text: str) -> Attribute:
-    """The value of a device's own attribute, which is a text: what looks like a number, or is true or false, is one."""
+    """The value of a device's own attribute, with the type that its text looks like."""
     if _WHOLE.fullmatch(text):
         return number_attribute(int(text))
     if text in ("true", "false"):
@@ -61,14 +61,14 @@ def text_attribute(text: str) -> Attribute:
 
 
 def typed_attribute(value: bool | int | Version) -> Attribute:
-    """A value that the file gives with its type."""
+    """A value of the file, with its type."""
     if isinstance(value, Version):
         return Attribute(AttributeKind.VERSION, value.version)
     return Attribute(AttributeKind.BOOL, value) if isinstance(value, bool) else number_attribute(value)
 
 
 def standard_attributes(device: Device) -> Iterator[tuple[str, Attribute]]:
-    """Where the device is, as far as that is known."""
+    """Kubernetes' standard attributes about the place of the device, as far as it is known."""
     raw = device.raw
     address = raw.attributes.get("pciBusID", "").lower()
     if _PCI_ADDRESS.fullmatch(address):
@@ -85,7 +85,7 @@ _DIGEST = 8
 
 
 class Describer:
-    """Describes the devices of one entry, and collects their sets of counters.
+    """Describes the devices of one entry, and collects their counter sets.
 
     `first` is the number of the entry's first GPU among the `gpus` of its maker.
     """
@@ -144,15 +144,15 @@ class Describer:
         return counters(self.entry.geometry)
 
     def name(self, device: Device) -> str:
-        """The device's name in the pool: a DNS label; a fingerprint keeps ids apart that would be the same label."""
+        """The device's name in the pool, a DNS label. Ids that would become the same label get a fingerprint."""
         return _label(device.id)
 
     def counter_set(self, device: Device) -> str:
-        """The name of the set of counters of a device that claims may cut."""
+        """The name of the counter set of a device that claims may partition."""
         return _label(f"{device.raw.id}-counter-set")
 
     def attributes(self, device: Device) -> Attributes:
-        """The device's attributes: what it is, and its own, by names that a ResourceSlice takes."""
+        """The device's attributes, under names that a ResourceSlice allows."""
         known = {names.identifier(key): text_attribute(text) for key, text in device.attributes.items()}
         known.pop("", None)
         kind = domain_and_name(self.entry.resource)[1]
@@ -160,15 +160,15 @@ class Describer:
         if device.is_partition:
             own = {"type": f"{kind}-partition", "profile": device.profile, "parent": device.raw.id}
         own["id"] = device.id
-        said = {**{key: string_attribute(text) for key, text in own.items()}, **dict(standard_attributes(device))}
-        return said | {key: value for key, value in known.items() if key not in said}
+        standard = {**{key: string_attribute(text) for key, text in own.items()}, **dict(standard_attributes(device))}
+        return standard | {key: value for key, value in known.items() if key not in standard}
 
     def capacity(self, device: Device) -> dict[str, DeviceCapacity]:
         return {"memory": DeviceCapacity(device.memory)} if device.memory else {}
 
 
 def _label(text: str) -> str:
-    """A '.' becomes '-' like everything that no label has, but is too common in ids to need a fingerprint."""
+    """A DNS label. A '.' becomes '-' without a fingerprint, because it is common in ids."""
     label = names.dns_label(text)
     if label == text.replace(".", "-"):
         return label
@@ -194,11 +194,11 @@ class Nvidia(Describer):
     slots = "shares"
 
     def ordered(self, devices: Iterable[Device]) -> Iterable[DraDevice]:
-        """NVIDIA's driver sorts those of each GPU by name."""
+        """NVIDIA's driver sorts the devices of each GPU by name."""
         return sorted(super().ordered(devices), key=lambda made: (self.gpu(made.device), made.name))
 
     def counters(self) -> Counters:
-        """Those that the driver has for a GPU, and as many more as its geometry needs."""
+        """The counters that NVIDIA's driver has for a GPU, and more if its geometry needs them."""
         assert self.entry.geometry is not None
         return counters(self.entry.geometry, limits(self.entry.geometry))
 
@@ -213,7 +213,7 @@ class Nvidia(Describer):
         return f"gpu-{self.gpu(device)}-counter-set"
 
     def attributes(self, device: Device) -> Attributes:
-        """The device's attributes, under the names that they have in the driver's domain."""
+        """The attributes that the maker's driver publishes."""
         known, minor = device.raw.attributes, self.gpu(device)
         model = known.get("model", "")
         own = {"type": string_attribute("gpu")}
@@ -234,14 +234,14 @@ class Nvidia(Describer):
             "driverVersion": version_attribute(known.get("driverVersion", ""), _DRIVER_VERSION),
             "cudaDriverVersion": version_attribute(known.get("cudaVersion", ""), _CUDA_VERSION),
             PCI_BUS_ID: string_attribute(bus_id(device.raw, minor)),
-            PCIE_ROOT: string_attribute(root(minor)),  # each GPU below one of its own
+            PCIE_ROOT: string_attribute(root(minor)),  # each GPU has its own
             **dict(standard_attributes(device)),
         }
 
     def capacity(self, device: Device) -> dict[str, DeviceCapacity]:
-        """With the memory slices that a partition covers, where it stays as it is.
+        """The capacity, with the memory slices of a static partition.
 
-        A GPU that claims may cut has as much of everything as its largest partition.
+        A GPU that claims may partition has as much of everything as its largest partition.
         """
         if self.is_dynamic and self.entry.geometry and not device.is_partition:
             return {limit.name: DeviceCapacity(limit.most) for limit in _maxima(self.entry.geometry)}
@@ -255,20 +255,20 @@ class Nvidia(Describer):
 
 
 def _id(geometry: Geometry, profile: str) -> int:
-    """NVML's number of the profile; for one that has none, numbers that NVML does not use."""
+    """NVML's number of the profile, or a number that NVML does not use."""
     found = geometry.profile(profile).id
     names = list(geometry.profiles)
     return 100 + names.index(profile) if found is None else found
 
 
 def _amounts(profile: Profile) -> dict[str, int]:
-    told = {name: profile.attributes.get(key, "") for key, name in _CAPACITIES.items()}
-    known = {name: int(text) for name, text in told.items() if text.isdecimal()}
+    texts = {name: profile.attributes.get(key, "") for key, name in _CAPACITIES.items()}
+    known = {name: int(text) for name, text in texts.items() if text.isdecimal()}
     return {**_ALWAYS_THERE, **known, "memory": profile.memory}
 
 
 def limits(geometry: Geometry) -> list[Limit]:
-    """The counters that the driver has for a GPU, beside those of the memory slices."""
+    """The counters that NVIDIA's driver has for a GPU, beside those of memory slices."""
     return [Limit(_kebab(limit.name), limit.most, limit.takes) for limit in _maxima(geometry)]
 
 
@@ -285,18 +285,18 @@ def _kebab(text: str) -> str:
 
 FIRST_RENDER = 128
 """The number of the first render node, `/dev/dri/renderD128` (source: the amdgpu driver)."""
-_CARDS = 64  # numbers of cards, in steps of which there is room for GPUs
+_CARDS = 64  # the numbers of cards for GPUs grow in steps of this
 _SIMDS = 4  # of a compute unit
 DRIVER_VERSION = "6.14.14"
-"""Of devices whose attribute driverVersion says nothing."""
+"""The default of the attribute driverVersion."""
 
 _FULL = "spx"
 
 
 def card(device: Device, index: int, gpus: int, slices: int) -> int:
-    """The number of the device's card node; `index` is that of its GPU, of `gpus` on the node.
+    """The number of the device's card node; `index` is the number of its GPU, of `gpus` on the node.
 
-    The nodes of further partitions begin at a round number, so that one GPU more renames no partition.
+    The numbers of further partitions begin at a round number, so that another GPU renames no partition.
     """
     start = device.slices.start if device.is_partition else 0
     first = -(-gpus // _CARDS) * _CARDS
@@ -315,10 +315,10 @@ class Amd(Describer):
         return f"gpu-{card}-{FIRST_RENDER + card}"
 
     def attributes(self, device: Device) -> Attributes:
-        """The device's attributes, under the names that they have in the driver's domain."""
+        """The attributes that the maker's driver publishes."""
         known, index, number_of_card = device.raw.attributes, self.gpu(device), self._card(device)
         full = not device.is_partition or device.profile.startswith(_FULL)
-        unique = str(int(digest(device.raw.id, 16), 16))  # as the number that the kernel driver gives each GPU
+        unique = str(int(digest(device.raw.id, 16), 16))  # the kernel driver has such a number for each GPU
         found = dict(standard_attributes(device))
         address = found.pop(PCI_BUS_ID, string_attribute(bus_id(device.raw, index)))
         return {
@@ -337,7 +337,7 @@ class Amd(Describer):
         }
 
     def capacity(self, device: Device) -> dict[str, DeviceCapacity]:
-        """With the compute units, where they are known."""
+        """Memory, and the compute units if they are known."""
         amounts = {"memory": device.memory}
         units = device.attributes.get("computeUnits", "")
         if units.isdecimal():
@@ -346,13 +346,13 @@ class Amd(Describer):
 
 
 def is_amd(entry: EntrySpec) -> bool:
-    """Whether the entry's devices are published as AMD's driver does: those of AMD's presets."""
+    """Whether AMD's driver would publish the entry's devices: those of AMD's presets."""
     source = entry.source
     return isinstance(source, VirtualSource) and domain_and_name(source.maker_resource)[0] == "amd.com"
 
 
 def described(driver: str, offered: Resource) -> PublishedPool:
-    """The pool as if every device were well."""
+    """The pool with all devices healthy."""
     problems: list[Problem] = []
     devices: dict[str, DraDevice] = {}
     sets: dict[str, Mapping[str, int]] = {}
@@ -362,11 +362,11 @@ def described(driver: str, offered: Resource) -> PublishedPool:
         flaws: dict[str, Problem] = {}
         describe, members = _style(entry)(entry, offered, *places[name]), members_of.get(name, [])
         if entry.dra and entry.dra.mig_enabled:
-            members = [each for each in members if each.is_partition]  # the GPU itself is not offered
+            members = [each for each in members if each.is_partition]  # the GPU itself is not published
         for made in describe.ordered(members):
             if first := devices.get(made.name):
                 both = f"{first.device.id!r} and {made.device.id!r}"
-                message = f"{both} would both be the device {made.name!r} of {driver}; the first one is"
+                message = f"{both} would both be the device {made.name!r} of {driver}; the first one is published"
                 problems.append(error(entry.where, message, "give one of the entries another name, or another driver"))
             else:
                 devices[made.name] = replace(made, attributes=_with_given(made, entry, driver, flaws))
@@ -382,9 +382,9 @@ def described(driver: str, offered: Resource) -> PublishedPool:
 
 
 def _places(entries: Iterable[EntrySpec]) -> dict[str, tuple[int, int]]:
-    """The number of each entry's first GPU, and how many GPUs its maker has.
+    """The number of each entry's first GPU, and the number of GPUs of its maker.
 
-    They are numbered over all entries of a maker, in the order of the file.
+    GPUs are numbered over all entries of a maker, in the order of the file.
     """
     first: dict[str, int] = {}
     total: dict[type[Describer], int] = {}
@@ -402,10 +402,10 @@ def _style(entry: EntrySpec) -> type[Describer]:
 
 
 def _with_given(device: DraDevice, entry: EntrySpec, driver: str, flaws: dict[str, Problem]) -> Mapping[str, Attribute]:
-    """The attributes with those of the file, as many as a device may have; the device's own make room.
+    """The attributes with those of the file. If these are too many, the device's own are left out first.
 
-    Only the type stays in any case, since DeviceClasses ask for it. `flaws` gets one problem for each attribute that is
-    not published as it is, however many devices have it.
+    Only the type always stays, because DeviceClasses select by it. `flaws` gets one problem for each attribute that is
+    cut off or left out, no matter how many devices have it.
     """
     given = _given(entry, device.device, driver, flaws)
     own = {key: value for key, value in device.attributes.items() if key not in given}
