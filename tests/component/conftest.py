@@ -82,6 +82,14 @@ class RunningAgent:
 
         await kubelet.wait_until(condition, what=f"{id_} Unhealthy: {reason}")
 
+    async def has_named(self, kubelet: Kubelet, count: int = 1) -> None:
+        """Wait until PodResources has named the pods of this many devices.
+
+        The devices of a pod that ends before that stay listed for ten minutes.
+        """
+        holders = self.agent.holders
+        await kubelet.wait_until(lambda: len(holders.holders or ()) >= count, what="the pod's name")
+
     async def stop(self) -> int:
         """End it gracefully; the exit code."""
         self.agent.stop()

@@ -260,6 +260,7 @@ async def test_what_pods_have_stays(kubelet, start_agent, inside, directory):
     boxes = {_Raw(box).raw_index: (pod, box) for pod, box in ((pod, inside(pod)) for pod in pods)}
     pod, box = boxes[1]
     (device,) = devices_of(pod)
+    await agent.has_named(kubelet, 2)
     agent.edit(config(count=1))
     await agent.serves(2, kubelet)
     assert {device} == box.uuids()
