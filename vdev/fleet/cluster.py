@@ -2,6 +2,7 @@
 
 import functools
 import json
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
@@ -24,18 +25,18 @@ _STATUS = ("capacity", "allocatable")
 
 
 class PackedSlice:
-    """A ResourceSlice of a node, as JSON: as a document, it would take ten times the memory."""
+    """A ResourceSlice of a node, compressed: as a document, it would take thirty times the memory."""
 
-    __slots__ = ("_text", "key", "nodes")
+    __slots__ = ("_bytes", "key", "nodes")
 
     def __init__(self, document: Document) -> None:
         self.key = key_of(document)
         self.nodes = frozenset({str(document["spec"]["nodeName"])})
-        self._text = json.dumps(document).encode()
+        self._bytes = zlib.compress(json.dumps(document).encode(), 1)
 
     @property
     def document(self) -> Document:
-        found: Document = json.loads(self._text)
+        found: Document = json.loads(zlib.decompress(self._bytes))
         return found
 
 
