@@ -5,7 +5,6 @@ that is not allowed, a problem says so, and everything else goes on.
 """
 
 import asyncio
-import datetime as dt
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +13,7 @@ import structlog
 from ..aio.clock import Timing
 from ..aio.tasks import Backoff
 from ..errors import ApiServerError
-from ..kube import RESOURCE_CLAIMS, Api, Missing
+from ..kube import RESOURCE_CLAIMS, Api, Missing, timestamp
 from ..kube.answers import Denied, Invalid
 from ..model.device import Health
 from .checkpoint import Prepared
@@ -135,7 +134,7 @@ class ClaimStatus:
         else:
             status, reason, message = "False", "Unhealthy", health.reason
         same = next((each for each in before if each.get("type") == "Ready" and each.get("status") == status), None)
-        now = dt.datetime.fromtimestamp(self._clock.wall(), dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = timestamp(self._clock.wall())
         return {
             "type": "Ready",
             "status": status,

@@ -183,8 +183,3 @@ def _status(body: bytes) -> Mapping[str, Any]:
     if isinstance(document, dict):
         return document
     return {"message": " ".join(body.decode(errors="replace").split())[:_SHOWN]}
-
-
-def metadata_of(document: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """The metadata of an object; empty if there is none."""
-    return (document or {}).get("metadata") or {}

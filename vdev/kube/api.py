@@ -17,6 +17,7 @@ from ..errors import ApiServerError
 from .answers import ApiCall, Unreachable, error_in_watch, error_of
 from .calls import JSON, ApiCalls
 from .kinds import ObjectKind
+from .objects import Object
 
 MANAGER = "vdev"
 
@@ -27,7 +28,6 @@ _APPLY = "application/apply-patch+yaml"  # JSON is a part of YAML
 _PAGE = "500"  # objects in one answer to a list, as client-go has it
 _SILENCE = 2.0  # times the longest watch, after which the connection must be dead
 
-Object: TypeAlias = Mapping[str, Any]
 T = TypeVar("T")
 
 

@@ -9,13 +9,12 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
 import structlog
 
 from ..aio.tasks import Pace
-from ..kube import EVENTS, Conflict, Missing
+from ..kube import EVENTS, NODES, Conflict, Missing, event, timestamp
 from ..planning.plan import DesiredState
 from ..planning.repartition import Progresses
 from ..planning.resources import EMPTY, Inventory
@@ -115,33 +114,33 @@ class NodeEvents(ApiApplier):
         if uid != self._uid:  # another Node of the same name, which has no Events yet
             self._uid = uid
             self._sent.clear()
-        while (event := self._next()) is not None:
-            times = self._waiting[event]
+        while (text := self._next()) is not None:
+            times = self._waiting[text]
             self._pace.spend()
-            await self._send(event, times, uid)
+            await self._send(text, times, uid)
             self.written += times
-            if left := self._waiting.get(event, times) - times:
-                self._waiting[event] = left
+            if left := self._waiting.get(text, times) - times:
+                self._waiting[text] = left
             else:
-                self._waiting.pop(event, None)
+                self._waiting.pop(text, None)
             await self._pace.ready()
 
     def _next(self) -> EventText | None:
         """The oldest Event that may be written now. One that was written lately waits, and its count grows."""
         now, again = self._clock.now(), self._intervals.again_event
         due = {each: self._sent[each].at + again if each in self._sent else now for each in self._waiting}
-        event = next((each for each, at in due.items() if at <= now), None)
-        if event is None and due:
+        text = next((each for each, at in due.items() if at <= now), None)
+        if text is None and due:
             self._cancel()
             self._cancel = self._clock.call_at(min(due.values()), self._stir)
-        return event
+        return text
 
-    async def _send(self, event: EventText, times: int, uid: str) -> None:
+    async def _send(self, text: EventText, times: int, uid: str) -> None:
         now = self._clock.now()
-        sent = self._sent.get(event)
+        sent = self._sent.get(text)
         if sent is not None and now - sent.at < _LIFE:
             sent = replace(sent, count=sent.count + times, at=now)
-            change = {"count": sent.count, "lastTimestamp": self._timestamp(), "message": event.message}
+            change = {"count": sent.count, "lastTimestamp": timestamp(self._clock.wall()), "message": text.message}
             try:
                 await self._api.patch(EVENTS, sent.name, change, namespace=_NAMESPACE)
             except Missing:
@@ -149,37 +148,32 @@ class NodeEvents(ApiApplier):
         else:
             sent = None
         if sent is None:
-            sent = _Sent(self._name(event), times, now)
+            sent = _Sent(self._name(text), times, now)
             try:
-                await self._api.create(EVENTS, self._document(event, sent, uid), namespace=_NAMESPACE)
+                await self._api.create(EVENTS, self._document(text, sent, uid), namespace=_NAMESPACE)
             except Conflict as conflict:
                 if not conflict.exists:
                     raise  # it exists: the answer to an earlier attempt was lost
-        self._sent[event] = sent
-        self._sent.move_to_end(event)
+        self._sent[text] = sent
+        self._sent.move_to_end(text)
         while len(self._sent) > _REMEMBERED:
             self._sent.popitem(last=False)
 
-    def _name(self, event: EventText) -> str:
+    def _name(self, text: EventText) -> str:
         """A name as in client-go, of the object's name and the time; with a hash, so that two of one instant differ."""
-        what = hashlib.sha256(f"{event.reason} {event.message}".encode()).hexdigest()[:8]
+        what = hashlib.sha256(f"{text.reason} {text.message}".encode()).hexdigest()[:8]
         return f"{self._node[:220].rstrip('-.')}.{int(self._clock.wall() * 1e6):x}{what}"
 
-    def _timestamp(self) -> str:
-        return datetime.fromtimestamp(self._clock.wall(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-    def _document(self, event: EventText, sent: _Sent, uid: str) -> Mapping[str, Any]:
-        now = self._timestamp()
-        return {
-            "metadata": {"name": sent.name, "namespace": _NAMESPACE},
-            "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": uid},
-            "type": "Warning" if event.warning else "Normal",
-            "reason": event.reason,
-            "message": event.message,
-            "source": {"component": _WHO, "host": self._node},
-            "reportingComponent": _WHO,
-            "reportingInstance": self._node,
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "count": sent.count,
-        }
+    def _document(self, text: EventText, sent: _Sent, uid: str) -> Mapping[str, Any]:
+        return event(
+            NODES,
+            {"name": self._node, "uid": uid},
+            name=sent.name,
+            reason=text.reason,
+            message=text.message,
+            is_warning=text.warning,
+            component=_WHO,
+            node=self._node,
+            at=timestamp(self._clock.wall()),
+            count=sent.count,
+        )

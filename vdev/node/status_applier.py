@@ -6,11 +6,11 @@ it is left to the kubelet (source: pkg/kubelet/nodestatus, Kubernetes 1.36).
 """
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 import structlog
 
+from ..kube import timestamp
 from ..kube.ownership import owned
 from ..model.quantity import amount_of
 from ..planning.plan import DesiredState
@@ -120,7 +120,7 @@ class NodeStatus(ApiApplier):
 
     def _condition(self, wanted: NodeCondition, found: Mapping[str, Any] | None) -> dict[str, str]:
         """The condition with its times. It changed now, unless the Node or the last write already has this status."""
-        now = datetime.fromtimestamp(self._clock.wall(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = timestamp(self._clock.wall())
         status = wanted.word
         known = self._since.get(wanted.type)
         if found is not None and found.get("status") == status and found.get("lastTransitionTime"):
