@@ -255,8 +255,7 @@ class Api:
     async def _ask(
         self, call: ApiCall, params: Mapping[str, str], body: object = None, content_type: str = JSON
     ) -> dict[str, Any]:
-        self._raise_fault(call)
-        return await self._calls.ask(call, params, body, content_type)
+        return await self._calls.ask(call, params, body, content_type, check=self._raise_fault)
 
     def _raise_fault(self, call: ApiCall) -> None:
         if (fault := self._fault(call)) is not None:

@@ -8,7 +8,7 @@ credentials may have been renewed. All other errors are left to the callers, whi
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -42,13 +42,23 @@ class ApiCalls:
         self._watches: list[Interruption] = []
 
     async def ask(
-        self, call: ApiCall, params: Mapping[str, str], body: object = None, content_type: str = JSON
+        self,
+        call: ApiCall,
+        params: Mapping[str, str],
+        body: object = None,
+        content_type: str = JSON,
+        *,
+        check: Callable[[ApiCall], None],
     ) -> dict[str, Any]:
-        """Return the document that the server answers. Raises an ApiServerError."""
+        """Return the document that the server answers. Raises an ApiServerError, also one that `check` raises.
+
+        `check` is called before each attempt, so the error of a fault rule is treated like one of the server.
+        """
         async with self._slots:  # also while a request waits, so that a server that refuses all requests gets few
             for attempt in range(_ATTEMPTS):
                 is_last = attempt == _ATTEMPTS - 1
                 try:
+                    check(call)
                     return await self._attempt(call, params, body, content_type)
                 except Throttled as busy:
                     if is_last or busy.after is None or busy.after > self._intervals.api_patience:
