@@ -201,9 +201,9 @@ class Dra(Applier):
         else:
             try:
                 async with self._options.clock.timeout(self._options.intervals.last_requests):
-                    await self._steps.take("taking ResourceSlices away", self.slices.withdraw)
+                    await self._steps.take("deleting ResourceSlices", self.slices.withdraw)
             except TimeoutError:
-                log.warning("the API server takes too long; the kubelet takes the ResourceSlices away in 30 s")
+                log.warning("the API server takes too long; the kubelet deletes the ResourceSlices in 30 s")
         for driver in self._drivers.values():
             driver.stop()
         if running := [task for task in self._tasks.values() if not task.done()]:

@@ -90,13 +90,13 @@ class ClaimStatus:
         found = await self._api.get(RESOURCE_CLAIMS, claim.name, namespace=claim.namespace)
         if (found.get("metadata") or {}).get("uid") != claim.uid:
             return
-        there = {
+        present = {
             _key(each): each
             for each in (found.get("status") or {}).get("devices") or ()
             if each.get("driver") == self._driver
         }
-        wanted = self._devices(claim, there) if claim.uid in self._claims else []
-        if {_key(each): each for each in wanted} == there:
+        wanted = self._devices(claim, present) if claim.uid in self._claims else []
+        if {_key(each): each for each in wanted} == present:
             return
         document = {"metadata": {"uid": claim.uid}, "status": {"devices": wanted} if wanted else {}}
         await self._api.apply(
@@ -109,13 +109,13 @@ class ClaimStatus:
             subresource="status",
         )
 
-    def _devices(self, claim: PreparedClaim, there: Mapping[tuple[str, ...], Document]) -> list[dict[str, Any]]:
+    def _devices(self, claim: PreparedClaim, present: Mapping[tuple[str, ...], Document]) -> list[dict[str, Any]]:
         found, health = [], self._health or {}
         for each in {(one.pool, one.device, one.share_id): one for one in claim.devices}.values():
             device: dict[str, Any] = {"driver": self._driver, "pool": each.pool, "device": each.device}
             if each.share_id:
                 device["shareID"] = each.share_id
-            before = (there.get(_key(device)) or {}).get("conditions") or ()
+            before = (present.get(_key(device)) or {}).get("conditions") or ()
             device["conditions"] = [self._ready(health.get(each.device), before)]
             data: dict[str, Any] = {"id": each.id} if each.id else {}
             if each.ignored:

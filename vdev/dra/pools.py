@@ -78,8 +78,8 @@ def _with_taints(whole: PublishedPool, present: Resource, faults: Afflictions) -
         key = (whole.driver, slot.id)
         xids, rules = [each.number for each in faults.xids.get(key, ())], faults.taints.get(key, ())
         if xids or rules or not slot.health.healthy:
-            said = published_devices.of_health(present.entries[device.entry], slot.health, xids)
-            device = replace(device, taints=published_devices.with_rules(said, rules), health=slot.health)
+            own = published_devices.of_health(present.entries[device.entry], slot.health, xids)
+            device = replace(device, taints=published_devices.with_rules(own, rules), health=slot.health)
         devices.append(device)
     return _with_devices(whole, devices, whole.counters)
 
@@ -119,12 +119,12 @@ def _kept(last: PublishedPool, now: Mapping[str, DraDevice], held: Collection[st
         device, current = last.by_name.get(name), now.get(name)
         if device is None:
             continue
-        there = current if current and current.device.id == device.device.id else None
-        if there and (there.shared or not device.shared):
+        present = current if current and current.device.id == device.device.id else None
+        if present and (present.shared or not device.shared):
             continue
         entry = last.offered.entries.get(device.entry)
         taints = published_devices.of_loss(entry) if entry else device.taints
-        yield replace(device, taints=taints, health=there.health if there else GONE, lost=True)
+        yield replace(device, taints=taints, health=present.health if present else GONE, lost=True)
 
 
 def _excludes(kept: DraDevice, other: DraDevice) -> bool:

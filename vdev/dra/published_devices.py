@@ -133,8 +133,8 @@ def of_health(entry: EntrySpec, health: Health, xids: Sequence[int]) -> tuple[Ta
     if entry.dra is None or policy is TaintPolicy.NONE:
         return ()
     driver = entry.dra.driver
-    if not xids and entry.is_nvidia and not health.healthy and (told := _XID.search(health.reason)):
-        xids = (int(told[1]),)
+    if not xids and entry.is_nvidia and not health.healthy and (found := _XID.search(health.reason)):
+        xids = (int(found[1]),)
     if xids:
         worst = next((each for each in xids if each not in APPLICATION_ERRORS), xids[0])
         effect = _INFORMS if worst in APPLICATION_ERRORS and health.healthy else policy.value
@@ -142,9 +142,9 @@ def of_health(entry: EntrySpec, health: Health, xids: Sequence[int]) -> tuple[Ta
     return () if health.healthy else (Taint(f"{driver}/unhealthy", policy.value),)
 
 
-def with_rules(said: Sequence[Taint], rules: Sequence[TaintFault]) -> tuple[Taint, ...]:
+def with_rules(own: Sequence[Taint], rules: Sequence[TaintFault]) -> tuple[Taint, ...]:
     """These taints and those of fault rules; of several with the same key and effect, the last one counts."""
-    every = (*said, *(Taint(each.key, each.effect.value, each.value) for each in rules))
+    every = (*own, *(Taint(each.key, each.effect.value, each.value) for each in rules))
     return tuple({(each.key, each.effect): each for each in every}.values())
 
 
@@ -173,8 +173,8 @@ _LOST_DEVICE = TypeAdapter(LostDevice)
 
 def record(pool: PublishedPool, device: DraDevice) -> Record:
     """The record of a device of this pool."""
-    away = replace(device, taints=of_loss(pool.offered.entries[device.entry]), health=GONE, lost=True)
-    kept = LostDevice(away, {name: pool.counters[name] for name in device.consumes})
+    lost = replace(device, taints=of_loss(pool.offered.entries[device.entry]), health=GONE, lost=True)
+    kept = LostDevice(lost, {name: pool.counters[name] for name in device.consumes})
     written: Record = _LOST_DEVICE.dump_python(kept, mode="json", fallback=dict, warnings=False)
     return written
 

@@ -93,10 +93,10 @@ class ResourceSlices(ApiApplier):
 
     async def _write(self, document: Document) -> None:
         uid = self._uid = str((document.get("metadata") or {}).get("uid") or "")
-        there = (await self._slices.seen()).values()
-        ours = {each["spec"]["driver"] for each in there if _is_ours(each)}
+        present = (await self._slices.seen()).values()
+        ours = {each["spec"]["driver"] for each in present if _is_ours(each)}
         for driver in sorted(self._pools.keys() | ours):
-            of_driver = [each for each in there if each["spec"]["driver"] == driver]
+            of_driver = [each for each in present if each["spec"]["driver"] == driver]
             foreign = next((each for each in of_driver if not _is_ours(each)), None)
             if foreign is not None and driver in self._pools:
                 self._is_taken(driver, _manager(foreign))
@@ -108,27 +108,27 @@ class ResourceSlices(ApiApplier):
         def made(spec: Document, number: int) -> Document:
             return self._made(spec, number, uid)
 
-        there = await self._ours(driver)
+        present = await self._ours(driver)
         if driver in self._wiped:
-            await self._carry_out(driver, Changes(delete=tuple(there)))
+            await self._carry_out(driver, Changes(delete=tuple(present)))
             self._wiped.discard(driver)
-            there = ()
-        if not there:
+            present = ()
+        if not present:
             self.published.pop(driver, None)
         pool = self._pools.get(driver)
         was_complete = driver in self._written and self._written[driver][0] == pool
         # For another pool, all fields are sent again, also those that the server did not store before.
         dropped = self._dropped.get(driver, frozenset()) if was_complete else frozenset[str]()
         wanted = cutting.specifications(pool, self._node) if pool else ()
-        found = changes(wanted, there, made, dropped=dropped)
+        found = changes(wanted, present, made, dropped=dropped)
         fault = self._faults.on_slices(driver, news=bool(found))
         of = (pool, fault)
         if found and self._written.get(driver) == of:
             await self._pause(found)
-            there = await self._ours(driver)  # the pause lets a kubelet finish deleting them
-            found = changes(wanted, there, made, dropped=dropped)
+            present = await self._ours(driver)  # the pause lets a kubelet finish deleting them
+            found = changes(wanted, present, made, dropped=dropped)
         if fault is not None:
-            found = spoilt(fault, wanted, there, made, dropped=dropped)
+            found = spoilt(fault, wanted, present, made, dropped=dropped)
         await self._carry_out(driver, found)
         if wanted:
             self.published[driver] = len(wanted)
@@ -138,8 +138,8 @@ class ResourceSlices(ApiApplier):
 
     async def _ours(self, driver: str) -> Sequence[Document]:
         """The driver's slices that vdev published."""
-        there = (await self._slices.seen()).values()
-        return [each for each in there if each["spec"]["driver"] == driver and _is_ours(each)]
+        present = (await self._slices.seen()).values()
+        return [each for each in present if each["spec"]["driver"] == driver and _is_ours(each)]
 
     async def _pause(self, found: Changes) -> None:
         """Wait before a repair: long if somebody else keeps changing slices, and short if they were deleted."""

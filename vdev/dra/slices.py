@@ -190,11 +190,11 @@ def _paired(
     return [(free.pop(0)[0], False) if each is None and free else (each, is_same) for each, is_same in pairs]
 
 
-def _with_times(wanted: Written, there: Written) -> Written:
+def _with_times(wanted: Written, present: Written) -> Written:
     """The wanted specification, in which taints that existed before keep the time at which they were added."""
     times = {
         (device["name"], *_taint(each)): each.get("timeAdded")
-        for device in there.get("devices") or ()
+        for device in present.get("devices") or ()
         for each in device.get("taints") or ()
     }
 

@@ -301,7 +301,7 @@ class Cluster:
 
     def _see_pod(self, old: SeenPod | None, new: SeenPod | None) -> None:
         if new is not None and isinstance(new.load, Problem) and (old is None or old.load != new.load):
-            log.warning("a pod says no load", reason=str(new.load))
+            log.warning("the load in a pod's annotation is invalid", reason=str(new.load))
         self._pods_of.see(old, new)
 
     def _log(self, informer: Informer[Any]) -> None:
@@ -310,6 +310,6 @@ class Cluster:
         before = self._logged.get(kind, "")
         self._logged[kind] = reason
         if reason and reason != before:
-            log.warning("the API server does not tell", of=str(kind), reason=reason)
+            log.warning("objects cannot be followed", kind=str(kind), reason=reason)
         elif before and not reason:
-            log.info("the API server tells again", of=str(kind))
+            log.info("objects can be followed again", kind=str(kind))

@@ -87,7 +87,7 @@ class SeenPods:
 class PodNotes:
     """Writes the devices of the pods of one node on these pods."""
 
-    name = "noting who holds what"
+    name = "writing the devices of pods"
 
     def __init__(self, api: Api, clock: Clock, pods: SeenPods, node: str) -> None:
         self._api = api

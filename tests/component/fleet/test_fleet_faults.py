@@ -49,7 +49,7 @@ async def test_rules_that_mean_nothing_are_said_once(start, until, vdev):
     with structlog.testing.capture_logs() as logs:
         fleet = await start(GPUS.replace("RULE", rules), run=True)
         await until(lambda: fleet.is_settled and 4 == len(fleet.members))
-    said = [each["reason"] for each in logs if each["event"] == "means nothing in a fleet"]
+    said = [each["reason"] for each in logs if each["event"] == "a setting has no effect in a fleet"]
     warnings = str(FleetView(fleet).status()["configuration"]["warnings"])
     for number, (rule, reason) in enumerate(VOID.items()):
         sentence = f"the fault rule 'void-{number}' does nothing in a fleet: {'it ' * ('File' in rule)}{reason}"
