@@ -14,7 +14,7 @@ from ..model.entry import EntrySpec
 from ..model.names import domain_and_name
 from ..model.problem import Problem, warning
 from ..model.spec import Spec
-from . import attributes
+from .amd_devices import is_amd
 from .slices import API_VERSION, Document
 
 _NVIDIA = "gpu."  # the prefix of the maker in the name of a GPU driver
@@ -84,7 +84,7 @@ def _of_entry(entry: EntrySpec, *, extended: bool) -> Iterator[DeviceClass]:
         yield DeviceClass(driver, driver, "gpu", resource)
         yield DeviceClass(f"mig.{driver.removeprefix(_NVIDIA)}", driver, "mig")
         yield DeviceClass(f"vfio.{driver}", driver, "vfio")
-    elif attributes.is_amd(entry):
+    elif is_amd(entry):
         yield DeviceClass(driver, driver, resource=resource)
     else:
         kind = domain_and_name(entry.resource)[1]
