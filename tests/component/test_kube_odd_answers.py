@@ -1,8 +1,10 @@
-"""Answers that no API server should give: the error says so."""
+"""What no API server should answer: the error says so, and nothing takes memory without end."""
 
 import asyncio
 import contextlib
 import copy
+import gzip
+import itertools
 import json
 import random
 
@@ -10,6 +12,8 @@ import pytest
 
 from vdev import kube
 from vdev.kube import NODES
+
+DEEP = b"[" * 100_000
 
 
 @pytest.fixture
@@ -56,16 +60,63 @@ def says(body, status=200, head=b""):
     ("body", "status", "error"),
     [
         (b"<html>", 200, "the answer is not JSON"),
+        (DEEP, 200, "the answer is not JSON"),
         (b"[]", 200, "the answer is not a JSON object"),
-        (b"<html> bad gateway", 502, "status 502: <html> bad gateway"),
-        (b"<html> sign in", 403, "may not get nodes: <html> sign in"),
+        (DEEP, 500, r"status 500: \[\[\["),
+        (DEEP, 403, r"may not get nodes: \[\[\["),
     ],
 )
 async def test_what_is_no_object(odd_server, body, status, error):
-    """Also a page of a proxy."""
+    """However deep it is nested."""
     api = await odd_server(says(body, status))
     with pytest.raises((kube.Unreachable, kube.Denied), match=error):
         await api.get(NODES, "worker-1")
+
+
+# --- without end ------------------------------------------------------------------------------------------------------
+
+LIMIT = 2**20
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+
+
+async def endless(writer, _head, start=CHUNKED):
+    """Send one line that never ends."""
+    writer.write(start)
+    while True:
+        writer.write(b"10000\r\n" + b"x" * 2**16 + b"\r\n")
+        await writer.drain()
+
+
+async def test_an_answer_without_end(odd_server):
+    """It is broken off at the limit."""
+    api = await odd_server(endless, limit=LIMIT)
+    with pytest.raises(kube.Unreachable, match="the answer is longer than 1 MiB"):
+        await api.get(NODES, "worker-1")
+
+
+async def test_an_error_without_end(odd_server):
+    """The body of an error as well."""
+
+    async def say(writer, head):
+        await endless(writer, head, CHUNKED.replace(b"200 OK", b"500 X"))
+
+    api = await odd_server(say, limit=LIMIT)
+    with pytest.raises(kube.Unreachable, match="longer than 1 MiB"):
+        await api.get(NODES, "worker-1")
+
+
+async def test_an_answer_that_is_compressed(odd_server):
+    """It is not asked for, and what comes all the same is not unpacked: a thousandth of it may be sent."""
+    heads = []
+
+    async def say(writer, head):
+        heads.append(head.lower())
+        await says(gzip.compress(b'{"a": "' + b"x" * 2**24 + b'"}'), head=b"Content-Encoding: gzip\r\n")(writer, head)
+
+    api = await odd_server(say, limit=LIMIT)
+    with pytest.raises(kube.Unreachable, match="not JSON"):
+        await api.get(NODES, "worker-1")
+    assert b"accept-encoding: identity" in heads[0]
 
 
 async def test_a_list_in_several_answers(odd_server):
@@ -82,6 +133,61 @@ async def test_a_list_in_several_answers(odd_server):
     found = await api.list(NODES, keep=kube.whole)
     assert (["n1", "n2"], "7") == ([each["metadata"]["name"] for each in found.objects], found.version)
     assert b"continue=two" in heads[1]
+
+
+async def test_a_list_without_end(odd_server):
+    """Its pages are counted together."""
+    numbers = itertools.count()
+
+    async def say(writer, head):
+        items = [{"metadata": {"name": f"n{next(numbers)}", "annotations": {"a": "x" * 2**16}}}]
+        page = {"metadata": {"continue": "more", "resourceVersion": "1"}, "items": items}
+        await says(json.dumps(page).encode())(writer, head)
+
+    api = await odd_server(say, limit=LIMIT)
+    with pytest.raises(kube.Unreachable, match="longer than 1 MiB"):
+        await api.list(NODES, keep=kube.whole)
+    assert next(numbers) < 20
+
+
+async def test_a_list_of_small_objects_without_end(odd_server):
+    """A short object takes many times its text in memory."""
+    numbers = itertools.count()
+
+    async def say(writer, _head):
+        items = [{"metadata": {"name": f"n{next(numbers)}"}} for _ in range(50)]
+        page = {"metadata": {"continue": "more", "resourceVersion": "1"}, "items": items}
+        await says(json.dumps(page).encode())(writer, _head)
+
+    api = await odd_server(say, limit=LIMIT)
+    with pytest.raises(kube.Unreachable, match="longer than 1 MiB"):
+        await api.list(NODES, keep=kube.whole)
+    assert next(numbers) < 1200
+
+
+async def test_a_watch_without_a_line(odd_server):
+    """It is broken off, and begins anew."""
+    watches = []
+
+    async def say(writer, head):
+        if b"watch=true" in head:
+            watches.append(head)
+            await endless(writer, head)
+        page = {"metadata": {"resourceVersion": "1"}, "items": []}
+        await says(json.dumps(page).encode())(writer, head)
+
+    api = await odd_server(say, limit=LIMIT)
+    said = []
+    informer = kube.Informer(
+        api, NODES, keep=kube.whole, on_change=lambda *_: None, on_look=lambda: said.append(str(informer.trouble))
+    )
+    task = asyncio.create_task(informer.run())
+    while len(watches) < 2:
+        await asyncio.sleep(0.005)
+    assert (True, {}) == (informer.is_listed, informer.objects)
+    assert any("longer than 1 MiB" in each for each in said)
+    task.cancel()
+    await asyncio.wait([task])
 
 
 # --- of another shape -------------------------------------------------------------------------------------------------

@@ -36,5 +36,5 @@ def measured(text, *, users=None, at=1000.0, since=100.0, node="node-1", xids=No
         node=node,
     )
     sensors_now = Sensors()
-    sensors_now.settle(situation, since)
+    sensors_now.update(situation, since)
     return list(sensors_now.measured(at))

@@ -37,12 +37,10 @@ class Node:
         """Create an object in namespace default."""
         kind = self.api.kind(document["kind"])
         self.api.objects.create(kind, "default" if kind.namespaced else "", document, "kubectl")
-        await self.api.objects.tell()
 
     async def delete(self, name, *, force=False):
         """Delete a pod."""
         self.api.objects.delete(self.api.kind("Pod"), "default", name, now=force)
-        await self.api.objects.tell()
 
     async def until(self, condition, what):
         """Wait for something that is seen in objects."""
@@ -268,7 +266,6 @@ async def test_a_pod_that_is_not_for_this_scheduler(node, waiting):
     new = copy.deepcopy(node.all("Pod")["other"])
     new["spec"] |= {"nodeName": node.kubelet.node_name, "schedulingGates": []}
     node.api.objects.change(node.api.kind("Pod"), ("default", "other"), new, manager="other")
-    await node.api.objects.tell()
     await node.until(lambda: "Running" == node.status("other").get("phase"), "pod other")
 
 
@@ -315,7 +312,7 @@ async def test_it_ends_though_something_changes_in_that_moment(node, steps):
     """A cancellation that meets news must not be lost: `vdev sim` would never end."""
     task = asyncio.create_task(NodeObjects(node.kubelet, node.api.objects).run())
     await asyncio.sleep(0.05)
-    node.kubelet.journal.tell_refused("default/a", "why not")
+    node.kubelet.journal.note_refused("default/a", "why not")
     for _ in range(steps):
         await asyncio.sleep(0)
     task.cancel()

@@ -174,7 +174,7 @@ class HttpView:
 
     def telemetry(self) -> dict[str, Any]:
         """What devices measure now, in short: load, temperature, power, and used and all of the memory, by id."""
-        return self._agent.telemetry.in_short()
+        return self._agent.telemetry.for_page()
 
     def registry(self) -> "CollectorRegistry":
         """The metrics; devices and streams are counted now."""

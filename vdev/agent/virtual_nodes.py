@@ -27,8 +27,7 @@ from ..hostfs.locks import DirectoryLock
 from ..model import virtual_node
 from ..model import virtual_node as standin
 from ..model.device import Health, RawDevice, base_id, facts
-from ..model.entry import EntrySpec
-from ..model.sources import VirtualSource
+from ..model.entry import Entry
 from ..model.template import Template
 from ..model.virtual_node import Like, LineEnd, VirtualNode
 from ..planning.allocation import any_cdi
@@ -138,7 +137,7 @@ def _owner_in(path: Path) -> str:
 class WantedStandIn:
     """What stands in for a device of an entry."""
 
-    entry: EntrySpec
+    entry: Entry
     device: RawDevice
     standin: VirtualNode
 
@@ -185,9 +184,9 @@ def _of_slots(resource: Resource, *, by_cdi: bool) -> Iterator[WantedStandIn]:
                 yield WantedStandIn(entry, slot.device.raw, node)
 
 
-def _made(entry: EntrySpec, *, by_cdi: bool) -> VirtualNode | None:
+def _made(entry: Entry, *, by_cdi: bool) -> VirtualNode | None:
     """What is made on the host for each device of an entry: under CDI the runtime makes device nodes itself."""
-    node = entry.source.node if isinstance(entry.source, VirtualSource) else None
+    node = entry.virtual.node if entry.virtual else None
     return None if by_cdi and node and node.like else node
 
 

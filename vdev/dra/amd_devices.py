@@ -2,9 +2,8 @@
 
 from ..model.device import Device, bus_id, root
 from ..model.dra import DeviceCapacity
-from ..model.entry import EntrySpec
+from ..model.entry import Entry
 from ..model.names import digest, domain_and_name
-from ..model.sources import VirtualSource
 from .attributes import (
     PCI_BUS_ID,
     PCIE_ROOT,
@@ -78,7 +77,6 @@ class Amd(Describer):
         return {key: DeviceCapacity(value) for key, value in amounts.items()}
 
 
-def is_amd(entry: EntrySpec) -> bool:
+def is_amd(entry: Entry) -> bool:
     """Whether AMD's driver would publish the entry's devices: those of AMD's presets."""
-    source = entry.source
-    return isinstance(source, VirtualSource) and domain_and_name(source.maker_resource)[0] == "amd.com"
+    return entry.virtual is not None and domain_and_name(entry.virtual.maker_resource)[0] == "amd.com"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from ..model import names
 from ..model.device import Device
 from ..model.dra import Attribute, AttributeKind, DeviceCapacity, Version
-from ..model.entry import EntrySpec
+from ..model.entry import Entry
 from ..model.geometry import Placement
 from ..model.names import digest, domain_and_name
 from ..planning.partitions import Counters, counters
@@ -87,12 +87,12 @@ class Describer:
 
     slots = "slots"
 
-    def __init__(self, entry: EntrySpec, offered: Resource, first: int, gpus: int) -> None:
+    def __init__(self, entry: Entry, offered: Resource, first: int, gpus: int) -> None:
         self.sets: dict[str, Mapping[str, int]] = {}
         self.entry = entry
         self.first, self.gpus = first, gpus
         self._offered = offered
-        driver, declared = (entry.dra.driver, entry.dra.block.capacity) if entry.dra else ("", {})
+        driver, declared = (entry.dra.driver, entry.dra.capacity) if entry.dra else ("", {})
         self._given = {name.removeprefix(f"{driver}/"): each.published for name, each in declared.items()}
         self.is_dynamic = entry.dra is not None and entry.dra.is_dynamic
         self.profiles = entry.geometry.profiles if entry.geometry else {}

@@ -11,9 +11,8 @@ from ..faults.targets import Afflictions
 from ..model import names
 from ..model.device import GONE, Device, Key, grouped
 from ..model.dra import Attribute, AttributeKind
-from ..model.entry import EntrySpec
+from ..model.entry import Entry
 from ..model.problem import Problem, error, warning
-from ..model.sources import VirtualSource
 from ..model.template import Template
 from ..planning.allocation import placeholders
 from ..planning.resources import Resource
@@ -180,7 +179,7 @@ def described(driver: str, offered: Resource) -> PublishedPool:
     )
 
 
-def _places(entries: Iterable[EntrySpec]) -> dict[str, tuple[int, int]]:
+def _places(entries: Iterable[Entry]) -> dict[str, tuple[int, int]]:
     """The number of each entry's first GPU, and the number of GPUs of its maker.
 
     GPUs are numbered over all entries of a maker, in the order of the file.
@@ -189,18 +188,18 @@ def _places(entries: Iterable[EntrySpec]) -> dict[str, tuple[int, int]]:
     total: dict[type[Describer], int] = {}
     for entry in entries:
         first[entry.name] = total.get(_style(entry), 0)
-        count = entry.source.count if isinstance(entry.source, VirtualSource) else 0
+        count = entry.virtual.count if entry.virtual else 0
         total[_style(entry)] = first[entry.name] + count
     return {entry.name: (first[entry.name], total[_style(entry)]) for entry in entries}
 
 
-def _style(entry: EntrySpec) -> type[Describer]:
+def _style(entry: Entry) -> type[Describer]:
     if entry.is_nvidia:
         return Nvidia
     return Amd if is_amd(entry) else Describer
 
 
-def _with_given(device: DraDevice, entry: EntrySpec, driver: str, flaws: dict[str, Problem]) -> Mapping[str, Attribute]:
+def _with_given(device: DraDevice, entry: Entry, driver: str, flaws: dict[str, Problem]) -> Mapping[str, Attribute]:
     """The attributes with those of the file. If these are too many, the device's own are left out first.
 
     Only the type always stays, because DeviceClasses select by it. `flaws` gets one problem for each attribute that is
@@ -222,13 +221,13 @@ def _with_given(device: DraDevice, entry: EntrySpec, driver: str, flaws: dict[st
     return {key: value for key, value in {**own, **given}.items() if key in kept}
 
 
-def _given(entry: EntrySpec, device: Device, driver: str, flaws: dict[str, Problem]) -> dict[str, Attribute]:
+def _given(entry: Entry, device: Device, driver: str, flaws: dict[str, Problem]) -> dict[str, Attribute]:
     """The attributes that the file gives the device."""
     found: dict[str, Attribute] = {}
-    if entry.dra is None or not entry.dra.block.attributes:
+    if entry.dra is None or not entry.dra.attributes:
         return found
     shown = placeholders(entry.resource, device)
-    for name, value in entry.dra.block.attributes.items():
+    for name, value in entry.dra.attributes.items():
         key = name.removeprefix(f"{driver}/")
         if not isinstance(value, Template):
             found[key] = typed_attribute(value)

@@ -12,7 +12,7 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
@@ -104,7 +104,8 @@ class Fleet:
         self.refused = ()
         self._adopted = now
         spec = spec_for_fleet(loaded.spec)
-        self._spec = replace(spec, entries=tuple(entry for entry in spec.entries if not scope.is_real(entry)))
+        virtual = tuple(entry for entry in spec.entries if not scope.is_real(entry))
+        self._spec = spec.model_copy(update={"entries": virtual})
         self._warn(loaded.problems, tuple(scope.warnings(spec)))
         self.faults.adopt(self._spec, now)
         self.scope = self.scope.after(spec.fleet)

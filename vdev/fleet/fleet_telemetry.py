@@ -35,7 +35,7 @@ class FleetTelemetry:
         self._hostname_label = plan.observed.spec.telemetry.hostname_label
         wishes = wishes if plan.observed.spec.telemetry.pod_annotations else {}
         with self._reading:
-            self._sensors.setdefault(node, Sensors()).settle(load_of(plan, node, wishes), self._clock.now())
+            self._sensors.setdefault(node, Sensors()).update(load_of(plan, node, wishes), self._clock.now())
 
     def forget(self, node: str) -> None:
         """Drop a node that is gone or has no sensors."""

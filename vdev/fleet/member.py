@@ -1,7 +1,6 @@
 """One node of the fleet: its plan, and the appliers that write it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -13,9 +12,8 @@ from ..faults.rule_store import Sources
 from ..faults.schedule import earliest
 from ..hostfs import HostRoot
 from ..model.device import Key, RawDevice, grouped
-from ..model.entry import EntrySpec
+from ..model.entry import Entry
 from ..model.fleet import Delays
-from ..model.sources import VirtualSource
 from ..model.spec import Spec
 from ..node.api_applier import ApiApplier, NodeAccess
 from ..node.event_applier import NodeEvents
@@ -262,14 +260,13 @@ def first_plan(spec: Spec, node: str, labels: Mapping[str, str]) -> DesiredState
 def spec_for_fleet(spec: Spec) -> Spec:
     """The configuration for nodes without a kubelet: resources and labels on the Node, and nothing below /dev."""
     node = spec.node.model_copy(update={"labels": bool(spec.node.labels), "status": True})
-    return replace(spec, node=node, entries=tuple(map(_without_nodes, spec.entries)))
+    return spec.model_copy(update={"node": node, "entries": tuple(map(_without_nodes, spec.entries))})
 
 
-def _without_nodes(entry: EntrySpec) -> EntrySpec:
-    source = entry.source
-    if not isinstance(source, VirtualSource):
+def _without_nodes(entry: Entry) -> Entry:
+    if entry.virtual is None:
         return entry
-    return replace(entry, source=replace(source, driver_nodes=(), partition_nodes=()))
+    return entry.model_copy(update={"virtual": entry.virtual.without_driver_nodes()})
 
 
 NOTHING = spec_for_fleet(Spec())

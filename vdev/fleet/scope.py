@@ -7,11 +7,10 @@ from typing import Any
 from ..dra.published_devices import NO_POOLS
 from ..faults.effects import ApiFaults, ApiResource, ApiVerb
 from ..faults.rules import DEVICE, FaultRule, Start
-from ..model.entry import EntrySpec
+from ..model.entry import Entry
 from ..model.fleet import AT_ONCE, NO_FLEET, Delays, Fleet, FleetNodes
 from ..model.names import filled
 from ..model.problem import Problem, warning
-from ..model.sources import VirtualSource
 from ..model.spec import Spec
 from ..planning.plan import DesiredState
 
@@ -161,9 +160,9 @@ def without_effect(rule: FaultRule) -> str:
     return "no kubelet, plugin or container runs there" if rule.kind in _OF_A_KUBELET else ""
 
 
-def is_real(entry: EntrySpec) -> bool:
+def is_real(entry: Entry) -> bool:
     """Whether its devices are devices of a host."""
-    return not isinstance(entry.source, VirtualSource)
+    return entry.virtual is None
 
 
 def warnings(spec: Spec) -> Iterator[Problem]:

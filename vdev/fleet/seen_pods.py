@@ -15,7 +15,7 @@ from ..kube import EVENTS, PODS, Api, Conflict, Informer, Missing, event, key_of
 from ..model.problem import Problem
 from ..model.telemetry import Range
 from ..planning.resources import Inventory
-from ..telemetry.pod_wishes import said_by
+from ..telemetry.pod_loads import annotated_load
 from .pod_devices import NOTE, Assignment, Devices, Pod, Role, note, read_pod
 from .scope import MAKER
 
@@ -53,7 +53,7 @@ class SeenPod:
 
 def pod_of(document: Document) -> SeenPod | None:
     """What is kept of a pod; None if it asks for neither devices nor a load."""
-    asks, load = _asking(document), said_by(document)
+    asks, load = _asking(document), annotated_load(document)
     if asks is None and load is None:
         return None
     node, uid = document["spec"].get("nodeName"), document["metadata"].get("uid")

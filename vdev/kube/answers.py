@@ -11,13 +11,13 @@ ApiServerError
 └── Invalid        anything else that is wrong with the request
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
 from ..errors import ApiServerError
+from ..json_text import parse_json
 from .kinds import ObjectKind
 
 _LONGEST_WAIT = 600.0  # seconds, whatever Retry-After says
@@ -177,7 +177,7 @@ _CODES = frozenset(map(int, HTTPStatus))
 def _status(body: bytes) -> Mapping[str, Any]:
     """The Status in an answer. A proxy on the way may answer something else, which is only shown."""
     try:
-        document = json.loads(body)
+        document = parse_json(body)
     except ValueError:
         document = None
     if isinstance(document, dict):

@@ -14,8 +14,9 @@ from typing import Any, Generic, Self, TypeAlias, TypeVar
 from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..api_server import ApiServerAddress
 from ..errors import ApiServerError
+from ..json_text import parse_json
 from .answers import ApiCall, Unreachable, error_in_watch, error_of
-from .calls import JSON, ApiCalls
+from .calls import JSON, LIMIT, ApiCalls
 from .kinds import ObjectKind
 from .objects import Object
 
@@ -25,6 +26,7 @@ _MERGE = "application/merge-patch+json"
 _STRATEGIC = "application/strategic-merge-patch+json"
 _APPLY = "application/apply-patch+yaml"  # JSON is a part of YAML
 
+_OBJECT = 2**10  # bytes that an object of a list counts beside its text: a short one takes many times its length
 _PAGE = "500"  # objects in one answer to a list, as client-go has it
 _SILENCE = 2.0  # times the longest watch, after which the connection must be dead
 
@@ -67,7 +69,8 @@ def whole(document: Object) -> Object:
 class Api:
     """One client of one API server. It connects with the first request; `aclose` ends that.
 
-    `fault` is asked before each request, and may answer in the server's place.
+    `fault` is asked before each request, and may answer in the server's place. `limit` is the number of bytes that are
+    read of an answer, of all pages of a list, and of a line of a watch; a longer one is an error.
     All methods raise an ApiServerError (see `answers`) and end at once when cancelled.
     """
 
@@ -78,9 +81,10 @@ class Api:
         timing: Timing = PRODUCTION_TIMING,
         fault: FaultHook = lambda call: None,
         at_once: int = 8,
+        limit: int = LIMIT,
     ) -> None:
         self.timing = timing
-        self._calls = ApiCalls(server, timing=timing, at_once=at_once)
+        self._calls = ApiCalls(server, timing=timing, at_once=at_once, limit=limit)
         self._fault = fault
 
     def with_fault(self, fault: FaultHook) -> Self:
@@ -139,13 +143,15 @@ class Api:
         call = ApiCall(verb="list", kind=kind, namespace=namespace)
         start = {"resourceVersion": "0", "resourceVersionMatch": "NotOlderThan"} if cached else {}
         objects: list[T] = []
-        more = ""
+        more, left = "", self._calls.limit
         while True:
             page = {"continue": more} if more else start
-            found = await self._ask(call, _selectors(labels, fields) | {"limit": _PAGE} | page)
+            params = _selectors(labels, fields) | {"limit": _PAGE} | page
+            found, size = await self._calls.ask(call, params, check=self._raise_fault, limit=left)
             items, metadata = found.get("items") or [], found.get("metadata") or {}
             if not isinstance(items, list) or not isinstance(metadata, dict):
                 raise Unreachable(call, "the answer is not a list")
+            left -= size + len(items) * _OBJECT
             objects += [keep(_checked(call, each)) for each in items]
             more = str(metadata.get("continue") or "")
             if not more:
@@ -255,7 +261,8 @@ class Api:
     async def _ask(
         self, call: ApiCall, params: Mapping[str, str], body: object = None, content_type: str = JSON
     ) -> dict[str, Any]:
-        return await self._calls.ask(call, params, body, content_type, check=self._raise_fault)
+        document, _ = await self._calls.ask(call, params, body, content_type, check=self._raise_fault)
+        return document
 
     def _raise_fault(self, call: ApiCall) -> None:
         if (fault := self._fault(call)) is not None:
@@ -281,7 +288,7 @@ def _selectors(labels: str, fields: str) -> dict[str, str]:
 async def _events(call: ApiCall, lines: AsyncIterator[bytes]) -> AsyncGenerator[tuple[str, Object, str], None]:
     async for line in lines:
         try:
-            event = json.loads(line)
+            event = parse_json(line)
             kind, found = event["type"], dict(event["object"])
         except (ValueError, LookupError, TypeError) as wrong:
             raise Unreachable(call, "a line of the watch is not an event") from wrong

@@ -3,6 +3,9 @@
 The client connects with the first request and has a bounded number of requests in flight. Each request has a deadline.
 A request is repeated if the server asks to wait a short time, and once if it does not know the account, because
 credentials may have been renewed. All other errors are left to the callers, which try again with growing pauses.
+
+An answer is read up to a limit, and no compressed answer is accepted: a server in trouble, or a wrong one at its
+address, must not take the memory of the node's device plugin.
 """
 
 import asyncio
@@ -15,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ..aio.clock import Timing
 from ..aio.tasks import Interrupted, Interruption
 from ..api_server import ApiServerAddress
+from ..json_text import parse_json
 from .answers import ApiCall, Denied, Throttled, Unreachable, error_of
 
 if TYPE_CHECKING:
@@ -23,15 +27,18 @@ if TYPE_CHECKING:
     from .connection import Connection
 
 JSON = "application/json"
+LIMIT = 64 * 2**20  # bytes of an answer, of all pages of a list, and of a line of a watch
 _ATTEMPTS = 4  # if the server asks to wait
 _LARGE = 256 * 1024  # bytes from which an answer is decoded in a thread
+_ACCEPTED = {"Accept": JSON, "Accept-Encoding": "identity"}
 _METHODS = {"create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}  # by verb; the others are GET
 
 
 class ApiCalls:
     """The requests of one client. `writes` counts those that were to change something."""
 
-    def __init__(self, server: ApiServerAddress, *, timing: Timing, at_once: int) -> None:
+    def __init__(self, server: ApiServerAddress, *, timing: Timing, at_once: int, limit: int) -> None:
+        self.limit = limit
         self.writes = 0
         self._server = server
         self._intervals, self._clock = timing
@@ -49,17 +56,20 @@ class ApiCalls:
         content_type: str = JSON,
         *,
         check: Callable[[ApiCall], None],
-    ) -> dict[str, Any]:
-        """Return the document that the server answers. Raises an ApiServerError, also one that `check` raises.
+        limit: int | None = None,
+    ) -> tuple[dict[str, Any], int]:
+        """Return the document that the server answers, and its size in bytes.
 
-        `check` is called before each attempt, so the error of a fault rule is treated like one of the server.
+        Raises an ApiServerError, also one of `check`. That is called before each attempt, so the error of a fault rule
+        is treated like one of the server.
         """
+        most = self.limit if limit is None else limit
         async with self._slots:  # also while a request waits, so that a server that refuses all requests gets few
             for attempt in range(_ATTEMPTS):
                 is_last = attempt == _ATTEMPTS - 1
                 try:
                     check(call)
-                    return await self._attempt(call, params, body, content_type)
+                    return await self._attempt(call, params, body, content_type, most)
                 except Throttled as busy:
                     if is_last or busy.after is None or busy.after > self._intervals.api_patience:
                         raise
@@ -70,21 +80,30 @@ class ApiCalls:
             raise AssertionError("unreachable: the last attempt returns or raises")
 
     async def _attempt(
-        self, call: ApiCall, params: Mapping[str, str], body: object, content_type: str
-    ) -> dict[str, Any]:
+        self, call: ApiCall, params: Mapping[str, str], body: object, content_type: str, limit: int
+    ) -> tuple[dict[str, Any], int]:
         self.writes += call.verb in _METHODS
-        async with (
-            self._open(call, params, body, content_type) as (call, response),
-            self._deadline(call, self._intervals.api_answer),
-        ):
-            text = await response.aread()
+        async with self._open(call, params, body, content_type) as (call, response):
+            text = await self._body(call, response, limit)
         try:
-            document = await asyncio.to_thread(json.loads, text) if len(text) > _LARGE else json.loads(text)
+            document = await asyncio.to_thread(parse_json, text) if len(text) > _LARGE else parse_json(text)
         except ValueError as wrong:
             raise Unreachable(call, f"the answer is not JSON: {wrong}") from wrong
         if not isinstance(document, dict):
             raise Unreachable(call, "the answer is not a JSON object")
-        return document
+        return document, len(text)
+
+    async def _body(self, call: ApiCall, response: "httpx.Response", limit: int) -> bytes:
+        body = bytearray()
+        async with self._deadline(call, self._intervals.api_answer):
+            async for chunk in response.aiter_raw():
+                body += chunk
+                if len(body) > limit:
+                    raise self._too_long(call)
+        return bytes(body)
+
+    def _too_long(self, call: ApiCall) -> Unreachable:
+        return Unreachable(call, f"the answer is longer than {self.limit / 2**20:g} MiB")
 
     @contextlib.asynccontextmanager
     async def watch(
@@ -114,7 +133,7 @@ class ApiCalls:
         """The lines of the answer, as they come."""
         # Not `aiter_lines`: it also splits at U+2028 and others, which JSON allows within a string.
         rest = b""
-        chunks = response.aiter_bytes()
+        chunks = response.aiter_raw()
         while True:
             async with self._deadline(call, silence):
                 chunk = await anext(chunks, None)
@@ -123,6 +142,8 @@ class ApiCalls:
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
                 yield line
+            if len(rest) > self.limit:
+                raise self._too_long(call)
         if rest:
             raise Unreachable(call, "the answer ends in the middle of a line")
 
@@ -135,7 +156,7 @@ class ApiCalls:
         from .connection import ConnectError  # was imported in a thread by now: that takes a quarter of a second
 
         call = replace(call, who=self._server.who, where=connection.where)
-        headers = {"Accept": JSON} if body is None else {"Accept": JSON, "Content-Type": content_type}
+        headers = _ACCEPTED if body is None else {**_ACCEPTED, "Content-Type": content_type}
         content = None if body is None else json.dumps(body, separators=(",", ":")).encode()
         path = call.kind.path(namespace=call.namespace, name=call.name, subresource=call.subresource)
         method = _METHODS.get(call.verb, "GET")
@@ -144,8 +165,9 @@ class ApiCalls:
             try:
                 async with self._deadline(call, self._intervals.api_answer):
                     response = await stack.enter_async_context(request)
-                    if not response.is_success:
-                        raise error_of(call, response.status_code, response.headers, await response.aread())
+                if not response.is_success:
+                    answer = await self._body(call, response, self.limit)
+                    raise error_of(call, response.status_code, response.headers, answer)
             except Denied as denied:
                 if not denied.known:
                     await self._close(connection)  # token, password or certificate may have been renewed

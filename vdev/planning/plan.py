@@ -18,7 +18,7 @@ from ..faults.effects import SensorFault, XidError
 from ..faults.targets import Afflictions
 from ..intervals import PRODUCTION, Intervals
 from ..model.device import Device, Health, Key, RawDevice, base_id
-from ..model.entry import EntrySpec
+from ..model.entry import Entry
 from ..model.problem import Problem
 from ..model.spec import NFD, Spec
 from ..node.conditions import NodeCondition, SlotCounts, capacity, conditions
@@ -84,7 +84,7 @@ class ObservedState:
     """The monotonic time in seconds."""
 
     @property
-    def entries(self) -> tuple[EntrySpec, ...]:
+    def entries(self) -> tuple[Entry, ...]:
         """The entries of the configuration that concern this node."""
         return self.spec.on_node(self.node)
 

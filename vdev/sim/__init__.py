@@ -5,8 +5,8 @@ It shares no decisions with the plugin, so that they cannot share a mistake. Sta
 """
 
 from ..aio.clock import Clock, LeapClock, ManualClock, SystemClock
+from .api.server_objects import ApiObjectError, ServerObjects
 from .device_manager.registration_server import Compat
-from .dra.api_objects import ApiObjectError, ApiObjects, MemoryObjects
 from .dra.driver_registry import DriverStatus
 from .journal import Entry, Event
 from .kubelet.kubelet import Kubelet, KubeletPanic
@@ -19,7 +19,6 @@ from .objects.pods import ContainerStatus, Kind, Phase, PodStatus
 
 __all__ = [
     "ApiObjectError",
-    "ApiObjects",
     "Capacity",
     "Clock",
     "Compat",
@@ -36,10 +35,10 @@ __all__ = [
     "LeapClock",
     "ManifestError",
     "ManualClock",
-    "MemoryObjects",
     "Mount",
     "Phase",
     "PodStatus",
+    "ServerObjects",
     "Severity",
     "SystemClock",
     "Timings",

@@ -56,10 +56,7 @@ class NodeObjects:
             async with asyncio.TaskGroup() as group:
                 while True:
                     self._changed.clear()
-                    version = self._objects.version
                     self._follow(group)
-                    if self._objects.version != version:
-                        await self._objects.tell()
                     with contextlib.suppress(TimeoutError):  # not all that a kubelet knows is in its journal
                         async with asyncio.timeout(0.5):  # wait_for may lose a cancellation before Python 3.12
                             await self._changed.wait()
@@ -150,7 +147,7 @@ class NodeObjects:
             if {**(old.get("status") or {}), **status} != old.get("status"):
                 key = f"{old['metadata']['namespace']}/{old['metadata']['name']}"
                 self._event(key, "FailedScheduling", why)
-                self._kubelet.journal.tell_refused(key, why)
+                self._kubelet.journal.note_refused(key, why)
                 self._write_status(_POD, old, status, manager=_SCHEDULER)
 
     def _end(self, group: asyncio.TaskGroup, uid: str, there: Mapping[str, PodStatus], document: Document) -> None:
