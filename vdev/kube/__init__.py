@@ -19,8 +19,19 @@ from .answers import (
 )
 from .api import MANAGER, Api, InjectedAnswer, whole
 from .informer import Informer
-from .kinds import DEVICE_CLASSES, EVENTS, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, ObjectKind
-from .objects import event, key_of, metadata_of, timestamp
+from .objects import (
+    DEVICE_CLASSES,
+    EVENTS,
+    NODES,
+    PODS,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    ObjectKind,
+    event,
+    key_of,
+    metadata_of,
+    timestamp,
+)
 
 __all__ = [
     "DEVICE_CLASSES",

@@ -18,7 +18,7 @@ from typing import Any
 
 from ..errors import ApiServerError
 from ..json_text import parse_json
-from .kinds import ObjectKind
+from .objects import ObjectKind
 
 _LONGEST_WAIT = 600.0  # seconds, whatever Retry-After says
 _SHOWN = 400  # characters of an answer that is not a Status, such as the page of a proxy

@@ -17,8 +17,7 @@ from ..errors import ApiServerError
 from ..json_text import parse_json
 from .answers import ApiCall, Unreachable, error_in_watch, error_of
 from .calls import JSON, LIMIT, ApiCalls
-from .kinds import ObjectKind
-from .objects import Object
+from .objects import Object, ObjectKind
 
 MANAGER = "vdev"
 

@@ -22,8 +22,7 @@ from ..api_server import NO_SERVER
 from ..errors import ApiServerError
 from .answers import Denied, Expired, Missing, Throttled, Unconfigured, Unreachable
 from .api import Api
-from .kinds import ObjectKind
-from .objects import Object, key_of
+from .objects import Object, ObjectKind, key_of
 
 log = structlog.get_logger(__name__)
 
