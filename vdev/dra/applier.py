@@ -130,6 +130,7 @@ class Dra(Applier):
             renew=self._renew,
             observe=self._observe,
             faults=self._faults,
+            steps=self._steps,
             timing=options.timing,
         )
 

@@ -1,43 +1,35 @@
 """Writes into a claim's status whether each of its devices is ready, with the reason.
 
-A task of its own does it, by server-side apply with the driver's own field manager, so that no call waits for it. If
-that is not allowed, a problem says so, and everything else goes on.
+A task of its own does it, so that no call waits for it, by server-side apply with the driver's own field manager.
 """
 
 import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-import structlog
-
-from ..aio.clock import Timing
-from ..aio.tasks import Backoff
+from ..aio.clock import Clock
 from ..errors import ApiServerError
 from ..kube import RESOURCE_CLAIMS, Api, Missing, timestamp
-from ..kube.answers import Denied, Invalid
+from ..kube.answers import Invalid
 from ..model.device import Health
 from .checkpoint import Prepared
 from .claim import PreparedClaim
-
-log = structlog.get_logger(__name__)
 
 Document = Mapping[str, Any]
 
 
 class ClaimStatus:
-    """The status of the claims of one driver; `trouble` says why it is not written, or is empty."""
+    """The status of the claims of one driver. `work` is a step that is repeated (see `agent.steps`)."""
 
-    def __init__(self, driver: str, api: Api | None, timing: Timing) -> None:
-        self.trouble = ""
+    def __init__(self, driver: str, api: Api | None, clock: Clock) -> None:
         self._driver = driver
         self._api = api
         self._manager = f"vdev-{driver}"
-        self._intervals, self._clock = timing
+        self._clock = clock
         self._claims: Prepared = {}
         self._health: Mapping[str, Health] | None = None  # by device; None: unknown
         self._due: dict[str, PreparedClaim] = {}  # by uid, the claims whose status may have to be written
         self._news = asyncio.Event()
-        self._backoff = Backoff(timing.intervals.api_pause_first, timing.intervals.api_pause_most)
 
     def update(self, prepared: Prepared) -> None:
         """Take all claims that are prepared now."""
@@ -54,40 +46,30 @@ class ClaimStatus:
                 self._due[claim.uid] = claim
         self._news.set()
 
-    async def run(self) -> None:
-        """Write what is due, until cancelled."""
-        attempt, pause = 0, None
-        while True:
-            await self._clock.wait(self._news, pause)
-            self._news.clear()
-            pause, trouble = None, ""
-            for claim in list(self._due.values()) if self._api and self._health is not None else ():
-                del self._due[claim.uid]
-                try:
-                    await self._write(claim)
-                    attempt = 0
-                except Missing:
-                    continue
-                except ApiServerError as failed:
-                    self._due.setdefault(claim.uid, claim)
-                    trouble = f"the status of claims of {self._driver} is not written: {failed}"
-                    if isinstance(
-                        failed, Invalid
-                    ):  # concerns this claim alone; from 1.36 on, also the answer to a missing permission
-                        pause = self._intervals.watch_again
-                        continue
-                    is_denied = isinstance(failed, Denied)
-                    pause = self._intervals.watch_again if is_denied else self._backoff.pause(attempt)
-                    attempt += 1
-                    await self._clock.sleep(failed.wait)
-                    break
-            if trouble and trouble != self.trouble:
-                log.warning("status of a claim not written", driver=self._driver, reason=trouble)
-            self.trouble = trouble
+    async def work(self) -> None:
+        """Wait for changes, and write the statuses that are due. Raises ApiServerError, and then some are still due."""
+        await self._news.wait()
+        self._news.clear()
+        if self._api is None or self._health is None:
+            return
+        refused: Invalid | None = None
+        for claim in list(self._due.values()):
+            del self._due[claim.uid]  # before the request: a change during it makes the claim due again
+            try:
+                await self._write(self._api, claim)
+            except Missing:
+                continue
+            except ApiServerError as failed:
+                self._due.setdefault(claim.uid, claim)
+                self._news.set()
+                if not isinstance(failed, Invalid):
+                    raise
+                refused = failed  # this may concern one claim alone
+        if refused is not None:
+            raise refused
 
-    async def _write(self, claim: PreparedClaim) -> None:
-        assert self._api is not None
-        found = await self._api.get(RESOURCE_CLAIMS, claim.name, namespace=claim.namespace)
+    async def _write(self, api: Api, claim: PreparedClaim) -> None:
+        found = await api.get(RESOURCE_CLAIMS, claim.name, namespace=claim.namespace)
         if (found.get("metadata") or {}).get("uid") != claim.uid:
             return
         present = {
@@ -99,7 +81,7 @@ class ClaimStatus:
         if {_key(each): each for each in wanted} == present:
             return
         document = {"metadata": {"uid": claim.uid}, "status": {"devices": wanted} if wanted else {}}
-        await self._api.apply(
+        await api.apply(
             RESOURCE_CLAIMS,
             claim.name,
             document,

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import structlog
 
+from ..agent.steps import Steps
 from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..aio.tasks import Interrupted, Interruption
 from ..deviceplugin.rpc import ObserveRpc
@@ -26,7 +27,7 @@ from ..faults.engine import Engine
 from ..hostfs.files import exists, is_directory
 from ..kube import Api
 from ..model.device import Health
-from ..model.problem import Problem, error, warning
+from ..model.problem import Problem, error
 from .checkpoint import Prepared
 from .claim_status import ClaimStatus
 from .claims import Claims
@@ -66,13 +67,15 @@ class DraDriver:
         renew: Callable[[str], None] = lambda _raw: None,
         observe: ObserveRpc,
         faults: Engine,
+        steps: Steps,
         timing: Timing = PRODUCTION_TIMING,
     ) -> None:
         self.places = places
         self.claims = Claims(places, api, find, on_change=self._on_prepared, renew=renew, timing=timing)
         self._on_change = on_change
         self._intervals, self._clock = timing
-        self._status = ClaimStatus(places.driver, api, timing)
+        self._steps = steps
+        self._status = ClaimStatus(places.driver, api, timing.clock)
         self._servicer = DraServicer(places.driver, pool, self.claims, faults=faults, observe=observe, timing=timing)
         self._registration = RegistrationServicer(places.driver, places.dra_socket, on_change=self._on_change)
         self._sockets: tuple[SocketServer[DraServicer], SocketServer[RegistrationServicer]] = (
@@ -119,10 +122,7 @@ class DraDriver:
     def problems(self) -> tuple[Problem, ...]:
         """Problems for the status."""
         errors = (self._trouble, self._registration.refusal, self.claims.trouble)
-        found = [error(f"dra driver {self.name}", each) for each in errors if each]
-        if self._status.trouble:
-            found.append(warning(f"dra driver {self.name}", self._status.trouble))
-        return tuple(found)
+        return tuple(error(f"dra driver {self.name}", each) for each in errors if each)
 
     @cached_property
     def directories(self) -> frozenset[Path]:
@@ -157,7 +157,8 @@ class DraDriver:
         self._servicer.open()
         try:
             async with asyncio.TaskGroup() as group:
-                writing = group.create_task(self._status.run(), name=f"claim status of {self.name}")
+                step = f"writing the status of claims of {self.name}"
+                writing = group.create_task(self._steps.repeat(step, self._status.work), name=step)
                 while not self._stopping:
                     self._look.clear()
                     with contextlib.suppress(Interrupted):
@@ -165,6 +166,7 @@ class DraDriver:
                             await self._restore()
                     await self._clock.wait(self._look, self._intervals.look_at_kubelet)
                 writing.cancel()
+                self._steps.forget(step)
         finally:
             driver, registration = self._sockets
             await registration.stop()  # first: the kubelet stops asking
