@@ -6,7 +6,7 @@ from tests.kit.api_server import ApiServer
 from tests.kit.dra_driver import device, slice_of
 from tests.kit.dra_objects import claim, device_class, exactly, pod, template
 from vdev.sim import Kubelet, Phase, Timings
-from vdev.sim.api.server_objects import ApiObjectError, ServerObjects
+from vdev.sim.api.api_objects import ApiObjectError, ApiObjects
 
 
 @pytest.fixture
@@ -14,7 +14,7 @@ async def cluster(clock, cdi_dir):
     """A kubelet whose objects are an API server's."""
     async with ApiServer() as api:
         timings = Timings(boot=0.01, lead=0.01, look=0.02, sources=0.05)
-        objects = ServerObjects(api.objects)
+        objects = ApiObjects(api.objects)
         async with Kubelet(clock=clock, timings=timings, objects=objects, cdi_dir=cdi_dir, strict=True) as kubelet:
             yield kubelet
 

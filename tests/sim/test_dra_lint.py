@@ -7,7 +7,7 @@ import pytest
 from tests.kit.dra_driver import device, slice_of
 from tests.kit.dra_objects import claim, device_class, exactly, pod
 from vdev.pb import dra_v1_pb2 as v1
-from vdev.sim.api.server_objects import ServerObjects
+from vdev.sim.api.api_objects import ApiObjects
 from vdev.sim.dra import cdi_directory, slice_lint
 from vdev.sim.dra.control_plane import Cluster
 from vdev.sim.journal import Journal
@@ -334,7 +334,7 @@ def test_a_last_value_with_all_the_others_hides_nothing(tmp_path):
 
 async def test_slices_of_other_nodes_are_left_to_their_kubelets():
     """And a mistake that stays is not told twice."""
-    objects, journal = ServerObjects(), Journal()
+    objects, journal = ApiObjects(), Journal()
     cluster = Cluster(objects, "n1", journal)
     for node in ("n1", "n2"):
         await objects.create("ResourceSlice", slice_of("acme.dev", [device("A")], node=node, pool=node, name=node))

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import HostError
+from ..api.api_objects import ApiObjectError, ApiObjects
 from ..api.kinds import Document
-from ..api.server_objects import ApiObjectError, ServerObjects
 from ..journal import Journal
 from ..lint import warning
 from . import answer_lint, cdi_directory, claim_checkpoint
@@ -45,7 +45,7 @@ class ClaimManager:
 
     def __init__(
         self,
-        objects: ServerObjects,
+        objects: ApiObjects,
         drivers: DriverRegistry,
         *,
         journal: Journal,

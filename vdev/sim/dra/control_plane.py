@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from ..api.api_objects import ApiObjects
 from ..api.kinds import Document
-from ..api.server_objects import ServerObjects
 from ..journal import Journal
 from ..lint import Finding
 from ..objects.pods import ExtendedClaim, Kind, PodSpec
@@ -51,7 +51,7 @@ class Bound:
 class Cluster:
     """The controllers and the scheduler, for one node."""
 
-    def __init__(self, objects: ServerObjects, node: str, journal: Journal) -> None:
+    def __init__(self, objects: ApiObjects, node: str, journal: Journal) -> None:
         self._objects = objects
         self._node = node
         self._journal = journal

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from ..api.server_objects import ApiObjectError, ServerObjects
+from ..api.api_objects import ApiObjectError, ApiObjects
 from ..go_errors import RegistrationError
 from ..kubelet_life import Life
 from . import answer_lint
@@ -37,7 +37,7 @@ class DriverRegistry:
 
     def __init__(
         self,
-        objects: ServerObjects,
+        objects: ApiObjects,
         node: str,
         life: Life,
         *,

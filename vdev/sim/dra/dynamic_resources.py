@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..api.server_objects import ServerObjects
+from ..api.api_objects import ApiObjects
 from ..kubelet_life import Life
 from ..lint import Finding, Severity
 from ..objects.container_edits import Edits
@@ -23,7 +23,7 @@ RESYNC_SECONDS = 60.0  # the real kubelet looks at each pod again after 60 to 90
 class DraSettings:
     """Settings that all kubelet processes of a node share."""
 
-    objects: ServerObjects
+    objects: ApiObjects
     node: str
     cdi_dir: Path | None  # None: CDI names are not resolved
     strict: bool

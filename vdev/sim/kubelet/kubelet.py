@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from ...aio.clock import SYSTEM, Clock
 from ...errors import UsageError, VdevError
-from ..api.server_objects import ServerObjects
+from ..api.api_objects import ApiObjects
 from ..device_manager.device_table import DeviceTable, DeviceVanishedError
 from ..device_manager.registration_server import Compat
 from ..dra.control_plane import Cluster
@@ -72,7 +72,7 @@ class Kubelet:
         rate_limit: bool = True,
         host_root: Path | str | None = None,
         overlaps: Overlaps = lambda _one, _other: False,
-        objects: ServerObjects | None = None,
+        objects: ApiObjects | None = None,
         cdi_dir: Path | str | None = None,
         strict: bool = False,
     ) -> None:
@@ -84,7 +84,7 @@ class Kubelet:
         self._timings = timings or Timings()
         self._clock: Clock = clock or SYSTEM
         self._dice = random.Random(seed)  # a choice that tests can repeat, no secret
-        self.objects = objects or ServerObjects()
+        self.objects = objects or ApiObjects()
         dra = DraSettings(self.objects, node_name, None if cdi_dir is None else Path(cdi_dir), strict)
         self._settings = KubeletSettings(
             Compat(compat),

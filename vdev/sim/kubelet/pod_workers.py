@@ -12,7 +12,7 @@ from typing import Any
 
 from ...pb import deviceplugin_v1beta1_pb2 as api
 from .. import lint
-from ..api.server_objects import ApiObjectError
+from ..api.api_objects import ApiObjectError
 from ..device_manager.device_choice import AdmissionError
 from ..device_manager.plugin_client import PluginError
 from ..dra.claim_manager import ClaimsError, PodClaims
