@@ -29,6 +29,7 @@ from .store import Objects
 from .watches import Watch
 
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+_ACCEPT_TURNS = 5  # of the event loop: asyncio needs three between accept() and connection_made(), with TLS one more
 _IDLE = 90  # seconds for which a connection may be idle, as in Kubernetes
 
 
@@ -118,8 +119,13 @@ class ApiServer:
         """Stop listening and cut every connection."""
         if self._listener is None:
             return
+        # asyncio leaks an accepted connection if the listener is closed before the connection has a transport. So it
+        # stops accepting first, and closes the listener when all accepted connections are known.
+        for each in self._listener.sockets:
+            asyncio.get_running_loop().remove_reader(each.fileno())
+        for _ in range(_ACCEPT_TURNS):
+            await asyncio.sleep(0)
         self._listener.close()
-        await asyncio.sleep(0)  # a connection that the listener has just accepted exists only in the next loop cycle
         tasks = [*self._state.tasks]
         for connection in [*self._state.connections]:
             connection.transport.abort()
@@ -127,8 +133,6 @@ class ApiServer:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._listener.wait_closed()
-        for connection in [*self._state.connections]:
-            connection.transport.abort()
         self._listener = None
 
     # --- for tests ----------------------------------------------------------------------------------------------------
