@@ -241,6 +241,8 @@ class ApiServer(server.ApiServer):
         if self._schemas:
             yield from api_schemas.causes(new)
         request = _REQUEST.get()
+        if request is not None:
+            self.look_at(request, old, new)
         if request is None or kind.kind != "ResourceClaim" or self.objects.rules.version < (1, 36):
             return
         before, after = ((each.get("status") or {}).get("devices") or [] for each in (old, new))
@@ -252,6 +254,9 @@ class ApiServer(server.ApiServer):
             if not is_same and not self._may(wanted, "resourceclaims/driver", driver):
                 text = f'changing status.devices requires resource="resourceclaims/driver", verb="[{wanted}]"'
                 yield "status.devices", f"Forbidden: {text} permission: {driver}"
+
+    def look_at(self, request, old, new):
+        """Called with each object that a request changes, before and after."""
 
     async def _fail(self, verb, resource):
         for each in self._failures:

@@ -53,8 +53,8 @@ class Policy:
     def __init__(self, server):
         self.spec, _ = yaml.safe_load_all((DEPLOY / "fleet/components/own-nodes-only/policy.yaml").read_text())
         self.server, self.refused, self.asked = server, [], 0
-        self._admit, self._check_of = server.admit, server.check_of
-        server.admit, server.check_of = self.admit, self.check_of
+        self._admit = server.admit
+        server.admit, server.look_at = self.admit, self.look_at
 
     async def admit(self, request):
         """What is made or deleted."""
@@ -65,16 +65,10 @@ class Policy:
         elif request.verb == "create" or (request.verb == "patch" and not is_there):
             self.judge(request, "CREATE", None, request.body)
 
-    def check_of(self, request):
+    def look_at(self, request, old, new):
         """What is changed."""
-        check = self._check_of(request)
-
-        def both(old, new):
-            check(old, new)
-            if old:
-                self.judge(request, "UPDATE", old, new)
-
-        return both
+        if old:
+            self.judge(request, "UPDATE", old, new)
 
     def judge(self, request, operation, before, after):
         """Ask the policy."""

@@ -104,8 +104,6 @@ class Objects:
         self._begin(kind, namespace, metadata)
         if kind.status and kind.kind != "Node":  # a kubelet registers its Node together with the first status
             new.pop("status", None)
-        if kind.at_first:
-            new["status"] = {"phase": kind.at_first}
         self.rules.complete(kind, new, now=timestamp())
         owned = without_status(new) if kind.status else new
         owners = ownership.updated({}, (manager, "Update", ""), {}, owned)

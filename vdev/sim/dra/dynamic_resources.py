@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..api.api_objects import ApiObjects
 from ..kubelet_life import Life
-from ..lint import Finding, Severity
+from ..lint import error
 from ..objects.container_edits import Edits
 from ..objects.pods import ContainerClaim
 from . import cdi_directory
@@ -102,8 +102,8 @@ class DynamicResources:
         if directory is None or not names:
             return Edits(cdi_devices=tuple(dict.fromkeys(names)))
         found = await asyncio.to_thread(cdi_directory.resolve, directory, names)
-        self._journal.find(Finding("cdi-spec", Severity.ERROR, "", text) for text in found.problems)
-        self._journal.find(Finding("cdi-overwritten", Severity.ERROR, "", text) for text in found.overwritten)
+        self._journal.find(error("cdi-spec", "", text) for text in found.problems)
+        self._journal.find(error("cdi-overwritten", "", text) for text in found.overwritten)
         if found.missing:
             text = f"unresolvable CDI devices {', '.join(found.missing)}"
             raise UnresolvedError(f"failed to create containerd container: CDI device injection failed: {text}")
