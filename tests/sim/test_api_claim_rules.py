@@ -1,4 +1,4 @@
-"""What the API server says of claims, templates and classes: field and reason, as a real one of 1.36.2 answered."""
+"""The claims, templates and classes that the API server refuses, and the defaults that it fills in."""
 
 import pytest
 
@@ -17,28 +17,28 @@ DEFAULTS = {"allocationMode": "ExactCount", "count": 1}
 
 @pytest.fixture
 async def ask():
-    """A caller of a server."""
+    """A client of a server."""
     async with ApiServer() as server:
         yield Caller(server)
 
 
 def asked(**more):
-    """A claim's spec that asks for one device."""
+    """The spec of a claim for one device."""
     return {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c", **more}}]}}
 
 
 def either(*names, **more):
-    """One that takes the first of several."""
+    """The spec of a claim with alternatives."""
     return {"devices": {"requests": [{"name": "r", "firstAvailable": [sub(name, **more) for name in names]}]}}
 
 
 def sub(name, **more):
-    """A request among several."""
+    """One alternative of a request."""
     return {"name": name, "deviceClassName": "c", **more}
 
 
 async def make(ask, kind, spec, **metadata):
-    """What comes of making such an object."""
+    """The answer to a request that creates an object."""
     document = {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": "one", **metadata}}
     return await ask("POST", PATHS[kind], document | ({} if spec is None else {"spec": spec}))
 
@@ -82,7 +82,7 @@ async def test_a_claim_is_refused(subtests, ask):
     ],
 )
 async def test_defaults_of_requests(ask, spec, where):
-    """Mode and number are there for readers of the claim; and a second apply of the same changes nothing."""
+    """The server fills in mode and count; a second write of the same spec changes nothing."""
     _, made = await make(ask, "ResourceClaim", spec)
     (request,) = made["spec"]["devices"]["requests"]
     for step in where:
@@ -96,15 +96,15 @@ MERGE = "application/merge-patch+json"
 
 
 async def test_all_devices_and_tolerations(ask):
-    """All are not counted; how a toleration compares is written down."""
+    """Mode All gets no count, a toleration gets its operator."""
     _, made = await make(ask, "ResourceClaim", asked(allocationMode="All", tolerations=[{"key": "a"}]))
     request = made["spec"]["devices"]["requests"][0]["exactly"]
     assert "count" not in request
     assert "Equal" == request["tolerations"][0]["operator"]
 
 
-async def test_a_class_with_a_name_for_pods_that_is_none(subtests, ask):
-    """No pod could ask for it."""
+async def test_a_wrong_extended_resource_name(subtests, ask):
+    """A pod could not request it."""
     cases = [
         "",
         "cpu",
@@ -135,7 +135,7 @@ def given(result, devices=(), **allocation):
 
 
 async def test_a_status_is_refused(subtests, ask):
-    """What a driver writes is checked as well."""
+    """The server checks the status that drivers write."""
     await make(ask, "ResourceClaim", asked())
     for status, field in (
         (given({}, [{"data": "x"}]), f"{DEVICE}.data"),
@@ -147,8 +147,8 @@ async def test_a_status_is_refused(subtests, ask):
             assert (422, [field]) == (code, fields(answer))
 
 
-async def test_a_status_with_all_that_there_is(ask):
-    """Nothing of it is refused."""
+async def test_a_status_with_all_fields(ask):
+    """The server accepts it."""
     share = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"
     told = {"shareID": share, "data": {"a": 1}, "networkData": {"ips": ["10.0.0.1/24", "2001:db8::1/64"]}}
     binding = {"bindingConditions": ["a.dev/a"], "bindingFailureConditions": ["a.dev/b"]}

@@ -1,4 +1,4 @@
-"""Every scenario file of DRA, played with the tests' own driver on an embedded kubelet that asks everything twice."""
+"""Every scenario file of DRA, with the tests' own driver on an embedded kubelet that makes each call twice."""
 
 import asyncio
 
