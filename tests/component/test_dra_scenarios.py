@@ -16,7 +16,7 @@ from vdev.sim.api.api_objects import ApiObjects
 from vdev.sim.scenarios.embedded_driver import SimDriver
 from vdev.sim.scenarios.play import play
 from vdev.sim.scenarios.plugin_process import VdevRun
-from vdev.sim.scenarios.scenario_file import load
+from vdev.sim.scenarios.scenario import load
 
 pytest.importorskip("cel_expr_python", reason="cel-expr-python, which evaluates selectors, is not installed")
 

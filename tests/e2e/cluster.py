@@ -25,8 +25,9 @@ from vdev.model.names import visible_devices_env
 from vdev.sim.objects import pod_manifest
 from vdev.sim.objects.node_devices import Capacity
 from vdev.sim.objects.pods import ContainerSpec, ContainerStatus, Kind, Phase, PodSpec, PodStatus
+from vdev.sim.scenarios.driver import Action, Capability, ScenarioError
 from vdev.sim.scenarios.plugin_process import reasons_in
-from vdev.sim.scenarios.scenario import Action, Capability, Scenario, ScenarioError
+from vdev.sim.scenarios.scenario import Scenario
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 EMPTY = "version: v1\ndevices: []\n"

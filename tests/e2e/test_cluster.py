@@ -8,9 +8,9 @@ from tests.e2e.cluster import KubectlError
 from tests.kit.dra_scenarios import dra_scenarios
 from tests.kit.scenarios import scenarios
 from vdev.sim import manifest
+from vdev.sim.scenarios.driver import Action, Capability
 from vdev.sim.scenarios.play import play
-from vdev.sim.scenarios.scenario import Action, Capability
-from vdev.sim.scenarios.scenario_file import load
+from vdev.sim.scenarios.scenario import load
 
 NPU = "acme.dev/npu"
 PATIENCE = 180.0  # seconds for each expectation

@@ -10,8 +10,8 @@ from vdev.agent.agent import Agent
 from vdev.aio.clock import LeapClock
 from vdev.cli import options, run
 from vdev.intervals import Intervals
+from vdev.sim.scenarios.driver import ScenarioError
 from vdev.sim.scenarios.plugin_process import reasons_in
-from vdev.sim.scenarios.scenario import ScenarioError
 
 GRACE = 2.0  # seconds; longer than a kubelet with its real pauses needs to know its pods
 

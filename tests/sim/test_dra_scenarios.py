@@ -8,7 +8,7 @@ from tests.kit.dra_scenarios import ScenarioDriver, dra_scenarios
 from vdev.sim import ApiObjects, Timings
 from vdev.sim.scenarios.embedded_driver import SimDriver
 from vdev.sim.scenarios.play import play
-from vdev.sim.scenarios.scenario_file import load
+from vdev.sim.scenarios.scenario import load
 
 
 class Node(SimDriver):

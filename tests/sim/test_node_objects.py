@@ -312,7 +312,7 @@ async def test_it_ends_though_something_changes_in_that_moment(node, steps):
     """A cancellation that meets news must not be lost: `vdev sim` would never end."""
     task = asyncio.create_task(NodeObjects(node.kubelet, node.api.objects).run())
     await asyncio.sleep(0.05)
-    node.kubelet.journal.tell_refused("default/a", "why not")
+    node.kubelet.journal.note_refused("default/a", "why not")
     for _ in range(steps):
         await asyncio.sleep(0)
     task.cancel()

@@ -11,7 +11,7 @@ from tests.kit import prepared_pytest
 from vdev.sim import lint
 from vdev.sim.scenarios.embedded_driver import SimDriver
 from vdev.sim.scenarios.play import play
-from vdev.sim.scenarios.scenario_file import parse
+from vdev.sim.scenarios.scenario import parse
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "embedded-kubelet.md").read_text()

@@ -40,7 +40,7 @@ def test_what_did_not_change_is_not_told_again():
     numbers = {}
     for number in range(64):
         numbers[f"acme.dev/npu-{number:02}"] = number
-        node.follow(Capacity(dict(numbers), dict(numbers)))
+        node.update(Capacity(dict(numbers), dict(numbers)))
     text = "\n".join(journal.history(100))
     assert 64 == len(text.splitlines())
     assert {1} == {text.count(f"npu-{number:02}") for number in range(64)}
@@ -51,6 +51,6 @@ def test_an_event_has_both_numbers_of_what_changed():
     journal = Journal()
     node = NodeStatus(journal, {})
     for healthy in (2, 1):
-        node.follow(Capacity({"a.b/c": 2, "a.b/d": 1}, {"a.b/c": healthy, "a.b/d": 1}))
+        node.update(Capacity({"a.b/c": 2, "a.b/d": 1}, {"a.b/c": healthy, "a.b/d": 1}))
     last = journal.entries[-1].document
     assert {"event": "node", "capacity": {"a.b/c": 2}, "allocatable": {"a.b/c": 1}} == last

@@ -10,10 +10,10 @@ import structlog
 from tests.kit.agent_here import AgentHere
 from tests.kit.scenarios import scenarios
 from vdev.sim import Timings
+from vdev.sim.scenarios.driver import Capability
 from vdev.sim.scenarios.embedded_driver import SimDriver
 from vdev.sim.scenarios.play import play
-from vdev.sim.scenarios.scenario import Capability
-from vdev.sim.scenarios.scenario_file import load
+from vdev.sim.scenarios.scenario import load
 
 # A boot is played with a process, which starts as a real one does. Of the others one of each kind is played with a
 # process as well, in CI all of them.

@@ -1,4 +1,4 @@
-"""gRPC as the kubelet's Go has it: how it dials, its errors, and what a plugin is refused with."""
+"""How gRPC in Go dials and words its errors, which plugins see."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ from .lint import SUN_PATH_LIMIT
 
 CLOSING = "rpc error: code = Canceled desc = grpc: the client connection is closing"
 
-_OUR_DEADLINE = "Deadline Exceeded"  # as grpcio says it
+_GRPCIO_DEADLINE = "Deadline Exceeded"  # the text of grpcio for a deadline of the caller
 
 
 class RegistrationError(Exception):
@@ -20,9 +20,9 @@ class RegistrationError(Exception):
 
 
 def go_text(error: grpc.aio.AioRpcError) -> str:
-    """`rpc error: code = NotFound desc = …`; our own deadline in Go's words, another's in those that came with it."""
+    """The error in Go's words: `rpc error: code = NotFound desc = …`."""
     code = error.code()
-    if code is grpc.StatusCode.DEADLINE_EXCEEDED and error.details() in (None, "", _OUR_DEADLINE):
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED and error.details() in (None, "", _GRPCIO_DEADLINE):
         return "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
     name = "".join(part.capitalize() for part in code.name.split("_"))
     name = {"Ok": "OK", "Cancelled": "Canceled"}.get(name, name)
@@ -30,10 +30,10 @@ def go_text(error: grpc.aio.AioRpcError) -> str:
 
 
 async def dial(channel: grpc.aio.Channel, socket: str, seconds: float) -> bool:
-    """Connect, retrying until the time is up; whether the first attempt did it. Raises TimeoutError."""
+    """Connect, with retries; returns whether the first attempt succeeded. Raises TimeoutError."""
     async with asyncio.timeout(seconds):
         if len(os.fsencode(socket)) > SUN_PATH_LIMIT:
-            # gRPC would wait for a change of this channel forever, also when the process wants to end.
+            # gRPC would wait for a change of this channel even after a cancellation.
             await asyncio.Event().wait()
         at_once = True
         while (state := channel.get_state(try_to_connect=True)) is not grpc.ChannelConnectivity.READY:
@@ -44,9 +44,9 @@ async def dial(channel: grpc.aio.Channel, socket: str, seconds: float) -> bool:
 
 @contextlib.contextmanager
 def closing_as(error: type[Exception], is_closed: Callable[[], bool]) -> Iterator[None]:
-    """Raise this error where the channel is closed under a call.
+    """Raise this error if the channel is closed during a call.
 
-    That cancels who waits on it; it is the other side's loss, not the waiting task's end.
+    grpc.aio then cancels the waiting task, which nobody else has cancelled.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""The record of what happened: entries, findings, Warning events on pods, and counters.
+"""The journal of an embedded kubelet: entries, findings, Warning events on pods, and counters.
 
 It outlives kubelet processes, as the API server's records do, and notifies listeners.
 """
@@ -13,19 +13,15 @@ from typing import Any
 from .lint import Finding
 
 _KEPT_ENTRIES = 10_000
-_INDENT = 9  # of the text, behind what it is about
+_INDENT = 9  # of the text, after the subject
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Something that happened.
-
-    Programs read `event`, which is its kind, and `fields`; the documentation lists both. People read `text`, which
-    is empty if another entry says the same better.
-    """
+    """Something that happened. The documentation lists all events with their fields."""
 
     event: str
-    text: str
+    text: str  # for people; empty if another entry says it
     fields: Mapping[str, Any]
 
     @property
@@ -45,14 +41,14 @@ class Event:
 
 @dataclass(slots=True)
 class Metrics:
-    """How often plugins and drivers have registered, by resource or driver."""
+    """The numbers of registrations, by resource."""
 
     registrations: Counter[str] = field(default_factory=Counter)  # device_plugin_registration_total{resource_name}
-    watched: Counter[str] = field(default_factory=Counter)  # device plugins of plugins_registry, which no metric counts
+    watched: Counter[str] = field(default_factory=Counter)  # through plugins_registry, which the kubelet does not count
 
 
 class Journal:
-    """The record of one embedded kubelet, over all its restarts."""
+    """The journal of one embedded kubelet over all its restarts."""
 
     def __init__(self) -> None:
         self.entries: deque[Entry] = deque(maxlen=_KEPT_ENTRIES)
@@ -63,11 +59,11 @@ class Journal:
         self._changed = asyncio.Event()
 
     def listen(self, listener: Callable[[Entry], None]) -> None:
-        """Call `listener` with each entry from now on, on the event loop; it must not block."""
+        """Call `listener` with each new entry. It must not block."""
         self._listeners.append(listener)
 
     def note(self, event: str, about: str, text: str, **fields: Any) -> None:
-        """Record an entry and notify listeners. Its lines of text begin with what they are `about`."""
+        """Record an entry and notify listeners. Its text starts with its subject, `about`."""
         lines = f"{about:<{_INDENT}}{text}".replace("\n", "\n" + " " * _INDENT) if text else ""
         entry = Entry(event, lines, fields)
         self.entries.append(entry)
@@ -76,15 +72,15 @@ class Journal:
         self.changed()
 
     def find(self, findings: Iterable[Finding]) -> None:
-        """Record findings, except those recorded already."""
+        """Record findings that are not recorded yet."""
         for finding in findings:
             if finding not in self.findings:
                 self.findings.append(finding)
                 fields = {**asdict(finding), "severity": finding.severity.value}
                 self.note("finding", "finding", str(finding), **fields)
 
-    def tell_refused(self, path: str, why: str, line: int = 0) -> None:
-        """A manifest is refused: that of a file, at this line if it is known, or of a pod of the API server."""
+    def note_refused(self, path: str, why: str, line: int = 0) -> None:
+        """A manifest is refused. `path` is its file, or `namespace/name` of a pod of the API server."""
         text = f"{path}{f':{line}' if line else ''} refused: {why}"
         self.note("manifestRefused", "pod", text, path=path, error=why, line=line)
 
@@ -102,7 +98,7 @@ class Journal:
         return [each.text for each in self.entries if each.text][-most:]
 
     def changed(self) -> None:
-        """Wake all that wait for a change."""
+        """Wake all waiters."""
         self._changed.set()
         self._changed = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""What the parts of one kubelet process work with: its time, connections, record, and tasks that end with it."""
+"""The life of a kubelet process: its clock, its timings, and the tasks that end with it."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -11,40 +11,34 @@ from .journal import Journal
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Timings:
-    """How long the kubelet waits, in seconds. All but `slow`, `bound` and `retry` are the real kubelet's; `dial`,
-    `pre_start`, `get_info`, `notify` and `prepare` (Unprepare too) end a call, `slow` reports one that takes longer,
-    `bound` ends one for which the real kubelet would wait forever.
+    """The kubelet's time limits and periods, in seconds. They are the real kubelet's, except for `slow` and `bound`."""
 
-    `retry` passes before a container is tried again that could not be started, and a pod whose claims could not be
-    prepared or unprepared. The real kubelet waits so long (or half as long again) for a container and after a failed
-    Unprepare; after a failed Prepare it waits until it looks at all pods anyway, a minute to a minute and a half.
+    # A restart on 1.36.2, as measured. A new node without pods does not wait.
+    boot: float = 1.0  # from the start until PodResources answers
+    lead: float = 0.06  # from then until plugins can register
+    sources: float = 0.9  # from then until the kubelet knows its pods; until then it lists and admits none
 
-    `boot`, `lead` and `sources` are a start where there was one before, as measured on 1.36.2: PodResources answers
-    `boot` after it (about), plugins can register `lead` later, and `sources` after that the kubelet hears of its pods;
-    until then it names none and admits none.
-
-    `look` passes between looks for sockets of DRA drivers below `plugins_registry`.
-    """
-
+    # Limits of calls.
     dial: float = 10.0
     pre_start: float = 30.0
-    tick: float = 10.0
-    boot: float = 1.0
-    lead: float = 0.06
-    sources: float = 0.9
-    slow: float = 1.0
-    bound: float = 120.0
     get_info: float = 1.0
     notify: float = 5.0
-    prepare: float = 45.0
+    prepare: float = 45.0  # of NodePrepareResources and NodeUnprepareResources
+    slow: float = 1.0  # a call that takes longer is a finding
+    bound: float = 120.0  # of calls for which the real kubelet waits without limit
+
+    # Periods.
+    tick: float = 10.0  # between updates of the node status
+    look: float = 1.0  # between looks for sockets in plugins_registry
+    # Until a failed container start, Prepare or Unprepare is tried again. The real kubelet waits 10 to 15 s, but 60 to
+    # 90 s after a failed Prepare.
     retry: float = 10.0
-    look: float = 1.0
 
 
 class Life:
-    """One life of the process, which begins with `alive = True`: its time, and what runs until it ends."""
+    """The life of a kubelet process, which begins with `alive = True`."""
 
     def __init__(self, clock: Clock, timings: Timings, journal: Journal) -> None:
         self.clock = clock
@@ -54,14 +48,14 @@ class Life:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def spawn(self, work: Coroutine[Any, Any, _T], name: str) -> asyncio.Task[_T]:
-        """Run a task until it is done or the process ends, which raises what it failed with."""
+        """Run a task, which the end of the process cancels. `end` raises its exception."""
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._done)
         return task
 
     def later(self, seconds: float, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
-        """Run a task in some time, unless the process has ended by then."""
+        """Run a task after some seconds, unless the process has ended."""
 
         def due() -> None:
             if self.alive:
@@ -70,7 +64,7 @@ class Life:
         self.clock.call_later(seconds, due)
 
     def every(self, period: float, action: Callable[[], None]) -> None:
-        """Call an action each so many seconds; once for all of the time over which a clock leaps."""
+        """Call an action periodically. If a clock is advanced over several periods, it is called once."""
 
         def due() -> None:
             if self.alive:
@@ -80,14 +74,14 @@ class Life:
         self.clock.call_later(period, due)
 
     def cancel(self) -> None:
-        """Cancel all tasks but the one that calls this."""
+        """Cancel all tasks except the current one."""
         self.alive = False
         for task in self._others():
             if not task.cancelling():
                 task.cancel()
 
     async def end(self) -> None:
-        """Cancel all tasks but the one that calls this, and wait for them. Raises what one of them failed with."""
+        """Cancel all tasks except the current one, and wait for them. Raises the exception of a failed task."""
         self.cancel()
         for result in await asyncio.gather(*self._others(), return_exceptions=True):
             if isinstance(result, Exception):

@@ -1,7 +1,7 @@
-"""Rules for what plugins send: mistakes that the real kubelet accepts without a word.
+"""Rules for the messages of plugins: mistakes that the real kubelet accepts silently.
 
-One pure function per message of the API, from values to findings. An ERROR breaks a container, a pod or the kubelet; a
-WARNING works by luck. The code that receives a message calls its rule.
+There is a pure function for each message of the API, which yields findings. An ERROR breaks a container, a pod or the
+kubelet; a WARNING may work by luck.
 """
 
 import difflib
@@ -17,9 +17,9 @@ from typing import TypeVar
 from ..pb import deviceplugin_v1beta1_pb2 as api
 from .objects.node_devices import HEALTHY, UNHEALTHY, Device
 
-LIST_LIMIT_BYTES = 4 * 1024 * 1024  # the default receive limit of grpc-go, which the kubelet leaves as it is
+LIST_LIMIT_BYTES = 4 * 1024 * 1024  # grpc-go's default receive limit, which the kubelet does not change
 LIST_NEAR_BYTES = LIST_LIMIT_BYTES * 3 // 4
-ID_LIMIT = 63  # of the API's comment on Device.ID
+ID_LIMIT = 63  # characters, from the API's comment on Device.ID
 SUN_PATH_LIMIT = 107  # bytes of a unix socket's path on Linux
 _ENV_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _CDI_PART = re.compile(r"[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
@@ -43,8 +43,8 @@ registered-while-streaming relative-path request-name request-policy resource-na
 slice-name slice-node slice-too-long slow-rpc socket-path-too-long taints unprepare-unknown
 """
 CODES = frozenset(_CODES.split())
-"""What a finding can be called, here and in the rules for DRA."""
-_SOME = 3  # names that a message quotes before it says how many more there are
+"""The codes of all findings, including those of DRA."""
+_QUOTED = 3  # names that a message quotes; of the others it says the number
 
 
 class Severity(Enum):
@@ -56,11 +56,11 @@ class Severity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something wrong that the real kubelet would not have said. `resource` is empty where no resource is to blame."""
+    """A mistake that the real kubelet would not report."""
 
     code: str
     severity: Severity
-    resource: str
+    resource: str  # empty if it is not about one resource
     message: str
 
     def __str__(self) -> str:
@@ -68,22 +68,22 @@ class Finding:
 
 
 def error(code: str, resource: str, message: str) -> Finding:
-    """Something that breaks a container, a pod or the kubelet."""
+    """A finding that breaks a container, a pod or the kubelet."""
     return Finding(code, Severity.ERROR, resource, message)
 
 
 def warning(code: str, resource: str, message: str) -> Finding:
-    """Something that works by luck."""
+    """A finding that may work by luck."""
     return Finding(code, Severity.WARNING, resource, message)
 
 
 def twice(names: Iterable[_T]) -> list[_T]:
-    """What is there more than once, in order."""
+    """The names that occur more than once, sorted."""
     return sorted(name for name, count in Counter(names).items() if count > 1)
 
 
 def unknown_code(code: str) -> str:
-    """Why this is the code of no finding, with the one that may be meant; empty where it is one."""
+    """An error message for a code that does not exist, with a suggestion; empty if the code exists."""
     if code in CODES:
         return ""
     near = difflib.get_close_matches(code, sorted(CODES), n=1)
@@ -92,7 +92,7 @@ def unknown_code(code: str) -> str:
 
 
 def registration(request: api.RegisterRequest, directory: str, *, streams_open: int) -> Iterator[Finding]:
-    """Of a RegisterRequest; `streams_open` counts the ListAndWatch streams of that resource that are open now."""
+    """Check a RegisterRequest. `streams_open` is the number of open ListAndWatch streams of the resource."""
     resource = request.resource_name
     if "/" in request.endpoint:
         yield error("endpoint-with-slash", resource, f"endpoint {request.endpoint!r}: expected a bare file name")
@@ -102,20 +102,20 @@ def registration(request: api.RegisterRequest, directory: str, *, streams_open: 
 
 
 def watched_registration(resource: str, endpoint: str, directory: str, *, streams_open: int) -> Iterator[Finding]:
-    """Of what a device plugin answers to GetInfo; `directory` is that of kubelet.sock, `streams_open` as above."""
+    """Check a device plugin's answer to GetInfo. `directory` is that of kubelet.sock."""
     if not endpoint.startswith("/"):
-        text = f"endpoint {endpoint!r}: expected an absolute path; the kubelet looks for it where it was started"
+        text = f"endpoint {endpoint!r}: expected an absolute path; a relative one starts at the kubelet's directory"
         yield error("endpoint-relative", resource, text)
     elif posixpath.dirname(posixpath.normpath(endpoint)) == posixpath.normpath(directory):
-        text = f"endpoint {endpoint!r}: each start of the kubelet removes the sockets of that directory and dials this"
-        yield warning("endpoint-removed", resource, f"{text} one at once; serve on a socket elsewhere")
+        text = f"endpoint {endpoint!r}: each start of the kubelet removes the sockets in that directory"
+        yield warning("endpoint-removed", resource, f"{text}; serve on a socket elsewhere")
     yield from _connection(resource, endpoint, streams_open=streams_open)
 
 
 def not_renewed(resource: str, endpoint: str, seconds: float) -> Iterator[Finding]:
-    """Of a plugin whose stream ended longer ago, and whose registration socket is the same as then."""
+    """A plugin has not created its registration socket again, `seconds` after the end of its stream."""
     text = f"its ListAndWatch stream at {endpoint} ended over {seconds:g} s ago and its registration socket remains"
-    hint = "the kubelet asks it again only after that socket was removed and made again"
+    hint = "the kubelet registers it again only after that socket was removed and created again"
     yield warning("not-registered-anew", resource, f"{text}; {hint}")
 
 
@@ -129,34 +129,29 @@ def _connection(resource: str, path: str, *, streams_open: int) -> Iterator[Find
 
 
 def unknown_version(resource: str, versions: Sequence[str], supported: str) -> Iterator[Finding]:
-    """Of a registration that is refused for its version, or for those it lists."""
-    said = " ".join(map(repr, versions)) or "none"
-    text = f"registered with API version {said}, expected {supported!r}; the kubelet refuses it"
+    """A registration is refused because of its API version."""
+    given = " ".join(map(repr, versions)) or "none"
+    text = f"registered with API version {given}, expected {supported!r}; the kubelet refuses it"
     yield error("api-version", resource, text)
 
 
 def invalid_name(resource: str) -> Iterator[Finding]:
-    """Of a registration that is refused for its resource's name."""
-    text = f"registered as {resource!r}, which is no extended resource; expected DOMAIN/NAME, and a domain"
-    yield error("resource-name", "", f"{text} that is not Kubernetes' own; the kubelet refuses it")
+    """A registration is refused because of its resource's name."""
+    text = f"registered as {resource!r}, which is not the name of an extended resource; expected DOMAIN/NAME"
+    yield error("resource-name", "", f"{text}, with a domain outside of kubernetes.io; the kubelet refuses it")
 
 
 def unserved(resource: str, socket: str) -> Iterator[Finding]:
-    """Of a plugin that could not be reached when it registered, and could later."""
-    text = f"nobody listened on {socket} when it was registered; serve first: the kubelet dials for ten seconds at most"
+    """A plugin did not serve yet when it registered."""
+    text = f"nothing listened on {socket} when it registered; serve first: the kubelet dials for ten seconds at most"
     yield warning("registered-before-serving", resource, text)
 
 
 def options(request: api.RegisterRequest, answered: api.DevicePluginOptions) -> Iterator[Finding]:
-    """Of the request's options, which the kubelet ignores, against those of GetDevicePluginOptions."""
-    if request.HasField("options"):
-        said = request.options
-        if said != answered:
-            text = (
-                f"Register says {_in_words(said)}, GetDevicePluginOptions says {_in_words(answered)}; "
-                "the kubelet uses only the latter"
-            )
-            yield warning("options-differ", request.resource_name, text)
+    """Compare the request's options, which the kubelet ignores, with those of GetDevicePluginOptions."""
+    if request.HasField("options") and request.options != answered:
+        both = f"Register has {_in_words(request.options)}, GetDevicePluginOptions has {_in_words(answered)}"
+        yield warning("options-differ", request.resource_name, f"{both}; the kubelet uses only the latter")
 
 
 def device_list(
@@ -167,8 +162,14 @@ def device_list(
     held: Collection[str] = (),
     elsewhere: Mapping[str, str] | None = None,
 ) -> Iterator[Finding]:
-    """Of a ListAndWatch message. `held`: ids of this resource that pods hold or that an Allocate in flight names;
-    `elsewhere`: ids that other resources list, and which.
+    """Check a ListAndWatch message.
+
+    Args:
+        resource: the resource
+        devices: the list
+        size: the size of the message in bytes
+        held: ids of the resource that pods hold, or that are in an unanswered Allocate call
+        elsewhere: ids of other resources, and which resources
     """
     by_id: dict[str, list[str]] = {}
     for device in devices:
@@ -197,7 +198,7 @@ def device_list(
 def preferred(
     resource: str, request: api.ContainerPreferredAllocationRequest, response: api.PreferredAllocationResponse
 ) -> Iterator[Finding]:
-    """Of a GetPreferredAllocation answer, which the kubelet only intersects with what it would take anyway."""
+    """Check a GetPreferredAllocation answer. The kubelet only intersects it with the available devices."""
     answers = response.container_responses
     if len(answers) > 1:
         text = f"{len(answers)} container responses to one request; only the first is read"
@@ -219,14 +220,14 @@ def preferred(
 
 
 def allocation(resource: str, response: api.AllocateResponse) -> Iterator[Finding]:
-    """Of an Allocate answer: the number of container responses, and all that stands in the first."""
+    """Check an Allocate answer. The kubelet reads only the first container response."""
     answers = response.container_responses
     if len(answers) > 1:
         text = f"Allocate: {len(answers)} container responses to one request; only the first is read"
         yield error("extra-container-responses", resource, text)
     if answers:
         if not answers[0].ByteSize():
-            text = "the Allocate response is empty: nothing tells the container about its devices"
+            text = "the Allocate response is empty, so the container cannot know its devices"
             yield warning("empty-response", resource, text)
         yield from _edits(resource, answers[0])
 
@@ -237,7 +238,7 @@ def shared_hardware(
     others: Iterable[tuple[str, Mapping[str, str]]],
     overlaps: Overlaps,
 ) -> Iterator[Finding]:
-    """Of what a pod holds beside the other pods of the node: each holds ids, with the resource that each is of."""
+    """Compare the devices of a pod with those of the other pods. Each has device ids with their resources."""
     for other, theirs in others:
         for id_, resource in mine.items():
             if clash := sorted(each for each in theirs if each == id_ or overlaps(id_, each)):
@@ -246,7 +247,7 @@ def shared_hardware(
 
 
 def cdi_name(name: str) -> str | None:
-    """What is wrong with a qualified CDI device name (`vendor/class=device`), or None."""
+    """The problem of a qualified CDI device name (`vendor/class=device`), or None."""
     kind, equals, device = name.partition("=")
     vendor, slash, class_ = kind.partition("/")
     if not (equals and slash):
@@ -321,7 +322,7 @@ def _paths(resource: str, kind: str, host: str, container: str) -> Iterator[Find
 
 
 def _in_words(options: api.DevicePluginOptions) -> str:
-    """As in the messages of the API."""
+    """The options with their names in the API."""
     return (
         f"pre_start_required {str(options.pre_start_required).lower()} and "
         f"get_preferred_allocation_available {str(options.get_preferred_allocation_available).lower()}"
@@ -330,4 +331,4 @@ def _in_words(options: api.DevicePluginOptions) -> str:
 
 def _quote(names: Iterable[str]) -> str:
     found = [repr(name) for name in names]
-    return ", ".join(found[:_SOME]) + (f" and {len(found) - _SOME} more" if len(found) > _SOME else "")
+    return ", ".join(found[:_QUOTED]) + (f" and {len(found) - _QUOTED} more" if len(found) > _QUOTED else "")

@@ -147,7 +147,7 @@ class NodeObjects:
             if {**(old.get("status") or {}), **status} != old.get("status"):
                 key = f"{old['metadata']['namespace']}/{old['metadata']['name']}"
                 self._event(key, "FailedScheduling", why)
-                self._kubelet.journal.tell_refused(key, why)
+                self._kubelet.journal.note_refused(key, why)
                 self._write_status(_POD, old, status, manager=_SCHEDULER)
 
     def _end(self, group: asyncio.TaskGroup, uid: str, there: Mapping[str, PodStatus], document: Document) -> None:

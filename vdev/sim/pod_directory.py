@@ -119,7 +119,7 @@ class PodDirectory:
         pod.runs = True
 
     def _refuse(self, name: str, error: Exception, line: int) -> None:
-        self._kubelet.journal.tell_refused(str(self._path / name), str(error), line)
+        self._kubelet.journal.note_refused(str(self._path / name), str(error), line)
 
 
 def _content(name: str, content: bytes) -> tuple[list[_Pod], list[tuple[int, Mapping[str, Any]]]]:

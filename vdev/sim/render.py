@@ -1,4 +1,4 @@
-"""Pods and container edits as text for people and as JSON for programs. Pure."""
+"""Pods and container edits as text and as JSON. Pure."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from .objects.pods import ContainerStatus, PodStatus
 
 
 def render_pod(pod: PodStatus) -> str:
-    """A pod, why it was refused, and for each container what it got."""
+    """A pod and its containers with their devices and edits; of a pod that has ended, only the reason."""
     head = f"{pod.spec.key} {'Terminating' if pod.terminating else pod.phase.value}"
     if pod.reason:
         head += f": {pod.reason}: {pod.message}"
@@ -19,7 +19,7 @@ def render_pod(pod: PodStatus) -> str:
 
 
 def pod_json(pod: PodStatus) -> dict[str, Any]:
-    """A pod with all that its containers got."""
+    """A pod and its containers with their devices and edits."""
     return {
         "name": pod.name,
         "namespace": pod.namespace,
@@ -47,7 +47,7 @@ def pod_json(pod: PodStatus) -> dict[str, Any]:
 
 
 def edits_json(edits: Edits) -> dict[str, Any]:
-    """What plugins change in a container, with the names of the configuration file."""
+    """The edits of a container, with the keys of vdev's configuration file."""
     return {
         "env": dict(edits.envs),
         "deviceNodes": [

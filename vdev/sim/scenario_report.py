@@ -1,148 +1,110 @@
-"""What is said about scenarios: text for people, a JSON object per line for programs, and a JUnit file at the end."""
+"""Reports about scenarios: text for people, JSON lines for programs, and a JUnit file at the end."""
 
 import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 from xml.etree import ElementTree as ET
 
 from ..errors import HostError, reason_of
 from .journal import Entry
-from .scenarios.scenario import Scenario
+from .scenarios.library import Found
 
 _INDENT = "      "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioResult:
-    """How a scenario ended. `failure` is empty if it came true; `history` are the last things that happened before it
-    failed, `remarks` what was found and does not count, `log` the plugin's output.
-    """
+    """How a scenario ended."""
 
     name: str
     file: str
     seconds: float
-    failure: str
-    history: Sequence[str]
-    remarks: Sequence[str]
-    log: Path
+    failure: str  # empty if it passed
+    history: Sequence[str]  # what happened before the failure
+    remarks: Sequence[str]  # findings that do not count, and checks that were not possible
+    log: Path  # the plugin's output
 
 
 class ScenarioReport:
-    """Told of everything as it happens; must not block."""
+    """Prints what happens at once: text for people, or a JSON object per line."""
 
-    def begin(self, name: str, path: Path, scenario: Scenario) -> None:
-        """A scenario begins."""
+    def __init__(self, out: TextIO, *, as_json: bool) -> None:
+        self._out = out
+        self._as_json = as_json
+
+    def begin(self, found: Found) -> None:
+        """A scenario begins, on a new node."""
+        title, steps = found.scenario.title, len(found.scenario.steps)
+        document = {"outcome": "began", "title": title, "file": str(found.path), "steps": steps}
+        self._print(f"{found.name}: {title}", {"event": "scenario", "scenario": found.name, **document})
 
     def entry(self, entry: Entry) -> None:
         """Something happened on the node."""
+        self._print(None, entry.document)
 
-    def waits(self, number: int, seconds: float) -> None:
+    def waits(self, found: Found, number: int, seconds: float) -> None:
         """A step is not done yet."""
+        _, text = found.lines[number - 1]
+        self._print(f"  … step {number} of {len(found.lines)} waits: {text}  ({seconds:.0f} s)")
 
-    def step(self, number: int, seconds: float, failure: str = "") -> None:
-        """A step was done, or failed."""
+    def step(self, found: Found, number: int, seconds: float, failure: str = "") -> None:
+        """A step is done, or failed."""
+        line, text = found.lines[number - 1]
+        place = f"✗ step {number} of {len(found.lines)}, {found.path}:{line}:" if failure else "✓"
+        document = {"outcome": "failed" if failure else "done", "step": number, "line": line, "text": text}
+        self._print(
+            f"  {place} {text}  ({seconds:.1f} s)",
+            {"event": "step", "scenario": found.name, **document, "seconds": seconds},
+        )
 
     def end(self, result: ScenarioResult) -> None:
         """A scenario ended."""
-
-    def summary(self, results: Sequence[ScenarioResult], left_out: Sequence[str] = ()) -> None:
-        """All have ended."""
-
-
-class TextReport(ScenarioReport):
-    """For people: each step as it is done, and of a failure everything that helps."""
-
-    def __init__(self, out: TextIO) -> None:
-        self._out = out
-        self._path = Path()
-        self._scenario: Scenario | None = None
-
-    def begin(self, name: str, path: Path, scenario: Scenario) -> None:
-        self._path, self._scenario = path, scenario
-        self._say(f"{name}: {scenario.title}")
-
-    def waits(self, number: int, seconds: float) -> None:
-        assert self._scenario is not None
-        _, text = self._scenario.lines[number - 1]
-        self._say(f"  … step {number} of {len(self._scenario.steps)} waits: {text}  ({seconds:.0f} s)")
-
-    def step(self, number: int, seconds: float, failure: str = "") -> None:
-        assert self._scenario is not None
-        line, text = self._scenario.lines[number - 1]
-        mark = "✗" if failure else "✓"
-        where = f"step {number} of {len(self._scenario.steps)}, {self._path}:{line}: " if failure else ""
-        self._say(f"  {mark} {where}{text}  ({seconds:.1f} s)")
-
-    def end(self, result: ScenarioResult) -> None:
-        for remark in result.remarks:
-            self._say(f"  ! {remark}")
+        rows = [f"  ! {remark}" for remark in result.remarks]
         if result.failure:
-            self._say("    " + result.failure.replace("\n", "\n    "))
+            rows.append("    " + result.failure.replace("\n", "\n    "))
             if result.history:
-                self._say("    what happened last:")
-                for row in result.history:
-                    self._say(_INDENT + row.replace("\n", f"\n{_INDENT}"))
-            self._say(f"    the plugin's whole output: {result.log}")
-        self._say("")
+                rows.append("    what happened last:")
+                rows += [_INDENT + row.replace("\n", f"\n{_INDENT}") for row in result.history]
+            rows.append(f"    the plugin's whole output: {result.log}")
+        document = {"outcome": "failed" if result.failure else "passed", "failure": result.failure}
+        self._print(
+            "\n".join([*rows, ""]),
+            {
+                "event": "scenario",
+                "scenario": result.name,
+                **document,
+                "seconds": result.seconds,
+                "log": str(result.log),
+            },
+        )
 
     def summary(self, results: Sequence[ScenarioResult], left_out: Sequence[str] = ()) -> None:
+        """All scenarios have ended."""
         failed = [each.name for each in results if each.failure]
         seconds = sum(each.seconds for each in results)
         played = f"{len(results)} scenario{'' if len(results) == 1 else 's'} in {seconds:.1f} s"
-        self._say(f"{played}: {len(failed)} failed ({', '.join(failed)})" if failed else f"{played}: all came true")
+        self._print(f"{played}: {len(failed)} failed ({', '.join(failed)})" if failed else f"{played}: all passed")
         for each in left_out:
-            self._say(f"not played: {each}")
+            self._print(f"not played: {each}")
 
-    def _say(self, text: str) -> None:
-        self._out.write(f"{text}\n")
-        self._out.flush()
-
-
-class JsonReport(ScenarioReport):
-    """For programs: the events of `vdev sim`, and between them those of scenarios and steps."""
-
-    def __init__(self, out: TextIO) -> None:
-        self._out = out
-        self._name = ""
-        self._scenario: Scenario | None = None
-
-    def begin(self, name: str, path: Path, scenario: Scenario) -> None:
-        """A scenario begins, on a node of its own."""
-        self._name, self._scenario = name, scenario
-        about = {"title": scenario.title, "file": str(path), "steps": len(scenario.steps)}
-        self._put({"event": "scenario", **self._of("began"), **about})
-
-    def entry(self, entry: Entry) -> None:
-        self._put(entry.document)
-
-    def step(self, number: int, seconds: float, failure: str = "") -> None:
-        assert self._scenario is not None
-        line, text = self._scenario.lines[number - 1]
-        outcome = self._of("failed" if failure else "done")
-        self._put({"event": "step", **outcome, "step": number, "line": line, "text": text, "seconds": seconds})
-
-    def end(self, result: ScenarioResult) -> None:
-        outcome = self._of("failed" if result.failure else "passed")
-        rest = {"failure": result.failure, "seconds": result.seconds, "log": str(result.log)}
-        self._put({"event": "scenario", **outcome, **rest})
-
-    def _of(self, outcome: str) -> dict[str, str]:
-        return {"scenario": self._name, "outcome": outcome}
-
-    def _put(self, document: dict[str, object]) -> None:
-        self._out.write(json.dumps(document) + "\n")
-        self._out.flush()
+    def _print(self, text: str | None, document: dict[str, Any] | None = None) -> None:
+        """Print one of the two forms; None prints nothing."""
+        if (line := (document and json.dumps(document)) if self._as_json else text) is not None:
+            self._out.write(f"{line}\n")
+            self._out.flush()
 
 
-_FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # what XML 1.0 cannot say
+_FORBIDDEN = re.compile(
+    "[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
+)  # characters that XML 1.0 does not allow
 _LARGEST_OUTPUT = 100_000  # characters of a plugin's output
 
 
 def write_junit(path: Path, results: Sequence[ScenarioResult]) -> None:
-    """Write the results as a JUnit file, which CI systems show. Blocks. Raises HostError."""
+    """Write the results in JUnit's format, which CI systems show. Blocks. Raises HostError."""
     try:
         path.write_bytes(document(results))
     except OSError as error:
@@ -150,7 +112,7 @@ def write_junit(path: Path, results: Sequence[ScenarioResult]) -> None:
 
 
 def document(results: Sequence[ScenarioResult]) -> bytes:
-    """One test case for each scenario. Blocks: it reads the plugins' output."""
+    """The JUnit document, with a test case for each scenario. Blocks."""
     totals = {
         "tests": str(len(results)),
         "failures": str(sum(bool(each.failure) for each in results)),

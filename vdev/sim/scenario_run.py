@@ -1,4 +1,4 @@
-"""`vdev sim --exec`: any plugin, started for each of some scenarios on a node of its own, and judged."""
+"""`vdev sim --exec`: plays scenarios with any plugin, each on a new node, and reports the results."""
 
 import asyncio
 import contextlib
@@ -14,50 +14,48 @@ from typing import TextIO
 
 from ..errors import HostError, UsageError, reason_of
 from .lint import twice
-from .scenario_report import JsonReport, ScenarioReport, ScenarioResult, TextReport, write_junit
+from .scenario_report import ScenarioReport, ScenarioResult, write_junit
 from .scenarios import library
 from .scenarios.command_node import PLACES, CommandNode, NodeOptions, capabilities, filled
+from .scenarios.driver import Capability, ScenarioError, StepFailed
 from .scenarios.library import Found
 from .scenarios.play import need_of, play
-from .scenarios.scenario import ANY, Capability, Scenario, ScenarioError, StepFailed
+from .scenarios.scenario import ANY, Scenario
 
-_HISTORY = 15  # things that happened before a failure that are shown with it
-_WAITS_SECONDS = 5.0  # between two words about a step that is not done yet
+_HISTORY = 15  # entries of the journal that are shown with a failure
+_WAITS_SECONDS = 5.0  # between two lines about a step that waits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """What is played, and where it is told. `scenarios` are names and paths; none: all of the library that the given
-    hooks suffice for. `logs` is where the plugin's output is kept; None: a directory of its own, if something failed.
-    """
+    """What is played, and where the results go."""
 
     node: NodeOptions
-    scenarios: tuple[str, ...] = ()
+    scenarios: tuple[str, ...] = ()  # names and paths; empty for all built-in ones whose hooks are given
     junit: Path | None = None
-    logs: Path | None = None
+    logs: Path | None = None  # where the plugin's output is kept; None: only that of failures, in a temporary directory
     as_json: bool = False
 
 
 async def run(options: RunOptions, out: TextIO = sys.stdout) -> int:
-    """Play the scenarios; 1 if one failed. Raises UsageError before anything is started, HostError for files.
+    """Play the scenarios; returns the exit code, 1 if one failed. SIGTERM ends it as Ctrl-C does.
 
-    SIGTERM ends it as Ctrl-C does, with everything that was started.
+    Raises UsageError before anything is started, and HostError for files.
     """
     chosen = await asyncio.to_thread(_choose, options)
-    report: ScenarioReport = JsonReport(out) if options.as_json else TextReport(out)
+    report = ScenarioReport(out, as_json=options.as_json)
     logs = await asyncio.to_thread(_make_logs, options.logs, chosen)
     results: list[ScenarioResult] = []
     if options.junit is not None:
-        await asyncio.to_thread(write_junit, options.junit, results)  # a path that cannot be written is known now
+        await asyncio.to_thread(write_junit, options.junit, results)  # fails now if it cannot be written
     try:
         with _ended_by_sigterm():
             for each in chosen:
-                result = await _play(each, options.node, logs / f"{each.name}.log", report)
-                results.append(result)  # one by one: what was played is written also where the next is cut short
+                results.append(await _play(each, options.node, logs / f"{each.name}.log", report))  # noqa: PERF401
     finally:
+        # An interrupted run writes the results so far.
         if options.junit is not None:
-            missing = [_not_played(each, logs) for each in chosen[len(results) :]]
-            await asyncio.to_thread(write_junit, options.junit, [*results, *missing])
+            await asyncio.to_thread(write_junit, options.junit, results)
         if options.logs is None and not any(each.failure for each in results):
             await asyncio.to_thread(shutil.rmtree, logs, ignore_errors=True)
     report.summary(results, [] if options.scenarios else _left_out(options.node))
@@ -65,20 +63,20 @@ async def run(options: RunOptions, out: TextIO = sys.stdout) -> int:
 
 
 def describe() -> str:
-    """The scenarios of the library, for people. Blocks."""
+    """The built-in scenarios, for people. Blocks."""
     rows = []
-    for each in library.coming():
+    for each in library.built_in():
         needs = f" Needs {_flags(each.hooks)}." if each.hooks else ""
         needs += " For DRA drivers: give it with --scenario." if each.is_dra else ""
         rows.append(f"{each.name:<17}{each.scenario.title}.{needs}")
     return "\n".join(rows)
 
 
-# --- what is played --------------------------------------------------------------------------------------------------
+# --- which scenarios are played ---------------------------------------------------------------------------------------
 
 
 def _choose(options: RunOptions) -> list[Found]:
-    """The scenarios, each checked against what can be done. Blocks. Raises UsageError."""
+    """The scenarios that are played. Blocks. Raises UsageError if one of them cannot be played."""
     node = options.node
     words = dict.fromkeys(PLACES, "")
     program = filled(node.command, words)[0]
@@ -87,9 +85,11 @@ def _choose(options: RunOptions) -> list[Found]:
         raise UsageError(f"--exec: there is no program {program!r} here{hint}")
     for command in node.hooks.values():
         filled(command, words)
-    coming = library.coming()
-    chosen = [library.find(name) for name in options.scenarios] or [each for each in coming if _suits(each, node)]
-    _check_hooks(node, coming, chosen, all_asked=not options.scenarios)
+    built_in = library.built_in()
+    chosen = [library.find(name) for name in options.scenarios] or [each for each in built_in if _suits(each, node)]
+    known = dict.fromkeys(name for each in (*built_in, *chosen) for name in each.hooks)
+    if unknown := [name for name in node.hooks if name not in known]:
+        raise UsageError(f"--hook {unknown[0]}: no scenario has such a hook; there are {', '.join(known)}")
     for each in chosen:
         if problem := _problem(each, node):
             raise UsageError(f"{each.path.name}: {problem}")
@@ -102,23 +102,11 @@ def _suits(found: Found, node: NodeOptions) -> bool:
     return not found.is_dra and set(found.hooks) <= node.hooks.keys()
 
 
-def _check_hooks(node: NodeOptions, coming: Sequence[Found], chosen: Sequence[Found], *, all_asked: bool) -> None:
-    """Refuse a hook that no scenario has: what it was meant for would be left out without a word."""
-    known = dict.fromkeys(name for each in (*coming, *chosen) for name in each.hooks)
-    for name in node.hooks:
-        if name not in known:
-            raise UsageError(f"--hook {name}: no scenario that is played has such a hook; there are {', '.join(known)}")
-    for each in coming if all_asked else ():
-        missing = [name for name in each.hooks if name not in node.hooks]
-        if missing and (given := [name for name in each.hooks if name in node.hooks]):
-            raise UsageError(f"--hook {given[0]}: the scenario that has it needs {_flags(missing)} as well")
-
-
 def _left_out(node: NodeOptions) -> list[str]:
-    """What of the library was not played, though nothing was chosen, and what it needs. Blocks."""
+    """The built-in scenarios without their hooks. Blocks."""
     return [
         f"{each.name}, which needs {_flags(each.hooks)}"
-        for each in library.coming()
+        for each in library.built_in()
         if not each.is_dra and not _suits(each, node)
     ]
 
@@ -143,15 +131,15 @@ def _problem(found: Found, node: NodeOptions) -> str:
         if need is not None and need not in can:
             return f"step {number} needs {need.value}, which --exec does not have; a hook can do it"
         if step.name == "expect" and step.value.unhealthy:
-            return f"step {number} expects reasons of Unhealthy devices, which only vdev tells"
+            return f"step {number} expects reasons of Unhealthy devices, which only vdev reports"
     return ""
 
 
-# --- playing ---------------------------------------------------------------------------------------------------------
+# --- playing ----------------------------------------------------------------------------------------------------------
 
 
 async def _play(chosen: Found, options: NodeOptions, log: Path, report: ScenarioReport) -> ScenarioResult:
-    report.begin(chosen.name, chosen.path, chosen.scenario)
+    report.begin(chosen)
     begun = time.monotonic()
     node = CommandNode(options, log)
     failure, happened = "", []
@@ -160,60 +148,60 @@ async def _play(chosen: Found, options: NodeOptions, log: Path, report: Scenario
             for entry in node.kubelet.journal.entries:
                 report.entry(entry)
             node.kubelet.journal.listen(report.entry)
-            failure = await _played(chosen.scenario, node, options.timeout, report)
+            failure = await _played(chosen, node, options.timeout, report)
             happened = node.kubelet.journal.history(_HISTORY)
-    except ScenarioError as failed:  # at its end
+    except ScenarioError as failed:  # the plugin did not end as it should
         failure = failure or str(failed)
     found = node.kubelet.findings
     if not failure:
-        failure = "; ".join(str(each) for each in found if node.counts(each))  # noticed as it ended
+        failure = "; ".join(str(each) for each in found if node.counts(each))  # found while the plugin ended
     result = ScenarioResult(
         name=chosen.name,
         file=str(chosen.path),
         seconds=time.monotonic() - begun,
         failure=failure,
         history=happened if failure else (),
-        remarks=[*_unlooked_at(chosen.scenario, node), *(str(each) for each in found if not node.counts(each))],
+        remarks=[*_unchecked(chosen.scenario, node), *(str(each) for each in found if not node.counts(each))],
         log=log,
     )
     report.end(result)
     return result
 
 
-def _unlooked_at(scenario: Scenario, node: CommandNode) -> list[str]:
-    """What a scenario expects and cannot see, because the command does not name the API server."""
+def _unchecked(scenario: Scenario, node: CommandNode) -> list[str]:
+    """A remark about expected slices, if the driver cannot publish any."""
     slices = any(ANY in each.slices.values() for each in scenario.expectations)
     if not slices or Capability.PUBLISHING in node.capabilities:
         return []
     return ["no ResourceSlice was looked at: the driver was given no API server; name {kubeconfig} in --exec"]
 
 
-async def _played(scenario: Scenario, node: CommandNode, patience: float, report: ScenarioReport) -> str:
-    """Why a scenario did not come true, with the plugin's last lines; empty if it did."""
-    steps = _Steps(scenario, report)
+async def _played(chosen: Found, node: CommandNode, patience: float, report: ScenarioReport) -> str:
+    """Why a scenario failed, with the plugin's last lines; empty if it passed."""
+    steps = _Steps(chosen, report)
 
     async def after(_step: int) -> None:
         await node.check()
         steps.end()
 
-    teller = asyncio.create_task(steps.tell_waits(), name="tell which step waits")
+    ticker = asyncio.create_task(steps.report_waits(), name="report which step waits")
     try:
-        await play(scenario, node, patience=patience, after=after)
+        await play(chosen.scenario, node, patience=patience, after=after)
     except StepFailed as failed:
         steps.end(failed.why)
         return await node.explained(failed.why)
     except ScenarioError as failed:
         return await node.explained(str(failed))
     finally:
-        teller.cancel()
+        ticker.cancel()
     return ""
 
 
 class _Steps:
-    """Tells how the steps of a scenario end, and now and then which one is not done yet."""
+    """Measures the steps of a scenario and reports their ends, and the one that waits."""
 
-    def __init__(self, scenario: Scenario, report: ScenarioReport) -> None:
-        self._count = len(scenario.steps)
+    def __init__(self, chosen: Found, report: ScenarioReport) -> None:
+        self._chosen = chosen
         self._report = report
         self._number = 1
         self._begun = time.monotonic()
@@ -221,35 +209,20 @@ class _Steps:
     def end(self, failure: str = "") -> None:
         """The step is done, or failed."""
         now = time.monotonic()
-        self._report.step(self._number, now - self._begun, failure)
+        self._report.step(self._chosen, self._number, now - self._begun, failure)
         self._number, self._begun = self._number + 1, now
 
-    async def tell_waits(self) -> None:
-        """Tell of steps that wait, until cancelled."""
+    async def report_waits(self) -> None:
+        """Report steps that wait, until cancelled."""
         while True:
             number = self._number
             await asyncio.sleep(_WAITS_SECONDS - (time.monotonic() - self._begun) % _WAITS_SECONDS)
-            if number == self._number <= self._count:
-                self._report.waits(number, time.monotonic() - self._begun)
+            if number == self._number <= len(self._chosen.lines):
+                self._report.waits(self._chosen, number, time.monotonic() - self._begun)
 
 
-def _not_played(chosen: Found, logs: Path) -> ScenarioResult:
-    """A scenario that was cut short, or whose turn did not come."""
-    return ScenarioResult(
-        name=chosen.name,
-        file=str(chosen.path),
-        seconds=0,
-        failure="not played to its end: the run was ended before",
-        history=(),
-        remarks=(),
-        log=logs / f"{chosen.name}.log",
-    )
-
-
-def _make_logs(given: Path | None, chosen: Iterable[Found]) -> Path:
-    """The directory for the plugin's output, without that of an earlier run of these scenarios; whatever else is there
-    is somebody else's. Blocks. Raises HostError.
-    """
+def _make_logs(given: Path | None, chosen: Sequence[Found]) -> Path:
+    """The directory for the plugin's output, without the files of an earlier run. Blocks. Raises HostError."""
     if given is None:
         return Path(tempfile.mkdtemp(prefix="vdev-sim-logs-"))
     try:
@@ -263,7 +236,7 @@ def _make_logs(given: Path | None, chosen: Iterable[Found]) -> Path:
 
 @contextlib.contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM cancel this task, so that what was started is ended."""
+    """Let SIGTERM cancel this task, so that everything that was started is ended."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     loop.add_signal_handler(signal.SIGTERM, task.cancel)

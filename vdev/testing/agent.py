@@ -14,8 +14,8 @@ import yaml
 from ..agent import command_socket
 from ..errors import SocketError, VdevError
 from ..hostfs import write_atomic
+from ..sim.scenarios.driver import ScenarioError
 from ..sim.scenarios.plugin_process import PluginPlaces, VdevRun
-from ..sim.scenarios.scenario import ScenarioError
 from .kubelet import BlockingKubelet
 from .loop_thread import LoopThread, done
 

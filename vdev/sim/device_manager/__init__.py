@@ -1,6 +1,5 @@
-"""The kubelet's device manager: it takes registrations, follows device lists, and gets devices for containers.
+"""The kubelet's device manager: registrations, device lists, and the allocation of devices to containers.
 
-`device_table` holds what it knows and is pure; `registration_server` and `plugin_client` are its two sides of the
-wire, and `watched_plugins` is for plugins that the kubelet finds by itself; `device_allocation` chooses devices and
-calls Allocate. It knows pods by UID and starts none.
+`device_table` is its state, without I/O. `registration_server` and `plugin_client` are the two sides of the wire.
+`watched_plugins` handles plugins in plugins_registry. `device_allocation` chooses devices and calls Allocate.
 """

@@ -1,7 +1,6 @@
-"""Devices for the containers of a pod: one Allocate call per container and resource.
+"""Allocates devices to the containers of a pod, with one Allocate call per container and resource.
 
-Init containers come first, and later containers of the pod reuse the devices of those that have finished.
-`device_choice` chooses the ids. Refusals carry the kubelet's texts. When a pod is admitted is up to `pod_workers`.
+Init containers come first, and later containers of the pod reuse their devices. `device_choice` chooses the ids.
 """
 
 import random
@@ -17,9 +16,15 @@ from .plugin_client import PluginClient, PluginError
 
 
 class Allocator:
-    """Gets devices for containers, through the plugins that are connected now.
+    """Allocates devices through the connected plugins.
 
-    `active` gives the UIDs of the pods that count, None while the kubelet starts and does not know.
+    Args:
+        table: the device manager's state
+        dice: makes the choices that are random in the real kubelet
+        journal: gets findings
+        client: the connection to the plugin of a resource
+        save: writes the checkpoint
+        active: the UIDs of active pods; None if the kubelet does not know all pods yet
     """
 
     def __init__(
@@ -38,15 +43,15 @@ class Allocator:
         self._journal = journal
         self._client = client
         self._save = save
-        self._reusable: dict[str, dict[str, set[str]]] = {}
-        self._pending = ""
-        self.in_flight: dict[str, set[str]] = {}
+        self._reusable: dict[str, dict[str, set[str]]] = {}  # by pod UID and resource: devices of init containers
+        self._pending = ""  # the UID of the pod that was admitted last
+        self.in_flight: dict[str, set[str]] = {}  # by resource: ids in Allocate calls that have not been answered
 
     def free(self) -> None:
-        """Forget what pods held that are not active, but never the pod that was admitted last.
+        """Free the devices of pods that are not active.
 
-        It may be in the middle of its admission; as in the kubelet, the next pod's admission ends that. Nothing is
-        freed before all pods are known: others would lose their devices.
+        As in the kubelet, the pod that was admitted last counts as active, because its admission may go on. Nothing is
+        freed before all pods are known.
         """
         active = self._active()
         if active is not None:
@@ -60,10 +65,10 @@ class Allocator:
         affinity: frozenset[int] | None,
         running: bool,
     ) -> int:
-        """Allocate all that a container asks for; returns the number of Allocate calls.
+        """Allocate the devices of a container; returns the number of Allocate calls.
 
-        `running` says that the runtime had the container running when the kubelet started. Raises AdmissionError,
-        PluginError, DeviceVanishedError.
+        `running`: the container was running when the kubelet started. Raises AdmissionError, PluginError,
+        DeviceVanishedError.
         """
         self._pending = pod.uid
         self._reusable = {pod.uid: self._reusable.get(pod.uid, {})}
@@ -84,7 +89,7 @@ class Allocator:
         affinity: frozenset[int] | None = None,
         running: bool = False,
     ) -> int:
-        """As `admit`, for a container that was admitted before but has nothing cached."""
+        """Allocate the devices of a container that was admitted before, but has none in the table."""
         calls = 0
         wanted = [resource for resource in container.limits if self._table.is_plugin_resource(resource)]
         self._dice.shuffle(wanted)
@@ -96,7 +101,7 @@ class Allocator:
                 check_unchanged(request, self._table.held(request.pod, request.container, request.resource))
                 continue
             calls += await self._allocate_one(request)
-        if calls:  # once per container, and not for one that failed
+        if calls:  # like the kubelet, once per container, and not after a failure
             self._save()
         return calls
 
@@ -156,9 +161,9 @@ class Allocator:
         return set(response.container_responses[0].deviceIDs) if response.container_responses else set()
 
     async def pre_start(self, pod: PodSpec, container: ContainerSpec, resource: str) -> None:
-        """Call PreStartContainer if the plugin asked for it; not between a kubelet restart and the next registration.
+        """Call PreStartContainer if the plugin asks for it. Raises AdmissionError.
 
-        Raises AdmissionError with the text of the container's waiting state.
+        As in the kubelet, it is not called between a kubelet restart and the plugin's registration.
         """
         endpoint = self._table.endpoints.get(resource)
         if endpoint is None or endpoint.options is None or not endpoint.options.pre_start_required:
@@ -179,6 +184,6 @@ class Allocator:
         endpoint = self._table.endpoints[resource]
         client = self._client(resource)
         if endpoint.stopped is not None or client is None:
-            # Go prints the whole endpoint, with addresses where we have none; it does not say which socket it was.
+            # Go prints the whole structure; its addresses are zeros here.
             raise AdmissionError(f"endpoint &{{{{{{}} {{0 0}}}} {resource} 0x0 {{0 0 0x0}} <nil>}} has been stopped")
         return client

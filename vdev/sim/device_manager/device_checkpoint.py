@@ -1,10 +1,9 @@
-"""The device manager's checkpoint, `kubelet_internal_checkpoint`: who holds which devices, and which resources exist.
+"""The device manager's checkpoint, `kubelet_internal_checkpoint`: the devices that pods hold, and known resources.
 
-The format is the real kubelet's, so that a plugin can read this file, too. It lists healthy ids only and contains the
-plugins' answers in plain text. Only the checksum differs, because the real one depends on how Go prints structures; it
-also tells our files from a real kubelet's. A file that cannot be read is treated as absent.
+It has the real kubelet's form, because plugins read it. Only the checksum differs: the real one depends on how Go
+prints structures. So the checksum shows whether a real kubelet wrote the file. An unreadable file counts as missing.
 
-The file is an upper bound of what pods hold: devices of pods that have ended stay in it until the next write.
+Devices of pods that have ended stay in the file until the next write.
 """
 
 import base64
@@ -18,11 +17,11 @@ from ...json_text import parse_json
 from .device_table import DeviceTable, Endpoint, Held
 
 FILE_NAME = "kubelet_internal_checkpoint"
-_OURS = b"vdev.sim"  # seed of the checksum; a real kubelet's checksum equals ours once in four billion
+_SEED = b"vdev.sim"  # of the checksum
 
 
 def take(table: DeviceTable) -> str:
-    """The table as the file's text."""
+    """The text of the file for a table."""
     entries = [
         {
             "PodUID": pod,
@@ -41,7 +40,7 @@ def take(table: DeviceTable) -> str:
 
 
 def restore(table: DeviceTable, data: Mapping[str, Any], *, now: float) -> None:
-    """Fill the table of a kubelet that starts: resources are known, but nothing is healthy and no plugin is there."""
+    """Fill the table of a kubelet that starts. Resources are known, but have no plugin and no healthy device."""
     for resource in data["RegisteredDevices"]:
         table.endpoints[resource] = Endpoint("", None, now)
         table.healthy[resource] = set()
@@ -55,7 +54,7 @@ def restore(table: DeviceTable, data: Mapping[str, Any], *, now: float) -> None:
 
 
 def parse(text: str) -> Mapping[str, Any]:
-    """The data of a file that we wrote. Raises ValueError if it is not ours or damaged."""
+    """The data of an embedded kubelet's checkpoint. Raises ValueError for any other text."""
     document = parse_json(text)
     if not _is_checkpoint(document):
         raise ValueError("not a kubelet's checkpoint")
@@ -66,7 +65,7 @@ def parse(text: str) -> Mapping[str, Any]:
 
 
 def read(directory: Path) -> tuple[Mapping[str, Any] | None, str]:
-    """The data of a directory's checkpoint, or None and why (empty if there is no file). Blocks."""
+    """The data of a directory's checkpoint, or None and the error (empty if there is no file). Blocks."""
     try:
         return parse((directory / FILE_NAME).read_text()), ""
     except FileNotFoundError:
@@ -76,7 +75,7 @@ def read(directory: Path) -> tuple[Mapping[str, Any] | None, str]:
 
 
 def write(directory: Path, text: str) -> None:
-    """Replace the checkpoint, by a temporary dot file and a rename. Blocks briefly."""
+    """Replace the checkpoint by a rename. Blocks briefly."""
     temporary = directory / f".{FILE_NAME}"
     temporary.touch(mode=0o600)  # as the real one
     temporary.write_text(text)
@@ -97,7 +96,7 @@ def _is_checkpoint(document: Any) -> bool:
 
 
 def _checksum(data: Any) -> int:
-    return zlib.crc32(_dump(data).encode(), zlib.crc32(_OURS))
+    return zlib.crc32(_dump(data).encode(), zlib.crc32(_SEED))
 
 
 def _dump(document: Any) -> str:

@@ -1,7 +1,7 @@
-"""The ids that a container gets, in the kubelet's order of choice.
+"""Chooses the devices of a container, in the kubelet's order.
 
-Reusable devices of init containers come first, then devices on the requested NUMA nodes, then those that the plugin
-prefers. The rest is random: in the kubelet it depends on the order of a Go map.
+First come reusable devices of init containers, then devices on the requested NUMA nodes, then those that the plugin
+prefers. The rest is random, because it depends on the order of a Go map in the real kubelet.
 """
 
 import random
@@ -14,33 +14,33 @@ Prefer = Callable[[set[str], set[str]], Awaitable[set[str]]]
 
 
 class AdmissionError(Exception):
-    """The device manager rejects a container. The text is the kubelet's, without the pod status' prefix."""
+    """The device manager rejects a container. The text is the kubelet's, without the prefix of the pod status."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerRequest:
-    """One container's request for one resource. `affinity` are the NUMA nodes to align with, None for any."""
+    """One container's request for one resource."""
 
-    pod: str
+    pod: str  # its UID
     container: str
     resource: str
     count: int
-    affinity: frozenset[int] | None = None
+    affinity: frozenset[int] | None = None  # the NUMA nodes to align with; None for any
 
 
 async def select(
     table: DeviceTable, request: ContainerRequest, *, reusable: Iterable[str], dice: random.Random, prefer: Prefer
 ) -> set[str]:
-    """Choose devices and mark them as allocated; empty if there is nothing to do. Raises AdmissionError.
+    """Choose devices and mark them as allocated; returns none if the container needs none. Raises AdmissionError.
 
-    `prefer` asks the plugin: from the available ids and those already taken to the ids it would like.
+    `prefer` calls the plugin with the available ids and the ids that it must include, and returns the preferred ids.
     """
     resource = request.resource
     needed = _needed(table, request)
     taken: set[str] = set()
 
     def take(ids: Collection[str]) -> bool:
-        """Take at random from `ids` until there are enough; the real kubelet's order is that of a Go map."""
+        """Take random ids until there are enough; returns whether there are."""
         for id_ in dice.sample(sorted(ids), len(ids)):
             if len(taken) == needed:
                 break
@@ -75,7 +75,7 @@ async def select(
 
 
 def _needed(table: DeviceTable, request: ContainerRequest) -> int:
-    """How many devices the container still needs. As in the kubelet, it may be rejected even if it needs none."""
+    """How many devices the container still needs. As in the kubelet, it can be rejected even if it needs none."""
     resource = request.resource
     before = table.held(request.pod, request.container, resource)
     check_unchanged(request, before)
@@ -102,7 +102,10 @@ def check_unchanged(request: ContainerRequest, before: frozenset[str] | None) ->
 def _by_affinity(
     table: DeviceTable, request: ContainerRequest, available: set[str]
 ) -> tuple[set[str], set[str], set[str]]:
-    """Split into devices on the requested NUMA nodes, on others, and on none; without affinity all are on none."""
+    """Split devices into those on the requested NUMA nodes, on other nodes, and on none.
+
+    Without affinity, all count as on none.
+    """
     if request.affinity is None or not table.has_topology(request.resource):
         return set(), set(), set(available)
     listed = table.devices[request.resource]

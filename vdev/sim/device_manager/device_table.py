@@ -1,7 +1,7 @@
-"""What the kubelet's device manager knows: endpoints, device lists, allocated devices and who holds them.
+"""The state of the kubelet's device manager: endpoints, device lists, allocated devices and their holders.
 
-Pure: no I/O, no clock, no gRPC. As in the kubelet, everything is keyed by resource name alone. Which connection speaks
-for a resource is decided in `registration_server`, which ids a container gets in `device_choice`.
+Pure: no I/O, no clock, no gRPC. As in the real kubelet, everything is keyed by the resource name alone, not by the
+plugin's instance.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -16,78 +16,72 @@ GRACE_SECONDS = 300.0
 
 @dataclass(slots=True)
 class Endpoint:
-    """The plugin that Allocate goes to. `options` is None, and `stopped` set, after a kubelet restart.
-
-    `lists` becomes true with its first device list; until then the table has the list of its predecessor.
-    """
+    """The plugin instance that serves a resource."""
 
     socket: str
-    options: api.DevicePluginOptions | None
-    stopped: float | None = None
-    lists: bool = False
+    options: api.DevicePluginOptions | None  # None after a kubelet restart, until the plugin registers
+    stopped: float | None = None  # since when it is disconnected
+    lists: bool = False  # it has sent a list; until then, the table has that of the previous instance
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The devices of one resource that one container has, and the encoded response that came with them."""
+    """The devices of one resource that a container holds."""
 
-    by_numa: tuple[tuple[int, tuple[str, ...]], ...]
-    response: bytes
+    by_numa: tuple[tuple[int, tuple[str, ...]], ...]  # NUMA node and ids; a device is listed at each of its nodes
+    response: bytes  # the encoded ContainerAllocateResponse
 
     @property
     def ids(self) -> frozenset[str]:
-        """The device ids, whatever their NUMA node."""
+        """The ids of the devices on all NUMA nodes."""
         return frozenset(id_ for _, ids in self.by_numa for id_ in ids)
 
 
 class DeviceVanishedError(Exception):
-    """A device that the real kubelet looks up was dropped from its list: it dereferences nil. The text says which."""
+    """A device was dropped from its list during its Allocate. The real kubelet dereferences nil and panics."""
 
 
 @dataclass(slots=True)
 class DeviceTable:
-    """The device manager's memory. `holders` is keyed by pod UID, container name and resource."""
+    """The device manager's state, by resource."""
 
     endpoints: dict[str, Endpoint] = field(default_factory=dict)
-    devices: dict[str, dict[str, Device]] = field(default_factory=dict)
+    devices: dict[str, dict[str, Device]] = field(default_factory=dict)  # the last list, by device id
     healthy: dict[str, set[str]] = field(default_factory=dict)
     unhealthy: dict[str, set[str]] = field(default_factory=dict)
     allocated: dict[str, set[str]] = field(default_factory=dict)
+    # By pod UID, container name and resource.
     holders: dict[str, dict[str, dict[str, Held]]] = field(default_factory=dict)
 
-    # --- what plugins do ---------------------------------------------------------------------------------------
+    # --- plugins -----------------------------------------------------------------------------------------------
 
     def connected(self, resource: str, *, socket: str, options: api.DevicePluginOptions) -> None:
-        """A plugin registered. The health sets stay as they are until its first list."""
+        """A plugin registered. The health sets stay until its first list."""
         self.endpoints[resource] = Endpoint(socket, options)
 
     def lists_now(self, resource: str) -> bool:
-        """Whether the plugin of a resource is connected and has sent a list."""
+        """Whether the plugin is connected and has sent a list."""
         endpoint = self.endpoints.get(resource)
         return endpoint is not None and endpoint.stopped is None and endpoint.lists
 
     def listed(self, resource: str, devices: Iterable[Device]) -> frozenset[str]:
-        """Replace the resource's list as a whole; returns the UIDs of pods whose device changed or came back."""
-        before = self.devices.get(resource, {})
-        now: dict[str, Device] = {}
-        healthy: set[str] = set()
-        unhealthy: set[str] = set()
-        touched: set[str] = set()
-        for device in devices:
-            now[device.id] = device
-            (healthy if device.healthy else unhealthy).add(device.id)
-            old = before.get(device.id)
-            if old is None or old.health != device.health:
-                touched.add(device.id)
-        self.devices[resource], self.healthy[resource], self.unhealthy[resource] = now, healthy, unhealthy
+        """Replace the resource's list; returns the UIDs of pods with a device whose health changed or that is new.
+
+        Of a repeated id, the last entry counts, but the id is in both health sets if its entries differ in health.
+        """
+        before, entries = self.devices.get(resource, {}), list(devices)
+        self.devices[resource] = {device.id: device for device in entries}
+        self.healthy[resource] = {device.id for device in entries if device.healthy}
+        self.unhealthy[resource] = {device.id for device in entries if not device.healthy}
         if resource in self.endpoints:
             self.endpoints[resource].lists = True
-        return frozenset(pod for pod in map(self._first_holder, touched) if pod is not None)
+        changed = {each.id for each in entries if each.id not in before or before[each.id].health != each.health}
+        return frozenset(pod for pod in map(self._first_holder, changed) if pod is not None)
 
     def disconnected(self, resource: str, *, now: float, socket: str | None = None) -> bool:
-        """A plugin disconnected: its devices become unhealthy and its grace starts.
+        """A plugin disconnected: its devices become unhealthy and its grace period starts.
 
-        With `socket`, only if that is the endpoint's (1.37's rule). Returns whether anything changed.
+        With `socket` (1.37's rule), only if it is that of the endpoint. Returns whether anything changed.
         """
         endpoint = self.endpoints.get(resource)
         if endpoint is None or (socket is not None and endpoint.socket != socket):
@@ -100,10 +94,10 @@ class DeviceTable:
         endpoint.stopped = now
         return True
 
-    # --- what the node shows -----------------------------------------------------------------------------------
+    # --- the node status ---------------------------------------------------------------------------------------
 
     def view(self) -> Capacity:
-        """Current capacity and allocatable of every resource; drops none."""
+        """Current capacity and allocatable of all resources."""
         known = [r for r in {**self.healthy, **self.unhealthy} if r in self.endpoints]
         return Capacity(
             {r: len(self.healthy.get(r, ())) + len(self.unhealthy.get(r, ())) for r in known},
@@ -111,7 +105,7 @@ class DeviceTable:
         )
 
     def capacity(self, *, now: float) -> Capacity:
-        """Capacity for the node status. Drops resources whose plugin has been gone for more than five minutes."""
+        """Capacity and allocatable for the node status. Drops resources whose plugin is gone for over five minutes."""
         removed = set()
         for resource in {**self.healthy, **self.unhealthy}:
             endpoint = self.endpoints.get(resource)
@@ -124,35 +118,35 @@ class DeviceTable:
         return Capacity(view.capacity, view.allocatable, frozenset(removed))
 
     def is_plugin_resource(self, resource: str) -> bool:
-        """Whether the device manager handles the resource; it silently skips all others."""
+        """Whether the device manager handles the resource. It silently skips all others."""
         return resource in self.healthy or resource in self.allocated
 
     def has_topology(self, resource: str) -> bool:
-        """Whether any device of the resource has a NUMA node, which makes the whole resource NUMA-aware."""
+        """Whether the resource is NUMA-aware: one device with a NUMA node is enough."""
         return any(device.numa for device in self.devices.get(resource, {}).values())
 
     def allocatable_devices(self) -> dict[str, list[Device]]:
-        """The devices that are healthy now, per resource, whether held or not."""
+        """The healthy devices by resource, including held ones."""
         return {r: [self.devices[r][id_] for id_ in sorted(ids)] for r, ids in sorted(self.healthy.items()) if ids}
 
     def health_of(self, resource: str, id_: str) -> str:
-        """The health as pod status shows it. A device that is not in the list shows as Healthy, as in 1.36."""
+        """The health in a pod's status. As in 1.36, a device that is not in the list is shown as Healthy."""
         device = self.devices.get(resource, {}).get(id_)
         return HEALTHY if device is None or device.healthy else UNHEALTHY
 
-    # --- who holds what ----------------------------------------------------------------------------------------
+    # --- holders -----------------------------------------------------------------------------------------------
 
     def held(self, pod: str, container: str, resource: str) -> frozenset[str] | None:
-        """The ids that a container has of a resource, or None if it has none."""
+        """The ids that a container holds of a resource, or None."""
         held = self.holders.get(pod, {}).get(container, {}).get(resource)
         return None if held is None else held.ids
 
     def take(self, resource: str, id_: str) -> None:
-        """Mark a device as allocated, before the plugin has answered and its holder is known."""
+        """Mark a device as allocated, before the plugin is called."""
         self.allocated.setdefault(resource, set()).add(id_)
 
     def hold(self, pod: str, container: str, resource: str, ids: Collection[str], response: bytes) -> None:
-        """A container got its devices. Raises DeviceVanishedError if one of them is no longer in the list."""
+        """Record that a container holds devices. Raises DeviceVanishedError if one is no longer in the list."""
         by_numa: dict[int, list[str]] = {}
         listed = self.devices.get(resource, {})
         for id_ in sorted(ids):
@@ -164,17 +158,15 @@ class DeviceTable:
         held = Held(tuple((node, tuple(members)) for node, members in sorted(by_numa.items())), response)
         self.holders.setdefault(pod, {}).setdefault(container, {})[resource] = held
 
-    def free_all_but(self, active: Collection[str]) -> bool:
-        """Forget the pods that are not active (UIDs) and what they held; returns whether there were any."""
-        gone = [pod for pod in self.holders if pod not in active]
-        for pod in gone:
-            del self.holders[pod]
-        if gone:
+    def free_all_but(self, active: Collection[str]) -> None:
+        """Free the devices of all pods whose UIDs are not `active`."""
+        if gone := [pod for pod in self.holders if pod not in active]:
+            for pod in gone:
+                del self.holders[pod]
             self.recount()
-        return bool(gone)
 
     def recount(self) -> None:
-        """Compute from the holders what is allocated, as the kubelet does after a failed Allocate."""
+        """Compute the allocated devices from the holders, as the kubelet does after a failed Allocate."""
         allocated: dict[str, set[str]] = {}
         for containers in self.holders.values():
             for resources in containers.values():
@@ -183,14 +175,14 @@ class DeviceTable:
         self.allocated = allocated
 
     def holders_of(self, resource: str) -> Iterator[tuple[str, str, frozenset[str]]]:
-        """Who holds devices of a resource: UID of the pod, name of the container, and their ids."""
+        """The holders of a resource's devices: UID of the pod, name of the container, and the ids."""
         for pod, containers in self.holders.items():
             for container, held in containers.items():
                 if resource in held:
                     yield pod, container, held[resource].ids
 
     def _first_holder(self, id_: str) -> str | None:
-        """Looked up by the id alone, over all resources, as in the kubelet: ids should be unique on a node."""
+        """The pod that holds a device. As in the kubelet, the id alone is looked up, over all resources."""
         for pod, containers in self.holders.items():
             for resources in containers.values():
                 if any(id_ in held.ids for held in resources.values()):

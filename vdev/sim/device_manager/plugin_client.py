@@ -1,8 +1,8 @@
-"""One connection from the kubelet to a plugin, with the parameters of the real client.
+"""A connection from the kubelet to a plugin, with the parameters of the real client.
 
-Blocking dial of up to 10 s, authority `localhost`, a receive limit of 4 MiB, no keepalive. The real kubelet sets no
-deadline for Allocate and GetPreferredAllocation. Here a slow call is reported while it runs, and one that exceeds
-`Timings.bound` is cancelled and reported. What an answer means is not decided here.
+It dials for up to 10 s, and has the authority `localhost`, a receive limit of 4 MiB and no keepalive. The real kubelet
+sets no deadline for Allocate and GetPreferredAllocation. Here, a slow call is a finding, and a call that exceeds
+`Timings.bound` is cancelled.
 """
 
 import asyncio
@@ -25,16 +25,16 @@ _TOO_LARGE = re.compile(r"\((\d+) vs\. \d+\)")
 
 
 class PluginError(Exception):
-    """A plugin answered with an error, or not at all. The text is as Go's gRPC would write it."""
+    """A plugin answered with an error, or did not answer. The text is that of Go's gRPC."""
 
 
 class PluginClient:
-    """The connection of one registration. `streaming` is true while ListAndWatch is open."""
+    """The connection of one registration."""
 
     def __init__(self, resource: str, socket: str, life: Life) -> None:
         self.resource = resource
         self.socket = socket
-        self.streaming = False
+        self.streaming = False  # whether ListAndWatch is open
         self._timings = life.timings
         self._report = life.journal.find
         self._closed = False
@@ -44,14 +44,14 @@ class PluginClient:
                 ("grpc.default_authority", "localhost"),
                 ("grpc.max_receive_message_length", LIST_LIMIT_BYTES),
                 ("grpc.max_send_message_length", -1),
-                # Without a pool of its own, a new channel to the same path would inherit the old connection.
+                # With the global pool, a new channel to the same path would use the old connection.
                 ("grpc.use_local_subchannel_pool", 1),
             ],
         )
         self._stub: api_grpc.DevicePluginAsyncStub = api_grpc.DevicePluginStub(self._channel)
 
     async def dial(self) -> bool:
-        """Connect, retrying for as long as the limit allows; whether the first attempt did it. Raises PluginError."""
+        """Connect, with retries; returns whether the first attempt succeeded. Raises PluginError."""
         try:
             with self._closing():
                 return await dial(self._channel, self.socket, self._timings.dial)
@@ -63,7 +63,7 @@ class PluginClient:
         return await self._call("GetDevicePluginOptions", lambda: self._stub.GetDevicePluginOptions(api.Empty()))
 
     async def watch(self, receive: Callable[[api.ListAndWatchResponse], Awaitable[None]]) -> str:
-        """Hand every message of ListAndWatch to `receive`; returns why it ended, `EOF` if the plugin just returned."""
+        """Call `receive` with each message of ListAndWatch; returns why it ended, `EOF` if the plugin returned."""
         self.streaming = True
         try:
             with self._closing():
@@ -83,21 +83,21 @@ class PluginClient:
         return "EOF"
 
     async def preferred(self, request: api.PreferredAllocationRequest) -> api.PreferredAllocationResponse:
-        """GetPreferredAllocation, without a deadline but the bound. Raises PluginError."""
+        """GetPreferredAllocation, within `Timings.bound`. Raises PluginError."""
         return await self._call("GetPreferredAllocation", lambda: self._stub.GetPreferredAllocation(request))
 
     async def allocate(self, request: api.AllocateRequest) -> api.AllocateResponse:
-        """Allocate, without a deadline but the bound. Raises PluginError."""
+        """Allocate, within `Timings.bound`. Raises PluginError."""
         return await self._call("Allocate", lambda: self._stub.Allocate(request))
 
     async def pre_start(self, request: api.PreStartContainerRequest) -> None:
-        """PreStartContainer, the only call that has a deadline, 30 s. Raises PluginError."""
+        """PreStartContainer, the only call with a deadline in the real kubelet. Raises PluginError."""
         await self._call(
             "PreStartContainer", lambda: self._stub.PreStartContainer(request, timeout=self._timings.pre_start)
         )
 
     async def close(self) -> None:
-        """Drop the connection at once, whatever is under way on it."""
+        """Close the connection, and cancel its calls."""
         self._closed = True
         await self._channel.close(None)
 
@@ -106,7 +106,7 @@ class PluginClient:
         try:
             async with asyncio.timeout(self._timings.bound):
                 with self._closing():
-                    return await call()  # which fails itself where the channel is closed already
+                    return await call()
         except TimeoutError:
             text = f"{name} did not answer within {self._timings.bound:g} s; the real kubelet would wait forever"
             self._report([Finding("hung-rpc", Severity.ERROR, self.resource, text)])

@@ -1,8 +1,8 @@
-"""The registration service on kubelet.sock, and the connections to plugins that result from registrations.
+"""The registration service on kubelet.sock, and the connections to the registered plugins.
 
-Validates requests in the kubelet's order and with its texts, dials the plugin back inside Register, and runs one task
-per ListAndWatch stream. Kubernetes 1.36 keys connections by resource alone, so the end of an old instance's stream
-closes the connection of the new instance; 1.37 keys them by socket. `device_table` says what a list changes.
+Requests are validated in the kubelet's order and with its texts. The plugin is dialed before Register returns. Each
+ListAndWatch stream has a task. Kubernetes 1.36 keys connections by the resource alone, so the end of an old instance's
+stream closes the connection of the new instance; 1.37 keys them by socket.
 """
 
 import asyncio
@@ -27,14 +27,24 @@ VERSION = "v1beta1"
 
 
 class Compat(Enum):
-    """The Kubernetes version whose re-registration behaviour is shown."""
+    """The Kubernetes version whose behavior at re-registration is reproduced."""
 
     V1_36 = "1.36"
     V1_37 = "1.37"
 
 
 class Registry(api_grpc.RegistrationServicer):
-    """Takes registrations and keeps the connections to plugins."""
+    """Handles registrations and keeps the connections to plugins.
+
+    Args:
+        table: the device manager's state
+        life: the kubelet process
+        directory: the directory of kubelet.sock
+        compat: the version whose behavior is reproduced
+        held: the ids of a resource that pods hold
+        changed: called after each change, with the UIDs of pods with a device whose health changed
+        save: writes the checkpoint
+    """
 
     def __init__(
         self,
@@ -55,18 +65,18 @@ class Registry(api_grpc.RegistrationServicer):
         self._held = held
         self._changed = changed
         self._save = save
-        self._clients: dict[str, list[PluginClient]] = {}  # 1.36: at most one per resource
-        self._endpoints: dict[str, PluginClient] = {}  # where Allocate goes
-        self._opened: list[PluginClient] = []
+        self._clients: dict[str, list[PluginClient]] = {}  # by resource; at most one in 1.36
+        self._endpoints: dict[str, PluginClient] = {}  # by resource, the connection for Allocate
+        self._opened: list[PluginClient] = []  # every connection that is open
 
     def endpoint(self, resource: str) -> PluginClient | None:
-        """The connection that Allocate, GetPreferredAllocation and PreStartContainer go to."""
+        """The connection for Allocate, GetPreferredAllocation and PreStartContainer."""
         return self._endpoints.get(resource)
 
     async def Register(
         self, request: api.RegisterRequest, context: grpc.aio.ServicerContext[api.RegisterRequest, api.Empty]
     ) -> api.Empty:
-        """Answer a plugin's registration, after having called it back."""
+        """Register a plugin, which is called before this returns."""
         try:
             await self._register(request)
         except RegistrationError as error:
@@ -79,7 +89,7 @@ class Registry(api_grpc.RegistrationServicer):
         return api.Empty()
 
     async def close(self) -> None:
-        """Drop every connection at once."""
+        """Close all connections."""
         await asyncio.gather(*(client.close() for client in self._opened))
 
     async def _register(self, request: api.RegisterRequest) -> None:
@@ -95,10 +105,10 @@ class Registry(api_grpc.RegistrationServicer):
             self._journal.find(lint.invalid_name(resource))
             raise RegistrationError(f'the ResourceName "{resource}" is invalid')
         self._journal.find(lint.registration(request, self._directory, streams_open=self.streams(resource)))
-        # As Go's filepath.Join: an absolute endpoint stays below the directory, "" is the directory, ".." escapes.
+        # As with Go's filepath.Join, an absolute endpoint stays below the directory, "" is the directory, ".." escapes.
         socket = posixpath.normpath(f"{self._directory}/{request.endpoint}")
         timer = asyncio.get_running_loop().call_later(
-            self._life.timings.slow, self._say_waits, resource, request.endpoint
+            self._life.timings.slow, self._note_waiting, resource, request.endpoint
         )
         try:
             options = await self.take(resource, socket, endpoint=request.endpoint)
@@ -106,16 +116,19 @@ class Registry(api_grpc.RegistrationServicer):
             timer.cancel()
         self._journal.find(lint.options(request, options))
 
-    def _say_waits(self, resource: str, endpoint: str) -> None:
+    def _note_waiting(self, resource: str, endpoint: str) -> None:
         text = f"{resource} called Register, but nothing answers at {endpoint}: serve before you register"
         self._journal.note("registrationWaits", "plugin", text, resource=resource, endpoint=endpoint)
 
     def streams(self, resource: str) -> int:
-        """How many ListAndWatch streams of a resource are open."""
+        """The number of open ListAndWatch streams of a resource."""
         return sum(client.streaming for client in self._opened if client.resource == resource)
 
     async def take(self, resource: str, socket: str, *, endpoint: str) -> api.DevicePluginOptions:
-        """Connect to a plugin and follow its list. `endpoint` is how it calls the socket. Raises RegistrationError."""
+        """Connect to a plugin and follow its list. Raises RegistrationError.
+
+        `endpoint` is the name that the plugin gave its socket.
+        """
         client, options = await self._connect(resource, socket)
         again = resource in self._table.endpoints
         self._table.connected(resource, socket=socket, options=options)
@@ -138,7 +151,7 @@ class Registry(api_grpc.RegistrationServicer):
         return options
 
     async def drop(self, resource: str, socket: str, why: str) -> None:
-        """Close the connection to a plugin: in 1.36 to whichever the resource has, be it another instance's."""
+        """Close the connection that `_forget` finds for a plugin."""
         victim = self._forget(resource, socket)
         if victim is not None:
             await self._disconnect(victim, why)
@@ -162,23 +175,23 @@ class Registry(api_grpc.RegistrationServicer):
         return client, options
 
     async def _run(self, client: PluginClient) -> None:
-        """One ListAndWatch, never retried. Its end takes down whatever connection the table has for it by now."""
+        """Follow ListAndWatch, without retries. Its end closes the connection that `_forget` finds."""
         resource = client.resource
         error = await client.watch(lambda response: self._received(resource, response))
         victim = self._forget(resource, client.socket)
-        # Without one a failed registration took the entry away: the devices stay healthy forever, as in the kubelet.
+        # If a failed registration has removed the entry, the devices stay healthy forever, as in the kubelet.
         if victim is not None:
             await self._disconnect(victim, error)
 
     async def _disconnect(self, victim: PluginClient, why: str) -> None:
-        """Close a connection that is in the table no more, and let its devices be unhealthy."""
+        """Close a connection and mark its devices as unhealthy."""
         await victim.close()
         self._opened.remove(victim)
         socket = victim.socket if self._compat is Compat.V1_37 else None
         if self._table.disconnected(victim.resource, now=self._life.clock.now(), socket=socket):
             text = f"{victim.resource} disconnected: {why}; all its devices are unhealthy now"
             self._journal.note("pluginLost", "plugin", text, resource=victim.resource, error=why)
-            self._changed(frozenset())  # the checkpoint is not written for this
+            self._changed(frozenset())  # like the kubelet, without writing the checkpoint
 
     async def _received(self, resource: str, response: api.ListAndWatchResponse) -> None:
         devices = [Device(d.ID, d.health, tuple(node.ID for node in d.topology.nodes)) for d in response.devices]
@@ -188,20 +201,20 @@ class Registry(api_grpc.RegistrationServicer):
         self._journal.find(lint.device_list(resource, devices, size=size, held=held, elsewhere=elsewhere))
         touched = self._table.listed(resource, devices)
         healthy, unhealthy = len(self._table.healthy[resource]), len(self._table.unhealthy[resource])
-        # Without a text: the node says the same in numbers, if they changed.
+        # Without a text, because the entry about the node has the same numbers.
         self._journal.note("listed", "plugin", "", resource=resource, healthy=healthy, unhealthy=unhealthy)
         self._save()
         self._changed(touched)
 
     def _known(self, resource: str) -> set[str]:
-        """The ids in use by a resource: held ones, and those of the list of its plugin while that is connected."""
+        """The ids that are held, or in the list of a connected plugin."""
         listed = self._table.devices[resource].keys() if self._table.lists_now(resource) else ()
         return {*listed, *self._held(resource)}
 
     def _forget(self, resource: str, socket: str) -> PluginClient | None:
-        """Take a connection out of the table and return it: not always the one that is asked for.
+        """Remove the connection of a resource and return it.
 
-        1.36 finds it by resource only; 1.37 takes the first one with the same socket.
+        1.36 ignores the socket, so this can be the connection of another instance. 1.37 compares the socket.
         """
         found = self._clients.get(resource, [])
         victim = next((c for c in found if self._compat is Compat.V1_36 or c.socket == socket), None)

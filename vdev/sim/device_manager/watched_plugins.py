@@ -1,7 +1,7 @@
-"""Device plugins that the kubelet finds by a socket in plugins_registry, instead of being asked on kubelet.sock.
+"""Device plugins with a registration socket in plugins_registry, which the plugin watcher finds.
 
-The plugin watcher asks what they are; here they are judged, in the kubelet's order and with its texts. Connections are
-`registration_server`'s, which are the same for both ways. The kubelet counts these registrations in no metric.
+Their registration is validated in the kubelet's order and with its texts. The connections are in `registration_server`,
+as for plugins that call Register. The kubelet has no metric for these registrations.
 """
 
 from .. import lint
@@ -14,18 +14,15 @@ RENEWAL_SECONDS = 10.0
 
 
 class WatchedPlugins:
-    """Takes plugins of the type DevicePlugin, whose name is that of their resource.
-
-    `directory` is that of kubelet.sock.
-    """
+    """The plugin watcher's handler for the type DevicePlugin. The name of a plugin is its resource."""
 
     def __init__(self, registry: Registry, directory: str, life: Life) -> None:
         self._registry = registry
         self._directory = directory
         self._journal = life.journal
-        life.every(RENEWAL_SECONDS, self._look)
-        self._taken: set[tuple[str, str]] = set()  # resource and endpoint
-        self._silent: set[tuple[str, str]] = set()  # those of them that had no stream at the last look
+        life.every(RENEWAL_SECONDS, self._find_not_renewed)
+        self._registered: set[tuple[str, str]] = set()  # resource and endpoint
+        self._without_stream: set[tuple[str, str]] = set()  # the registered plugins that had no stream at the last look
 
     def validate(self, name: str, endpoint: str, versions: list[str]) -> None:
         """Check versions and name. Raises RegistrationError."""
@@ -40,28 +37,25 @@ class WatchedPlugins:
         self._journal.find(lint.watched_registration(name, endpoint, self._directory, streams_open=streams))
 
     async def register(self, name: str, endpoint: str, versions: list[str]) -> None:  # 1.36 has one version
-        """Call a plugin at its endpoint, which is a whole path here. Raises RegistrationError."""
+        """Connect to a plugin. Its endpoint is a full path. Raises RegistrationError."""
         await self._registry.take(name, _path(endpoint), endpoint=endpoint)
-        self._taken.add((name, endpoint))
-        self._silent.discard((name, endpoint))
+        self._registered.add((name, endpoint))
+        self._without_stream.discard((name, endpoint))
         self._journal.metrics.watched[name] += 1
 
     async def deregister(self, name: str, endpoint: str) -> None:
-        """Let a plugin go, whose registration socket is gone."""
-        self._taken.discard((name, endpoint))
+        """Disconnect a plugin without a registration socket."""
+        self._registered.discard((name, endpoint))
         await self._registry.drop(name, _path(endpoint), f"the registration socket for {endpoint} is gone")
 
-    def _look(self) -> None:
-        """Report plugins whose stream ended before the last look.
-
-        Nobody asks such a plugin again until its registration socket is made again, so it should do that.
-        """
-        silent = {each for each in self._taken if not self._registry.streams(each[0])}
-        for name, endpoint in sorted(silent & self._silent):
+    def _find_not_renewed(self) -> None:
+        """Report plugins whose stream ended before the last look. They must create their registration socket again."""
+        without_stream = {each for each in self._registered if not self._registry.streams(each[0])}
+        for name, endpoint in sorted(without_stream & self._without_stream):
             self._journal.find(lint.not_renewed(name, endpoint, RENEWAL_SECONDS))
-        self._silent = silent
+        self._without_stream = without_stream
 
 
 def _path(endpoint: str) -> str:
-    """Where the kubelet dials: its own working directory, from which a relative path counts, is the root."""
+    """The path that the kubelet dials. A relative one starts at its working directory, which is the root."""
     return endpoint if endpoint.startswith("/") else f"/{endpoint}"

@@ -1,4 +1,4 @@
-"""The kubelet as a whole: its start and end, the pods it runs, the node status it shows, the sockets it serves.
+"""The kubelet as a whole: its life, its pods, the node status, and its sockets.
 
-Start with `kubelet`. `kubelet_process` is one life of the process, `pod_workers` what it does with a pod.
+Start with `kubelet`. `kubelet_process` is one life of the process, and `pod_workers` is its work on pods.
 """

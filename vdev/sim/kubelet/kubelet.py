@@ -1,7 +1,7 @@
-"""`Kubelet`, the embedded kubelet as tests and `vdev sim` use it.
+"""`Kubelet`, the interface of the embedded kubelet for tests and `vdev sim`.
 
-Puts the parts together and keeps what outlives a kubelet process: pods, node status, journal. One life of the process
-is in `kubelet_process`, the work on pods in `pod_workers`.
+It keeps the pods, the node status and the journal, which outlive a kubelet process. One life of the process is in
+`kubelet_process`, and its work on pods is in `pod_workers`.
 """
 
 import asyncio
@@ -36,26 +36,32 @@ from .pod_scheduler import PodScheduler
 from .pod_workers import PodWorkers
 
 _POLL_SECONDS = 0.01
-_ROOM = ("pod", "podDeleted", "node")  # events after which a pod that waits may fit
+_MAY_FIT = ("pod", "podDeleted", "node")  # events after which a waiting pod may fit the node
 _CAPACITY: Mapping[str, str] = {"pods": "110"}
 
 
-class KubeletPanic(VdevError):  # what it is, not an error of ours
-    """The plugin did something that makes a real 1.36 kubelet panic. The embedded one is down until `start()`."""
+class KubeletPanic(VdevError):
+    """The plugin did something that makes a real 1.36 kubelet panic. The embedded one stays down until `start()`."""
 
 
 class Kubelet:
-    """A kubelet's device manager with real sockets, as an async context manager.
+    """A kubelet with real sockets, as an async context manager.
 
-    `root` is the kubelet's directory (default: a temporary one). `clock` drives the node-status tick and the grace of
-    five minutes for lost plugins. With `status_on_change` the node status is updated at every change, without it every
-    10 s, as in the real kubelet. `compat` selects the version whose re-registration behaviour is shown, `seed` the
-    random choices of devices. `capacity` are quantities of other resources that pods can request (`pods`, `cpu`,
-    `memory`; absent: unlimited). Device nodes must exist below `host_root` (None: not checked). `overlaps` tells
-    whether two device ids are the same hardware; two pods that hold such ids are a finding.
-
-    `objects` are those of an API server (default: in memory), `cdi_dir` is where CDI names are
-    resolved (None: not at all). With `strict` DRA drivers are asked everything twice, as a kubelet may.
+    Args:
+        root: the kubelet's directory; None for a temporary one
+        node_name: the name of the node
+        clock: drives the node status and the grace period of five minutes for lost plugins
+        compat: the version whose behavior at re-registration is reproduced
+        seed: of the random choices of devices
+        status_on_change: update the node status at every change, not only every 10 s as the real kubelet does
+        capacity: the quantities of other resources, such as `pods`, `cpu` and `memory`; missing ones are unlimited
+        timings: the kubelet's time limits and periods
+        rate_limit: limit calls to PodResources, as the real kubelet does
+        host_root: report device nodes that do not exist below this directory; None for no check
+        overlaps: whether two device ids stand for the same hardware; it is a finding if two pods hold such ids
+        objects: the API server's objects, for DRA; None for objects in memory
+        cdi_dir: the directory in which CDI names are resolved; None for no resolution
+        strict: call DRA drivers twice and compare the answers
     """
 
     def __init__(
@@ -77,13 +83,13 @@ class Kubelet:
         strict: bool = False,
     ) -> None:
         self.node_name = node_name
-        self.version = f"v{Compat(compat).value}.0+vdev"  # as the Node shows it
+        self.version = f"v{Compat(compat).value}.0+vdev"  # in the Node's status
         self.journal = Journal()
         self._temporary = root is None
         self._root = None if root is None else Path(root).absolute()
         self._timings = timings or Timings()
         self._clock: Clock = clock or SYSTEM
-        self._dice = random.Random(seed)  # a choice that tests can repeat, no secret
+        self._dice = random.Random(seed)
         self.objects = objects or ApiObjects()
         dra = DraSettings(self.objects, node_name, None if cdi_dir is None else Path(cdi_dir), strict)
         self._settings = KubeletSettings(
@@ -103,7 +109,7 @@ class Kubelet:
         self._sources: asyncio.Task[KubeletPanic | None] | None = None
         self._cluster = Cluster(self.objects, node_name, self.journal)
         self._scheduling = PodScheduler(self._cluster, self._store, self._node, self.journal)
-        self.journal.listen(lambda entry: self._scheduling.wake() if entry.event in _ROOM else None)
+        self.journal.listen(lambda entry: self._scheduling.wake() if entry.event in _MAY_FIT else None)
 
     # --- life ----------------------------------------------------------------------------------------------------
 
@@ -124,13 +130,15 @@ class Kubelet:
             await asyncio.to_thread(shutil.rmtree, self._root, ignore_errors=True)
 
     async def start(self, *, readmit: bool = True, wait: bool = True) -> None:
-        """Start the kubelet: remove all sockets in its directory, read the checkpoint, admit the pods again.
+        """Start the kubelet: remove all sockets in its directory, read the checkpoint, and admit the pods again.
 
-        Like the real one it learns of its pods some time after plugins can register (`Timings.sources`; at once on a
-        new node without pods). Until then it admits no pod, and PodResources names none. Returns once the pods are
-        admitted, or with `wait=False` once plugins can register. With `readmit=False` the pods wait for `readmit()`, as
-        if the API server could not be reached. Raises SocketError if another kubelet is running there or a path is too
-        long, HostError if the directory cannot be used.
+        It learns of its pods some time after plugins can register (`Timings.sources`), or at once on a new node without
+        pods. Until then, it admits no pod, and PodResources lists none. This returns when the pods are admitted, or
+        with `wait=False` when plugins can register. With `readmit=False`, the pods wait for `readmit()`, as if the API
+        server could not be reached.
+
+        Raises SocketError if another kubelet runs in the directory or a path is too long, and HostError if the
+        directory cannot be used.
         """
         if self._process is not None:
             raise UsageError("the kubelet is running; stop or crash it first")
@@ -152,7 +160,7 @@ class Kubelet:
             raise
         self._process = process
         self._workers = PodWorkers(process, self._cluster, allocatable=self._node.allocatable)
-        if process.fresh:  # A node without a checkpoint counts as new: what it showed of extended resources is void.
+        if process.fresh:  # like the kubelet, which takes a node without a checkpoint for a new one
             self._node.reset()
         socket = str(process.paths.registration_socket)
         self.journal.note("kubelet", "kubelet", f"started; plugins register at {socket}", what="started", detail=socket)
@@ -162,16 +170,16 @@ class Kubelet:
         process.life.spawn(self._schedule(process), "the scheduler")
         self._scheduling.wake()
         if readmit:
-            self._sources = process.life.spawn(self._hear_of_pods(process), "the kubelet's sources")
+            self._sources = process.life.spawn(self._learn_of_pods(process), "the kubelet's sources")
             if wait:
                 try:
-                    await self._heard()
+                    await self._pods_known()
                 except BaseException:
-                    await self.stop()  # nobody else would
+                    await self.stop()
                     raise
 
     async def readmit(self) -> None:
-        """Admit every pod that has not ended, in order of creation, as a kubelet does once it learns of its pods."""
+        """Admit all pods that have not ended, in order of creation, as the kubelet does when it learns of its pods."""
         process, workers = self._up()
         while process.alive and (record := self._store.unknown()) is not None:
             await self._work(functools.partial(workers.add, record))
@@ -180,23 +188,23 @@ class Kubelet:
             await workers.end(record)
 
     async def crash(self) -> None:
-        """End as with kill -9: connections break, sockets stay behind and refuse, containers keep running."""
+        """End as with SIGKILL: connections break, sockets remain and refuse connections, containers keep running."""
         await self._end("crashed")
 
     async def stop(self) -> None:
-        """End as with SIGTERM. The files look as after a crash, as with the real kubelet. No effect if it is down."""
+        """End as with SIGTERM. The sockets remain, as after a crash. No effect if the kubelet is down."""
         if self._process is not None:
             await self._end("stopped")
 
     async def restart(self, *, wait: bool = True) -> None:
-        """Stop and start. Running containers keep their devices without any call to the plugin."""
+        """Stop and start. Running containers keep their devices without a call to the plugin."""
         await self.stop()
         await self.start(wait=wait)
 
     async def reboot(self, *, readmit: bool = True, wait: bool = True) -> None:
-        """Reboot the node: no container runs, and pods are admitted whether their plugin is there or not.
+        """Reboot the node: no container runs, and pods are admitted even if their plugin is missing.
 
-        With `readmit=False` they wait for `readmit()`, as on a boot where plugins are faster.
+        With `readmit=False`, the pods wait for `readmit()`, so the plugin can start first.
         """
         await self.power_off()
         await self.start(readmit=readmit, wait=wait)
@@ -212,10 +220,10 @@ class Kubelet:
     # --- time ----------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Update the node status and drop plugins that have been gone for too long; called every 10 s."""
+        """Update the node status, and drop plugins whose grace period is over; called every 10 s."""
         if self._process is None or not self._process.alive:
             return
-        if self._node.follow(self._process.table.capacity(now=self._clock.now())):
+        if self._node.update(self._process.table.capacity(now=self._clock.now())):
             self._process.save()
 
     def _tick(self) -> None:
@@ -232,13 +240,16 @@ class Kubelet:
         numa_affinity: Iterable[int] | None = None,
         wait_for_devices: bool = False,
     ) -> PodStatus:
-        """Create a pod, admit it and start its containers; returns its status after that.
+        """Create a pod, admit it and start its containers; returns its status.
 
-        `manifest` is a v1 Pod. `numa_affinity` are the NUMA nodes that the topology manager aligns with (None: policy
-        `none`). With `wait_for_devices` a pod for which the node has too few devices stays Pending until it has enough,
-        unless it names its node. A rejected pod raises nothing; its phase is Failed. While the kubelet is down the pod
-        stays Pending.
-        Raises ManifestError, and KubeletPanic where the real kubelet would panic.
+        A rejected pod raises nothing; its phase is Failed. If the kubelet is down, the pod stays Pending.
+
+        Args:
+            manifest: a v1 Pod
+            numa_affinity: the NUMA nodes that the topology manager aligns with; None for policy `none`
+            wait_for_devices: keep the pod Pending until the node has enough devices, unless it names its node
+
+        Raises ManifestError, and KubeletPanic if the real kubelet would panic.
         """
         self._serial += 1
         affinity = None if numa_affinity is None else frozenset(numa_affinity)
@@ -247,7 +258,7 @@ class Kubelet:
         waits = wait_for_devices or await self._scheduling.concerns(spec)
         record = self._store.add(spec, affinity, bound=not waits, waits_for_devices=wait_for_devices)
         try:
-            await self._heard()
+            await self._pods_known()
             if waits and self.alive:
                 await self._scheduling.bind(record)
         finally:
@@ -259,8 +270,7 @@ class Kubelet:
     async def delete_pod(self, name: str, *, namespace: str = "default", force: bool = False) -> None:
         """Delete a pod. The next admission or PodResources call frees its devices; plugins are not notified.
 
-        A pod with claims is Terminating until they are unprepared; with `force` it is gone at once, whatever becomes
-        of them.
+        A pod with claims is Terminating until they are unprepared. With `force`, it is deleted at once.
         """
         record = self._store.record(name, namespace)
         claims = record.claims is not None or not record.bound
@@ -268,14 +278,14 @@ class Kubelet:
             record.terminating = True
             for container in record.containers:
                 container.running = False
-            record.tell(self.journal)
+            record.note_status(self.journal)
             if self._workers is not None and self.ready:
                 await self._workers.end(record)
             return
         del self._store.records[record.spec.key]
-        record.tell_deleted(self.journal)
+        record.note_deleted(self.journal)
         if claims and self._workers is not None:
-            await self._workers.forced(record)
+            await self._workers.end_deleted(record)
         elif claims:
             await self._cluster.release(record.spec)
 
@@ -300,9 +310,9 @@ class Kubelet:
     async def restart_container(
         self, pod: str, container: str | None = None, *, namespace: str = "default"
     ) -> PodStatus:
-        """Restart a container (default: the first app container), or try again one that could not be started."""
+        """Restart a container, by default the first app container, even if it could not be started before."""
         record = self._store.record(pod, namespace)
-        await self._heard()
+        await self._pods_known()
         _, workers = self._up()
         await self._work(functools.partial(workers.restart, record, record.container(container)))
         return record.status()
@@ -314,50 +324,50 @@ class Kubelet:
 
     @property
     def ready(self) -> bool:
-        """Whether the kubelet has learned of its pods since its start, and admitted them."""
+        """Whether the kubelet knows its pods and has admitted them since its start."""
         return self._process is not None and self._process.sources_ready
 
-    # --- places --------------------------------------------------------------------------------------------------
+    # --- paths ---------------------------------------------------------------------------------------------------
 
     @property
     def root(self) -> Path:
-        """The kubelet's directory, for `vdev run --kubelet-dir`. Without `root=`, it exists after the first start."""
+        """The kubelet's directory, for `vdev run --kubelet-dir`. A temporary one exists after the first start."""
         if self._root is None:
             raise UsageError("the kubelet has no directory before its first start; start it, or pass root")
         return self._root
 
     @property
     def device_plugin_dir(self) -> Path:
-        """Where plugins put their sockets."""
+        """The directory of plugin sockets and of kubelet.sock."""
         return KubeletPaths(self.root).device_plugins
 
     @property
     def socket(self) -> Path:
-        """Where plugins register."""
+        """kubelet.sock, where plugins register."""
         return KubeletPaths(self.root).registration_socket
 
     @property
     def pod_resources_socket(self) -> Path:
-        """Where the PodResources API is served."""
+        """The socket of the PodResources API."""
         return KubeletPaths(self.root).pod_resources_socket
 
-    # --- what it shows -------------------------------------------------------------------------------------------
+    # --- state ---------------------------------------------------------------------------------------------------
 
     def node(self) -> Capacity:
         """Capacity and allocatable of plugin resources in the node status, as of the last tick."""
         return self._node.shown
 
     def devices(self) -> Capacity:
-        """The same in the device manager, now; empty while the kubelet is down."""
+        """Capacity and allocatable in the device manager, now; empty if the kubelet is down."""
         return Capacity({}, {}) if self._process is None else self._process.table.view()
 
     def drivers(self) -> dict[str, list[DriverStatus]]:
-        """The registered instances of DRA drivers by name, oldest first; empty while the kubelet is down."""
+        """The registered instances of DRA drivers by name, oldest first; empty if the kubelet is down."""
         registry = None if self._process is None else self._process.dra.drivers
         return {} if registry is None else {name: registry.instances(name) for name in registry.names()}
 
     def listed(self) -> dict[str, dict[str, str]]:
-        """The current lists of connected plugins: by resource, health by device id."""
+        """The health of each device in the lists of connected plugins, by resource and id."""
         table = DeviceTable() if self._process is None else self._process.table
         return {
             resource: {id_: each.health for id_, each in devices.items()}
@@ -367,12 +377,12 @@ class Kubelet:
 
     @property
     def findings(self) -> list[Finding]:
-        """Mistakes that the real kubelet would not have reported, oldest first."""
+        """Mistakes of plugins and drivers, oldest first."""
         return list(self.journal.findings)
 
     @property
     def errors(self) -> list[Finding]:
-        """The findings that break something; a test that ends with `assert not kubelet.errors` is a good test."""
+        """The findings that break something. Tests should end with `assert not kubelet.errors`."""
         return [finding for finding in self.journal.findings if finding.severity is Severity.ERROR]
 
     @property
@@ -386,16 +396,16 @@ class Kubelet:
         return self.journal.metrics
 
     async def wait_until(self, condition: Callable[[], object], *, timeout: float = 30.0, what: str = "") -> None:
-        """Return once `condition()` is true; it is called at every change. TimeoutError describes the whole node."""
+        """Wait until `condition()` is true. It is called at every change. The TimeoutError describes the node."""
         try:
             async with asyncio.timeout(timeout):
                 while not condition():
-                    await self.journal.next_change(at_most=_POLL_SECONDS)  # it may be about other things, too
+                    await self.journal.next_change(at_most=_POLL_SECONDS)  # it may depend on other things, too
         except TimeoutError:
             raise TimeoutError(f"waited {timeout:g} s for {what or 'a condition'}; {self._in_words()}") from None
 
     def pod(self, name: str, *, namespace: str = "default") -> PodStatus:
-        """A pod as it is now. KeyError if there is none."""
+        """The current status of a pod. Raises KeyError if it does not exist."""
         return self._store.record(name, namespace).status()
 
     def pods(self) -> list[PodStatus]:
@@ -410,23 +420,23 @@ class Kubelet:
             f"pods {shown}; findings {[str(f) for f in self.findings]}"
         )
 
-    # --- inside --------------------------------------------------------------------------------------------------
+    # --- internals -----------------------------------------------------------------------------------------------
 
     async def _admit(self, record: PodRecord) -> None:
         if record.bound and self.ready and self._workers is not None:
             await self._work(functools.partial(self._workers.add, record))
 
     async def _schedule(self, process: KubeletProcess) -> None:
-        """Bind the pods that wait, whenever something changed. None waits for what another one's driver does."""
+        """Bind waiting pods when something has changed. A pod never waits for the driver of another pod."""
         async for record in self._scheduling.bound():
             process.life.spawn(self._admit_bound(record), f"admit {record.spec.key}")
 
     async def _admit_bound(self, record: PodRecord) -> None:
-        with contextlib.suppress(KubeletPanic):  # the journal has it
+        with contextlib.suppress(KubeletPanic):  # it is in the journal
             await self._admit(record)
 
-    async def _hear_of_pods(self, process: KubeletProcess) -> "KubeletPanic | None":
-        """Wait as long as the pod sources take, then admit the pods. Returns a panic, for those who wait."""
+    async def _learn_of_pods(self, process: KubeletProcess) -> "KubeletPanic | None":
+        """Wait for the pod sources, then admit the pods. A panic is returned; an exception would fail the task."""
         if not process.fresh or self._store.records:
             await self._clock.sleep(self._timings.sources)
         try:
@@ -435,8 +445,8 @@ class Kubelet:
             return panic
         return None
 
-    async def _heard(self) -> None:
-        """Return once the kubelet has learned of its pods or ended; at once if it was told not to wait for them."""
+    async def _pods_known(self) -> None:
+        """Wait until the kubelet knows its pods or has ended. Returns at once after `start(readmit=False)`."""
         if (sources := self._sources) is not None:
             await asyncio.wait([sources])
             if not sources.cancelled() and (panic := sources.result()):
@@ -452,7 +462,7 @@ class Kubelet:
             self.journal.note("kubelet", "kubelet", how, what=how, detail="")
 
     async def _work(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Let the process work on a pod. If it ends meanwhile, the next start takes the pod up again."""
+        """Work on a pod in a task of the process. If the process ends, the next one continues the work."""
         process, _ = self._up()
         task = process.life.spawn(_panic_of(work), "work on a pod")
         await asyncio.wait([task])

@@ -1,9 +1,8 @@
-"""The kubelet's directories and sockets, as a plugin sees them on disk.
+"""The kubelet's directories and sockets on disk. All functions block.
 
-All functions block; call them through `to_thread`. gRPC removes a server's socket when the server stops, but a kubelet
-that ends leaves its socket behind. So the servers listen on a private path, and the public one is a hard link to it:
-it appears as a new file, and stays as it is to the end: with each other link that comes or goes it would have changed,
-and a plugin that knows a kubelet by the times of its socket would see another one.
+gRPC removes a server's socket when the server stops, but the sockets of a kubelet remain. So a server listens at a
+private path, and the public path is a hard link. The number of links never changes after that, because it would change
+the socket's ctime, by which plugins notice a new kubelet.
 """
 
 import contextlib
@@ -27,31 +26,31 @@ class KubeletPaths:
 
     @property
     def device_plugins(self) -> Path:
-        """Where plugins put their sockets."""
+        """The directory of plugin sockets."""
         return self.root / "device-plugins"
 
     @property
     def registration_socket(self) -> Path:
-        """Where plugins register."""
+        """kubelet.sock, where plugins register."""
         return self.device_plugins / "kubelet.sock"
 
     @property
     def pod_resources_socket(self) -> Path:
-        """Where the PodResources API is served."""
+        """The socket of the PodResources API."""
         return self.root / "pod-resources" / "kubelet.sock"
 
     @property
     def plugins_registry(self) -> Path:
-        """Where DRA drivers, and device plugins that like it, put the sockets on which the kubelet asks them."""
+        """The directory of registration sockets of DRA drivers, and of some device plugins."""
         return self.root / "plugins_registry"
 
     def private(self, public: Path) -> Path:
-        """Where the server of a socket really listens; see the module's docstring."""
+        """The path at which the server of a socket listens; see the module's docstring."""
         return self.root / ".sim" / public.parent.name
 
 
 def make_directories(*directories: Path, mode: int = _DIRECTORY_MODE) -> None:
-    """Make the directories as the kubelet does. Raises HostError."""
+    """Create directories as the kubelet does. Raises HostError."""
     for directory in directories:
         try:
             directory.mkdir(mode=mode, parents=True, exist_ok=True)
@@ -60,7 +59,7 @@ def make_directories(*directories: Path, mode: int = _DIRECTORY_MODE) -> None:
 
 
 def check_path(path: Path) -> None:
-    """Raise SocketError if a socket's path is too long for the system."""
+    """Raise SocketError if a socket's path is too long for Linux."""
     if (length := len(os.fsencode(path))) > SUN_PATH_LIMIT:
         text = (
             f"the path of the socket has {length} bytes, at most {SUN_PATH_LIMIT} are allowed; use a shorter directory"
@@ -75,30 +74,30 @@ def refuse_live(path: Path) -> None:
         try:
             probe.connect(os.fspath(path))
         except TimeoutError:
-            pass  # Only a running process has a full backlog.
+            pass  # a full backlog, which only a running process has
         except OSError:
             return
     raise SocketError(f"{path}: another kubelet is running here; use another directory")
 
 
 def sockets(directory: Path) -> list[Path]:
-    """Every socket in the directory, by name."""
+    """The sockets in a directory, sorted by name."""
     found = []
     for entry in sorted(directory.iterdir()):
         with contextlib.suppress(FileNotFoundError):
-            if stat.S_ISSOCK(entry.stat().st_mode):  # follows links, as the kubelet does
+            if stat.S_ISSOCK(entry.stat().st_mode):  # like the kubelet, follows links
                 found.append(entry)
     return found
 
 
 def remove_sockets(directory: Path) -> None:
-    """Unlink every socket in the directory, also of live plugins; files and directories stay."""
+    """Remove all sockets in a directory, including those of running plugins."""
     for path in sockets(directory):
         path.unlink(missing_ok=True)
 
 
 def publish(private: Path, public: Path) -> None:
-    """Let a server that listens on `private` be found at `public`, and only there."""
+    """Move the socket of a server from `private` to `public`, with a second link that keeps it."""
     kept = private.with_name(f"{private.name}.public")
     for each in (public, kept):
         each.unlink(missing_ok=True)
@@ -108,5 +107,5 @@ def publish(private: Path, public: Path) -> None:
 
 
 def missing_host_paths(paths: list[str], host_root: Path) -> list[str]:
-    """Those of the absolute host paths that do not exist below `host_root`."""
+    """The absolute host paths that do not exist below `host_root`."""
     return [path for path in paths if not os.path.lexists(host_root / path.lstrip("/"))]

@@ -1,7 +1,6 @@
-"""One life of the kubelet process, from its start to its end.
+"""One life of the kubelet process, with its sockets, its tasks and the state of the device manager.
 
-Keeps what dies with the process: sockets, tasks, the device table. It starts no pod; `pod_workers` does. What outlives
-it (pods, journal, node status) is passed in by `kubelet`.
+`kubelet` passes in the pods, the journal and the node status, which outlive the process. `pod_workers` works on pods.
 """
 
 import asyncio
@@ -33,7 +32,7 @@ from .podresources_server import PodResources, RateLimit
 
 @dataclass(frozen=True, slots=True)
 class KubeletSettings:
-    """What does not change over restarts."""
+    """Settings that are the same for all processes of a kubelet."""
 
     compat: Compat
     rate_limit: bool
@@ -44,7 +43,7 @@ class KubeletSettings:
 
 @dataclass(slots=True)
 class KubeletProcess:
-    """A running kubelet. `sources_ready` becomes true once it has learned of its pods and admitted them."""
+    """A running kubelet."""
 
     paths: KubeletPaths
     settings: KubeletSettings
@@ -53,8 +52,8 @@ class KubeletProcess:
     dice: random.Random
     changed: Callable[[frozenset[str]], None]
     table: DeviceTable = field(default_factory=DeviceTable)
-    fresh: bool = True
-    sources_ready: bool = False
+    fresh: bool = True  # there was no checkpoint
+    sources_ready: bool = False  # it knows its pods and has admitted them
     allocator: Allocator = field(init=False)
     dra: DynamicResources = field(init=False)
     _registry: Registry = field(init=False)
@@ -66,7 +65,7 @@ class KubeletProcess:
         return self.life.alive
 
     async def start(self) -> None:
-        """Read the checkpoint, remove every socket of the directory, and serve. Raises SocketError, HostError."""
+        """Read the checkpoint, remove all sockets in the directory, and serve. Raises SocketError, HostError."""
         paths = self.paths
         found, problem = await asyncio.to_thread(self._prepare)
         if problem:
@@ -91,7 +90,7 @@ class KubeletProcess:
         self.life.spawn(self._watcher.run(), "plugin watcher")
 
     async def kill(self) -> None:
-        """End at once, as with kill -9: connections break, sockets stay behind and refuse."""
+        """End as with SIGKILL: connections break, sockets remain and refuse connections."""
         self.life.cancel()
         await asyncio.gather(*(server.stop(None) for server in self._servers))
         try:
@@ -106,7 +105,7 @@ class KubeletProcess:
             return
         try:
             device_checkpoint.write(self.paths.device_plugins, device_checkpoint.take(self.table))
-        except OSError as error:  # which the real kubelet only logs
+        except OSError as error:  # the real kubelet only logs it
             self.life.journal.find([Finding("checkpoint-write", Severity.ERROR, "", str(error))])
 
     def __post_init__(self) -> None:
@@ -139,7 +138,7 @@ class KubeletProcess:
         self._watcher = PluginWatcher(self.paths.plugins_registry, handlers, self.life)
 
     def _prepare(self) -> tuple[Mapping[str, Any] | None, str]:
-        """Make the directories; the checkpoint that was left there, or why it cannot be read. Blocks."""
+        """Create the directories; returns the data of the checkpoint, or why it cannot be read. Blocks."""
         paths = self.paths
         sockets = paths.registration_socket, paths.pod_resources_socket
         for socket in sockets:
@@ -150,7 +149,7 @@ class KubeletProcess:
         for socket in sockets:
             private = paths.private(socket)
             kubelet_directory.make_directories(socket.parent, private.parent)
-            private.unlink(missing_ok=True)  # where a start was killed
+            private.unlink(missing_ok=True)  # it exists if an earlier start was killed
         kubelet_directory.make_directories(paths.plugins_registry, mode=0o755)
         return device_checkpoint.read(paths.device_plugins)
 
@@ -160,19 +159,19 @@ class KubeletProcess:
             server.add_insecure_port(f"unix:{private}")
         except RuntimeError as error:
             raise SocketError(f"{private}: cannot listen: {error}") from error
-        self._servers.append(server)  # before it runs: who is cancelled while it starts ends it, too
+        self._servers.append(server)  # before it runs, so that `kill` stops it if this is cancelled
         await server.start()
         await asyncio.to_thread(kubelet_directory.publish, private, public)
 
     def _held(self, resource: str) -> set[str]:
-        """The ids that containers use or still may, or that an Allocate in flight names.
+        """The ids that containers hold, or that are in an unanswered Allocate call.
 
-        The table alone would not do: like the kubelet's it keeps what ended pods and finished init containers held.
+        The table alone does not say: as in the kubelet, it keeps the devices of ended pods and init containers.
         """
         holders = self.table.holders_of(resource)
         used = {id_ for pod, container, ids in holders if self.pods.uses(pod, container) for id_ in ids}
         return used | self.allocator.in_flight.get(resource, set())
 
     def _active(self) -> set[str] | None:
-        """The UIDs of the pods that count; None before all pods are known."""
+        """The UIDs of active pods; None if not all pods are known yet."""
         return {pod.uid for pod in self.pods.active()} if self.sources_ready else None

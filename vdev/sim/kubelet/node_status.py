@@ -1,6 +1,6 @@
-"""The node status, and which pods fit it: how much of each resource the node shows, as the API server would have it.
+"""The node status: capacity and allocatable of each resource; and the checks whether a pod fits it.
 
-The status outlives the kubelet process. A resource that plugins no longer offer stays, with zero devices.
+The status outlives the kubelet process. A resource without a plugin stays, with zero devices.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -13,31 +13,31 @@ from ..objects.pod_manifest import quantity
 
 
 class NodeStatus:
-    """Capacity and allocatable of the node. `capacity` are the quantities of what no plugin offers, as pods and cpu."""
+    """Capacity and allocatable of the node. `capacity` has the quantities of other resources, such as pods and cpu."""
 
     def __init__(self, journal: Journal, capacity: Mapping[str, Any]) -> None:
-        self.shown = Capacity({}, {})  # the plugins' resources alone
+        self.shown = Capacity({}, {})  # of the plugins' resources
         self._journal = journal
         self._native = {name: quantity(amount, f"capacity[{name}]") for name, amount in capacity.items()}
 
     def allocatable(self) -> dict[str, Decimal]:
-        """Everything that predicates count: plugins' resources and the others."""
+        """The allocatable of all resources."""
         return {**self._native, **{r: Decimal(n) for r, n in self.shown.allocatable.items()}}
 
     def reset(self) -> None:
-        """Show zero of every plugin resource, as a kubelet that starts without a checkpoint does."""
+        """Set all plugin resources to zero, as a kubelet that starts without a checkpoint does."""
         zeros = dict.fromkeys(self.shown.capacity, 0)
         self._show(Capacity(zeros, zeros))
 
-    def follow(self, seen: Capacity) -> bool:
-        """Show what the device manager sees; returns whether it gave up resources, which the node shows as zero."""
+    def update(self, seen: Capacity) -> bool:
+        """Show the device manager's numbers; returns whether resources were removed, which are shown as zero."""
         zeros = dict.fromkeys(seen.removed, 0)
         capacity = {**self.shown.capacity, **seen.capacity, **zeros}
         self._show(Capacity(capacity, {**self.shown.allocatable, **seen.allocatable, **zeros}))
         return bool(seen.removed)
 
     def _show(self, node: Capacity) -> None:
-        """Show these numbers, and tell of the resources that have others than before."""
+        """Show these numbers, and record those that have changed."""
         before, self.shown = self.shown, node
         rows = []
         capacity, allocatable = {}, {}
@@ -52,8 +52,8 @@ class NodeStatus:
             self._journal.note("node", "node", "\n".join(rows), capacity=capacity, allocatable=allocatable)
 
 
-# What follows is pure. The scheduler asks before it binds a pod, and the kubelet once more after Allocate: a plugin may
-# be asked for a pod that is rejected here.
+# The checks are pure. The scheduler makes `lacking` before it binds a pod, and the kubelet makes `shortage` after
+# Allocate, so a plugin may be called for a pod that is rejected.
 
 
 def shortage(
@@ -63,10 +63,10 @@ def shortage(
     allocatable: Mapping[str, Decimal],
     held: Mapping[str, int],
 ) -> tuple[str, str] | None:
-    """Reason and message of the first resource that is short, or None.
+    """Reason and message for the first resource that is not enough, or None.
 
-    `held` counts allocated devices: the kubelet raises allocatable to at least that, so that a pod that has its devices
-    passes with its plugin gone. A resource that the node does not show at all is not checked.
+    `held` is the number of allocated devices. Allocatable counts as at least that, so that a restarted pod is admitted
+    without its plugin. A resource that is not in the node status is not checked.
     """
     rows = list(others)
     for resource, wanted in requested.items():
@@ -91,7 +91,7 @@ def lacking(
     free: Mapping[str, int],
     served: Collection[str],
 ) -> list[str]:
-    """The extended resources of which too little is left beside other pods, but for those that somebody else serves."""
+    """The extended resources that are not enough beside other pods, except for those that are served by DRA."""
     left = {resource: Decimal(count) for resource, count in free.items()}
     for row in others:
         for resource, amount in row.items():

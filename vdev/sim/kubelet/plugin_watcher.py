@@ -1,8 +1,7 @@
-"""The kubelet's plugin watcher: it finds registration sockets below plugins_registry and registers who answers there.
+"""The kubelet's plugin watcher: finds registration sockets below plugins_registry and registers their plugins.
 
-It looks each second (`Timings.look`) by the kubelet's clock, unregisters first, then registers, and tries failures
-again with growing pauses. A socket that was made again at its old path is another plugin, but has to wait for the pause
-that its predecessors' failures have earned the path. The watcher calls the plugin, never the reverse.
+It looks each second (`Timings.look`), unregisters removed sockets, then registers new ones. A failure is tried again
+with exponential back-off. A socket that was created again is a new plugin, but its path keeps the back-off.
 """
 
 import asyncio
@@ -24,21 +23,21 @@ from ..go_errors import RegistrationError, dial, go_text
 from ..kubelet_life import Life
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 122.0
-_PLAIN_IN_AUTHORITY = "!$&'()*+,;=:[]@"  # as in Go's gRPC, for which it is the path: the kubelet names no other
+_UNQUOTED = "!$&'()*+,;=:[]@"  # characters that Go does not quote in the authority, which is the socket's path
 _Stamp: TypeAlias = tuple[int, int, int]
 
 
 class Handler(Protocol):
-    """Who takes the plugins of a type. Both checks raise RegistrationError."""
+    """Handles the plugins of one type. `validate` and `register` raise RegistrationError."""
 
     def validate(self, name: str, endpoint: str, versions: list[str]) -> None:
-        """Check what a plugin says of itself."""
+        """Check a plugin's answer to GetInfo."""
 
     async def register(self, name: str, endpoint: str, versions: list[str]) -> None:
-        """Take a plugin."""
+        """Register a plugin."""
 
     async def deregister(self, name: str, endpoint: str) -> None:
-        """Let a plugin go."""
+        """Unregister a plugin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +49,19 @@ class _Instance:
 
 
 class PluginWatcher:
-    """Keeps registered plugins in step with the sockets of a directory. `handlers` are by the type of plugin."""
+    """Registers the plugins of a directory's sockets. `handlers` are by the type of plugin."""
 
     def __init__(self, directory: Path, handlers: Mapping[str, Handler], life: Life) -> None:
         self._directory = str(directory)
         self._handlers = handlers
         self._life = life
         self._registered: dict[str, _Instance] = {}  # by path
-        self._busy: set[str] = set()
-        self._pauses: dict[str, tuple[float, float]] = {}  # by path, no matter who is there: how long, until when
+        self._busy: set[str] = set()  # paths with a registration in progress
+        self._pauses: dict[str, tuple[float, float]] = {}  # by path, the length of its pause, and the end
         self._look = asyncio.Event()
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Register and unregister plugins until cancelled."""
         self._life.every(self._life.timings.look, self._look.set)
         while True:
             await self._reconcile()
@@ -95,8 +94,8 @@ class PluginWatcher:
             self._busy.discard(path)
 
     async def _register(self, path: str, stamp: _Stamp) -> None:
-        """Call the plugin and take it. Raises RegistrationError."""
-        authority = quote(str(path), safe=_PLAIN_IN_AUTHORITY)
+        """Call GetInfo and register the plugin. Raises RegistrationError."""
+        authority = quote(str(path), safe=_UNQUOTED)
         channel = grpc.aio.insecure_channel(
             f"unix:{path}",
             options=[("grpc.default_authority", authority), ("grpc.use_local_subchannel_pool", 1)],
@@ -166,7 +165,7 @@ class PluginWatcher:
 
 
 def _sockets(directory: str) -> dict[str, _Stamp]:
-    """The sockets below a directory by path, and which file each is. What goes meanwhile is left out. Blocks."""
+    """The sockets below a directory, by path, with the identity of each file. Blocks."""
     found: dict[str, _Stamp] = {}
     directories = [directory]
     for here in directories:

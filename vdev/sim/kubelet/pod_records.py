@@ -1,6 +1,6 @@
-"""The pods of the node as records that change: what the API server and the container runtime know of them.
+"""The pods of the node: what the API server and the container runtime know about them.
 
-Records outlive the kubelet process, as the real ones do; `known` is reset when a process starts.
+Records outlive the kubelet process. Only `known` is reset when a process starts.
 """
 
 from dataclasses import dataclass, field, replace
@@ -14,33 +14,27 @@ from ..render import pod_json, render_pod
 
 @dataclass(slots=True)
 class PodRecord:
-    """One pod as the API server knows it. `known` once the current kubelet process has learned of it, `admitted`
-    once that or an earlier one has taken it on. `bound` says that the pod has its node, `claims` what claims it has
-    then, and `terminating` that it was deleted and waits for its claims to be unprepared. `sandbox`: its claims were
-    prepared since the node booted.
-    `waits_for_devices`: it is not bound before the node has enough devices for it. `queued`: the scheduler may try it,
-    since the caller that made it has tried it.
-    """
+    """A pod, and what happened to it so far."""
 
     spec: PodSpec
-    affinity: frozenset[int] | None
+    affinity: frozenset[int] | None  # the NUMA nodes to align with
     containers: list[ContainerStatus]
     phase: Phase = Phase.PENDING
     reason: str = ""
     message: str = ""
-    known: bool = False
-    admitted: bool = False
-    bound: bool = True
-    claims: Bound | None = None
-    terminating: bool = False
-    sandbox: bool = False
-    waits_for_devices: bool = False
-    queued: bool = False
-    gone: bool = False
-    told: PodStatus | None = None
+    waits_for_devices: bool = False  # it is not bound until the node has enough devices
+    queued: bool = False  # the scheduler may bind it; before, its creator does
+    bound: bool = True  # it has its node
+    claims: Bound | None = None  # its claims; they are known when it is bound
+    known: bool = False  # the current kubelet process knows it
+    admitted: bool = False  # this kubelet process or an earlier one has admitted it
+    sandbox: bool = False  # its claims were prepared since the node booted
+    terminating: bool = False  # it was deleted, and its claims are not unprepared yet
+    deleted: bool = False
+    noted: PodStatus | None = None  # the last status in the journal
 
     def container_claims(self, name: str) -> list[ContainerClaim]:
-        """What a container uses of the pod's claims."""
+        """The claims that a container uses."""
         if self.claims is None:
             return []
         uses = self.spec.container(name).claims
@@ -48,25 +42,25 @@ class PodRecord:
         return found + (self.claims.extended.uses(name) if self.claims.extended else [])
 
     def container(self, name: str | None) -> ContainerStatus:
-        """The container of that name, or the first app container. KeyError with the names there are."""
+        """The container of that name, or the first app container. Raises KeyError."""
         wanted = self.status().container(name).name
         return next(container for container in self.containers if container.name == wanted)
 
-    def tell(self, journal: Journal) -> None:
-        """Record the pod's status if it has changed; after its end there is nothing to record."""
+    def note_status(self, journal: Journal) -> None:
+        """Record the pod's status if it has changed, and if the pod still exists."""
         status = self.status()
-        if status != self.told and not self.gone:
-            self.told = status
+        if status != self.noted and not self.deleted:
+            self.noted = status
             journal.note("pod", "pod", render_pod(status), **pod_json(status))
 
-    def tell_deleted(self, journal: Journal) -> None:
-        """Record that the pod is gone."""
-        self.gone = True
+    def note_deleted(self, journal: Journal) -> None:
+        """Record that the pod is deleted."""
+        self.deleted = True
         name, namespace = self.spec.name, self.spec.namespace
         journal.note("podDeleted", "pod", f"{self.spec.key} deleted", name=name, namespace=namespace)
 
     def status(self) -> PodStatus:
-        """As a frozen value."""
+        """The pod's status, as a copy."""
         claims = self.claims or Bound({})
         return PodStatus(
             self.spec,
@@ -89,20 +83,20 @@ class PodStore:
     records: dict[str, PodRecord] = field(default_factory=dict)
 
     def record(self, name: str, namespace: str) -> PodRecord:
-        """The pod of that name. KeyError with the pods there are."""
+        """The pod of that name. Raises KeyError."""
         key = f"{namespace}/{name}"
         if key not in self.records:
             raise KeyError(f"no pod {key}; there are {sorted(self.records)}")
         return self.records[key]
 
     def active(self) -> list[PodSpec]:
-        """Pods that the kubelet process knows and that have not ended, including the one being admitted."""
+        """The pods that the kubelet process knows and that have not ended, including one that is being admitted."""
         return [r.spec for r in self.records.values() if r.known and not r.phase.terminal]
 
     def add(
         self, spec: PodSpec, affinity: frozenset[int] | None, *, bound: bool = True, waits_for_devices: bool = False
     ) -> PodRecord:
-        """Create a pod, which waits for the scheduler if not `bound`. Raises ManifestError if the name is taken."""
+        """Create a pod. It waits for the scheduler if not `bound`. Raises ManifestError if the name exists."""
         if spec.key in self.records:
             raise ManifestError(f"pod {spec.key} exists already")
         containers = [ContainerStatus(container.name, container.kind) for container in spec.containers]
@@ -111,34 +105,34 @@ class PodStore:
         return record
 
     def forget(self) -> None:
-        """Mark all pods as unknown to a kubelet process that starts."""
+        """A kubelet process starts, which knows no pod."""
         for record in self.records.values():
             record.known = False
 
     def unknown(self) -> PodRecord | None:
-        """The oldest pod of this node that has not ended and that the kubelet process does not know."""
-        waits = (r for r in self.records.values() if r.bound and not r.known and not r.phase.terminal)
-        return next((record for record in waits if not record.terminating), None)
+        """The oldest pod of this node that the kubelet process does not know, and that has not ended."""
+        bound = (record for record in self.records.values() if record.bound and not record.known)
+        return next((record for record in bound if not record.phase.terminal and not record.terminating), None)
 
     def waiting(self) -> list[PodRecord]:
-        """The pods that wait for the scheduler."""
+        """The queued pods that wait for the scheduler."""
         return [record for record in self.records.values() if record.queued and self.waits(record)]
 
     def waits(self, pod: PodRecord) -> bool:
-        """Whether a pod waits for the scheduler; one that was deleted does not."""
-        is_there = self.records.get(pod.spec.key) is pod
-        return is_there and not pod.bound and not pod.phase.terminal and not pod.terminating
+        """Whether a pod waits for the scheduler."""
+        return self.exists(pod) and not pod.bound and not pod.phase.terminal and not pod.terminating
+
+    def exists(self, pod: PodRecord) -> bool:
+        """Whether a pod has not been deleted. Another one may have its name."""
+        return self.records.get(pod.spec.key) is pod
 
     def container_claims(self, uid: str, container: str) -> list[ContainerClaim]:
-        """What a container uses of its pod's claims."""
+        """The claims that a container uses."""
         pod = self.of_uid(uid)
         return [] if pod is None else pod.container_claims(container)
 
     def uses(self, uid: str, container: str) -> bool:
-        """Whether this container uses its devices or still may: its pod has not ended, nor has it as an init container.
-
-        The pod need not be admitted yet.
-        """
+        """Whether a container uses its devices or will use them, so neither it nor its pod has ended."""
         pod = self.of_uid(uid)
         if pod is None or pod.phase.terminal:
             return False

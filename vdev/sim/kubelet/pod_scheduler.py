@@ -1,4 +1,4 @@
-"""The scheduler's work: it binds pods to the node once their claims are allocated and the node has enough devices."""
+"""The scheduler: binds a pod to the node when its claims are allocated and the node has enough devices."""
 
 import asyncio
 import contextlib
@@ -31,11 +31,11 @@ class PodScheduler:
         self._node = node
         self._lock = asyncio.Lock()
         self._changed = asyncio.Event()
-        self._seen: list[Finding] = []
+        self._incomplete: list[Finding] = []  # at the last look
         self.wake: Callable[[], None] = self._changed.set
 
     async def bound(self) -> AsyncIterator[PodRecord]:
-        """The pods that waited, each when it was bound; looks at slices on the way, at every change of an object."""
+        """The pods that this binds, at every change of an object or of the node. It also checks the slices."""
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -47,37 +47,37 @@ class PodScheduler:
                     yield pod
 
     async def look_again(self) -> None:
-        """Report what was wrong with pools at the last of these looks, and still is."""
+        """Report pools that are incomplete, and were so at the last call."""
         try:
             found = await self._cluster.incomplete()
         except ApiObjectError:
             return
-        self._journal.find(each for each in found if each in self._seen)
-        self._seen = found
+        self._journal.find(each for each in found if each in self._incomplete)
+        self._incomplete = found
 
     async def concerns(self, pod: PodSpec) -> bool:
         """Whether a pod has to wait for claims."""
         try:
             return await self._cluster.concerns(pod, self._node.allocatable())
         except ApiObjectError:
-            return False  # it has none itself, and nobody says that a class serves its resources
+            return False  # only a DeviceClass could say that the pod needs a claim
 
     async def bind(self, pod: PodRecord) -> None:
-        """Give a pod its claims and bind it, if it still waits and that can be done now.
+        """Bind a pod if it still waits, and if its claims can be allocated now.
 
-        For one that names its node the claims of templates are made, and nothing is allocated.
+        For a pod that names its node, claims are created from templates, but nothing is allocated.
         """
         async with self._lock:
             if not self._store.waits(pod):
                 return
             try:
-                self._give(pod, await self._place(pod))
+                self._assign(pod, await self._allocated(pod))
             except UnschedulableError as error:
-                self._refused(pod, error)
+                self._refuse(pod, error.message)
             except ApiObjectError as error:
-                self._refused(pod, UnschedulableError(str(error)))
+                self._refuse(pod, str(error))
 
-    async def _place(self, pod: PodRecord) -> Bound:
+    async def _allocated(self, pod: PodRecord) -> Bound:
         """The claims of a pod that can be bound now. Raises UnschedulableError."""
         if pod.spec.node:
             return Bound(await self._cluster.claims(pod.spec))
@@ -91,15 +91,15 @@ class PodScheduler:
                 raise UnschedulableError(", ".join(f"1 Insufficient {resource}" for resource in short))
         return await self._cluster.schedule(pod.spec, allocatable)
 
-    def _refused(self, pod: PodRecord, error: UnschedulableError) -> None:
-        if pod.message != error.message:
-            self._journal.events.append(Event(pod.spec.key, "FailedScheduling", error.message))
-        pod.reason, pod.message = "Unschedulable", error.message
-        pod.tell(self._journal)
+    def _refuse(self, pod: PodRecord, why: str) -> None:
+        if pod.message != why:
+            self._journal.events.append(Event(pod.spec.key, "FailedScheduling", why))
+        pod.reason, pod.message = "Unschedulable", why
+        pod.note_status(self._journal)
 
-    def _give(self, pod: PodRecord, bound: Bound) -> None:
+    def _assign(self, pod: PodRecord, bound: Bound) -> None:
         if not self._store.waits(pod):
-            return  # it was deleted meanwhile, and what was made for it is about to be released
+            return  # it was deleted during the allocation, and its claims will be released
         pod.claims, pod.bound, pod.reason, pod.message = bound if bound.names else None, True, "", ""
         if bound.extended is not None:
             served = {(container, resource) for container, resource, _ in bound.extended.mappings}
@@ -107,7 +107,7 @@ class PodScheduler:
 
 
 def _without(spec: PodSpec, served: set[tuple[str, str]]) -> PodSpec:
-    """The pod without the extended resources that claims serve: the device manager and admission pass over them."""
+    """The pod without the extended resources that claims serve, which the device manager ignores."""
     containers = tuple(
         replace(
             each,

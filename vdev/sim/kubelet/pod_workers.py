@@ -1,7 +1,6 @@
-"""The life of pods on one kubelet process: admission, claims, container starts, restarts, status.
+"""The work of a kubelet process on its pods: admission, claims, container starts and restarts, status.
 
-The records of pods outlive the process (`pod_records`). Which devices a container gets is decided in
-`device_manager`, when the process starts and ends in `kubelet`.
+The records of pods are in `pod_records`. The device manager decides which devices a container gets.
 """
 
 import asyncio
@@ -32,11 +31,10 @@ CLAIMS_REASON = "ContainerCreating"
 
 
 class PodWorkers:
-    """Works on pods with one kubelet process. `allocatable` is the node status, as predicates see it.
+    """Works on pods with one kubelet process.
 
-    What it does with a pod is a task of the process, and is cancelled where that ends; the next one takes the pod up.
-    What fails is tried again by the kubelet's clock: a pod whose claims cannot be prepared waits, one whose claims
-    cannot be unprepared stays Terminating.
+    The work on a pod is a task of the process, and its end cancels the task. The next process continues the work.
+    Failures are tried again: a pod waits until its claims are prepared, and is Terminating until they are unprepared.
     """
 
     def __init__(
@@ -50,20 +48,20 @@ class PodWorkers:
         self._admission = asyncio.Lock()  # one pod after the other
 
     async def add(self, pod: PodRecord) -> None:
-        """Admit a pod and start its containers. Raises DeviceVanishedError where the real kubelet panics."""
+        """Admit a pod and start its containers. Raises DeviceVanishedError if the real kubelet would panic."""
         async with self._admission:
-            if pod.known or pod.phase.terminal or self._store.records.get(pod.spec.key) is not pod:
+            if pod.known or pod.phase.terminal or not self._store.exists(pod):
                 return
             pod.known = True
-            admitted = await self._take_on(pod)
+            admitted = await self._admit_or_reject(pod)
         if admitted:
             pod.admitted = True
             await self.sync(pod)
         else:
             await self.end(pod)
 
-    async def _take_on(self, pod: PodRecord) -> bool:
-        """Admit or reject a pod; whether it was admitted."""
+    async def _admit_or_reject(self, pod: PodRecord) -> bool:
+        """Returns whether the pod was admitted."""
         try:
             await self._admit(pod)
         except (AdmissionError, PluginError) as error:
@@ -75,9 +73,9 @@ class PodWorkers:
         return True
 
     async def sync(self, pod: PodRecord) -> None:
-        """Start every container that should run and does not; init containers one after the other.
+        """Start the containers that should run; init containers one after the other.
 
-        Its claims come first, once: with the pod's sandbox, which outlives the kubelet but not the node.
+        The claims are prepared before, once for the pod's sandbox, which outlives the kubelet process but not a reboot.
         """
         if not pod.sandbox and not await self._prepare(pod):
             self._retry(lambda: self._again(pod), "prepare claims again")
@@ -97,20 +95,19 @@ class PodWorkers:
         life.later(life.timings.retry, work, name)
 
     async def _again(self, pod: PodRecord) -> None:
-        if pod.terminating or pod.phase.terminal or self._store.records.get(pod.spec.key) is not pod:
-            return
-        await self.sync(pod)
+        if not pod.terminating and not pod.phase.terminal and self._store.exists(pod):
+            await self.sync(pod)
 
     async def _start_again(self, pod: PodRecord, container: ContainerStatus) -> None:
-        if not container.waiting or pod.terminating or pod.phase.terminal:
+        if not container.waiting or pod.terminating or pod.phase.terminal or not self._store.exists(pod):
             return
-        if container.kind is not Kind.APP:  # others may have to wait for it
-            await self._again(pod)
-        elif self._store.records.get(pod.spec.key) is pod:
+        if container.kind is Kind.APP:
             await self.restart(pod, container)
+        else:
+            await self.sync(pod)  # later containers may wait for this one
 
     async def end(self, pod: PodRecord) -> None:
-        """Unprepare and release the claims of a pod that has ended, until it works, and forget a deleted pod."""
+        """Unprepare and release the claims of an ended pod, with retries. A Terminating pod is then deleted."""
         if pod.claims is None and not pod.terminating:
             return
         try:
@@ -119,24 +116,24 @@ class PodWorkers:
         except (ClaimsError, ApiObjectError) as error:
             if pod.terminating:
                 pod.message = str(error)
-            pod.tell(self._journal)
+            pod.note_status(self._journal)
             self._retry(lambda: self.end(pod), "unprepare claims again")
             return
         pod.claims = None
-        if pod.terminating and self._store.records.get(pod.spec.key) is pod:
+        if pod.terminating and self._store.exists(pod):
             del self._store.records[pod.spec.key]
-            pod.tell_deleted(self._journal)
+            pod.note_deleted(self._journal)
 
-    async def forced(self, pod: PodRecord) -> None:
-        """Release the claims of a pod that is gone from the API server, and unprepare them if that works."""
+    async def end_deleted(self, pod: PodRecord) -> None:
+        """Release the claims of a pod that was deleted by force, and try once to unprepare them."""
         try:
             await self._cluster.release(pod.spec)
             await self._unprepare(pod)
         except (ClaimsError, ApiObjectError):
-            self._journal.changed()  # the next look for pods that are gone tries again
+            self._journal.changed()  # the claim manager's next look for deleted pods tries again
 
     async def restart(self, pod: PodRecord, container: ContainerStatus) -> None:
-        """Start a container that died, with what its pod got at its admission and its start."""
+        """Start a container again, with the devices and claims that its pod has."""
         container.running = container.done = False
         if not pod.sandbox:
             await self.sync(pod)
@@ -148,16 +145,16 @@ class PodWorkers:
         """Update the pod's status, including the health of its devices."""
         apps = [container for container in pod.containers if container.kind is Kind.APP]
         if not pod.phase.terminal and pod.admitted:
-            # Restarting containers leaves a running pod running; only its first start makes it Running.
+            # A pod becomes Running when all its containers run, and then stays Running.
             started = all(container.running for container in apps)
             pod.phase = Phase.RUNNING if started or pod.phase is Phase.RUNNING else Phase.PENDING
         if not pod.phase.terminal:
             for container in pod.containers:
-                self._show_devices(pod, container)
-                self._show_claims(pod, container)
-        pod.tell(self._journal)
+                self._update_devices(pod, container)
+                self._update_claims(pod, container)
+        pod.note_status(self._journal)
 
-    def _show_devices(self, pod: PodRecord, container: ContainerStatus) -> None:
+    def _update_devices(self, pod: PodRecord, container: ContainerStatus) -> None:
         table = self._process.table
         held = table.holders.get(pod.spec.uid, {}).get(container.name, {})
         container.devices = {resource: tuple(sorted(devices.ids)) for resource, devices in held.items()}
@@ -166,8 +163,8 @@ class PodWorkers:
                 r: {id_: table.health_of(r, id_) for id_ in ids} for r, ids in container.devices.items()
             }
 
-    def _show_claims(self, pod: PodRecord, container: ContainerStatus) -> None:
-        """Put what is prepared for a container, and its health, into its status."""
+    def _update_claims(self, pod: PodRecord, container: ContainerStatus) -> None:
+        """Put the prepared devices of a container, and their health, into its status."""
         dra = self._process.dra
         shown: dict[str, tuple[str, ...]] = {}
         container.health_messages = {}
@@ -176,7 +173,7 @@ class PodWorkers:
             ids = tuple(f"{driver}/{each.pool}/{each.device}" for driver, each in devices)
             name = claim.name or claim.claim
             shown[name] = tuple(dict.fromkeys((*shown.get(name, ()), *ids)))
-            # Those of extended resources are not shown before 1.38, those of init containers and sidecars never.
+            # The health of extended resources is not shown before 1.38, and that of init containers and sidecars never.
             if claim.name and devices and container.kind is Kind.APP:
                 health = dra.health_of(pod.spec.namespace, claim)
                 states = {id_: state for id_, (state, _) in health.items()}
@@ -186,7 +183,7 @@ class PodWorkers:
         container.claims = shown
 
     def push(self, uids: Iterable[str]) -> None:
-        """Update the status of these pods at once, because the health of their devices changed."""
+        """Update the status of these pods, because the health of a device has changed."""
         for uid in uids:
             if (pod := self._store.of_uid(uid)) is not None and pod.known and pod.admitted and not pod.phase.terminal:
                 self.update(pod)
@@ -200,17 +197,17 @@ class PodWorkers:
                 affinity=pod.affinity,
                 running=not process.sources_ready and container.running,
             )
-        self._look_at_hardware(pod)
+        self._check_hardware(pod)
 
-    def _look_at_hardware(self, pod: PodRecord) -> None:
-        """Report hardware that this pod shares with another one."""
+    def _check_hardware(self, pod: PodRecord) -> None:
+        """Report hardware that this pod and another one hold."""
         others = [r for r in self._store.records.values() if r is not pod and not r.phase.terminal]
         overlaps = self._process.settings.overlaps
         rows = [(other.spec.key, self._ids(other)) for other in others]
         self._journal.find(lint.shared_hardware(pod.spec.key, self._ids(pod), rows, overlaps))
 
     def _ids(self, pod: PodRecord) -> dict[str, str]:
-        """The device ids that the pod's containers use or still may, with their resources."""
+        """The device ids that the pod's containers use or will use, with their resources."""
         held = self._process.table.holders.get(pod.spec.uid, {})
         return {
             id_: resource
@@ -232,10 +229,10 @@ class PodWorkers:
         for container in pod.containers:
             container.running, container.waiting = False, ""
         self._journal.events.append(Event(pod.spec.key, reason, text))
-        pod.tell(self._journal)
+        pod.note_status(self._journal)
 
     async def _prepare(self, pod: PodRecord) -> bool:
-        """Prepare a pod's claims; False if it has to wait, with an event that says why."""
+        """Prepare a pod's claims; returns False after a failure, with an event."""
         if pod.spec.claims and pod.claims is None:
             text = f'prepare dynamic resources: pod "{pod.spec.key}": ResourceClaim not created yet'
             return self._claims_refused(pod, text)
@@ -277,14 +274,14 @@ class PodWorkers:
         container.done = container.kind is Kind.INIT
 
     async def _run_options(self, pod: PodRecord, container: ContainerStatus) -> container_edits.Edits:
-        """What the kubelet does before each container start: PreStartContainer, then the cached responses, merged."""
+        """Call PreStartContainer, and merge the Allocate responses; the kubelet does it before each container start."""
         process, spec = self._process, pod.spec.container(container.name)
         wanted = [r for r, count in spec.limits.items() if count and process.table.is_plugin_resource(r)]
         for resource in wanted:
             await process.allocator.pre_start(pod.spec, spec, resource)
         if any(process.table.held(pod.spec.uid, spec.name, resource) is None for resource in wanted):
             container.allocations += await process.allocator.allocate(pod.spec, spec)
-            self._look_at_hardware(pod)
+            self._check_hardware(pod)
         held = process.table.holders.get(pod.spec.uid, {}).get(spec.name, {})
         resources = process.dice.sample(sorted(held), len(held))
         edits = container_edits.merge(
@@ -301,7 +298,7 @@ class PodWorkers:
         return edits
 
     async def _check_host(self, edits: container_edits.Edits) -> None:
-        """Report missing device nodes: the runtime fails such a container, the kubelet does not check."""
+        """Report missing device nodes. The kubelet does not check them, but the runtime cannot start the container."""
         host_root = self._process.settings.host_root
         if host_root is None:
             return

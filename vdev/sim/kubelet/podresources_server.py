@@ -1,8 +1,4 @@
-"""The PodResources API on pod-resources/kubelet.sock: which container holds which devices.
-
-Serves v1 with the real server's rate limit, 100 calls per second with a burst of 10. It reads pods from
-`PodStore` and devices from the device table, and changes neither, except that List lets the kubelet forget ended pods.
-"""
+"""The PodResources API, v1, on pod-resources/kubelet.sock: which container holds which devices."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
@@ -17,14 +13,13 @@ from ..dra.claim_checkpoint import PreparedDevice
 from ..objects.pods import Kind, PodSpec
 from .pod_records import PodStore
 
-QUERIES_PER_SECOND = 100.0
-BURST = 10
+QUERIES_PER_SECOND, BURST = 100.0, 10  # the real server's rate limit
 
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
 
 class RateLimit:
-    """A token bucket; `now` gives seconds."""
+    """A token bucket."""
 
     def __init__(self, now: Callable[[], float], *, rate: float = QUERIES_PER_SECOND, burst: int = BURST) -> None:
         self._now = now
@@ -34,7 +29,7 @@ class RateLimit:
         self._last = now()
 
     def allow(self) -> bool:
-        """Take a token; False if there is none."""
+        """Take a token; returns False if there is none."""
         now = self._now()
         self._tokens = min(self._burst, self._tokens + (now - self._last) * self._rate)
         self._last = now
@@ -45,7 +40,15 @@ class RateLimit:
 
 
 class PodResources(v1_grpc.PodResourcesListerServicer):
-    """The service. `claimed` gives driver and device of all that is prepared for a claim."""
+    """The service.
+
+    Args:
+        table: the device manager's state
+        pods: the pods of the node
+        free: frees the devices of ended pods
+        limit: the rate limit; None for no limit
+        claimed: the prepared devices of a claim, by its namespace and name, with their drivers
+    """
 
     def __init__(
         self,
@@ -63,7 +66,7 @@ class PodResources(v1_grpc.PodResourcesListerServicer):
         self._limit = limit
 
     async def List(self, request: v1.ListPodResourcesRequest, context: _Context) -> v1.ListPodResourcesResponse:
-        """The active pods. Frees what other pods held, as the real one does."""
+        """List the active pods. Like the real server, it first frees the devices of other pods."""
         del request
         await self._admit(context)
         active = self._pods.active()
@@ -71,7 +74,7 @@ class PodResources(v1_grpc.PodResourcesListerServicer):
         return v1.ListPodResourcesResponse(pod_resources=[self._pod(pod) for pod in active])
 
     async def Get(self, request: v1.GetPodResourcesRequest, context: _Context) -> v1.GetPodResourcesResponse:
-        """One active pod. Frees nothing, as the real one."""
+        """Get one active pod. Like the real server, it frees nothing."""
         await self._admit(context)
         key = f"{request.pod_namespace}/{request.pod_name}"
         pod = next((pod for pod in self._pods.active() if pod.key == key), None)
@@ -83,7 +86,7 @@ class PodResources(v1_grpc.PodResourcesListerServicer):
     async def GetAllocatableResources(
         self, request: v1.AllocatableResourcesRequest, context: _Context
     ) -> v1.AllocatableResourcesResponse:
-        """Each device that is healthy now, held or not."""
+        """List all healthy devices, including held ones."""
         del request
         await self._admit(context)
         healthy = self._table.allocatable_devices().items()
@@ -91,14 +94,13 @@ class PodResources(v1_grpc.PodResourcesListerServicer):
         return v1.AllocatableResourcesResponse(devices=[_device(*row) for row in rows])
 
     async def _admit(self, context: _Context) -> None:
-        """Refuse a call beyond the rate limit."""
         if self._limit is not None and not self._limit.allow():
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
 
     def _pod(self, pod: PodSpec) -> v1.PodResources:
-        """A pod with its containers, but for regular init containers.
+        """A pod with its containers, except for regular init containers.
 
-        Of a claim there is all that is prepared, whichever of its requests the container names, as in a real kubelet.
+        As in a real kubelet, a container has all devices of each claim, even if it names one request of it.
         """
         held = self._table.holders.get(pod.uid, {})
         return v1.PodResources(
@@ -128,20 +130,20 @@ class PodResources(v1_grpc.PodResourcesListerServicer):
 
 
 def _devices(held: Mapping[str, Held]) -> Iterator[v1.ContainerDevices]:
-    """Of a plugin that says node -1 there is none, as in the kubelet's memory."""
+    """As in the kubelet, node -1 means that a device has no NUMA node."""
     for resource, devices in held.items():
         for node, ids in devices.by_numa:
             yield from (_device(resource, id_, None if node == NO_NUMA else node) for id_ in ids)
 
 
 def _device(resource: str, id_: str, node: int | None) -> v1.ContainerDevices:
-    """One entry per device and NUMA node, never grouped; no topology means that the field is absent."""
+    """The entry of a device at one NUMA node. Without a node, there is no topology."""
     topology = None if node is None else v1.TopologyInfo(nodes=[v1.NUMANode(ID=node)])
     return v1.ContainerDevices(resource_name=resource, device_ids=[id_], topology=topology)
 
 
 def _claimed(devices: Iterable[tuple[str, PreparedDevice]]) -> Iterator[v1.ClaimResource]:
-    """An entry per device. Like the real one's it has the CDI names of those of its driver that came before, too."""
+    """An entry per device. Like the real kubelet's, it also has the CDI names of the driver's devices before it."""
     names: dict[str, list[v1.CDIDevice]] = {}
     for driver, device in devices:
         so_far = names.setdefault(driver, [])

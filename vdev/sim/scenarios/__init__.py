@@ -1,1 +1,1 @@
-"""Scenarios: YAML files that say what happens to a node and what must then be true, and the code that plays them."""
+"""Scenarios: YAML files with steps and expectations, and the code that plays them on a node."""

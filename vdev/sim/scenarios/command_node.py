@@ -1,4 +1,4 @@
-"""A node whose plugin is any command, for scenarios that know nothing about it."""
+"""A node for `vdev sim --exec`, whose plugin is any command."""
 
 import asyncio
 import contextlib
@@ -19,11 +19,9 @@ from ..kubelet import kubelet_directory
 from ..kubelet_life import Timings
 from ..lint import Finding, Severity
 from ..node_objects import NodeObjects
-from . import program
+from .driver import RESOURCE, Capability, ScenarioError
 from .embedded_driver import SimDriver
-from .placeholders import RESOURCE
-from .plugin_process import GRACE_SECONDS, LAST_LINES, CommandPlugin, Plugin, PluginPlaces, last_words
-from .scenario import Capability, ScenarioError
+from .plugin_process import GRACE_SECONDS, LAST_LINES, CommandPlugin, PluginPlaces, last_words, run_program
 
 PLACES = ("kubelet_dir", "plugin_dir", "cdi_dir", "dir", "configuration", "kubeconfig")
 _KUBECONFIG = "{kubeconfig}"
@@ -35,31 +33,26 @@ _TAIL = 1_000  # characters of a hook's output that an error shows
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeOptions:
-    """What is played on a node. `hooks` are commands by name; `resources` what `{resource}` stands for, empty for
-    whatever registers; `allow` are codes of findings that do not count. `timeout` is how many seconds a call, a hook or
-    the end of the plugin may take. `kubelet_dir` is None for a directory of the scenario's own.
-    """
+    """Options of the nodes on which scenarios are played."""
 
-    command: str
-    hooks: Mapping[str, str] = field(default_factory=dict)
-    resources: tuple[str, ...] = ()
-    allow: frozenset[str] = frozenset()
+    command: str  # starts the plugin
+    hooks: Mapping[str, str] = field(default_factory=dict)  # commands by name
+    resources: tuple[str, ...] = ()  # the names for `{resource}`; empty for all that register
+    allow: frozenset[str] = frozenset()  # codes of findings that are ignored
     strict: bool = False
-    again: bool = False
-    timeout: float = 30.0
-    kubelet_dir: Path | None = None
+    again: bool = False  # restart the plugin when it ends by itself
+    timeout: float = 30.0  # seconds that a call, a hook or the end of the plugin may take
+    kubelet_dir: Path | None = None  # None: a temporary directory for each scenario
     node_name: str = "sim-node"
     compat: Compat = Compat.V1_36
     seed: int = 0
 
 
 class CommandNode(SimDriver):
-    """A node in a directory of its own, and a command as its plugin, whose output is appended to `log`.
+    """A node in a temporary directory, with a command as its plugin, whose output is appended to `log`.
 
-    Where the command or a hook names the file that leads to an API server, there is one, with the Node in it; where
-    they name the directory of CDI specs, CDI names are resolved there, as the container runtime does.
-
-    What counts as wrong with the plugin fails the step during which it is noticed.
+    It has an API server if the command or a hook uses {kubeconfig}, and resolves CDI names if one uses {cdi_dir}. A
+    finding or an unexpected end of the plugin fails the current step.
     """
 
     def __init__(self, options: NodeOptions, log: Path) -> None:
@@ -97,31 +90,31 @@ class CommandNode(SimDriver):
             await super().__aexit__(*error)
 
     async def configure(self, text: str) -> None:
-        """Write the plugin's configuration; starts the command the first time."""
+        """Write the plugin's configuration; the first call starts the command."""
         await asyncio.to_thread(self._places.run_dir.mkdir, exist_ok=True)
         await super().configure(text)
 
     async def hook(self, name: str) -> None:
-        """Run the command for a name. Raises ScenarioError if it fails."""
+        """Run the command of a hook. Raises ScenarioError if it fails."""
         argv, seconds = filled(self._options.hooks[name], _words(self._places)), self._options.timeout
         try:
             async with asyncio.timeout(seconds):
-                code, printed = await program.run(argv, environ=self._environ())
+                code, printed = await run_program(argv, environ=self._environ())
         except TimeoutError:
             raise ScenarioError(f"hook {name}: {shlex.join(argv)} did not end within {seconds:g} s") from None
         except OSError as error:
             raise ScenarioError(f"hook {name}: cannot run {argv[0]}: {reason_of(error)}") from error
         if code:
-            said = printed.decode(errors="replace")[-_TAIL:].strip() or "it printed nothing"
-            raise ScenarioError(f"hook {name}: {shlex.join(argv)} ended with exit code {code}: {said}")
+            output = printed.decode(errors="replace")[-_TAIL:].strip() or "it printed nothing"
+            raise ScenarioError(f"hook {name}: {shlex.join(argv)} ended with exit code {code}: {output}")
 
     async def names(self, placeholder: str) -> Sequence[str]:
-        """The resources that were asked for, else what has registered."""
+        """The resources of --resource, or all that have registered."""
         given = self._options.resources if placeholder == RESOURCE else ()
         return given or await super().names(placeholder)
 
     async def errors(self, also: frozenset[str] = frozenset()) -> list[str]:
-        """The findings that count."""
+        """The findings that fail a scenario."""
         return [str(each) for each in self.kubelet.findings if self.counts(each, also)]
 
     def counts(self, finding: Finding, also: Collection[str] = ()) -> bool:
@@ -130,20 +123,20 @@ class CommandNode(SimDriver):
         return matters and finding.code not in self._options.allow
 
     async def change(self) -> None:
-        """Return soon. Raises ScenarioError if the plugin ended by itself, or did something wrong."""
+        """Return soon. Raises ScenarioError as `check` does."""
         await super().change()
         await self.check()
 
     async def check(self) -> None:
-        """Raise ScenarioError if the plugin ended by itself, or did something wrong."""
+        """Raise ScenarioError if the plugin ended by itself, or if there is a finding that counts."""
         await asyncio.to_thread(self._plugin.check)
         if found := await self.errors():
             raise ScenarioError("; ".join(found))
 
     async def explained(self, failure: str) -> str:
-        """A failure with the plugin's end, if it ended by itself, and the last lines of its output.
+        """The failure with the last lines of the plugin's output, and with its exit code if it has ended.
 
-        A broken connection is seen sooner than the end of the process behind it, hence the moment of patience.
+        A broken connection is noticed before the end of the plugin's process, so this looks several times.
         """
         for _ in range(_LOOKS):
             if LAST_LINES in failure:
@@ -155,7 +148,7 @@ class CommandNode(SimDriver):
                 return f"{failure}\n{ended}"
         return f"{failure}\nthe plugin: {await asyncio.to_thread(last_words, self._log)}"
 
-    def _command(self, places: PluginPlaces) -> Plugin:
+    def _command(self, places: PluginPlaces) -> CommandPlugin:
         return CommandPlugin(
             filled(self._options.command, _words(places)),
             log=self._log,
@@ -170,12 +163,12 @@ class CommandNode(SimDriver):
 
 
 def capabilities() -> frozenset[Capability]:
-    """What can be done to such a node."""
+    """What a node with any command as its plugin can do."""
     return frozenset(Capability) - {Capability.HOST_NODES, Capability.REASONS}
 
 
 def filled(command: str, words: Mapping[str, str]) -> list[str]:
-    """A command taken apart as a shell does, with its placeholders replaced. Raises UsageError."""
+    """The arguments of a command, split as in a shell, without placeholders. Raises UsageError."""
     try:
         parts = shlex.split(command)
     except ValueError as error:
@@ -199,12 +192,11 @@ def _words(places: PluginPlaces) -> dict[str, str]:
 
 
 def _kubeconfig(places: PluginPlaces) -> Path:
-    """Where the file is that leads to the API server, if there is one."""
     return places.configuration.with_name("kubeconfig")
 
 
 def _forget_node(paths: kubelet_directory.KubeletPaths) -> None:
-    """Let a kubelet's directory be that of a new node, unless a kubelet uses it. Blocks. Raises SocketError."""
+    """Make a kubelet's directory that of a new node. Blocks. Raises SocketError if a kubelet uses it."""
     kubelet_directory.refuse_live(paths.registration_socket)
     if not device_checkpoint.belongs_to_real_kubelet(paths.device_plugins):  # else the kubelet refuses to start
         (paths.device_plugins / device_checkpoint.FILE_NAME).unlink(missing_ok=True)

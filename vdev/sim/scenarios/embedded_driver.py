@@ -1,7 +1,4 @@
-"""Plays scenarios on the embedded kubelet, with the plugin in a process of its own.
-
-Other drivers can play the same files on a real node.
-"""
+"""The driver of scenarios for the embedded kubelet. The plugin is usually a separate process."""
 
 import asyncio
 import contextlib
@@ -21,9 +18,8 @@ from ..kubelet.kubelet import Kubelet
 from ..lint import Severity
 from ..objects.node_devices import Capacity
 from ..objects.pods import PodStatus
-from .placeholders import RESOURCE
-from .plugin_process import Plugin, PluginPlaces, VdevRun
-from .scenario import Action, Capability, ScenarioError
+from .driver import RESOURCE, Action, Capability, ScenarioError
+from .plugin_process import CommandPlugin, PluginPlaces, VdevRun
 
 _POLL_SECONDS = 0.1
 _START_SECONDS = 30.0
@@ -33,15 +29,21 @@ _HOST_NODES = ("null", "zero")
 class SimDriver:
     """A node in a temporary directory, as an async context manager.
 
-    `plugin` creates the plugin under test, which finds the API server of the objects by `kubeconfig`. `kubelet_dir` is
-    another directory for the kubelet, `kubelet_options` are more of its options. With `host_nodes` the host has device
-    nodes of its own, which the scenario can make and remove; without, containers may name nodes that are not there.
-    With `cdi` CDI names are resolved in the node's directory, without containers may name any.
+    Args:
+        plugin: creates the plugin under test
+        node_name: the name of the node
+        objects: the API server's objects; None for objects in memory
+        kubeconfig: how the plugin reaches the API server of `objects`
+        strict: the kubelet calls DRA drivers twice
+        kubelet_dir: the kubelet's directory; None for one in the temporary directory
+        host_nodes: the host has device nodes, which scenarios can create and remove
+        cdi: CDI names are resolved, so a container with an unknown name does not start
+        kubelet_options: more options of `Kubelet`
     """
 
     def __init__(
         self,
-        plugin: Callable[[PluginPlaces], Plugin] = VdevRun,
+        plugin: Callable[[PluginPlaces], CommandPlugin] = VdevRun,
         *,
         node_name: str = "sim-node",
         objects: ApiObjects | None = None,
@@ -104,7 +106,7 @@ class SimDriver:
             await asyncio.to_thread(shutil.rmtree, self._root, ignore_errors=True)
 
     async def configure(self, text: str) -> None:
-        """Replace the configuration by a rename, as editors do; starts the plugin the first time."""
+        """Replace the configuration by a rename, as editors do; the first call starts the plugin."""
         await asyncio.to_thread(_replace, self._places.configuration, text)
         if not self._configured:
             self._configured = True
@@ -146,14 +148,14 @@ class SimDriver:
                 assert_never(action)
 
     async def _power_off(self) -> None:
-        """Shut down: containers, processes and what is in memory are gone."""
+        """Shut the node down: containers, processes and files in memory are gone."""
         await self.kubelet.power_off()
         await self._plugin.stop()
         await asyncio.to_thread(shutil.rmtree, self._places.cdi_dir, ignore_errors=True)
         await asyncio.to_thread(kubelet_directory.remove_sockets, self.kubelet.device_plugin_dir)
 
     async def _plugin_serves(self) -> None:
-        """Return once the plugin has a socket. Raises ScenarioError."""
+        """Wait until the plugin has a socket. Raises ScenarioError."""
         directory = self.kubelet.device_plugin_dir
         try:
             async with asyncio.timeout(_START_SECONDS):
@@ -163,10 +165,10 @@ class SimDriver:
             raise ScenarioError(f"the plugin opened no socket within {_START_SECONDS:g} s of its start") from None
 
     async def _plugin_is_listed(self) -> None:
-        """Return once the kubelet has a list of everything that its pods had, or after a while.
+        """Wait, with a limit, until the kubelet has lists of all resources that its pods had.
 
-        A plugin that serves already has its lists there long before a kubelet hears of its pods. Which of them is first
-        must not depend on how busy this machine is.
+        On a real node, a running plugin has sent its lists long before the kubelet learns of its pods. A busy machine
+        must not change that order.
         """
         had = {resource for pod in self.kubelet.pods() for each in pod.containers for resource in each.devices}
         with contextlib.suppress(TimeoutError):
@@ -175,7 +177,7 @@ class SimDriver:
                     await self.change()
 
     async def advance_clock(self, seconds: float) -> None:
-        """Put the kubelet's clock forward, and let what became due run."""
+        """Advance the kubelet's clock, and let everything that is due run."""
         self._clock.advance(seconds)
         await self.change()
 
@@ -183,7 +185,7 @@ class SimDriver:
         await self.kubelet.run_pod(manifest)
 
     async def delete_pod(self, name: str, *, force: bool = False) -> None:
-        self._there(name)
+        self._must_exist(name)
         await self.kubelet.delete_pod(name, force=force)
 
     async def create_object(self, document: Mapping[str, Any]) -> None:
@@ -219,16 +221,15 @@ class SimDriver:
         return [f"{each.reason}: {each.message}" for each in self.kubelet.events if each.pod == f"default/{pod}"]
 
     async def restart_container(self, pod: str) -> None:
-        self._there(pod)
+        self._must_exist(pod)
         await self.kubelet.restart_container(pod)
 
-    def _there(self, name: str) -> None:
-        """Raise ScenarioError if there is no such pod."""
+    def _must_exist(self, name: str) -> None:
         if not any(pod.name == name for pod in self.kubelet.pods()):
-            raise ScenarioError(f"there is no pod {name!r} now; `createPod: {name}` makes it")
+            raise ScenarioError(f"there is no pod {name!r} now; `createPod: {name}` creates it")
 
     async def device_node(self, path: str, *, make: bool) -> None:
-        """Make or remove a character device below the host root."""
+        """Create or remove a character device below the host root."""
         await asyncio.to_thread(_device_node, self._places.host_root / path.lstrip("/"), make=make)
 
     async def node(self) -> Capacity:
@@ -238,18 +239,18 @@ class SimDriver:
         return next((pod for pod in self.kubelet.pods() if pod.name == name), None)
 
     async def registrations(self, resource: str) -> int:
-        """The kubelet's count of registrations, with those through plugins_registry, for which it has none."""
+        """The kubelet's counter, plus registrations through plugins_registry, which the kubelet does not count."""
         return self.kubelet.metrics.registrations[resource] + self.kubelet.metrics.watched[resource]
 
     async def reasons(self) -> Mapping[tuple[str, str], str]:
         return await self._plugin.reasons()
 
     async def hook(self, name: str) -> None:
-        """There are no commands from outside here."""
+        """This driver has no hooks."""
         raise ScenarioError(f"no command for the hook {name!r}")
 
     async def names(self, placeholder: str) -> Sequence[str]:
-        """The resources, or the DRA drivers, that have registered since the node is there."""
+        """The resources, or the DRA drivers, that have registered so far."""
         event, field = ("registered", "resource") if placeholder == RESOURCE else ("driverRegistered", "driver")
         return sorted({each.fields[field] for each in self.kubelet.journal.of(event)})
 
@@ -259,18 +260,18 @@ class SimDriver:
         return [str(each) for each in found if each.severity is Severity.ERROR or each.code in also]
 
     async def causes(self) -> list[str]:
-        """What the journal says of registrations that are missing."""
+        """Why registrations are missing."""
         return _missing_registrations(self.kubelet.journal.entries)
 
     async def change(self) -> None:
-        """Return at the kubelet's next change, or soon."""
+        """Return at the kubelet's next change, but soon. Raises ScenarioError if the plugin ended by itself."""
         await asyncio.to_thread(self._plugin.check)
         await self.kubelet.journal.next_change(at_most=_POLL_SECONDS)
 
 
 def _missing_registrations(entries: Iterable[Entry]) -> list[str]:
-    """Why resources are not registered with the kubelet that was started last."""
-    known: dict[str, str] = {}  # the endpoint of each resource that has ever registered
+    """Why resources are not registered with the current kubelet process."""
+    known: dict[str, str] = {}  # by resource, the endpoint of its last registration
     late: dict[str, str] = {}
     refused: dict[str, str] = {}
     waits: dict[str, str] = {}
@@ -297,7 +298,7 @@ def _missing_registrations(entries: Iterable[Entry]) -> list[str]:
 
 
 def _make_host(root: Path) -> bool:
-    """A host root with the device nodes that every Linux has; False where they cannot be made (no root). Blocks."""
+    """Create a host root with some device nodes; returns False without the permission to do so. Blocks."""
     try:
         for name in _HOST_NODES:
             (root / "dev").mkdir(parents=True, exist_ok=True)

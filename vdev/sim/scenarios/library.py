@@ -1,11 +1,11 @@
-"""The scenarios that come with vdev, for any plugin, and the files of others."""
+"""The built-in scenarios for any plugin, and scenario files of users."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import UsageError
-from .scenario import Capability, Scenario
-from .scenario_file import load
+from .driver import Capability
+from .scenario import Scenario, load, step_lines
 
 NAMES = (
     "registration",
@@ -18,7 +18,7 @@ NAMES = (
     "health",
     "dra-registration",
 )
-"""The scenarios that come with vdev, in the order in which they are played."""
+"""The built-in scenarios, in the order in which they are played."""
 
 _DIRECTORY = Path(__file__).parent / "files"
 
@@ -30,28 +30,27 @@ class Found:
     name: str
     path: Path
     scenario: Scenario
+    lines: list[tuple[int, str]]  # of each step: its line in the file, and its text
 
     @property
     def hooks(self) -> list[str]:
-        """The names of the hooks that it uses, each once."""
+        """The names of its hooks, without repetition."""
         return list(dict.fromkeys(step.value for step in self.scenario.steps if step.name == "hook"))
 
     @property
     def is_dra(self) -> bool:
-        """Whether it is one for DRA drivers."""
+        """Whether it tests a DRA driver."""
         return Capability.DRA in self.scenario.requires
 
 
 def find(name: str) -> Found:
-    """A scenario by its name in the library or by its path. Blocks. Raises UsageError."""
+    """A built-in scenario by its name, or a file by its path. Blocks. Raises UsageError."""
     path = _DIRECTORY / f"{name}.yaml" if name in NAMES else Path(name)
     if not path.is_file():
-        raise UsageError(
-            f"scenario {name!r}: there is neither such a file nor such a name; names are {', '.join(NAMES)}"
-        )
-    return Found(path.stem, path, load(path))
+        raise UsageError(f"scenario {name!r}: no such file, and no built-in scenario; those are {', '.join(NAMES)}")
+    return Found(path.stem, path, load(path), step_lines(path.read_text()))
 
 
-def coming() -> list[Found]:
-    """The scenarios that come with vdev. Blocks."""
+def built_in() -> list[Found]:
+    """The built-in scenarios. Blocks."""
     return [find(name) for name in NAMES]

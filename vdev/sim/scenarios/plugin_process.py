@@ -1,6 +1,6 @@
-"""The plugin under test, as a process of its own: `vdev run`, or any command.
+"""The plugin under test, which is a process: `vdev run`, or any command.
 
-It is started in a process group of its own, and ended with everything that it has started.
+It has its own process group, which is killed at its end with everything that it has started.
 """
 
 import asyncio
@@ -10,36 +10,36 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ...errors import reason_of
 from ..objects.node_devices import UNHEALTHY
-from . import program
-from .scenario import ScenarioError
+from .driver import ScenarioError
 
 GRACE_SECONDS = 30.0  # a pod's default, after which the kubelet kills its containers
 LAST_LINES = "the last lines of its output:"
 _TAIL_BYTES = 4_000
 _TAIL_LINES = 20
-_TOLD = {0, -signal.SIGTERM, 128 + signal.SIGTERM}  # exit codes of who does as SIGTERM says
+_CLEAN_EXITS = {0, -signal.SIGTERM, 128 + signal.SIGTERM}
 _CRASHES = {-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS, -signal.SIGILL, -signal.SIGFPE}
 _LARGEST_LOG, _KEPT_LOG = 10_000_000, 5_000_000  # bytes
 _LEFT_OUT = b"(earlier output is left out)\n"
-_AGAIN_SECONDS = 1.0  # between an end and the next start, where plugins are started again
+_RESTART_SECONDS = 1.0  # between two starts of a plugin that is restarted when it ends
 
 
 @dataclass(frozen=True, slots=True)
 class PluginPlaces:
-    """Where a plugin finds what it works with. `host_root` is `/` where no device nodes can be made."""
+    """The files and directories of a node and its plugin."""
 
     configuration: Path
     kubelet_dir: Path
     cdi_dir: Path
-    host_root: Path
+    host_root: Path  # `/` if device nodes cannot be created
     run_dir: Path
     state_dir: Path
     log: Path
@@ -47,7 +47,7 @@ class PluginPlaces:
     kubeconfig: Path | None = None
 
     def flags(self) -> tuple[str, ...]:
-        """The same places, as options of `vdev run`."""
+        """The options of `vdev run`."""
         return (
             *("--config-file", str(self.configuration)),
             *("--kubelet-dir", str(self.kubelet_dir)),
@@ -60,30 +60,16 @@ class PluginPlaces:
         )
 
 
-class Plugin(Protocol):
-    """A plugin that can be started and ended."""
-
-    async def start(self) -> None:
-        """Start it, without waiting until it is up."""
-
-    async def stop(self) -> None:
-        """Stop it as with SIGTERM, and wait for its end. No effect if it is not running."""
-
-    async def kill(self) -> None:
-        """End it as by kill -9, and wait for its end. No effect if it is not running."""
-
-    async def reasons(self) -> Mapping[tuple[str, str], str]:
-        """Why it calls devices Unhealthy, by resource and id; empty while it does not answer."""
-
-    def check(self) -> None:
-        """Raise ScenarioError if it ended by itself. Blocks."""
-
-
 class CommandPlugin:
-    """A command as a plugin. Its output is appended to `log`, which is cut when it grows too large.
+    """A plugin that is started by a command.
 
-    With `again` it is started again whenever it ends by itself, as a DaemonSet does; otherwise that is an error. With
-    `strict` it has to end well when it is told to.
+    Args:
+        argv: the command
+        log: the file to which its output is appended; its beginning is dropped if it grows too large
+        environ: its environment
+        again: restart it when it ends by itself, as a DaemonSet does; otherwise such an end is an error
+        strict: an exit code after SIGTERM other than 0 or SIGTERM's is an error
+        grace: how many seconds it may take to end after SIGTERM
     """
 
     def __init__(
@@ -106,11 +92,14 @@ class CommandPlugin:
         self._started = 0.0
 
     async def start(self) -> None:
-        """Start the command. Raises ScenarioError if it cannot be."""
+        """Start the command, without waiting until the plugin serves. Raises ScenarioError if it cannot be started."""
         await asyncio.to_thread(self._start)
 
     async def stop(self) -> None:
-        """Send SIGTERM to the command, wait for its end, and kill what it leaves behind. Raises ScenarioError."""
+        """Send SIGTERM, wait for the end, and kill the rest of the process group. No effect if it does not run.
+
+        Raises ScenarioError if it ended before, or does not end as it should.
+        """
         await asyncio.to_thread(self.check)
         process, self._process = self._process, None
         if process is None:
@@ -120,28 +109,28 @@ class CommandPlugin:
                 process.terminate()
             ended = await asyncio.to_thread(_waited, process, self._grace)
         finally:
-            _kill_group(process)  # also where the wait was cancelled
+            _kill_group(process)  # also if the wait was cancelled
         await asyncio.to_thread(self._await_end, process)
         if not ended:
             raise ScenarioError(f"the plugin did not end within {self._grace:g} s of SIGTERM, and was killed")
         code = process.returncode
-        if code in _CRASHES or (self._strict and code not in _TOLD):
+        if code in _CRASHES or (self._strict and code not in _CLEAN_EXITS):
             words = await asyncio.to_thread(last_words, self._log)
-            raise ScenarioError(f"the plugin {_ending(code)} when it was told to end by SIGTERM; {words}")
+            raise ScenarioError(f"the plugin {_ending(code)} after SIGTERM; {words}")
 
     async def kill(self) -> None:
-        """End the command and all that it has started with SIGKILL."""
+        """Send SIGKILL to the process group, and wait for the end. No effect if it does not run."""
         process, self._process = self._process, None
         if process is not None:
             _kill_group(process)
             await asyncio.to_thread(self._await_end, process)
 
     async def reasons(self) -> Mapping[tuple[str, str], str]:
-        """A foreign plugin tells nobody."""
+        """Why it reports devices as Unhealthy, by resource and id. Only vdev says so."""
         return {}
 
     def check(self) -> None:
-        """Raise ScenarioError with the end of its output if the command ended by itself; cut its log. Blocks."""
+        """Raise ScenarioError with the last lines of its output if it ended by itself. Blocks."""
         process = self._process
         self._cut_log()
         if process is None or (code := process.poll()) is None:
@@ -149,7 +138,7 @@ class CommandPlugin:
         _kill_group(process)
         self._await_end(process)
         if self._again:
-            if time.monotonic() - self._started >= _AGAIN_SECONDS:
+            if time.monotonic() - self._started >= _RESTART_SECONDS:
                 self._start()
             return
         self._process = None
@@ -172,12 +161,12 @@ class CommandPlugin:
             raise ScenarioError(f"cannot start {self._argv[0]}: {reason_of(error)}") from error
 
     def _await_end(self, process: subprocess.Popen[bytes]) -> None:
-        """Return when a process that was killed has ended. Blocks."""
+        """Wait for the end of a killed process. Blocks."""
         process.wait()
         self._cut_log()
 
     def _cut_log(self) -> None:
-        """Keep the end of a log that has grown too large. What comes while it is cut may be lost. Blocks."""
+        """Drop the beginning of a log that is too large. Output that arrives meanwhile may be lost. Blocks."""
         with contextlib.suppress(OSError):
             if self._log.stat().st_size > _LARGEST_LOG:
                 with self._log.open("a+b") as log:
@@ -188,7 +177,7 @@ class CommandPlugin:
 
 
 class VdevRun(CommandPlugin):
-    """`vdev run`, which has to end well when it is told to."""
+    """`vdev run`."""
 
     def __init__(self, places: PluginPlaces) -> None:
         argv = (sys.executable, "-m", "vdev", "run", *places.flags())
@@ -196,14 +185,41 @@ class VdevRun(CommandPlugin):
         self._places = places
 
     async def reasons(self) -> Mapping[tuple[str, str], str]:
-        """What `vdev status` says of Unhealthy devices."""
+        """The reasons in `vdev status`; empty if the agent does not answer."""
         words = (sys.executable, "-m", "vdev", "status", "--output", "json", "--run-dir", str(self._places.run_dir))
-        _, answer = await program.run(words, stderr=asyncio.subprocess.DEVNULL)
+        _, answer = await run_program(words, stderr=asyncio.subprocess.DEVNULL)
         return reasons_in(json.loads(answer)) if answer.strip() else {}
 
 
+async def run_program(
+    argv: Sequence[str], *, environ: Mapping[str, str] | None = None, stderr: int = subprocess.STDOUT
+) -> tuple[int, bytes]:
+    """Run a program to its end, and kill the rest of its process group. Returns its exit code and its output.
+
+    The output goes to a file, not a pipe: a background process of the program would keep a pipe open. Raises OSError
+    if the program cannot be started.
+    """
+    with tempfile.TemporaryFile() as printed:
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=subprocess.DEVNULL,
+            stdout=printed,
+            stderr=stderr,
+            env=environ,
+            start_new_session=True,
+        )
+        try:
+            await process.wait()
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            code = await process.wait()
+        printed.seek(0)
+        return code, printed.read()
+
+
 def last_words(log: Path) -> str:
-    """The last lines of a plugin's output, as the end of a message. Blocks."""
+    """The last lines of a plugin's output, for a message. Blocks."""
     with contextlib.suppress(OSError), log.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
         if lines := file.read().decode(errors="replace").splitlines()[-_TAIL_LINES:]:

@@ -1,219 +1,261 @@
-"""Scenarios as values: the steps, what can be expected, and the `Driver` protocol of a node to play them on.
+"""Scenario files: their form, as pydantic models, and how they are read.
 
-`scenario_file` reads them, `play` plays them, `embedded_driver` is the embedded node.
+`play` plays them on a `Driver`.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
-from typing import Any, Final, Protocol
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
 
-from ...errors import VdevError
-from ..objects.node_devices import Capacity
-from ..objects.pods import PodStatus
+import yaml
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic.alias_generators import to_camel
+from pydantic_core import ErrorDetails
 
-
-@dataclass(frozen=True, slots=True)
-class Amount:
-    """An expected number, and how what is seen compares with it. None: the number that was remembered."""
-
-    count: int | None = None
-    comparison: str = ""  # empty: equal; "at least" or "less than"
-
-    def met(self, seen: int, remembered: int) -> bool:
-        """Whether what is seen is what is expected."""
-        expected = remembered if self.count is None else self.count
-        match self.comparison:
-            case "at least":
-                return seen >= expected
-            case "less than":
-                return seen < expected
-            case _:
-                return seen == expected
-
-    def in_words(self, remembered: int) -> str:
-        """As a message says it."""
-        number = f"{remembered} as remembered" if self.count is None else str(self.count)
-        return f"{self.comparison} {number}".strip()
-
-
-class ScenarioError(VdevError):
-    """An expectation of a scenario was not met; the text says what was seen instead."""
-
-
-class StepFailed(ScenarioError):
-    """A step failed: its number, counted from 1, and why."""
-
-    def __init__(self, title: str, step: int, why: str) -> None:
-        super().__init__(f"{title}: step {step}: {why}")
-        self.step = step
-        self.why = why
-
-
-class Capability(Enum):
-    """What only some drivers can do. A step that the driver cannot do is skipped, with a reason."""
-
-    CLOCK = "clock"  # move the kubelet's time
-    KUBELET = "kubelet"  # stop and start the kubelet
-    PLUGIN = "plugin"  # stop and start the plugin's process
-    HOST_NODES = "host-nodes"  # make and remove device nodes
-    EDITS = "edits"  # see what a container gets
-    FINDINGS = "findings"  # the embedded kubelet's findings
-    REGISTRATIONS = "registrations"  # the kubelet's counter of registrations
-    REBOOT = "reboot"  # let the node go down and come back, the plugin before the kubelet
-    REBOOT_KUBELET_FIRST = "reboot-kubelet-first"  # the same, the kubelet before the plugin
-    REASONS = "reasons"  # why the plugin calls a device Unhealthy
-    DRA = "dra"  # claims, slices and classes, and a scheduler
-    PUBLISHING = "publishing"  # the plugin is led to the API server, where it can publish slices
-    DRIVERS = "drivers"  # the kubelet's connections to DRA drivers
-    ROLL = "roll"  # a rolling update of the plugin: the new one beside the old
-    KILL = "kill"  # end the plugin's process as by kill -9
-    HOOK = "hook"  # run commands from outside the scenario
-
-
-class Action(Enum):
-    """A step without arguments."""
-
-    RESTART_KUBELET = "restartKubelet"
-    CRASH_KUBELET = "crashKubelet"
-    START_KUBELET = "startKubelet"
-    RESTART_PLUGIN = "restartPlugin"
-    STOP_PLUGIN = "stopPlugin"
-    START_PLUGIN = "startPlugin"
-    KILL_PLUGIN = "killPlugin"
-    REBOOT_PLUGIN_FIRST = "rebootPluginFirst"
-    REBOOT_KUBELET_FIRST = "rebootKubeletFirst"
-    ROLL_PLUGIN = "rollPlugin"
-
+from ...errors import UsageError, reason_of
+from ..lint import unknown_code
+from ..objects import yaml_text
+from .driver import Capability
 
 ANY: Final = "any"
+REMEMBERED: Final = "remembered"
+COMPARISONS: Final = {"atLeast": "at least", "lessThan": "less than"}
+POD_STEPS: Final = frozenset({"createPod", "deletePod", "forceDeletePod", "restartContainer"})
+_LONGEST_STEP = 160  # characters of a step's text in a report
 
 
-@dataclass(frozen=True, slots=True)
-class Expect:
-    """What must be seen in the end, and then for `stays` seconds. `pods` has None for a pod that must not exist,
-    `unhealthy` the reasons of devices that must be listed as Unhealthy, by resource and id. `slices` has the devices
-    that a DRA driver publishes for the node, in any order (None: no slice; ANY: at least one slice, if it can publish
-    any), `claims` those allocated to a claim (None: no such claim), `drivers` how many instances are connected.
-    `no_warnings` are codes of findings that must not be there although they are no errors.
+class ScenarioFormatError(UsageError):
+    """A scenario file is invalid; the text says where."""
+
+
+def _number(value: Any) -> Any:
+    number = value
+    if isinstance(value, Mapping) and len(value) == 1 and value.keys() <= COMPARISONS.keys():
+        (number,) = value.values()
+    if number == REMEMBERED or (isinstance(number, int) and not isinstance(number, bool) and number >= 0):
+        return value
+    raise ValueError("expected a number or remembered, or one of them in {atLeast: …} or {lessThan: …}")
+
+
+def _count(value: Any) -> Any:
+    if REMEMBERED in (value.values() if isinstance(value, Mapping) else [value]):
+        raise ValueError("only numbers of the node are remembered")
+    return _number(value)
+
+
+def _both(value: Any) -> Any:
+    """`remembered` alone means both numbers of a resource."""
+    return {"capacity": REMEMBERED, "allocatable": REMEMBERED} if value == REMEMBERED else value
+
+
+def _codes(value: Any) -> frozenset[str]:
+    if value == "none":
+        return frozenset()
+    if not isinstance(value, list):
+        raise ValueError("expected none, or a list of the codes of forbidden warnings")  # noqa: TRY004  # for pydantic
+    if wrong := next(filter(None, map(unknown_code, map(str, value))), ""):
+        raise ValueError(wrong)
+    return frozenset(value)
+
+
+def _pod(value: dict[str, Any]) -> dict[str, Any]:
+    if "spec" not in value:
+        raise ValueError("a Pod needs a spec")
+    return {"apiVersion": "v1", "kind": "Pod", **value}
+
+
+def _object(value: dict[str, Any]) -> dict[str, Any]:
+    if missing := {"kind", "metadata"} - value.keys():
+        raise ValueError(f"the object needs {min(missing)}")
+    return {"apiVersion": "resource.k8s.io/v1", **value}
+
+
+class _Form(BaseModel):
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, value: Any) -> Any:
+        allowed = sorted(str(field.alias) for field in cls.model_fields.values())
+        if isinstance(value, Mapping) and (unknown := sorted(map(str, value.keys() - set(allowed)))):
+            raise ValueError(f"unknown key {unknown[0]!r}; expected one of {', '.join(allowed)}")
+        return value
+
+
+class NodeNumbers(_Form):
+    """Numbers of a resource in the node status."""
+
+    capacity: Annotated[Any, AfterValidator(_number)]
+    allocatable: Annotated[Any, AfterValidator(_number)]
+
+
+class ContainerExpectation(_Form):
+    """What can be expected of a container."""
+
+    devices: Any = None
+    device_counts: Any = None
+    device_health: Any = None
+    restarts: Any = None
+    env: Any = None
+    device_nodes: Any = None
+    mounts: Any = None
+    annotations: Any = None
+    cdi_devices: Any = None
+    claims: Any = None
+
+
+class PodExpectation(_Form):
+    """What can be expected of a pod."""
+
+    phase: Any = None
+    reason: Any = None
+    message: Any = None
+    terminating: Any = None
+    events: list[Any] = []
+    containers: dict[str, ContainerExpectation] = {}
+
+
+class Expect(_Form):
+    """An expectation: all of it must be true at one moment, and then stay true for `stays` seconds.
+
+    A text may be `{matches: pattern}`, and a key `{resource}` or `{driver}`.
     """
 
-    node: Mapping[str, tuple[Amount, Amount]] = field(default_factory=dict)
-    pods: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
-    registrations: Mapping[str, Amount] = field(default_factory=dict)
-    unhealthy: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    no_error_findings: bool = False
-    slices: Mapping[str, Sequence[str] | None] = field(default_factory=dict)
-    claims: Mapping[str, Sequence[str] | None] = field(default_factory=dict)
-    drivers: Mapping[str, Amount] = field(default_factory=dict)
-    no_warnings: frozenset[str] = frozenset()
-    stays: float = 0.0
+    node: dict[str, Annotated[NodeNumbers, BeforeValidator(_both)]] = {}
+    pods: dict[str, PodExpectation | None] = {}  # None: the pod must not exist
+    registrations: dict[str, Annotated[Any, AfterValidator(_count)]] = {}
+    unhealthy: dict[str, dict[str, Any]] = {}  # by resource and device id, why the plugin reports it as Unhealthy
+    findings: Annotated[Any, AfterValidator(_codes)] = None  # codes of forbidden warnings; None: all is allowed
+    slices: dict[str, list[str] | Literal["any"] | None] = {}  # by driver, its devices; None: it must have no slice
+    claims: dict[str, list[Any] | None] = {}  # by name, the allocated devices; None: no such claim
+    drivers: dict[str, Annotated[Any, AfterValidator(_count)]] = {}  # the number of connected instances
+    stays: float = Field(default=0, ge=0)
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The expectation as in the file, with the keys that are given there."""
+        return self.model_dump(by_alias=True, exclude_unset=True)
 
 
-POD_STEPS = frozenset({"createPod", "deletePod", "forceDeletePod", "restartContainer"})
+class ObjectName(_Form):
+    """Names an object of the API server."""
 
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A step by its name in the file, and what is written there for it: an `Expect`, the name of a pod, a path, a
-    document; None for an `Action` and for `remember`.
-    """
-
+    kind: str
     name: str
-    value: Any = None
+    namespace: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Scenario:
-    """One file. `configuration` is the plugin's first configuration, empty where it needs none; `pods` are manifests by
-    the name of the pod. `lines` has each step's place in the file and its text, for reports.
+class Step(_Form):
+    """One step: exactly one of these keys is given."""
 
-    `hardware` says which pieces of hardware a device id stands for; two pods must never have one piece. It is looked at
-    after each step and while an expectation is waited for. `objects` are created before the plugin starts.
-    """
+    expect: Expect = Expect()
+    remember: None = None
+    edit_configuration: str = ""
+    hook: str = ""
+    advance_clock: float = Field(default=0, ge=0)  # seconds
+    create_pod: str = ""
+    delete_pod: str = ""
+    force_delete_pod: str = ""
+    restart_container: str = ""
+    create_device_node: str = ""
+    remove_device_node: str = ""
+    create_object: Annotated[dict[str, Any], AfterValidator(_object)] = {}
+    delete_object: ObjectName = ObjectName(kind="", name="")
+    restart_kubelet: None = None
+    crash_kubelet: None = None
+    start_kubelet: None = None
+    restart_plugin: None = None
+    stop_plugin: None = None
+    start_plugin: None = None
+    kill_plugin: None = None
+    reboot_plugin_first: None = None
+    reboot_kubelet_first: None = None
+    roll_plugin: None = None
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        if len(self.model_fields_set) != 1:
+            raise ValueError(f"expected one step, found {len(self.model_fields_set)}")
+        return self
+
+    @property
+    def name(self) -> str:
+        """The step's key in the file."""
+        (field,) = self.model_fields_set
+        return to_camel(field)
+
+    @property
+    def value(self) -> Any:
+        """The argument of the step."""
+        (field,) = self.model_fields_set
+        return getattr(self, field)
+
+
+class Scenario(_Form):
+    """A scenario file."""
 
     title: str
-    configuration: str
-    steps: tuple[Step, ...]
-    pods: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    steps: list[Step]
+    configuration: str = ""  # the plugin's first configuration
+    pods: dict[str, Annotated[dict[str, Any], AfterValidator(_pod)]] = {}  # manifests by name
+    objects: list[Annotated[dict[str, Any], AfterValidator(_object)]] = []  # created before the plugin starts
     requires: frozenset[Capability] = frozenset()
-    hardware: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    objects: tuple[Mapping[str, Any], ...] = ()
-    lines: tuple[tuple[int, str], ...] = ()
+    # By device id, the pieces of hardware that it stands for. No two pods may ever hold the same piece.
+    hardware: dict[str, list[str]] = {}
+
+    @model_validator(mode="after")
+    def _pods_exist(self) -> Self:
+        for number, step in enumerate(self.steps):
+            if step.name in POD_STEPS and step.value not in self.pods:
+                raise ValueError(f"steps.{number}.{step.name}: no pod {step.value!r}; there are {sorted(self.pods)}")
+        return self
 
     @property
     def expectations(self) -> list[Expect]:
-        """What its steps expect."""
+        """The expectations of all steps."""
         return [step.value for step in self.steps if step.name == "expect"]
 
+    def manifest(self, pod: str) -> dict[str, Any]:
+        """The manifest of a pod, with its name."""
+        manifest = self.pods[pod]
+        return {**manifest, "metadata": {**(manifest.get("metadata") or {}), "name": pod}}
 
-class Driver(Protocol):
-    """A node with a kubelet and a plugin on it, to which things can be done."""
 
-    capabilities: frozenset[Capability]
+def load(path: Path) -> Scenario:
+    """Read a scenario's file. Blocks. Raises ScenarioFormatError."""
+    try:
+        return parse(yaml_text.document(path.read_text()))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ScenarioFormatError(f"{path}: cannot read the scenario: {reason_of(error)}") from error
+    except (ScenarioFormatError, yaml.YAMLError) as error:
+        hint = '; write a placeholder in quotes: "{resource}"' if "unhashable" in str(error) else ""
+        raise ScenarioFormatError(f"{path.name}: {error}{hint}") from error
 
-    async def configure(self, text: str) -> None:
-        """Replace the plugin's configuration; starts the plugin the first time."""
 
-    async def act(self, action: Action) -> None:
-        """Do something to the kubelet or the plugin."""
+def parse(document: Any) -> Scenario:
+    """Check the YAML document of a scenario. Raises ScenarioFormatError with all errors."""
+    try:
+        return Scenario.model_validate(document)
+    except ValidationError as error:
+        raise ScenarioFormatError("; ".join(_message(each) for each in error.errors())) from error
 
-    async def advance_clock(self, seconds: float) -> None:
-        """Let time pass for the kubelet."""
 
-    async def create_pod(self, manifest: Mapping[str, Any]) -> None:
-        """Create a pod that is bound to the node."""
+def _message(error: ErrorDetails) -> str:
+    place = ".".join(map(str, error["loc"]))
+    text = error["msg"].removeprefix("Value error, ")
+    return f"{place}: {text}" if place else text
 
-    async def delete_pod(self, name: str, *, force: bool = False) -> None:
-        """Delete a pod, at once; with `force` from the API server, whatever its node does."""
 
-    async def create_object(self, document: Mapping[str, Any]) -> None:
-        """Create an object of the API server."""
+def step_lines(text: str) -> list[tuple[int, str]]:
+    """The line of each step in a valid file, and its text as one line."""
+    tree = yaml.compose(text, yaml.SafeLoader)
+    assert tree is not None  # the file is valid
+    (steps,) = (value for key, value in tree.value if key.value == "steps")
+    return [
+        (node.start_mark.line + 1, _one_line(text[node.start_mark.index : node.end_mark.index])) for node in steps.value
+    ]
 
-    async def delete_object(self, kind: str, name: str, namespace: str) -> None:
-        """Delete an object of the API server."""
 
-    async def restart_container(self, pod: str) -> None:
-        """Let the pod's first app container die and start again."""
-
-    async def device_node(self, path: str, *, make: bool) -> None:
-        """Make or remove a device node of the host."""
-
-    async def hook(self, name: str) -> None:
-        """Run the command for this name, to its end."""
-
-    async def names(self, placeholder: str) -> Sequence[str]:
-        """What `{resource}` or `{driver}` stands for: the names that plugins have registered so far."""
-
-    async def node(self) -> Capacity:
-        """What the node status shows."""
-
-    async def pod(self, name: str) -> PodStatus | None:
-        """A pod as it is, None if there is none."""
-
-    async def slices(self, driver: str) -> Sequence[str] | None:
-        """The devices of the newest generation of a driver's slices for the node, in order; None without a slice."""
-
-    async def claim(self, name: str) -> Sequence[str] | None:
-        """The devices allocated to a claim of namespace `default`, None if there is no such claim."""
-
-    async def drivers(self, driver: str) -> int:
-        """To how many instances of a driver the kubelet is connected."""
-
-    async def events(self, pod: str) -> Sequence[str]:
-        """The events on a pod, as `reason: message`."""
-
-    async def registrations(self, resource: str) -> int:
-        """How often a resource was registered since the kubelet started counting."""
-
-    async def reasons(self) -> Mapping[tuple[str, str], str]:
-        """Why the plugin calls devices Unhealthy, by resource and device id; empty while it does not answer."""
-
-    async def errors(self, also: frozenset[str] = frozenset()) -> list[str]:
-        """What was found wrong with the plugin: error findings, and warnings with one of these codes."""
-
-    async def causes(self) -> list[str]:
-        """Why what is expected may not have come true yet, as far as the node knows."""
-
-    async def change(self) -> None:
-        """Return soon, and early if something changed. Raises ScenarioError if the plugin ended by itself."""
+def _one_line(source: str) -> str:
+    text = " ".join(" ".join(row for row in source.splitlines() if not row.lstrip().startswith("#")).split())
+    return text if len(text) <= _LONGEST_STEP else f"{text[: _LONGEST_STEP - 1]}…"
