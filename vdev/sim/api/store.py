@@ -222,10 +222,9 @@ class Objects:
         metadata["managedFields"] = ownership.entries(owners, kind.api_version)
         before = old.get("metadata") or {}
         if kind.generation:
-            was, now = (
-                (each.get("spec"), (each.get("metadata") or {}).get("deletionTimestamp")) for each in (old, stored)
-            )
-            metadata["generation"] = before.get("generation", 0) + (not old or was != now)
+            now = stored.get("spec"), metadata.get("deletionTimestamp")
+            is_changed = (old.get("spec"), before.get("deletionTimestamp")) != now
+            metadata["generation"] = before.get("generation", 0) + (is_changed or not old)
         if old and at_version(stored, "") == at_version(old, ""):
             return old
         if wrong := [*self.rules.problems(kind, old, stored)]:
