@@ -363,8 +363,7 @@ class Kubelet:
 
     def drivers(self) -> dict[str, list[DriverStatus]]:
         """The registered instances of DRA drivers by name, oldest first; empty if the kubelet is down."""
-        registry = None if self._process is None else self._process.dra.drivers
-        return {} if registry is None else {name: registry.instances(name) for name in registry.names()}
+        return {} if self._process is None else self._process.dra.drivers.status()
 
     def listed(self) -> dict[str, dict[str, str]]:
         """The health of each device in the lists of connected plugins, by resource and id."""

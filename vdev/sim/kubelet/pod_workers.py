@@ -14,9 +14,8 @@ from .. import lint
 from ..api.api_objects import ApiObjectError
 from ..device_manager.device_choice import AdmissionError
 from ..device_manager.plugin_client import PluginError
-from ..dra.claim_manager import ClaimsError, PodClaims
 from ..dra.control_plane import Cluster
-from ..dra.dynamic_resources import UnresolvedError
+from ..dra.dynamic_resources import ClaimsError, PodClaims, UnresolvedError
 from ..journal import Event
 from ..lint import Finding, Severity
 from ..objects import container_edits
