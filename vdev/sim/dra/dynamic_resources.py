@@ -17,7 +17,7 @@ from ..api.kinds import Document
 from ..kubelet_life import Life
 from ..lint import error, warning
 from ..objects.container_edits import Edits
-from ..objects.pods import ContainerClaim
+from ..objects.pods import ContainerClaim, PodSpec
 from . import answer_lint, cdi_directory, claim_checkpoint
 from .claim_checkpoint import ClaimInfo, PreparedDevice
 from .driver_client import Answer, CallError, DriverClient
@@ -43,16 +43,6 @@ class ClaimsError(Exception):
 
 class UnresolvedError(Exception):
     """CDI names do not resolve; the text is the container runtime's."""
-
-
-@dataclass(frozen=True, slots=True)
-class PodClaims:
-    """A pod and the names of its ResourceClaims."""
-
-    name: str
-    namespace: str
-    uid: str
-    claims: tuple[str, ...]
 
 
 class DynamicResources:
@@ -155,12 +145,13 @@ class DynamicResources:
 
     # --- prepare ----------------------------------------------------------------------------------------------------
 
-    async def prepare(self, pod: PodClaims) -> None:
-        """Prepare all claims of a pod. Raises ClaimsError."""
-        async with self._locked((pod.namespace, name) for name in pod.claims):
+    async def prepare(self, pod: PodSpec, names: Iterable[str]) -> None:
+        """Prepare the claims of a pod with these names. Raises ClaimsError."""
+        names = list(names)
+        async with self._locked((pod.namespace, name) for name in names):
             # Nothing is recorded before all claims and drivers are known to exist: a pod that fails here can be deleted
             # without its drivers.
-            claims = [await self._fetch(pod, name) for name in pod.claims]
+            claims = [await self._fetch(pod, name) for name in names]
             for driver in (driver for claim in claims for driver in _results(claim)):
                 self._client(driver, "prepare")
             infos = [self._info(claim) for claim in claims]
@@ -179,7 +170,7 @@ class DynamicResources:
                     devices = [f"{d}/{each.pool}/{each.device}" for d, all_ in info.drivers.items() for each in all_]
                     self._journal.tell_claim(info.key, "prepared", devices)
 
-    async def _fetch(self, pod: PodClaims, name: str) -> Document:
+    async def _fetch(self, pod: PodSpec, name: str) -> Document:
         """The claim, if the pod may use it. Raises ClaimsError."""
         try:
             claim = await self._objects.get("ResourceClaim", name, pod.namespace)
