@@ -83,6 +83,7 @@ def test_wrong_slices(subtests):
         (of(memory({"default": "5Gi", "validRange": {"min": "1Gi"}})), "request-policy"),
         (of(memory({"default": "1Gi", "validValues": ["2Gi", "1Gi"]})), "request-policy"),
         (of(memory({"default": "1536Mi", "validRange": {"min": "1Gi", "step": "1Gi"}})), "request-policy"),
+        (of(memory({"default": "1Gi", "validRange": {}})), "request-policy"),
         (of(device("a", taints=[{"key": "k", "effect": "Sometimes"}])), "taints"),
         (of(device("a", taints=[TAINT] * 17)), "taints"),
         (of(device("a", consumesCounters=[USE, USE])), "counter-uses"),
@@ -93,6 +94,10 @@ def test_wrong_slices(subtests):
         (placed({"nodeSelector": {"nodeSelectorTerms": []}}), "slice-node"),
         (slice_of("acme.dev", counters=[{"name": "C", "counters": {"m": {"value": "1"}}}]), "counter-name"),
         (slice_of("acme.dev", counters=[{"name": "c", "counters": {}}]), "counter-sets"),
+        (
+            slice_of("acme.dev", counters=[{"name": "c", "counters": {"m": {"value": "1"}}}] * 2),
+            "duplicate-counter-set",
+        ),
     ]
     for found, code in cases:
         with subtests.test(found=found):

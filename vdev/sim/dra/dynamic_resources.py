@@ -7,7 +7,7 @@ texts of errors are the kubelet's. `pod_workers` decides when a pod is started o
 import asyncio
 import contextlib
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -145,9 +145,8 @@ class DynamicResources:
 
     # --- prepare ----------------------------------------------------------------------------------------------------
 
-    async def prepare(self, pod: PodSpec, names: Iterable[str]) -> None:
+    async def prepare(self, pod: PodSpec, names: Sequence[str]) -> None:
         """Prepare the claims of a pod with these names. Raises ClaimsError."""
-        names = list(names)
         async with self._locked((pod.namespace, name) for name in names):
             # Nothing is recorded before all claims and drivers are known to exist: a pod that fails here can be deleted
             # without its drivers.
