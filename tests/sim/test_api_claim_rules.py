@@ -11,7 +11,8 @@ PATHS = {
     "ResourceClaimTemplate": f"{GROUP}/namespaces/default/resourceclaimtemplates",
     "DeviceClass": f"{GROUP}/deviceclasses",
 }
-EXACTLY = "spec.devices.requests[0].exactly"
+REQUEST = "spec.devices.requests[0]"
+EXACTLY = f"{REQUEST}.exactly"
 DEFAULTS = {"allocationMode": "ExactCount", "count": 1}
 
 
@@ -22,19 +23,19 @@ async def ask():
         yield Caller(server)
 
 
+def requests(*written, **more):
+    """The spec of a claim with these requests."""
+    return {"devices": {"requests": list(written), **more}}
+
+
 def asked(**more):
     """The spec of a claim for one device."""
-    return {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c", **more}}]}}
+    return requests({"name": "r", "exactly": {"deviceClassName": "c", **more}})
 
 
-def either(*names, **more):
-    """The spec of a claim with alternatives."""
-    return {"devices": {"requests": [{"name": "r", "firstAvailable": [sub(name, **more) for name in names]}]}}
-
-
-def sub(name, **more):
-    """One alternative of a request."""
-    return {"name": name, "deviceClassName": "c", **more}
+def configured(**more):
+    """The spec of a claim for one device, with constraints or configuration."""
+    return {"devices": asked()["devices"] | more}
 
 
 async def make(ask, kind, spec, **metadata):
@@ -43,7 +44,26 @@ async def make(ask, kind, spec, **metadata):
     return await ask("POST", PATHS[kind], document | ({} if spec is None else {"spec": spec}))
 
 
+OPAQUE = {"opaque": {"driver": "acme.dev", "parameters": {"kind": "X"}}}
+
+
 REFUSED = [
+    (requests({"name": "r"}), REQUEST),
+    (requests({"name": "R!", "exactly": {"deviceClassName": "c"}}), f"{REQUEST}.name"),
+    (requests({"name": "r", "exactly": {}}), f"{EXACTLY}.deviceClassName"),
+    (requests({"name": "r", "firstAvailable": [{"name": "x"}]}), f"{REQUEST}.firstAvailable[0].deviceClassName"),
+    (
+        configured(constraints=[{"matchAttribute": "acme.dev/a", "requests": ["x"]}]),
+        "spec.devices.constraints[0].requests[0]",
+    ),
+    (configured(constraints=[{"matchAttribute": "model"}]), "spec.devices.constraints[0].matchAttribute"),
+    (configured(constraints=[{"requests": ["r"]}]), "spec.devices.constraints[0]"),
+    (
+        requests(asked()["devices"]["requests"][0], config=[OPAQUE | {"requests": ["x"]}]),
+        "spec.devices.config[0].requests[0]",
+    ),
+    (asked(count=-1), f"{EXACTLY}.count"),
+    (asked(cuont=1), f"{EXACTLY}.cuont"),
     (asked(allocationMode="All", count=1), f"{EXACTLY}.count"),
     (asked(allocationMode="Most"), f"{EXACTLY}.allocationMode"),
     (asked(selectors=[{}]), f"{EXACTLY}.selectors[0].cel.expression"),
@@ -78,7 +98,7 @@ async def test_a_claim_is_refused(subtests, ask):
     [
         (asked(), ("exactly",)),
         (asked(count=0, allocationMode=""), ("exactly",)),
-        (either("a"), ("firstAvailable", 0)),
+        (requests({"name": "r", "firstAvailable": [{"name": "a", "deviceClassName": "c"}]}), ("firstAvailable", 0)),
     ],
 )
 async def test_defaults_of_requests(ask, spec, where):
@@ -93,6 +113,12 @@ async def test_defaults_of_requests(ask, spec, where):
 
 
 MERGE = "application/merge-patch+json"
+
+
+async def test_a_claim_with_constraints_and_configuration(ask):
+    """The server accepts it."""
+    spec = configured(constraints=[{"matchAttribute": "acme.dev/a"}] * 32, config=[OPAQUE] * 32)
+    assert 201 == (await make(ask, "ResourceClaim", spec))[0]
 
 
 async def test_all_devices_and_tolerations(ask):

@@ -137,44 +137,6 @@ def asked(**more):
     return {"name": "r", "exactly": {"deviceClassName": "c", **more}}
 
 
-async def test_a_claim_is_refused(subtests, ask):
-    """A mistake in a request does not show only when a pod waits."""
-    cases = [
-        ({"name": "r"}, "exactly one of"),
-        ({"name": "R!", "exactly": {"deviceClassName": "c"}}, "RFC 1123 label"),
-        ({"name": "r", "exactly": {}}, "deviceClassName: Required value"),
-        ({"name": "r", "exactly": {"deviceClassName": "c", "count": -1}}, "greater than zero"),
-        ({"name": "r", "exactly": {"deviceClassName": "c", "cuont": 1}}, "cuont: unknown field"),
-        ({"name": "r", "firstAvailable": [{"name": "x"}]}, "deviceClassName: Required value"),
-        (asked(selectors=[{"cel": {}}]), "selectors[0].cel.expression: Required value"),
-    ]
-    for request_, why in cases:
-        with subtests.test(request_=request_):
-            status, answer = await ask("POST", CLAIMS, of("ResourceClaim", "c", {"devices": {"requests": [request_]}}))
-            assert 422 == status
-            assert why in answer["message"]
-
-
-OPAQUE = {"opaque": {"driver": "acme.dev", "parameters": {"kind": "X"}}}
-
-
-@pytest.mark.parametrize(
-    ("more", "why"),
-    [
-        ({"config": [OPAQUE | {"requests": ["x"]}]}, "config[0].requests[0]: Invalid value"),
-        ({"constraints": [{"matchAttribute": "acme.dev/a", "requests": ["x"]}]}, "must be the name of a request"),
-        ({"constraints": [{"matchAttribute": "model"}]}, "must include the domain"),
-        ({"constraints": [{"requests": ["r"]}]}, "exactly one of `matchAttribute` or `distinctAttribute`"),
-    ],
-)
-async def test_a_claim_with_wrong_constraints_or_configuration_is_refused(ask, more, why):
-    """A correct claim is accepted."""
-    devices = {"requests": [asked()], "constraints": [{"matchAttribute": "acme.dev/a"}] * 32, "config": [OPAQUE] * 32}
-    assert 201 == (await ask("POST", CLAIMS, of("ResourceClaim", "c", {"devices": devices})))[0]
-    status, answer = await ask("POST", CLAIMS, of("ResourceClaim", "d", {"devices": devices | more}))
-    assert (422, True) == (status, why in answer["message"]), answer["message"]
-
-
 @pytest.mark.parametrize(("version", "alpha"), [((1, 35), False), ((1, 36), False), ((1, 34), True)])
 async def test_fields_of_gates_that_are_off_are_dropped(version, alpha):
     """The server drops them silently, as a real one does."""
