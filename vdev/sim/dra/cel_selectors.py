@@ -38,6 +38,10 @@ class SelectorError(Exception):
     """An expression cannot be compiled or evaluated. The text begins like the scheduler's."""
 
 
+class CompileError(SelectorError):
+    """An expression is not valid; a cluster's API server refuses it."""
+
+
 class NotInstalled(SelectorError):
     """No library for CEL is installed."""
 
@@ -63,17 +67,17 @@ def matches(expression: str, driver: str, device: Mapping[str, Any]) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def _compiled(expression: str) -> Any:
-    """The library's form of an expression. Raises SelectorError."""
+    """The library's form of an expression. Raises CompileError and NotInstalled."""
     if len(expression.encode()) > LONGEST_EXPRESSION:
-        raise SelectorError(f"CEL compile error: the expression is longer than {LONGEST_EXPRESSION} bytes")
+        raise CompileError(f"CEL compile error: the expression is longer than {LONGEST_EXPRESSION} bytes")
     library = _library()
     try:
         compiled = library.environment.compile(expression)
     except RuntimeError as error:
-        raise SelectorError(f"CEL compile error: {error}") from error
+        raise CompileError(f"CEL compile error: {error}") from error
     if compiled.return_type() not in library.boolean:
         name = compiled.return_type().name()
-        raise SelectorError(f"CEL compile error: must evaluate to bool or the unknown type, not {name}")
+        raise CompileError(f"CEL compile error: must evaluate to bool or the unknown type, not {name}")
     return compiled
 
 
