@@ -20,7 +20,7 @@ from tests.kit import api_schemas
 from tests.kit.releases import Release
 from vdev.sim.api import patches, server
 from vdev.sim.api.kinds import KINDS, Refused
-from vdev.sim.api.store import Objects
+from vdev.sim.api.store import ObjectStore
 
 ME = "system:serviceaccount:vdev-system:vdev"
 _REQUEST = contextvars.ContextVar("request", default=None)
@@ -88,8 +88,8 @@ class ApiServer(server.ApiServer):
         rules = release or Release()
         rules.more = self._problems
         self._schemas = schemas
-        self._anew = functools.partial(Objects, rules=rules)
-        super().__init__(self._anew(), kinds=kinds, tls=tls)
+        self._new_store = functools.partial(ObjectStore, rules=rules)
+        super().__init__(self._new_store(), kinds=kinds, tls=tls)
         self._begin()
         self.tokens = {token}
         self.permissions = None
@@ -182,7 +182,7 @@ class ApiServer(server.ApiServer):
 
     def lose_store(self):
         """Start with an empty store whose versions start again. Call it while the server is down."""
-        self.objects = self._anew()
+        self.objects = self._new_store()
         self._begin()
 
     async def bookmark(self):

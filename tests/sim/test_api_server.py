@@ -14,7 +14,7 @@ from tests.kit.rest import Caller
 from vdev.errors import UsageError
 from vdev.sim.api.kinds import KINDS, ApiKind
 from vdev.sim.api.server import ApiServer
-from vdev.sim.api.store import Objects
+from vdev.sim.api.store import ObjectStore
 
 SLICES, CLAIMS = "/apis/resource.k8s.io/v1/resourceslices", "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
@@ -140,7 +140,7 @@ def asked(**more):
 @pytest.mark.parametrize(("version", "alpha"), [((1, 35), False), ((1, 36), False), ((1, 34), True)])
 async def test_fields_of_gates_that_are_off_are_dropped(version, alpha):
     """The server drops them silently, as a real one does."""
-    async with ApiServer(Objects(rules=Release(version, alpha=alpha))) as server:
+    async with ApiServer(ObjectStore(rules=Release(version, alpha=alpha))) as server:
         ask = Caller(server)
         shared = {
             "allowMultipleAllocations": True,

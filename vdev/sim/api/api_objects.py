@@ -13,7 +13,7 @@ from typing import Any
 
 from .kinds import KINDS, ApiKind, Document, Refused, Stored
 from .rules import Rules
-from .store import Objects
+from .store import ObjectStore
 
 _MANAGER = "cluster"  # the field manager of everything that the kubelet and the cluster write
 _KINDS = {each.kind: each for each in KINDS}
@@ -29,9 +29,9 @@ class ApiObjects:
     Returned objects are never changed, only replaced, and callers must not change them either.
     """
 
-    def __init__(self, store: Objects | None = None) -> None:
+    def __init__(self, store: ObjectStore | None = None) -> None:
         # The embedded kubelet reports mistakes in slices that no API server has refused.
-        self._store = store or Objects(rules=Rules(refuse_slices=False))
+        self._store = store or ObjectStore(rules=Rules(refuse_slices=False))
 
     async def list(self, kind: str) -> list[Document]:
         """All objects of a kind, in all namespaces, by namespace and name."""

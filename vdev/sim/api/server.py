@@ -25,7 +25,7 @@ from ...errors import UsageError
 from . import discovery, http_requests, tables, watches, writes
 from .http_requests import Request
 from .kinds import KINDS, ApiKind, Refused
-from .store import Objects
+from .store import ObjectStore
 from .watches import Watch
 
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -44,7 +44,7 @@ class ApiServer:
 
     def __init__(
         self,
-        objects: Objects | None = None,
+        objects: ObjectStore | None = None,
         *,
         kinds: Iterable[ApiKind] = KINDS,
         host: str = "127.0.0.1",
@@ -53,7 +53,7 @@ class ApiServer:
     ) -> None:
         if not _is_loopback(host):
             raise UsageError(f"{host}: the API server knows no users, so it listens on loopback only: 127.0.0.1")
-        self.objects = objects or Objects()
+        self.objects = objects or ObjectStore()
         self.kinds = {(each.group, each.version, each.plural): each for each in kinds}
         self.port = port
         self.watching = 0  # watches that have sent all existing objects

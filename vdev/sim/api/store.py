@@ -43,7 +43,7 @@ def timestamp() -> str:
     return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-class Objects:
+class ObjectStore:
     """All objects, by the rules of a release."""
 
     def __init__(self, *, rules: Rules | None = None) -> None:
