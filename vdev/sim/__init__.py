@@ -5,7 +5,7 @@ It shares no decisions with the plugin, so that they cannot share a mistake. Sta
 """
 
 from ..aio.clock import Clock, LeapClock, ManualClock, SystemClock
-from .api.server_objects import ApiObjectError, ServerObjects
+from .api.api_objects import ApiObjectError, ApiObjects
 from .device_manager.registration_server import Compat
 from .dra.driver_registry import DriverStatus
 from .journal import Entry, Event
@@ -19,6 +19,7 @@ from .objects.pods import ContainerStatus, Kind, Phase, PodStatus
 
 __all__ = [
     "ApiObjectError",
+    "ApiObjects",
     "Capacity",
     "Clock",
     "Compat",
@@ -38,7 +39,6 @@ __all__ = [
     "Mount",
     "Phase",
     "PodStatus",
-    "ServerObjects",
     "Severity",
     "SystemClock",
     "Timings",

@@ -17,8 +17,8 @@ from typing import TextIO
 
 from ..errors import HostError
 from ..hostfs import write_atomic
+from .api.api_objects import ApiObjects
 from .api.server import ApiServer
-from .api.server_objects import ServerObjects
 from .device_manager.registration_server import Compat
 from .journal import Entry
 from .kubelet.kubelet import Kubelet
@@ -70,7 +70,7 @@ async def serve(options: SimOptions, out: TextIO = sys.stdout) -> int:
         seed=options.seed,
         host_root="/",
         cdi_dir=options.cdi_dir,
-        objects=None if api is None else ServerObjects(api.objects),
+        objects=None if api is None else ApiObjects(api.objects),
     )
     if api is None:
         return await _serve(options, kubelet, None, out)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .api.kinds import KINDS, ApiKind, Document, Refused
-from .api.store import Objects, timestamp
+from .api.store import ObjectStore, timestamp
 from .kubelet.kubelet import Kubelet, KubeletPanic
 from .kubelet.pod_workers import CLAIMS_REASON
 from .objects.pod_manifest import ManifestError
@@ -40,7 +40,7 @@ _NODE_INFO = {  # the API requires all of these fields; a node that does not exi
 class NodeObjects:
     """Keeps a kubelet's Node and Pods in step with the API server's, while `run` runs."""
 
-    def __init__(self, kubelet: Kubelet, objects: Objects) -> None:
+    def __init__(self, kubelet: Kubelet, objects: ObjectStore) -> None:
         self._kubelet = kubelet
         self._objects = objects
         self._changed = asyncio.Event()

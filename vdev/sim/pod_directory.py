@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from ..errors import UsageError
-from .api.server_objects import ApiObjectError
+from .api.api_objects import ApiObjectError
 from .kubelet.kubelet import Kubelet, KubeletPanic
 from .objects import pod_manifest, yaml_text
 from .objects.pod_manifest import ManifestError
