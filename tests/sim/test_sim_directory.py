@@ -122,7 +122,7 @@ async def test_a_pipe_is_no_manifest(kubelet, pods):
 
 async def test_missing_directory(kubelet, short_dir):
     """A directory that is not there yet has no pods."""
-    await PodDirectory(kubelet, short_dir / "later").look()
+    await PodDirectory(kubelet, short_dir / "later").sync()
     assert [] == kubelet.pods()
 
 
@@ -225,7 +225,7 @@ async def test_sim_refuses_a_directory_of_pods_that_is_not_there(sim, short_dir)
     """A mistyped path must not look like a directory without pods."""
     (short_dir / "pods").rmdir()
     _, task = await sim()
-    with pytest.raises(HostError, match="pods: there is no such directory; give --pods the directory of the manifests"):
+    with pytest.raises(HostError, match="pods: not a directory; give --pods the directory of the manifests"):
         await task
 
 
@@ -234,7 +234,7 @@ async def test_sim_refuses_a_file_as_the_directory_of_pods(sim, short_dir):
     (short_dir / "pods").rmdir()
     (short_dir / "pods").write_text("kind: Pod\n")
     _, task = await sim()
-    with pytest.raises(HostError, match="pods: is not a directory; give --pods"):
+    with pytest.raises(HostError, match="pods: not a directory; give --pods"):
         await task
 
 

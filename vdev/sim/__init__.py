@@ -1,7 +1,7 @@
-"""An embedded kubelet: the other side of a device plugin's socket, for tests and experiments.
+"""An embedded kubelet for tests of device plugins and DRA drivers, and for experiments.
 
-It behaves like Kubernetes 1.36, is never more lenient, and reports mistakes that the real kubelet accepts in silence.
-It shares no decisions with the plugin, so that they cannot share a mistake. Start with `Kubelet`.
+It behaves like Kubernetes 1.36, and reports mistakes that the real kubelet accepts silently. It shares no decisions
+with the plugin, so they cannot share a mistake. Start with `Kubelet`.
 """
 
 from ..aio.clock import Clock, LeapClock, ManualClock, SystemClock

@@ -1,7 +1,6 @@
-"""YAML as Kubernetes reads it, by way of Go: a date is a text, and there are no numbers in base 60.
+"""YAML as Kubernetes' reader in Go has it: a date is a text, and there are no numbers in base 60.
 
-Whatever cannot be read is a `yaml.YAMLError`. PyYAML alone has others for values that only look like what they are
-not, such as `!!int x`.
+All errors are `yaml.YAMLError`, also those for values such as `!!int x`, for which PyYAML raises other exceptions.
 """
 
 import contextlib
@@ -33,7 +32,7 @@ _Loader.add_implicit_resolver(
 
 
 def document(text: str | bytes) -> Any:
-    """The only document; None where there is none. Raises yaml.YAMLError."""
+    """The only document; None for an empty text. Raises yaml.YAMLError."""
     with _as_yaml_errors():
         return _Loader(text).get_single_data()
 
@@ -50,13 +49,13 @@ def numbered_documents(text: str | bytes) -> list[tuple[int, Any]]:
         loader = _Loader(text)
         while loader.check_node():
             node = loader.get_node()
-            assert node is not None  # as there is one
+            assert node is not None  # says check_node
             found.append((node.start_mark.line + 1, loader.construct_document(node)))
     return found
 
 
 def line_and_problem(error: yaml.YAMLError) -> tuple[int, str]:
-    """The line of what cannot be read, 0 if it is not known, and what is wrong there."""
+    """The line of an error, 0 if it is not known, and its text."""
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
         return 0, str(error)
     return error.problem_mark.line + 1, ": ".join(filter(None, (error.context, error.problem)))
