@@ -6,12 +6,13 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TextIO
 
+from ..aio.tasks import acting_on
 from ..errors import HostError
 from ..hostfs import write_atomic
 from .api.server import ApiServer
@@ -113,7 +114,7 @@ async def _serve(options: SimOptions, kubelet: Kubelet, nodes: NodeObjects | Non
             again.set()  # restart it, as systemd does
 
     kubelet.journal.listen(show)
-    with _signals({signal.SIGINT: end, signal.SIGTERM: end, signal.SIGHUP: again}):
+    with acting_on({signal.SIGINT: end.set, signal.SIGTERM: end.set, signal.SIGHUP: again.set}):
         async with kubelet, asyncio.TaskGroup() as group:
             tasks = [group.create_task(_restart_on(again, kubelet), name="restart the kubelet")]
             if options.pods is not None:
@@ -166,15 +167,3 @@ def _check_directories(options: SimOptions) -> None:
         raise HostError(f"{options.kubelet_dir}: belongs to user {owner}; choose another with --kubelet-dir")
     if options.pods is not None and not options.pods.is_dir():
         raise HostError(f"{options.pods}: not a directory; give --pods the directory of the manifests")
-
-
-@contextlib.contextmanager
-def _signals(events: dict[signal.Signals, asyncio.Event]) -> Iterator[None]:
-    loop = asyncio.get_running_loop()
-    for number, event in events.items():
-        loop.add_signal_handler(number, event.set)
-    try:
-        yield
-    finally:
-        for number in events:
-            loop.remove_signal_handler(number)

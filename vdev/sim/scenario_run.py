@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+from ..aio.tasks import acting_on
 from ..errors import HostError, UsageError, reason_of
 from .lint import twice
 from .scenario_report import ScenarioReport, ScenarioResult, write_junit
@@ -237,12 +238,10 @@ def _make_logs(given: Path | None, chosen: Sequence[Found]) -> Path:
 @contextlib.contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
     """Let SIGTERM cancel this task, so that everything that was started is ended."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    task = asyncio.current_task()
     assert task is not None
-    loop.add_signal_handler(signal.SIGTERM, task.cancel)
     try:
-        yield
+        with acting_on({signal.SIGTERM: task.cancel}):
+            yield
     except asyncio.CancelledError:
         raise ScenarioError("ended by a signal before all scenarios were played") from None
-    finally:
-        loop.remove_signal_handler(signal.SIGTERM)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ...hostfs import write_atomic
 from ...json_text import parse_json
 from .device_table import DeviceTable, Endpoint, Held
 
@@ -75,11 +76,8 @@ def read(directory: Path) -> tuple[Mapping[str, Any] | None, str]:
 
 
 def write(directory: Path, text: str) -> None:
-    """Replace the checkpoint by a rename. Blocks briefly."""
-    temporary = directory / f".{FILE_NAME}"
-    temporary.touch(mode=0o600)  # as the real one
-    temporary.write_text(text)
-    temporary.replace(directory / FILE_NAME)
+    """Replace the checkpoint, with the real one's mode. Blocks briefly. Raises HostError."""
+    write_atomic(directory / FILE_NAME, text.encode(), mode=0o600)
 
 
 def belongs_to_real_kubelet(directory: Path) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 import grpc.aio
 
-from ...errors import SocketError
+from ...errors import HostError, SocketError
 from ...pb import deviceplugin_v1beta1_pb2_grpc as api_grpc
 from ...pb.podresources_v1_pb2_grpc import add_PodResourcesListerServicer_to_server
 from ..device_manager import device_checkpoint
@@ -105,7 +105,7 @@ class KubeletProcess:
             return
         try:
             device_checkpoint.write(self.paths.device_plugins, device_checkpoint.take(self.table))
-        except OSError as error:  # the real kubelet only logs it
+        except HostError as error:  # the real kubelet only logs it
             self.life.journal.find([Finding("checkpoint-write", Severity.ERROR, "", str(error))])
 
     def __post_init__(self) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self, assert_never
 
 from ...aio.clock import LeapClock
+from ...hostfs import write_atomic
 from ..dra.api_objects import CLAIM, SLICE, ApiObjects, MemoryObjects
 from ..journal import Entry
 from ..kubelet import kubelet_directory
@@ -107,7 +108,7 @@ class SimDriver:
 
     async def configure(self, text: str) -> None:
         """Replace the configuration by a rename, as editors do; the first call starts the plugin."""
-        await asyncio.to_thread(_replace, self._places.configuration, text)
+        await asyncio.to_thread(write_atomic, self._places.configuration, text.encode())
         if not self._configured:
             self._configured = True
             await self._plugin.start()
@@ -314,9 +315,3 @@ def _device_node(path: Path, *, make: bool) -> None:
         os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 3))
     else:
         path.unlink()
-
-
-def _replace(path: Path, text: str) -> None:
-    temporary = path.with_suffix(".new")
-    temporary.write_text(text)
-    temporary.replace(path)
