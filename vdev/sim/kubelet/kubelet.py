@@ -100,7 +100,7 @@ class Kubelet:
             dra,
         )
         self._status_on_change = status_on_change
-        self._store = PodStore()
+        self._store = PodStore(self.journal)
         self._serial = 0
         self._node = NodeStatus(self.journal, capacity)
         self._process: KubeletProcess | None = None
@@ -278,12 +278,11 @@ class Kubelet:
             record.terminating = True
             for container in record.containers:
                 container.running = False
-            record.note_status(self.journal)
+            self._store.note(record)
             if self._workers is not None and self.ready:
                 await self._workers.end(record)
             return
-        del self._store.records[record.spec.key]
-        record.note_deleted(self.journal)
+        self._store.remove(record)
         if claims and self._workers is not None:
             await self._workers.end_deleted(record)
         elif claims:

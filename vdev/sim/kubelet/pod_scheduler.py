@@ -95,7 +95,7 @@ class PodScheduler:
         if pod.message != why:
             self._journal.events.append(Event(pod.spec.key, "FailedScheduling", why))
         pod.reason, pod.message = "Unschedulable", why
-        pod.note_status(self._journal)
+        self._store.note(pod)
 
     def _assign(self, pod: PodRecord, bound: Bound) -> None:
         if not self._store.waits(pod):

@@ -116,13 +116,12 @@ class PodWorkers:
         except (ClaimsError, ApiObjectError) as error:
             if pod.terminating:
                 pod.message = str(error)
-            pod.note_status(self._journal)
+            self._store.note(pod)
             self._retry(lambda: self.end(pod), "unprepare claims again")
             return
         pod.claims = None
         if pod.terminating and self._store.exists(pod):
-            del self._store.records[pod.spec.key]
-            pod.note_deleted(self._journal)
+            self._store.remove(pod)
 
     async def end_deleted(self, pod: PodRecord) -> None:
         """Release the claims of a pod that was deleted by force, and try once to unprepare them."""
@@ -152,7 +151,7 @@ class PodWorkers:
             for container in pod.containers:
                 self._update_devices(pod, container)
                 self._update_claims(pod, container)
-        pod.note_status(self._journal)
+        self._store.note(pod)
 
     def _update_devices(self, pod: PodRecord, container: ContainerStatus) -> None:
         table = self._process.table
@@ -229,7 +228,7 @@ class PodWorkers:
         for container in pod.containers:
             container.running, container.waiting = False, ""
         self._journal.events.append(Event(pod.spec.key, reason, text))
-        pod.note_status(self._journal)
+        self._store.note(pod)
 
     async def _prepare(self, pod: PodRecord) -> bool:
         """Prepare a pod's claims; returns False after a failure, with an event."""
