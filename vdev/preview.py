@@ -26,7 +26,7 @@ from .node.label_values import Machine
 from .planning import allocation, cdi, repartition
 from .planning.allocation import ContainerEdits, cdi_documents, container_edits
 from .planning.inventory import arrange
-from .planning.plan import World, decide
+from .planning.plan import ObservedState, desired_state
 from .planning.preferred import allocator_for
 from .planning.repartition import RepartitionState
 from .planning.resources import EMPTY, Inventory, Resource
@@ -86,7 +86,9 @@ def preview(
     devices = {name: each.devices for name, each in found.items()}
     stock = arrange(spec, node, devices)
     machine = Machine(machine_type(host))
-    plan = decide(World(spec=spec, choices=choices, node=node, machine=machine, found=devices, base=stock))
+    plan = desired_state(
+        ObservedState(spec=spec, choices=choices, node=node, machine=machine, found=devices, base=stock)
+    )
     of_node = (*(problem for each in found.values() for problem in each.problems), *stock.problems, *plan.problems)
     refused = bool(loaded.errors or errors(stock.problems))
     of_labels = [

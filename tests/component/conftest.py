@@ -82,6 +82,14 @@ class RunningAgent:
 
         await kubelet.wait_until(condition, what=f"{id_} Unhealthy: {reason}")
 
+    async def has_named(self, kubelet: Kubelet, count: int = 1) -> None:
+        """Wait until PodResources has named the pods of this many devices.
+
+        The devices of a pod that ends before that stay listed for ten minutes.
+        """
+        holders = self.agent.holders
+        await kubelet.wait_until(lambda: len(holders.holders or ()) >= count, what="the pod's name")
+
     async def stop(self) -> int:
         """End it gracefully; the exit code."""
         self.agent.stop()
@@ -114,14 +122,14 @@ def config_dir(directory):
 async def start_agent(kubelet, directory, config_dir, _inotify):
     """Start a plugin beside the kubelet, with the text of its configuration.
 
-    With `wait` it returns once every resource is registered and listed, and all outputs are settled. A second one of
+    With `wait` it returns once every resource is registered and listed, and all appliers have run. A second one of
     the same test finds what the first left in the directory of CDI specifications. `overrides` are values that stand
-    over the file's; `options` those of `vdev.agent.Options`, and of its intervals; `outputs` are settled besides the
+    over the file's; `options` those of `vdev.agent.Options`, and of its intervals; `appliers` run besides the
     agent's own.
     """
     started = []
 
-    async def start(text, *, wait=True, overrides=None, preset_dirs=(), outputs=(), **options):
+    async def start(text, *, wait=True, overrides=None, preset_dirs=(), appliers=(), **options):
         file = config_dir / "vdev.yaml"
         file.write_text(text)
         load = functools.partial(config.load, overrides=overrides or {}, preset_dirs=preset_dirs)
@@ -141,7 +149,7 @@ async def start_agent(kubelet, directory, config_dir, _inotify):
             clock=LeapClock(),
         )
         intervals = quick.INTERVALS | {name: options.pop(name) for name in INTERVALS & options.keys()}
-        agent = Agent(replace(chosen, intervals=Intervals(**intervals), **options), outputs=outputs)
+        agent = Agent(replace(chosen, intervals=Intervals(**intervals), **options), appliers=appliers)
         running = RunningAgent(agent, file, asyncio.create_task(agent.run(), name="agent"), logs)
         started.append(running)
         if wait:

@@ -164,6 +164,7 @@ async def test_a_vanished_devices_index_is_free_again(kubelet, start_agent, show
     await asyncio.to_thread(host.node, "ttyUSB1")
     agent = await start_agent(GLOB, host=host.host)
     await kubelet.run_pod(manifest("a", {UART: 2}))
+    await agent.has_named(kubelet, 2)
     host.remove("/dev/ttyUSB0")
     await shows(UART, 2, 1)
     host.node("ttyUSB2")

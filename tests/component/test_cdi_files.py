@@ -43,7 +43,7 @@ async def test_a_device_that_a_pod_holds_stays_resolvable(kubelet, start_agent):
     """A container that restarts is given the same names, so they stay until its pod is gone."""
     agent = await start_agent(NPU % (CRI, 2))
     await kubelet.run_pod(ONE)
-    await kubelet.wait_until(lambda: agent.agent.holders.holders, what="the pod's name")
+    await agent.has_named(kubelet)
     agent.edit(NPU % (CRI, 1))
     await kubelet.wait_until(lambda: kubelet.node().allocatable["acme.dev/npu"] == 1)
     assert {"npu": ["acme-0", "acme-1", "all"]} == names(agent)
@@ -58,7 +58,7 @@ async def test_names_stay_when_the_strategy_goes(kubelet, start_agent):
     """
     agent = await start_agent(NPU % (CRI, 2), look_at_holders=0.2)
     await kubelet.run_pod(ONE)
-    await kubelet.wait_until(lambda: agent.agent.holders.holders, what="the pod's name")
+    await agent.has_named(kubelet)
     agent.edit(NPU % ("", 2))
     await agent.serves(2, kubelet)
     await becomes(kubelet, agent, {"npu": ["acme-0", "acme-1"]})
@@ -70,7 +70,7 @@ async def test_names_stay_when_the_strategy_goes(kubelet, start_agent):
 async def test_names_stay_until_no_answer_has_them(kubelet, start_agent, flags):
     """A pod that is admitted while another strategy is being put in force has names that a runtime can resolve."""
     held = HeldBack(lambda plan: plan.specifications)
-    agent = await start_agent(NPU % (CRI, 2), outputs=[held], look_at_holders=0.2)
+    agent = await start_agent(NPU % (CRI, 2), appliers=[held], look_at_holders=0.2)
     await kubelet.wait_until(lambda: held.last.holdings.complete, what="an answer about pods")
     agent.edit(NPU % (flags, 2))
     await held.reached.wait()
@@ -81,7 +81,7 @@ async def test_names_stay_until_no_answer_has_them(kubelet, start_agent, flags):
     held.go.set()
     await agent.settled(kubelet)
     assert device in names(agent)["npu"]
-    await kubelet.wait_until(lambda: agent.agent.holders.holders, what="the pod's name")
+    await agent.has_named(kubelet)
     await kubelet.delete_pod("one")
     await becomes(kubelet, agent, {"npu": ["0", "1", "all"]} if flags else {})
 

@@ -260,6 +260,7 @@ async def test_what_pods_have_stays(kubelet, start_agent, inside, directory):
     boxes = {_Raw(box).raw_index: (pod, box) for pod, box in ((pod, inside(pod)) for pod in pods)}
     pod, box = boxes[1]
     (device,) = devices_of(pod)
+    await agent.has_named(kubelet, 2)
     agent.edit(config(count=1))
     await agent.serves(2, kubelet)
     assert {device} == box.uuids()
@@ -276,7 +277,7 @@ async def test_what_pods_have_stays(kubelet, start_agent, inside, directory):
 async def test_a_tool_is_there_until_no_answer_has_it(kubelet, start_agent, inside):
     """A pod that is admitted while an edit takes its tool away has one that its runtime can mount."""
     held = HeldBack(lambda plan: [each.device.raw.tools for each in plan.base.resources[GPU].slots])
-    agent = await start_agent(config(), outputs=[held], look_at_holders=0.2)
+    agent = await start_agent(config(), appliers=[held], look_at_holders=0.2)
     await kubelet.wait_until(lambda: held.last.holdings.complete, what="an answer about pods")
     agent.edit(config(entry=", smi: false"))
     await held.reached.wait()

@@ -119,7 +119,7 @@ async def test_an_output_that_fails(kubelet, start_agent, shows):
     strategy = "flags: {plugin: {deviceListStrategy: cdi-cri}}\n"
     agent = await start_agent(DEVICES + strategy, **SOON)
     cdi = agent.agent.cdi
-    cdi.settle = write = Trouble(cdi.settle, RuntimeError("who would have thought"))
+    cdi.apply = write = Trouble(cdi.apply, RuntimeError("who would have thought"))
     agent.edit(MORE + strategy)
     reason = "writing CDI specifications failed: RuntimeError: who would have thought"
     await agent.calls_unhealthy(kubelet, NPU, "npu-2", reason)
@@ -142,14 +142,14 @@ async def test_stand_ins_that_fail(kubelet, start_agent, shows, directory):
 
     agent = await start_agent(devices(1), **SOON)
     nodes = agent.agent.nodes
-    nodes.settle = Trouble(nodes.settle, RuntimeError("who would have thought"))
+    nodes.apply = Trouble(nodes.apply, RuntimeError("who would have thought"))
     agent.edit(devices(2))
     await agent.calls_unhealthy(
         kubelet, NPU, "npu-1", "making virtual nodes failed: RuntimeError: who would have thought"
     )
     await shows(NPU, 2, 1)
     assert ["vdev-npu-0"] == [path.name for path in (directory / "devices").glob("vdev-*")]
-    nodes.settle.failure = None
+    nodes.apply.failure = None
     await shows(NPU, 2, 2)
 
 
@@ -162,10 +162,10 @@ telemetry: {address: "127.0.0.1:0"}
 """
     agent = await start_agent(text, **SOON)
     tools = agent.agent.tools
-    tools.settle = Trouble(tools.settle, RuntimeError("who would have thought"))
+    tools.apply = Trouble(tools.apply, RuntimeError("who would have thought"))
     agent.edit(text.replace("count: 1", "count: 2"))
     await shows("nvidia.com/gpu", 2, 1)
-    tools.settle.failure = None
+    tools.apply.failure = None
     await shows("nvidia.com/gpu", 2, 2)
 
 

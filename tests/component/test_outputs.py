@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vdev.agent.applier import Output, Stage
+from vdev.agent.applier import Applier, Stage
 
 NPU = "acme.dev/npu"
 CONFIG = f"devices: [{{name: acme, resource: {NPU}, virtual: {{count: 2}}}}]\n"
@@ -25,7 +25,7 @@ def plan_file():
 async def test_the_example_of_the_docs_is_an_output(kubelet, start_agent, shows, directory, plan_file):
     """It follows the plan: the start, an edit, and nothing of it is the agent's business."""
     path = directory / "plan.json"
-    agent = await start_agent(CONFIG, outputs=[plan_file(path)])
+    agent = await start_agent(CONFIG, appliers=[plan_file(path)])
     wanted = json.dumps({NPU: ["acme-0", "acme-1"]})
     await kubelet.wait_until(lambda: path.exists() and path.read_text() == wanted, what="the file")
     agent.edit(CONFIG.replace("count: 2", "count: 3"))
@@ -33,7 +33,7 @@ async def test_the_example_of_the_docs_is_an_output(kubelet, start_agent, shows,
     await kubelet.wait_until(lambda: "acme-2" in path.read_text(), what="the edit")
 
 
-class Picky(Output):
+class Picky(Applier):
     """Cannot bring the second device to containers, and notes when it is settled."""
 
     name = "being picky"
@@ -48,7 +48,7 @@ class Picky(Output):
         """The device that it refuses, once it has seen it."""
         return self.refused
 
-    async def settle(self, plan):
+    async def apply(self, plan):
         """Note what is about to be listed."""
         (resource,) = plan.inventory.resources.values()
         self.seen.append([slot.health.healthy for slot in resource.slots])
@@ -58,7 +58,7 @@ class Picky(Output):
 async def test_what_an_output_cannot_deliver_is_never_listed_as_healthy(kubelet, start_agent, shows):
     """It is decided once more before the kubelet is told."""
     picky = Picky()
-    agent = await start_agent(CONFIG, outputs=[picky], wait=False)
+    agent = await start_agent(CONFIG, appliers=[picky], wait=False)
     await shows(NPU, 2, 1)
     assert [[True, True], [True, False]] == picky.seen[:2]
     assert [] == [log for log in agent.logs if log["event"] == "device unhealthy"]

@@ -22,6 +22,7 @@ async def test_a_held_device_stays_until_its_pod_is_gone(kubelet, start_agent, s
     assert {"acme-0": "Healthy", "acme-1": "Unhealthy", "acme-2": "Unhealthy"} == health
     await agent.settled(kubelet)
     assert {"acme-1", "acme-2"} == {key[1] for key in agent.agent.reconciler.retired}
+    await agent.has_named(kubelet, 3)
     await kubelet.delete_pod("a")
     await shows(NPU, 1, 1)
     assert [] == kubelet.errors
@@ -32,6 +33,7 @@ async def test_what_nobody_holds_goes_soon(kubelet, start_agent, shows):
     agent = await start_agent(config(3))
     await kubelet.run_pod(manifest("a", {NPU: 1}))
     held = kubelet.pod("a").container().devices[NPU][0]
+    await agent.has_named(kubelet)
     agent.edit(config(3).replace("acme.dev/npu", "acme.dev/other"))
     await kubelet.wait_until(lambda: kubelet.node().capacity.get("acme.dev/other") == 2, what="the free devices moved")
     assert [held] == [slot.id for slot in agent.agent.reconciler.served.resources[NPU].slots]

@@ -224,14 +224,14 @@ async def test_the_record_names_a_device_before_the_list_does(kubelet, start_age
     await shows(NPU, 1, 1)
     (file,) = (directory / "state").glob("state-*")
     record, seen = agent.agent.state, []
-    settle = record.settle
+    apply = record.apply
 
     async def watched(plan):
-        await settle(plan)
+        await apply(plan)
         text = await asyncio.to_thread(file.read_text)
         seen.append(("acme-4" in text, kubelet.node().capacity[NPU]))
 
-    record.settle = watched
+    record.apply = watched
     agent.edit(config(5))
     await shows(NPU, 5, 5)
     assert (True, 1) in seen

@@ -77,7 +77,7 @@ async def test_a_node_goes_after_its_device(kubelet, start_agent, shows, directo
     agent = await start_agent(config("like: null", count=2))
     (directory / "devices" / "mine").touch()
     await kubelet.run_pod(manifest("a", {NPU: 2}))
-    await kubelet.wait_until(lambda: agent.agent.holders.holders, what="the pod's name")
+    await agent.has_named(kubelet, 2)
     agent.edit(config("like: null", count=1))
     await shows(NPU, 2, 1)
     assert (directory / "devices" / "vdev-acme-1").exists()
@@ -128,7 +128,7 @@ async def test_what_an_entry_loses_stays_while_a_pod_holds_it(kubelet, start_age
     agent = await start_agent(config(what, count=2), look_at_holders=0.2)
     pod = await kubelet.run_pod(manifest("a", {NPU: 1}))
     (held,) = (mount.host_path for mount in pod.container().edits.mounts)
-    await kubelet.wait_until(lambda: agent.agent.holders.holders, what="the pod's name")
+    await agent.has_named(kubelet)
     agent.edit(config(what, count=2).replace(f", node: {{{what}}}", ""))
     await agent.serves(2, kubelet)
     await kubelet.wait_until(lambda: len(names(directory)) == 1, what="the removal of the other")
@@ -140,7 +140,7 @@ async def test_what_an_entry_loses_stays_while_a_pod_holds_it(kubelet, start_age
 async def test_a_stand_in_is_there_until_no_answer_has_it(kubelet, start_agent, directory):
     """A pod that is admitted while an edit takes its file away has one that its runtime can mount."""
     held = HeldBack(lambda plan: [each.source for each in plan.base.resources[NPU].entries.values()])
-    agent = await start_agent(config("file: text"), outputs=[held], look_at_holders=0.2)
+    agent = await start_agent(config("file: text"), appliers=[held], look_at_holders=0.2)
     await kubelet.wait_until(lambda: held.last.holdings.complete, what="an answer about pods")
     agent.edit(config("file: text").replace(", node: {file: text}", ""))
     await held.reached.wait()

@@ -8,8 +8,8 @@ import pytest
 
 from tests.kit.dra_node import dra_kubelet, runs, until_published
 from tests.kit.dra_objects import claim, device_class, exactly, pod
+from vdev.dra.applier import Dra
 from vdev.dra.checkpoint import ClaimFiles
-from vdev.dra.output import Dra
 from vdev.sim import Phase
 
 pytest.importorskip("cel_expr_python", reason="cel-expr-python, which evaluates selectors, is not installed")
@@ -125,12 +125,12 @@ async def test_it_goes_after_the_pool_that_names_it(kubelet, start, api_server, 
     """A claim may be prepared until the driver knows of the edit."""
     seen = []
 
-    async def apply(self, plan, apply=Dra.settle):
+    async def apply(self, plan, apply=Dra.apply):
         if plan.pools and plan.pools["acme.dev"].offered.entries["seat"].source.node is None:
             seen.append(await asyncio.to_thread(stand_in.exists))
         await apply(self, plan)
 
-    monkeypatch.setattr(Dra, "settle", apply)
+    monkeypatch.setattr(Dra, "apply", apply)
     agent = await start(config(NODES["a file"]))
     holders = agent.agent.holders
     await kubelet.wait_until(lambda: holders.snapshot().complete, what="what pods hold, without which nothing goes")

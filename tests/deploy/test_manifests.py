@@ -109,10 +109,10 @@ def test_device_classes_are_those_of_the_configuration(capsys):
 
 def test_the_kind_cluster_stores_what_is_published():
     """Its feature gates are those without which the API server drops fields of ResourceSlices, and more."""
-    from vdev.dra import slice_output
+    from vdev.dra import slice_applier
 
     gates = yaml.safe_load((DEPLOY / "kind" / "cluster.yaml").read_text())["featureGates"]
-    assert set(slice_output._GATES.values()) <= {name for name, on in gates.items() if on}
+    assert set(slice_applier._GATES.values()) <= {name for name, on in gates.items() if on}
 
 
 @kustomize

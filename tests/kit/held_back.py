@@ -2,10 +2,10 @@
 
 import asyncio
 
-from vdev.agent.applier import Output, Stage
+from vdev.agent.applier import Applier, Stage
 
 
-class HeldBack(Output):
+class HeldBack(Applier):
     """Keeps plans from the kubelet of which `what` is not as it was before, until `go` is set."""
 
     name = "holding plans back"
@@ -16,7 +16,7 @@ class HeldBack(Output):
         self.reached, self.go = asyncio.Event(), asyncio.Event()
         self._what = what
 
-    async def settle(self, plan):
+    async def apply(self, plan):
         """Wait."""
         if self.last and self._what(plan) != self._what(self.last):
             self.reached.set()

@@ -2,15 +2,15 @@
 
 from vdev import config
 from vdev.planning import inventory
-from vdev.planning.plan import World, decide
+from vdev.planning.plan import ObservedState, desired_state
 from vdev.telemetry.sensors import LoadSituation, Sensors, User
 
 
 def plan_of(text, node="node-1", **changes):
     """The plan of a configuration whose devices are all virtual."""
     spec = config.load_text(text).spec
-    world = World(spec=spec, node=node, base=inventory.inventory(spec, node), **changes)
-    return decide(world)
+    world = ObservedState(spec=spec, node=node, base=inventory.inventory(spec, node), **changes)
+    return desired_state(world)
 
 
 def ids(plan, resource):

@@ -10,11 +10,11 @@ from tests.worlds.node_model import inspect_marked
 from tests.worlds.virtual_time import Process, WorldClock
 from vdev import config
 from vdev.agent.agent import Agent
-from vdev.agent.applier import Output
+from vdev.agent.applier import Applier
 from vdev.agent.options import Options
 from vdev.errors import ConfigError
 from vdev.hostfs import HostRoot
-from vdev.planning.plan import Plan
+from vdev.planning.plan import DesiredState
 
 if TYPE_CHECKING:
     from tests.worlds.world import World
@@ -33,17 +33,17 @@ class Life:
     ended: bool = False
 
 
-class _Seen(Output):
+class _Seen(Applier):
     """Sees the plans that an agent settles."""
 
     name = "seen by the world"
 
     def __init__(self, world: "World") -> None:
         self._world = world
-        self.plan: Plan | None = None
+        self.plan: DesiredState | None = None
         self.since = 0.0  # when what is told became another
 
-    async def settle(self, plan: Plan) -> None:
+    async def apply(self, plan: DesiredState) -> None:
         if self.plan is None or _told(plan) != _told(self.plan):
             self.since = self._world.now
         self.plan = plan
@@ -103,7 +103,7 @@ class Agents:
             life.ending = life.ending or number == signal.SIGTERM
             life.process.call(self._world.loop.call_soon, action)
 
-    def settled(self, since: float) -> Plan | None:
+    def settled(self, since: float) -> DesiredState | None:
         """The plan in force, where one agent alone runs, is up, and has had no other plan since then."""
         running = self.running
         if len(running) != 1:
@@ -140,7 +140,7 @@ class Agents:
             clock=WorldClock(world.loop),
             exit=lambda _code: world.loop.call_soon(self.dead, process, context=contextvars.Context()),
         )
-        return Agent(options, outputs=[seen])
+        return Agent(options, appliers=[seen])
 
     def _ended(self, life: Life, done: Any) -> None:
         if life.ended:
@@ -165,7 +165,7 @@ class Agents:
             self.start()
 
 
-def _told(plan: Plan) -> tuple[object, ...]:
+def _told(plan: DesiredState) -> tuple[object, ...]:
     """What others see of a plan."""
     return plan.inventory, plan.pools
 

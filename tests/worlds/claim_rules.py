@@ -20,7 +20,7 @@ from vdev.sim import Kubelet, Phase, PodStatus
 
 if TYPE_CHECKING:
     from tests.worlds.world import World
-    from vdev.planning.plan import Plan
+    from vdev.planning.plan import DesiredState
 
 _PREFIX = f"k8s.{DRIVER}-claim_"
 _UID = 36  # characters
@@ -100,7 +100,7 @@ def _uids(pod: PodStatus) -> set[str]:
     return {name.partition("=")[2][:_UID] for name in names if "claim=" in name}
 
 
-def judge_published(cluster: WorldCluster, kubelet: Kubelet, plan: "Plan") -> None:
+def judge_published(cluster: WorldCluster, kubelet: Kubelet, plan: "DesiredState") -> None:
     """Nothing has moved for a while, and the server was well: it has what the plan says. Raises Broken."""
     known = {name for name, drivers in kubelet.drivers().items() if any(each.connected for each in drivers)}
     if missing := sorted(plan.pools.keys() - known):

@@ -19,7 +19,7 @@ from vdev.pb import deviceplugin_v1beta1_pb2 as pb
 from vdev.sim import Finding, Kind, Kubelet, Phase, PodStatus
 
 if TYPE_CHECKING:
-    from vdev.planning.plan import Plan
+    from vdev.planning.plan import DesiredState
 
 EXPLAINED = {  # findings that something else than the plugin may have brought about: by rules, by a slow machine
     "slow-rpc": ("slow", "hang"),
@@ -159,7 +159,7 @@ def judge_held(kubelet: Kubelet, pods: Iterable[PodStatus]) -> None:
                 raise Broken("what a pod holds is listed", f"{id_} of {pod.name} is not in the list of {resource}")
 
 
-def judge_outputs(kubelet: Kubelet, plan: "Plan", cdi_dir: Path, excuses: Excuses, now: float) -> None:
+def judge_outputs(kubelet: Kubelet, plan: "DesiredState", cdi_dir: Path, excuses: Excuses, now: float) -> None:
     """Nothing has moved for a while: every output says what the plan says. Raises Broken."""
     wanted = {
         name: {slot.id: slot.health.healthy for slot in resource.slots}

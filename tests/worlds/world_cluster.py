@@ -14,7 +14,7 @@ from httpcore2._async import http11
 from tests.worlds.claim_model import DRIVER
 from tests.worlds.virtual_time import PROCESS, WALL
 from vdev.api_server import ApiServerAddress
-from vdev.dra import output
+from vdev.dra import applier
 from vdev.sim import Finding
 from vdev.sim.api import server, store
 from vdev.sim.api.server_objects import ServerObjects
@@ -56,7 +56,7 @@ class WorldCluster:
         with ExitStack() as stack:
             stack.enter_context(mock.patch.object(store, "timestamp", timestamp))
             stack.enter_context(
-                mock.patch.object(output, "os", SimpleNamespace(environ=SimpleNamespace(get=_variable)))
+                mock.patch.object(applier, "os", SimpleNamespace(environ=SimpleNamespace(get=_variable)))
             )
             stack.enter_context(mock.patch.object(cel_selectors, "matches", _matches))
             stack.enter_context(mock.patch.object(cel_selectors, "refusal", return_value=""))

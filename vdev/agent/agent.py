@@ -2,7 +2,7 @@
 
 One task takes the turns: what is due is read and looked for, then the reconciler decides and settles. Everything that
 happens only marks what is due (see `events`). While another agent serves the node, the turns end before anything is
-settled: this one stands by, with everything read and looked for, and takes over once the other one is gone.
+applied: this one stands by, with everything read and looked for, and takes over once the other one is gone.
 """
 
 import asyncio
@@ -22,14 +22,14 @@ from ..deviceplugin.registration import KubeletSocket
 from ..deviceplugin.requests import Requests
 from ..deviceplugin.service import ServiceState
 from ..discovery.health_monitor import HealthMonitor
-from ..dra.output import Dra
+from ..dra.applier import Dra
 from ..hostfs.watch import Watcher
 from ..observe.metrics import Metrics
-from ..telemetry.output import Telemetry
+from ..telemetry.applier import Telemetry
 from ..telemetry.tool_files import ToolFiles
 from . import command_socket
 from .announcer import Announcer
-from .applier import Beside, Output, Stage
+from .applier import Applier, Beside, Stage
 from .cdi_files import CdiFiles
 from .config_files import ConfigSource, FileChooser, NodeLabel
 from .device_lists import DeviceLists, Measures
@@ -59,10 +59,10 @@ _STATUS_WAITS = 1.0  # seconds, at most, for a turn that is due
 class Agent:
     """One node's plugin. `run()` returns the exit code; `stop()` ends it from anywhere in the loop.
 
-    `outputs` are settled besides the agent's own, which keep the node's devices.
+    `appliers` are applied besides the agent's own, which keep the node's devices.
     """
 
-    def __init__(self, options: Options, *, outputs: Sequence[Output] = ()) -> None:
+    def __init__(self, options: Options, *, appliers: Sequence[Applier] = ()) -> None:
         self.options = options
         self.metrics = Metrics()
         timing, clock = options.timing, options.clock
@@ -147,20 +147,20 @@ class Agent:
             faults=self.faults,
             steps=self.steps,
             choices=NodeChoices(options.node, self.node_api.object, self.due.mark),
-            outputs=(
+            appliers=(
                 self.nodes,
                 self.tools,  # before the specifications that mount them
                 self.cdi,
                 self.state,
                 self.measures,  # before any that waits: a resource that stops meanwhile is measured no more
                 self.handovers,
-                *self.lists.outputs,
+                *self.lists.appliers,
                 self.kernel_log,
-                *self.node_api.outputs,
+                *self.node_api.appliers,
                 self.dra,
                 self.telemetry,
                 Beside("showing devices in containers", Stage.FOLLOW, self.tools.show),
-                *outputs,
+                *appliers,
             ),
             claimed=lambda: self.dra.claimed,
         )
@@ -337,7 +337,7 @@ class Agent:
         self.due.work.scan |= state.scanner.failed
         if work.faults or self.faults.due:
             self.due.work.faults |= not await take("looking at the files of faults", self.faults.look_at_files)
-        again_at = await self._settle() if self.lists.running else None
+        again_at = await self._apply() if self.lists.running else None
         await take("finding the directories of files", self.events.find_files)
         await take("watching directories", functools.partial(self.events.arm, watcher))
         self.due.wake_at(again_at, self.steps.again_at(begun))
@@ -347,10 +347,10 @@ class Agent:
             self._turned.notify_all()
         self.announcer.look()
 
-    async def _settle(self) -> float | None:
+    async def _apply(self) -> float | None:
         """Decide and tell everybody; the (monotonic) time at which to do it again though nothing happens."""
         api_failed = self.faults.engine.fails_api
-        again_at = await self.reconciler.settle(ask_holders=self.due.ask_holders)
+        again_at = await self.reconciler.reconcile(ask_holders=self.due.ask_holders)
         await self.steps.take(
             "injecting faults",
             functools.partial(self.faults.act, self.lists, self.node_api.break_watches, self.dra.slices.wipe),

@@ -20,7 +20,7 @@ from ..hostfs import read_plain, write_atomic
 from ..intervals import Intervals
 from ..model.device import Health
 from ..planning import allocation, cdi
-from ..planning.plan import Plan
+from ..planning.plan import DesiredState
 from ..planning.resources import Inventory
 from .applier import NOTHING
 from .host_files import HostFiles
@@ -210,13 +210,13 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
         self._present: list[cdi.Document] | None = None  # what the files say; None: they could not be read yet
         self._devices: Mapping[_Name, _Device] = {}  # of these
 
-    def unprepared(self, plan: Plan) -> frozenset[str]:
+    def unprepared(self, plan: DesiredState) -> frozenset[str]:
         """What the plan needs, and no `settle` that succeeded has written so."""
         wanted = self.wanted(plan)
         names = allocation.cdi_names(plan.inventory)
         return frozenset(raw for kind, name, raw in names if self._wanted.get((kind, name)) != wanted.get((kind, name)))
 
-    def wanted(self, plan: Plan) -> Mapping[_Name, _Wanted]:
+    def wanted(self, plan: DesiredState) -> Mapping[_Name, _Wanted]:
         wanted: dict[_Name, _Wanted] = {}
         for kind, document in plan.specifications.items():
             of_all = (document["cdiVersion"], document.get("containerEdits"), plan.cdi_faults.get(cdi.file_name(kind)))
@@ -233,15 +233,15 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
         self._devices = {(each["kind"], device["name"]): device for each in self._present for device in each["devices"]}
         return self._devices.keys()
 
-    def named(self, plan: Plan) -> Collection[_Name]:
+    def named(self, plan: DesiredState) -> Collection[_Name]:
         return {(kind, name) for kind, name, _ in allocation.cdi_names(plan.told)}
 
-    def held(self, left: Collection[_Name], plan: Plan) -> Collection[_Name]:
+    def held(self, left: Collection[_Name], plan: DesiredState) -> Collection[_Name]:
         ids = {name: cdi.device_id(self._devices[name]) for name in left if name[1] != cdi.ALL}
         return [name for name, device in ids.items() if not plan.is_free(device)]
 
     def make(
-        self, plan: Plan, wanted: Mapping[_Name, _Wanted], kept: frozenset[_Name], gone: frozenset[_Name]
+        self, plan: DesiredState, wanted: Mapping[_Name, _Wanted], kept: frozenset[_Name], gone: frozenset[_Name]
     ) -> Mapping[_Name, str]:
         del wanted, gone
         documents = cdi.with_leftovers(plan.specifications, self._present or (), kept)
@@ -253,7 +253,7 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
     def retry_at(self, now: float) -> float | None:
         return now + self._intervals.retry_host_files if self._present is None else self._own.again_at
 
-    async def made(self, plan: Plan) -> None:
+    async def made(self, plan: DesiredState) -> None:
         self.undeliverable = _undeliverable(plan.inventory, self.failed)
         self._say(tuple(dict.fromkeys((*self.failed.values(), *self._own.failed.values(), *self._own.trouble))))
 

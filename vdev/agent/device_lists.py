@@ -19,9 +19,9 @@ from ..faults.engine import Engine
 from ..faults.rules import FaultRule
 from ..model.device import Key
 from ..observe.metrics import Metrics
-from ..planning.plan import Plan
+from ..planning.plan import DesiredState
 from ..planning.resources import EMPTY, Added, Change, ChangedResource, Inventory, RemovedResource, Resource, diff
-from .applier import Beside, Output, Stage
+from .applier import Applier, Beside, Stage
 from .steps import Steps
 
 log = structlog.get_logger(__name__)
@@ -32,7 +32,7 @@ _Due = tuple[Change, bytes]
 """A change, and the list to send for it."""
 
 
-class DeviceLists(Output):
+class DeviceLists(Applier):
     """The services of one node, from `start` on. Tasks live in the group given; each is named after its resource.
 
     What goes wrong with one resource is the problem of a step of its own, and the others are served all the same.
@@ -62,11 +62,11 @@ class DeviceLists(Output):
         self._steps = steps
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._settled: dict[str, Resource] = {}  # what the services were told last
-        self._prepared: tuple[Plan | None, Sequence[_Due]] = (None, ())  # what there is to do for a plan
+        self._prepared: tuple[DesiredState | None, Sequence[_Due]] = (None, ())  # what there is to do for a plan
         self._pressed_at: dict[str, float] = {}
 
     @property
-    def outputs(self) -> tuple[Output, ...]:
+    def appliers(self) -> tuple[Applier, ...]:
         """The lists, with what is done ahead of them."""
         return Beside("encoding lists", Stage.PREPARE, self.prepare), self
 
@@ -81,7 +81,7 @@ class DeviceLists(Output):
     def start(self, group: asyncio.TaskGroup) -> None:
         self._group = group
 
-    async def settle(self, plan: Plan) -> None:
+    async def apply(self, plan: DesiredState) -> None:
         """Serve what the plan lists; a resource that did not change is not touched, and one that fails is tried again.
 
         Lists of `unsettled` resources are sent once more: the kubelet then writes its checkpoint, which tells whether a
@@ -96,11 +96,11 @@ class DeviceLists(Output):
                 self._pressed_at[name] = now
                 self.services[name].list_again()
 
-    async def prepare(self, plan: Plan) -> None:
-        """Compare and encode what `settle` will send, in a thread, so that `settle` has no long work to do."""
+    async def prepare(self, plan: DesiredState) -> None:
+        """Compare and encode what `apply` will send, in a thread, so that `apply` has no long work to do."""
         self._prepared = plan, await asyncio.to_thread(self._compared, plan)
 
-    def _compared(self, plan: Plan) -> Sequence[_Due]:
+    def _compared(self, plan: DesiredState) -> Sequence[_Due]:
         return [
             (change, b"" if isinstance(change, RemovedResource) else list_response(_resource(change).slots))
             for change in diff(Inventory(self._settled), plan.served)
@@ -108,7 +108,7 @@ class DeviceLists(Output):
 
     def _apply(self, change: Change, encoded: bytes) -> None:
         resource = _resource(change)
-        assert self._group is not None, "started before anything is settled"
+        assert self._group is not None, "started before anything is applied"
         match change:
             case Added():
                 if resource.draining:
@@ -208,7 +208,7 @@ def _short(ids: tuple[str, ...]) -> list[str]:
     return [*ids[:_LISTED], *(["…"] if len(ids) > _LISTED else [])]
 
 
-class Measures(Output):
+class Measures(Applier):
     """Counts what changes; `changed_at` has the times of changes, by resource and id, in seconds since the epoch.
 
     What is so at a moment is measured when somebody looks, by `measure`.
@@ -220,9 +220,9 @@ class Measures(Output):
         self.changed_at: defaultdict[str, dict[str, float]] = defaultdict(dict)
         self._metrics = metrics
         self._clock = clock
-        self._plan: Plan | None = None
+        self._plan: DesiredState | None = None
 
-    async def settle(self, plan: Plan) -> None:
+    async def apply(self, plan: DesiredState) -> None:
         before, self._plan = self._plan, plan
         await asyncio.to_thread(self._stamp, before.inventory if before else EMPTY, plan.inventory)
 

@@ -65,7 +65,7 @@ class Events:
         if entries := self._agent.reconciler.scan.concerned(changed.keys()):
             self._agent.due.mark(scan=entries)
         finished = {where for where, names in changed.items() if not (names and all(map(_is_unfinished, names)))}
-        for output in self._agent.reconciler.outputs:
+        for output in self._agent.reconciler.appliers:
             if not output.directories.isdisjoint(finished):
                 output.look()
                 self._agent.due.mark()
@@ -80,7 +80,7 @@ class Events:
 
         What is watched from now on may have changed after it was last looked at, so it is looked at once more.
         """
-        of_outputs = [each.directories for each in self._agent.reconciler.outputs]
+        of_outputs = [each.directories for each in self._agent.reconciler.appliers]
         places = (self._agent.link.directories, self._agent.reconciler.scan.watched, self._agent.health.directories)
         files = (self._configured, self._agent.health.contents, self._agent.faults.directories, *of_outputs)
         contents = frozenset[Path]().union(*files)
@@ -94,7 +94,7 @@ class Events:
     async def look_again(self) -> None:
         """Look at everything now and then, for what sends no events."""
         await self._clock.sleep(self._intervals.look_at_devices)
-        for output in self._agent.reconciler.outputs:
+        for output in self._agent.reconciler.appliers:
             output.look()
         again = self._agent.config.status.kept_at > 0  # what the node proved wrong at the start may be right by now
         self._agent.due.mark(scan=frozenset(self._agent.reconciler.scan.entries), faults=True, reload=again)

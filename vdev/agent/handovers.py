@@ -31,10 +31,10 @@ from ..planning import handovers
 from ..planning.allocation import placeholders
 from ..planning.handovers import Handover, Ledger, Unit
 from ..planning.in_use import Holdings
-from ..planning.plan import Plan
+from ..planning.plan import DesiredState
 from ..planning.resources import Inventory, Resource
 from ..planning.retention import overlaps
-from .applier import Output, Stage
+from .applier import Applier, Stage
 
 log = structlog.get_logger(__name__)
 
@@ -140,7 +140,7 @@ def _nothing() -> None:
     """A change of a file cannot be ended."""
 
 
-class HandoverActions(Output):
+class HandoverActions(Applier):
     """What is done when devices change hands.
 
     `record` writes down who holds what, `ask` asks the kubelet for it, and `wake` is told of new verdicts.
@@ -191,7 +191,7 @@ class HandoverActions(Output):
             self._last.clear()
             self._tell()
 
-    async def settle(self, plan: Plan) -> None:
+    async def apply(self, plan: DesiredState) -> None:
         """Begin releases whose devices are known by now."""
         self._inventories = (plan.inventory, plan.base)
         self._begin_releases()

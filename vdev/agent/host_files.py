@@ -21,14 +21,14 @@ from typing import Generic, TypeVar
 
 from ..aio.clock import Timing
 from ..errors import HostError
-from ..planning.plan import Plan
-from .applier import Output, Stage
+from ..planning.plan import DesiredState
+from .applier import Applier, Stage
 
 Name = TypeVar("Name", bound=Hashable)
 Wanted = TypeVar("Wanted")
 
 
-class HostFiles(Output, Generic[Name, Wanted]):
+class HostFiles(Applier, Generic[Name, Wanted]):
     """Keeps on the host what the plan needs, each under a name. A kind of file is a subclass.
 
     `failed` says why something that the plan needs is not there as it should be.
@@ -47,7 +47,7 @@ class HostFiles(Output, Generic[Name, Wanted]):
         self._writing = threading.Lock()  # held by the thread that changes something
 
     @abstractmethod
-    def wanted(self, plan: Plan) -> Mapping[Name, Wanted]:
+    def wanted(self, plan: DesiredState) -> Mapping[Name, Wanted]:
         """What must be there before the kubelet is told of this plan."""
 
     @abstractmethod
@@ -55,26 +55,26 @@ class HostFiles(Output, Generic[Name, Wanted]):
         """What is there, by whichever process. Blocks. Raises HostError where nothing can be made."""
 
     @abstractmethod
-    def named(self, plan: Plan) -> Collection[Name]:
+    def named(self, plan: DesiredState) -> Collection[Name]:
         """What answers to the kubelet may still name: by `plan.told`, and for claims by `plan.told_pools`."""
 
     @abstractmethod
-    def held(self, left: Collection[Name], plan: Plan) -> Collection[Name]:
+    def held(self, left: Collection[Name], plan: DesiredState) -> Collection[Name]:
         """What a pod or a claim may have of what is left over. Asked only where it is known what pods hold."""
 
     @abstractmethod
     def make(
-        self, plan: Plan, wanted: Mapping[Name, Wanted], kept: frozenset[Name], gone: frozenset[Name]
+        self, plan: DesiredState, wanted: Mapping[Name, Wanted], kept: frozenset[Name], gone: frozenset[Name]
     ) -> Mapping[Name, str]:
         """Make what is not there as it should be, leave what is `kept`, and remove what is to be `gone`; blocks.
 
         Returns why something could not be made. Raises HostError where nothing could.
         """
 
-    async def made(self, plan: Plan) -> None:
+    async def made(self, plan: DesiredState) -> None:
         """Do on the loop what follows from `make`."""
 
-    async def settle(self, plan: Plan) -> None:
+    async def apply(self, plan: DesiredState) -> None:
         """Make what the plan needs and remove what nothing can name; what fails is reported by `failed`."""
         now = self._clock.now()
         remove_at = await asyncio.to_thread(self._work, plan, now)
@@ -83,7 +83,7 @@ class HostFiles(Output, Generic[Name, Wanted]):
         self.directories = self._watched if self._wanted or self._left else frozenset()
         await self.made(plan)
 
-    def _work(self, plan: Plan, now: float) -> float | None:
+    def _work(self, plan: DesiredState, now: float) -> float | None:
         """Compare what is wanted with what is there, and make it so; when something left over may go, or None."""
         with self._writing:
             wanted = self.wanted(plan)

@@ -15,13 +15,13 @@ from ..errors import HostError, reason_of
 from ..faults.kernel_lines import Occurrence, logged, occurrences, record
 from ..faults.rules import KMSG
 from ..hostfs import HostRoot
-from ..planning.plan import Plan
-from .applier import Output
+from ..planning.plan import DesiredState
+from .applier import Applier
 
 log = structlog.get_logger(__name__)
 
 
-class KernelLog(Output):
+class KernelLog(Applier):
     """Writes where the configuration says, as `faults.kernelLog`."""
 
     name = "writing Xids to the kernel log"
@@ -32,7 +32,7 @@ class KernelLog(Output):
         self._clock = clock
         self._said: frozenset[Occurrence] = frozenset()
 
-    async def settle(self, plan: Plan) -> None:
+    async def apply(self, plan: DesiredState) -> None:
         """Say what is new. Raises HostError where that cannot be written; then it is still to be said."""
         if not plan.kernel_log:
             self._said = frozenset()

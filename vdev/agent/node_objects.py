@@ -15,12 +15,12 @@ from .. import kube
 from ..aio.clock import Timing
 from ..errors import ApiServerError
 from ..kube import Api
-from ..node.api_output import FaultRules, NodeAccess, injected
-from ..node.event_output import NodeEvents
+from ..node.api_applier import FaultRules, NodeAccess, injected
+from ..node.event_applier import NodeEvents
 from ..node.events import Situation
-from ..node.label_output import FeaturesFile, NodeLabels
-from ..node.status_output import NodeStatus
-from .applier import Output
+from ..node.label_applier import FeaturesFile, NodeLabels
+from ..node.status_applier import NodeStatus
+from .applier import Applier
 from .options import Options
 
 log = structlog.get_logger(__name__)
@@ -163,14 +163,14 @@ class NodeApi:
         self._server = server.where if server else ""
 
     @property
-    def outputs(self) -> tuple[Output, ...]:
+    def appliers(self) -> tuple[Applier, ...]:
         return (self._labels, self._features, self._status, self._events)
 
     @property
     def turns(self) -> Mapping[str, Callable[[], Awaitable[object]]]:
         """Steps to repeat, in tasks of their own.
 
-        None has an output's name: what an output notes succeeds at every turn, which says nothing of what is written.
+        None has an applier's name: what an applier notes succeeds at every turn, which says nothing of what is written.
         """
         return {
             "writing the node's labels": self._labels.work,

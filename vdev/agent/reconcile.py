@@ -2,12 +2,12 @@
 
     files changed ─► read ─► scan ─► arrange ─┐ (refused as a whole when it is bad)
     hot-plug ──────────────► scan ─► arrange ─┤
-    probe verdicts, flapping ─────────────────┼─► World ─► decide ─► Plan ─► outputs, stage by stage
+    probe verdicts, flapping ─────────────────┼─► ObservedState ─► decide ─► DesiredState ─► appliers, stage by stage
     pods came or went, faults, time ──────────┘              ▲                │
                                                              └─ what they cannot deliver
 
 Its methods run one after the other in one task (see `agent`), so no two steps ever overlap. What is decided is the
-core's business, and of the outputs only their list is known here.
+core's business, and of the appliers only their list is known here.
 """
 
 import asyncio
@@ -28,11 +28,11 @@ from ..node.label_values import Machine
 from ..observe.metrics import Metrics
 from ..planning.in_use import Holdings
 from ..planning.inventory import arrange
-from ..planning.plan import Plan, World, decide
+from ..planning.plan import DesiredState, ObservedState, desired_state
 from ..planning.repartition import Progresses
 from ..planning.resources import EMPTY, Inventory, counts, for_claims, summary
 from ..planning.retention import Dropped, Retired, dropped
-from .applier import Output, Stage
+from .applier import Applier, Stage
 from .config_files import ConfigSource
 from .fault_control import FaultControl
 from .node_choices import CutSituation, NodeChoices
@@ -74,22 +74,22 @@ class Reconciler:
         faults: FaultControl,
         steps: Steps,
         choices: NodeChoices,
-        outputs: Sequence[Output],
+        appliers: Sequence[Applier],
         claimed: "Callable[[], Claimed]" = dict,
     ) -> None:
         self.spec = Spec()
         self.scan = Scan()
         self.base = EMPTY
         self._recorded = EMPTY  # what an earlier process listed
-        self._listed: Plan | None = None  # of which the kubelet was told last
+        self._listed: DesiredState | None = None  # of which the kubelet was told last
         self._dropped: Mapping[str, Dropped] = {}  # ids that left a list lately
         self.warnings: tuple[Problem, ...] = ()
         self.scanner = Scanner(options.host, options.node, options.device_dir, options.smi_dir, steps)
         self.holders = holders
         self.choices = choices
         self._claimed = claimed
-        self.outputs = sorted(outputs, key=lambda output: output.stage)
-        self._of_stage = {stage: [each for each in outputs if each.stage is stage] for stage in Stage}
+        self.appliers = sorted(appliers, key=lambda applier: applier.stage)
+        self._of_stage = {stage: [each for each in appliers if each.stage is stage] for stage in Stage}
         self.verdicts = Verdicts(health, metrics)
         self._options = options
         self._clock = options.clock
@@ -97,9 +97,9 @@ class Reconciler:
         self._metrics = metrics
         self._faults = faults
         self._steps = steps
-        self._plan: Plan | None = None
-        self._world = World()  # in which that was decided
-        self._unprepared: dict[str, Mapping[str, Health]] = {}  # what outputs that fail have not made, by their names
+        self._plan: DesiredState | None = None
+        self._world = ObservedState()  # in which that was decided
+        self._unprepared: dict[str, Mapping[str, Health]] = {}  # what appliers that fail have not made, by their names
         self._machine: Machine | None = None  # read when it is first asked for
         self._told = ToldProblems(metrics)
 
@@ -109,8 +109,8 @@ class Reconciler:
         of_node = (*self.scan.problems, *self.base.problems, *self._faults.problems)
         of_choices = self.choices.problems
         of_plan = self._plan.problems if self._plan else ()
-        of_outputs = (problem for output in self.outputs for problem in output.problems)
-        return tuple(dict.fromkeys((*of_files, *of_node, *of_choices, *of_plan, *of_outputs, *self._steps.problems)))
+        of_appliers = (problem for applier in self.appliers for problem in applier.problems)
+        return tuple(dict.fromkeys((*of_files, *of_node, *of_choices, *of_plan, *of_appliers, *self._steps.problems)))
 
     @property
     def unnamed(self) -> frozenset[Key]:
@@ -147,7 +147,7 @@ class Reconciler:
         return True
 
     def resume(self, recorded: Inventory, choices: Progresses) -> None:
-        """Before anything is settled: this is what an earlier process listed, and the first list is an edit of it.
+        """Before anything is applied: this is what an earlier process listed, and the first list is an edit of it.
 
         `choices` is what had become of the layouts that labels chose.
         """
@@ -258,10 +258,10 @@ class Reconciler:
         """Whether it told the kubelet anything."""
         return self._listed is not None
 
-    async def settle(self, *, ask_holders: Callable[[], None]) -> float | None:
-        """Observe, decide, and let every output make its part of the plan true.
+    async def reconcile(self, *, ask_holders: Callable[[], None]) -> float | None:
+        """Observe, decide, and let every applier make its part of the plan true.
 
-        Each output is a step of its own: one that fails leaves the others alone. Where no decision can be made, the
+        Each applier is a step of its own: one that fails leaves the others alone. Where no decision can be made, the
         last one stays in force.
 
         Calls `ask_holders` when something vanished that the kubelet may know to be free. Returns the (monotonic) time
@@ -274,7 +274,7 @@ class Reconciler:
         plan = await self._prepared()
         if plan is None:
             return self._clock.now() if self._plan else None
-        await self._settle(Stage.LIST, plan)  # awaits nothing: since it was decided, no Allocate came between
+        await self._apply(Stage.LIST, plan)  # awaits nothing: since it was decided, no Allocate came between
         retired, served = self.retired, self.served
         self._listed = plan
         if plan.retired.keys() - retired.keys():
@@ -284,14 +284,14 @@ class Reconciler:
             self._dropped = {**{each: it for each, it in self._dropped.items() if it.at > since}, **gone}
             await self._steps.take("forgetting devices", self._forget)
         await self._clock.sleep(0)  # the streams send their lists before anything else takes the loop
-        await self._settle(Stage.FOLLOW, plan)
+        await self._apply(Stage.FOLLOW, plan)
         do("counting problems", lambda: self._told.count(self.problems))
         failed = self._steps.failed  # then the step says when
-        of_outputs = (each.again_at for each in self.outputs if not failed(each.name))
-        again = (plan.again_at, self.choices.again_at, *of_outputs)
+        of_appliers = (each.again_at for each in self.appliers if not failed(each.name))
+        again = (plan.again_at, self.choices.again_at, *of_appliers)
         return min((each for each in again if each is not None), default=None)
 
-    async def _prepared(self) -> Plan | None:
+    async def _prepared(self) -> DesiredState | None:
         """A plan with everything in place that must be there before the kubelet is told.
 
         What cannot be put in place is a verdict on its devices, and what pods got meanwhile counts: then it is decided
@@ -302,7 +302,7 @@ class Reconciler:
             plan = self._plan
             if plan is None:
                 return None
-            await self._settle(Stage.PREPARE, plan)
+            await self._apply(Stage.PREPARE, plan)
             world = self._world
             same = (self._undeliverable(), self._toolless()) == (world.undeliverable, world.toolless)
             current = same and not plan.is_overtaken(self._holdings())
@@ -316,14 +316,14 @@ class Reconciler:
             self._machine = Machine(product, int(self._clock.wall()))
         world, before = self._observe(), self._plan
         self._world = world
-        self._plan = await asyncio.to_thread(decide, world, self._options.intervals)
+        self._plan = await asyncio.to_thread(desired_state, world, self._options.intervals)
         for problem in self._plan.problems:
             if before is None or problem not in before.problems:
                 tell("problem with what is said of the node", problem)
 
-    def _observe(self) -> World:
+    def _observe(self) -> ObservedState:
         last = self._plan
-        return World(
+        return ObservedState(
             spec=self.choices.in_force(self.spec),
             choices=self.choices.progresses,
             node=self._options.node,
@@ -345,25 +345,25 @@ class Reconciler:
         )
 
     def current_verdicts(self) -> Mapping[str, Health]:
-        """What is known of devices beyond discovery, by raw device id: by probes and by the outputs."""
+        """What is known of devices beyond discovery, by raw device id: by probes and by the appliers."""
         return {**self.verdicts.current(), **self._undeliverable()}
 
     def _holdings(self) -> Holdings:
         return self.holders.snapshot()
 
     def _undeliverable(self) -> Mapping[str, Health]:
-        of_outputs = (each.undeliverable for each in self.outputs)
-        return {raw: health for found in (*self._unprepared.values(), *of_outputs) for raw, health in found.items()}
+        of_appliers = (each.undeliverable for each in self.appliers)
+        return {raw: health for found in (*self._unprepared.values(), *of_appliers) for raw, health in found.items()}
 
     def _toolless(self) -> frozenset[str]:
-        return frozenset[str]().union(*(each.toolless for each in self.outputs))
+        return frozenset[str]().union(*(each.toolless for each in self.appliers))
 
-    async def _settle(self, stage: Stage, plan: Plan) -> None:
-        for output in self._of_stage[stage]:
-            done = await self._steps.take(output.name, functools.partial(output.settle, plan))
+    async def _apply(self, stage: Stage, plan: DesiredState) -> None:
+        for applier in self._of_stage[stage]:
+            done = await self._steps.take(applier.name, functools.partial(applier.apply, plan))
             if stage is Stage.PREPARE:
-                health = Health(healthy=False, reason=self._steps.reason(output.name))
-                self._unprepared[output.name] = {} if done else dict.fromkeys(output.unprepared(plan), health)
+                health = Health(healthy=False, reason=self._steps.reason(applier.name))
+                self._unprepared[applier.name] = {} if done else dict.fromkeys(applier.unprepared(plan), health)
 
     async def _forget(self) -> None:
         await asyncio.to_thread(self.scanner.forget, self.scan, self.served)

@@ -34,10 +34,10 @@ from ..model.geometry import Parts
 from ..model.problem import Problem, error, warning
 from ..planning import handovers
 from ..planning.handovers import Handover, Ledger, Tenant
-from ..planning.plan import Plan
+from ..planning.plan import DesiredState
 from ..planning.repartition import Progress, Progresses, RepartitionState
 from ..planning.resources import EMPTY, Inventory, Resource
-from .applier import Output, Stage
+from .applier import Applier, Stage
 
 log = structlog.get_logger(__name__)
 
@@ -106,7 +106,7 @@ class Listed(_Section):
     layouts: dict[str, ChosenLayout] = {}
 
     @classmethod
-    def of(cls, plan: Plan) -> Self:
+    def of(cls, plan: DesiredState) -> Self:
         return cls(
             resources={name: tuple(_rows(each)) for name, each in plan.inventory.resources.items()},
             layouts=_layouts(plan),
@@ -239,7 +239,7 @@ def _slots(rows: Iterable[str | ListedDevice], *, numbers: bool) -> Iterator[Slo
             yield Slot(replica_id(each.id, number), device, number)
 
 
-def _layouts(plan: Plan) -> dict[str, ChosenLayout]:
+def _layouts(plan: DesiredState) -> dict[str, ChosenLayout]:
     return {
         each.label: ChosenLayout(
             value=each.value,
@@ -289,7 +289,7 @@ def _sum(body: bytes) -> bytes:
 # --- the file ---------------------------------------------------------------------------------------------------------
 
 
-class StateFile(Output):
+class StateFile(Applier):
     """One node's file in `directory`; None: there is none, and nothing is written.
 
     `given` are the paths of --config-file, and `good` returns the texts of the configuration in force, or None if that
@@ -402,7 +402,7 @@ class StateFile(Output):
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
-    async def settle(self, plan: Plan) -> None:
+    async def apply(self, plan: DesiredState) -> None:
         """Write down what is about to be listed, and the configuration that is in force. Raises HostError."""
         if self.path is None:
             return

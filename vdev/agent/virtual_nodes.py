@@ -32,7 +32,7 @@ from ..model.sources import VirtualSource
 from ..model.template import Template
 from ..model.virtual_node import Like, LineEnd, VirtualNode
 from ..planning.allocation import any_cdi
-from ..planning.plan import Plan
+from ..planning.plan import DesiredState
 from ..planning.resources import Inventory, Resource
 from ..planning.virtual_devices import Dialogue
 from .applier import NOTHING
@@ -147,7 +147,7 @@ class WantedStandIn:
         return facts(self.device, self.entry.resource)
 
 
-def wanted_stand_ins(plan: Plan) -> dict[str, WantedStandIn]:
+def wanted_stand_ins(plan: DesiredState) -> dict[str, WantedStandIn]:
     """What is needed, by raw device id."""
     wanted = itertools.chain(_listed(plan.base), _for_claims(plan), _listed(plan.inventory))
     return {each.device.id: each for each in wanted}
@@ -159,7 +159,7 @@ def _listed(inventory: Inventory) -> Iterator[WantedStandIn]:
         yield from _of_slots(resource, by_cdi=any_cdi(resource.flags))
 
 
-def _for_claims(plan: Plan) -> Iterator[WantedStandIn]:
+def _for_claims(plan: DesiredState) -> Iterator[WantedStandIn]:
     """What claims can get, and what they have of devices that are away. They get it through CDI."""
     for offered in plan.base.claimable.values():
         yield from _of_slots(offered, by_cdi=True)
@@ -210,7 +210,7 @@ class VirtualNodes(HostFiles[str, WantedStandIn]):
         self._opened: dict[str, Pty] = {}  # new lines, which nobody answers yet
         self._lines: dict[str, Line] = {}
 
-    def unprepared(self, plan: Plan) -> frozenset[str]:
+    def unprepared(self, plan: DesiredState) -> frozenset[str]:
         """What the plan needs, and no `settle` that succeeded has made."""
         wanted = self.wanted(plan).items()
         return frozenset(
@@ -219,7 +219,7 @@ class VirtualNodes(HostFiles[str, WantedStandIn]):
             if device not in self._wanted or each.standin != self._wanted[device].standin
         )
 
-    def wanted(self, plan: Plan) -> Mapping[str, WantedStandIn]:
+    def wanted(self, plan: DesiredState) -> Mapping[str, WantedStandIn]:
         return wanted_stand_ins(plan)
 
     def present(self, wanted: Mapping[str, WantedStandIn]) -> Collection[str]:
@@ -231,16 +231,16 @@ class VirtualNodes(HostFiles[str, WantedStandIn]):
         except OSError as failed:
             raise HostError(f"cannot make {failed.filename or self.directory}: {failed.strerror}") from failed
 
-    def named(self, plan: Plan) -> Collection[str]:
+    def named(self, plan: DesiredState) -> Collection[str]:
         published = (each for pool in plan.told_pools.values() for each in _published(pool, pool.devices))
         return {each.device.id for each in itertools.chain(_listed(plan.told), published)}
 
-    def held(self, left: Collection[str], plan: Plan) -> Collection[str]:
+    def held(self, left: Collection[str], plan: DesiredState) -> Collection[str]:
         ids = {base_id(slot) for _, slot in (*plan.holdings.all(), *plan.claimed)}
         return [device for device in left if any(_may_be_of(device, each) for each in ids)]
 
     def make(
-        self, plan: Plan, wanted: Mapping[str, WantedStandIn], kept: frozenset[str], gone: frozenset[str]
+        self, plan: DesiredState, wanted: Mapping[str, WantedStandIn], kept: frozenset[str], gone: frozenset[str]
     ) -> Mapping[str, str]:
         del plan
         if not self._place.is_ours:  # there is no directory, and none is needed
@@ -262,7 +262,7 @@ class VirtualNodes(HostFiles[str, WantedStandIn]):
                 failed[device] = f"cannot make {why.filename or self._path(device)}: {why.strerror}"
         return failed
 
-    async def made(self, plan: Plan) -> None:
+    async def made(self, plan: DesiredState) -> None:
         del plan
         await self._connect()
         self._say({device: why for device, why in self.failed.items() if device in self._wanted})

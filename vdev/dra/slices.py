@@ -19,7 +19,7 @@ from .attributes import described
 from .published_devices import CounterSets, DraDevice, Pools, PublishedPool, Record, Taint, recalled
 
 if TYPE_CHECKING:
-    from ..planning.plan import World
+    from ..planning.plan import ObservedState
 
 NO_POOLS: Pools = MappingProxyType({})
 
@@ -27,7 +27,7 @@ Claimed = Mapping[str, Collection[str]]
 """The names of the devices that prepared claims have, by driver; maybe with what was written down of them."""
 
 
-def pools(world: "World", devices: Inventory) -> Pools:
+def pools(world: "ObservedState", devices: Inventory) -> Pools:
     """What each driver publishes of what the configuration and discovery come to.
 
     `devices` are those that are there, with their health. A device that is claimed stays as it was before while it is

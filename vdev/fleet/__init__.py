@@ -1,7 +1,7 @@
 """Nodes without a kubelet: one process that makes the devices of many nodes exist in the API server.
 
     files ─► Spec ─┬─ made_nodes   the Nodes that the file makes
-                   └─ members ─► World ─► decide ─► Plan ─► the outputs of `node` and `dra`
+                   └─ members ─► ObservedState ─► decide ─► DesiredState ─► the outputs of `node` and `dra`
     API server ─► cluster (one watch per kind) ─┘                        │
                                                  writers: what has news is written, a few at a time
 

@@ -29,7 +29,7 @@ from ..kube import Api, ApiCall, InjectedAnswer
 from ..model.fleet import Delays
 from ..model.problem import Problem
 from ..model.spec import Spec
-from ..node.api_output import NodeAccess, injected
+from ..node.api_applier import NodeAccess, injected
 from ..observe.metrics import Metrics
 from . import scope
 from .cluster import Cluster, SeenNode
@@ -334,8 +334,8 @@ class Fleet:
             member.slices.look()
 
     def _wake(self, name: str, member: Member | None) -> None:
-        for output in member.writers if member and self.writers else ():
-            self.writers.wake(name, output)  # type: ignore[union-attr]
+        for applier in member.writers if member and self.writers else ():
+            self.writers.wake(name, applier)  # type: ignore[union-attr]
 
     def _may_write(self, name: str) -> bool:
         member = self.members.get(name)
@@ -360,9 +360,9 @@ class Fleet:
             if not seen.has_kubelet and not await self._take_back(name, member):
                 return
             await self.maker.release(seen)
-        for output in member.writers:
+        for applier in member.writers:
             if self.writers:
-                self.writers.drop(output)
+                self.writers.drop(applier)
         self.telemetry.forget(name)
         del self.members[name]
         self._came[name] = self.clock.now()  # what happened until now did not happen to the next one of this name
@@ -372,7 +372,7 @@ class Fleet:
         member.leave()
         again = await self._take(name, member)
         self._wake(name, member)
-        if any(output.has_news for output in member.writers):
+        if any(applier.has_news for applier in member.writers):
             self._due.add_later(name, 1.0)
             return False
         if again is not None:

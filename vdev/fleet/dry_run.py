@@ -13,7 +13,7 @@ from ..model.spec import Spec
 from ..node.conditions import condition_document
 from ..planning import repartition
 from ..planning.inventory import arrange
-from ..planning.plan import Plan, World, decide
+from ..planning.plan import DesiredState, ObservedState, desired_state
 from .member import MACHINE, NOBODY, NOWHERE, spec_for_fleet
 from .scope import EVERY_NODE, MadeNode, Scope
 
@@ -41,16 +41,16 @@ def objects(spec: Spec, scope: Scope = EVERY_NODE) -> Iterator[Document]:
             yield from slices.objects(pool, made.name)
 
 
-def _plan(spec: Spec, node: str, labels: Mapping[str, str]) -> Plan:
+def _plan(spec: Spec, node: str, labels: Mapping[str, str]) -> DesiredState:
     spec, choices = repartition.chosen(spec, node, labels)
     found = {each.name: discovery.discover(each, NOWHERE, node=node).devices for each in spec.on_node(node)}
     base = arrange(spec, node, found)
-    return decide(
-        World(spec=spec, node=node, choices=choices, machine=MACHINE, found=found, base=base, holdings=NOBODY)
+    return desired_state(
+        ObservedState(spec=spec, node=node, choices=choices, machine=MACHINE, found=found, base=base, holdings=NOBODY)
     )
 
 
-def _node(made: MadeNode, plan: Plan) -> Document:
+def _node(made: MadeNode, plan: DesiredState) -> Document:
     document, status = made.document(), made.status()
     metadata = document["metadata"]
     capacity = {name: str(each.capacity) for name, each in plan.capacity.items()}

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 from ..aio.clock import Clock
 from ..model.telemetry import Range
-from ..planning.plan import Plan
-from ..telemetry.output import load_of
+from ..planning.plan import DesiredState
+from ..telemetry.applier import load_of
 from ..telemetry.page import page
 from ..telemetry.sensors import MeasuredDevice, Sensors
 
@@ -27,7 +27,7 @@ class FleetTelemetry:
         self._reading = threading.Lock()  # sensors are read in a thread
         self._hostname_label = ""
 
-    def note(self, node: str, plan: Plan, wishes: Wishes) -> None:
+    def note(self, node: str, plan: DesiredState, wishes: Wishes) -> None:
         """From now on this is so on the node; `wishes` are what pods say of their load."""
         if plan.telemetry is None:
             self.forget(node)

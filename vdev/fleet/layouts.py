@@ -11,7 +11,7 @@ from ..model.spec import Spec
 from ..planning import repartition
 from ..planning.in_use import Holdings
 from ..planning.inventory import arrange
-from ..planning.plan import Plan, World, decide
+from ..planning.plan import DesiredState, ObservedState, desired_state
 from ..planning.repartition import Progresses, RepartitionView
 from ..planning.resources import EMPTY, Inventory
 
@@ -30,7 +30,7 @@ class Layouts(CutDevices):
         found: Mapping[str, Sequence[RawDevice]],
         labels: Mapping[str, str],
         *,
-        last: Plan | None,
+        last: DesiredState | None,
         holdings: Holdings,
         noted: Mapping[Key, str],
         claimed: Claimed,
@@ -89,7 +89,9 @@ class Layouts(CutDevices):
         return {}, EMPTY, NO_POOLS
 
     def _published(self, cut: Spec, found: Mapping[str, Sequence[RawDevice]], base: Inventory) -> Pools:
-        return decide(World(spec=cut, node=self._node, found=found, base=base, holdings=Holdings(holders={}))).pools
+        return desired_state(
+            ObservedState(spec=cut, node=self._node, found=found, base=base, holdings=Holdings(holders={}))
+        ).pools
 
     def _arrange(self, spec: Spec, found: Mapping[str, Sequence[RawDevice]]) -> Inventory:
         return arrange(spec, self._node, found)

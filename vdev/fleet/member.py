@@ -1,4 +1,4 @@
-"""One node of the fleet: what is decided for it, and the outputs that tell it."""
+"""One node of the fleet: what is decided for it, and the appliers that tell it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 
 from .. import discovery
-from ..dra.slice_output import ResourceSlices
+from ..dra.slice_applier import ResourceSlices
 from ..dra.slices import Claimed
 from ..faults.engine import Engine
 from ..faults.rule_store import Sources
@@ -17,15 +17,15 @@ from ..model.entry import EntrySpec
 from ..model.fleet import Delays
 from ..model.sources import VirtualSource
 from ..model.spec import Spec
-from ..node.api_output import ApiOutput, NodeAccess
-from ..node.event_output import NodeEvents
+from ..node.api_applier import ApiApplier, NodeAccess
+from ..node.event_applier import NodeEvents
 from ..node.events import Situation
-from ..node.label_output import NodeLabels
+from ..node.label_applier import NodeLabels
 from ..node.label_values import Machine
-from ..node.status_output import NodeStatus
+from ..node.status_applier import NodeStatus
 from ..planning.in_use import Holdings, Use
 from ..planning.inventory import arrange
-from ..planning.plan import Plan, World, decide
+from ..planning.plan import DesiredState, ObservedState, desired_state
 from .cluster import SeenNode, SeenSlices
 from .layouts import Layouts
 from .pod_devices import Assignment, assign, by_resource, held
@@ -62,7 +62,7 @@ class Member:
         self.allocated: tuple[Use, ...] = ()  # to claims, by which pods or by none yet
         self.rejects = False
         self.notes = notes
-        self.plan: Plan | None = None
+        self.plan: DesiredState | None = None
         self.delays = Delays()
         self.labels = NodeLabels(access)
         self.status = NodeStatus(access)
@@ -78,13 +78,13 @@ class Member:
         self._again: float | None = None  # when it said to decide again
 
     @property
-    def outputs(self) -> tuple[ApiOutput, ...]:
+    def appliers(self) -> tuple[ApiApplier, ...]:
         """Labels before capacity, slices last: who schedules by capacity finds the labels there."""
         return (self.labels, self.status, self.slices, self.events)
 
     @property
     def writers(self) -> tuple[Writer, ...]:
-        return (*self.outputs, self.notes)
+        return (*self.appliers, self.notes)
 
     def adopt(self, spec: Spec, delays: Delays, rules: Sources, since: Mapping[str, float]) -> None:
         """From now on the node is as this configuration says, with these rules, whose times count `since` then."""
@@ -124,15 +124,17 @@ class Member:
         """Whether the last decision tells anything of the node: also devices that are held on, though they left."""
         return self.plan is not None and any((self.plan.labels, self.plan.capacity, self.plan.pools))
 
-    def _first_plan(self) -> Plan:
+    def _first_plan(self) -> DesiredState:
         """What the node has before anything happened to it."""
         name = self.node.name
         base = arrange(self._spec, name, self._found)
-        world = World(spec=self._spec, node=name, machine=MACHINE, found=self._found, base=base, holdings=NOBODY)
-        return decide(world, self._intervals)
+        world = ObservedState(
+            spec=self._spec, node=name, machine=MACHINE, found=self._found, base=base, holdings=NOBODY
+        )
+        return desired_state(world, self._intervals)
 
     async def turn(self, pods: SeenPods) -> float | None:
-        """Decide for the node and its pods, and tell the outputs; returns when (by the clock) to decide again.
+        """Decide for the node and its pods, and tell the appliers; returns when (by the clock) to decide again.
 
         Where nothing is new since the last turn it is over at once.
         """
@@ -161,8 +163,8 @@ class Member:
             now=self._clock.now(),
         )
         afflictions = self.engine.look(base)
-        self.plan = decide(
-            World(
+        self.plan = desired_state(
+            ObservedState(
                 spec=spec,
                 choices=self._layouts.progresses,
                 node=self.node.name,
@@ -187,8 +189,8 @@ class Member:
                 self.slices.wipe(rule.concerns)
         age = self._age()
         told = delayed(self.plan, self.delays, age)
-        for output in self.outputs:
-            await output.settle(told)
+        for applier in self.appliers:
+            await applier.apply(told)
         if self.engine.stirred:
             self.slices.look()
         later = next_age(self.delays, age)

@@ -12,7 +12,7 @@ from ..model.names import filled
 from ..model.problem import Problem, warning
 from ..model.sources import VirtualSource
 from ..model.spec import Spec
-from ..planning.plan import NO_POOLS, Plan
+from ..planning.plan import NO_POOLS, DesiredState
 
 MADE = "vdev.dev/made-by"
 """The label of Nodes that were made from a file, with the name of the fleet. Only these are ever removed."""
@@ -126,7 +126,7 @@ def _labels(metadata: Metadata) -> Mapping[str, str]:
     return metadata.get("labels") or {}
 
 
-def delayed(plan: Plan, delays: Delays, age: float | None) -> Plan:
+def delayed(plan: DesiredState, delays: Delays, age: float | None) -> DesiredState:
     """The plan without what comes later on a node that has been Ready for `age` seconds; None: it is not Ready yet."""
     if delays == AT_ONCE:
         return plan

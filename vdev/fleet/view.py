@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..model.device import Health
-from ..planning.plan import Plan
+from ..planning.plan import DesiredState
 from .controller import Fleet
 from .member import Member
 from .pod_devices import held
@@ -186,7 +186,7 @@ def _broken(members: Sequence[Member]) -> Iterator[dict[str, str]]:
             yield {**found, "why": health.reason, "injected": health.injected}
 
 
-def _broken_of(plan: Plan) -> Iterator[tuple[str, str, Health]]:
+def _broken_of(plan: DesiredState) -> Iterator[tuple[str, str, Health]]:
     """Resource or driver, device and its health; of what claims alone can get, whole devices however they are cut."""
     for resource in plan.inventory.resources.values():
         if resource.healthy < len(resource.slots):

@@ -1,4 +1,4 @@
-"""The tasks that write to the API server: one for each output of a node that has something to write."""
+"""The tasks that write to the API server: one for each applier of a node that has something to write."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ log = structlog.get_logger(__name__)
 
 
 class Writer(Protocol):
-    """What writes: an output of the agent's, or of the fleet's own."""
+    """What writes: an applier of the agent's, or of the fleet's own."""
 
     name: str
 
@@ -50,42 +50,42 @@ class Writers:
     @property
     def at_work(self) -> Sequence[tuple[str, str, str]]:
         """Who writes: the node, what, and why the last attempt failed, if it did."""
-        return [(job.node, output.name, job.failed) for output, job in tuple(self._jobs.items())]
+        return [(job.node, applier.name, job.failed) for applier, job in tuple(self._jobs.items())]
 
-    def wake(self, node: str, output: Writer) -> None:
+    def wake(self, node: str, applier: Writer) -> None:
         """Let it write, if it has something to and does not yet."""
-        if output.has_news and output not in self._jobs and not self._stopped and self._may(node):
-            job = self._jobs[output] = _Job(node)
-            job.task = self._group.create_task(self._work(job, output), name=f"{output.name} of {node}")
-            job.task.add_done_callback(lambda task: self._done(node, output, task))
+        if applier.has_news and applier not in self._jobs and not self._stopped and self._may(node):
+            job = self._jobs[applier] = _Job(node)
+            job.task = self._group.create_task(self._work(job, applier), name=f"{applier.name} of {node}")
+            job.task.add_done_callback(lambda task: self._done(node, applier, task))
 
     def stop(self) -> None:
         """Begin no more; what is at work ends with its group."""
         self._stopped = True
 
-    def drop(self, output: Writer) -> None:
+    def drop(self, applier: Writer) -> None:
         """Its node is gone: what it has to write is of no use."""
-        if (job := self._jobs.get(output)) and job.task:
+        if (job := self._jobs.get(applier)) and job.task:
             job.task.cancel()
 
-    def _done(self, node: str, output: Writer, task: asyncio.Task[None]) -> None:
-        self._jobs.pop(output, None)
+    def _done(self, node: str, applier: Writer, task: asyncio.Task[None]) -> None:
+        self._jobs.pop(applier, None)
         if not task.cancelled() and task.exception() is None:
-            self.wake(node, output)  # there may be news since the task looked last
+            self.wake(node, applier)  # there may be news since the task looked last
 
-    async def _work(self, job: _Job, output: Writer) -> None:
-        structlog.contextvars.bind_contextvars(node=job.node)  # for what outputs log; each task has its own
+    async def _work(self, job: _Job, applier: Writer) -> None:
+        structlog.contextvars.bind_contextvars(node=job.node)  # for what appliers log; each task has its own
         attempts = 0
-        while output.has_news and self._may(job.node):  # a kubelet may have come to the node since the last time
+        while applier.has_news and self._may(job.node):  # a kubelet may have come to the node since the last time
             try:
-                await output.catch_up()
+                await applier.catch_up()
             except Exception as failed:  # a defect that one node shows is no end of the others
                 if not self._may(job.node):
                     return
                 if not isinstance(failed, ApiServerError):
-                    log.exception("could not be written", what=output.name, node=job.node)
+                    log.exception("could not be written", what=applier.name, node=job.node)
                 elif attempts == 0:
-                    log.warning("could not be written", what=output.name, node=job.node, reason=str(failed))
+                    log.warning("could not be written", what=applier.name, node=job.node, reason=str(failed))
                 job.failed = str(failed)
                 asked = failed.wait if isinstance(failed, ApiServerError) else 0.0
                 await self._clock.sleep(max(self._backoff.pause(attempts), asked))

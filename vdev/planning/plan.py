@@ -1,11 +1,10 @@
-"""The one decision: what is known of a node goes in as a `World`, what shall be comes out as a `Plan`.
+"""The plan: a pure function from the observed state of a node to its desired state.
 
-    arrange    configuration + devices found          -> Inventory   owners, partitions, names, replicas
-    decide     that + health + faults + pods          -> Plan        health ─► faults ─► retention ─► CDI specifications
+    planning/inventory.py  configuration + discovered devices -> inventory (owners, partitions, names, replicas)
+    desired_state          inventory + health + faults + devices in use -> lists, CDI documents, labels, pools
 
-Both are functions of their arguments: no clock (the time is in the World), no I/O, and nothing is remembered from one
-call to the next. Every output of the agent follows from the Plan and from nothing else, and so does everything that
-simulates a node. Who applies a part of it compares it with what is there.
+`desired_state` reads no clock (the time is part of the observed state), does no I/O, and keeps nothing between calls.
+The appliers (`agent/applier.py`) and the fleet work from its result alone.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,7 +41,7 @@ NO_POOLS: "Pools" = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class World:
+class ObservedState:
     """Everything that a decision depends on, at one moment.
 
     `spec` is the configuration of the node of this name, on this `machine`, with its devices cut as is in force;
@@ -68,7 +67,7 @@ class World:
     afflictions: Afflictions = targets.NONE
     cdi_faults: Mapping[str, str] = field(default_factory=dict)
     holdings: Holdings = Holdings()
-    before: "Plan | None" = None
+    before: "DesiredState | None" = None
     recorded: Inventory = EMPTY
     dropped: Mapping[str, Dropped] = field(default_factory=dict)
     pools: "Pools" = field(default_factory=lambda: NO_POOLS)
@@ -82,7 +81,7 @@ class World:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class DesiredState:
     """What shall be: every output makes its part of it true.
 
     `inventory` is what to list; `told` and `told_pools` are what was listed and published when that was decided.
@@ -163,7 +162,7 @@ class Plan:
         )
 
 
-def decide(world: World, intervals: Intervals = PRODUCTION) -> Plan:
+def desired_state(world: ObservedState, intervals: Intervals = PRODUCTION) -> DesiredState:
     """What shall be, in this world."""
     before = world.before
     equipped = resources.without_tools(world.base, world.toolless) if world.toolless else world.base
@@ -188,7 +187,7 @@ def decide(world: World, intervals: Intervals = PRODUCTION) -> Plan:
     published = _pools(world, retention.without_retired(devices, kept.retired, claimed))
     labels = _labels(world) if node.labels else NO_LABELS
     told = labels.values if node.labels is True else NO_LABELS.values
-    return Plan(
+    return DesiredState(
         base=world.base,
         inventory=listed,
         told=world.listed,
@@ -219,7 +218,7 @@ def decide(world: World, intervals: Intervals = PRODUCTION) -> Plan:
     )
 
 
-def _pools(world: World, devices: Inventory) -> "Pools":
+def _pools(world: ObservedState, devices: Inventory) -> "Pools":
     if not (world.base.claimable or world.claimed):
         return NO_POOLS
     from ..dra.slices import pools  # most nodes publish none
@@ -227,7 +226,7 @@ def _pools(world: World, devices: Inventory) -> "Pools":
     return pools(world, devices)
 
 
-def _labels(world: World) -> Labels:
+def _labels(world: ObservedState) -> Labels:
     """Those of the configuration, the devices and what faults take away; health is none of it."""
     from ..node.labels import node_labels  # many nodes want none
 
@@ -237,7 +236,7 @@ def _labels(world: World) -> Labels:
     return node_labels(world.spec, world.node, found, there, world.machine)
 
 
-def _claimed(world: World) -> Mapping[Key, Device]:
+def _claimed(world: ObservedState) -> Mapping[Key, Device]:
     """What prepared claims have, by driver and id."""
     if not world.claimed:
         return {}

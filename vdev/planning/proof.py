@@ -7,7 +7,7 @@ from ..model.problem import Problem, warning
 from ..model.sources import VirtualSource
 from ..model.spec import Spec
 from . import inventory
-from .plan import World, decide
+from .plan import ObservedState, desired_state
 
 
 def prove(spec: Spec, node: str = "") -> tuple[Problem, ...]:
@@ -35,7 +35,7 @@ def _on_node(spec: Spec, node: str) -> tuple[Problem, ...]:
     base = inventory.inventory(spec, node)
     if not spec.node.labels and not base.claimable:
         return base.problems
-    return (*base.problems, *decide(World(spec=spec, node=node, base=base)).problems)
+    return (*base.problems, *desired_state(ObservedState(spec=spec, node=node, base=base)).problems)
 
 
 def _virtual_alone(spec: Spec) -> Spec:

@@ -8,7 +8,7 @@ from ..model.device import Device
 from ..model.entry import EntrySpec
 from ..model.sources import VirtualSource
 from ..model.telemetry import PhysicsModel, SmiTool
-from ..planning.plan import Plan
+from ..planning.plan import DesiredState
 from ..planning.resources import numbers
 from .amd_tool import amd_data
 from .nvidia_tool import nvidia_data
@@ -24,7 +24,7 @@ def text_of(shown: Shown) -> str:
     return nvidia_data(shown) if shown.tool is SmiTool.NVIDIA else amd_data(shown)
 
 
-def equipped(plan: Plan) -> dict[str, Shown]:
+def equipped(plan: DesiredState) -> dict[str, Shown]:
     """The devices with a tool, by id, as they are without a load."""
     found: dict[str, tuple[EntrySpec, Device]] = {}
     for resource in plan.base.everything.values():
@@ -59,14 +59,14 @@ def equipped(plan: Plan) -> dict[str, Shown]:
     return shown
 
 
-def held(plan: Plan) -> frozenset[str]:
+def held(plan: DesiredState) -> frozenset[str]:
     """The devices that pods have, by id: of device plugins, and by claims."""
     uses = [each for each in plan.holdings.claimed if each.driver in plan.pools]
     claimed = (plan.pools[use.driver].by_name.get(use.device) for use in uses)
     return plan.held | {each.device.id for each in claimed if each is not None}
 
 
-def published(plan: Plan) -> frozenset[str]:
+def published(plan: DesiredState) -> frozenset[str]:
     """The devices that claims can have, or have though the configuration lost them, by id."""
     return frozenset(each.device.id for pool in plan.pools.values() for each in pool.by_name.values())
 

@@ -24,7 +24,7 @@ from ..hostfs import read_plain, write_atomic
 from ..model import telemetry
 from ..model.problem import Problem, warning
 from ..model.telemetry import SmiTool
-from ..planning.plan import Plan
+from ..planning.plan import DesiredState
 from .sensors import MeasuredDevice
 from .simulation import LOST
 from .tool_data import equipped, held, published, text_of
@@ -51,7 +51,7 @@ class ToolFiles(HostFiles[str, Shown]):
         super().__init__({root, root / "bin", root / "devices"}, timing)
         self.root = root
         self._sensors = sensors
-        self._plan: Plan | None = None  # that the kubelet is told of
+        self._plan: DesiredState | None = None  # that the kubelet is told of
         self._told = ""  # why containers get no tools, as it was logged
         self._trouble = ""  # of what is written beside the turns
         self._due: frozenset[str] = frozenset()  # what was shown of held and broken devices last
@@ -75,12 +75,12 @@ class ToolFiles(HostFiles[str, Shown]):
             found.append(warning(str(self.root), f"what smi shows in containers stays as it is: {self._trouble}", hint))
         return tuple(found)
 
-    def unprepared(self, plan: Plan) -> frozenset[str]:
+    def unprepared(self, plan: DesiredState) -> frozenset[str]:
         """What has a tool in the plan, and none that any `settle` has made."""
         wanted = self.wanted(plan).items()
         return frozenset(each.device.raw.id for name, each in wanted if name not in self._ready)
 
-    def wanted(self, plan: Plan) -> Mapping[str, Shown]:
+    def wanted(self, plan: DesiredState) -> Mapping[str, Shown]:
         return equipped(plan)
 
     def present(self, wanted: Mapping[str, Shown]) -> Collection[str]:
@@ -92,17 +92,17 @@ class ToolFiles(HostFiles[str, Shown]):
         except OSError as failed:
             raise HostError(f"cannot list {self._devices}: {_why(failed)}") from failed
 
-    def named(self, plan: Plan) -> Collection[str]:
+    def named(self, plan: DesiredState) -> Collection[str]:
         listed = (each for resource in plan.told.resources.values() for each in resource.by_device.values())
         published = (each.device for pool in plan.told_pools.values() for each in pool.devices)
         return {each.id for each in itertools.chain(listed, published) if each.raw.tools}
 
-    def held(self, left: Collection[str], plan: Plan) -> Collection[str]:
+    def held(self, left: Collection[str], plan: DesiredState) -> Collection[str]:
         claimable = published(plan)
         return [name for name in left if name in claimable or not plan.is_free(name)]
 
     def make(
-        self, plan: Plan, wanted: Mapping[str, Shown], kept: frozenset[str], gone: frozenset[str]
+        self, plan: DesiredState, wanted: Mapping[str, Shown], kept: frozenset[str], gone: frozenset[str]
     ) -> Mapping[str, str]:
         del plan
         broken = self._scripts({each.tool for each in wanted.values()})
@@ -113,14 +113,14 @@ class ToolFiles(HostFiles[str, Shown]):
             shutil.rmtree(self.root, ignore_errors=True)
         return {name: reason for name, reason in reasons.items() if reason}
 
-    async def made(self, plan: Plan) -> None:
+    async def made(self, plan: DesiredState) -> None:
         del plan
         reason = next(iter(self.failed.values()), "")
         if reason and reason != self._told:
             log.warning("containers get no smi", problem=reason)
         self._told = reason
 
-    async def show(self, plan: Plan) -> None:
+    async def show(self, plan: DesiredState) -> None:
         """Bring what the tools show up to date now: sensors know of this plan."""
         self._plan = plan
         self._news.set()
@@ -178,12 +178,12 @@ class ToolFiles(HostFiles[str, Shown]):
             else:
                 await self._news.wait()
 
-    def _refresh(self, plan: Plan) -> str:
+    def _refresh(self, plan: DesiredState) -> str:
         """Write what sensors say now; why some of it was not written, or the empty string."""
         with self._writing:
             return self._show(plan)
 
-    def _show(self, plan: Plan) -> str:
+    def _show(self, plan: DesiredState) -> str:
         wanted = {name: self._wanted[name] for name in self._ready}
         there = {device for each in plan.devices.everything.values() for device in each.by_device}
         fallen = {device for (_, device), errors in plan.xids.items() if any(each.number == LOST for each in errors)}

@@ -11,7 +11,7 @@ from vdev import config
 from vdev.dra import slices as cutting
 from vdev.faults.targets import Afflictions
 from vdev.planning.inventory import inventory
-from vdev.planning.plan import World, decide
+from vdev.planning.plan import ObservedState, desired_state
 
 NODE = "n1"
 PARTS = st.sampled_from([[], ["1g.6gb"] * 4, ["1g.6gb", "1g.6gb", "2g.12gb"], ["2g.12gb", "2g.12gb"], ["4g.24gb"]])
@@ -65,7 +65,7 @@ def test_what_claims_have_stays(data, files):
         base = inventory(spec, NODE)
         keys = [(driver, slot.id) for driver, offered in base.claimable.items() for slot in offered.slots]
         gone = data.draw(st.lists(st.sampled_from(keys), max_size=2)) if keys else []
-        world = World(
+        world = ObservedState(
             spec=spec,
             node=NODE,
             base=base,
@@ -73,7 +73,7 @@ def test_what_claims_have_stays(data, files):
             claimed={"x.dev": claimed},
             afflictions=Afflictions(removed=frozenset(gone)),
         )
-        pools = decide(world).pools
+        pools = desired_state(world).pools
         made = pools.get("x.dev")
         assert not claimed or claimed <= made.by_name.keys()
         if made is None:
@@ -104,8 +104,8 @@ def test_a_device_that_stays_is_kept_beside_one_that_goes():
         entry["dra"]["partitions"] = "dynamic"
         tree = [entry | {"virtual": {"count": 1, "partitioning": partitioning}}]
         spec = config.load_text(json.dumps({"devices": tree})).spec
-        pools = decide(
-            World(spec=spec, node=NODE, base=inventory(spec, NODE), pools=pools, claimed={"x.dev": claimed})
+        pools = desired_state(
+            ObservedState(spec=spec, node=NODE, base=inventory(spec, NODE), pools=pools, claimed={"x.dev": claimed})
         ).pools
         claimed = {"c-0-half-0", "c-0-half-2"}
         made = pools["x.dev"]
@@ -122,9 +122,9 @@ def test_a_claim_has_what_no_pool_had_when_its_device_is_cut_anew():
         entry = {"name": "a", "resource": "nvidia.com/gpu", "virtual": {"count": 1, "partitioning": cut}}
         entry |= {"advertise": "dra", "dra": {"driver": "x.dev", "partitions": "dynamic"}}
         spec = config.load_text(json.dumps({"devices": [entry]})).spec
-        return World(spec=spec, node=NODE, base=inventory(spec, NODE))
+        return ObservedState(spec=spec, node=NODE, base=inventory(spec, NODE))
 
-    before = decide(world(3, "part")).pools
+    before = desired_state(world(3, "part")).pools
     claimed = {"x.dev": {"a-0-part-2", "a-0-other-0"}}
-    after = decide(replace(world(2, "part", "other"), pools=before, claimed=claimed)).pools["x.dev"]
+    after = desired_state(replace(world(2, "part", "other"), pools=before, claimed=claimed)).pools["x.dev"]
     assert {"a-0-part-2": True} == {each.name: each.lost for each in after.devices}

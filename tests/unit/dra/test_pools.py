@@ -18,7 +18,7 @@ from vdev.model.device import Health
 from vdev.model.geometry import LayoutError
 from vdev.planning.inventory import inventory
 from vdev.planning.partitions import place
-from vdev.planning.plan import World, decide
+from vdev.planning.plan import ObservedState, desired_state
 
 NODE = "n1"
 SICK = Health(healthy=False, reason="dead")
@@ -33,11 +33,11 @@ def file(*entries, **more):
 
 
 def world(spec, **more):
-    return World(spec=spec, node=NODE, base=inventory(spec, NODE), **more)
+    return ObservedState(spec=spec, node=NODE, base=inventory(spec, NODE), **more)
 
 
 def pools(spec, **more):
-    return decide(world(spec, **more)).pools
+    return desired_state(world(spec, **more)).pools
 
 
 def pool(*entries, **more):
@@ -224,7 +224,7 @@ def test_what_a_class_selects_by_is_never_left_out():
 
 def test_a_text_that_is_cut_off_is_said():
     spec = file({"virtual": {"count": 2, "attributes": {"note": "x" * 70, "site": "y" * 64}}})
-    plan = decide(world(spec))
+    plan = desired_state(world(spec))
     first, second = devices(plan.pools["acme.dev"]).values()
     assert {"string": "x" * 64} == first["attributes"]["note"] == second["attributes"]["note"]
     (problem,) = plan.problems
@@ -348,7 +348,7 @@ def test_nvidias_taints(reason, taint):
 def test_an_error_that_leaves_a_device_well_informs(numbers, value, effect):
     spec = file({"resource": "nvidia.com/gpu", "virtual": {"preset": "t4", "count": 2}})
     xids = {slot(spec, 1): tuple(XidError(number, "rule") for number in numbers)}
-    plan = decide(world(spec, afflictions=Afflictions(xids=xids)))
+    plan = desired_state(world(spec, afflictions=Afflictions(xids=xids)))
     assert [[], [("gpu.nvidia.com/xid", value, effect)]] == [
         [(taint.key, taint.value, taint.effect) for taint in each.taints]
         for each in plan.pools["gpu.nvidia.com"].devices
@@ -367,20 +367,20 @@ def test_a_device_that_is_no_longer_shared_is_withheld_while_claims_have_shares(
     sharing = {kind: {"resources": [{"name": "acme.dev/npu", "replicas": 4}]}}
     entry = {"virtual": {"count": 2, "memory": "8Gi"}}
     whole = file(entry)
-    before = decide(world(file(entry, sharing=sharing))).pools
+    before = desired_state(world(file(entry, sharing=sharing))).pools
     claimed = {"acme.dev": {"e0-0"}}
-    kept = decide(world(whole, pools=before, claimed=claimed)).pools
+    kept = desired_state(world(whole, pools=before, claimed=claimed)).pools
     assert [("e0-1", False, ()), ("e0-0", True, ("acme.dev/lost",))] == [
         (each.name, each.shared, tuple(taint.key for taint in each.taints)) for each in kept["acme.dev"].devices
     ]
     assert kept["acme.dev"].by_name["e0-0"].health.healthy
     assert before["acme.dev"].by_name["e0-0"].capacity == kept["acme.dev"].by_name["e0-0"].capacity
-    assert kept == decide(world(whole, pools=kept, claimed=claimed)).pools
+    assert kept == desired_state(world(whole, pools=kept, claimed=claimed)).pools
     written = {name: record(kept["acme.dev"], each) for name, each in kept["acme.dev"].by_name.items() if each.lost}
     (restarted,) = (each for each in pools(whole, claimed={"acme.dev": written})["acme.dev"].devices if each.shared)
     assert (kept["acme.dev"].by_name["e0-0"].taints, True) == (restarted.taints, restarted.health.healthy)
-    assert before == decide(world(file(entry, sharing=sharing), pools=kept, claimed=claimed)).pools
-    assert pools(whole) == decide(world(whole, pools=kept)).pools
+    assert before == desired_state(world(file(entry, sharing=sharing), pools=kept, claimed=claimed)).pools
+    assert pools(whole) == desired_state(world(whole, pools=kept)).pools
 
 
 def test_a_name_is_no_other_devices_while_a_claim_has_it():
@@ -519,9 +519,9 @@ def test_any_file_makes_valid_slices(data, tree):
     keys = [(driver, each.id) for driver, offered in base.claimable.items() for each in offered.slots]
     some = st.lists(st.sampled_from(keys), max_size=5) if keys else st.just([])
     afflictions = Afflictions(verdicts=dict.fromkeys(data.draw(some), SICK), removed=frozenset(data.draw(some)))
-    before = decide(World(spec=spec, node=NODE, base=base))
-    plan = decide(World(spec=spec, node=NODE, base=base, pools=before.pools, afflictions=afflictions))
-    fresh = decide(World(spec=spec, node=NODE, base=inventory(spec, NODE), afflictions=afflictions))
+    before = desired_state(ObservedState(spec=spec, node=NODE, base=base))
+    plan = desired_state(ObservedState(spec=spec, node=NODE, base=base, pools=before.pools, afflictions=afflictions))
+    fresh = desired_state(ObservedState(spec=spec, node=NODE, base=inventory(spec, NODE), afflictions=afflictions))
     assert plan.pools == fresh.pools
     for each in (*before.pools.values(), *plan.pools.values()):
         documents = cutting.objects(each, NODE)

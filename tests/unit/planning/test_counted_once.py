@@ -9,7 +9,7 @@ from vdev import config
 from vdev.dra.published_devices import record
 from vdev.planning.in_use import Holdings
 from vdev.planning.inventory import inventory
-from vdev.planning.plan import World, decide
+from vdev.planning.plan import ObservedState, desired_state
 
 NODE = "n1"
 FREE = Holdings(holders={}, read_at=0.0)
@@ -21,7 +21,7 @@ class Node:
     def __init__(self):
         self.plan = None
         self.now = 0.0
-        self.world = World()
+        self.world = ObservedState()
 
     def turn(self, way, *, holders=(), claimed=None, **entry):
         """The lists (health by id) and the names in the pool, with the entry advertised so."""
@@ -39,7 +39,7 @@ class Node:
             claimed={"x.dev": claimed or {}},
             now=self.now,
         )
-        self.plan = plan = decide(self.world)
+        self.plan = plan = desired_state(self.world)
         self.world = replace(self.world, before=plan, pools=plan.pools)
         lists = {slot.id: slot.health.healthy for each in plan.inventory.resources.values() for slot in each.slots}
         pool = plan.pools.get("x.dev")

@@ -29,6 +29,7 @@ from .store import Check, Objects, anything
 from .watches import Watch
 
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+_ACCEPT_TURNS = 5  # of the event loop: asyncio needs three between accept() and connection_made(), with TLS one more
 _IDLE = 90  # seconds for which a connection may be idle, as with the real one
 
 
@@ -118,8 +119,13 @@ class ApiServer:
         """Vanish: no listener, every connection cut."""
         if self._listener is None:
             return
+        # asyncio leaks a connection that it has accepted when the listener is closed before it has made the transport.
+        # So accepting ends first, and the listener is closed when all accepted connections are known.
+        for each in self._listener.sockets:
+            asyncio.get_running_loop().remove_reader(each.fileno())
+        for _ in range(_ACCEPT_TURNS):
+            await asyncio.sleep(0)
         self._listener.close()
-        await asyncio.sleep(0)  # what the listener accepted in this turn becomes a connection in the next one
         tasks = [*self._state.tasks]
         for connection in [*self._state.connections]:
             connection.transport.abort()

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ..agent.applier import Output
+from ..agent.applier import Applier
 from ..aio.clock import Timing
 from ..aio.tasks import Backoff, Pace
 from ..errors import ApiServerError
@@ -80,7 +80,7 @@ def injected(rules: FaultRules, call: ApiCall) -> InjectedAnswer | None:
     return InjectedAnswer(status=failure.status or 0, message=f"the fault rule {rule!r} says so", after=failure.after)
 
 
-class ApiOutput(Output):
+class ApiApplier(Applier):
     """One kind of thing that is written about a node."""
 
     def __init__(self, access: NodeAccess) -> None:

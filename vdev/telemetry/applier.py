@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..agent.applier import Output
+from ..agent.applier import Applier
 from ..agent.options import Options
 from ..aio.clock import Clock
 from ..kube import Api
@@ -14,7 +14,7 @@ from ..model.device import Device, base_id
 from ..model.problem import Problem, error
 from ..model.telemetry import Range
 from ..model.telemetry import Telemetry as Section
-from ..planning.plan import Plan
+from ..planning.plan import DesiredState
 from .page import page
 from .pod_wishes import PodWishes
 from .sensors import LoadSituation, MeasuredDevice, Sensors, User
@@ -32,7 +32,7 @@ def by_device(faults: "Mapping[tuple[str, str], Sequence[Any]]") -> dict[str, li
     return found
 
 
-def users_of(plan: Plan, node: str) -> tuple[dict[str, list[User]], dict[str, list[Device]]]:
+def users_of(plan: DesiredState, node: str) -> tuple[dict[str, list[User]], dict[str, list[Device]]]:
     """Who has each device, by its id, and which partitions claims have cut, by raw device."""
     found: dict[str, dict[User, None]] = {}
     claimed: dict[str, dict[str, Device]] = {}
@@ -54,7 +54,7 @@ def users_of(plan: Plan, node: str) -> tuple[dict[str, list[User]], dict[str, li
     }
 
 
-def load_of(plan: Plan, node: str, wishes: Mapping[str, Range]) -> LoadSituation:
+def load_of(plan: DesiredState, node: str, wishes: Mapping[str, Range]) -> LoadSituation:
     """What loads the devices of the node by this plan, and who has each device."""
     users, claimed = users_of(plan, node)
     return LoadSituation(
@@ -114,7 +114,7 @@ def document(measured: MeasuredDevice) -> dict[str, Any]:
     }
 
 
-class Telemetry(Output):
+class Telemetry(Applier):
     """The sensors of one node. `api` None: there is no API server; `on_change` is called when problems are others."""
 
     name = "measuring devices"
@@ -126,7 +126,7 @@ class Telemetry(Output):
         self._api = api
         self._sensors = Sensors()
         self._reading = threading.Lock()  # held while the sensors are brought up to date or read
-        self._plan: Plan | None = None
+        self._plan: DesiredState | None = None
         self._stale = False  # whether the sensors do not know of the plan and the wishes yet
         self._is_on = False
         self._section = Section()
@@ -139,7 +139,7 @@ class Telemetry(Output):
 
     # --- what is so ---------------------------------------------------------------------------------------------------
 
-    async def settle(self, plan: Plan) -> None:
+    async def apply(self, plan: DesiredState) -> None:
         self._is_on, self._section = plan.telemetry is not None, plan.telemetry or Section()
         self._plan = plan
         self._stale = True

@@ -17,10 +17,10 @@ import structlog
 
 from ..aio.tasks import Pace
 from ..kube import EVENTS, Conflict, Missing
-from ..planning.plan import Plan
+from ..planning.plan import DesiredState
 from ..planning.repartition import Progresses
 from ..planning.resources import EMPTY, Inventory
-from .api_output import ApiOutput, NodeAccess
+from .api_applier import ApiApplier, NodeAccess
 from .events import NOTHING, EventText, Situation, Xids, of_layouts, of_losses, of_partitions, of_situation, of_xids
 from .losses import NONE, Losses
 
@@ -43,7 +43,7 @@ class _Sent:
     at: float
 
 
-class NodeEvents(ApiOutput):
+class NodeEvents(ApiApplier):
     """Says what happened from one plan to the next. `situation` is what the agent knows beside the plan.
 
     `said` and `dropped` count happenings.
@@ -69,7 +69,7 @@ class NodeEvents(ApiOutput):
         self._sent: OrderedDict[EventText, _Sent] = OrderedDict()
         self._uid = ""  # of the Node that these are about
 
-    async def settle(self, plan: Plan) -> None:
+    async def apply(self, plan: DesiredState) -> None:
         was_on, self._is_on = self._is_on, plan.node.events
         situation = self._situation()
         now = self._lasting(situation) if self._is_on else replace(NOTHING, announced=situation.announced)

@@ -12,19 +12,19 @@ from typing import Any
 
 import structlog
 
-from ..agent.applier import Output
+from ..agent.applier import Applier
 from ..errors import HostError
 from ..hostfs.files import read_plain, write_atomic
 from ..kube.ownership import owned, owned_by_others
 from ..model.problem import Problem, warning
-from ..planning.plan import Plan
+from ..planning.plan import DesiredState
 from ..planning.repartition import RepartitionState
-from .api_output import ApiOutput, NodeAccess
+from .api_applier import ApiApplier, NodeAccess
 
 log = structlog.get_logger(__name__)
 
 
-class NodeLabels(ApiOutput):
+class NodeLabels(ApiApplier):
     """Keeps the labels that a plan has. `written` are those that the API server has from here."""
 
     name = "noting the node's labels"
@@ -35,7 +35,7 @@ class NodeLabels(ApiOutput):
         self.kept_by: Mapping[str, str] = {}  # by label that somebody else keeps at another value: who
         self._wanted: Mapping[str, str] | None = None  # None: never asked for
 
-    async def settle(self, plan: Plan) -> None:
+    async def apply(self, plan: DesiredState) -> None:
         """Note the plan's labels, at first also that there are none: an earlier process may have left some."""
         wanted = plan.labels
         choices = plan.choices.values()
@@ -98,7 +98,7 @@ FILE = "vdev"
 _MOST = 2**20  # bytes that are read of what is there
 
 
-class FeaturesFile(Output):
+class FeaturesFile(Applier):
     """Keeps `<directory>/vdev`; it is removed when labels no longer go there, and stays when the agent ends."""
 
     name = "writing the features file"
@@ -107,7 +107,7 @@ class FeaturesFile(Output):
         self.path = directory / FILE
         self._wanted: Mapping[str, str] | None = None  # None: nothing was ever wanted
 
-    async def settle(self, plan: Plan) -> None:
+    async def apply(self, plan: DesiredState) -> None:
         """Write the labels where the file has others, or is gone. Raises HostError."""
         if plan.features is None and self._wanted is None:
             return

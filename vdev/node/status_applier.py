@@ -14,8 +14,8 @@ import structlog
 from ..kube.node_cleaning import cleared
 from ..kube.ownership import owned
 from ..model.quantity import amount_of
-from ..planning.plan import Plan
-from .api_output import ApiOutput, NodeAccess
+from ..planning.plan import DesiredState
+from .api_applier import ApiApplier, NodeAccess
 from .conditions import NodeCondition, SlotCounts, condition_document
 
 log = structlog.get_logger(__name__)
@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 _STATUS = "status"
 
 
-class NodeStatus(ApiOutput):
+class NodeStatus(ApiApplier):
     """Keeps the resources and conditions that a plan has. `written` says whether the API server has them from here."""
 
     name = "noting the node's status"
@@ -38,7 +38,7 @@ class NodeStatus(ApiOutput):
         self._since: dict[str, tuple[bool, str]] = {}  # when each condition became what it is
         self._offered: Mapping[str, str] = {}  # the last allocatable that was written
 
-    async def settle(self, plan: Plan) -> None:
+    async def apply(self, plan: DesiredState) -> None:
         """Note the plan's resources and conditions, at first also that there are none: an earlier process left some."""
         wanted = (plan.capacity, plan.conditions)
         first = not self._follows and (plan.node.status or plan.node.conditions)

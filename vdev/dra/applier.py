@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from ..agent.applier import Output
+from ..agent.applier import Applier
 from ..agent.options import Options
 from ..agent.steps import Steps
 from ..faults.engine import Engine
 from ..kube import RESOURCE_SLICES, Informer, whole
 from ..model.device import Slot, device_document, grouped
 from ..model.problem import Problem
-from ..node.api_output import NodeAccess
+from ..node.api_applier import NodeAccess
 from ..observe.metrics import Metrics
-from ..planning.plan import Plan
+from ..planning.plan import DesiredState
 from .checkpoint import CHECKPOINT, devices_of
 from .claim import PreparedClaim
 from .places import Places
 from .published_devices import DraDevice, Pools, PublishedPool, Record, record
-from .slice_output import ResourceSlices
+from .slice_applier import ResourceSlices
 
 if TYPE_CHECKING:
     from .driver import DraDriver
@@ -34,7 +34,7 @@ Claimed = Mapping[str, Mapping[str, Record]]
 log = structlog.get_logger(__name__)
 
 
-class Dra(Output):
+class Dra(Applier):
     """The drivers of one node, from `start` on. `wake` is called when prepared claims or problems changed.
 
     A driver with prepared claims is served until the last of them is unprepared, also if an earlier process prepared
@@ -92,7 +92,7 @@ class Dra(Output):
         await self._begun.wait()
         await self._following.run()
 
-    async def settle(self, plan: Plan) -> None:
+    async def apply(self, plan: DesiredState) -> None:
         """Serve the drivers of the plan's pools, and publish these."""
         if self._group is None:
             return
@@ -109,7 +109,7 @@ class Dra(Output):
             for name, pool in plan.pools.items():
                 self._drivers[name].update({each.name: each.health for each in pool.devices})
         if self._begun.is_set():
-            await self.slices.settle(plan)
+            await self.slices.apply(plan)
 
     def _start(self, name: str) -> None:
         from .driver import DraDriver  # with the messages of its services, which no other node needs

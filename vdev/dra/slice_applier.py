@@ -13,8 +13,8 @@ import structlog
 from ..faults.engine import Engine
 from ..kube import MANAGER, RESOURCE_SLICES, Conflict, Missing
 from ..model.problem import Problem, error, warning
-from ..node.api_output import ApiOutput, NodeAccess
-from ..planning.plan import Plan
+from ..node.api_applier import ApiApplier, NodeAccess
+from ..planning.plan import DesiredState
 from . import slices as cutting
 from .published_devices import Pools
 from .slices import Changes, changes, spoilt
@@ -44,7 +44,7 @@ class SlicesView(Protocol):
         """The server said that it is gone."""
 
 
-class ResourceSlices(ApiOutput):
+class ResourceSlices(ApiApplier):
     """Keeps the slices that a plan's pools come to. `published` counts those that are there, by driver."""
 
     name = "publishing ResourceSlices"
@@ -77,7 +77,7 @@ class ResourceSlices(ApiOutput):
         self._wiped |= set(filter(concerns, self._pools))
         self.look()
 
-    async def settle(self, plan: Plan) -> None:
+    async def apply(self, plan: DesiredState) -> None:
         if plan.pools != self._pools or not self._follows:  # at first, an earlier process may have left some
             self._pools = plan.pools
             self._note()
