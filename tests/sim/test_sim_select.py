@@ -22,7 +22,7 @@ some = st.sets(st.sampled_from(IDS))
 
 @given(devices, some, some, st.integers(0, 8), st.none() | st.frozensets(st.integers(0, 2)), st.integers(0, 9))
 def test_select(listed, taken, wish, count, affinity, seed):
-    """Whatever a plugin wishes: the right number of healthy devices that nobody had, or a refusal that takes none."""
+    """The choice has the right number of free, healthy devices, for any preference; or it is refused and takes none."""
     table = DeviceTable()
     table.connected(NPU, socket="s", options=api.DevicePluginOptions())
     table.listed(NPU, listed)
@@ -50,7 +50,7 @@ def test_select(listed, taken, wish, count, affinity, seed):
 
 @given(devices, st.lists(some, max_size=3))
 def test_checkpoint_round_trip(listed, holders):
-    """Who holds what is the same after a restart, and every resource is known with nothing in it."""
+    """After a restart, the holders are the same, and resources are known without devices."""
     table = DeviceTable()
     table.connected(NPU, socket="s", options=api.DevicePluginOptions())
     table.listed(NPU, listed)

@@ -6,7 +6,7 @@ Nothing here sleeps, because the driver says when something may have changed. Th
 import asyncio
 import copy
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from ...errors import VdevError
@@ -244,7 +244,7 @@ class _Player:
             for resource, count in expect.get("registrations", {}).items():
                 yield f"{resource}: registrations", count, await driver.registrations(resource)
 
-    def _compared(self, rows: Sequence[_Row] | Iterator[_Row]) -> list[str]:
+    def _compared(self, rows: Iterable[_Row]) -> list[str]:
         return [
             f"{place}: expected {self._in_words(wanted, place)}, seen {seen!r}"
             for place, wanted, seen in rows
