@@ -300,7 +300,7 @@ class Kubelet:
         return record.status()
 
     async def kill_container(self, pod: str, container: str | None = None, *, namespace: str = "default") -> PodStatus:
-        """Kill a container. It stays down until `restart_container` or the next start of the kubelet."""
+        """Kill a container. It stays down until `restart_container` or the kubelet's next work on the pod."""
         record = self._store.record(pod, namespace)
         record.container(container).running = False
         self._update(record)

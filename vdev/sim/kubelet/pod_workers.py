@@ -4,10 +4,9 @@ The records of pods are in `pod_records`. The device manager decides which devic
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any
 
 from ...pb import deviceplugin_v1beta1_pb2 as api
 from .. import lint
@@ -46,6 +45,7 @@ class PodWorkers:
         self._journal = process.life.journal
         self._allocatable = allocatable
         self._admission = asyncio.Lock()  # one pod after the other
+        self._retries: set[str] = set()  # UIDs of pods whose work will be tried again
 
     async def add(self, pod: PodRecord) -> None:
         """Admit a pod and start its containers. Raises DeviceVanishedError if the real kubelet would panic."""
@@ -78,7 +78,7 @@ class PodWorkers:
         The claims are prepared before, once for the pod's sandbox, which outlives the kubelet process but not a reboot.
         """
         if not pod.sandbox and not await self._prepare(pod):
-            self._retry(lambda: self._again(pod), "prepare claims again")
+            self._retry(pod)
             self.update(pod)
             return
         pod.sandbox = True
@@ -90,21 +90,19 @@ class PodWorkers:
                 break
         self.update(pod)
 
-    def _retry(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
-        life = self._process.life
-        life.later(life.timings.retry, work, name)
+    def _retry(self, pod: PodRecord) -> None:
+        """Work on a pod again later: once, even if several of its containers have failed."""
+        if pod.spec.uid not in self._retries:
+            self._retries.add(pod.spec.uid)
+            life = self._process.life
+            life.later(life.timings.retry, lambda: self._again(pod), f"work on pod {pod.spec.key} again")
 
     async def _again(self, pod: PodRecord) -> None:
-        if not pod.terminating and not pod.phase.terminal and self._store.exists(pod):
+        self._retries.discard(pod.spec.uid)
+        if pod.terminating or pod.phase.terminal:
+            await self.end(pod)
+        elif self._store.exists(pod):
             await self.sync(pod)
-
-    async def _start_again(self, pod: PodRecord, container: ContainerStatus) -> None:
-        if not container.waiting or pod.terminating or pod.phase.terminal or not self._store.exists(pod):
-            return
-        if container.kind is Kind.APP:
-            await self.restart(pod, container)
-        else:
-            await self.sync(pod)  # later containers may wait for this one
 
     async def end(self, pod: PodRecord) -> None:
         """Unprepare and release the claims of an ended pod, with retries. A Terminating pod is then deleted."""
@@ -117,7 +115,7 @@ class PodWorkers:
             if pod.terminating:
                 pod.message = str(error)
             self._store.note(pod)
-            self._retry(lambda: self.end(pod), "unprepare claims again")
+            self._retry(pod)
             return
         pod.claims = None
         if pod.terminating and self._store.exists(pod):
@@ -264,7 +262,7 @@ class PodWorkers:
             container.waiting = RUNTIME_REASON if isinstance(error, UnresolvedError) else WAITING_REASON
             container.message = str(error)
             self._journal.events.append(Event(pod.spec.key, "Failed", f"Error: {error}"))
-            self._retry(lambda: self._start_again(pod, container), "start container again")
+            self._retry(pod)
             return
         container.waiting = container.message = ""
         container.restarts += container.started
