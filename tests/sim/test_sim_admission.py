@@ -133,8 +133,8 @@ async def pick(devices, count, *, resource=NPU, affinity=None, reusable=(), pref
         return set()
 
     request = ContainerRequest("pod", "main", resource, count, affinity)
-    dice = random.Random(1)
-    return await select(devices, request, reusable=reusable, dice=dice, prefer=prefer or nothing)
+    rng = random.Random(1)
+    return await select(devices, request, reusable=reusable, rng=rng, prefer=prefer or nothing)
 
 
 async def test_affinity_buckets():

@@ -36,7 +36,7 @@ def test_select(listed, taken, wish, count, affinity, seed):
 
     async def choose():
         request = ContainerRequest("pod", "main", NPU, count, affinity)
-        return await select(table, request, reusable=(), dice=random.Random(seed), prefer=prefer)
+        return await select(table, request, reusable=(), rng=random.Random(seed), prefer=prefer)
 
     try:
         chosen = asyncio.run(choose())

@@ -89,7 +89,7 @@ class Kubelet:
         self._root = None if root is None else Path(root).absolute()
         self._timings = timings or Timings()
         self._clock: Clock = clock or SYSTEM
-        self._dice = random.Random(seed)
+        self._rng = random.Random(seed)
         self.objects: ApiObjects = objects or MemoryObjects()
         dra = DraSettings(self.objects, node_name, None if cdi_dir is None else Path(cdi_dir), strict)
         self._settings = KubeletSettings(
@@ -149,7 +149,7 @@ class Kubelet:
             settings=self._settings,
             life=Life(self._clock, self._timings, self.journal),
             pods=self._store,
-            dice=self._dice,
+            rng=self._rng,
             changed=self._devices_changed,
         )
         self._store.forget()

@@ -49,7 +49,7 @@ class KubeletProcess:
         settings: the kubelet's settings
         life: its clock, timings and tasks
         pods: the pods of the node
-        dice: makes the choices that are random in the real kubelet
+        rng: for the choices that are random in the real kubelet
         changed: called after each change, with the UIDs of pods with a device whose health changed
     """
 
@@ -60,14 +60,14 @@ class KubeletProcess:
         settings: KubeletSettings,
         life: Life,
         pods: PodStore,
-        dice: random.Random,
+        rng: random.Random,
         changed: Callable[[frozenset[str]], None],
     ) -> None:
         self.paths = paths
         self.settings = settings
         self.life = life
         self.pods = pods
-        self.dice = dice
+        self.rng = rng
         self.fresh = True  # there was no checkpoint
         self.sources_ready = False  # it knows its pods and has admitted them
         self.table = DeviceTable()
@@ -84,7 +84,7 @@ class KubeletProcess:
         )
         self.allocator = Allocator(
             self.table,
-            dice=dice,
+            rng=rng,
             journal=life.journal,
             client=self._registry.endpoint,
             save=self.save,

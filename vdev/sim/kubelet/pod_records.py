@@ -128,16 +128,16 @@ class PodStore:
 
     def container_claims(self, uid: str, container: str) -> list[ContainerClaim]:
         """The claims that a container uses."""
-        pod = self.of_uid(uid)
+        pod = self.by_uid(uid)
         return [] if pod is None else pod.container_claims(container)
 
     def uses(self, uid: str, container: str) -> bool:
         """Whether a container uses its devices or will use them, so neither it nor its pod has ended."""
-        pod = self.of_uid(uid)
+        pod = self.by_uid(uid)
         if pod is None or pod.phase.terminal:
             return False
         return not any(each.done for each in pod.containers if each.name == container)
 
-    def of_uid(self, uid: str) -> PodRecord | None:
+    def by_uid(self, uid: str) -> PodRecord | None:
         """The record of a pod by its UID."""
         return next((record for record in self.records.values() if record.spec.uid == uid), None)

@@ -182,7 +182,7 @@ class PodWorkers:
     def push(self, uids: Iterable[str]) -> None:
         """Update the status of these pods, because the health of a device has changed."""
         for uid in uids:
-            if (pod := self._store.of_uid(uid)) is not None and pod.known and pod.admitted and not pod.phase.terminal:
+            if (pod := self._store.by_uid(uid)) is not None and pod.known and pod.admitted and not pod.phase.terminal:
                 self.update(pod)
 
     async def _admit(self, pod: PodRecord) -> None:
@@ -280,7 +280,7 @@ class PodWorkers:
             container.allocations += await process.allocator.allocate(pod.spec, spec)
             self._check_hardware(pod)
         held = process.table.holders.get(pod.spec.uid, {}).get(spec.name, {})
-        resources = process.dice.sample(sorted(held), len(held))
+        resources = process.rng.sample(sorted(held), len(held))
         edits = container_edits.merge(
             (r, api.ContainerAllocateResponse.FromString(held[r].response)) for r in resources
         )
@@ -290,7 +290,7 @@ class PodWorkers:
         )
         claims = pod.container_claims(spec.name)
         resolved = await process.dra.edits(pod.spec.namespace, claims, edits.cdi_devices)
-        edits = container_edits.joined(replace(edits, cdi_devices=()), resolved)
+        edits = container_edits.overlaid(replace(edits, cdi_devices=()), resolved)
         await self._check_host(edits)
         return edits
 

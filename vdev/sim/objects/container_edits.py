@@ -43,7 +43,7 @@ class Edits:
     conflicts: tuple[str, ...] = ()
 
 
-def joined(first: Edits, second: Edits) -> Edits:
+def overlaid(first: Edits, second: Edits) -> Edits:
     """Both edits. If they disagree about a variable, a path or an annotation, the second one counts."""
     mounts = {each.container_path: each for each in (*first.mounts, *second.mounts)}
     nodes = {each.container_path: each for each in (*first.devices, *second.devices)}

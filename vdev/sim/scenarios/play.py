@@ -56,7 +56,7 @@ async def play(
     player = _Player(scenario, driver, patience)
     skipped = []
     for number, step in enumerate(scenario.steps, 1):
-        need = need_of(step)
+        need = required_capability(step)
         if need is not None and need not in driver.capabilities:
             skipped.append(f"{scenario.title}: step {number} needs {need.value}")
             continue
@@ -69,7 +69,7 @@ async def play(
     return skipped
 
 
-def need_of(step: Step) -> Capability | None:
+def required_capability(step: Step) -> Capability | None:
     """What a driver must be able to do for a step, None if every driver can do it."""
     return _NEEDS.get(step.name)
 
