@@ -29,7 +29,7 @@ class Nothing:
     async def reasons(self):
         return {}
 
-    def check(self):
+    async def check(self):
         pass
 
 

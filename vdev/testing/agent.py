@@ -41,7 +41,7 @@ class Agent:
         try:
             async with asyncio.timeout(_READY_SECONDS):
                 while not await self._serves():
-                    self._process.check()
+                    await self._process.check()
                     await self._kubelet.journal.next_change(at_most=_POLL_SECONDS)
         except ScenarioError as ended:
             words = self.errors() or self.log()[-_TAIL:]

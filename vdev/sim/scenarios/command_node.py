@@ -129,7 +129,7 @@ class CommandNode(SimDriver):
 
     async def check(self) -> None:
         """Raise ScenarioError if the plugin ended by itself, or if there is a finding that counts."""
-        await asyncio.to_thread(self._plugin.check)
+        await self._plugin.check()
         if found := await self.errors():
             raise ScenarioError("; ".join(found))
 
@@ -143,7 +143,7 @@ class CommandNode(SimDriver):
                 return failure
             await self.kubelet.journal.next_change(at_most=_LOOK_SECONDS)
             try:
-                await asyncio.to_thread(self._plugin.check)
+                await self._plugin.check()
             except ScenarioError as ended:
                 return f"{failure}\n{ended}"
         return f"{failure}\nthe plugin: {await asyncio.to_thread(last_words, self._log)}"

@@ -266,7 +266,7 @@ class SimDriver:
 
     async def change(self) -> None:
         """Return at the kubelet's next change, but soon. Raises ScenarioError if the plugin ended by itself."""
-        await asyncio.to_thread(self._plugin.check)
+        await self._plugin.check()
         await self.kubelet.journal.next_change(at_most=_POLL_SECONDS)
 
 
