@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ..aio.clock import Clock
+from .device_manager.device_table import KubeletPanic
 from .journal import Journal
 
 _T = TypeVar("_T")
@@ -90,5 +91,6 @@ class Life:
         return self._tasks - {asyncio.current_task()}
 
     def _done(self, task: asyncio.Task[Any]) -> None:
-        if task.cancelled() or task.exception() is None:
+        # A failed task is kept, so that `end` raises its exception. A panic is for the caller who waits for the task.
+        if task.cancelled() or task.exception() is None or isinstance(task.exception(), KubeletPanic):
             self._tasks.discard(task)

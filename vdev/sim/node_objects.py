@@ -11,7 +11,8 @@ from typing import Any
 
 from .api.kinds import KINDS, ApiKind, Document, Refused
 from .api.store import Objects, timestamp
-from .kubelet.kubelet import Kubelet, KubeletPanic
+from .device_manager.device_table import KubeletPanic
+from .kubelet.kubelet import Kubelet
 from .kubelet.pod_workers import CLAIMS_REASON
 from .objects.pod_manifest import ManifestError
 from .objects.pods import ContainerStatus, Kind, Phase, PodStatus
@@ -57,7 +58,7 @@ class NodeObjects:
                 while True:
                     self._changed.clear()
                     version = self._objects.version
-                    self._sync(group)
+                    self._sync(group)  # may write several objects, for one notification of the watches
                     if self._objects.version != version:
                         await self._objects.tell()
                     with contextlib.suppress(TimeoutError):  # not every change has a journal entry

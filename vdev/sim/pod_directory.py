@@ -15,8 +15,9 @@ from typing import Any
 import yaml
 
 from ..errors import UsageError
+from .device_manager.device_table import KubeletPanic
 from .dra.api_objects import KINDS, NAMESPACE, ApiObjectError
-from .kubelet.kubelet import Kubelet, KubeletPanic
+from .kubelet.kubelet import Kubelet
 from .objects import pod_manifest, yaml_text
 from .objects.pod_manifest import ManifestError
 from .objects.pods import PodSpec

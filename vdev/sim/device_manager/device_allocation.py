@@ -68,10 +68,10 @@ class Allocator:
         """Allocate the devices of a container; returns the number of Allocate calls.
 
         `running`: the container was running when the kubelet started. Raises AdmissionError, PluginError,
-        DeviceVanishedError.
+        KubeletPanic.
         """
         self._pending = pod.uid
-        self._reusable = {pod.uid: self._reusable.get(pod.uid, {})}
+        self._reusable = {pod.uid: self._reusable.get(pod.uid, {})}  # another pod's pool is dropped, as in the kubelet
         calls = await self.allocate(pod, container, affinity=affinity, running=running)
         for resource, held in self._table.holders.get(pod.uid, {}).get(container.name, {}).items():
             pool = self._reusable[pod.uid].setdefault(resource, set())

@@ -159,6 +159,7 @@ class Registry(api_grpc.RegistrationServicer):
     async def _connect(self, resource: str, socket: str) -> tuple[PluginClient, api.DevicePluginOptions]:
         client = PluginClient(resource, socket, self._life)
         self._opened.append(client)
+        # 1.36 replaces an old client without closing it, so its stream goes on.
         others = self._clients.get(resource, []) if self._compat is Compat.V1_37 else []
         self._clients[resource] = [*others, client]
         step = "failed to dial device plugin"

@@ -5,18 +5,16 @@ It keeps the pods, the node status and the journal, which outlive a kubelet proc
 """
 
 import asyncio
-import contextlib
-import functools
 import random
 import shutil
 import tempfile
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ParamSpec, Self
 
 from ...aio.clock import SYSTEM, Clock
-from ...errors import UsageError, VdevError
-from ..device_manager.device_table import DeviceTable, DeviceVanishedError
+from ...errors import UsageError
+from ..device_manager.device_table import DeviceTable, KubeletPanic
 from ..device_manager.registration_server import Compat
 from ..dra.api_objects import ApiObjects, MemoryObjects
 from ..dra.control_plane import Cluster
@@ -35,13 +33,10 @@ from .pod_records import PodRecord, PodStore
 from .pod_scheduler import PodScheduler
 from .pod_workers import PodWorkers
 
+_P = ParamSpec("_P")
 _POLL_SECONDS = 0.01
 _MAY_FIT = ("pod", "podDeleted", "node")  # events after which a waiting pod may fit the node
 _CAPACITY: Mapping[str, str] = {"pods": "110"}
-
-
-class KubeletPanic(VdevError):
-    """The plugin did something that makes a real 1.36 kubelet panic. The embedded one stays down until `start()`."""
 
 
 class Kubelet:
@@ -182,7 +177,7 @@ class Kubelet:
         """Admit all pods that have not ended, in order of creation, as the kubelet does when it learns of its pods."""
         process, workers = self._up()
         while process.alive and (record := self._store.unknown()) is not None:
-            await self._work(functools.partial(workers.add, record))
+            await self._work(workers.add, record)
         process.sources_ready = True
         for record in [each for each in self._store.records.values() if each.terminating or each.phase.terminal]:
             await workers.end(record)
@@ -313,7 +308,7 @@ class Kubelet:
         record = self._store.record(pod, namespace)
         await self._pods_known()
         _, workers = self._up()
-        await self._work(functools.partial(workers.restart, record, record.container(container)))
+        await self._work(workers.restart, record, record.container(container))
         return record.status()
 
     @property
@@ -423,33 +418,25 @@ class Kubelet:
 
     async def _admit(self, record: PodRecord) -> None:
         if record.bound and self.ready and self._workers is not None:
-            await self._work(functools.partial(self._workers.add, record))
+            await self._work(self._workers.add, record)
 
     async def _schedule(self, process: KubeletProcess) -> None:
         """Bind waiting pods when something has changed. A pod never waits for the driver of another pod."""
         async for record in self._scheduling.bound():
-            process.life.spawn(self._admit_bound(record), f"admit {record.spec.key}")
+            process.life.spawn(self._admit(record), f"admit {record.spec.key}")
 
-    async def _admit_bound(self, record: PodRecord) -> None:
-        with contextlib.suppress(KubeletPanic):  # it is in the journal
-            await self._admit(record)
-
-    async def _learn_of_pods(self, process: KubeletProcess) -> "KubeletPanic | None":
-        """Wait for the pod sources, then admit the pods. A panic is returned; an exception would fail the task."""
+    async def _learn_of_pods(self, process: KubeletProcess) -> None:
+        """Wait for the pod sources, then admit the pods."""
         if not process.fresh or self._store.records:
             await self._clock.sleep(self._timings.sources)
-        try:
-            await self.readmit()
-        except KubeletPanic as panic:
-            return panic
-        return None
+        await self.readmit()
 
     async def _pods_known(self) -> None:
         """Wait until the kubelet knows its pods or has ended. Returns at once after `start(readmit=False)`."""
         if (sources := self._sources) is not None:
             await asyncio.wait([sources])
-            if not sources.cancelled() and (panic := sources.result()):
-                raise panic
+            if not sources.cancelled():
+                sources.result()  # raises KubeletPanic
 
     async def _end(self, how: str) -> None:
         process, _ = self._up()
@@ -460,15 +447,18 @@ class Kubelet:
         finally:
             self.journal.note("kubelet", "kubelet", how, what=how, detail="")
 
-    async def _work(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _work(self, work: Callable[_P, Coroutine[Any, Any, None]], *args: _P.args, **named: _P.kwargs) -> None:
         """Work on a pod in a task of the process. If the process ends, the next one continues the work."""
         process, _ = self._up()
-        task = process.life.spawn(_panic_of(work), "work on a pod")
-        await asyncio.wait([task])
-        if not task.cancelled() and (panic := task.result()):
+        task = process.life.spawn(work(*args, **named), "work on a pod")
+        await asyncio.wait([task])  # unlike `await task`, not cancelled by the end of the process
+        try:
+            if not task.cancelled():
+                task.result()
+        except KubeletPanic as panic:
             self.journal.find([Finding("panic", Severity.ERROR, "", str(panic))])
             await self._end("panicked")
-            raise panic
+            raise
 
     def _devices_changed(self, uids: frozenset[str]) -> None:
         if self._workers is not None:
@@ -486,11 +476,3 @@ class Kubelet:
         if self._workers is not None:
             self._workers.update(record)
         self.journal.changed()
-
-
-async def _panic_of(work: Callable[[], Coroutine[Any, Any, None]]) -> KubeletPanic | None:
-    try:
-        await work()
-    except DeviceVanishedError as error:
-        return KubeletPanic(f"{error}: the kubelet panics with 'invalid memory address or nil pointer dereference'")
-    return None

@@ -29,7 +29,7 @@ class PodScheduler:
         self._store = store
         self._journal = journal
         self._node = node
-        self._lock = asyncio.Lock()
+        self._lock = asyncio.Lock()  # one pod at a time, so that two pods never get the same devices
         self._changed = asyncio.Event()
         self._incomplete: list[Finding] = []  # at the last look
         self.wake: Callable[[], None] = self._changed.set

@@ -48,7 +48,7 @@ class PodWorkers:
         self._retries: set[str] = set()  # UIDs of pods whose work will be tried again
 
     async def add(self, pod: PodRecord) -> None:
-        """Admit a pod and start its containers. Raises DeviceVanishedError if the real kubelet would panic."""
+        """Admit a pod and start its containers. Raises KubeletPanic."""
         async with self._admission:
             if pod.known or pod.phase.terminal or not self._store.exists(pod):
                 return
