@@ -162,7 +162,7 @@ class Kubelet:
         process.life.every(self._timings.tick, self._tick)
         self.tick()
         self._stop_listening = self.objects.listen(self._scheduling.wake)
-        process.life.spawn(self._schedule(process), "the scheduler")
+        process.life.spawn(self._scheduling.run(self._admit_soon), "the scheduler")
         self._scheduling.wake()
         if readmit:
             self._sources = process.life.spawn(self._learn_of_pods(process), "the kubelet's sources")
@@ -420,10 +420,10 @@ class Kubelet:
         if record.bound and self.ready and self._workers is not None:
             await self._work(self._workers.add, record)
 
-    async def _schedule(self, process: KubeletProcess) -> None:
-        """Bind waiting pods when something has changed. A pod never waits for the driver of another pod."""
-        async for record in self._scheduling.bound():
-            process.life.spawn(self._admit(record), f"admit {record.spec.key}")
+    def _admit_soon(self, record: PodRecord) -> None:
+        """Admit a pod in a task, so the scheduler does not wait for its plugins and drivers."""
+        if self._process is not None:
+            self._process.life.spawn(self._admit(record), f"admit {record.spec.key}")
 
     async def _learn_of_pods(self, process: KubeletProcess) -> None:
         """Wait for the pod sources, then admit the pods."""

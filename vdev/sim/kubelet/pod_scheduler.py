@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import replace
 
 from ..dra.allocator import UnschedulableError
@@ -34,8 +34,8 @@ class PodScheduler:
         self._incomplete: list[Finding] = []  # at the last look
         self.wake: Callable[[], None] = self._changed.set
 
-    async def bound(self) -> AsyncIterator[PodRecord]:
-        """The pods that this binds, at every change of an object or of the node. It also checks the slices."""
+    async def run(self, bound: Callable[[PodRecord], None]) -> None:
+        """Bind waiting pods at every change of an object or of the node, and call `bound` with each. Check slices."""
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -44,7 +44,7 @@ class PodScheduler:
             for pod in self._store.waiting():
                 await self.bind(pod)
                 if pod.bound:
-                    yield pod
+                    bound(pod)
 
     async def look_again(self) -> None:
         """Report pools that are incomplete, and were so at the last call."""
