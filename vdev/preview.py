@@ -10,8 +10,7 @@ from .config.file_choice import LABELS
 from .dra.claim import read_claim
 from .dra.device_classes import DeviceClass, device_classes
 from .dra.preparation import prepare
-from .dra.published_devices import DraDevice, Pools, PublishedPool
-from .dra.slices import NO_POOLS
+from .dra.published_devices import NO_POOLS, DraDevice, Pools, PublishedPool
 from .errors import ConfigError
 from .hostfs import HostRoot
 from .hostfs.root import machine_type
@@ -87,7 +86,7 @@ def preview(
     stock = arrange(spec, node, devices)
     machine = Machine(machine_type(host))
     plan = desired_state(
-        ObservedState(spec=spec, choices=choices, node=node, machine=machine, found=devices, base=stock)
+        ObservedState(spec=spec, layouts=choices, node=node, machine=machine, found=devices, inventory=stock)
     )
     of_node = (*(problem for each in found.values() for problem in each.problems), *stock.problems, *plan.problems)
     refused = bool(loaded.errors or errors(stock.problems))

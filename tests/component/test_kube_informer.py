@@ -126,9 +126,7 @@ async def test_a_server_that_restarts_during_a_watch(api_server, api, follow):
     assert 1 == sum(each.verb == "list" for each in api_server.asked)
 
 
-@pytest.mark.parametrize(
-    "rest", [b"", b'{"type": "MODIFIED", "obj', b"no JSON\n", b'{"type": "BOOKMARK"}\n', b"[" * 9999 + b"\n"]
-)
+@pytest.mark.parametrize("rest", [b"", b'{"type": "MODIFIED", "obj', b"no JSON\n", b'{"type": "BOOKMARK"}\n'])
 async def test_a_watch_that_breaks(api_server, api, follow, rest):
     """In the middle of a line as well, or after something that is none."""
     await api_server.add("nodes", node("a", "1"))

@@ -59,9 +59,9 @@ def says(body, status=200, head=b""):
 @pytest.mark.parametrize(
     ("body", "status", "error"),
     [
-        (b"<html>", 200, "what came is no JSON"),
-        (DEEP, 200, "what came is no JSON"),
-        (b"[]", 200, "what came is no object"),
+        (b"<html>", 200, "the answer is not JSON"),
+        (DEEP, 200, "the answer is not JSON"),
+        (b"[]", 200, "the answer is not a JSON object"),
         (DEEP, 500, r"status 500: \[\[\["),
         (DEEP, 403, r"may not get nodes: \[\[\["),
     ],
@@ -90,7 +90,7 @@ async def endless(writer, _head, start=CHUNKED):
 async def test_an_answer_without_end(odd_server):
     """It is broken off at the limit."""
     api = await odd_server(endless, limit=LIMIT)
-    with pytest.raises(kube.Unreachable, match="what it sends is longer than 1 MiB"):
+    with pytest.raises(kube.Unreachable, match="the answer is longer than 1 MiB"):
         await api.get(NODES, "worker-1")
 
 
@@ -114,7 +114,7 @@ async def test_an_answer_that_is_compressed(odd_server):
         await says(gzip.compress(b'{"a": "' + b"x" * 2**24 + b'"}'), head=b"Content-Encoding: gzip\r\n")(writer, head)
 
     api = await odd_server(say, limit=LIMIT)
-    with pytest.raises(kube.Unreachable, match="no JSON"):
+    with pytest.raises(kube.Unreachable, match="not JSON"):
         await api.get(NODES, "worker-1")
     assert b"accept-encoding: identity" in heads[0]
 
@@ -148,6 +148,21 @@ async def test_a_list_without_end(odd_server):
     with pytest.raises(kube.Unreachable, match="longer than 1 MiB"):
         await api.list(NODES, keep=kube.whole)
     assert next(numbers) < 20
+
+
+async def test_a_list_of_small_objects_without_end(odd_server):
+    """A short object takes many times its text in memory."""
+    numbers = itertools.count()
+
+    async def say(writer, _head):
+        items = [{"metadata": {"name": f"n{next(numbers)}"}} for _ in range(50)]
+        page = {"metadata": {"continue": "more", "resourceVersion": "1"}, "items": items}
+        await says(json.dumps(page).encode())(writer, _head)
+
+    api = await odd_server(say, limit=LIMIT)
+    with pytest.raises(kube.Unreachable, match="longer than 1 MiB"):
+        await api.list(NODES, keep=kube.whole)
+    assert next(numbers) < 1200
 
 
 async def test_a_watch_without_a_line(odd_server):
@@ -237,7 +252,7 @@ devices: [{name: npu, resource: acme.dev/npu, virtual: {count: 4}, conditions: [
 async def test_an_odd_list(odd_server, page):
     """It is as good as none."""
     api = await odd_server(says(json.dumps(page).encode()))
-    with pytest.raises(kube.Unreachable, match=r"what came is no (list|Node)"):
+    with pytest.raises(kube.Unreachable, match=r"the answer is not a (list|Node)"):
         await api.list(NODES, keep=kube.whole)
 
 

@@ -50,7 +50,7 @@ class Picky(Applier):
 
     async def apply(self, plan):
         """Note what is about to be listed."""
-        (resource,) = plan.inventory.resources.values()
+        (resource,) = plan.advertised.resources.values()
         self.seen.append([slot.health.healthy for slot in resource.slots])
         self.refused = {resource.slots[1].device.raw.id: type(resource.slots[1].health)(healthy=False, reason="picky")}
 

@@ -347,6 +347,8 @@ async def test_the_summary_says_it_all(page):
         items = [text.replace("\n", " ") for text in await page.texts("#summary li")]
         expected = ["2 resources", "2 unhealthy", "1 in a drill", "2 held by pods", "2 free", "refused configuration"]
         assert [*expected, "2 problems"] == items
+        counts = await page.texts(f'[data-resource="{NPU}"] .end')
+        assert ["1 unhealthy, 1 in a drill, 2 held, 1 free"] == counts  # a device in a drill that a pod holds is held
         assert ["bad", "drill", "bad", "bad"] == await page.value(
             "[...document.querySelectorAll('#summary li')].map((node) => node.className)"
             ".filter((name) => !['', 'held', 'free'].includes(name))"

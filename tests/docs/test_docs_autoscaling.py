@@ -12,7 +12,8 @@ import yaml
 from tests.kit.measured import ids, plan_of
 from vdev.telemetry.page import page
 from vdev.telemetry.sensors import LoadSituation, Sensors, User
-from vdev.telemetry.simulation import wish
+from vdev.telemetry.simulation import parse_load
+from vdev.telemetry.tool_data import loads_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "autoscaling.md").read_text()
 promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool, which Prometheus brings, is not here")
@@ -40,14 +41,14 @@ def series(loads):
     users = {gpu: [User("default", f"server-{number}", "server")] for number, gpu in enumerate(gpus[: len(loads)])}
     situation = LoadSituation(
         devices=plan.devices,
-        base=plan.base,
-        loads=plan.loads,
+        base=plan.observed.inventory,
+        loads=loads_of(plan),
         users=users,
         node="n",
     )
-    wishes = {f"default/server-{number}": wish(load) for number, load in enumerate(loads) if load is not None}
+    pod_loads = {f"default/server-{number}": parse_load(load) for number, load in enumerate(loads) if load is not None}
     sensors = Sensors()
-    sensors.settle(replace(situation, wishes=wishes), 10.0)
+    sensors.update(replace(situation, pod_loads=pod_loads), 10.0)
     shown = page([("n", sensors.measured(100.0))], "Hostname")
     found = [line.rsplit(" ", 1) for line in shown.splitlines() if line.startswith("DCGM_FI_DEV_GPU_UTIL{")]
     return [{"series": name, "values": f"{value} {value}"} for name, value in found]

@@ -10,6 +10,7 @@ Objects must be such by Kubernetes' own schemas as well, where these are install
 """
 
 import asyncio
+import contextvars
 import functools
 from dataclasses import dataclass, field
 
@@ -22,6 +23,7 @@ from vdev.sim.api.kinds import KINDS, Refused
 from vdev.sim.api.store import Objects
 
 ME = "system:serviceaccount:vdev-system:vdev"
+_REQUEST = contextvars.ContextVar("request", default=None)
 _WRITES = {"create", "update", "patch", "delete", "deletecollection"}
 
 
@@ -82,8 +84,8 @@ class ApiServer(server.ApiServer):
 
     def __init__(self, *, token="secret", tls=None, kinds=KINDS, release=None, schemas=True):
         rules = release or Release()
-        if schemas:
-            rules.more = api_schemas.causes
+        rules.more = self._problems
+        self._schemas = schemas
         self._anew = functools.partial(Objects, rules=rules)
         super().__init__(self._anew(), kinds=kinds, tls=tls)
         self._begin()
@@ -96,7 +98,11 @@ class ApiServer(server.ApiServer):
     def _begin(self):
         for name in ("vdev-system",):
             self.objects.create(self.kind("namespaces"), "", {"metadata": {"name": name}}, "kubectl")
-        self.objects.changes = 0
+        self.changes = 0  # how many were stored
+        self.objects.listen(self._count)
+
+    def _count(self):
+        self.changes += 1
 
     # --- what a test does ---------------------------------------------------------------------------------------------
 
@@ -104,11 +110,6 @@ class ApiServer(server.ApiServer):
     def writes(self):
         """How many requests came that write, whatever became of them."""
         return sum(each.verb in _WRITES for each in self.asked)
-
-    @property
-    def changes(self):
-        """How many changes were stored."""
-        return self.objects.changes
 
     def object(self, plural, name, namespace=""):
         """An object as it is stored."""
@@ -126,7 +127,6 @@ class ApiServer(server.ApiServer):
             new = {**found, "status": status}
             name = found["metadata"]["name"]
             found = self.objects.change(kind, (namespace, name), new, manager=manager, subresource="status")
-        await self.objects.tell()
         return found
 
     async def register(self, name, status, **labels):
@@ -146,14 +146,11 @@ class ApiServer(server.ApiServer):
         """Merge a patch into an object, as somebody else."""
         kind = self.kind(plural)
         new = patches.merge(self.objects.get(kind, namespace, name), patch)
-        found = self.objects.change(kind, (namespace, name), new, manager=manager, subresource=subresource)
-        await self.objects.tell()
-        return found
+        return self.objects.change(kind, (namespace, name), new, manager=manager, subresource=subresource)
 
     async def remove(self, plural, name, *, namespace=""):
         """Delete an object, as somebody else."""
         self.objects.delete(self.kind(plural), namespace, name)
-        await self.objects.tell()
 
     async def until(self, condition, *, seconds=90):
         """Wait for a condition, which may depend on everything that goes on in the loop."""
@@ -188,8 +185,7 @@ class ApiServer(server.ApiServer):
 
     async def bookmark(self):
         """Tell those who watch the newest version, though nothing happened to what they watch."""
-        self.objects.version += 1
-        await self.objects.tell()
+        self.objects.create(self.kind("namespaces"), "", {"metadata": {"generateName": "x"}}, "somebody")
 
     # --- on the way of a request --------------------------------------------------------------------------------------
 
@@ -200,12 +196,12 @@ class ApiServer(server.ApiServer):
         except ConnectionResetError:
             return StreamingResponse(_cut())
 
-    async def tell(self, watch):
+    async def stream(self, watch):
         """Until `break_watches`."""
         task = asyncio.current_task()
         self._watches[task] = None
         try:
-            async for text in super().tell(watch):
+            async for text in super().stream(watch):
                 yield text
         except asyncio.CancelledError:
             if self._watches[task] is None:
@@ -231,34 +227,31 @@ class ApiServer(server.ApiServer):
             request.body,
         )
         self.asked.append(asked)
+        _REQUEST.set(request)  # of the task that answers it
         await self._fail(request.verb, request.resource)
         self._allow(request.verb, request)
         is_apply = request.verb == "patch" and "apply" in request.content_type and not request.subresource
         if is_apply and not self.objects.has(request.kind, request.namespace, request.name):
             self._allow("create", request)
 
-    def check_of(self, request):
-        """Since 1.36, who changes what a claim's status says of devices needs a permission of their drivers."""
-
-        def check(old, new):
-            kind, verb, name = request.kind, request.verb, request.name
-            before, after = ((each.get("status") or {}).get("devices") or [] for each in (old, new))
-            if kind.kind != "ResourceClaim" or self.objects.rules.version < (1, 36):
-                return
-            for driver in sorted({each["driver"] for each in (*before, *after)}):
-                same = [each for each in before if each["driver"] == driver] == [
-                    each for each in after if each["driver"] == driver
-                ]
-                wanted = f"associated-node:{verb}"
-                if not same and not self._may(wanted, "resourceclaims/driver", driver):
-                    text = (
-                        f'changing status.devices requires resource="resourceclaims/driver", '
-                        f'verb="[{wanted}]" permission: {driver}'
-                    )
-                    text = f'{kind.kind} "{name}" is invalid: status.devices: Forbidden: {text}'
-                    raise Refused(422, "Invalid", text, name=name, kind=kind.kind)
-
-        return check
+    def _problems(self, kind, old, new):
+        """What is wrong by Kubernetes' schemas. Since 1.36, a client that changes the status of a claim's devices needs
+        a permission for their drivers.
+        """
+        if self._schemas:
+            yield from api_schemas.causes(new)
+        request = _REQUEST.get()
+        if request is None or kind.kind != "ResourceClaim" or self.objects.rules.version < (1, 36):
+            return
+        before, after = ((each.get("status") or {}).get("devices") or [] for each in (old, new))
+        wanted = f"associated-node:{request.verb}"
+        for driver in sorted({each["driver"] for each in (*before, *after)}):
+            is_same = [each for each in before if each["driver"] == driver] == [
+                each for each in after if each["driver"] == driver
+            ]
+            if not is_same and not self._may(wanted, "resourceclaims/driver", driver):
+                text = f'changing status.devices requires resource="resourceclaims/driver", verb="[{wanted}]"'
+                yield "status.devices", f"Forbidden: {text} permission: {driver}"
 
     async def _fail(self, verb, resource):
         for each in self._failures:

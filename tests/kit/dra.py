@@ -6,10 +6,9 @@ from pathlib import Path
 import grpc
 import jsonschema
 
+from tests.kit.specs import made_entry, made_virtual
 from vdev.dra.published_devices import DraDevice, PublishedPool
 from vdev.model.device import Device, RawDevice, Slot
-from vdev.model.entry import EntrySpec
-from vdev.model.sources import VirtualSource
 from vdev.pb import (
     dra_health_v1_pb2,
     dra_health_v1alpha1_pb2,
@@ -55,7 +54,7 @@ def device(name, index):
 
 def resource(*devices, **entry):
     """A resource with these devices."""
-    gpu = EntrySpec(name="gpu", resource="acme.dev/gpu", source=VirtualSource(count=len(devices)), **entry)
+    gpu = made_entry("gpu", "acme.dev/gpu", made_virtual(len(devices)), **entry)
     return Resource("acme.dev/gpu", tuple(Slot(each.id, each) for each in devices), {"gpu": gpu})
 
 

@@ -16,8 +16,9 @@ class Release(Rules):
     """
 
     def __init__(self, version=Rules.version, *, alpha=False):
+        super().__init__()
         self.version = version
-        self.more = lambda _document: ()
+        self.more = lambda _kind, _old, _new: ()
         self._gates = alpha or version >= _GATES
 
     def complete(self, kind, new, *, now):
@@ -31,9 +32,9 @@ class Release(Rules):
                     each.pop("requestPolicy", None)
         super().complete(kind, new, now=now)
 
-    def causes(self, kind, old, new):
+    def problems(self, kind, old, new):
         """Counters beside their devices are wrong since they have slices of their own."""
-        for field, text in super().causes(kind, old, new):
+        for field, text in super().problems(kind, old, new):
             if self.version >= _SPLIT_COUNTERS or "sharedCounters exclude each other" not in text:
                 yield field, text
-        yield from self.more(new)
+        yield from self.more(kind, old, new)

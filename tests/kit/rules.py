@@ -11,4 +11,4 @@ def with_rules(head, *rules):
 def rule(seed=7, **fields):
     """A rule called x, unless it has a name, with these fields: keys of the file, in snake case."""
     made = FaultRule.model_validate({"name": "x", **fields}, by_name=True, by_alias=True)
-    return made.loaded("f.yaml", seed)
+    return made.placed("f.yaml").seeded(seed)

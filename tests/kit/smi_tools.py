@@ -15,7 +15,7 @@ from vdev.model.telemetry import PhysicsModel, order
 from vdev.telemetry.amd_tool import amd_data
 from vdev.telemetry.nvidia_tool import nvidia_data
 from vdev.telemetry.simulation import SensorReading, Throttle
-from vdev.telemetry.tool_text import Shown
+from vdev.telemetry.tool_data import ToolDevice
 
 WALL = 1784019626.792  # 2026-07-14 09:00:26 UTC
 SHELLS: Mapping[str, Sequence[str]] = {"busybox": ("busybox", "sh"), "dash": ("dash",), "bash": ("bash", "--posix")}
@@ -76,7 +76,7 @@ IDLE = replace(
 )
 
 
-def h100(index: int, **shown: object) -> Shown:
+def h100(index: int, **shown: object) -> ToolDevice:
     """An H100 as nvidia-smi is told of it; `shown` are other values of it."""
     raw = RawDevice(
         id=f"GPU-0000000{index}-0000-0000-0000-000000000000",
@@ -91,10 +91,10 @@ def h100(index: int, **shown: object) -> Shown:
         },
     )
     values = {"device": Device(id=raw.id, raw=raw, ordinal=str(index)), "physics": H100, "whole": BUSY, "slices": 8}
-    return Shown(**{**values, "minor": index, "count": 8, "holders": 1, "wall": WALL, **shown})  # type: ignore[arg-type]
+    return ToolDevice(**{**values, "minor": index, "count": 8, "holders": 1, "wall": WALL, **shown})  # type: ignore[arg-type]
 
 
-def instance(of: Shown, position: int, profile: str, slices: range, mib: int, used: int, sms: int) -> Shown:
+def instance(of: ToolDevice, position: int, profile: str, slices: range, mib: int, used: int, sms: int) -> ToolDevice:
     """A MIG device of a GPU."""
     number = position + 1
     device = Device(
@@ -110,7 +110,7 @@ def instance(of: Shown, position: int, profile: str, slices: range, mib: int, us
     return replace(of, device=device, part=replace(part, memory_reserved_mib=0))
 
 
-def mi300x(index: int, **shown: object) -> Shown:
+def mi300x(index: int, **shown: object) -> ToolDevice:
     """An MI300X as amd-smi is told of it."""
     raw = RawDevice(
         id=f"mi300x-{index}",
@@ -126,7 +126,7 @@ def mi300x(index: int, **shown: object) -> Shown:
     reading = replace(reading, memory_reserved_mib=285, power_w=412.4, memory_clock_mhz=1300)
     device = Device(id=raw.id, raw=raw, ordinal=str(index), attributes=raw.attributes)
     values = {"device": device, "physics": physics, "whole": reading, "slices": 8}
-    return Shown(**{**values, "minor": index, "count": 8, "holders": 1, "wall": WALL, **shown})  # type: ignore[arg-type]
+    return ToolDevice(**{**values, "minor": index, "count": 8, "holders": 1, "wall": WALL, **shown})  # type: ignore[arg-type]
 
 
 class Container:
@@ -143,7 +143,7 @@ class Container:
         (process / "cmdline").write_bytes(b"/usr/bin/python3\0train.py\0")
         (process / "comm").write_text("python3\n")
 
-    def give(self, *shown: Shown, of: str = "nvidia") -> None:
+    def give(self, *shown: ToolDevice, of: str = "nvidia") -> None:
         """Mount the directories of these devices."""
         for each in shown:
             directory = self.data / order(each.device)

@@ -51,8 +51,7 @@ async def test_what_only_the_server_writes(ask):
     """A deletion is asked for; what a write leaves out of it stays."""
     _, made = await ask("POST", MAPS, of("ConfigMap"))
     gone = {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
-    status, answer = await ask("PATCH", f"{MAPS}/one", gone, MERGE)
-    assert (422, "metadata.deletionTimestamp") == (status, answer["details"]["causes"][0]["field"])
+    assert made == (await ask("PATCH", f"{MAPS}/one", gone, MERGE))[1]
     for change, code in (({"name": "two"}, 400), ({"namespace": "other"}, 400), ({"uid": "1"}, 422)):
         assert code == (await ask("PATCH", f"{MAPS}/one", {"metadata": change}, MERGE))[0]
     bare = of("ConfigMap") | {"metadata": {"name": "one", "resourceVersion": made["metadata"]["resourceVersion"]}}

@@ -311,7 +311,7 @@ async def test_what_is_not_understood(subtests):
     """It is said what is, and the server goes on."""
     cases = [
         (PODS, body("v1", "Pod"), 415, "Pod of v1: the body must be application/json"),
-        (SLICES, body("resource.k8s.io/v1beta1", "ResourceSlice"), 415, "knows DeleteOptions, ConfigMap"),
+        (SLICES, body("resource.k8s.io/v1beta1", "ResourceSlice"), 415, "only DeleteOptions, ConfigMap"),
         (MAPS, b'{"kind": "ConfigMap"}', 400, r"begins with b'k8s\x00'"),
         (MAPS, body("v1", "ConfigMap", pb.ConfigMap(data={"a": "b"}))[:-1], 400, "error decoding the body"),
         (MAPS, body("v1", "Namespace"), 400, "apiVersion and kind must be v1 and ConfigMap"),

@@ -8,7 +8,7 @@ from tests.kit.dra_driver import device, slice_of
 from tests.kit.dra_objects import claim, device_class, exactly
 from vdev.sim.dra.allocator import Allocator, UnschedulableError
 from vdev.sim.dra.cel_selectors import SelectorError
-from vdev.sim.dra.pools import gather, in_use
+from vdev.sim.dra.pools import gather
 
 CLASSES = {"acme.dev": device_class("acme.dev"), "big": device_class("big", "big")}
 
@@ -25,8 +25,7 @@ def matches(expression, _driver, found):
 def allocated(slices, *claims, others=()):
     """The results of each claim."""
     pools = gather(slices, "sim-node", {})
-    used = in_use(others)
-    found = Allocator(pools, CLASSES, used, matches=matches).allocate(list(claims), "sim-node")
+    found = Allocator(pools, CLASSES, others, matches=matches).allocate(list(claims), "sim-node")
     return [each["devices"]["results"] for each in found]
 
 
@@ -352,7 +351,7 @@ def test_configuration_of_a_class_is_there_once_for_all_its_requests():
     either = {"name": "f", "firstAvailable": [{"name": "s", "deviceClassName": "acme.dev"}]}
     both = [{"requests": ["x", "f"], **opaque}, {"requests": ["f/s"], **opaque}, opaque]
     document = claim("one", exactly(name="x"), either, config=both)
-    (found,) = Allocator(pools, classes, in_use([]), matches=matches).allocate([document], "sim-node")
+    (found,) = Allocator(pools, classes, [], matches=matches).allocate([document], "sim-node")
     told = [(each["source"], each.get("requests")) for each in found["devices"]["config"]]
     mine = [("FromClaim", names) for names in (["x", "f"], ["f/s"], None)]
     assert [("FromClass", ["x", "f/s"]), *mine] == told
@@ -363,7 +362,7 @@ def test_an_allocation_says_on_which_nodes_it_can_be_used(place):
     found = slice_of("acme.dev", [device("net")])
     found["spec"].pop("nodeName")
     pools = gather([{**found, "spec": {**found["spec"], **place}}], "sim-node", {})
-    (given,) = Allocator(pools, CLASSES, in_use([]), matches=matches).allocate([claim("one")], "sim-node")
+    (given,) = Allocator(pools, CLASSES, [], matches=matches).allocate([claim("one")], "sim-node")
     assert ("nodeSelector" not in given) == ("allNodes" in place)
 
 
@@ -372,7 +371,7 @@ def test_configuration_of_class_and_claim():
     opaque = {"opaque": {"driver": "acme.dev", "parameters": {"kind": "X"}}}
     classes = {"acme.dev": device_class("acme.dev", config=[opaque])}
     document = claim("one", config=[{"requests": ["main"], **opaque}, {"requests": ["other"], **opaque}])
-    (found,) = Allocator(pools, classes, in_use([]), matches=matches).allocate([document], "sim-node")
+    (found,) = Allocator(pools, classes, [], matches=matches).allocate([document], "sim-node")
     assert [("FromClass", ["main"]), ("FromClaim", ["main"])] == [
         (each["source"], each["requests"]) for each in found["devices"]["config"]
     ]

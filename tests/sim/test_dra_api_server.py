@@ -6,8 +6,7 @@ from tests.kit.api_server import ApiServer
 from tests.kit.dra_driver import device, slice_of
 from tests.kit.dra_objects import claim, device_class, exactly, pod, template
 from vdev.sim import Kubelet, Phase, Timings
-from vdev.sim.api.server_objects import ServerObjects
-from vdev.sim.dra.api_objects import ApiObjectError
+from vdev.sim.api.server_objects import ApiObjectError, ServerObjects
 
 
 @pytest.fixture
@@ -44,14 +43,19 @@ async def test_the_server_takes_all_that_is_written(cluster, dra_on):
     assert [] == cluster.errors
 
 
-async def test_slices_are_deleted_when_the_server_is_back(cluster, clock, dra_on):
+async def test_slices_are_deleted_when_the_server_is_back(cluster, clock, dra_on, monkeypatch):
     """A kubelet that starts without it tries again; pods without claims do not care."""
     await dra_on(cluster, slice_of("acme.dev", [device("gpu-0")]))
-    cluster.objects.fails = True
+
+    async def fail(*_arguments):
+        raise ApiObjectError("dial tcp: connection refused")
+
+    for method in ("list", "get", "create", "edit", "delete"):
+        monkeypatch.setattr(cluster.objects, method, fail)
     await cluster.restart()
     assert Phase.RUNNING is (await cluster.run_pod(pod("one"))).phase
     assert not cluster.journal.of("slicesDeleted")
-    cluster.objects.fails = False
+    monkeypatch.undo()
     await cluster.wait_until(lambda: clock.advance(1) or cluster.journal.of("slicesDeleted"))
 
 

@@ -72,7 +72,7 @@ def test_which_words_are_news():
     def says(word, *, timeout=0, device="gpu-0"):
         identifier = api.DeviceIdentifier(pool_name="pool", device_name=device)
         row = api.DeviceHealth(device=identifier, health=word, health_check_timeout_seconds=timeout)
-        return sorted(name for _, name in health.heard("acme.dev", [row]))
+        return sorted(name for _, name in health.update("acme.dev", [row]))
 
     assert ["gpu-0"] == says(api.HEALTHY)
     assert [] == says(api.HEALTHY)

@@ -7,14 +7,14 @@ import pytest
 from tests.kit.dra_driver import device, slice_of
 from tests.kit.dra_objects import claim, device_class, exactly, pod
 from vdev.pb import dra_v1_pb2 as v1
-from vdev.sim.dra import cdi_directory, pools, slice_lint
-from vdev.sim.dra.api_objects import MemoryObjects
+from vdev.sim.api.server_objects import ServerObjects
+from vdev.sim.dra import cdi_directory, slice_lint
 from vdev.sim.dra.control_plane import Cluster
 from vdev.sim.journal import Journal
 
 
 def codes(*slices):
-    return [each.code for each in slice_lint.slices(slices)]
+    return [each.code for each in slice_lint.check_all(slices)]
 
 
 def of(*devices, **options):
@@ -77,11 +77,8 @@ def test_what_is_not(subtests):
         ),
         (of(device("a", attributes={"not-c": 1})), "attribute-name"),
         (of({"name": "a", "attributes": {"x": {"string": "y", "int": 1}}}), "attribute-value"),
-        (of({"name": "a", "attributes": {"x": {"int": "1"}}}), "attribute-value"),
-        (of({"name": "a", "attributes": {"x": {"int": True}}}), "attribute-value"),
         (of(device("a", attributes={"x": "y" * 65})), "attribute-value"),
         (of({"name": "a", "attributes": {"v": {"version": "580.95.05"}}}), "attribute-version"),
-        (of(device("a", capacity={"memory": "many"})), "slice-quantity"),
         (of(memory(RANGE, shared=False)), "request-policy"),
         (of(memory({"default": "5Gi", "validRange": {"min": "1Gi"}})), "request-policy"),
         (of(memory({"default": "1Gi", "validValues": ["2Gi", "1Gi"]})), "request-policy"),
@@ -113,7 +110,6 @@ def test_pools():
     assert [] == codes(counters, uses("m", "4"))
     assert ["counter-undefined"] == codes(counters, uses("n", "1"))
     assert ["counter-too-small"] == codes(counters, uses("m", "5"))
-    assert ["slice-quantity"] == codes(counters, uses("m", "many"))
     assert ["pool-count"] == codes(of(name="0", count=1), of(name="1", count=2))
     assert ["duplicate-device"] == codes(of(device("a"), name="0", count=2), of(device("a"), name="1", count=2))
     assert [] == codes(of(device("a"), name="0", generation=1), of(device("a"), name="1", generation=2))
@@ -290,7 +286,7 @@ def test_cdi_specs_are_merged_as_a_runtime_does(tmp_path):
     assert [("/x", "/y", True)] == [(m.host_path, m.container_path, m.read_only) for m in found.edits.mounts]
     assert ("acme.dev/gpu=c",) == found.missing
     assert ("GPU: acme.dev/gpu=b sets 'b', which hides 'a'",) == found.overwritten
-    assert "broken.json is no CDI spec" in found.problems[0]
+    assert "broken.json is not a CDI specification" in found.problems[0]
 
 
 def test_a_device_that_is_mounted_without_devices_is_named(tmp_path):
@@ -336,17 +332,9 @@ def test_a_last_value_with_all_the_others_hides_nothing(tmp_path):
     assert 2 == len(cdi_directory.resolve(tmp_path, [names[2], names[0], names[1]]).overwritten)
 
 
-@pytest.mark.parametrize("amount", [{"value": "abc"}, {}])
-def test_a_wrong_amount_of_an_unknown_counter_stops_nobody_else(amount):
-    """The slice is in nobody's way: its pool has a problem, and other drivers' pools are as ever."""
-    wrong = of(device("a", consumesCounters=[{"counterSet": "s", "counters": {"m": amount}}]))
-    found = pools.gather([wrong, slice_of("other.dev", [device("b")])], "sim-node", {})
-    assert [("acme.dev", True), ("other.dev", False)] == sorted((each.driver, bool(each.problem)) for each in found)
-
-
 async def test_slices_of_other_nodes_are_left_to_their_kubelets():
     """And a mistake that stays is not told twice."""
-    objects, journal = MemoryObjects(), Journal()
+    objects, journal = ServerObjects(), Journal()
     cluster = Cluster(objects, "n1", journal)
     for node in ("n1", "n2"):
         await objects.create("ResourceSlice", slice_of("acme.dev", [device("A")], node=node, pool=node, name=node))

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.kit.dra_scenarios import ScenarioDriver, dra_scenarios
-from vdev.sim import MemoryObjects, Timings
+from vdev.sim import ServerObjects, Timings
 from vdev.sim.scenarios.embedded_driver import SimDriver
 from vdev.sim.scenarios.play import play
 from vdev.sim.scenarios.scenario import load
@@ -15,7 +15,7 @@ class Node(SimDriver):
     """A node whose driver reads its configuration when it changes, as a plugin does."""
 
     def __init__(self):
-        objects = MemoryObjects()
+        objects = ServerObjects()
         super().__init__(
             lambda places: ScenarioDriver(places, objects),
             objects=objects,

@@ -37,12 +37,10 @@ class Node:
         """Create an object in namespace default."""
         kind = self.api.kind(document["kind"])
         self.api.objects.create(kind, "default" if kind.namespaced else "", document, "kubectl")
-        await self.api.objects.tell()
 
     async def delete(self, name, *, force=False):
         """Delete a pod."""
         self.api.objects.delete(self.api.kind("Pod"), "default", name, now=force)
-        await self.api.objects.tell()
 
     async def until(self, condition, what):
         """Wait for a condition on objects."""
@@ -267,7 +265,6 @@ async def test_a_pod_that_is_not_for_this_scheduler(node, waiting):
     new = copy.deepcopy(node.all("Pod")["other"])
     new["spec"] |= {"nodeName": node.kubelet.node_name, "schedulingGates": []}
     node.api.objects.change(node.api.kind("Pod"), ("default", "other"), new, manager="other")
-    await node.api.objects.tell()
     await node.until(lambda: "Running" == node.status("other").get("phase"), "pod other")
 
 

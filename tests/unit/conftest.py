@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from tests.kit.geometry import made_geometry, made_profile
+from tests.kit.specs import made_entry, made_spec, made_virtual
 from vdev.model.device import Health, IdStyle, RawDevice
-from vdev.model.entry import EntrySpec
-from vdev.model.sources import VirtualSource
-from vdev.model.spec import DEFAULT_FLAGS, Mps, PluginFlags, SharedItem, SharingKind, Spec, TimeSlicing
+from vdev.model.dra import ClaimApi
+from vdev.model.spec import DEFAULT_FLAGS, Mps, PluginFlags, SharedItem, SharingKind, TimeSlicing
 from vdev.planning.inventory import arrange
 
 GI = 2**30
@@ -33,17 +33,19 @@ class Build:
 
     geometry = A100
 
-    def entry(self, name="gpu", resource="nvidia.com/gpu", *, count=2, nvidia=True, **changes):
+    def entry(
+        self, name="gpu", resource="nvidia.com/gpu", *, count=2, nvidia=True, geometry=A100, listed=True, **changes
+    ):
         """An entry of virtual devices."""
         model = {"model": "NVIDIA A100-SXM4-40GB", "product": "a100"} if nvidia else {}
         style = IdStyle.NVIDIA if nvidia else IdStyle.NAME
-        source = VirtualSource(count=count, memory=40 * GI, attributes=model, id_style=style)
+        source = made_virtual(count, memory=40 * GI, attributes=model, id_style=style, geometry=geometry)
         defaults = {
             "where": f"t.yaml:1:1: devices.{name}",
             "visible_devices_env": "NVIDIA_VISIBLE_DEVICES" if nvidia else "",
-            "geometry": A100,
+            "advertise": [ClaimApi.DEVICE_PLUGIN] if listed else [ClaimApi.DRA],
         }
-        return EntrySpec(name=name, resource=resource, source=source, **{**defaults, **changes})
+        return made_entry(name, resource, source, **{**defaults, **changes})
 
     def raws(self, entry, count=None, **changes):
         """The raw devices of a virtual entry."""
@@ -56,14 +58,14 @@ class Build:
                 memory=40 * GI,
                 **changes,
             )
-            for index in range(entry.source.count if count is None else count)
+            for index in range(entry.virtual.count if count is None else count)
         )
 
     def inventory(self, *entries, found=None, sharing=None, gpus=(), mig=(), **flags):
         """What a node advertises for these entries."""
         plugin = {key: flags.pop(key) for key in PluginFlags.model_fields.keys() & flags.keys()}
         chosen = DEFAULT_FLAGS.model_copy(update=flags).with_plugin(**plugin)
-        whole = Spec(entries=entries, flags=chosen, sharing=sharing, gpu_patterns=gpus, mig_patterns=mig)
+        whole = made_spec(*entries, flags=chosen, sharing=sharing, gpus=gpus, mig=mig)
         return arrange(whole, "node-a", found or {entry.name: self.raws(entry) for entry in entries})
 
     def sharing(self, *resources, kind=SharingKind.TIME_SLICING, **flags):

@@ -111,7 +111,7 @@ class Agents:
         (life,) = running
         plan = life.seen.plan
         up = life.agent.lists.running and not life.ending and self._world.now - life.since > _UP
-        current = plan is not None and life.agent.reconciler.served is plan.inventory
+        current = plan is not None and life.agent.reconciler.served is plan.advertised
         return plan if up and current and life.seen.since < since else None
 
     def list_twice(self) -> bool:
@@ -167,7 +167,7 @@ class Agents:
 
 def _told(plan: DesiredState) -> tuple[object, ...]:
     """What others see of a plan."""
-    return plan.inventory, plan.pools
+    return plan.advertised, plan.pools
 
 
 def _release_claims(agent: Agent) -> None:

@@ -175,7 +175,7 @@ def judge_outputs(kubelet: Kubelet, plan: "DesiredState", cdi_dir: Path, excuses
     if shown != counts:
         raise Broken("the node's capacity is what the plan says", f"the node shows {shown}, the plan has {counts}")
     if not excuses.has("spoilt", now=now):
-        names = {f"{kind}={each['name']}" for kind, file in plan.specifications.items() for each in file["devices"]}
+        names = {f"{kind}={each['name']}" for kind, file in plan.cdi.items() for each in file["devices"]}
         if missing := sorted(names - cdi_names(cdi_dir)):
             raise Broken("the CDI files have what the plan says", f"no file has {missing}")
 

@@ -59,7 +59,6 @@ class WorldCluster:
                 mock.patch.object(applier, "os", SimpleNamespace(environ=SimpleNamespace(get=_variable)))
             )
             stack.enter_context(mock.patch.object(cel_selectors, "matches", _matches))
-            stack.enter_context(mock.patch.object(cel_selectors, "refusal", return_value=""))
             # By which the client's pool tells how long a connection was idle.
             stack.enter_context(mock.patch.object(http11, "time", SimpleNamespace(monotonic=self._world.loop.time)))
             yield
@@ -77,7 +76,7 @@ class WorldCluster:
 
     def all(self, kind: str) -> list[dict[str, Any]]:
         """The objects of a kind, as they are stored."""
-        return self.server.objects.all(self.objects.kind(kind))
+        return self.server.objects.all(self.server.kind(kind))
 
     @property
     def is_fair(self) -> bool:

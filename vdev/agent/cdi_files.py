@@ -213,13 +213,17 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
     def unprepared(self, plan: DesiredState) -> frozenset[str]:
         """What the plan needs, and no `settle` that succeeded has written so."""
         wanted = self.wanted(plan)
-        names = allocation.cdi_names(plan.inventory)
+        names = allocation.cdi_names(plan.advertised)
         return frozenset(raw for kind, name, raw in names if self._wanted.get((kind, name)) != wanted.get((kind, name)))
 
     def wanted(self, plan: DesiredState) -> Mapping[_Name, _Wanted]:
         wanted: dict[_Name, _Wanted] = {}
-        for kind, document in plan.specifications.items():
-            of_all = (document["cdiVersion"], document.get("containerEdits"), plan.cdi_faults.get(cdi.file_name(kind)))
+        for kind, document in plan.cdi.items():
+            of_all = (
+                document["cdiVersion"],
+                document.get("containerEdits"),
+                plan.observed.cdi_faults.get(cdi.file_name(kind)),
+            )
             wanted |= {(kind, device["name"]): (device, *of_all) for device in document["devices"]}
         return wanted
 
@@ -234,7 +238,7 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
         return self._devices.keys()
 
     def named(self, plan: DesiredState) -> Collection[_Name]:
-        return {(kind, name) for kind, name, _ in allocation.cdi_names(plan.told)}
+        return {(kind, name) for kind, name, _ in allocation.cdi_names(plan.observed.previous.advertised)}
 
     def held(self, left: Collection[_Name], plan: DesiredState) -> Collection[_Name]:
         ids = {name: cdi.device_id(self._devices[name]) for name in left if name[1] != cdi.ALL}
@@ -244,9 +248,9 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
         self, plan: DesiredState, wanted: Mapping[_Name, _Wanted], kept: frozenset[_Name], gone: frozenset[_Name]
     ) -> Mapping[_Name, str]:
         del wanted, gone
-        documents = cdi.with_leftovers(plan.specifications, self._present or (), kept)
+        documents = cdi.with_leftovers(plan.cdi, self._present or (), kept)
         texts = {cdi.file_name(kind): _text(document) for kind, document in documents.items()}
-        self._own.settle(_spoilt(texts, plan.cdi_faults), self._clock.now())
+        self._own.settle(_spoilt(texts, plan.observed.cdi_faults), self._clock.now())
         self._present = list(documents.values())
         return self._missing(documents)
 
@@ -254,7 +258,7 @@ class CdiFiles(HostFiles[_Name, _Wanted]):
         return now + self._intervals.retry_host_files if self._present is None else self._own.again_at
 
     async def made(self, plan: DesiredState) -> None:
-        self.undeliverable = _undeliverable(plan.inventory, self.failed)
+        self.undeliverable = _undeliverable(plan.advertised, self.failed)
         self._say(tuple(dict.fromkeys((*self.failed.values(), *self._own.failed.values(), *self._own.trouble))))
 
     def _missing(self, documents: Mapping[str, cdi.Document]) -> dict[_Name, str]:

@@ -224,7 +224,7 @@ class Measures(Applier):
 
     async def apply(self, plan: DesiredState) -> None:
         before, self._plan = self._plan, plan
-        await asyncio.to_thread(self._stamp, before.inventory if before else EMPTY, plan.inventory)
+        await asyncio.to_thread(self._stamp, before.advertised if before else EMPTY, plan.advertised)
 
     def _stamp(self, before: Inventory, after: Inventory) -> None:
         now = self._clock.wall()
@@ -252,9 +252,9 @@ class Measures(Applier):
         plan = self._plan
         if plan is None:
             return
-        named: Mapping[Key, str] = plan.holdings.holders or {}
+        named: Mapping[Key, str] = plan.observed.in_use.holders or {}
         held, retired = Counter(name for name, _ in named), Counter(name for name, _ in plan.retired)
-        listed = plan.inventory.resources
+        listed = plan.advertised.resources
         both = Counter(name for name, each in plan.retired if name in listed and listed[name].is_drilled(each))
         for name, resource in listed.items():
             self._metrics.devices.labels(name, "Healthy").set(resource.healthy)

@@ -24,7 +24,7 @@ from ..aio.tasks import Backoff
 from ..errors import ActionFailed, HostError
 from ..hostfs import HostRoot, locks
 from ..model.device import Device, Health, Key, Slot, base_id
-from ..model.entry import PRE_START_LIMIT, RENEW, Action, ActionKind, EntrySpec, OnFailure
+from ..model.entry import PRE_START_LIMIT, RENEW, Action, ActionKind, Entry, OnFailure
 from ..model.spec import Spec
 from ..observe.metrics import Metrics
 from ..planning import handovers
@@ -67,7 +67,7 @@ class Subject:
 
     resource: Resource
     device: Device
-    entry: EntrySpec
+    entry: Entry
 
 
 class Actions:
@@ -193,7 +193,7 @@ class HandoverActions(Applier):
 
     async def apply(self, plan: DesiredState) -> None:
         """Begin releases whose devices are known by now."""
-        self._inventories = (plan.inventory, plan.base)
+        self._inventories = (plan.advertised, plan.observed.inventory)
         self._begin_releases()
 
     @property

@@ -56,7 +56,7 @@ class HostFiles(Applier, Generic[Name, Wanted]):
 
     @abstractmethod
     def named(self, plan: DesiredState) -> Collection[Name]:
-        """What answers to the kubelet may still name: by `plan.told`, and for claims by `plan.told_pools`."""
+        """What answers to the kubelet may still name: that is in the lists and pools of the last turn."""
 
     @abstractmethod
     def held(self, left: Collection[Name], plan: DesiredState) -> Collection[Name]:
@@ -89,7 +89,9 @@ class HostFiles(Applier, Generic[Name, Wanted]):
             wanted = self.wanted(plan)
             try:
                 left = frozenset(self.present(wanted)) - wanted.keys()
-                unheld = left.difference(self.held(left, plan)) if left and plan.holdings.complete else frozenset()
+                unheld = (
+                    left.difference(self.held(left, plan)) if left and plan.observed.in_use.complete else frozenset()
+                )
                 gone = unheld.difference(self.named(plan))
                 self.failed = self.make(plan, wanted, left - gone, gone)
             except HostError as failed:
@@ -100,7 +102,7 @@ class HostFiles(Applier, Generic[Name, Wanted]):
             self._wanted = wanted
         if unheld != gone:
             return now  # the list that is about to be sent leaves it out
-        return now + self._intervals.retire_settle if self._left and not plan.holdings.complete else None
+        return now + self._intervals.retire_settle if self._left and not plan.observed.in_use.complete else None
 
     def retry_at(self, now: float) -> float | None:
         """When to try again after `make`, or None."""

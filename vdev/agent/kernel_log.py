@@ -34,13 +34,13 @@ class KernelLog(Applier):
 
     async def apply(self, plan: DesiredState) -> None:
         """Say what is new. Raises HostError where that cannot be written; then it is still to be said."""
-        if not plan.kernel_log:
+        if not plan.observed.spec.faults.kernel_log:
             self._said = frozenset()
             return
-        now = occurrences(plan.xids, plan.devices, plan.base)
+        now = occurrences(plan.xids, plan.devices, plan.observed.inventory)
         self._said &= now
         for each in sorted(now - self._said):
-            await asyncio.to_thread(self._say, plan.kernel_log, each)
+            await asyncio.to_thread(self._say, plan.observed.spec.faults.kernel_log, each)
             log.info("Xid written to the kernel log", xid=each.number, device=each.raw, rule=each.rule)
             self._said |= {each}
 

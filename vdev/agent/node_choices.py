@@ -18,7 +18,7 @@ from ..errors import ApiServerError
 from ..intervals import Intervals
 from ..model.device import Device, Key, RawDevice
 from ..model.dra import DraPartitions
-from ..model.entry import EntrySpec
+from ..model.entry import Entry
 from ..model.problem import Problem, errors, warning
 from ..model.spec import Spec
 from ..planning import repartition
@@ -63,7 +63,7 @@ class CutDevices:
         """When to look again though nothing happens (monotonic)."""
         return min((each.again_at for each in self.progresses.values() if each.again_at is not None), default=None)
 
-    def _entries(self, spec: Spec) -> list[EntrySpec]:
+    def _entries(self, spec: Spec) -> list[Entry]:
         return [entry for entry in spec.on_node(self._node) if entry.choice]
 
 
@@ -174,7 +174,7 @@ class NodeChoices(CutDevices):
 
 def with_pods(spec: Spec, claimed: Mapping[Key, Device], holdings: Holdings) -> Sequence[ClaimedDevice]:
     """What claims have of entries that are published as layouts cut them, with the pods."""
-    static = {each.name for each in spec.entries if each.dra and each.dra.block.partitions is DraPartitions.STATIC}
+    static = {each.name for each in spec.entries if each.dra and each.dra.partitions is DraPartitions.STATIC}
     pods = {(use.driver, use.device): use.pod for use in holdings.claimed}
     return [
         ClaimedDevice(key[0], device, pods.get(key, ""))

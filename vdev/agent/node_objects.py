@@ -136,9 +136,6 @@ class NodeObject:
             self._on_heard()
 
 
-_LIMIT = 16 * 2**20  # bytes of an answer: all is about one node, and in memory it is five times as much
-
-
 class NodeApi:
     """Everything that one agent has to do with its Node.
 
@@ -153,7 +150,7 @@ class NodeApi:
     ) -> None:
         node, timing, server = options.node, options.timing, options.api_server
         fault = functools.partial(injected, faults)
-        self.api = Api(server, timing=timing, fault=fault, limit=_LIMIT) if server else None
+        self.api = Api(server, timing=timing, fault=fault) if server else None
         self.object = NodeObject(node, self.api, timing=timing, on_heard=hurry)
         self.access = access = NodeAccess(node=node, api=self.api, view=self.object, timing=timing)
         self._labels = NodeLabels(access)

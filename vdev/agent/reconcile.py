@@ -13,12 +13,12 @@ core's business, and of the appliers only their list is known here.
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import structlog
 
 from ..config import Loaded
 from ..discovery.health_monitor import HealthMonitor
+from ..dra.pools import Claimed, claimed_by_name
 from ..errors import ConfigError
 from ..hostfs.root import machine_type
 from ..model.device import Device, Health, Key
@@ -26,12 +26,11 @@ from ..model.problem import Problem, errors
 from ..model.spec import Spec
 from ..node.label_values import Machine
 from ..observe.metrics import Metrics
-from ..planning.in_use import Holdings
 from ..planning.inventory import arrange
-from ..planning.plan import DesiredState, ObservedState, desired_state
+from ..planning.plan import DesiredState, ObservedState, Previous, desired_state
 from ..planning.repartition import Progresses
 from ..planning.resources import EMPTY, Inventory, counts, for_claims, summary
-from ..planning.retention import Dropped, Retired, dropped
+from ..planning.retention import Retired, dropped
 from .applier import Applier, Stage
 from .config_files import ConfigSource
 from .fault_control import FaultControl
@@ -41,9 +40,6 @@ from .pod_holders import PodHolders
 from .scanner import Scan, Scanner, Verdicts
 from .state_file import KeptConfig
 from .steps import Steps, ToldProblems, problem_of, tell
-
-if TYPE_CHECKING:
-    from ..dra.slices import Claimed
 
 log = structlog.get_logger(__name__)
 
@@ -75,14 +71,13 @@ class Reconciler:
         steps: Steps,
         choices: NodeChoices,
         appliers: Sequence[Applier],
-        claimed: "Callable[[], Claimed]" = dict,
+        claimed: Callable[[], Claimed] = dict,
     ) -> None:
         self.spec = Spec()
         self.scan = Scan()
         self.base = EMPTY
-        self._recorded = EMPTY  # what an earlier process listed
         self._listed: DesiredState | None = None  # of which the kubelet was told last
-        self._dropped: Mapping[str, Dropped] = {}  # ids that left a list lately
+        self._previous = Previous()  # that, or what an earlier process listed
         self.warnings: tuple[Problem, ...] = ()
         self.scanner = Scanner(options.host, options.node, options.device_dir, options.smi_dir, steps)
         self.holders = holders
@@ -98,7 +93,6 @@ class Reconciler:
         self._faults = faults
         self._steps = steps
         self._plan: DesiredState | None = None
-        self._world = ObservedState()  # in which that was decided
         self._unprepared: dict[str, Mapping[str, Health]] = {}  # what appliers that fail have not made, by their names
         self._machine: Machine | None = None  # read when it is first asked for
         self._told = ToldProblems(metrics)
@@ -151,7 +145,7 @@ class Reconciler:
 
         `choices` is what had become of the layouts that labels chose.
         """
-        self._recorded = recorded
+        self._previous = Previous(advertised=recorded)
         self.choices.recall(choices)
         if self.choices.in_force(self.spec) != self.spec:
             self.base = self._arrange(self.spec, self.scan)
@@ -222,9 +216,9 @@ class Reconciler:
         await self.choices.begin(self.spec, clock=self._clock, within=self._options.intervals.first_reading)
         situation = CutSituation(
             found=self.scan.devices,
-            listed=self._listed.inventory if self._listed else self._recorded,
+            listed=self._previous.advertised,
             base=self.base,
-            holdings=self._holdings,
+            holdings=self.holders.snapshot,
             claimed=self._claimed_devices,
             intervals=self._options.intervals,
         )
@@ -236,17 +230,12 @@ class Reconciler:
 
     def _claimed_devices(self) -> Mapping[Key, Device]:
         """What prepared claims have, by driver and published name."""
-        claimed = self._claimed()
-        if not any(claimed.values()):
-            return {}
-        from ..dra.slices import claimed_by_name  # most nodes publish nothing
-
-        return claimed_by_name(self._plan.pools if self._plan else {}, claimed)
+        return claimed_by_name(self._previous.pools, self._claimed())
 
     @property
     def served(self) -> Inventory:
         """What this process told the kubelet."""
-        return self._listed.inventory if self._listed else EMPTY
+        return self._listed.advertised if self._listed else EMPTY
 
     @property
     def retired(self) -> Mapping[Key, Retired]:
@@ -279,9 +268,12 @@ class Reconciler:
         self._listed = plan
         if plan.retired.keys() - retired.keys():
             ask_holders()
-        if gone := dropped(served, plan.inventory, self._clock.now()):
-            since = self._clock.now() - self._options.intervals.retire_handover
-            self._dropped = {**{each: it for each, it in self._dropped.items() if it.at > since}, **gone}
+        now = self._clock.now()
+        gone = dropped(served, plan.advertised, now)
+        since = now - self._options.intervals.retire_handover
+        lately = {each: it for each, it in self._previous.dropped.items() if it.at > since}
+        self._previous = plan.as_previous({**lately, **gone})
+        if gone:
             await self._steps.take("forgetting devices", self._forget)
         await self._clock.sleep(0)  # the streams send their lists before anything else takes the loop
         await self._apply(Stage.FOLLOW, plan)
@@ -303,59 +295,53 @@ class Reconciler:
             if plan is None:
                 return None
             await self._apply(Stage.PREPARE, plan)
-            world = self._world
-            same = (self._undeliverable(), self._toolless()) == (world.undeliverable, world.toolless)
-            current = same and not plan.is_overtaken(self._holdings())
-            if current or not decided:
+            if not decided or self._is_current(plan):
                 return plan
         return None
+
+    def _is_current(self, plan: DesiredState) -> bool:
+        """Whether nothing that preparing the plan has shown, and no Allocate since then, asks for another one."""
+        planned = (plan.observed.health, plan.observed.without_tools)
+        return planned == (self.current_health(), self._without_tools()) and not plan.is_overtaken(
+            self.holders.snapshot()
+        )
 
     async def _decide(self) -> None:
         if self._machine is None and self.spec.node.labels:
             product = await asyncio.to_thread(machine_type, self._options.host)
             self._machine = Machine(product, int(self._clock.wall()))
-        world, before = self._observe(), self._plan
-        self._world = world
-        self._plan = await asyncio.to_thread(desired_state, world, self._options.intervals)
+        observed, before = self._observe(), self._plan
+        self._plan = await asyncio.to_thread(desired_state, observed, self._options.intervals)
         for problem in self._plan.problems:
             if before is None or problem not in before.problems:
                 tell("problem with what is said of the node", problem)
 
     def _observe(self) -> ObservedState:
-        last = self._plan
         return ObservedState(
             spec=self.choices.in_force(self.spec),
-            choices=self.choices.progresses,
+            layouts=self.choices.progresses,
             node=self._options.node,
             machine=self._machine or Machine(),
             found=self.scan.devices if self._machine else {},
-            base=self.base,
-            verdicts=self.verdicts.current(),
-            undeliverable=self._undeliverable(),
-            toolless=self._toolless(),
-            afflictions=self._faults.engine.afflictions,
+            inventory=self.base,
+            health=self.current_health(),
+            without_tools=self._without_tools(),
+            faults=self._faults.engine.afflictions,
             cdi_faults=self._faults.cdi_faults(self.base),
-            holdings=self._holdings(),
-            before=self._listed,
-            recorded=self._recorded,
-            dropped=self._dropped,
-            pools=last.pools if last else {},
+            in_use=self.holders.snapshot(),
             claimed=self._claimed(),
+            previous=self._previous,
             now=self._clock.now(),
         )
 
-    def current_verdicts(self) -> Mapping[str, Health]:
-        """What is known of devices beyond discovery, by raw device id: by probes and by the appliers."""
-        return {**self.verdicts.current(), **self._undeliverable()}
+    def current_health(self) -> Mapping[str, Health]:
+        """The health of raw devices by id, from probes, and from appliers that cannot deliver a device."""
+        found = dict(self.verdicts.current())
+        for each in (*self._unprepared.values(), *(applier.undeliverable for applier in self.appliers)):
+            found |= each
+        return found
 
-    def _holdings(self) -> Holdings:
-        return self.holders.snapshot()
-
-    def _undeliverable(self) -> Mapping[str, Health]:
-        of_appliers = (each.undeliverable for each in self.appliers)
-        return {raw: health for found in (*self._unprepared.values(), *of_appliers) for raw, health in found.items()}
-
-    def _toolless(self) -> frozenset[str]:
+    def _without_tools(self) -> frozenset[str]:
         return frozenset[str]().union(*(each.toolless for each in self.appliers))
 
     async def _apply(self, stage: Stage, plan: DesiredState) -> None:

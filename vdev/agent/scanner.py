@@ -16,9 +16,8 @@ from ..discovery.health_monitor import HealthMonitor, Target
 from ..errors import HostError
 from ..hostfs import HostRoot
 from ..model.device import Health, RawDevice
-from ..model.entry import EntrySpec
+from ..model.entry import Entry
 from ..model.problem import Problem
-from ..model.sources import VirtualSource
 from ..model.spec import Spec
 from ..observe.metrics import Metrics
 from ..planning.resources import Inventory
@@ -34,7 +33,7 @@ class Scan:
     While looking for an entry fails, what was found for it before stays.
     """
 
-    entries: Mapping[str, EntrySpec] = field(default_factory=dict)
+    entries: Mapping[str, Entry] = field(default_factory=dict)
     found: Mapping[str, discovery.Found] = field(default_factory=dict)
     directories: Mapping[str, frozenset[Path]] = field(default_factory=dict)  # as this process sees them
 
@@ -92,7 +91,7 @@ class Scanner:
             {name: directories for name, (_, directories) in looked.items()},
         )
 
-    async def _fresh(self, entries: Mapping[str, EntrySpec]) -> dict[str, _Looked]:
+    async def _fresh(self, entries: Mapping[str, Entry]) -> dict[str, _Looked]:
         """What is found for each of them, besides those for which looking fails, or failed lately.
 
         All are looked for in one thread: several would keep each other, and every request, from the interpreter.
@@ -109,7 +108,7 @@ class Scanner:
             self._steps.do(_step(name), functools.partial(_raise, attempt))
         return {name: each for name, each in looked.items() if not isinstance(each, Exception)}
 
-    def _attempts(self, asked: Sequence[tuple[EntrySpec, discovery.Numbering]]) -> Mapping[str, _Looked | Exception]:
+    def _attempts(self, asked: Sequence[tuple[Entry, discovery.Numbering]]) -> Mapping[str, _Looked | Exception]:
         attempts: dict[str, _Looked | Exception] = {}
         for entry, numbering in asked:
             try:
@@ -194,7 +193,7 @@ class Verdicts:
         """
         for name, found in after.found.items():
             entry, old = after.entries[name], before.found.get(name)
-            if old is None or entry != before.entries.get(name) or isinstance(entry.source, VirtualSource):
+            if old is None or entry != before.entries.get(name) or entry.virtual:
                 continue
             lost = old.by_id.keys() - found.by_id.keys()
             self._losses.update(lost)

@@ -108,7 +108,7 @@ class Listed(_Section):
     @classmethod
     def of(cls, plan: DesiredState) -> Self:
         return cls(
-            resources={name: tuple(_rows(each)) for name, each in plan.inventory.resources.items()},
+            resources={name: tuple(_rows(each)) for name, each in plan.advertised.resources.items()},
             layouts=_layouts(plan),
         )
 
@@ -247,7 +247,7 @@ def _layouts(plan: DesiredState) -> dict[str, ChosenLayout]:
             sentence=each.sentence,
             parts={entry: dict(parts) for entry, parts in each.parts.items()},
         )
-        for each in plan.choices.values()
+        for each in plan.observed.layouts.values()
     }
 
 

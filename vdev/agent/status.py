@@ -174,7 +174,7 @@ class HttpView:
 
     def telemetry(self) -> dict[str, Any]:
         """What devices measure now, in short: load, temperature, power, and used and all of the memory, by id."""
-        return self._agent.telemetry.in_short()
+        return self._agent.telemetry.for_page()
 
     def registry(self) -> "CollectorRegistry":
         """The metrics; devices and streams are counted now."""
@@ -205,7 +205,7 @@ class HttpView:
         services = agent.lists.services.values()
         missing: tuple[str, ...] = ()
         if state.published:
-            ailing = {raw for raw, health in state.current_verdicts().items() if not health.healthy}
+            ailing = {raw for raw, health in state.current_health().items() if not health.healthy}
             missing = absent(state.served, chain.from_iterable(state.scan.devices.values()), ailing)
         return Outlook(
             served=state.published and not any(each.state is ServiceState.STARTING for each in services),

@@ -27,8 +27,7 @@ from ..hostfs.locks import DirectoryLock
 from ..model import virtual_node
 from ..model import virtual_node as standin
 from ..model.device import Health, RawDevice, base_id, facts
-from ..model.entry import EntrySpec
-from ..model.sources import VirtualSource
+from ..model.entry import Entry
 from ..model.template import Template
 from ..model.virtual_node import Like, LineEnd, VirtualNode
 from ..planning.allocation import any_cdi
@@ -138,7 +137,7 @@ def _owner_in(path: Path) -> str:
 class WantedStandIn:
     """What stands in for a device of an entry."""
 
-    entry: EntrySpec
+    entry: Entry
     device: RawDevice
     standin: VirtualNode
 
@@ -149,7 +148,7 @@ class WantedStandIn:
 
 def wanted_stand_ins(plan: DesiredState) -> dict[str, WantedStandIn]:
     """What is needed, by raw device id."""
-    wanted = itertools.chain(_listed(plan.base), _for_claims(plan), _listed(plan.inventory))
+    wanted = itertools.chain(_listed(plan.observed.inventory), _for_claims(plan), _listed(plan.advertised))
     return {each.device.id: each for each in wanted}
 
 
@@ -161,7 +160,7 @@ def _listed(inventory: Inventory) -> Iterator[WantedStandIn]:
 
 def _for_claims(plan: DesiredState) -> Iterator[WantedStandIn]:
     """What claims can get, and what they have of devices that are away. They get it through CDI."""
-    for offered in plan.base.claimable.values():
+    for offered in plan.observed.inventory.claimable.values():
         yield from _of_slots(offered, by_cdi=True)
     for pool in plan.pools.values():
         yield from _published(pool, (device for device in pool.devices if device.lost))
@@ -185,9 +184,9 @@ def _of_slots(resource: Resource, *, by_cdi: bool) -> Iterator[WantedStandIn]:
                 yield WantedStandIn(entry, slot.device.raw, node)
 
 
-def _made(entry: EntrySpec, *, by_cdi: bool) -> VirtualNode | None:
+def _made(entry: Entry, *, by_cdi: bool) -> VirtualNode | None:
     """What is made on the host for each device of an entry: under CDI the runtime makes device nodes itself."""
-    node = entry.source.node if isinstance(entry.source, VirtualSource) else None
+    node = entry.virtual.node if entry.virtual else None
     return None if by_cdi and node and node.like else node
 
 
@@ -232,11 +231,11 @@ class VirtualNodes(HostFiles[str, WantedStandIn]):
             raise HostError(f"cannot make {failed.filename or self.directory}: {failed.strerror}") from failed
 
     def named(self, plan: DesiredState) -> Collection[str]:
-        published = (each for pool in plan.told_pools.values() for each in _published(pool, pool.devices))
-        return {each.device.id for each in itertools.chain(_listed(plan.told), published)}
+        published = (each for pool in plan.observed.previous.pools.values() for each in _published(pool, pool.devices))
+        return {each.device.id for each in itertools.chain(_listed(plan.observed.previous.advertised), published)}
 
     def held(self, left: Collection[str], plan: DesiredState) -> Collection[str]:
-        ids = {base_id(slot) for _, slot in (*plan.holdings.all(), *plan.claimed)}
+        ids = {base_id(slot) for _, slot in (*plan.observed.in_use.all(), *plan.claimed)}
         return [device for device in left if any(_may_be_of(device, each) for each in ids)]
 
     def make(

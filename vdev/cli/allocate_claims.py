@@ -131,13 +131,12 @@ def _allocate(objects: _Objects, seen: preview.Preview) -> None:
     slices = [each for pool in seen.pools.values() for each in cutting.objects(pool, seen.node)]
     offered = pools.gather(slices, seen.node, {})
     classes = {each.name: each.document for each in seen.classes} | objects.classes
-    used = pools.in_use(objects.claims)
-    scheduler = Allocator(offered, classes, used, matches=matches)
+    scheduler = Allocator(offered, classes, objects.claims, matches=matches)
     try:
         for claim in waiting:
             if not claim["spec"]["devices"]["requests"]:
                 raise UsageError(f"the claim {claim['metadata']['name']} asks for nothing")
-            for field, why in claim_limits.requests("spec", claim["spec"]):
+            for field, why in claim_limits.check_claim("spec", claim["spec"]):
                 raise UsageError(f"an API server would not take the claim {claim['metadata']['name']}: {field}: {why}")
         allocations = scheduler.allocate(waiting, seen.node)
     except UnschedulableError as nothing:

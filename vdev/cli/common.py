@@ -71,6 +71,16 @@ def height() -> int:
     return max(8, shutil.get_terminal_size().lines - 1)
 
 
+def width() -> int | None:
+    """The columns of the terminal; None if the output goes elsewhere, so nothing is cut."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def fitted(text: str, columns: int | None) -> str:
+    """The text, cut with an ellipsis if it is longer than that. It has no colors yet."""
+    return text if columns is None or len(text) <= columns else f"{text[: columns - 1]}…"
+
+
 def _screen(lines: Sequence[str]) -> str:
     room = shutil.get_terminal_size().lines - 1
     if len(lines) > room:
@@ -82,6 +92,7 @@ def _screen(lines: Sequence[str]) -> str:
 _Each = TypeVar("_Each")
 SHOWN = 40  # rows of a table; the rest is only counted
 _NOTHING = ("", "-")
+_NARROWEST = 8  # no column of a table is cut to less
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
@@ -135,13 +146,20 @@ def exit_code(problems: Iterable[Problem]) -> int:
 def table_lines(head: Sequence[str], rows: Sequence[Sequence[str]], *, indent: str = "") -> list[str]:
     """Columns as wide as they need, two spaces between them; one line each, and nothing that a terminal obeys.
 
-    A column in which no row has anything is left out.
+    A column in which no row has anything is left out. If the terminal is too narrow, the widest columns are cut.
     """
     kept = [column for column in range(len(head)) if not rows or any(row[column] not in _NOTHING for row in rows)]
     table = [[printable(row[column]) for column in kept] for row in (head, *rows)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    columns = width()
+    while columns is not None and len(indent) + sum(widths) + 2 * len(widths) - 2 > columns:
+        widest = max(range(len(widths)), key=widths.__getitem__)
+        if widths[widest] <= _NARROWEST:
+            break
+        widths[widest] -= 1
     return [
-        indent + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table
+        indent + "  ".join(fitted(cell, room).ljust(room) for cell, room in zip(row, widths, strict=True)).rstrip()
+        for row in table
     ]
 
 

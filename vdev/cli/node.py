@@ -9,7 +9,7 @@ from typing import Any
 from ..api_server import needed_server
 from ..errors import UsageError
 from ..kube import Api
-from ..kube.node_cleaning import Ours, clean, nodes_with_ours, ours_of
+from ..node.cleaning import OwnedFields, all_owned_fields, clean, owned_fields
 from . import common, options
 
 DESCRIPTION = "Show or remove what vdev wrote on a Node: labels, extended resources, conditions."
@@ -53,23 +53,23 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-async def _found(api: Api, node: str, *, takes: bool) -> tuple[Ours, ...]:
+async def _found(api: Api, node: str, *, takes: bool) -> tuple[OwnedFields, ...]:
     async with api:
-        found = (await ours_of(api, node),) if node else await nodes_with_ours(api)
+        found = (await owned_fields(api, node),) if node else await all_owned_fields(api)
         if takes:
             for each in found:
                 await clean(api, each)
         return found
 
 
-def _document(ours: Ours) -> dict[str, Any]:
-    return asdict(ours)
+def _document(fields: OwnedFields) -> dict[str, Any]:
+    return asdict(fields)
 
 
-def _print(found: tuple[Ours, ...], *, takes: bool) -> None:
-    for ours in found:
-        print(f"{ours.node}: {'taken away' if takes and ours else 'vdev has written'}" + ("" if ours else " nothing"))
-        for what, names in (("label", ours.labels), ("resource", ours.resources), ("condition", ours.conditions)):
+def _print(found: tuple[OwnedFields, ...], *, takes: bool) -> None:
+    for each in found:
+        print(f"{each.node}: {'taken away' if takes and each else 'vdev has written'}" + ("" if each else " nothing"))
+        for what, names in (("label", each.labels), ("resource", each.resources), ("condition", each.conditions)):
             for name in names:
                 print(f"  {what} {name}")
     if not found:

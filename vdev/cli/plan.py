@@ -264,7 +264,7 @@ def _print_resource(new: Preview, resource: Resource) -> None:
         print(f"  named so {reason}")
     common.print_first(("ID", "INDEX", "HEALTH", "NUMA", "PROFILE", "PATHS"), _row, resource.slots)
     for slot in [slot for slot in resource.slots[: common.SHOWN] if not slot.health.healthy]:
-        print(common.printable(f"  {slot.id} is unhealthy: {slot.health.reason}"))
+        print(common.fitted(common.printable(f"  {slot.id} is unhealthy: {slot.health.reason}"), common.width()))
 
 
 def _row(slot: Slot) -> tuple[str, ...]:

@@ -220,12 +220,20 @@ def _is_well(resource: dict[str, Any]) -> bool:
 
 
 def _well(resources: list[dict[str, Any]]) -> Iterator[str]:
-    """Many resources with no problem: a line for each."""
+    """Many resources with no problem: as many in a line as fit."""
     yield ""
     yield painted(f"{common.counted(len(resources), 'resource')} registered, all devices healthy", Colour.BOLD)
-    rows = [(each["name"], str(each["capacity"]), str(_held(each["devices"]))) for each in resources]
-    yield from common.table_lines(("RESOURCE", "DEVICES", "HELD"), rows, indent="  ")
+    texts = [_in_short(each) for each in resources]
+    widest = max(map(len, texts))
+    per_line = max(1, ((common.width() or _USUAL) - 2) // (widest + 2))
+    for start in range(0, len(texts), per_line):
+        yield "  " + "  ".join(text.ljust(widest) for text in texts[start : start + per_line]).rstrip()
     yield "--output json lists all devices"
+
+
+def _in_short(resource: dict[str, Any]) -> str:
+    held = _held(resource["devices"])
+    return f"{resource['name']}: {resource['capacity']}" + (f" ({held} held)" if held else "")
 
 
 def _held(devices: list[dict[str, Any]]) -> int:
@@ -249,12 +257,13 @@ def _resource(resource: dict[str, Any]) -> Iterator[str]:
             colours = [Colour.BAD] if device["health"] != "Healthy" else []
             yield painted(row, *colours)
             if why := _why(device):
-                yield painted(f"    {why}", *colours)
+                yield painted(common.fitted(f"    {why}", common.width()), *colours)
     if len(resource["devices"]) > common.SHOWN:
         yield f"  … and {len(resource['devices']) - common.SHOWN} more; --output json lists all"
 
 
 _ACTIONS = 3  # failed ones that are shown
+_USUAL = 100  # columns, if the output is no terminal
 _HEAD = ("ID", "DEVICE", "PROFILE", "HEALTH", "HELD BY", "CHANGED")
 
 

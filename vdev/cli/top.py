@@ -127,7 +127,9 @@ def _row(each: _Device) -> list[str]:
         _name(each),
         f"{each['load']:3.0f} %",
         _bar(each["load"]),
-        f"{each['memoryUsedMiB'] / 1024:.1f}/{each['memoryTotalMiB'] / 1024:.1f} GiB",
+        f"{each['memoryUsedMiB'] / 1024:.1f}/{each['memoryTotalMiB'] / 1024:.1f} GiB"
+        if each["memoryTotalMiB"]
+        else "-",
         f"{each['temperature']:.0f} °C",
         f"{each['power']:.0f}/{each['powerLimit']:.0f} W",
         _trouble(each) or ("busy" if each["load"] else "idle"),

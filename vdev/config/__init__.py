@@ -1,11 +1,9 @@
-"""The configuration: files, environment and flags to one checked `model.spec.Spec`.
+"""The configuration: files, environment and flags to one checked `Spec` (`model.spec`).
 
     loader, parser             text to a tree of values, each with its position
-    config_file, entry         the keys of each section and their single values, as pydantic models; those that
-                               the rest of vdev works with are in `model` and `faults`
-    validation                 tree to models; what is broken is left out and reported by `messages`
+    validation                 tree to the models in `model` and `faults`; `messages` explains what is wrong
+    resolution                 entries with the values of their preset (`presets`) and of their layouts (`layouts`)
     …_checks                   what must fit together
-    …_spec                     models to `model.spec.Spec`, with what `presets` describe
     pipeline                   all of it, in order
     origins                    where each value came from
 
@@ -20,12 +18,13 @@ from ..faults.rules import FaultRule
 from ..model.problem import Override
 from ..model.scalars import Plain
 from ..model.spec import Spec
-from .config_file import json_schema, json_schema_text
+from ..model.virtual import Preset
 from .loader import Document, Text, Texts, join, read_file, read_text, text_of, trees
 from .origins import render
 from .parser import quoted
 from .pipeline import Loaded, built, built_rules
-from .presets import Preset, PresetTexts, load_preset
+from .presets import PresetTexts, load_preset
+from .schema import json_schema, json_schema_text
 
 __all__ = [
     "Loaded",

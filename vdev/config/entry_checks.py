@@ -8,32 +8,28 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ..model import names, path_pattern
 from ..model.dra import ClaimApi, DraPartitions
-from ..model.entry import PRE_START_LIMIT, Action, ContainerPath, EntrySpec, Health, MigStrategy, Probe
+from ..model.entry import PRE_START_LIMIT, Action, ContainerPath, Entry, Health, MigStrategy, Probe
 from ..model.geometry import resource_suffix
 from ..model.nvidia_forms import EXPECTED_DEVICES
 from ..model.problem import KeyPath
 from ..model.scalars import MAX_COUNT
 from ..model.sources import GroupBy, PathType
-from ..model.spec import Flags, SharedItem, TimeSlicing
+from ..model.spec import Mps, SharedItem, Spec, TimeSlicing
 from ..model.telemetry import LoadPattern
 from ..model.template import Template
 from ..model.virtual_node import LineEnd, VirtualNode
 from ..planning.sharing import MPS_CLIENTS
-from .entry import Entry
 from .messages import ProblemReport
-from .validation import Validated
 
 DANGEROUS = ("/", "/dev", "/dev/mem", "/dev/kmem", "/dev/port")  # each gives a container power over the whole host
 MAX_LINES = 1024  # serial lines of an entry; the kernel has 4096 for the whole machine, see kernel.pty.max
 
-Entries = Sequence[tuple[KeyPath, Entry]]
-
-
 # --- one entry -------------------------------------------------------------------------------------------------------
 
 
-def check_entry(model: Entry, path: KeyPath, report: ProblemReport) -> None:
-    """The keys of one entry among each other."""
+def check_entry(model: Entry, report: ProblemReport) -> None:
+    """The keys of one entry among each other, as the file gives them."""
+    path = model.where.path
     sources = {"virtual": model.virtual, "glob": model.glob, "sysfs": model.sysfs, "usb": model.usb}
     report.exactly_one(path, sources, "no device source")
     _keys_of_sources(model, path, report)
@@ -47,7 +43,7 @@ def check_entry(model: Entry, path: KeyPath, report: ProblemReport) -> None:
         _health(model.health, model.virtual is not None, (*path, "health"), report)
     _container(model, path, report)
     if model.virtual and model.virtual.node:
-        _virtual_node(model.virtual.node, model.virtual.count or 1, (*path, "virtual", "node"), report)
+        _virtual_node(model.virtual.node, model.virtual.count, (*path, "virtual", "node"), report)
     _actions(model.on_allocate, (*path, "onAllocate"), report)
     _actions(model.on_release, (*path, "onRelease"), report)
     if model.if_release_fails and not model.on_release:
@@ -229,7 +225,7 @@ def _apis(model: Entry, path: KeyPath, report: ProblemReport) -> None:
         )
         hint = "advertise them in one way where pods must not share them"
         report.warning((*path, "advertise"), message, hint)
-    elif model.partitions and model.dra and model.dra.partitions is DraPartitions.DYNAMIC:
+    elif model.wanted_partitions and model.dra and model.dra.partitions is DraPartitions.DYNAMIC:
         message = f"the partitions of {model.name} have no effect: dra.partitions is dynamic, so claims cut the devices"
         report.warning((*path, "partitions"), message, "take them out, or set dra.partitions to static")
 
@@ -237,15 +233,15 @@ def _apis(model: Entry, path: KeyPath, report: ProblemReport) -> None:
 # --- all entries -----------------------------------------------------------------------------------------------------
 
 
-def check_entries(models: Entries, report: ProblemReport) -> None:
+def check_entries(entries: Iterable[Entry], report: ProblemReport) -> None:
     """Names that are given twice."""
-    first: dict[str, KeyPath] = {}
-    for path, model in models:
-        if model.name in first:
-            other = report.document.value_place((*first[model.name], "name"))
+    first: dict[str, Entry] = {}
+    for entry in entries:
+        if first.setdefault(entry.name, entry) is not entry:
+            other = report.document.value_place((*first[entry.name].where.path, "name"))
             hint = "device ids begin with it, so each entry needs its own"
-            report.error((*path, "name"), f"the name {model.name!r} is taken by the entry at {other}", hint)
-        first.setdefault(model.name, path)
+            message = f"the name {entry.name!r} is taken by the entry at {other}"
+            report.error((*entry.where.path, "name"), message, hint)
 
 
 def may_meet(one: Entry, other: Entry) -> bool:
@@ -253,34 +249,34 @@ def may_meet(one: Entry, other: Entry) -> bool:
     return not one.on_nodes or not other.on_nodes or bool(set(one.on_nodes) & set(other.on_nodes))
 
 
-def partition_names(compiled: Iterable[EntrySpec], over: Flags) -> frozenset[str]:
+def partition_names(spec: Spec) -> frozenset[str]:
     """The resources under which partitions alone are advertised, with the strategy `mixed`."""
-    if over.mig_strategy is not MigStrategy.MIXED:
+    if spec.flags.mig_strategy is not MigStrategy.MIXED:
         return frozenset()
     return frozenset(
         f"{names.domain_and_name(each.resource)[0]}/{resource_suffix(each.geometry, profile)}"
-        for each in compiled
+        for each in spec.entries
         if each.geometry
         for profile in each.possible_profiles
     )
 
 
-def check_sharing(validated: Validated, models: Entries, of_partitions: frozenset[str], report: ProblemReport) -> None:
+def check_sharing(spec: Spec, report: ProblemReport) -> None:
     """Its items among each other, and the names that they make."""
-    model = validated.file.sharing
+    model = spec.sharing_blocks
+    declared = {entry.resource for entry in spec.entries} | partition_names(spec)
     if model.time_slicing and model.mps:
         if report.document.is_for_nvidia(("sharing", "mps")):
             report.warning(("sharing", "timeSlicing"), "timeSlicing beside mps is ignored, as by NVIDIA's plugin")
         else:
             report.one_at_most(("sharing",), ("timeSlicing", "mps"), "remove one of the two blocks")
-    for key, block in model.blocks:
-        items = list(validated.items(("sharing", key, "resources"), block.resources))
-        for path, item in items:
-            _devices(path, item, report)
-        _overlaps(items, report)
-        _renames(items, block, {model.resource for _, model in models} | of_partitions, report)
+    for _, block in model.blocks:
+        for item in block.resources:
+            _devices(item, report)
+        _overlaps(block.resources, report)
+        _renames(block, declared, report)
     if model.mps:
-        _mps(validated, models, report)
+        _mps(spec, model.mps, report)
 
 
 def _wrong(item: SharedItem, path: KeyPath, report: ProblemReport, message: str, hint: str, instead: str) -> None:
@@ -291,9 +287,9 @@ def _wrong(item: SharedItem, path: KeyPath, report: ProblemReport, message: str,
         report.error(path, message, hint)
 
 
-def _devices(path: KeyPath, item: SharedItem, report: ProblemReport) -> None:
+def _devices(item: SharedItem, report: ProblemReport) -> None:
     """The list of devices names some, each once."""
-    at = (*path, "devices")
+    at = (*item.where.path, "devices")
     if item.devices == ():
         instead = "every device is shared, as by NVIDIA's plugin"
         _wrong(item, at, report, "the list of devices is empty", EXPECTED_DEVICES, instead)
@@ -304,13 +300,14 @@ def _devices(path: KeyPath, item: SharedItem, report: ProblemReport) -> None:
             _wrong(item, (*at, index), report, message, "list each device once", "it counts once")
 
 
-def _overlaps(items: list[tuple[KeyPath, SharedItem]], report: ProblemReport) -> None:
+def _overlaps(items: Iterable[SharedItem], report: ProblemReport) -> None:
     """Two items for one resource must list different devices. A count means the lowest indices.
 
     In a file for NVIDIA's plugin they need not: a device has the larger number of replicas.
     """
     taken: dict[str, dict[str, KeyPath]] = {}  # by resource and device
-    for path, item in items:
+    for item in items:
+        path = item.where.path
         wanted, others = _shared_devices(item.devices), taken.setdefault(item.name, {})
         if clash := _clash(wanted, others):
             device, other = clash
@@ -342,14 +339,10 @@ def _shared_devices(devices: int | tuple[str, ...] | None) -> tuple[str, ...]:
     return tuple(map(str, range(min(devices, MAX_COUNT)))) if isinstance(devices, int) else devices
 
 
-def _renames(
-    items: list[tuple[KeyPath, SharedItem]],
-    block: TimeSlicing,
-    declared: set[str],
-    report: ProblemReport,
-) -> None:
+def _renames(block: TimeSlicing, declared: set[str], report: ProblemReport) -> None:
     targets: dict[str, tuple[str, KeyPath]] = {}
-    for path, item in items:
+    for item in block.resources:
+        path = item.where.path
         target = item.rename or (f"{item.name}.shared" if block.rename_by_default else item.name)
         at = (*path, "rename") if item.rename else (*path, "name")
         templated = "{" in item.name
@@ -372,17 +365,17 @@ def _renames(
             report.error(at, message, "choose another name")
 
 
-def _mps(validated: Validated, models: Entries, report: ProblemReport) -> None:
-    flags, mps = validated.file.flags, validated.file.sharing.mps
-    assert mps is not None
+def _mps(spec: Spec, mps: Mps, report: ProblemReport) -> None:
+    flags = spec.flags
     if flags.mig_strategy is MigStrategy.MIXED:
         report.key_error(("sharing", "mps"), "MPS does not work with migStrategy mixed", "use timeSlicing")
     if not flags.mps_root and "mps_root" in flags.model_fields_set:
         hint = "set flags.mpsRoot, --mps-root or MPS_ROOT to the directory of the MPS daemon, or leave it out"
         report.key_error(("sharing", "mps"), "sharing with MPS needs mpsRoot", hint)
     single = flags.mig_strategy is MigStrategy.SINGLE
-    cut = {model.resource: path for path, model in models if single and model.partitions}
-    for path, item in validated.items(("sharing", "mps", "resources"), mps.resources):
+    cut = {entry.resource: entry.where.path for entry in spec.entries if single and entry.wanted_partitions}
+    for item in mps.resources:
+        path = item.where.path
         if item.replicas > MPS_CLIENTS:
             message = f"{item.replicas} replicas: MPS serves at most {MPS_CLIENTS} clients of a device"
             hint, instead = f"expected 2 to {MPS_CLIENTS}, or timeSlicing", "all are offered, as by NVIDIA's plugin"

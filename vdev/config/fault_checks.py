@@ -14,11 +14,10 @@ from ..faults.effects import ApiFaults, ClaimCall, Rpc
 from ..faults.rules import EFFECTS, OF_DEVICES, DeviceFilter, FaultRule, Select
 from ..faults.xids import APPLICATION_ERRORS
 from ..model.device import base_id
-from ..model.entry import EntrySpec
+from ..model.entry import Entry
 from ..model.names import is_nvidia_id
 from ..model.problem import KeyPath, did_you_mean, listed
 from ..model.scalars import Section
-from ..model.sources import VirtualSource
 from ..model.spec import Spec
 from .entry_checks import partition_names
 from .messages import ProblemReport
@@ -40,9 +39,9 @@ _OF_THE_WHOLE = ("podResources", "process", "event", "condition", "api")
 _ASKS_TO_WAIT = (429, 503)
 
 
-def check_rule(model: FaultRule, path: KeyPath, report: ProblemReport) -> None:
+def check_rule(model: FaultRule, report: ProblemReport) -> None:
     """One rule by itself."""
-    given = model.given
+    path, given = model.where.path, model.given
     kinds = [key for key in EFFECTS if key in given]
     if kinds == ["health", "xid"]:
         kinds = ["xid"]  # the health that goes with it
@@ -180,27 +179,26 @@ def _consent(model: FaultRule, path: KeyPath, report: ProblemReport) -> None:
 _NVIDIA_IDS = ("GPU-", "MIG-")
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}")
 
-Placed = Sequence[tuple[KeyPath, FaultRule]]
-
 
 @dataclass(frozen=True, slots=True)
 class Declared:
     """What rules may name."""
 
-    entries: tuple[EntrySpec, ...]
+    entries: tuple[Entry, ...]
     resources: frozenset[str]
     drivers: frozenset[str]
     profiles: frozenset[str]
 
 
-def check_rules(rules: Placed, spec: Spec, report: ProblemReport) -> None:
+def check_rules(rules: Sequence[FaultRule], spec: Spec, report: ProblemReport) -> None:
     """The names in the rules against what `spec` declares."""
     if not rules:
         return
     declared = _declared(spec)
     entries = [entry.name for entry in spec.entries]
     first: dict[str, KeyPath] = {}
-    for path, rule in rules:
+    for rule in rules:
+        path = rule.where.path
         if rule.name in first:
             at = report.document.value_place((*first[rule.name], "name"))
             report.error((*path, "name"), f"the name {rule.name!r} is taken by the rule at {at}")
@@ -211,7 +209,7 @@ def check_rules(rules: Placed, spec: Spec, report: ProblemReport) -> None:
 
 
 def _declared(spec: Spec) -> Declared:
-    resources = {entry.resource for entry in spec.entries} | partition_names(spec.entries, spec.flags)
+    resources = {entry.resource for entry in spec.entries} | partition_names(spec)
     resources |= {_PLACEHOLDER.sub("*", entry.resource) for entry in spec.entries if entry.is_templated}
     resources |= {pattern.name for pattern in (*spec.gpu_patterns, *spec.mig_patterns)}
     if spec.sharing:
@@ -264,7 +262,7 @@ def _want(want: DeviceFilter, number: int, path: KeyPath, declared: Declared, re
             _unknown(kind, word, there, at(kind), report)
     if want.id and not _may_be_id(want.id, declared.entries):
         _unknown("device", want.id, known, at("id"), report, what="known entries")
-    counts = [each.source.count for each in entries if isinstance(each.source, VirtualSource)]
+    counts = [each.virtual.count for each in entries if each.virtual]
     if len(counts) == len(entries):
         _index(want, max(counts), at("index"), report)
 
@@ -276,9 +274,9 @@ def _index(want: DeviceFilter, count: int, path: KeyPath, report: ProblemReport)
         report.error(path, f"there is no device {index}; the entry has {count}", f"expected 0 to {count - 1}")
 
 
-def _may_be_id(text: str, entries: Sequence[EntrySpec]) -> bool:
+def _may_be_id(text: str, entries: Sequence[Entry]) -> bool:
     """Whether a device may have the id: the file gives it, it begins with its entry's name, or is one of NVIDIA's."""
-    given = {each for entry in entries if isinstance(entry.source, VirtualSource) for each in entry.source.ids}
+    given = {each for entry in entries if entry.virtual for each in entry.virtual.ids}
     if any(mark in text for mark in "*?[") or base_id(text) in given:
         return True
     if text.startswith(_NVIDIA_IDS):

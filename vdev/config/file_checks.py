@@ -1,33 +1,29 @@
 """What must fit together in the sections beside `devices` and `faults`, and between them and the entries."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ..fleet.scope import HOSTNAME, MADE, TAINTS, TOLD
-from ..model.dra import ClaimApi
-from ..model.entry import DeviceListStrategy, EntrySpec, MigStrategy, TrueWhen
+from ..fleet.scope import FLEET, HOSTNAME, MADE, TAINTS
+from ..model.entry import DeviceListStrategy, Entry, MigStrategy, TrueWhen
 from ..model.fleet import Fleet, FleetNodes
 from ..model.geometry import protocol_of
 from ..model.names import NameRange, NameRangeError, filled, node_name_problem, value_problem, visible_devices_env
 from ..model.problem import KeyPath, Problem, Severity
 from ..model.quantity import amount_of
 from ..model.scalars import MAX_COUNT
-from ..model.sources import VirtualSource
 from ..model.spec import ANNOTATION_PREFIX, Node, SharedItem, Spec, TimeSlicing
 from ..planning.naming import name_of_partition, name_of_whole
-from .config_file import ConfigFile
-from .entry_checks import Entries, may_meet
+from .entry_checks import may_meet
 from .loader import Document
 from .messages import ProblemReport
 from .parser import problem_at
-from .partitions_block import FromLabel
-from .validation import Validated
 
 
-def check_node(model: Node, entries: Entries, report: ProblemReport) -> None:
+def check_node(model: Node, entries: Sequence[Entry], report: ProblemReport) -> None:
     """Labels and conditions that nothing writes, that contradict each other, or that are not for an entry."""
     known = ("node",) not in report.broken()
-    for path, entry in entries:
+    for entry in entries:
+        path = entry.where.path
         if known and entry.labels and model.labels is False:
             report.warning((*path, "labels"), f"the labels of {entry.name} are not written", "set node.labels to true")
         if known and entry.conditions and not model.conditions:
@@ -37,12 +33,12 @@ def check_node(model: Node, entries: Entries, report: ProblemReport) -> None:
     _labels(entries, report)
 
 
-def _labels(entries: Entries, report: ProblemReport) -> None:
-    """The label that chooses how devices are cut is not for vdev to write, and what became of it not for an entry."""
+def _labels(entries: Iterable[Entry], report: ProblemReport) -> None:
+    """Labels that select layouts are not for vdev to write, and those that report their state not for an entry."""
     taken: dict[str, tuple[str, str]] = {}
-    for _, entry in entries:
-        if isinstance(entry.partitions, FromLabel):
-            label, name = entry.partitions.from_label, entry.name
+    for entry in entries:
+        if entry.choice:
+            label, name = entry.choice.label, entry.name
             taken[protocol_of(label).label] = (
                 f"tells what became of {label}, which chooses how {name} is cut",
                 "leave it out",
@@ -51,24 +47,24 @@ def _labels(entries: Entries, report: ProblemReport) -> None:
                 f"chooses how {name} is cut",
                 "leave it to those who cut the node, and see partitions.default",
             )
-    for path, entry in entries:
+    for entry in entries:
         for label in entry.labels.keys() & taken.keys():
             what, hint = taken[label]
-            report.error((*path, "labels", label), f"the label {label} {what}", hint)
+            report.error((*entry.where.path, "labels", label), f"the label {label} {what}", hint)
 
 
-def _conditions(entries: Entries, report: ProblemReport) -> None:
+def _conditions(entries: Sequence[Entry], report: ProblemReport) -> None:
     """A type is given once in an entry; entries of one node that share it must mean the same by it."""
     said: dict[str, list[tuple[KeyPath, int, TrueWhen]]] = {}
-    for number, (path, entry) in enumerate(entries):
+    for number, entry in enumerate(entries):
         for place, each in enumerate(entry.conditions):
-            at = (*path, "conditions", place)
+            at = (*entry.where.path, "conditions", place)
             for other, owner, true_when in said.setdefault(each.type, []):
                 first = report.document.value_place(other)
                 if owner == number:
                     report.error((*at, "type"), f"the condition {each.type} is given twice", f"it is at {first} too")
                     break
-                if true_when is not each.true_when and may_meet(entries[owner][1], entry):
+                if true_when is not each.true_when and may_meet(entries[owner], entry):
                     message = f"the condition {each.type} is True while devices are {true_when} at {first}"
                     report.error((*at, "trueWhen"), message, "let both mean the same, or give it another type")
                     break
@@ -78,19 +74,18 @@ def _conditions(entries: Entries, report: ProblemReport) -> None:
 _IGNORES = "NVIDIA's own plugin ignores"
 
 
-def notices(validated: Validated, document: Document) -> tuple[Problem, ...]:
+def notices(spec: Spec, document: Document) -> tuple[Problem, ...]:
     """A notice for each key of an NVIDIA file that says something of NVIDIA's resources which only vdev does."""
 
     def at(path: KeyPath, message: str) -> Problem:
         return problem_at(document.key_place(path), path, message, severity=Severity.NOTICE)
 
-    sharing = validated.file.sharing
     found: list[Problem] = []
-    for key, block in sharing.blocks:
-        for path, item in validated.items(("sharing", key, "resources"), block.resources):
+    for _, block in spec.sharing_blocks.blocks:
+        for item in block.resources:
             if item.is_nvidias:
-                found += (at((*path, each), f"{_IGNORES} {said}") for each, said in _of_item(item, block))
-    for kind, patterns in (("gpus", validated.file.resources.gpus), ("mig", validated.file.resources.mig)):
+                found += (at((*item.where.path, each), f"{_IGNORES} {said}") for each, said in _of_item(item, block))
+    for kind, patterns in (("gpus", spec.gpu_patterns), ("mig", spec.mig_patterns)):
         if patterns:
             found.append(at(("resources", kind), f"{_IGNORES} resources.{kind} and keeps its names"))
     return tuple(each for each in found if document.is_for_nvidia(each.path))
@@ -108,42 +103,40 @@ MAX_TOTAL = 1_000_000  # devices of a node, over all resources: about a gigabyte
 _LIMIT = f"the kubelet accepts lists of up to 4 MiB, about {MAX_COUNT} devices"
 
 
-def check_sizes(validated: Validated, compiled: Mapping[KeyPath, EntrySpec], report: ProblemReport) -> None:
+def check_sizes(spec: Spec, report: ProblemReport) -> None:
     """Numbers of devices that no list can hold, refused before anything creates them.
 
     The exact limit is in bytes and checked by `planning.inventory`. Entries for some nodes only may never be on
     one node.
     """
     counts: dict[str, int] = {}
-    for path, entry in compiled.items():
-        if isinstance(entry.source, VirtualSource) and not entry.on_nodes and entry.listed:
+    for entry in spec.entries:
+        if entry.virtual and not entry.on_nodes and entry.listed:
             before = counts.get(entry.resource, 0)
-            counts[entry.resource] = before + entry.source.count
+            counts[entry.resource] = before + entry.virtual.count
             if before <= MAX_COUNT < counts[entry.resource]:
-                report.error((*path, "virtual"), f"{entry.resource} has {counts[entry.resource]} devices", _LIMIT)
+                message = f"{entry.resource} has {counts[entry.resource]} devices"
+                report.error((*entry.where.path, "virtual"), message, _LIMIT)
     if (total := sum(counts.values())) > MAX_TOTAL:
         report.error(("devices",), f"a node would have {total} devices", f"at most {MAX_TOTAL} are allowed")
-    model = validated.file.sharing
-    for key, block in model.blocks:
-        for path, item in validated.items(("sharing", key, "resources"), block.resources):
+    for _, block in spec.sharing_blocks.blocks:
+        for item in block.resources:
             known = counts.get(item.name, 1)
             shared = min(known, item.devices) if isinstance(item.devices, int) else known
             shared = len(item.devices) if isinstance(item.devices, tuple) else shared
             if shared * item.replicas > MAX_COUNT:
                 message = f"{shared} devices of {item.name} shared by {item.replicas} make {shared * item.replicas}"
-                report.error((*path, "replicas"), message, _LIMIT)
+                report.error((*item.where.path, "replicas"), message, _LIMIT)
 
 
-def check_flags(
-    validated: Validated, models: Entries, compiled: Mapping[KeyPath, EntrySpec], report: ProblemReport
-) -> None:
+def check_flags(spec: Spec, report: ProblemReport) -> None:
     """The flags against each other, and against the entries."""
-    model = validated.file.flags
+    model = spec.flags
     is_none = model.mig_strategy is MigStrategy.NONE and ("flags",) not in report.broken()
-    for path, entry_ in models:
-        if is_none and entry_.partitions and ClaimApi.DEVICE_PLUGIN in entry_.advertise:
-            message = f"the partitions of {entry_.name} are not advertised under migStrategy none"
-            report.warning((*path, "partitions"), message, "set flags.migStrategy to single or mixed")
+    for entry in spec.entries:
+        if is_none and entry.wanted_partitions and entry.listed:
+            message = f"the partitions of {entry.name} are not advertised under migStrategy none"
+            report.warning((*entry.where.path, "partitions"), message, "set flags.migStrategy to single or mixed")
     for key, value in (("mpsRoot", model.mps_root), ("nvidiaDevRoot", model.nvidia_dev_root)):
         if value and not value.startswith("/"):
             report.error(("flags", key), f"{value!r} is not an absolute path; it must start with '/'")
@@ -163,13 +156,13 @@ def check_flags(
         message = "cdi-annotations and cdi-cri together inject every device twice"
         report.warning(("flags", "plugin", "deviceListStrategy"), message, "one of them is enough")
     if not all(each.is_cdi for each in chosen):
-        _variables(compiled, report)
+        _variables(spec.entries, report)
 
 
-def _variables(compiled: Mapping[KeyPath, EntrySpec], report: ProblemReport) -> None:
+def _variables(entries: Iterable[Entry], report: ProblemReport) -> None:
     """A warning for resources whose device lists would have one variable: a container with both sees one list."""
-    first: dict[str, EntrySpec] = {}
-    for path, entry in compiled.items():
+    first: dict[str, Entry] = {}
+    for entry in entries:
         if entry.visible_devices_env or entry.is_templated or not entry.listed:
             continue
         variable = visible_devices_env(entry.resource)
@@ -178,12 +171,12 @@ def _variables(compiled: Mapping[KeyPath, EntrySpec], report: ProblemReport) -> 
             message = (
                 f"{entry.resource} and {other.resource} have the variable {variable}: a container sees one of them"
             )
-            report.warning((*path, "resource"), message, "set visibleDevicesEnv on one of the entries")
+            report.warning((*entry.where.path, "resource"), message, "set visibleDevicesEnv on one of the entries")
 
 
-def check_emptiness(validated: Validated, report: ProblemReport) -> None:
+def check_emptiness(spec: Spec, report: ProblemReport) -> None:
     """A warning for a file without devices, which advertises nothing."""
-    if not validated.file.devices and not report.broken():
+    if not spec.entries and not report.broken():
         report.warning((), "no devices are declared, so nothing will be advertised", "list them under devices")
 
 
@@ -198,9 +191,9 @@ _UNUSED: Mapping[tuple[str, ...], str] = {
 _NO_WISH: tuple[object, ...] = (None, {}, [], "false", "auto", "/usr/bin/nvidia-ctk", "/driver-root")
 
 
-def unused_keys(model: ConfigFile, report: ProblemReport) -> None:
+def unused_keys(spec: Spec, report: ProblemReport) -> None:
     """A warning for each NVIDIA key that is given, asks for something, and is not used."""
-    used = {("flags", "gfd", "noTimestamp")} if model.node.labels else set()
+    used = {("flags", "gfd", "noTimestamp")} if spec.node.labels else set()
     for path, reason in _UNUSED.items():
         value: object = report.document.root
         for step in path:
@@ -216,13 +209,13 @@ def unused_keys(model: ConfigFile, report: ProblemReport) -> None:
 MAX_NODES = 20_000
 """Nodes that a file may make: more is a mistyped range. A cluster has 5 000 at most (kubernetes.io, large clusters)."""
 
-_OWN = {"labels": {MADE}, "annotations": {TAINTS, TOLD}}  # by which a fleet knows what it did
+_OWN = {"labels": {MADE}, "annotations": {TAINTS, FLEET}}  # by which a fleet knows what it did
 _OF_MADE = ("labels", "annotations", "taints", "capacity")
 
 
-def check_fleet(model: Fleet | None, report: ProblemReport) -> None:
+def check_fleet(model: Fleet, report: ProblemReport) -> None:
     made: dict[KeyPath, FleetNodes] = {}
-    for place, each in enumerate(model.nodes if model else ()):
+    for place, each in enumerate(model.nodes):
         path: KeyPath = ("fleet", "nodes", place)
         given = report.exactly_one(path, {"name": each.name, "selector": each.selector}, "which nodes is not said")
         if given == "name":
@@ -300,9 +293,9 @@ def _check_objects(nodes: FleetNodes, path: KeyPath, report: ProblemReport) -> N
             report.error((*path, "capacity", name), f"{text} is no whole number; Kubernetes counts {name} in those")
 
 
-def check_capacity(model: Fleet | None, spec: Spec, report: ProblemReport) -> None:
+def check_capacity(spec: Spec, report: ProblemReport) -> None:
     """What devices make is not among what nodes have beside them: both would be written, one over the other."""
-    for place, each in enumerate(model.nodes if model else ()):
+    for place, each in enumerate(spec.fleet.nodes):
         names = each.names if each.name and each.capacity else ()
         for resource in each.capacity if len(names) <= MAX_NODES else ():
             owners = (entry for entry in spec.entries if resource in _resources(spec, entry))
@@ -312,7 +305,7 @@ def check_capacity(model: Fleet | None, spec: Spec, report: ProblemReport) -> No
                 report.error(("fleet", "nodes", place, "capacity", resource), message, "leave it out here")
 
 
-def _resources(spec: Spec, entry: EntrySpec) -> Iterator[str]:
+def _resources(spec: Spec, entry: Entry) -> Iterator[str]:
     """The names that the entry's devices may be counted under."""
     if not entry.listed:
         return

@@ -18,14 +18,13 @@ from ..errors import ConfigError, HostError
 from ..model.nvidia_forms import Gfd, Imex
 from ..model.problem import KeyPath, Override, Place, Problem, Severity, did_you_mean, show
 from ..model.scalars import Plain, Section, keys_of
-from ..model.spec import Flags, PluginFlags, Resources, Sharing
-from .config_file import ConfigFile
+from ..model.spec import Flags, PluginFlags, Resources, Sharing, Spec
 from .parser import Composer, Expansion, Pairs, Tree, as_yaml, problem_at, refusal
 
 SECTIONS = frozenset({"version", "flags", "sharing", "resources", "imex"})
 """The sections that NVIDIA's plugin knows."""
 
-_OURS = keys_of(ConfigFile) - SECTIONS
+_OURS = keys_of(Spec) - SECTIONS
 _MODELS: Mapping[KeyPath, type[Section]] = {
     ("flags",): Flags,
     ("flags", "plugin"): PluginFlags,

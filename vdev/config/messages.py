@@ -9,9 +9,11 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from ..errors import ConfigError
+from ..faults.rules import FaultRule
+from ..model.entry import Entry
 from ..model.problem import KeyPath, Problem, Severity, Where, listed, show
-from ..model.scalars import PROBLEM, Section, described
-from .config_file import ConfigFile
+from ..model.scalars import PROBLEM, Placed, Section, described
+from ..model.spec import PatternItem, SharedItem, Spec
 from .loader import Document
 from .parser import Tree, problem_at
 
@@ -21,13 +23,10 @@ MAX_PROBLEMS = 1000
 _ALIKE = 0.8  # how like a key of another section must be to be suggested; 1 is the same
 
 
-def explained(error: ValidationError, document: Document, root: type[Section]) -> Iterator[Problem]:
-    """One problem for each error, as many as anybody reads. `root` is the model of the whole document."""
-    details = error.errors(include_url=False)
-    for detail in details[:MAX_PROBLEMS]:
-        yield _explained(detail, document, root)
-    if len(details) > MAX_PROBLEMS:
-        yield problem_at(document.value_place(()), (), f"there are {len(details) - MAX_PROBLEMS} more errors")
+def explained(error: ValidationError, document: Document, root: type[Section], path: KeyPath = ()) -> Iterator[Problem]:
+    """One problem for each error of the value at `path`. `root` is the model of the whole document."""
+    for detail in error.errors(include_url=False):
+        yield _explained(detail, (*path, *detail["loc"]), document, root)
 
 
 def empty_values(document: Document) -> Iterator[Problem]:
@@ -37,7 +36,7 @@ def empty_values(document: Document) -> Iterator[Problem]:
     """
     for section in ("devices", "faults", "node"):
         for path in _without_value(document.root.get(section), (section,)):
-            key, model = str(path[-1]), _model_at(path[:-1], ConfigFile)
+            key, model = str(path[-1]), _model_at(path[:-1], Spec)
             if len(path) > 1 and model and key in _fields(model) and key not in model.may_be_empty:
                 hint = "remove the key or give it one"
                 yield problem_at(document.value_place(path), path, f"{key!r} has no value", hint=hint)
@@ -55,8 +54,8 @@ def _without_value(tree: Tree, path: KeyPath) -> Iterator[KeyPath]:
                 yield from _without_value(value, (*path, key))
 
 
-def _explained(detail: ErrorDetails, document: Document, root: type[Section]) -> Problem:
-    path, is_key = document.located(detail["loc"])
+def _explained(detail: ErrorDetails, loc: KeyPath, document: Document, root: type[Section]) -> Problem:
+    path, is_key = document.located(loc)
     known = document.known(path)
     got = f"got {described(detail['input'])}"
     match detail["type"]:
@@ -168,15 +167,15 @@ def _homes(root: type[Section]) -> dict[str, list[str]]:
     return homes
 
 
-ITEM_LISTS: tuple[KeyPath, ...] = (
-    ("devices",),
-    ("sharing", "timeSlicing", "resources"),
-    ("sharing", "mps", "resources"),
-    ("resources", "gpus"),
-    ("resources", "mig"),
-    ("faults", "rules"),
-)
-"""Lists whose items are judged one by one."""
+ITEM_LISTS: Mapping[KeyPath, type[Placed]] = {
+    ("devices",): Entry,
+    ("sharing", "timeSlicing", "resources"): SharedItem,
+    ("sharing", "mps", "resources"): SharedItem,
+    ("resources", "gpus"): PatternItem,
+    ("resources", "mig"): PatternItem,
+    ("faults", "rules"): FaultRule,
+}
+"""Lists whose items are validated one by one, with the model of an item."""
 
 
 @dataclass(slots=True)

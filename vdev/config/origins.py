@@ -10,13 +10,14 @@ from enum import Enum
 from typing import Any
 
 from ..model.problem import KeyPath, Override, show
-from ..model.scalars import Plain, Section
+from ..model.scalars import Placed, Plain, Section
 from ..model.sources import AttributeTest
+from ..model.spec import Spec
 from ..model.telemetry import Range
 from ..model.template import Template
+from ..model.virtual import VirtualDevices
 from .loader import Document
 from .parser import quoted
-from .validation import Validated
 
 DEFAULT = "default"
 _SHORTHANDS = ("path", "names", "p50", "max")  # keys that a value without a mapping stands for
@@ -38,14 +39,13 @@ class Origin:
     steps: KeyPath = ()
 
 
-def origins(validated: Validated, document: Document, overrides: Mapping[KeyPath, Override]) -> tuple[Origin, ...]:
+def origins(spec: Spec, document: Document, overrides: Mapping[KeyPath, Override]) -> tuple[Origin, ...]:
     """Every value of the configuration, in the schema's order; empty defaults are left out.
 
     A mapping that is given, and of which nothing else would be left, is there as an empty one: `virtual: {}`.
     """
 
-    def source_of(path: KeyPath) -> str:
-        written = _written(validated, path)
+    def source_of(written: KeyPath) -> str:
         for end in range(len(written), 0, -1):
             if override := overrides.get(written[:end]):
                 return override.source
@@ -56,22 +56,16 @@ def origins(validated: Validated, document: Document, overrides: Mapping[KeyPath
         short = inside and not isinstance(functools.reduce(operator.getitem, known, root), dict)
         return str(document.value_place(known)) if known and (len(known) == len(written) or short) else DEFAULT
 
-    return tuple(_below(_plain(validated.file), (), source_of))
-
-
-def _written(validated: Validated, path: KeyPath) -> KeyPath:
-    """The path in the file, which counts the items that were left out."""
-    for items, numbers in validated.places.items():
-        if path[: len(items)] == items and len(path) > len(items):
-            return (*items, numbers[int(path[len(items)])], *path[len(items) + 1 :])
-    return path
+    return tuple(_below(spec, (), (), source_of))
 
 
 def _plain(value: Any) -> Any:
-    """The value as YAML; keys without a value are left out."""
+    """The value as YAML, down to the next mapping or list; keys without a value are left out."""
     match value:
+        case VirtualDevices():
+            return {key: item for key, item in value.by_key.items() if key in value.written}  # a preset has the others
         case Section():
-            return {key: _plain(item) for key, item in value.by_key.items() if item is not None}
+            return {key: item for key, item in value.by_key.items() if item is not None}
         case AttributeTest():
             return value.written
         case Range():
@@ -80,21 +74,25 @@ def _plain(value: Any) -> Any:
             return value.source
         case Enum():
             return value.value
-        case dict():
-            return {key: _plain(item) for key, item in value.items()}
-        case list() | tuple():
-            return [_plain(item) for item in value]
+        case tuple():
+            return list(value)
         case _:
             return value
 
 
-def _below(value: Any, path: KeyPath, source_of: Callable[[KeyPath], str]) -> list[Origin]:
-    """The values at a path and below that are worth telling."""
+def _below(value: Any, path: KeyPath, written: KeyPath, source_of: Callable[[KeyPath], str]) -> list[Origin]:
+    """The values at a path and below that are worth telling.
+
+    `written` is the path in the file, which differs from `path` if items before it were left out.
+    """
+    if isinstance(value, Placed) and value.where:
+        written = value.where.path
+    value = _plain(value)
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    found = [origin for key, item in items for origin in _below(item, (*path, key), source_of)]
+    found = [origin for key, item in items for origin in _below(item, (*path, key), (*written, key), source_of)]
     if found or not path:
         return found
-    source = source_of(path)
+    source = source_of(written)
     is_empty = value in ("", [], {}) or isinstance(value, (dict, list))
     own = type(value)() if isinstance(value, (dict, list)) else value
     return [] if is_empty and source == DEFAULT else [Origin(show(path), own, source, path)]

@@ -1,4 +1,4 @@
-"""A document to a checked `Spec`: validate, check, compile; what has errors is refused or left out."""
+"""A document to a checked `Spec`: validate, complete, check; what has errors is refused or left out."""
 
 import functools
 import hashlib
@@ -9,16 +9,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..errors import ConfigError
-from ..faults.rules import FaultRule
-from ..model.entry import EntrySpec
-from ..model.fleet import NO_FLEET
+from ..faults.rules import FaultRule, Faults
 from ..model.problem import KeyPath, Override, Problem, error, errors
-from ..model.spec import PatternItem, Spec, TimeSlicing
+from ..model.spec import Spec
 from ..model.telemetry import Telemetry
 from . import fault_checks, file_checks
-from .config_file import ConfigFile
-from .entry_checks import check_entries, check_entry, check_sharing, partition_names
-from .entry_spec import entry_spec
+from .entry_checks import check_entries, check_entry, check_sharing
 from .fault_checks import check_rule
 from .file_checks import check_node
 from .layouts import LayoutFiles
@@ -27,7 +23,8 @@ from .messages import MAX_PROBLEMS, ProblemReport, stands_alone
 from .origins import Origin, origins
 from .parser import Tree, in_order
 from .presets import PresetTexts
-from .validation import Validated, validate
+from .resolution import resolved
+from .validation import validate
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,45 +78,30 @@ def built(
     over: dict[KeyPath, Override] = {tuple(path.split(".")): override for path, override in overrides.items()}
     document = overlaid(document, over)
     report = ProblemReport(document)
-    validated = validate(document, report)
-    entries = list(validated.items(("devices",), validated.file.devices))
+    written = validate(document, report)
     if known is None:
-        presets = PresetTexts([*preset_dirs, *_presets_dir(validated.file.presets_dir, report)])
+        presets = PresetTexts([*preset_dirs, *_presets_dir(written.presets_dir, report)])
         layouts = LayoutFiles()
     else:
         presets, layouts = PresetTexts(known=known.presets), LayoutFiles(known=known.layouts)
-    telemetry = _telemetry(validated.file)
-    compiled: dict[KeyPath, EntrySpec] = {}
-    for path, model in entries:
-        check_entry(model, path, report)
-        compiled[path] = entry_spec(model, path, presets, layouts, report, is_measured=telemetry is not None)
-    check_entries(entries, report)
-    flags = validated.file.flags
-    file_checks.check_flags(validated, entries, compiled, report)
-    check_sharing(validated, entries, partition_names(compiled.values(), flags), report)
-    file_checks.check_sizes(validated, compiled, report)
-    check_node(validated.file.node, entries, report)
-    file_checks.check_fleet(validated.file.fleet, report)
-    file_checks.check_emptiness(validated, report)
-    file_checks.unused_keys(validated.file, report)
-
-    def spec(left_out: frozenset[KeyPath]) -> Spec:
-        return Spec(
-            entries=tuple(entry for path, entry in compiled.items() if path not in left_out),
-            flags=flags,
-            sharing=_sharing(validated, report, left_out),
-            gpu_patterns=_patterns(validated, "gpus", report, left_out),
-            mig_patterns=_patterns(validated, "mig", report, left_out),
-            node=validated.file.node,
-            telemetry=telemetry,
-            fleet=validated.file.fleet or NO_FLEET,
-        )
-
-    whole = spec(frozenset())
+    telemetry = _telemetry(written)
+    for entry in written.entries:
+        check_entry(entry, report)
+    entries = (
+        resolved(entry, presets, layouts, report, is_measured=telemetry is not None) for entry in written.entries
+    )
+    spec = written.model_copy(update={"entries": tuple(entries), "telemetry": telemetry})
+    check_entries(spec.entries, report)
+    file_checks.check_flags(spec, report)
+    check_sharing(spec, report)
+    file_checks.check_sizes(spec, report)
+    check_node(spec.node, spec.entries, report)
+    file_checks.check_fleet(spec.fleet, report)
+    file_checks.check_emptiness(spec, report)
+    file_checks.unused_keys(spec, report)
     if not report.broken():
-        file_checks.check_capacity(validated.file.fleet, whole, report)
-    section = validated.file.faults
-    faults = section.model_copy(update={"rules": _rules(validated, whole, report, section.seed)})
+        file_checks.check_capacity(spec, report)
+    rules = _rules(spec.faults, spec, report, spec.faults.seed)
     problems = in_order((*report.problems, *report.elsewhere), (*document.files, *layouts.texts))
     if len(problems) > MAX_PROBLEMS:
         more = error(document.files[0], f"there are {len(problems) - MAX_PROBLEMS} more problems")
@@ -127,55 +109,30 @@ def built(
     broken = report.broken()
     if broken and not (partial and all(stands_alone(unit) for unit in broken)):
         raise ConfigError(problems)
-    served = replace(spec(broken), faults=faults)
+    served = spec.only(lambda item: item.where.path not in broken)
     return Loaded(
-        served,
+        served.model_copy(update={"faults": spec.faults.model_copy(update={"rules": rules})}),
         problems,
         hashlib.sha256(json.dumps(document.root, sort_keys=True).encode()).hexdigest()[:16],
         Texts(document.texts, presets.own, layouts.texts),
-        find_origins=functools.partial(origins, validated, document, over),
-        find_notices=functools.partial(file_checks.notices, validated, document),
+        find_origins=functools.partial(origins, written, document, over),
+        find_notices=functools.partial(file_checks.notices, spec, document),
     )
 
 
-def _telemetry(file: ConfigFile) -> Telemetry | None:
-    """What is told of all devices; None where nobody asks for what they measure."""
-    asked = any(entry.telemetry is not None or entry.smi for entry in file.devices)
-    return file.telemetry or (Telemetry() if asked else None)
-
-
-def _sharing(validated: Validated, report: ProblemReport, broken: frozenset[KeyPath]) -> TimeSlicing | None:
-    """The block that is given, without its broken items; `checks` reports that both are given."""
-    for key, block in validated.file.sharing.blocks[:1]:
-        items = validated.items(("sharing", key, "resources"), block.resources)
-        return block.sharing_only(
-            item.placed(report.where(at), for_nvidia=item.is_nvidias and report.document.is_for_nvidia(at))
-            for at, item in items
-            if at not in broken
-        )
-    return None
-
-
-def _patterns(
-    validated: Validated, kind: str, report: ProblemReport, broken: frozenset[KeyPath]
-) -> tuple[PatternItem, ...]:
-    """The patterns of `resources.gpus` or `resources.mig`, without the broken ones."""
-    items: tuple[PatternItem, ...] = getattr(validated.file.resources, kind)
-    return tuple(
-        item.placed(report.where(at), for_nvidia=report.document.is_for_nvidia(at))
-        for at, item in validated.items(("resources", kind), items)
-        if at not in broken
-    )
+def _telemetry(spec: Spec) -> Telemetry | None:
+    """The section, which is on by default if an entry asks for sensors."""
+    asked = any(entry.telemetry is not None or entry.smi for entry in spec.entries)
+    return spec.telemetry or (Telemetry() if asked else None)
 
 
 def built_rules(document: Document, spec: Spec) -> tuple[FaultRule, ...]:
     """The fault rules of a document that stands beside the configuration `spec`. Raises ConfigError."""
     document = _as_section(document)
     report = ProblemReport(document)
-    validated = validate(document, report)
-    section = validated.file.faults
+    section = validate(document, report).faults
     seed = section.seed if "seed" in section.model_fields_set else spec.faults.seed
-    rules = _rules(validated, spec, report, seed)
+    rules = _rules(section, spec, report, seed)
     if "kernel_log" in section.model_fields_set:
         report.error(("faults", "kernelLog"), "a file of rules cannot set it", "set it in the configuration")
     if report.broken():
@@ -198,15 +155,14 @@ def _as_section(document: Document) -> Document:
     return replace(document, root=root, values=values, keys=keys, problems=problems)
 
 
-def _rules(validated: Validated, spec: Spec, report: ProblemReport, seed: int) -> tuple[FaultRule, ...]:
+def _rules(section: Faults, spec: Spec, report: ProblemReport, seed: int) -> tuple[FaultRule, ...]:
     """The fault rules for the devices of `spec`. With errors in the report, the value is of no use."""
-    rules: list[tuple[KeyPath, FaultRule]] = []
-    for path, model in validated.items(("faults", "rules"), validated.file.faults.rules):
-        check_rule(model, path, report)
-        rules.append((path, model.loaded(report.where(path), seed)))
+    rules = tuple(rule.seeded(seed) for rule in section.rules)
+    for rule in rules:
+        check_rule(rule, report)
     if not any(each.is_error and each.path[:1] != ("faults",) for each in report.problems):
         fault_checks.check_rules(rules, spec, report)
-    return tuple(rule for _, rule in rules)
+    return rules
 
 
 def _presets_dir(name: str | None, report: ProblemReport) -> Iterator[Path]:

@@ -1,7 +1,7 @@
-"""Preset files: their form, and the files by name, those of the user's directories first, then ours.
+"""Preset files by name: those of the user's directories first, then those that come with vdev.
 
 A file is read once and its text remembered, so that all entries of one reading see the same, and so that it can be read
-again when the directories are not there.
+again when the directories no longer exist.
 """
 
 import re
@@ -10,35 +10,16 @@ from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Annotated, Self
-
-from pydantic import PrivateAttr
 
 from ..errors import ConfigError
-from ..model.device import IdStyle
 from ..model.problem import Place, did_you_mean, listed
-from ..model.scalars import (
-    AsWritten,
-    Count,
-    EnvName,
-    Index,
-    Memory,
-    ResourceName,
-    Section,
-    Text,
-    Whole,
-    Word,
-    between,
-    choice,
-)
-from ..model.sources import DriverNode
-from ..model.telemetry import PhysicsModel
+from ..model.virtual import Preset
+from .links import device_links, numa_nodes
 from .loader import Text as FileText
 from .loader import decoded, read_text
 from .messages import ProblemReport, checked
 from .parser import refusal
-from .partitions_block import Partitioning
-from .validation import FAST_LINK, Links, device_links, numa_nodes
+from .partitions import check_partitioning
 
 _SUFFIXES = (".yaml", ".yml")
 _NONE: Mapping[str, FileText] = {}
@@ -97,81 +78,6 @@ def _read_text(file: Traversable) -> FileText:
     return FileText(str(file), decoded(data, str(file)))
 
 
-_DRIVERS: Mapping[IdStyle, Mapping[str, str]] = {
-    IdStyle.NVIDIA: {"driverVersion": "580.95.05", "cudaVersion": "13.0"},
-    IdStyle.NAME: {},
-}
-"""Attributes that all presets with such ids have, unless they give others: one driver serves all of NVIDIA's devices.
-
-580 is a branch for data centres with long support, and its driver says CUDA 13.0 (NVIDIA's data center driver release
-notes and CUDA's compatibility table).
-"""
-
-
-class Preset(Section):
-    """A preset's file; of one that is loaded, the values of its bases are its own.
-
-    `count` is 0 for a device model, which fits any number.
-    """
-
-    base: Word | None = None
-    """Another preset, whose values hold where this one gives none."""
-    description: Word = ""
-    """What it is, in a few words."""
-    resource: ResourceName = ""
-    """The resource under which its vendor's plugin advertises it."""
-    id_style: Annotated[IdStyle, choice(IdStyle)] = IdStyle.NAME
-    """How ids look: `<name>-<index>`, or NVIDIA's UUIDs."""
-    visible_devices_env: EnvName = ""
-    """The variable that tells the vendor's runtime which devices a container gets."""
-    count: Count = 0
-    """How many devices a node has."""
-    memory: Memory = 0
-    """Memory of each device, as a Kubernetes quantity such as 16Gi."""
-    numa: tuple[Index, ...] = ()
-    """NUMA nodes: one for all devices, or one per device."""
-    attributes: dict[str, AsWritten] = {}
-    """Facts about each device, for templates; added to those of the base."""
-    links: list[list[Index]] = []
-    """Groups of devices, each linked to each; or a score for every pair, as `count` lists of `count` numbers."""
-    link_score: Annotated[Whole, between(1)] = FAST_LINK
-    """The score of a link within a group, 100 for one NVLink."""
-    device_nodes: tuple[DriverNode, ...] = ()
-    """Device nodes that the real device has."""
-    partition_nodes: tuple[DriverNode, ...] | None = None
-    """Device nodes that a partition of it has. Default: those of the device."""
-    partitioning: Partitioning | None = None
-    """How a device can be partitioned."""
-    physics: PhysicsModel = PhysicsModel()
-    """What a device draws and how warm it gets under load."""
-    sources: dict[str, Text] = {}
-    """Where the figures come from, by key."""
-    unverified: tuple[Text, ...] = ()
-    """Keys whose figures nobody has confirmed."""
-
-    _name: str = PrivateAttr("")
-    _pairs: Links = PrivateAttr(default_factory=dict)
-
-    def loaded(self, name: str, pairs: Links) -> Self:
-        """The preset under its name, with the links of each pair of devices and what one driver gives all of them."""
-        copy = self.model_copy(update={"attributes": {**_DRIVERS[self.id_style], **self.attributes}})
-        copy._name, copy._pairs = name, pairs
-        return copy
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def pairs(self) -> Links:
-        """The links, by pair of devices."""
-        return self._pairs
-
-    @property
-    def nodes_of_partitions(self) -> tuple[DriverNode, ...]:
-        return self.device_nodes if self.partition_nodes is None else self.partition_nodes
-
-
 _MAKER = re.compile(r"(nvidia|amd|intel|google)[-_ ]", re.IGNORECASE)
 
 
@@ -220,7 +126,10 @@ def _read(name: str, texts: PresetTexts) -> tuple[ProblemReport, Preset]:
     found = texts.find(name)
     if found is None:
         raise UnknownPresetError(name, texts.names())
-    return checked(read_text(found.text, found.file), Preset)
+    report, model = checked(read_text(found.text, found.file), Preset)
+    check_partitioning(model.partitioning, ("partitioning",), report)
+    _refuse(report)
+    return report, model
 
 
 def _over(base: Preset, model: Preset) -> Preset:
@@ -233,6 +142,10 @@ def _preset(name: str, model: Preset, report: ProblemReport) -> Preset:
     if model.numa:
         numa_nodes(model.numa, model.count, ("numa",), report)
     pairs = device_links(model.links, model.count, ("links",), report, score=model.link_score)
+    _refuse(report)
+    return model.loaded(name, pairs)
+
+
+def _refuse(report: ProblemReport) -> None:
     if report.problems:
         raise ConfigError(tuple(report.problems))
-    return model.loaded(name, pairs)

@@ -10,10 +10,11 @@ from typing import assert_never
 from ..errors import HostError
 from ..hostfs import HostRoot
 from ..model import telemetry, virtual_node
-from ..model.entry import EntrySpec
+from ..model.entry import Entry
 from ..model.problem import error
-from ..model.sources import GlobSource, Sysfs, UsbGroup, VirtualSource
+from ..model.sources import GlobSource, Sysfs, UsbGroup
 from ..model.template import TemplateError
+from ..model.virtual import VirtualDevices
 from . import glob_source, sysfs_source, usb_source, virtual_source
 from .found import Found, Numbering
 
@@ -21,7 +22,7 @@ __all__ = ["Found", "Numbering", "discover"]
 
 
 def discover(
-    entry: EntrySpec,
+    entry: Entry,
     host: HostRoot,
     *,
     node: str,
@@ -46,9 +47,9 @@ def discover(
     return found
 
 
-def _discover(entry: EntrySpec, host: HostRoot, node: str, numbering: Numbering, directories: tuple[str, str]) -> Found:
+def _discover(entry: Entry, host: HostRoot, node: str, numbering: Numbering, directories: tuple[str, str]) -> Found:
     match entry.source:
-        case VirtualSource():
+        case VirtualDevices():
             device_dir, smi_dir = directories
             return virtual_source.discover(entry, entry.source, host, node=node, device_dir=device_dir, smi_dir=smi_dir)
         case GlobSource():

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from ..aio.program import shown
 from ..model.device import RawDevice
-from ..model.entry import EntrySpec
+from ..model.entry import Entry
 from ..model.problem import Problem, Severity
 
 MAX_SHOWN = 5  # of equal problems; the rest are counted
@@ -67,7 +67,7 @@ class Found:
 class Problems:
     """Collects a scan's problems; of many equal ones a few are shown and the rest are counted."""
 
-    def __init__(self, entry: EntrySpec) -> None:
+    def __init__(self, entry: Entry) -> None:
         self._where = entry.where or entry.name
         self._found: dict[tuple[Severity, str, str], list[str]] = {}
 

@@ -11,7 +11,7 @@ from ..errors import HostError
 from ..hostfs import FileInfo, HostRoot
 from ..model import names, path_pattern
 from ..model.device import HEALTHY, DeviceNode, Health, Mount, RawDevice, facts
-from ..model.entry import EntrySpec
+from ..model.entry import Entry
 from ..model.path_pattern import PathPattern, natural_key
 from ..model.sources import GlobItem, GlobSource, GroupBy, NodeKind, PathType
 from .device_nodes import Danger, container_path, node_key, nodes_below, numa_of_node
@@ -111,7 +111,7 @@ _NODES = (NodeKind.CHAR, NodeKind.BLOCK)
 _LEADS_NOWHERE = Check("exists", "", ok=False)
 
 
-def discover(entry: EntrySpec, source: GlobSource, host: HostRoot, *, numbering: Numbering) -> Found:
+def discover(entry: Entry, source: GlobSource, host: HostRoot, *, numbering: Numbering) -> Found:
     problems = Problems(entry)
     scan = _Scan(source, host, problems, allow_dangerous=entry.allow_dangerous)
     matches = [scan.matches(item) for item in source.paths]
@@ -329,7 +329,7 @@ def _kind_hint(kind: NodeKind) -> str:
 class _Builder:
     """Makes devices of groups, which are named after their first member, or after their key where none leads."""
 
-    def __init__(self, entry: EntrySpec, source: GlobSource, host: HostRoot) -> None:
+    def __init__(self, entry: Entry, source: GlobSource, host: HostRoot) -> None:
         self.watched: set[str] = set()
         self._entry = entry
         self._by_key = source.group_by is GroupBy.ALL or all(each.optional for each in source.paths)

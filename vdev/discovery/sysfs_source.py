@@ -9,7 +9,7 @@ from ..errors import HostError
 from ..hostfs import HostRoot
 from ..model import names
 from ..model.device import HEALTHY, DeviceNode, Health, RawDevice, facts
-from ..model.entry import Container, EntrySpec
+from ..model.entry import Container, Entry
 from ..model.path_pattern import natural_key
 from ..model.sources import AttributeTest, NodeKind, Sysfs, Usb, meets, wording
 from .device_nodes import Danger, container_path, looked_at, node_key, numa_of_directory
@@ -151,7 +151,7 @@ _GROUP_OWNER = "/dev/vfio/vfio"  # opened together with every VFIO group
 class NodeFinder:
     """Gathers nodes for one scan; `watched` are the directories in which nodes may appear or vanish."""
 
-    entry: EntrySpec
+    entry: Entry
     source: Sysfs | Usb
     host: HostRoot
     tree: SysTree
@@ -240,7 +240,7 @@ class NodeFinder:
 _ABSENT = "(absent)"
 
 
-def discover(entry: EntrySpec, source: Sysfs, host: HostRoot, *, numbering: Numbering) -> Found:
+def discover(entry: Entry, source: Sysfs, host: HostRoot, *, numbering: Numbering) -> Found:
     problems, tree, danger = Problems(entry), SysTree(host), Danger(host)
     listing = f"/sys/class/{source.subsystem}" if source.kind == "class" else f"/sys/bus/{source.subsystem}/devices"
     members = tree.members(listing)

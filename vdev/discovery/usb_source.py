@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from ..hostfs import HostRoot
 from ..model import names
 from ..model.device import HEALTHY, RawDevice
-from ..model.entry import EntrySpec
+from ..model.entry import Entry
 from ..model.sources import GroupBy, Usb, UsbGroup
 from .found import Candidate, Check, Found, Numbering, Problems
 from .sysfs_source import NodeFinder, SysTree
@@ -32,7 +32,7 @@ Members = Sequence[tuple[int, _Usb]]
 """What a device is made of: USB devices, each with the place of its stick in the list."""
 
 
-def discover(entry: EntrySpec, group: UsbGroup, host: HostRoot, *, numbering: Numbering) -> Found:
+def discover(entry: Entry, group: UsbGroup, host: HostRoot, *, numbering: Numbering) -> Found:
     """Devices of several USB devices, named after the first that they need, or else by their number."""
     problems, tree = Problems(entry), SysTree(host)
     present = _present(tree)

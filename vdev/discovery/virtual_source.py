@@ -8,8 +8,8 @@ from dataclasses import replace
 from ..hostfs import HostRoot
 from ..model import telemetry, virtual_node
 from ..model.device import DeviceNode, IdStyle, RawDevice, facts
-from ..model.entry import EntrySpec
-from ..model.sources import DriverNode, VirtualSource
+from ..model.entry import Entry
+from ..model.virtual import DriverNode, VirtualDevices
 from ..planning import virtual_devices
 from .device_nodes import read_table
 from .found import Found
@@ -23,8 +23,8 @@ _ACCESS = re.compile(r"gpu(\d+)/gi(\d+)(?:/ci0)?/access (\d+)")
 
 
 def discover(
-    entry: EntrySpec,
-    source: VirtualSource,
+    entry: Entry,
+    source: VirtualDevices,
     host: HostRoot,
     *,
     node: str,
@@ -36,7 +36,7 @@ def discover(
     `device_dir` is where stand-ins for nodes are, or will be, `smi_dir` the same for the makers' tools.
     """
     bare: Iterable[RawDevice] = virtual_devices.devices(entry, source, node)
-    if entry.smi is not None:
+    if entry.smi_tool is not None:
         bare = (replace(each, tools=smi_dir) for each in bare)
     if source.node is not None:
         own = source.node

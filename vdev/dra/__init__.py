@@ -1,10 +1,11 @@
-"""Dynamic Resource Allocation: what a node publishes, and what claims get.
+"""Dynamic Resource Allocation: the devices that a node publishes, and the claims that get them.
 
 attributes, published_devices   devices as ResourceSlices have them, with taints and counters
-slices, slice_applier            pools cut into slices, and published
-driver, places                  the life of a driver, and where its sockets and files are
-servicer                        what a kubelet calls on these sockets
-claims, preparation             what is done for a claim, and what it gets
-checkpoint                      which claims are prepared, and their CDI files
-applier                          what connects all of it with the agent
+pools                           all devices of a driver, and those that only claims keep
+slices, slice_applier           pools cut into slices, and published
+driver, places                  the life of a driver, and the places of its sockets and files
+servicer                        the calls of a kubelet on these sockets
+claims, preparation             preparing claims, and what each claim gets
+checkpoint                      the record of prepared claims, and their CDI files
+applier                         connects all of it with the agent
 """

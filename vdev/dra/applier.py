@@ -21,15 +21,15 @@ from ..planning.plan import DesiredState
 from .checkpoint import CHECKPOINT, devices_of
 from .claim import PreparedClaim
 from .places import Places
-from .published_devices import DraDevice, Pools, PublishedPool, Record, record
+from .published_devices import NO_POOLS, DraDevice, Pools, PublishedPool, Record, record
 from .slice_applier import ResourceSlices
 
 if TYPE_CHECKING:
     from .driver import DraDriver
 
 
-Claimed = Mapping[str, Mapping[str, Record]]
-"""By driver and by the device's name what was written down of it."""
+Records = Mapping[str, Mapping[str, Record]]
+"""By driver and published name, the record of a device that a claim has."""
 
 log = structlog.get_logger(__name__)
 
@@ -63,8 +63,8 @@ class Dra(Applier):
         self._wake = wake
         self._renew = renew
         self._faults = faults
-        self._pools: Pools = {}
-        self._recalled: Claimed = {}  # by driver, until its record is read again
+        self._pools: Pools = NO_POOLS
+        self._recalled: Records = {}  # by driver, until its record is read again
         self._drivers: dict[str, DraDriver] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._following = Informer(
@@ -153,7 +153,7 @@ class Dra(Applier):
         return (published, found) if found else "the pool has no such device now"
 
     @property
-    def claimed(self) -> "Claimed":
+    def claimed(self) -> Records:
         """The devices that claims have or are about to get. Until a driver has read its record, `recall` knows them."""
         found: dict[str, Mapping[str, Record]] = {}
         for name in {*self._drivers, *self._recalled}:
@@ -275,7 +275,7 @@ def _document(device: DraDevice, claims: Sequence[PreparedClaim]) -> dict[str, A
     }
 
 
-def _recorded(kubelet_dir: Path) -> "Claimed":
+def _recorded(kubelet_dir: Path) -> Records:
     """The devices of prepared claims that the records of all drivers name."""
     records = kubelet_dir.glob(f"plugins/*/{CHECKPOINT}")
     return {path.parent.name: devices for path in records if (devices := devices_of(path))}

@@ -8,11 +8,10 @@ from dataclasses import replace
 from ..model import names
 from ..model.device import Device, bus_id, grouped, root
 from ..model.dra import Attribute, AttributeKind, DeviceCapacity, Version
-from ..model.entry import EntrySpec
+from ..model.entry import Entry
 from ..model.geometry import Geometry, Placement, Profile
 from ..model.names import digest, domain_and_name
 from ..model.problem import Problem, error, warning
-from ..model.sources import VirtualSource
 from ..model.template import Template
 from ..planning.allocation import placeholders
 from ..planning.partitions import Counters, Limit, counters
@@ -92,12 +91,12 @@ class Describer:
 
     slots = "slots"
 
-    def __init__(self, entry: EntrySpec, offered: Resource, first: int, gpus: int) -> None:
+    def __init__(self, entry: Entry, offered: Resource, first: int, gpus: int) -> None:
         self.sets: dict[str, Mapping[str, int]] = {}
         self.entry = entry
         self.first, self.gpus = first, gpus
         self._offered = offered
-        driver, declared = (entry.dra.driver, entry.dra.block.capacity) if entry.dra else ("", {})
+        driver, declared = (entry.dra.driver, entry.dra.capacity) if entry.dra else ("", {})
         self._given = {name.removeprefix(f"{driver}/"): each.published for name, each in declared.items()}
         self.is_dynamic = entry.dra is not None and entry.dra.is_dynamic
         self.profiles = entry.geometry.profiles if entry.geometry else {}
@@ -345,10 +344,9 @@ class Amd(Describer):
         return {key: DeviceCapacity(value) for key, value in amounts.items()}
 
 
-def is_amd(entry: EntrySpec) -> bool:
+def is_amd(entry: Entry) -> bool:
     """Whether the entry's devices are published as AMD's driver does: those of AMD's presets."""
-    source = entry.source
-    return isinstance(source, VirtualSource) and domain_and_name(source.maker_resource)[0] == "amd.com"
+    return entry.virtual is not None and domain_and_name(entry.virtual.maker_resource)[0] == "amd.com"
 
 
 def described(driver: str, offered: Resource) -> PublishedPool:
@@ -381,7 +379,7 @@ def described(driver: str, offered: Resource) -> PublishedPool:
     )
 
 
-def _places(entries: Iterable[EntrySpec]) -> dict[str, tuple[int, int]]:
+def _places(entries: Iterable[Entry]) -> dict[str, tuple[int, int]]:
     """The number of each entry's first GPU, and how many GPUs its maker has.
 
     They are numbered over all entries of a maker, in the order of the file.
@@ -390,18 +388,18 @@ def _places(entries: Iterable[EntrySpec]) -> dict[str, tuple[int, int]]:
     total: dict[type[Describer], int] = {}
     for entry in entries:
         first[entry.name] = total.get(_style(entry), 0)
-        count = entry.source.count if isinstance(entry.source, VirtualSource) else 0
+        count = entry.virtual.count if entry.virtual else 0
         total[_style(entry)] = first[entry.name] + count
     return {entry.name: (first[entry.name], total[_style(entry)]) for entry in entries}
 
 
-def _style(entry: EntrySpec) -> type[Describer]:
+def _style(entry: Entry) -> type[Describer]:
     if entry.is_nvidia:
         return Nvidia
     return Amd if is_amd(entry) else Describer
 
 
-def _with_given(device: DraDevice, entry: EntrySpec, driver: str, flaws: dict[str, Problem]) -> Mapping[str, Attribute]:
+def _with_given(device: DraDevice, entry: Entry, driver: str, flaws: dict[str, Problem]) -> Mapping[str, Attribute]:
     """The attributes with those of the file, as many as a device may have; the device's own make room.
 
     Only the type stays in any case, since DeviceClasses ask for it. `flaws` gets one problem for each attribute that is
@@ -423,13 +421,13 @@ def _with_given(device: DraDevice, entry: EntrySpec, driver: str, flaws: dict[st
     return {key: value for key, value in {**own, **given}.items() if key in kept}
 
 
-def _given(entry: EntrySpec, device: Device, driver: str, flaws: dict[str, Problem]) -> dict[str, Attribute]:
+def _given(entry: Entry, device: Device, driver: str, flaws: dict[str, Problem]) -> dict[str, Attribute]:
     """The attributes that the file gives the device."""
     found: dict[str, Attribute] = {}
-    if entry.dra is None or not entry.dra.block.attributes:
+    if entry.dra is None or not entry.dra.attributes:
         return found
     shown = placeholders(entry.resource, device)
-    for name, value in entry.dra.block.attributes.items():
+    for name, value in entry.dra.attributes.items():
         key = name.removeprefix(f"{driver}/")
         if not isinstance(value, Template):
             found[key] = typed_attribute(value)

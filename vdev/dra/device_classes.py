@@ -10,7 +10,7 @@ from typing import Any
 
 from ..model import names
 from ..model.dra import DraPartitions
-from ..model.entry import EntrySpec
+from ..model.entry import Entry
 from ..model.names import domain_and_name
 from ..model.problem import Problem, warning
 from ..model.spec import Spec
@@ -71,13 +71,13 @@ def device_classes(spec: Spec, *, extended: bool = False) -> tuple[tuple[DeviceC
     return tuple(found.values()), tuple(dict.fromkeys(problems))
 
 
-def _two_resources(entry: EntrySpec, first: DeviceClass, other: DeviceClass) -> Problem:
+def _two_resources(entry: Entry, first: DeviceClass, other: DeviceClass) -> Problem:
     used, lost = (each.resource or "no extended resource" for each in (first, other))
     message = f"the DeviceClass {first.name} of several entries stands for {used}, and not for {lost}"
     return warning(entry.where, message, "let these entries agree, or give one another dra.driver")
 
 
-def _of_entry(entry: EntrySpec, *, extended: bool) -> Iterator[DeviceClass]:
+def _of_entry(entry: Entry, *, extended: bool) -> Iterator[DeviceClass]:
     if entry.dra is None:
         return
     driver = entry.dra.driver
@@ -92,5 +92,5 @@ def _of_entry(entry: EntrySpec, *, extended: bool) -> Iterator[DeviceClass]:
         kind = domain_and_name(entry.resource)[1]
         name = names.dns_label(kind)
         yield DeviceClass(f"{name}.{driver}", driver, kind, resource)
-        if entry.dra.block.partitions is DraPartitions.DYNAMIC or entry.possible_profiles:
+        if entry.dra.partitions is DraPartitions.DYNAMIC or entry.possible_profiles:
             yield DeviceClass(f"{name}-partition.{driver}", driver, f"{kind}-partition")

@@ -13,7 +13,7 @@ from ..faults.effects import TaintFault
 from ..faults.xids import APPLICATION_ERRORS
 from ..model.device import GONE, HEALTHY, Device, Health
 from ..model.dra import Attribute, DeviceCapacity, RequestPolicy, TaintPolicy
-from ..model.entry import EntrySpec
+from ..model.entry import Entry
 from ..model.problem import Problem
 from ..model.spec import SharingKind
 from ..planning.resources import Resource
@@ -120,18 +120,19 @@ class PublishedPool:
 
 Pools = Mapping[str, PublishedPool]
 """By the driver's name."""
+NO_POOLS: Pools = MappingProxyType({})
 
 
 _XID = re.compile(r"\bxid\W{0,3}([0-9]{1,4})\b", re.IGNORECASE)
 _INFORMS = "None"
 
 
-def of_health(entry: EntrySpec, health: Health, xids: Sequence[int]) -> tuple[Taint, ...]:
+def of_health(entry: Entry, health: Health, xids: Sequence[int]) -> tuple[Taint, ...]:
     """The taints of a device that is there, with this health and these errors of NVIDIA's driver.
 
     An error that is an application's own leaves the device well, and only informs; of several errors the worst is told.
     """
-    policy = entry.dra.block.taints.unhealthy if entry.dra else TaintPolicy.NONE
+    policy = entry.dra.taints.unhealthy if entry.dra else TaintPolicy.NONE
     if entry.dra is None or policy is TaintPolicy.NONE:
         return ()
     driver = entry.dra.driver
@@ -150,12 +151,12 @@ def with_rules(said: Sequence[Taint], rules: Sequence[TaintFault]) -> tuple[Tain
     return tuple({(each.key, each.effect): each for each in every}.values())
 
 
-def of_loss(entry: EntrySpec) -> tuple[Taint, ...]:
+def of_loss(entry: Entry) -> tuple[Taint, ...]:
     """The taints of a device that is away while a claim has it."""
-    if entry.dra is None or entry.dra.block.taints.lost is TaintPolicy.NONE:
+    if entry.dra is None or entry.dra.taints.lost is TaintPolicy.NONE:
         return ()
     key = f"{entry.dra.driver}/{'gpu-lost' if entry.is_nvidia else 'lost'}"
-    return (Taint(key, entry.dra.block.taints.lost.value),)
+    return (Taint(key, entry.dra.taints.lost.value),)
 
 
 Record = Mapping[str, Any]

@@ -338,9 +338,9 @@ class FaultRule(Placed):
 
     _seed: int = PrivateAttr(0)  # does not count in comparisons
 
-    def loaded(self, where: str, seed: int) -> Self:
-        """The rule as it stands in the file at `where`, in a section with this seed."""
-        copy = self.placed(where)
+    def seeded(self, seed: int) -> Self:
+        """The rule in a section with this seed."""
+        copy = self.model_copy()
         copy._seed = seed
         return copy
 

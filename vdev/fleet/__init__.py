@@ -1,9 +1,9 @@
-"""Nodes without a kubelet: one process that makes the devices of many nodes exist in the API server.
+"""Nodes without a kubelet: one controller writes the devices of many nodes to the API server.
 
     files ─► Spec ─┬─ made_nodes   the Nodes that the file makes
-                   └─ members ─► ObservedState ─► decide ─► DesiredState ─► the outputs of `node` and `dra`
-    API server ─► cluster (one watch per kind) ─┘                        │
-                                                 writers: what has news is written, a few at a time
+                   └─ members ─► ObservedState ─► plan ─► DesiredState ─► the appliers of `node` and `dra`
+    API server ─► cluster (one watch per kind) ─┘                       │
+                                                writers: a task for each applier that has something to write
 
-What is decided for a node, and how it is written, is what an agent on that node would decide and write.
+The plan for a node, and how it is written, are those of an agent on that node.
 """

@@ -1,8 +1,7 @@
-"""What is kept of the objects of thousands of nodes: as little as is used."""
+"""Copies of the objects of thousands of nodes, which keep only the fields that are used."""
 
 import functools
 import json
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
@@ -20,37 +19,37 @@ log = structlog.get_logger(__name__)
 
 Document = Mapping[str, Any]
 
-_TOLD = ("name", "uid", "resourceVersion", "labels", "annotations", "deletionTimestamp")
+_METADATA = ("name", "uid", "resourceVersion", "labels", "annotations", "deletionTimestamp")
 _STATUS = ("capacity", "allocatable")
 
 
-class Packed:
-    """A slice of a node that is seldom looked at: as a document it takes thirty times as much."""
+class PackedSlice:
+    """A ResourceSlice of a node, as JSON: as a document, it would take ten times the memory."""
 
-    __slots__ = ("_bytes", "key", "nodes")
+    __slots__ = ("_text", "key", "nodes")
 
     def __init__(self, document: Document) -> None:
         self.key = key_of(document)
         self.nodes = frozenset({str(document["spec"]["nodeName"])})
-        self._bytes = zlib.compress(json.dumps(document).encode(), 1)
+        self._text = json.dumps(document).encode()
 
     @property
     def document(self) -> Document:
-        found: Document = json.loads(zlib.decompress(self._bytes))
+        found: Document = json.loads(self._text)
         return found
 
 
-def _packed(document: Document) -> Packed | None:
-    return Packed(document) if (document.get("spec") or {}).get("nodeName") else None
+def _packed(document: Document) -> PackedSlice | None:
+    return PackedSlice(document) if (document.get("spec") or {}).get("nodeName") else None
 
 
-def kept(document: Document) -> Document:
-    """What is used of a Node. Thousands of whole ones would take more memory than all that is decided for them."""
+def trimmed(document: Document) -> Document:
+    """The fields of a Node that are used. Thousands of whole Nodes would take more memory than all plans for them."""
     metadata, status = metadata_of(document), document.get("status") or {}
     managed = metadata.get("managedFields") or ()
-    told = {key: metadata[key] for key in _TOLD if key in metadata}
+    kept = {key: metadata[key] for key in _METADATA if key in metadata}
     return {
-        "metadata": {**told, "managedFields": [_without(each, "time") for each in managed]},
+        "metadata": {**kept, "managedFields": [_without(each, "time") for each in managed]},
         "spec": {"taints": (document.get("spec") or {}).get("taints") or []},
         "status": {key: status[key] for key in _STATUS if key in status}
         | {
@@ -60,8 +59,8 @@ def kept(document: Document) -> Document:
     }
 
 
-def said(document: Document | None) -> object:
-    """All but the version: KWOK writes a heartbeat into each Node, and what that changes is nothing that is kept."""
+def _without_version(document: Document | None) -> object:
+    """For comparisons: KWOK's heartbeats change the version of each Node and nothing else that is kept."""
     if document is None:
         return None
     metadata = {key: value for key, value in document["metadata"].items() if key != "resourceVersion"}
@@ -69,13 +68,13 @@ def said(document: Document | None) -> object:
 
 
 def _without(values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """Without a time that changes though nothing happens."""
+    """Without a time that changes even if nothing happens."""
     return {each: value for each, value in values.items() if each != key}
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimUses:
-    """The devices that a claim has: each with each pod that has reserved it, and without a pod where there is none."""
+    """The devices that a claim has, once for each pod that has reserved the claim, or once without a pod."""
 
     key: str
     uses: tuple[Use, ...]
@@ -99,11 +98,11 @@ def _uses(document: Document) -> ClaimUses | None:
 
 
 class Placed(Protocol):
-    """What is kept of an object that concerns nodes."""
+    """What is kept of an object that belongs to nodes."""
 
     @property
     def key(self) -> str:
-        """As the informer has it."""
+        """The object's key in the informer."""
 
     @property
     def nodes(self) -> frozenset[str]:
@@ -114,7 +113,7 @@ P = TypeVar("P", bound=Placed)
 
 
 class ByNode(Generic[P]):
-    """What is kept of the objects of a kind, by node; `on_node` is told of each change."""
+    """The objects of a kind by node; `on_node` is called with the name of each node that a change concerns."""
 
     def __init__(self, on_node: Callable[[str], None]) -> None:
         self._on_node = on_node
@@ -142,12 +141,13 @@ class ByNode(Generic[P]):
 
 
 _FAKE_VERSIONS = ("fake", "kwok")
-"""How versions of kubelets begin that KWOK writes, and those who make Nodes for it."""
+"""Prefixes of the kubelet versions that KWOK, and programs that create Nodes for it, write."""
 
 
 class SeenNode:
-    """One Node: a `TargetNode` for the outputs. `on_change` is called when it is another one, or gone; `note` takes the
-    answer to a write.
+    """One Node, which its appliers see as a `TargetNode`.
+
+    `on_change` is called after each change of it. `note` takes the server's answer to a write.
     """
 
     __slots__ = ("_users", "document", "name", "note", "on_change")
@@ -160,7 +160,7 @@ class SeenNode:
         self._users: list[Callable[[], None]] = []
 
     async def seen(self) -> Document:
-        """The object as it was seen last. Raises ApiServerError where there is none."""
+        """Return the Node as it was seen last. Raises ApiServerError if there is none."""
         if self.document is None:
             raise kube.Unconfigured(f"the cluster has no node {self.name!r}")
         return self.document
@@ -169,8 +169,8 @@ class SeenNode:
         self._users.append(on_change)
 
     def see(self, document: Document | None) -> None:
-        """This is what is kept of the Node now."""
-        is_same = said(document) == said(self.document)
+        """Take a new version of the Node, or None after its deletion."""
+        is_same = _without_version(document) == _without_version(self.document)
         self.document = document
         if is_same:
             return
@@ -180,7 +180,7 @@ class SeenNode:
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """Its metadata; nothing where it is not there."""
+        """Its metadata; empty if it does not exist."""
         return kube.metadata_of(self.document)
 
     @property
@@ -189,12 +189,12 @@ class SeenNode:
 
     @property
     def has_kubelet(self) -> bool:
-        """Whether the Node has the version of a kubelet in its status, so that an agent on the node has to serve it."""
+        """Whether its status has the version of a real kubelet. Then it is left to the agent on the node."""
         version = ((self.document or {}).get("status") or {}).get("nodeInfo", {}).get("kubeletVersion")
         return bool(version) and not str(version).startswith(_FAKE_VERSIONS)
 
     def ready_since(self) -> str | None:
-        """When the Node became Ready, as Kubernetes writes times; None while it is not."""
+        """When the Node became Ready, as Kubernetes writes times; None if it is not Ready."""
         for each in ((self.document or {}).get("status") or {}).get("conditions") or ():
             if each.get("type") == "Ready" and each.get("status") == "True":
                 return str(each.get("lastTransitionTime") or "") or None
@@ -202,21 +202,20 @@ class SeenNode:
 
 
 class SeenSlices:
-    """The ResourceSlices of one node: a `SlicesView` for the output."""
+    """The ResourceSlices of one node, which its applier sees as a `SlicesView`."""
 
-    def __init__(self, informer: Informer[Packed], slices: ByNode[Packed], node: str) -> None:
+    def __init__(self, informer: Informer[PackedSlice], slices: ByNode[PackedSlice], node: str) -> None:
         self._informer = informer
         self._slices = slices
         self._node = node
 
     async def seen(self) -> Mapping[str, Document]:
-        """All of them, by name. Raises ApiServerError where they may not be seen, or there is no such kind."""
+        """Return all of them, by name. Raises ApiServerError if they may not be listed, or the kind is missing."""
         if isinstance(trouble := self._informer.trouble, kube.Denied | kube.Missing):
             raise trouble
         return {each.key: each.document for each in self._slices.of(self._node)}
 
     def wrote(self, document: Document) -> None:
-        """This is what the server answered to a write."""
         self._informer.wrote(document)
 
     def removed(self, name: str) -> None:
@@ -226,27 +225,27 @@ class SeenSlices:
 class Cluster:
     """All Nodes and ResourceSlices, and the pods and claims that hold devices.
 
-    `on_node` is called with the name of a Node that is new, other, or gone, or whose devices others hold;
-    `on_slices` with that of a node whose slices are others.
+    `on_node` is called with the name of a node after each change of the Node, its pods or its claims, and `on_slices`
+    after each change of its slices.
     """
 
     def __init__(self, api: kube.Api, *, on_node: Callable[[str], None], on_slices: Callable[[str], None]) -> None:
         self.nodes: dict[str, SeenNode] = {}
         self._on_node = on_node
-        self._told: dict[kube.ObjectKind, str] = {}  # the trouble that the log has
+        self._logged: dict[kube.ObjectKind, str] = {}  # the trouble that is in the log
 
-        self._slices_of: ByNode[Packed] = ByNode(on_slices)
+        self._slices_of: ByNode[PackedSlice] = ByNode(on_slices)
         self._pods_of: ByNode[SeenPod] = ByNode(on_node)
         self._claims_of: ByNode[ClaimUses] = ByNode(on_node)
         self._nodes: Informer[Document] = Informer(
-            api, kube.NODES, keep=kept, on_change=self._see_node, on_look=lambda: self._say(self._nodes)
+            api, kube.NODES, keep=trimmed, on_change=self._see_node, on_look=lambda: self._log(self._nodes)
         )
-        self._slices: Informer[Packed] = Informer(
+        self._slices: Informer[PackedSlice] = Informer(
             api,
             kube.RESOURCE_SLICES,
             keep=_packed,
             on_change=self._slices_of.see,
-            on_look=lambda: self._say(self._slices),
+            on_look=lambda: self._log(self._slices),
         )
         self._pods: Informer[SeenPod] = Informer(
             api,
@@ -254,24 +253,24 @@ class Cluster:
             fields="spec.nodeName!=",
             keep=pod_of,
             on_change=self._see_pod,
-            on_look=lambda: self._say(self._pods),
+            on_look=lambda: self._log(self._pods),
         )
         self._claims: Informer[ClaimUses] = Informer(
             api,
             kube.RESOURCE_CLAIMS,
             keep=_uses,
             on_change=self._claims_of.see,
-            on_look=lambda: self._say(self._claims),
+            on_look=lambda: self._log(self._claims),
         )
         self.informers: tuple[Informer[Any], ...] = (self._nodes, self._slices, self._pods, self._claims)
 
     @property
     def trouble(self) -> Mapping[str, ApiServerError]:
-        """Why what is known may be old, by kind."""
+        """Why the copies may be old, by kind."""
         return {each.kind.plural: each.trouble for each in self.informers if each.trouble is not None}
 
     def node(self, name: str) -> SeenNode:
-        """A Node, which may not be there."""
+        """The Node of this name, which perhaps does not exist."""
         found = self.nodes.get(name)
         if found is None:
             changed = functools.partial(self._on_node, name)
@@ -285,30 +284,30 @@ class Cluster:
         return SeenPods(self._pods, lambda: self._pods_of.of(node))
 
     def allocated(self, node: str) -> tuple[Use, ...]:
-        """Which claim has which device of the node, with each pod that reserved it."""
+        """The devices of the node that claims have, with each pod that reserved them."""
         return tuple(use for each in self._claims_of.of(node) for use in each.uses if use.pool == node)
 
     def removed(self, name: str) -> None:
-        """A Node was deleted from here."""
+        """Note that this process deleted a Node."""
         self._nodes.removed(name)
 
     def forget(self, name: str) -> None:
-        """A Node that is gone and is not expected back."""
+        """Drop a Node that does not exist and that the file does not want."""
         self.nodes.pop(name, None)
 
     def _see_node(self, old: Document | None, new: Document | None) -> None:
         self.node(metadata_of(new or old)["name"]).see(new)
 
     def _see_pod(self, old: SeenPod | None, new: SeenPod | None) -> None:
-        if new is not None and isinstance(new.says, Problem) and (old is None or old.says != new.says):
-            log.warning("a pod says no load", reason=str(new.says))
+        if new is not None and isinstance(new.load, Problem) and (old is None or old.load != new.load):
+            log.warning("a pod says no load", reason=str(new.load))
         self._pods_of.see(old, new)
 
-    def _say(self, informer: Informer[Any]) -> None:
-        """In the log, once, that a kind is not heard of, and that it is again."""
+    def _log(self, informer: Informer[Any]) -> None:
+        """Log when a kind cannot be followed any more, and when it can again."""
         kind, reason = informer.kind, str(informer.trouble or "")
-        before = self._told.get(kind, "")
-        self._told[kind] = reason
+        before = self._logged.get(kind, "")
+        self._logged[kind] = reason
         if reason and reason != before:
             log.warning("the API server does not tell", of=str(kind), reason=reason)
         elif before and not reason:

@@ -1,7 +1,7 @@
-"""The controller: which nodes there are, and what is due for each.
+"""The controller: it works off a queue of the names of nodes.
 
 files ─► adopt ─┐
-Node changed ───┼─► work queue ─► turn: make the Node, decide, settle ─► writers
+Node changed ───┼─► work queue ─► turn: make the Node, plan, apply ─► writers
 time ───────────┘
 """
 
@@ -12,7 +12,7 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
@@ -45,54 +45,50 @@ from .writers import Writers
 log = structlog.get_logger(__name__)
 
 AT_ONCE = 16
-"""Requests in flight, beside watches: what the client of a fleet is made with."""
+"""Requests in flight, beside watches."""
 EVENTS = 500
-"""Events of all nodes that are written at once; more come one after the other."""
+"""Events of all nodes that may be written at once; more follow one by one."""
 _READING = "reading the configuration"
 _READS = frozenset({"get", "list", "watch"})
-_WORKERS = 64  # nodes that are made and decided for at the same time
+_WORKERS = 64  # nodes that have their turn at the same time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How to run. `load` reads the files and raises ConfigError; `selector` narrows, by labels of Nodes.
-
-    `name` tells this fleet from others in the same cluster. `run_dir` is for the control socket (None: there is none),
-    on which people inject faults with `fault_injection`.
-    """
+    """How to run the controller."""
 
     files: tuple[Path, ...]
-    load: Callable[[], Loaded]
-    selector: Mapping[str, str]
-    name: str = MAKER
-    run_dir: Path | None = None
-    fault_injection: bool = False
+    load: Callable[[], Loaded]  # reads the files; raises ConfigError
+    selector: Mapping[str, str]  # labels of the Nodes to which all work is limited
+    name: str = MAKER  # another one for each fleet of a cluster
+    run_dir: Path | None = None  # of the control socket; None: there is none
+    fault_injection: bool = False  # whether commands on the control socket may inject faults
     timing: Timing = PRODUCTION_TIMING
 
 
 class Fleet:
-    """All nodes of a file, in one cluster. `loaded` is the configuration at the start."""
+    """The controller of all nodes of a file. `loaded` is the configuration at the start."""
 
     def __init__(self, options: Options, loaded: Loaded, api: Api) -> None:
         self.members: dict[str, Member] = {}
         self.scope = Scope(options.name, options.selector)
-        self.refused: tuple[Problem, ...] = ()  # why the last reading of the files is not in force
+        self.refused: tuple[Problem, ...] = ()  # why the files, as they were read last, are not in force
         self.warnings: tuple[Problem, ...] = ()
-        self.has_begun = False  # all there is was listed
+        self.has_begun = False  # everything was listed, and turns are taken
         self._options = options
         self.clock = options.timing.clock
         self._api = api
         self._epoch = options.timing.clock.now()
         self._metrics = Metrics()
         self._spec = Spec()
-        self._read = Spec()  # as the files had it
-        self._adopted = self._epoch  # when
+        self._read = Spec()  # the configuration as the files have it
+        self._adopted = self._epoch  # when the configuration was adopted
         self.steps = Steps(timing=options.timing)
         self._due = WorkQueue(options.timing.clock)
         intervals = options.timing.intervals
         self._backoff = Backoff(intervals.api_pause_first, intervals.api_pause_most)
-        self._came: dict[str, float] = {}  # since when a node is known that was not there at the start
-        self._trouble: dict[str, tuple[int, str]] = {}  # how often a Node could not be made or removed, and why
+        self._came: dict[str, float] = {}  # when each node came; those of the start came at the epoch
+        self._trouble: dict[str, tuple[int, str]] = {}  # by node: failed turns in a row, and why the last one failed
         self.cluster = Cluster(api, on_node=self._due.add, on_slices=self._look_at_slices)
         self.maker = NodeMaker(api, lambda: self.scope)
         self.writers: Writers | None = None
@@ -104,11 +100,12 @@ class Fleet:
     # --- the configuration --------------------------------------------------------------------------------------------
 
     def _adopt(self, loaded: Loaded, now: float) -> None:
-        """From now on the nodes are as this configuration says."""
+        """Put a configuration in force."""
         self.refused = ()
         self._adopted = now
         spec = spec_for_fleet(loaded.spec)
-        self._spec = replace(spec, entries=tuple(entry for entry in spec.entries if not scope.is_real(entry)))
+        virtual = tuple(entry for entry in spec.entries if not scope.is_real(entry))
+        self._spec = spec.model_copy(update={"entries": virtual})
         self._warn(loaded.problems, tuple(scope.warnings(spec)))
         self.faults.adopt(self._spec, now)
         self.scope = self.scope.after(spec.fleet)
@@ -118,14 +115,14 @@ class Fleet:
         self._read = loaded.spec
 
     def _warn(self, known: Sequence[Problem], own: Sequence[Problem]) -> None:
-        """What is wrong is in the status; of what means nothing in a fleet the log tells, too, once for each."""
+        """Put all warnings into the status, and log each new one about a setting that has no effect in a fleet."""
         for each in own:
             if each not in self.warnings:
                 log.warning("means nothing in a fleet", where=each.where, reason=each.message)
         self.warnings = (*known, *own)
 
     async def _follow_files(self) -> None:
-        """Read the files again when they change; a bad one changes nothing."""
+        """Read the files again when they change; files with errors change nothing."""
         with Watcher() as watcher:
             while True:
                 await watcher.follow({path.absolute().parent: True for path in self._options.files})
@@ -157,13 +154,13 @@ class Fleet:
 
     @property
     def is_settled(self) -> bool:
-        """Whether every node is as the file says, as far as the API server told."""
+        """Whether every node matches the file, as far as the API server has told."""
         is_idle = not self._due.names and not self._trouble
         return is_idle and self.writers is not None and not self.writers.at_work
 
     @property
     def late(self) -> Sequence[tuple[str, str, str]]:
-        """Which nodes are not as the file says, as far as is known: the node, what is to be done, why it fails."""
+        """The nodes that do not match the file: the node, what is to be done, and why that fails."""
         failed = [(node, "making the Node", why) for node, (_, why) in tuple(self._trouble.items())]
         turning = [(node, "deciding", "") for node in self._due.names if node in self.made]
         return [*failed, *turning, *(self.writers.at_work if self.writers else ())]
@@ -174,19 +171,19 @@ class Fleet:
         return self._api.writes
 
     async def run(self, *, until: Callable[[], Awaitable[object]] | None = None) -> None:
-        """Keep the nodes as the file says, until cancelled, or until `until` returns."""
+        """Keep the nodes as the file says, until cancelled or until `until` returns."""
         async with asyncio.TaskGroup() as group:
             work = group.create_task(self._work(), name="fleet")
             if until is not None:
                 await until()
                 if self.writers is not None:
                     self.writers.stop()
-                work.cancel()  # with all that it began: a turn may wait for a server that does not answer
+                work.cancel()  # not awaited: a turn may wait for a server that does not answer
 
     async def _work(self) -> None:
         async with asyncio.TaskGroup() as group:
             self.writers = Writers(group, may=self._may_write, timing=self._options.timing)
-            lives: dict[str, Callable[[], Awaitable[object]]] = {
+            tasks: dict[str, Callable[[], Awaitable[object]]] = {
                 **{f"following {each.kind.name}s": each.run for each in self.cluster.informers},
                 "following the configuration": self._follow_files,
                 "telling the progress": self._tell_progress,
@@ -194,13 +191,13 @@ class Fleet:
             }
             if (run_dir := self._options.run_dir) is not None:
                 commands, intervals = self.faults.commands, self._options.timing.intervals
-                lives["answering commands"] = lambda: command_socket.serve(run_dir, commands, intervals)
-            for name, each in lives.items():
+                tasks["answering commands"] = lambda: command_socket.serve(run_dir, commands, intervals)
+            for name, each in tasks.items():
                 group.create_task(self.steps.keep(name, each), name=name)
 
     async def _tell_progress(self) -> None:
-        """A line now and then while nodes are not as the file says, and one when they are, also after each edit."""
-        begun, writes, told = self.clock.now(), self.writes, None
+        """Log a line now and then while nodes differ from the file, and one when they match, also after each edit."""
+        begun, writes, converged = self.clock.now(), self.writes, None
         while True:
             await self.clock.sleep(self._options.timing.intervals.tell_progress)
             if not self.has_begun:
@@ -208,13 +205,13 @@ class Fleet:
                 continue
             if not self.is_settled:
                 late = {node for node, *_ in self.late}
-                if told is self._spec and not late:
-                    continue  # Nodes of others have news now and then
-                if told is not None:
-                    begun, writes, told = self.clock.now(), self.writes, None
+                if converged is self._spec and not late:
+                    continue  # something about Nodes that the file does not want
+                if converged is not None:
+                    begun, writes, converged = self.clock.now(), self.writes, None
                 log.info("converging", nodes=len(self.members), behind=len(late), failing=len(self._trouble))
-            elif told is not self._spec:
-                told = self._spec
+            elif converged is not self._spec:
+                converged = self._spec
                 wrote, seconds = self.writes - writes, round(self.clock.now() - max(begun, self._adopted), 1)
                 log.info("converged", nodes=len(self.members), writes=wrote, seconds=seconds)
                 begun, writes = self.clock.now(), self.writes
@@ -238,11 +235,11 @@ class Fleet:
                 self._due.done(name)
 
     async def _turn(self, name: str) -> None:
-        """Make or remove the Node, and decide for it."""
+        """Make or remove the Node, then plan and apply."""
         try:
             await self._make(name)
-            await self._decide(name)
-        except Exception as failed:  # a defect that one node shows is no end of the others
+            await self._plan(name)
+        except Exception as failed:  # a defect that shows on one node must not stop the others
             if not isinstance(failed, ApiServerError):
                 log.exception("a node could not be decided", node=name)
             attempts = self._trouble[name][0] + 1 if name in self._trouble else 0
@@ -269,9 +266,9 @@ class Fleet:
         else:
             self.maker.refused.pop(name, None)
 
-    async def _decide(self, name: str) -> None:
+    async def _plan(self, name: str) -> None:
         seen, rules = self.cluster.node(name), self.faults.rules
-        delays = None if seen.has_kubelet else self._meant(name)
+        delays = None if seen.has_kubelet else self._delays(name)
         member = self.members.get(name)
         if delays is None or seen.document is None:
             if member is None and self._is_left(seen):
@@ -293,7 +290,7 @@ class Fleet:
         self._wake(name, member)
 
     async def _take(self, name: str, member: Member) -> float | None:
-        """The member's turn, with what pods and claims have now."""
+        """The member's turn, with the devices that pods and claims have now."""
         member.allocated = self.cluster.allocated(name)
         member.rejects = self._spec.fleet.reject_pods
         again = await member.turn(self.cluster.pods_of(name))
@@ -303,7 +300,7 @@ class Fleet:
 
     def _member(self, name: str) -> Member:
         seen, slices = self.cluster.node(name), self.cluster.slices_of(name)
-        came = math.nextafter(self._came.get(name, self.clock.now()), -math.inf)  # what happens then does happen
+        came = math.nextafter(self._came.get(name, self.clock.now()), -math.inf)  # so that faults of this moment count
         tell = functools.partial(self._due.add, name)
         engine = Engine(
             name,
@@ -344,9 +341,9 @@ class Fleet:
         return not member.node.has_kubelet
 
     def _is_left(self, seen: SeenNode) -> bool:
-        """Whether something was written by an earlier controller on a node that is not ours now, and may go.
+        """Whether an earlier controller wrote on a node that the file does not choose now, and that may be removed.
 
-        Nobody knows any more what that was, so all stays as long as a pod or a claim has any of it.
+        It is not known which devices those were, so all stays until no pod and no claim holds any of them.
         """
         is_ours = self.scope.is_marked(seen.metadata) and self.scope.covers(seen.metadata)
         if not is_ours or self.cluster.allocated(seen.name):
@@ -354,7 +351,7 @@ class Fleet:
         return not any(each.pod.noted for each in self.cluster.pods_of(seen.name).by_uid.values())
 
     async def _leave(self, name: str, member: Member) -> None:
-        """The node is no longer one of ours: what was written goes, unless the Node is gone, or others' to tell of."""
+        """Remove what was written on a node that the file no longer means, unless it is gone or has a kubelet."""
         seen = self.cluster.node(name)
         if seen.document is not None and self.scope.covers(seen.metadata):
             if not seen.has_kubelet and not await self._take_back(name, member):
@@ -365,10 +362,10 @@ class Fleet:
                 self.writers.drop(applier)
         self.telemetry.forget(name)
         del self.members[name]
-        self._came[name] = self.clock.now()  # what happened until now did not happen to the next one of this name
+        self._came[name] = self.clock.now()  # faults of the past do not concern a later node of this name
 
     async def _take_back(self, name: str, member: Member) -> bool:
-        """Let nothing more be told of the node, as far as nobody has it; whether that is so."""
+        """Remove from the node all devices that nobody holds; returns whether nothing is left."""
         member.leave()
         again = await self._take(name, member)
         self._wake(name, member)
@@ -378,22 +375,22 @@ class Fleet:
         if again is not None:
             self._due.add_later(name, again - self.clock.now())
             return False
-        return not member.has_anything  # else it is followed, for the one that has it
+        return not member.has_anything  # if a pod or a claim holds a device, its end leads to another turn
 
     @property
     def left_to_agents(self) -> AbstractSet[str]:
-        """The Nodes that the file means and that have a kubelet."""
+        """The Nodes of the file that have a kubelet."""
         nodes = tuple(self.cluster.nodes.items())
-        meant = (name for name, each in nodes if each.has_kubelet)
-        return {name for name in meant if name in self.made or self._meant(name) is not None}
+        names = (name for name, each in nodes if each.has_kubelet)
+        return {name for name in names if name in self.made or self._delays(name) is not None}
 
-    def _meant(self, name: str) -> Delays | None:
-        """When the node is told what; None where the file does not mean it."""
+    def _delays(self, name: str) -> Delays | None:
+        """The delays of the node; None if it is not a node of the file."""
         return self.scope.delays(name, self.cluster.node(name).metadata)
 
 
 def _fenced(call: ApiCall, seen: SeenNode) -> InjectedAnswer | None:
-    """Nothing more is written about a node since there is a kubelet."""
+    """Refuse writes about a node that has a kubelet by now."""
     if seen.has_kubelet and call.verb not in _READS:
         return InjectedAnswer(message="the node has a kubelet by now")
     return None

@@ -1,4 +1,4 @@
-"""Every object as it would be, without an API server: what `vdev fleet --dry-run` prints."""
+"""The objects that `vdev fleet --dry-run` prints, without an API server."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -6,24 +6,21 @@ from typing import Any
 
 import yaml
 
-from .. import discovery
 from ..config import Loaded
 from ..dra import slices
 from ..model.spec import Spec
 from ..node.conditions import condition_document
-from ..planning import repartition
-from ..planning.inventory import arrange
-from ..planning.plan import DesiredState, ObservedState, desired_state
-from .member import MACHINE, NOBODY, NOWHERE, spec_for_fleet
+from ..planning.plan import DesiredState
+from .member import first_plan, spec_for_fleet
 from .scope import EVERY_NODE, MadeNode, Scope
 
 Document = Mapping[str, Any]
 
 
 def text(loaded: Loaded, scope: Scope, *, as_json: bool) -> str:
-    """The objects of all Nodes that the file makes, one document each; or a list in JSON.
+    """The objects of all Nodes that the file makes, as YAML documents or as a list in JSON.
 
-    Of Nodes that exist nothing is known here.
+    Existing Nodes that the file chooses are not known here.
     """
     found = objects(loaded.spec, scope)
     if as_json:
@@ -32,22 +29,13 @@ def text(loaded: Loaded, scope: Scope, *, as_json: bool) -> str:
 
 
 def objects(spec: Spec, scope: Scope = EVERY_NODE) -> Iterator[Document]:
-    """Node by Node: the Node, then its ResourceSlices. Delays are over."""
+    """For each Node: the Node, then its ResourceSlices, as they are after all delays."""
     ours = spec_for_fleet(spec)
     for made in scope.after(spec.fleet).made.values():
-        plan = _plan(ours, made.name, made.metadata()["labels"])
+        plan = first_plan(ours, made.name, made.metadata()["labels"])
         yield _node(made, plan)
         for pool in plan.pools.values():
             yield from slices.objects(pool, made.name)
-
-
-def _plan(spec: Spec, node: str, labels: Mapping[str, str]) -> DesiredState:
-    spec, choices = repartition.chosen(spec, node, labels)
-    found = {each.name: discovery.discover(each, NOWHERE, node=node).devices for each in spec.on_node(node)}
-    base = arrange(spec, node, found)
-    return desired_state(
-        ObservedState(spec=spec, node=node, choices=choices, machine=MACHINE, found=found, base=base, holdings=NOBODY)
-    )
 
 
 def _node(made: MadeNode, plan: DesiredState) -> Document:

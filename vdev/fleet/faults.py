@@ -1,7 +1,7 @@
-"""Failures on demand in a fleet: the rules of its file, what people inject while it runs, and what all of them do now.
+"""Fault rules in a fleet: those of its file, and those that commands inject.
 
-Every node has an engine of its own. What is typed reaches all, also those of nodes that come later; and each rule's
-time counts from the same moment on all nodes, whenever the API server told of them.
+Each node has an engine of its own. A rule of a command reaches all of them, also those of later nodes. The time of a
+rule counts from the same moment on all nodes, no matter when the API server listed them.
 """
 
 from collections import Counter
@@ -21,11 +21,11 @@ from ..model.spec import Spec
 from .member import Member
 from .scope import without_effect
 
-_SHOWN = 8  # devices of a rule
+_SHOWN = 8  # devices of a rule in the status
 
 
 class FleetRules:
-    """The rules of all nodes, as if they were those of one."""
+    """The rules of all nodes, for `RuleStore` as if there were one node."""
 
     def __init__(self, members: Mapping[str, Member], clock: Clock) -> None:
         self.clock = clock
@@ -36,9 +36,9 @@ class FleetRules:
         self._cleared: set[str] = set()
 
     def note(self, sources: Sources, now: float) -> None:
-        """These are the rules from now on. Those that are new or other begin now; the others go on.
+        """Take other rules. New and changed ones begin now; the others go on.
 
-        Nodes load them in turn.
+        Nodes load them in their turns.
         """
         before, self.sources = self._rules, sources
         self._rules = {rule.name: rule for rules in sources.values() for rule in rules}
@@ -50,20 +50,20 @@ class FleetRules:
         self.since = {name: self.since[name] for name in self._rules}
 
     def meet(self, engine: Engine) -> None:
-        """A node has come, with all rules: what was cleared before is cleared on it as well."""
+        """Clear rules on a new node that were cleared on the others before."""
         for name in self._cleared & engine.runs.keys():
             engine.clear(name)
 
     @property
     def runs(self) -> Mapping[str, RuleRun]:
-        """Each rule, as it is on one of the nodes: on one that it is for, if there is any."""
+        """Each rule with its state on one node, if possible one that the rule concerns."""
         found: dict[str, RuleRun] = {}
         for each in self.engines:
             found |= {name: run for name, run in each.runs.items() if run.live or name not in found}
         return found
 
     def load(self, sources: Sources) -> None:
-        """Replace all rules, in the same moment for all nodes."""
+        """Replace all rules on all nodes."""
         self.note(sources, self.clock.now())
         minds_labels = any(rule.nodes.labels for rule in self._rules.values())
         for member in self._members.values():
@@ -77,11 +77,11 @@ class FleetRules:
         self._cleared.add(name)
 
     def trigger(self, name: str) -> None:
-        """Make a rule's fault happen now, on every node for which it is. Raises UsageError."""
-        there = [engine for engine in self._with(name) if engine.runs[name].here]
-        if not there:
-            raise UsageError(f"the rule {name!r} is for no node that is here now")
-        for engine in there:
+        """Start a rule's fault now on every node that it concerns. Raises UsageError."""
+        concerned = [engine for engine in self._with(name) if engine.runs[name].here]
+        if not concerned:
+            raise UsageError(f"no node of the fleet is concerned by the rule {name!r}")
+        for engine in concerned:
             engine.trigger(name)
         self._cleared.discard(name)
 
@@ -90,11 +90,11 @@ class FleetRules:
         return [member.engine for member in self._members.values()]
 
     def _with(self, name: str) -> list[Engine]:
-        there = [engine for engine in self.engines if name in engine.runs]
-        if not there:
+        found = [engine for engine in self.engines if name in engine.runs]
+        if not found:
             known = sorted(self.runs)
             raise UsageError(f"there is no fault rule {name!r}; the rules are: {', '.join(known) or 'none'}")
-        return there
+        return found
 
 
 class FleetFaults:
@@ -119,7 +119,7 @@ class FleetFaults:
         return {**own.by_name, "status": _elsewhere, "top": _elsewhere}
 
     def _parse(self, text: str, name: str) -> tuple[FaultRule, ...]:
-        """The rules of a text. Raises ConfigError, and UsageError for one that could not do anything."""
+        """Read rules. Raises ConfigError, and UsageError for a rule that has no effect in a fleet."""
         found = config.load_rules(text, name, self.spec)
         for rule in found:
             if why := without_effect(rule):
@@ -129,14 +129,14 @@ class FleetFaults:
     def _slots(self) -> Mapping[str, Iterable[Slot]]:
         plans = {name: member.plan for name, member in self._members.items()}
         return {
-            name: (slot for each in plan.base.everything.values() for slot in each.slots) if plan else ()
+            name: (slot for each in plan.observed.inventory.everything.values() for slot in each.slots) if plan else ()
             for name, plan in plans.items()
         }
 
-    # --- what everybody can see ---------------------------------------------------------------------------------------
+    # --- the status ---------------------------------------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
-        """The rules and what they do on all nodes; keys are those of an agent, and more."""
+        """The rules and their state on all nodes; the keys are those of an agent, and more."""
         rules = {name: run.rule for engine in self.rules.engines for name, run in engine.runs.items()}
         documents = [self._document(name, rule) for name, rule in rules.items()]
         return {

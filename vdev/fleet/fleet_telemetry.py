@@ -1,7 +1,7 @@
-"""What the devices of all nodes measure: sensors for each node, told of every plan in the moment that it is made.
+"""What the devices of all nodes measure.
 
-They are those of an agent, so a device on a node without a kubelet shows what it would show on one with: the seed, the
-node's name and the device say how its load runs, and whether a pod holds it.
+The sensors are those of an agent, so a device shows the same values as on a node with a kubelet: its load depends on
+the seed, the node's name, the device, and whether a pod holds it.
 """
 
 import threading
@@ -15,11 +15,11 @@ from ..telemetry.page import page
 from ..telemetry.sensors import MeasuredDevice, Sensors
 
 Wishes = Mapping[str, Range]
-"""The load that pods ask for, by `namespace/name`."""
+"""The load that annotations of pods ask for, by `namespace/name`."""
 
 
 class FleetTelemetry:
-    """The sensors of all nodes that measure anything."""
+    """The sensors of the nodes that have any."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -28,23 +28,23 @@ class FleetTelemetry:
         self._hostname_label = ""
 
     def note(self, node: str, plan: DesiredState, wishes: Wishes) -> None:
-        """From now on this is so on the node; `wishes` are what pods say of their load."""
-        if plan.telemetry is None:
+        """Take the plan of a node; `wishes` are the loads that its pods ask for."""
+        if plan.observed.spec.telemetry is None:
             self.forget(node)
             return
-        self._hostname_label = plan.telemetry.hostname_label
-        wishes = wishes if plan.telemetry.pod_annotations else {}
+        self._hostname_label = plan.observed.spec.telemetry.hostname_label
+        wishes = wishes if plan.observed.spec.telemetry.pod_annotations else {}
         with self._reading:
-            self._sensors.setdefault(node, Sensors()).settle(load_of(plan, node, wishes), self._clock.now())
+            self._sensors.setdefault(node, Sensors()).update(load_of(plan, node, wishes), self._clock.now())
 
     def forget(self, node: str) -> None:
-        """It is gone, or measures nothing."""
+        """Drop a node that is gone or has no sensors."""
         with self._reading:
             self._sensors.pop(node, None)
 
     @property
     def nodes(self) -> list[str]:
-        """The nodes that measure anything, by name."""
+        """The names of the nodes that have sensors."""
         return sorted(self._sensors)
 
     def page(self, node: str = "") -> str:

@@ -1,10 +1,10 @@
-"""The layouts that labels of one Node choose, where no kubelet is: pods and claims of the cluster say who has what."""
+"""The partition layouts that labels of a Node without a kubelet choose. The cluster's pods and claims hold devices."""
 
 from collections.abc import Mapping, Sequence
 
 from ..agent.node_choices import CutDevices, with_pods
-from ..dra.published_devices import Pools
-from ..dra.slices import NO_POOLS, Claimed, claimed_by_name
+from ..dra.pools import Claimed, claimed_by_name
+from ..dra.published_devices import NO_POOLS, Pools
 from ..model.device import Key, RawDevice
 from ..model.problem import errors
 from ..model.spec import Spec
@@ -17,10 +17,10 @@ from ..planning.resources import EMPTY, Inventory
 
 
 class Layouts(CutDevices):
-    """How the devices of a node are cut now."""
+    """How the devices of a node are partitioned now."""
 
-    def told(self, spec: Spec, labels: Mapping[str, str]) -> tuple[str | None, ...]:
-        """What the Node says of them: the values that are chosen, and what became of them."""
+    def labels_of(self, spec: Spec, labels: Mapping[str, str]) -> tuple[str | None, ...]:
+        """The values of the Node's labels about layouts: the chosen layouts, and their states."""
         choices = [entry.choice for entry in self._entries(spec) if entry.choice]
         return tuple(labels.get(name) for each in choices for name in (each.label, each.protocol.label))
 
@@ -36,17 +36,17 @@ class Layouts(CutDevices):
         claimed: Claimed,
         now: float,
     ) -> tuple[Spec, Inventory]:
-        """The specification as labels have it cut, and the devices that come of it; `last` is the last decision.
+        """Return the configuration with the layouts in force, and its inventory; `last` is the last plan.
 
-        `noted` is what is written on pods: what an earlier controller had in force is known by that, and by what claims
-        have.
+        `noted` is what annotations of pods say. These, and the devices of claims, show which layouts an earlier
+        controller had in force.
         """
         entries = self._entries(spec)
         if not entries:
             self.progresses = {}
             return spec, self._arrange(spec, found)
         before = self.progresses
-        listed, pools = (last.inventory, last.pools) if last else (EMPTY, NO_POOLS)
+        listed, pools = (last.advertised, last.pools) if last else (EMPTY, NO_POOLS)
         if last is None and (noted or claimed):
             before, listed, pools = self._recall(spec, found, labels, noted, claimed)
         view = RepartitionView(
@@ -59,7 +59,11 @@ class Layouts(CutDevices):
         )
         self.progresses = repartition.look(before, entries, spec.flags.mig_strategy, view)
         base = self._arrange(cut := self.in_force(spec), found)
-        wrong = set(errors(base.problems)) - set(last.base.problems) if last and self.progresses != before else ()
+        wrong = (
+            set(errors(base.problems)) - set(last.observed.inventory.problems)
+            if last and self.progresses != before
+            else ()
+        )
         if wrong:
             why = min(each.message for each in wrong)
             self.progresses = repartition.refused(before, self.progresses, why)
@@ -74,7 +78,7 @@ class Layouts(CutDevices):
         noted: Mapping[Key, str],
         claimed: Claimed,
     ) -> tuple[Progresses, Inventory, Pools]:
-        """What was in force when pods and claims got theirs, where the labels of now do not give that."""
+        """The layouts in force when pods and claims got their devices, if the present labels choose others."""
         choices = [each.choice for each in self._entries(spec) if each.choice]
         values = dict.fromkeys(name for each in choices for name in each.layouts)
         for value in (None, *values):
@@ -90,7 +94,7 @@ class Layouts(CutDevices):
 
     def _published(self, cut: Spec, found: Mapping[str, Sequence[RawDevice]], base: Inventory) -> Pools:
         return desired_state(
-            ObservedState(spec=cut, node=self._node, found=found, base=base, holdings=Holdings(holders={}))
+            ObservedState(spec=cut, node=self._node, found=found, inventory=base, in_use=Holdings(holders={}))
         ).pools
 
     def _arrange(self, spec: Spec, found: Mapping[str, Sequence[RawDevice]]) -> Inventory:

@@ -1,10 +1,9 @@
-"""The Nodes that the file makes: there, with their labels, annotations, taints and capacity; and gone with it.
+"""Creates the Nodes of the file, keeps their labels, annotations, taints and capacity, and deletes them.
 
-They are made by `create`, which never touches a Node that is there. Fields that others wrote stay. Taints are a list
-that everybody shares: those that were ours are known by an annotation, and others keep theirs. Only Nodes that were
-made from here, which a label tells, are ever removed. A Node that somebody else made has an annotation for as long as
-anything is written on it from here. A made Node that gets a kubelet is handed over to it: the labels, annotations and
-taints that were written here are taken off once, and from then on the Node is none of the fleet's (see `controller`).
+Only Nodes with the label of this fleet are ever deleted. `create` never touches an existing Node. Fields of other
+owners stay; since taints are one list without owners, an annotation names those of the fleet. A Node that somebody else
+created has an annotation as long as this fleet writes on it. If a Node of the fleet gets a kubelet, it is handed over:
+the fleet removes its labels, annotations and taints once, and then leaves the Node alone (see `controller`).
 """
 
 import json
@@ -18,7 +17,7 @@ from ..kube import NODES, Api, Conflict, Missing, metadata_of
 from ..kube.ownership import written
 from ..model.quantity import amount_of
 from .cluster import SeenNode
-from .scope import HOSTNAME, MAKER, TAINTS, TOLD, MadeNode, Scope, marked_by
+from .scope import FLEET, HOSTNAME, MAKER, TAINTS, MadeNode, Scope, marked_by
 
 log = structlog.get_logger(__name__)
 
@@ -26,24 +25,24 @@ Document = Mapping[str, Any]
 
 
 class NodeMaker:
-    """Makes Nodes, keeps them as the file has them, and removes them; and marks those of others that are told of.
+    """Creates, changes and deletes Nodes, and marks those of others on which the fleet writes.
 
-    `scope` says which is which; of several fleets each has its own.
+    `scope` says which Nodes belong to the fleet.
     """
 
     def __init__(self, api: Api, scope: Callable[[], Scope]) -> None:
         self._api = api
         self._scope = scope
-        self.refused: dict[str, str] = {}  # Nodes of these names belong to somebody else, or were refused
+        self.refused: dict[str, str] = {}  # by Node: why the fleet does not write on it
 
     async def make(self, wanted: MadeNode, seen: SeenNode) -> None:
-        """Make what differs. Raises ApiServerError, also where a Node of this name is there that was not seen."""
+        """Create the Node, or write what differs. Raises ApiServerError, also if an unseen Node has this name."""
         if seen.document is None:
             document = {"metadata": {"name": wanted.name, **_metadata(wanted)}, "spec": {"taints": wanted.taints()}}
             seen.note(await self._api.create(NODES, document, manager=MAKER))
             log.debug("node made", node=wanted.name)
         elif not self._scope().is_made(seen.metadata):
-            self.refused[wanted.name] = "a Node of this name is there that this fleet did not make; it is left as it is"
+            self.refused[wanted.name] = "a Node of this name exists that this fleet did not create; it is left alone"
             return
         self.refused.pop(wanted.name, None)
         if change := _change(seen.document or {}, wanted):
@@ -53,7 +52,7 @@ class NodeMaker:
             seen.note(answer)
 
     async def hand_over(self, seen: SeenNode) -> None:
-        """Leave a made Node to the kubelet that it has by now. Raises ApiServerError.
+        """Leave a created Node to the kubelet that it has by now. Raises ApiServerError.
 
         The capacity is left to the kubelet, which sets extended resources that it does not know to 0 when it registers.
         """
@@ -69,7 +68,7 @@ class NodeMaker:
         log.info("node handed over to its kubelet", node=seen.name)
 
     async def remove(self, seen: SeenNode) -> None:
-        """Delete a Node that was made from here. Raises ApiServerError, also if it changed since it was seen."""
+        """Delete a Node that this fleet created. Raises ApiServerError, also if it changed since it was seen."""
         try:
             version = _version(seen.document or {})
             await self._api.delete(NODES, seen.name, uid=version["uid"], version=version["resourceVersion"])
@@ -78,25 +77,25 @@ class NodeMaker:
         log.debug("node removed", node=seen.name)
 
     async def mark(self, seen: SeenNode) -> None:
-        """From now on this fleet writes on the Node, unless another one does. Raises ApiServerError."""
+        """Mark a Node as one on which this fleet writes, unless another fleet does. Raises ApiServerError."""
         by, fleet = marked_by(metadata_of(seen.document)), self._scope().name
         if by in {"", fleet}:
             self.refused.pop(seen.name, None)
         else:
             self.refused[seen.name] = (
-                f"the fleet {by!r} writes on it; where that is gone, remove the annotation {TOLD} of the Node"
+                f"the fleet {by!r} writes on it; if that fleet is gone, remove the annotation {FLEET} from the Node"
             )
         if not by:
             await self._annotate(seen, fleet)
 
     async def release(self, seen: SeenNode) -> None:
-        """Nothing is on the Node from here any more. Raises ApiServerError."""
+        """Remove the mark of this fleet. Raises ApiServerError."""
         if self._scope().is_marked(metadata_of(seen.document)):
             await self._annotate(seen, None)
 
     async def _annotate(self, seen: SeenNode, fleet: str | None) -> None:
-        """Name the fleet that writes on this very Node, or none."""
-        metadata = {"uid": metadata_of(seen.document).get("uid"), "annotations": {TOLD: fleet}}
+        """Set or remove the annotation that names the fleet."""
+        metadata = {"uid": metadata_of(seen.document).get("uid"), "annotations": {FLEET: fleet}}
         try:
             seen.note(await self._api.patch(NODES, seen.name, {"metadata": metadata}, manager=MAKER))
         except (Missing, Conflict) as gone:
@@ -110,7 +109,7 @@ def _metadata(wanted: MadeNode) -> dict[str, Any]:
 
 
 def _change(document: Document, wanted: MadeNode) -> dict[str, Any]:
-    """What of its labels, annotations and taints has to change; empty where nothing has to."""
+    """The patch of its labels, annotations and taints; empty if they match."""
     there, metadata = document["metadata"], _metadata(wanted)
     changes = {
         part: _differences(metadata[part], there.get(part) or {}, written(document, "metadata", part, manager=MAKER))
@@ -126,7 +125,7 @@ def _change(document: Document, wanted: MadeNode) -> dict[str, Any]:
 
 
 def _status_change(document: Document, wanted: MadeNode) -> dict[str, Any]:
-    """What of its capacity has to change; empty where nothing has to."""
+    """The patch of its capacity; empty if it matches."""
     status, changes = document.get("status") or {}, {}
     for part in ("capacity", "allocatable"):
         amounts, there = wanted.status().get(part) or {}, status.get(part) or {}
@@ -138,24 +137,24 @@ def _status_change(document: Document, wanted: MadeNode) -> dict[str, Any]:
 
 
 def _version(document: Document) -> dict[str, str]:
-    """The version that was seen. Only this one may be changed or deleted: a kubelet may have come since, or a taint."""
+    """The version that was seen, for a condition: a kubelet or a taint may have come since."""
     metadata = metadata_of(document)
     return {"uid": str(metadata.get("uid") or ""), "resourceVersion": str(metadata.get("resourceVersion") or "")}
 
 
 def _differences(wanted: Document, there: Document, ours: Collection[str]) -> dict[str, Any]:
-    """What a merge patch has to say: what is missing or another value, and None for what is ours and not wanted."""
+    """A merge patch: values that are missing or differ, and None for keys of ours that are not wanted."""
     gone = dict.fromkeys(name for name in ours if name not in wanted)
     return gone | {name: value for name, value in wanted.items() if there.get(name) != value}
 
 
 def _taints(document: Document, mine: Sequence[Document]) -> list[Document]:
-    """The taints that the Node shall have: others' stay where they are."""
+    """The wanted taints of the Node: those of others stay in their places."""
     there = _taints_of(document)
     try:
         before = parse_json((document["metadata"].get("annotations") or {}).get(TAINTS) or "[]")
         ours = {_key(each) for each in (*mine, *before)}
-    except (ValueError, TypeError, AttributeError):  # somebody wrote something else there
+    except (ValueError, TypeError, AttributeError):  # somebody else changed the annotation
         ours = {_key(each) for each in mine}
     kept = [each for each in there if _key(each) not in ours or each in mine]
     return [*kept, *(each for each in mine if each not in there)]

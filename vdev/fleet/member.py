@@ -1,21 +1,19 @@
-"""One node of the fleet: what is decided for it, and the appliers that tell it."""
+"""One node of the fleet: its plan, and the appliers that write it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from .. import discovery
+from ..dra.pools import Claimed
 from ..dra.slice_applier import ResourceSlices
-from ..dra.slices import Claimed
 from ..faults.engine import Engine
 from ..faults.rule_store import Sources
 from ..faults.schedule import earliest
 from ..hostfs import HostRoot
 from ..model.device import Key, RawDevice, grouped
-from ..model.entry import EntrySpec
+from ..model.entry import Entry
 from ..model.fleet import Delays
-from ..model.sources import VirtualSource
 from ..model.spec import Spec
 from ..node.api_applier import ApiApplier, NodeAccess
 from ..node.event_applier import NodeEvents
@@ -23,9 +21,10 @@ from ..node.events import Situation
 from ..node.label_applier import NodeLabels
 from ..node.label_values import Machine
 from ..node.status_applier import NodeStatus
+from ..planning import repartition
 from ..planning.in_use import Holdings, Use
 from ..planning.inventory import arrange
-from ..planning.plan import DesiredState, ObservedState, desired_state
+from ..planning.plan import DesiredState, ObservedState, Previous, desired_state
 from .cluster import SeenNode, SeenSlices
 from .layouts import Layouts
 from .pod_devices import Assignment, assign, by_resource, held
@@ -35,31 +34,29 @@ from .writers import Writer
 
 
 class _NoHost(HostRoot):
-    """The host of a node that has none: no path of this machine is one of its own."""
+    """The host of a node without one: no path of this machine belongs to it."""
 
     def info(self, host_path: str) -> None:
-        """Nothing is there."""
+        """No path exists."""
         del host_path
 
 
-NOWHERE = _NoHost(Path("/nonexistent"))
-MACHINE = Machine("vdev")
-NOBODY = Holdings(holders={})
-"""No pod holds anything."""
+_NO_HOST = _NoHost(Path("/nonexistent"))
+_MACHINE = Machine("vdev")
 
 
 class Member:
-    """A node, from when it is known on. `plan` is the last decision, whole; what it is told may come later.
+    """One node. `plan` is the last one in full; delays hold back parts of it.
 
-    `engine` has the fault rules; their times count from the same moments on all nodes, so that it does not matter when
-    the API server told of which.
+    `engine` has the fault rules. Their times count from the same moments on all nodes, no matter when the API server
+    listed which node.
     """
 
     def __init__(self, node: SeenNode, slices: SeenSlices, notes: PodNotes, access: NodeAccess, engine: Engine) -> None:
         self.node = node
         self.engine = engine
         self.assigned = Assignment()
-        self.allocated: tuple[Use, ...] = ()  # to claims, by which pods or by none yet
+        self.allocated: tuple[Use, ...] = ()  # devices that claims have, with the pods that reserved them, if any
         self.rejects = False
         self.notes = notes
         self.plan: DesiredState | None = None
@@ -73,13 +70,13 @@ class Member:
         self._layouts = Layouts(node.name)
         self._spec = Spec()
         self._found: Mapping[str, Sequence[RawDevice]] = {}
-        self._used: frozenset[Use] = frozenset()  # at the last decision
-        self._decided_of: tuple[object, ...] = ()  # what the last turn depended on
-        self._again: float | None = None  # when it said to decide again
+        self._used: frozenset[Use] = frozenset()  # at the last turn
+        self._planned_from: tuple[object, ...] = ()  # the input of the last turn
+        self._again: float | None = None  # when the last turn said to plan again
 
     @property
     def appliers(self) -> tuple[ApiApplier, ...]:
-        """Labels before capacity, slices last: who schedules by capacity finds the labels there."""
+        """Labels come before capacity, so that they exist when a scheduler sees the capacity; slices come last."""
         return (self.labels, self.status, self.slices, self.events)
 
     @property
@@ -87,67 +84,58 @@ class Member:
         return (*self.appliers, self.notes)
 
     def adopt(self, spec: Spec, delays: Delays, rules: Sources, since: Mapping[str, float]) -> None:
-        """From now on the node is as this configuration says, with these rules, whose times count `since` then."""
+        """Put a configuration in force, with these fault rules; `since` is when the time of each rule began."""
         self.delays = delays
         if spec is self._spec:
             return
         name = self.node.name
-        self._found = {each.name: discovery.discover(each, NOWHERE, node=name).devices for each in spec.on_node(name)}
+        self._found = _devices(spec, name)
         self._spec = spec
         if any(rule.nodes.labels for rule in spec.faults.rules):
-            self.engine.relabel({**self.node.labels, **self._first_plan().labels})
+            self.engine.relabel({**self.node.labels, **first_plan(spec, name, self.node.labels).labels})
         self.engine.load(rules, since=since)
 
     @property
     def claimed(self) -> Claimed:
-        """The devices that claims have, by driver."""
+        """The published names of the devices that claims have, by driver."""
         return {
             driver: frozenset(devices)
             for driver, devices in grouped((use.driver, use.device) for use in self.allocated).items()
         }
 
     def _uses(self) -> tuple[Use, ...]:
-        """Which pod has which device by a claim."""
+        """The devices that pods have by claims."""
         return tuple(use for use in self.allocated if use.pod)
 
     def relabel(self) -> None:
-        """Let rules know the labels that the Node has, and those that it shall have from here."""
+        """Hand fault rules the labels that the Node has, and those that the plan gives it."""
         self.engine.relabel({**self.node.labels, **(self.plan.labels if self.plan else {})})
 
     def leave(self) -> None:
-        """From now on nothing is to be told of the node."""
+        """Plan for a node without any devices from now on."""
         self.engine.load({})
         self.adopt(NOTHING, Delays(), {}, {})
 
     @property
     def has_anything(self) -> bool:
-        """Whether the last decision tells anything of the node: also devices that are held on, though they left."""
+        """Whether the last plan has anything to write, such as devices that stay because somebody holds them."""
         return self.plan is not None and any((self.plan.labels, self.plan.capacity, self.plan.pools))
 
-    def _first_plan(self) -> DesiredState:
-        """What the node has before anything happened to it."""
-        name = self.node.name
-        base = arrange(self._spec, name, self._found)
-        world = ObservedState(
-            spec=self._spec, node=name, machine=MACHINE, found=self._found, base=base, holdings=NOBODY
-        )
-        return desired_state(world, self._intervals)
-
     async def turn(self, pods: SeenPods) -> float | None:
-        """Decide for the node and its pods, and tell the appliers; returns when (by the clock) to decide again.
+        """Plan for the node and its pods, and apply; returns the time at which to plan again, or None.
 
-        Where nothing is new since the last turn it is over at once.
+        If nothing has changed since the last turn, it ends at once.
         """
         before, given = self.assigned, (self.delays, self.rejects, self.allocated)
-        chosen = self._layouts.told(self._spec, self.node.labels)
+        chosen = self._layouts.labels_of(self._spec, self.node.labels)
         seen = (self._spec, *given, self.node.ready_since(), chosen, before, *pods.by_uid.values())
         is_quiet = not self.engine.runs and (self._again is None or self._clock.now() < self._again)
-        if is_quiet and seen == self._decided_of:
+        if is_quiet and seen == self._planned_from:
             return self._again
-        self._decided_of = () if self.engine.runs else seen
+        self._planned_from = () if self.engine.runs else seen
         self._again = await self._turn(pods)
         if self.assigned != before:
-            self._again = self._clock.now()  # what pods have now is part of the next decision
+            self._again = self._clock.now()  # the devices that pods have now are input of the next plan
         return self._again
 
     async def _turn(self, pods: SeenPods) -> float | None:
@@ -162,20 +150,19 @@ class Member:
             claimed=self.claimed,
             now=self._clock.now(),
         )
-        afflictions = self.engine.look(base)
+        faults = self.engine.look(base)
         self.plan = desired_state(
             ObservedState(
                 spec=spec,
-                choices=self._layouts.progresses,
+                layouts=self._layouts.progresses,
                 node=self.node.name,
-                machine=MACHINE,
+                machine=_MACHINE,
                 found=self._found,
-                base=base,
-                afflictions=afflictions,
-                holdings=holdings,
+                inventory=base,
+                faults=faults,
+                in_use=holdings,
                 claimed=self.claimed,
-                before=last,
-                pools=last.pools if last else {},
+                previous=last.as_previous() if last else Previous(),
                 now=self._clock.now(),
             ),
             self._intervals,
@@ -183,14 +170,14 @@ class Member:
         if self.engine.minds_labels:
             self.relabel()
         self._assign(pods, is_first=last is None)
-        self.notes.settle(self.assigned, self.plan.inventory, rejects=self.rejects)
+        self.notes.update(self.assigned, self.plan.advertised, rejects=self.rejects)
         for rule in self.engine.take_strikes():
             if rule.slices is not None:
                 self.slices.wipe(rule.concerns)
         age = self._age()
-        told = delayed(self.plan, self.delays, age)
+        due = delayed(self.plan, self.delays, age)
         for applier in self.appliers:
-            await applier.apply(told)
+            await applier.apply(due)
         if self.engine.stirred:
             self.slices.look()
         later = next_age(self.delays, age)
@@ -198,10 +185,10 @@ class Member:
         return earliest((self.plan.again_at, self.engine.next_change, self._layouts.again_at, grown))
 
     def _assign(self, pods: SeenPods, *, is_first: bool) -> None:
-        """Give the pods their devices. What they had when the node came sets off no rule that waits for that."""
+        """Give the pods their devices. Devices that they had when the node came do not trigger `onAllocate` rules."""
         assert self.plan is not None
         before, there = self.assigned.devices, [each.pod for each in pods.by_uid.values()]
-        self.assigned = assign(self.plan.inventory, there, self.assigned)
+        self.assigned = assign(self.plan.advertised, there, self.assigned)
         for pod in there:
             devices = self.assigned.devices.get(pod.uid)
             if devices and pod.uid not in before and not (is_first and pod.noted):
@@ -214,7 +201,7 @@ class Member:
         self._used = used
 
     def _holdings(self, pods: SeenPods) -> Holdings:
-        """Who has what, of the pods that are still there."""
+        """The devices that pods hold, of those pods that still exist."""
         holders: dict[Key, str] = {}
         containers: dict[Key, str] = {}
         for uid, devices in self.assigned.devices.items():
@@ -227,7 +214,7 @@ class Member:
         return Holdings(holders=holders, containers=containers, claimed=self._uses(), read_at=self._clock.now())
 
     def _situation(self) -> Situation:
-        return Situation(announced=dict(self.engine.announced))  # as it is now: the engine goes on counting
+        return Situation(announced=dict(self.engine.announced))  # a copy: the engine goes on counting
 
     def _age(self) -> float | None:
         since = self.node.ready_since()
@@ -240,7 +227,7 @@ class Member:
 
 
 def _noted(pods: SeenPods) -> Mapping[Key, str]:
-    """The pods that have devices, by what is written on them."""
+    """The pods that hold devices, according to their annotations."""
     return {
         key: f"{each.pod.namespace}/{each.pod.name}"
         for each in pods.by_uid.values()
@@ -248,21 +235,39 @@ def _noted(pods: SeenPods) -> Mapping[Key, str]:
     }
 
 
+def _devices(spec: Spec, node: str) -> Mapping[str, Sequence[RawDevice]]:
+    """The devices of the node by entry: virtual ones, since it has no host."""
+    return {each.name: discovery.discover(each, _NO_HOST, node=node).devices for each in spec.on_node(node)}
+
+
+def first_plan(spec: Spec, node: str, labels: Mapping[str, str]) -> DesiredState:
+    """The plan for a node with these labels, before pods, claims and faults."""
+    spec, layouts = repartition.chosen(spec, node, labels)
+    found = _devices(spec, node)
+    return desired_state(
+        ObservedState(
+            spec=spec,
+            node=node,
+            layouts=layouts,
+            machine=_MACHINE,
+            found=found,
+            inventory=arrange(spec, node, found),
+            in_use=Holdings(holders={}),
+        )
+    )
+
+
 def spec_for_fleet(spec: Spec) -> Spec:
-    """The configuration as nodes without a kubelet have it: resources by the Node's status, labels on the Node, and
-    nothing below /dev.
-    """
-    node = spec.node
-    told = node.model_copy(update={"labels": bool(node.labels), "status": True})
-    return replace(spec, node=told, entries=tuple(map(_without_nodes, spec.entries)))
+    """The configuration for nodes without a kubelet: resources and labels on the Node, and nothing below /dev."""
+    node = spec.node.model_copy(update={"labels": bool(spec.node.labels), "status": True})
+    return spec.model_copy(update={"node": node, "entries": tuple(map(_without_nodes, spec.entries))})
 
 
-def _without_nodes(entry: EntrySpec) -> EntrySpec:
-    source = entry.source
-    if not isinstance(source, VirtualSource):
+def _without_nodes(entry: Entry) -> Entry:
+    if entry.virtual is None:
         return entry
-    return replace(entry, source=replace(source, driver_nodes=(), partition_nodes=()))
+    return entry.model_copy(update={"virtual": entry.virtual.without_driver_nodes()})
 
 
 NOTHING = spec_for_fleet(Spec())
-"""What is said of a node that is not ours any more."""
+"""The configuration of a node that the file no longer means."""

@@ -1,11 +1,12 @@
-"""Which devices the pods of a node have: as a kubelet there would give them out.
+"""Which devices the pods of a node have, by the rules of a kubelet.
 
-    Pods bound to the node, in the order in which they came ─┐
-    what is listed, with health ─────────────────────────────┴─► Assignment: devices by pod, and whom a kubelet refuses
+    pods bound to the node, in order of creation ─┐
+    device lists with health ─────────────────────┴─► Assignment: devices by pod, and the pods that a kubelet refuses
 
-Container by container, init containers first. What an init container had, a later one may have again; a sidecar keeps
-its own. Preferred allocation chooses among what is free (sources: Kubernetes 1.36, pkg/kubelet/cm/devicemanager).
-What a pod was given it keeps, and it is written on the pod, so that the next controller knows it.
+Containers get devices one after the other, init containers first. Devices of an init container are used again by later
+ones; a sidecar keeps its own. Preferred allocation chooses among the free devices (source: Kubernetes 1.36,
+pkg/kubelet/cm/devicemanager). A pod keeps its devices. They are written on the pod, so that the next controller knows
+them.
 """
 
 import json
@@ -29,7 +30,7 @@ NOTE = "vdev.dev/devices"
 
 
 class Role(Enum):
-    """What a container is in its pod: the kubelet treats what they held differently."""
+    """The role of a container in its pod, which decides about its devices afterwards."""
 
     INIT = "init"
     SIDECAR = "sidecar"
@@ -47,7 +48,7 @@ class PodContainer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """A pod on a node that is not over. `noted` is what its annotation says that it has of what it asks for."""
+    """A pod that has not ended. `noted` are the devices in its annotation, as far as it asks for them."""
 
     uid: str
     namespace: str
@@ -58,20 +59,20 @@ class Pod:
 
     @property
     def place(self) -> tuple[str, str, str]:
-        """The order in which pods come."""
+        """The sorting key for the order of creation."""
         return self.created, self.namespace, self.name
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Who has what, by the pods' uids; `rejected` are those that a kubelet would not admit, and why."""
+    """Devices by pod uid; `rejected` are the pods that a kubelet would not admit, and why."""
 
     devices: Mapping[str, Devices] = field(default_factory=dict)
     rejected: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_pod(document: Document) -> Pod | None:
-    """The pod of an object; None for one that is over, or that asks for no extended resource."""
+    """Read a Pod object; None if it has ended, or asks for no extended resource."""
     metadata, spec = document.get("metadata") or {}, document.get("spec") or {}
     if (document.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
         return None
@@ -90,17 +91,17 @@ def read_pod(document: Document) -> Pod | None:
 
 
 def assign(inventory: Inventory, pods: Iterable[Pod], before: Assignment) -> Assignment:
-    """Give new pods their devices. Those that have some keep them, as long as these are listed."""
-    there = sorted(pods, key=lambda pod: pod.place)
+    """Give new pods their devices. Other pods keep theirs as long as these are listed."""
+    present = sorted(pods, key=lambda pod: pod.place)
     devices: dict[str, Devices] = {}
     taken: set[Key] = set()
-    for pod in there:
+    for pod in present:
         known = before.devices.get(pod.uid) or pod.noted
         if known is not None and _may_keep(pod, known, inventory, taken):
             devices[pod.uid] = known
             taken |= held(known)
-    rejected = {pod.uid: before.rejected[pod.uid] for pod in there if pod.uid in before.rejected}
-    for pod in there:
+    rejected = {pod.uid: before.rejected[pod.uid] for pod in present if pod.uid in before.rejected}
+    for pod in present:
         if pod.uid not in devices and pod.uid not in rejected:
             given, why = _admit(pod, inventory, taken)
             if why:
@@ -117,7 +118,7 @@ def held(devices: Devices) -> frozenset[Key]:
 
 
 def by_resource(devices: Devices) -> Mapping[str, tuple[str, ...]]:
-    """The ids by resource, whichever container has them."""
+    """The ids by resource, of all containers."""
     found: dict[str, dict[str, None]] = {}
     for of in devices.values():
         for name, ids in of.items():
@@ -139,7 +140,7 @@ def _container(container: Document, role: Role) -> PodContainer:
 
 
 def _wants(container: Document) -> Mapping[str, int]:
-    """Its extended resources: names with a domain that is not Kubernetes' own, in whole numbers."""
+    """Its extended resources, which have a domain other than kubernetes.io, and whole numbers."""
     limits = (container.get("resources") or {}).get("limits") or {}
     amounts = {name: amount_of(amount) for name, amount in limits.items() if _is_extended(name)}
     return {name: int(amount) for name, amount in amounts.items() if amount and amount > 0 and amount.denominator == 1}
@@ -151,16 +152,16 @@ def _is_extended(name: str) -> bool:
 
 
 def _noted(text: object, containers: Iterable[PodContainer]) -> Devices | None:
-    """What the annotation says, of what the containers ask for and in these amounts; None for nonsense.
+    """The devices in the annotation, as far as the containers ask for them in these amounts; None if it is invalid.
 
-    Anybody who may make pods can write it.
+    Everybody who may create pods can write it, so nothing in it is trusted.
     """
     noted: dict[str, dict[str, tuple[str, ...]]] = {}
     try:
-        said = parse_json(str(text)) if text else {}
+        parsed = parse_json(str(text)) if text else {}
         for container in containers:
             for name, number in container.wants.items():
-                ids = said.get(container.name, {}).get(name, ())
+                ids = parsed.get(container.name, {}).get(name, ())
                 if not isinstance(ids, list) or not all(isinstance(each, str) for each in ids):
                     continue
                 if len(set(ids)) == len(ids) == number:
@@ -171,7 +172,7 @@ def _noted(text: object, containers: Iterable[PodContainer]) -> Devices | None:
 
 
 def _may_keep(pod: Pod, known: Devices, inventory: Inventory, taken: set[Key]) -> bool:
-    """Whether what is known of its devices is what it asks for, is listed, and nobody else has it."""
+    """Whether these devices are what the pod asks for, are listed, and are not taken."""
     for container in pod.containers:
         of = known.get(container.name) or {}
         for name, number in container.wants.items():
@@ -182,7 +183,7 @@ def _may_keep(pod: Pod, known: Devices, inventory: Inventory, taken: set[Key]) -
 
 
 def _admit(pod: Pod, inventory: Inventory, taken: set[Key]) -> tuple[Devices, str]:
-    """What its containers get, or why a kubelet refuses it."""
+    """The devices for its containers, or why a kubelet refuses it."""
     given: dict[str, dict[str, tuple[str, ...]]] = {}
     mine: set[Key] = set()
     reusable: dict[str, list[str]] = {}
@@ -190,7 +191,7 @@ def _admit(pod: Pod, inventory: Inventory, taken: set[Key]) -> tuple[Devices, st
         for name, number in container.wants.items():
             resource = inventory.resources.get(name)
             if resource is None:
-                continue  # somebody else's
+                continue  # a resource of somebody else
             if not resource.healthy:
                 return {}, f"no healthy devices present; cannot allocate unhealthy devices {name}"
             again = reusable.get(name, [])[:number]

@@ -1,35 +1,33 @@
-"""Which nodes of a cluster are a fleet's: those that it makes, and those of others that its file chooses."""
+"""Which nodes of a cluster belong to a fleet: those that it creates, and those that a selector of its file chooses."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..dra.published_devices import NO_POOLS
 from ..faults.effects import ApiFaults, ApiResource, ApiVerb
 from ..faults.rules import DEVICE, FaultRule, Start
-from ..model.entry import EntrySpec
+from ..model.entry import Entry
 from ..model.fleet import AT_ONCE, NO_FLEET, Delays, Fleet, FleetNodes
 from ..model.names import filled
 from ..model.problem import Problem, warning
-from ..model.sources import VirtualSource
 from ..model.spec import Spec
-from ..planning.plan import NO_POOLS, DesiredState
+from ..planning.plan import DesiredState
 
 MADE = "vdev.dev/made-by"
-"""The label of Nodes that were made from a file, with the name of the fleet. Only these are ever removed."""
-TOLD = "vdev.dev/fleet"
-"""The annotation of Nodes that existed and on which a fleet writes, with its name. Only from these anything is taken
-back.
-"""
+"""The label of Nodes that a fleet created, with its name. Only these are ever deleted."""
+FLEET = "vdev.dev/fleet"
+"""The annotation of other Nodes on which a fleet writes, with its name."""
 TAINTS = "vdev.dev/taints"
-"""The annotation of Nodes that were made, with the taints that are ours."""
+"""The annotation of created Nodes with the taints of the fleet."""
 HOSTNAME = "kubernetes.io/hostname"
 MAKER = "vdev-fleet"
-"""What a fleet is called that has no other name, and the field manager of what is written to make Nodes."""
+"""The default name of a fleet, and the field manager for what it writes to create Nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class MadeNode:
-    """A Node to make: its name, and the numbers of it that its values may name."""
+    """A Node to create: its name, and the numbers in it, which its labels and annotations may contain."""
 
     name: str
     numbers: tuple[str, ...]
@@ -37,12 +35,10 @@ class MadeNode:
     fleet: str = MAKER
 
     def metadata(self) -> dict[str, Any]:
-        """Its labels and annotations."""
         labels = {HOSTNAME: self.name, MADE: self.fleet, **self._filled(self.of.labels)}
         return {"labels": labels, "annotations": self._filled(self.of.noted)}
 
     def taints(self) -> list[dict[str, str]]:
-        """Its taints."""
         return [
             {"key": each.key, "effect": each.effect} | ({"value": each.value} if each.value else {})
             for each in self.of.taints
@@ -53,7 +49,7 @@ class MadeNode:
         return {"metadata": {"name": self.name, **self.metadata()}, "spec": {"taints": self.taints()}}
 
     def status(self) -> dict[str, Any]:
-        """The part of its status that no device is of: all of the capacity is allocatable."""
+        """Its capacity beside devices, all of which is allocatable."""
         return {"capacity": dict(self.of.capacity), "allocatable": dict(self.of.capacity)} if self.of.capacity else {}
 
     def _filled(self, values: Mapping[str, str]) -> dict[str, str]:
@@ -61,7 +57,7 @@ class MadeNode:
 
 
 def made_nodes(spec: Fleet, fleet: str = MAKER) -> Iterator[MadeNode]:
-    """All Nodes to make by the fleet of this name."""
+    """All Nodes that the fleet of this name creates."""
     return (MadeNode(name, numbers, group, fleet) for group in spec.made for name, numbers in group.names)
 
 
@@ -70,7 +66,7 @@ Metadata = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The nodes of the fleet of this name; with a `selector` only those that have its labels."""
+    """The nodes of the fleet of this name; with a `selector`, only those with its labels."""
 
     name: str = MAKER
     selector: Mapping[str, str] = field(default_factory=dict)
@@ -78,30 +74,30 @@ class Scope:
     made: Mapping[str, MadeNode] = field(default_factory=dict)
 
     def after(self, spec: Fleet) -> "Scope":
-        """The nodes that another file has."""
+        """The scope with the nodes of another configuration."""
         made = {each.name: each for each in made_nodes(spec, self.name)}
         if self.selector:
             made = {name: each for name, each in made.items() if self.covers(each.metadata())}
         return Scope(self.name, self.selector, spec, made)
 
     def covers(self, metadata: Metadata) -> bool:
-        """Whether a Node has the selector's labels: of others nothing is touched."""
+        """Whether a Node has the selector's labels. Nothing else is touched."""
         return self.selector.items() <= _labels(metadata).items()
 
     def is_made(self, metadata: Metadata) -> bool:
-        """Whether this fleet made the Node."""
+        """Whether this fleet created the Node."""
         return bool(_labels(metadata).get(MADE) == self.name)
 
     def is_marked(self, metadata: Metadata) -> bool:
-        """Whether there is something of this fleet on a Node that it did not make."""
+        """Whether this fleet writes on a Node that it did not create."""
         return marked_by(metadata) == self.name
 
     def chooses(self, metadata: Metadata) -> bool:
-        """Whether it is a Node of others that the file means, no matter who else writes on it."""
+        """Whether a selector of the file chooses the Node, no matter which fleet writes on it."""
         return self.covers(metadata) and self._chosen(metadata) is not None
 
     def delays(self, name: str, metadata: Metadata) -> Delays | None:
-        """When the node is told what; None where it is none of the fleet's."""
+        """The delays of the node; None if it does not belong to the fleet."""
         if not self.covers(metadata):
             return None
         if (made := self.made.get(name)) is not None:
@@ -114,12 +110,12 @@ class Scope:
 
 
 EVERY_NODE = Scope()
-"""Of a fleet that has no name of its own, before it has read a file."""
+"""The scope of a fleet with the default name, without a configuration."""
 
 
 def marked_by(metadata: Metadata) -> str:
-    """The fleet that writes on a Node which it did not make; empty where there is none."""
-    return str((metadata.get("annotations") or {}).get(TOLD) or "")
+    """The fleet that writes on a Node without having created it; empty if none does."""
+    return str((metadata.get("annotations") or {}).get(FLEET) or "")
 
 
 def _labels(metadata: Metadata) -> Mapping[str, str]:
@@ -127,7 +123,7 @@ def _labels(metadata: Metadata) -> Mapping[str, str]:
 
 
 def delayed(plan: DesiredState, delays: Delays, age: float | None) -> DesiredState:
-    """The plan without what comes later on a node that has been Ready for `age` seconds; None: it is not Ready yet."""
+    """The plan without its delayed parts, on a node that has been Ready for `age` seconds (None: it is not)."""
     if delays == AT_ONCE:
         return plan
     return replace(
@@ -140,14 +136,14 @@ def delayed(plan: DesiredState, delays: Delays, age: float | None) -> DesiredSta
 
 
 def next_age(delays: Delays, age: float | None) -> float | None:
-    """The age at which more is told; None where nothing is left, or as long as the node is not Ready."""
+    """The age at which the next delay ends; None if none is left, or the node is not Ready."""
     if age is None:
         return None
     return min((each for each in (delays.labels, delays.devices, delays.slices) if each > age), default=None)
 
 
 def is_early(delay: float, age: float | None) -> bool:
-    """Whether it is too early for something with this delay."""
+    """Whether a delay is not over."""
     return delay > 0 and (age is None or age < delay)
 
 
@@ -156,7 +152,7 @@ _WRITES = frozenset({ApiVerb.CREATE, ApiVerb.UPDATE, ApiVerb.PATCH, ApiVerb.DELE
 
 
 def without_effect(rule: FaultRule) -> str:
-    """Why the rule does nothing on nodes without a kubelet; empty where it does something."""
+    """Why the rule has no effect on nodes without a kubelet; empty if it has one."""
     if rule.start is Start.FILE:
         return "it waits for a file of its node, and a node without a kubelet has none"
     if rule.api is not None and not _concerns_writes(rule.api):
@@ -164,13 +160,13 @@ def without_effect(rule: FaultRule) -> str:
     return "no kubelet, plugin or container runs there" if rule.kind in _OF_A_KUBELET else ""
 
 
-def is_real(entry: EntrySpec) -> bool:
-    """Whether its devices are those of a host."""
-    return not isinstance(entry.source, VirtualSource)
+def is_real(entry: Entry) -> bool:
+    """Whether its devices are devices of a host."""
+    return entry.virtual is None
 
 
 def warnings(spec: Spec) -> Iterator[Problem]:
-    """A warning for each thing that does nothing in a fleet."""
+    """Warnings about settings that have no effect in a fleet."""
     for entry in filter(is_real, spec.entries):
         message = f"the devices of {entry.name} are real, and a node without a kubelet has none of them"
         yield warning(entry.where, message)
@@ -182,6 +178,6 @@ def warnings(spec: Spec) -> Iterator[Problem]:
 
 
 def _concerns_writes(failure: ApiFaults) -> bool:
-    """Of what is told of a node; claims are left to those who prepare them."""
+    """Whether writes of the fleet can fail by it. The status of claims is written by DRA drivers only."""
     writes = not failure.of_verbs or not _WRITES.isdisjoint(failure.of_verbs)
     return writes and failure.resources != (ApiResource.RESOURCE_CLAIMS_STATUS,)

@@ -1,7 +1,7 @@
-"""The pods of the fleet's nodes: which there are, and what is written on them of their devices.
+"""The pods of the fleet's nodes, and what is written on them about their devices.
 
-The annotation `vdev.dev/devices` tells who has what, also the next controller. Where a pod's status has its containers,
-as KWOK's stages write them, `allocatedResourcesStatus` tells the health of each device as a kubelet would.
+The annotation `vdev.dev/devices` names the devices of a pod, also for the next controller. If a pod's status lists its
+containers, as KWOK's stages write them, `allocatedResourcesStatus` has the health of each device, as from a kubelet.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from ..kube import EVENTS, PODS, Api, Conflict, Informer, Missing, key_of
 from ..model.problem import Problem
 from ..model.telemetry import Range
 from ..planning.resources import Inventory
-from ..telemetry.pod_wishes import said_by
+from ..telemetry.pod_loads import annotated_load
 from .pod_devices import NOTE, Assignment, Devices, Pod, Role, note, read_pod
 from .scope import MAKER
 
@@ -29,9 +29,7 @@ _STATUSES = "allocatedResourcesStatus"
 
 @dataclass(frozen=True, slots=True)
 class AskingPod:
-    """A pod that asks for devices, and what is written on it: its annotation, and the statuses of its containers at
-    that version.
-    """
+    """A pod that asks for devices: its annotation, and the statuses of its containers at that version."""
 
     pod: Pod
     text: str
@@ -41,13 +39,13 @@ class AskingPod:
 
 @dataclass(frozen=True, slots=True)
 class SeenPod:
-    """What is kept of a pod: what it asks for, and what it says of its load."""
+    """What is kept of a pod: the devices that it asks for, and the load that its annotation asks for."""
 
     node: str
     key: str
     uid: str
     asks: AskingPod | None
-    says: Range | Problem | None
+    load: Range | Problem | None
 
     @property
     def nodes(self) -> frozenset[str]:
@@ -55,16 +53,16 @@ class SeenPod:
 
 
 def pod_of(document: Document) -> SeenPod | None:
-    """What is kept of a pod; None where it asks for nothing and says nothing."""
-    asks, says = _asking(document), said_by(document)
-    if asks is None and says is None:
+    """What is kept of a pod; None if it asks for neither devices nor a load."""
+    asks, load = _asking(document), annotated_load(document)
+    if asks is None and load is None:
         return None
     node, uid = document["spec"].get("nodeName"), document["metadata"].get("uid")
-    return SeenPod(str(node or ""), key_of(document), str(uid or ""), asks, says)
+    return SeenPod(str(node or ""), key_of(document), str(uid or ""), asks, load)
 
 
 class SeenPods:
-    """The pods of one node. `pods` are all of which anything is kept."""
+    """The pods of one node."""
 
     def __init__(self, informer: Informer[SeenPod], pods: Callable[[], Sequence[SeenPod]]) -> None:
         self._informer = informer
@@ -72,25 +70,23 @@ class SeenPods:
 
     @property
     def by_uid(self) -> Mapping[str, AskingPod]:
-        """Those that ask for extended resources."""
+        """The pods that ask for extended resources."""
         return {each.uid: each.asks for each in self._pods() if each.asks is not None}
 
     @property
     def wishes(self) -> Mapping[str, Range]:
-        """What they say of their load, by `namespace/name`."""
-        return {each.key: each.says for each in self._pods() if isinstance(each.says, Range)}
+        """The loads that pods ask for, by `namespace/name`."""
+        return {each.key: each.load for each in self._pods() if isinstance(each.load, Range)}
 
     def wrote(self, document: Document) -> None:
-        """This is what the server answered to a write."""
         self._informer.wrote(document)
 
     def removed(self, pod: Pod) -> None:
-        """The server said that it is gone."""
         self._informer.removed(f"{pod.namespace}/{pod.name}")
 
 
 class PodNotes:
-    """Writes on the pods of one node what they have."""
+    """Writes the devices of the pods of one node on these pods."""
 
     name = "noting who holds what"
 
@@ -102,10 +98,10 @@ class PodNotes:
         self._assigned = Assignment()
         self._health: Mapping[tuple[str, str], bool] = {}
         self._rejects = False
-        self._said: dict[str, bool] = {}  # refused pods of which it was said, and whether they were to fail then
+        self._reported: dict[str, bool] = {}  # refused pods with an Event, by uid, and whether they had to fail
 
-    def settle(self, assigned: Assignment, inventory: Inventory, *, rejects: bool) -> None:
-        """From now on this is who has what; `rejects`: pods that a kubelet would refuse shall fail."""
+    def update(self, assigned: Assignment, inventory: Inventory, *, rejects: bool) -> None:
+        """Take a new assignment; `rejects`: pods that a kubelet would refuse must fail."""
         self._assigned, self._rejects = assigned, rejects
         self._health = {
             (name, slot.id): slot.health.healthy
@@ -116,7 +112,7 @@ class PodNotes:
     @property
     def has_news(self) -> bool:
         """Whether something may have to be written."""
-        return any(True for _ in self._due()) or any(map(self._is_untold, self._assigned.rejected))
+        return any(True for _ in self._due()) or any(map(self._is_unreported, self._assigned.rejected))
 
     async def catch_up(self) -> None:
         """Write what differs. Raises ApiServerError."""
@@ -124,38 +120,42 @@ class PodNotes:
             try:
                 await self._write(seen, devices)
             except Missing:
-                self._pods.removed(seen.pod)  # the watch has not told yet
+                self._pods.removed(seen.pod)  # the watch has not reported it yet
         for uid, why in self._assigned.rejected.items():
             seen_pod = self._pods.by_uid.get(uid)
-            if self._is_untold(uid) and seen_pod is not None:
+            if self._is_unreported(uid) and seen_pod is not None:
                 await self._refuse(seen_pod.pod, why)
-            self._said[uid] = self._rejects
-        self._said = {uid: failed for uid, failed in self._said.items() if uid in self._assigned.rejected}
+            self._reported[uid] = self._rejects
+        self._reported = {uid: failed for uid, failed in self._reported.items() if uid in self._assigned.rejected}
 
-    def _is_untold(self, uid: str) -> bool:
-        """Whether it is to be said of a refused pod, or to be done, that a kubelet refuses it."""
-        return uid not in self._said or (self._rejects and not self._said[uid])
+    def _is_unreported(self, uid: str) -> bool:
+        """Whether a refused pod still needs its Event, or must still fail."""
+        return uid not in self._reported or (self._rejects and not self._reported[uid])
 
     def _due(self) -> Iterator[tuple[AskingPod, Devices]]:
         pods = self._pods.by_uid
         for uid, devices in self._assigned.devices.items():
             seen = pods.get(uid)
-            if seen is not None and any(devices.values()) and (seen.text != note(devices) or self._told(seen, devices)):
+            if (
+                seen is not None
+                and any(devices.values())
+                and (seen.text != note(devices) or self._new_statuses(seen, devices))
+            ):
                 yield seen, devices
 
-    def _told(self, seen: AskingPod, devices: Devices) -> tuple[Document, ...] | None:
-        """The statuses of the containers as they shall be; None where they are so, or are not there."""
-        shall = tuple(self._status(each, devices, seen.pod) for each in seen.statuses)
-        return None if shall == seen.statuses else shall
+    def _new_statuses(self, seen: AskingPod, devices: Devices) -> tuple[Document, ...] | None:
+        """The statuses that the containers need; None if they have them already, or have none."""
+        wanted = tuple(self._status(each, devices, seen.pod) for each in seen.statuses)
+        return None if wanted == seen.statuses else wanted
 
     def _status(self, status: Document, devices: Devices, pod: Pod) -> Document:
-        """Only containers have it, neither init containers nor sidecars (source: kubelet, status_manager)."""
+        """Main containers have device health, init containers and sidecars do not (source: kubelet, status_manager)."""
         name = str(status.get("name"))
         is_main = any(each.name == name and each.role is Role.MAIN for each in pod.containers)
         of = devices.get(name) if is_main else None
         if not of:
             return status
-        told = [
+        health = [
             {
                 "name": resource,
                 "resources": [
@@ -168,26 +168,26 @@ class PodNotes:
             }
             for resource, ids in sorted(of.items())
         ]
-        return {**status, _STATUSES: told}
+        return {**status, _STATUSES: health}
 
     async def _write(self, seen: AskingPod, devices: Devices) -> None:
         pod = seen.pod
         if seen.text != note(devices):
-            change = {"metadata": {"uid": pod.uid, "annotations": {NOTE: note(devices)}}}
-            self._pods.wrote(await self._api.patch(PODS, pod.name, change, namespace=pod.namespace))
+            noted = {"metadata": {"uid": pod.uid, "annotations": {NOTE: note(devices)}}}
+            self._pods.wrote(await self._api.patch(PODS, pod.name, noted, namespace=pod.namespace))
             seen = self._pods.by_uid.get(pod.uid, seen)
-        statuses = self._told(seen, devices)
+        statuses = self._new_statuses(seen, devices)
         if statuses is not None:
-            whole: Document = {
+            change = {
                 "metadata": {"uid": pod.uid, "resourceVersion": seen.version},
                 "status": {"containerStatuses": statuses},
             }
-            answer = await self._api.patch(PODS, pod.name, whole, namespace=pod.namespace, subresource="status")
+            answer = await self._api.patch(PODS, pod.name, change, namespace=pod.namespace, subresource="status")
             self._pods.wrote(answer)
 
     async def _refuse(self, pod: Pod, why: str) -> None:
-        """Say it as a kubelet does, and let the pod fail where that is wanted."""
-        said = f"Allocate failed due to {why}, which is unexpected"
+        """Write a kubelet's Event for a refused pod, and let the pod fail if that is wanted."""
+        message = f"Allocate failed due to {why}, which is unexpected"
         log.warning("a kubelet would refuse this pod", node=self._node, pod=f"{pod.namespace}/{pod.name}", reason=why)
         now = datetime.fromtimestamp(self._clock.wall(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         event = {
@@ -201,7 +201,7 @@ class PodNotes:
             },
             "type": "Warning",
             "reason": _REASON,
-            "message": said,
+            "message": message,
             "source": {"component": MAKER, "host": self._node},
             "reportingComponent": MAKER,
             "reportingInstance": self._node,
@@ -215,7 +215,7 @@ class PodNotes:
             if not known.exists:
                 raise
         if self._rejects:
-            status = {"phase": "Failed", "reason": _REASON, "message": f"Pod was rejected: {said}"}
+            status = {"phase": "Failed", "reason": _REASON, "message": f"Pod was rejected: {message}"}
             change = {"metadata": {"uid": pod.uid}, "status": status}
             answer = await self._api.patch(PODS, pod.name, change, namespace=pod.namespace, subresource="status")
             self._pods.wrote(answer)

@@ -1,4 +1,4 @@
-"""What others see of a fleet: the answers of `observe.http.Watched`, as long for five thousand nodes as for one."""
+"""What others see of a fleet: the answers of `observe.http.Watched`, which name at most a hundred nodes."""
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric
 
-_SHOWN = 100  # nodes or devices that are named; of more the number is told
+_SHOWN = 100  # nodes or devices that are named; more are only counted
 _SPAN = 10.0  # seconds over which writes per second are counted
 
 
@@ -34,7 +34,7 @@ METRICS: Mapping[str, tuple[tuple[str, ...], str]] = {
 
 
 class _Families:
-    """The metrics, for a registry of the library: counted when that is read, which is done beside the loop."""
+    """A collector for prometheus_client, which computes the metrics when they are scraped, in a thread."""
 
     def __init__(self, samples: Callable[[], Mapping[str, Mapping[tuple[str, ...], float]]]) -> None:
         self._samples = samples
@@ -52,7 +52,7 @@ class _Families:
 
 
 class FleetView:
-    """A view of the controller that changes nothing."""
+    """A read-only view of the controller."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -77,20 +77,20 @@ class FleetView:
         }
 
     def telemetry(self) -> dict[str, Any]:
-        """Nothing is measured here."""
+        """Empty: sensors have pages of their own."""
         return {}
 
     def registry(self) -> "CollectorRegistry":
-        """The metrics, as they are when the registry is read."""
+        """A registry with the metrics of the fleet and of the process."""
         from prometheus_client import CollectorRegistry, ProcessCollector
 
         registry = CollectorRegistry()
         registry.register(_Families(self.samples))
-        ProcessCollector(registry=registry)  # process_*, as agents have them
+        ProcessCollector(registry=registry)  # process_*
         return registry
 
     def samples(self) -> Mapping[str, Mapping[tuple[str, ...], float]]:
-        """By metric and its labels' values."""
+        """The values by metric and the values of its labels."""
         now = self.status()
         return {
             "build_info": {(__version__,): 1},
@@ -106,11 +106,11 @@ class FleetView:
         }
 
     def stalled(self) -> str:
-        """Empty: who answers turns."""
+        """Empty: the loop that answers is the one that would be stalled."""
         return ""
 
     def not_ready(self) -> Sequence[str]:
-        """What the API server did not tell yet, or not lately."""
+        """The kinds that the API server has not listed yet, or that cannot be followed now."""
         fleet = self._fleet
         unknown = () if fleet.has_begun else ("the API server has not listed its nodes yet",)
         return (*unknown, *(f"{kind}: {error}" for kind, error in tuple(fleet.cluster.trouble.items())))
@@ -137,7 +137,7 @@ class FleetView:
         }
 
     def _behind(self) -> Iterator[dict[str, str]]:
-        """Who is not as the file says: what fails first, with the reason."""
+        """The nodes that do not match the file; those that fail come first."""
         for node, why in tuple(self._fleet.maker.refused.items()):
             yield {"node": node, "what": "making the Node", "why": why}
         late = self._fleet.late
@@ -171,7 +171,7 @@ def _resources(members: Sequence[Member]) -> Mapping[str, Mapping[str, int]]:
 
 
 def _of_claims(member: Member) -> Iterator[tuple[str, Mapping[str, int]]]:
-    """By driver, in whole devices however they are cut: what claims can get, what has no failure, what claims have."""
+    """By driver, in whole devices: those for claims, those without a failure, and those that claims have."""
     for driver, pool in (member.plan.pools if member.plan else {}).items():
         there = {each.group for each in pool.devices}
         broken = {each.group for each in pool.devices if not each.health.healthy or each.lost}
@@ -187,8 +187,8 @@ def _broken(members: Sequence[Member]) -> Iterator[dict[str, str]]:
 
 
 def _broken_of(plan: DesiredState) -> Iterator[tuple[str, str, Health]]:
-    """Resource or driver, device and its health; of what claims alone can get, whole devices however they are cut."""
-    for resource in plan.inventory.resources.values():
+    """Resource or driver, device and health. Devices that only claims can get count as a whole, also if partitioned."""
+    for resource in plan.advertised.resources.values():
         if resource.healthy < len(resource.slots):
             for slot in resource.slots:
                 if not slot.health.healthy:
@@ -196,5 +196,5 @@ def _broken_of(plan: DesiredState) -> Iterator[tuple[str, str, Health]]:
     for driver, pool in plan.pools.items():
         found = {each.group: each.health for each in pool.devices if not each.health.healthy or each.lost}
         for device, health in found.items():
-            if not any(device in resource.raws for resource in plan.inventory.resources.values()):
+            if not any(device in resource.raws for resource in plan.advertised.resources.values()):
                 yield driver, device, health

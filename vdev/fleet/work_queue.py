@@ -1,4 +1,4 @@
-"""The names of nodes that are due, as client-go's work queue has them: each once, and with one worker at a time."""
+"""A work queue of node names, as in client-go: each name is queued once, and one worker at a time has it."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -7,7 +7,7 @@ from ..aio.clock import Clock
 
 
 class WorkQueue:
-    """A worker takes a name with `next`, and gives it back with `done`. What is added meanwhile is due again then."""
+    """A worker takes a name with `next` and returns it with `done`. If it was added in between, it is queued again."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -19,7 +19,7 @@ class WorkQueue:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What is due or with a worker; not what is due later."""
+        """The names that are queued or with a worker, without those that are due later."""
         return (*self._due, *self._taken)
 
     def add(self, name: str) -> None:
@@ -34,7 +34,7 @@ class WorkQueue:
             self.add(name)
 
     def add_later(self, name: str, seconds: float) -> None:
-        """It is due after so many seconds; the earliest time counts."""
+        """Add it after so many seconds; of several times the earliest counts."""
         at = self._clock.now() + seconds
         known = self._later.get(name)
         if known is not None:

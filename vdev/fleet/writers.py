@@ -15,7 +15,7 @@ log = structlog.get_logger(__name__)
 
 
 class Writer(Protocol):
-    """What writes: an applier of the agent's, or of the fleet's own."""
+    """Something that writes: an applier, or the fleet's notes on pods."""
 
     name: str
 
@@ -29,7 +29,7 @@ class Writer(Protocol):
 
 @dataclass(slots=True)
 class _Job:
-    """A task at work, or in the pause before it tries again; and why the last attempt failed, if it did."""
+    """A task that writes, or waits to try again; and why the last attempt failed, if it did."""
 
     node: str
     task: asyncio.Task[None] | None = None
@@ -37,7 +37,7 @@ class _Job:
 
 
 class Writers:
-    """The tasks that write. `group` is where they live; `may` says whether anything may be written of a node now."""
+    """The tasks, which run in `group`; `may` says whether anything may be written about a node now."""
 
     def __init__(self, group: asyncio.TaskGroup, *, may: Callable[[str], bool], timing: Timing) -> None:
         self._group = group
@@ -49,37 +49,37 @@ class Writers:
 
     @property
     def at_work(self) -> Sequence[tuple[str, str, str]]:
-        """Who writes: the node, what, and why the last attempt failed, if it did."""
+        """The tasks: the node, the applier, and why the last attempt failed, if it did."""
         return [(job.node, applier.name, job.failed) for applier, job in tuple(self._jobs.items())]
 
     def wake(self, node: str, applier: Writer) -> None:
-        """Let it write, if it has something to and does not yet."""
+        """Start a task for an applier that has something to write and no task yet."""
         if applier.has_news and applier not in self._jobs and not self._stopped and self._may(node):
             job = self._jobs[applier] = _Job(node)
             job.task = self._group.create_task(self._work(job, applier), name=f"{applier.name} of {node}")
             job.task.add_done_callback(lambda task: self._done(node, applier, task))
 
     def stop(self) -> None:
-        """Begin no more; what is at work ends with its group."""
+        """Start no more tasks."""
         self._stopped = True
 
     def drop(self, applier: Writer) -> None:
-        """Its node is gone: what it has to write is of no use."""
+        """Cancel the task of an applier whose node is gone."""
         if (job := self._jobs.get(applier)) and job.task:
             job.task.cancel()
 
     def _done(self, node: str, applier: Writer, task: asyncio.Task[None]) -> None:
         self._jobs.pop(applier, None)
         if not task.cancelled() and task.exception() is None:
-            self.wake(node, applier)  # there may be news since the task looked last
+            self.wake(node, applier)  # something may have changed since the task looked last
 
     async def _work(self, job: _Job, applier: Writer) -> None:
-        structlog.contextvars.bind_contextvars(node=job.node)  # for what appliers log; each task has its own
+        structlog.contextvars.bind_contextvars(node=job.node)  # for the log lines of appliers
         attempts = 0
-        while applier.has_news and self._may(job.node):  # a kubelet may have come to the node since the last time
+        while applier.has_news and self._may(job.node):  # a kubelet may have registered since the last time
             try:
                 await applier.catch_up()
-            except Exception as failed:  # a defect that one node shows is no end of the others
+            except Exception as failed:  # a defect that shows on one node must not stop the others
                 if not self._may(job.node):
                     return
                 if not isinstance(failed, ApiServerError):

@@ -1,9 +1,9 @@
-"""Everything that speaks with the API server goes through `Api`: plain documents, and errors that say what to do.
+"""Requests to the API server, and copies of its objects.
 
-    find_server(…) ─► ApiServerAddress ─► Api(server) ─┬─ get, list, watch, create, patch, apply, delete
-                                             └─ Informer: a copy of what is there, kept up to date
+    find_server(…) ─► ApiServerAddress ─► Api(server) ─┬─ get, list, watch, create, update, patch, apply, delete
+                                                       └─ Informer: a copy of objects, kept up to date
 
-Making an `Api` costs nothing. The client library is imported and a connection made with the first request.
+An `Api` imports the client library and connects with its first request.
 """
 
 from ..api_server import NO_SERVER, ApiServerAddress, find_server
@@ -18,8 +18,7 @@ from .answers import (
     Unreachable,
     metadata_of,
 )
-from .api import MANAGER, Api, whole
-from .calls import InjectedAnswer
+from .api import MANAGER, Api, InjectedAnswer, whole
 from .informer import Informer, key_of
 from .kinds import DEVICE_CLASSES, EVENTS, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, ObjectKind
 

@@ -1,13 +1,13 @@
-"""What the API server's answers mean: the errors that callers can react to, each a sentence that says what to do.
+"""Errors of the API server that callers can react to. The text of each says what to do.
 
 ApiServerError
 ├── Unconfigured   the kubeconfig or the service account cannot be used
-├── Unreachable    no answer, or one of a server in trouble: another attempt may do better
-├── Throttled      it asks to wait, which was done and did not help
+├── Unreachable    no answer, or one of a server in trouble: another attempt may succeed
+├── Throttled      429, or 503 with Retry-After
 ├── Denied         401, 403: a permission is missing
 ├── Missing        404: the object, or the whole kind
-├── Conflict       409: somebody else owns the fields, changed the object, or made it first
-├── Expired        410: of a list or watch from a version that is forgotten
+├── Conflict       409: others own the fields, changed the object, or created it first
+├── Expired        410: the server has forgotten the resource version of a list or watch
 └── Invalid        anything else that is wrong with the request
 """
 
@@ -20,13 +20,13 @@ from ..errors import ApiServerError
 from ..json_text import parse_json
 from .kinds import ObjectKind
 
-_LONGEST_WAIT = 600.0  # seconds that a server is left alone, whatever it says
-_SHOWN = 400  # characters of a message that is not a Status: a proxy's page
+_LONGEST_WAIT = 600.0  # seconds, whatever Retry-After says
+_SHOWN = 400  # characters of an answer that is not a Status, such as the page of a proxy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiCall:
-    """What was asked for, for sentences; `who` asks the server at `where`."""
+    """A request, for messages and fault rules; `who` asks the server at `where`."""
 
     verb: str
     kind: ObjectKind
@@ -55,13 +55,13 @@ class ApiCall:
 
 
 class Unconfigured(ApiServerError):
-    """It is not known which API server to ask, or as whom."""
+    """There is no usable address or account of an API server."""
 
     exit_code = 2
 
 
 class Unreachable(ApiServerError):
-    """Nobody answers, or somebody who cannot now; the request may have been carried out all the same."""
+    """No answer, or one of a server in trouble. The request may have been carried out."""
 
     def __init__(self, call: ApiCall, reason: str) -> None:
         at = f" at {call.where}" if call.where else ""
@@ -71,7 +71,7 @@ class Unreachable(ApiServerError):
 
 
 class Throttled(ApiServerError):
-    """Too many requests; `after` is how many seconds the server asks to wait, if it says so."""
+    """The server has too many requests; `after` is the seconds of Retry-After, if it sent that."""
 
     def __init__(self, call: ApiCall, message: str, *, after: float | None = None) -> None:
         wait = "" if after is None else f" and asks to wait {after:g} s"
@@ -82,7 +82,7 @@ class Throttled(ApiServerError):
 
 
 class Denied(ApiServerError):
-    """The server does not know who asks (then `known` is false), or does not allow it."""
+    """The server does not know the account (then `known` is false), or does not allow the request."""
 
     def __init__(self, call: ApiCall, message: str, *, known: bool = True) -> None:
         if known:
@@ -96,7 +96,7 @@ class Denied(ApiServerError):
 
 
 class Missing(ApiServerError):
-    """There is no such object, or (`served` is false) the server does not have the kind at all."""
+    """There is no such object, or (`served` is false) the server does not serve the kind."""
 
     def __init__(self, call: ApiCall, message: str, *, served: bool = True) -> None:
         kind = f"{call.kind.plural} of {call.kind.api_version}"
@@ -106,7 +106,7 @@ class Missing(ApiServerError):
 
 
 class Conflict(ApiServerError):
-    """Somebody else was there first: the fields of an apply are theirs, the object was changed, or (`exists`) made."""
+    """Others own the fields of an apply, changed the object, or created it first (`exists`)."""
 
     def __init__(self, call: ApiCall, message: str, *, exists: bool = False) -> None:
         super().__init__(f"{call.object} {'exists already' if exists else 'was changed by somebody else'}: {message}")
@@ -115,7 +115,7 @@ class Conflict(ApiServerError):
 
 
 class Expired(ApiServerError):
-    """The version that a list or watch was to start from is forgotten; what is there must be listed again."""
+    """The server has forgotten the version that a list or watch started from. The objects must be listed again."""
 
     def __init__(self, call: ApiCall, message: str) -> None:
         super().__init__(f"the API server has forgotten the version of {call.object}: {message}")
@@ -123,7 +123,7 @@ class Expired(ApiServerError):
 
 
 class Invalid(ApiServerError):
-    """The server refuses what was sent; `status` is that of HTTP."""
+    """The server refuses the request; `status` is the HTTP status."""
 
     def __init__(self, call: ApiCall, message: str, *, status: int) -> None:
         super().__init__(f"the API server refuses to {call.verb} {call.object}: {message}")
@@ -132,27 +132,22 @@ class Invalid(ApiServerError):
 
 
 def error_of(call: ApiCall, status: int, headers: Mapping[str, str], body: bytes) -> ApiServerError:
-    """The error that an answer stands for, which is none of success."""
-    return _error(call, status, after(headers), _status(body, status))
+    """Map an answer whose HTTP status is not one of success to an error."""
+    given = headers.get("retry-after", "").strip()
+    after = float(given) if given.isascii() and given.isdecimal() else None  # the API server sends no dates
+    return _error(call, status, after, _status(body))
 
 
 def error_in_watch(call: ApiCall, status: Mapping[str, Any]) -> ApiServerError:
-    """The error that an event of type ERROR brings."""
+    """Map the Status in an event of type ERROR to an error."""
     code = status.get("code")
     return _error(call, code if isinstance(code, int) else HTTPStatus.INTERNAL_SERVER_ERROR, None, status)
 
 
-def after(headers: Mapping[str, str]) -> float | None:
-    """The seconds of `Retry-After`; the API server sends no dates."""
-    given = headers.get("retry-after", "").strip()
-    return float(given) if given.isascii() and given.isdecimal() else None
-
-
-def _error(call: ApiCall, code: int, wait: float | None, status: Mapping[str, Any]) -> ApiServerError:
-    message = str(status.get("message") or (HTTPStatus(code).phrase if code in _PHRASES else "no reason given"))
-    details = _mapping(status.get("details"))
-    listed = details.get("causes")
-    causes = [_mapping(each) for each in listed] if isinstance(listed, list) else []
+def _error(call: ApiCall, code: int, after: float | None, status: Mapping[str, Any]) -> ApiServerError:
+    message = str(status.get("message") or (HTTPStatus(code).phrase if code in _CODES else "no reason given"))
+    given = status.get("details")
+    details = given if isinstance(given, Mapping) else {}
     error: ApiServerError
     match code:
         case HTTPStatus.UNAUTHORIZED | HTTPStatus.FORBIDDEN:
@@ -164,11 +159,11 @@ def _error(call: ApiCall, code: int, wait: float | None, status: Mapping[str, An
         case HTTPStatus.GONE:
             error = Expired(call, message)
         case HTTPStatus.TOO_MANY_REQUESTS:
-            error = Throttled(call, message, after=wait)
-        case HTTPStatus.SERVICE_UNAVAILABLE if wait is not None:
-            error = Throttled(call, message, after=wait)
-        case HTTPStatus.GATEWAY_TIMEOUT if any(each.get("reason") == "ResourceVersionTooLarge" for each in causes):
-            error = Expired(call, message)  # by a server that is behind the one which named the version
+            error = Throttled(call, message, after=after)
+        case HTTPStatus.SERVICE_UNAVAILABLE if after is not None:
+            error = Throttled(call, message, after=after)
+        case HTTPStatus.GATEWAY_TIMEOUT if "ResourceVersionTooLarge" in str(details.get("causes")):
+            error = Expired(call, message)  # the server's store was restored or replaced since
         case _ if code >= HTTPStatus.INTERNAL_SERVER_ERROR or code < HTTPStatus.BAD_REQUEST:
             error = Unreachable(call, f"status {code}: {message}")
         case _:
@@ -176,25 +171,20 @@ def _error(call: ApiCall, code: int, wait: float | None, status: Mapping[str, An
     return error
 
 
-def _mapping(found: object) -> Mapping[str, Any]:
-    return found if isinstance(found, Mapping) else {}
+_CODES = frozenset(map(int, HTTPStatus))
 
 
-_PHRASES = frozenset(map(int, HTTPStatus))
-
-
-def _status(body: bytes, code: int) -> Mapping[str, Any]:
-    """The Status in an answer; what a proxy on the way says is only shown."""
+def _status(body: bytes) -> Mapping[str, Any]:
+    """The Status in an answer. A proxy on the way may answer something else, which is only shown."""
     try:
         document = parse_json(body)
     except ValueError:
         document = None
     if isinstance(document, dict):
         return document
-    text = " ".join(body.decode(errors="replace").split())[:_SHOWN]
-    return {"message": text, "code": code}
+    return {"message": " ".join(body.decode(errors="replace").split())[:_SHOWN]}
 
 
 def metadata_of(document: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """That of an object; nothing where there is none."""
+    """The metadata of an object; empty if there is none."""
     return (document or {}).get("metadata") or {}

@@ -1,53 +1,76 @@
-"""`Api`: what vdev can ask of the API server, with documents as plain mappings.
+"""`Api`: what vdev can ask of the API server. Objects are plain mappings, as JSON has them.
 
-A writer says who it is by the field manager. An apply without `force` takes nothing that somebody else owns.
+The field manager of a write says who writes. An apply without `force` takes no field that somebody else owns.
 """
 
 import contextlib
 import copy
+import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 from ..aio.clock import PRODUCTION_TIMING, Timing
 from ..api_server import ApiServerAddress
+from ..errors import ApiServerError
 from ..json_text import parse_json
-from .answers import ApiCall, Unreachable, error_in_watch
-from .calls import JSON, LIMIT, NO_FAULT, ApiCalls, ApiRequest, FaultHook
+from .answers import ApiCall, Unreachable, error_in_watch, error_of
+from .calls import JSON, LIMIT, ApiCalls
 from .kinds import ObjectKind
 
 MANAGER = "vdev"
 
 _MERGE = "application/merge-patch+json"
 _STRATEGIC = "application/strategic-merge-patch+json"
-_APPLY = "application/apply-patch+yaml"  # of which JSON is a part
+_APPLY = "application/apply-patch+yaml"  # JSON is a part of YAML
 
-_CHUNK = "500"  # objects in one answer to a list
+_OBJECT = 2**10  # bytes that an object of a list counts beside its text: a short one takes many times its length
+_PAGE = "500"  # objects in one answer to a list, as client-go has it
 _SILENCE = 2.0  # times the longest watch, after which the connection must be dead
 
 Object: TypeAlias = Mapping[str, Any]
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InjectedAnswer:
+    """An answer in place of the server's: its HTTP status (0: no answer), and `after` in seconds."""
+
+    status: int = 0
+    message: str = "injected by a fault rule"
+    after: int | None = None
+
+    def error(self, call: ApiCall) -> ApiServerError:
+        if not self.status:
+            return Unreachable(call, self.message)
+        status = {"message": self.message, "details": {"name": call.name}}
+        headers = {} if self.after is None else {"retry-after": str(self.after)}
+        return error_of(call, self.status, headers, json.dumps(status).encode())
+
+
+FaultHook: TypeAlias = Callable[[ApiCall], InjectedAnswer | None]
+"""Asked before each request."""
+
+
 @dataclass(frozen=True, slots=True)
 class Listed(Generic[T]):
-    """All objects there are, in one state, or what was kept of them; `version` is that of the state."""
+    """All objects, or what `keep` made of them, at one resource version."""
 
     objects: tuple[T, ...]
-    version: str = field(default="", compare=False)
+    version: str = ""
 
 
 def whole(document: Object) -> Object:
-    """All of an object: what is kept where these are few."""
+    """For `keep`, if there are few objects: keep all of each."""
     return document
 
 
 class Api:
     """One client of one API server. It connects with the first request; `aclose` ends that.
 
-    `fault` is asked before each request and may answer in the server's place (see `calls.FaultHook`). `limit` is how
-    many bytes are taken of an answer, of all pages of a list, and of a line of a watch.
+    `fault` is asked before each request, and may answer in the server's place. `limit` is the number of bytes that are
+    read of an answer, of all pages of a list, and of a line of a watch; a longer one is an error.
     All methods raise an ApiServerError (see `answers`) and end at once when cancelled.
     """
 
@@ -56,7 +79,7 @@ class Api:
         server: ApiServerAddress,
         *,
         timing: Timing = PRODUCTION_TIMING,
-        fault: FaultHook = NO_FAULT,
+        fault: FaultHook = lambda call: None,
         at_once: int = 8,
         limit: int = LIMIT,
     ) -> None:
@@ -65,7 +88,7 @@ class Api:
         self._fault = fault
 
     def with_fault(self, fault: FaultHook) -> Self:
-        """This client, for one of many uses: before a request of this one `fault` is asked instead."""
+        """Return a client that uses the same connection and asks this hook instead."""
         narrowed = copy.copy(self)
         narrowed._fault = fault
         return narrowed
@@ -84,23 +107,23 @@ class Api:
         return self._calls.writes
 
     async def connect(self) -> None:
-        """Read what says how to reach the server. Raises Unconfigured; whether a server is there is not known then."""
+        """Read kubeconfig or service account. Raises Unconfigured. Nothing is sent yet."""
         await self._calls.connect()
 
     async def aclose(self) -> None:
-        """Close the connection; another request would make a new one."""
+        """Close the connection; another request makes a new one."""
         await self._calls.aclose()
 
     def break_watches(self) -> None:
-        """Let open watches begin anew, and so ask the fault hook."""
+        """End the open watches, so that they begin again and the fault hook is asked about them."""
         self._calls.break_watches()
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    async def get(self, kind: ObjectKind, name: str, *, namespace: str = "", at_hand: bool = False) -> dict[str, Any]:
-        """One object; `at_hand`: as the API server's cache has it, which may be a moment old and is cheap for it."""
+    async def get(self, kind: ObjectKind, name: str, *, namespace: str = "", cached: bool = False) -> dict[str, Any]:
+        """Return one object. `cached` takes it from the server's watch cache: cheap, and perhaps a moment old."""
         call = ApiCall(verb="get", kind=kind, name=name, namespace=namespace)
-        return await self._ask_object(call, {"resourceVersion": "0"} if at_hand else {})
+        return await self._ask_object(call, {"resourceVersion": "0"} if cached else {})
 
     async def list(
         self,
@@ -109,29 +132,30 @@ class Api:
         namespace: str = "",
         labels: str = "",
         fields: str = "",
-        at_hand: bool = False,
+        cached: bool = False,
         keep: Callable[[Object], T],
     ) -> Listed[T]:
-        """All objects that the selectors choose, in one state; in all namespaces where none is given.
+        """Return all objects that the selectors choose, at one resource version; without a namespace, of all.
 
-        It is as new as can be, or (`at_hand`) as the server's cache has it. `keep` makes of each object what
-        is kept of it: thousands of whole ones are much at once. Raises Expired where it takes so long that the server
-        forgets what it is listing.
+        `cached` takes them from the server's watch cache. `keep` returns what is kept of an object: thousands of whole
+        ones take much memory. Raises Expired if the server forgets the version between two pages.
         """
         call = ApiCall(verb="list", kind=kind, namespace=namespace)
-        at = {"resourceVersion": "0", "resourceVersionMatch": "NotOlderThan"} if at_hand else {}
+        start = {"resourceVersion": "0", "resourceVersionMatch": "NotOlderThan"} if cached else {}
         objects: list[T] = []
         more, left = "", self._calls.limit
         while True:
-            page = {"continue": more} if more else at
-            params = _selectors(labels, fields) | {"limit": _CHUNK} | page
-            found, size = await self._calls.ask(ApiRequest(call=call, params=params, fault=self._fault), left)
-            left -= size
+            page = {"continue": more} if more else start
+            self._raise_fault(call)
+            params = _selectors(labels, fields) | {"limit": _PAGE} | page
+            found, size = await self._calls.ask(call, params, limit=left)
             items, metadata = found.get("items") or [], found.get("metadata") or {}
             if not isinstance(items, list) or not isinstance(metadata, dict):
-                raise Unreachable(call, "what came is no list")
+                raise Unreachable(call, "the answer is not a list")
+            left -= size + len(items) * _OBJECT
             objects += [keep(_checked(call, each)) for each in items]
-            if not (more := str(metadata.get("continue") or "")):
+            more = str(metadata.get("continue") or "")
+            if not more:
                 return Listed(tuple(objects), str(metadata.get("resourceVersion") or ""))
 
     @contextlib.asynccontextmanager
@@ -145,10 +169,9 @@ class Api:
         labels: str = "",
         fields: str = "",
     ) -> AsyncIterator[AsyncIterator[tuple[str, Object, str]]]:
-        """What happens after a version, for so many seconds: the type of each event, the object, and its version.
+        """Follow changes since a resource version, for so many seconds: the type of each event, object and version.
 
-        Events of the types ADDED, MODIFIED and DELETED have an object that was checked. Raises Expired where the
-        version is forgotten.
+        Raises Expired if the server has forgotten the version.
         """
         call = ApiCall(verb="watch", kind=kind, namespace=namespace)
         params = _selectors(labels, fields) | {
@@ -157,9 +180,9 @@ class Api:
             "resourceVersion": version,
             "timeoutSeconds": str(max(1, round(seconds))),
         }
-        request = ApiRequest(call=call, params=params, fault=self._fault)
+        self._raise_fault(call)
         async with (
-            self._calls.watch(request, silence=seconds * _SILENCE) as lines,
+            self._calls.watch(call, params, silence=seconds * _SILENCE) as lines,
             contextlib.aclosing(_events(call, lines)) as events,
         ):
             yield events
@@ -169,12 +192,12 @@ class Api:
     async def create(
         self, kind: ObjectKind, document: Mapping[str, Any], *, manager: str = MANAGER, namespace: str = ""
     ) -> dict[str, Any]:
-        """The object as it was made. Raises Conflict where there is one of this name."""
+        """Create an object and return it. Raises Conflict if there is one of this name."""
         call = ApiCall(verb="create", kind=kind, namespace=namespace)
         return await self._ask_object(call, {"fieldManager": manager}, _typed(kind, document))
 
     async def update(self, kind: ObjectKind, document: Mapping[str, Any]) -> dict[str, Any]:
-        """The object after it was replaced by this one. Raises Conflict where it is not the version that was read."""
+        """Replace an object and return it. Raises Conflict if the server has another version than the document."""
         metadata = document["metadata"]
         namespace = str(metadata.get("namespace") or "")
         call = ApiCall(verb="update", kind=kind, name=str(metadata["name"]), namespace=namespace)
@@ -191,7 +214,7 @@ class Api:
         subresource: str = "",
         strategic: bool = False,
     ) -> dict[str, Any]:
-        """The object after this was merged into it; `strategic`: lists by the keys of their items."""
+        """Merge a change into an object and return it; `strategic` merges lists by the keys of their items."""
         call = ApiCall(verb="patch", kind=kind, name=name, namespace=namespace, subresource=subresource)
         form = _STRATEGIC if strategic else _MERGE
         return await self._ask_object(call, {"fieldManager": manager}, change, form)
@@ -207,47 +230,52 @@ class Api:
         namespace: str = "",
         subresource: str = "",
     ) -> dict[str, Any]:
-        """The object after a server-side apply of all that `manager` wants; what it wanted before and not now goes.
+        """Server-side apply: fields that the manager applied before and that are not in the document are removed.
 
-        Version, kind and name are filled in. An object that is not there is made, except by a subresource.
-        Raises Conflict, with what they are, where others own a field with another value, unless `force` takes it over.
+        Returns the object. `apiVersion`, `kind` and name are filled in. An object that does not exist is created,
+        except by a subresource. Raises Conflict if others own a field with another value; `force` takes it over.
         """
         call = ApiCall(verb="patch", kind=kind, name=name, namespace=namespace, subresource=subresource)
-        whole = _typed(kind, document)
-        whole["metadata"] = {**whole.get("metadata", {}), "name": name} | (
-            {"namespace": namespace} if namespace else {}
-        )
+        full = _typed(kind, document)
+        full["metadata"] = {**full.get("metadata", {}), "name": name} | ({"namespace": namespace} if namespace else {})
         params = {"fieldManager": manager, "force": "true" if force else "false"}
-        return await self._ask_object(call, params, whole, _APPLY)
+        return await self._ask_object(call, params, full, _APPLY)
 
     async def delete(
         self, kind: ObjectKind, name: str, *, namespace: str = "", uid: str = "", version: str = ""
     ) -> None:
-        """Delete an object, with a uid or version only if it has that one.
+        """Delete an object; with a uid or version, only if it has that one.
 
-        Raises Missing if there is none, and Conflict if it is another one.
+        Raises Missing if there is none, and Conflict if it has another uid or version.
         """
         call = ApiCall(verb="delete", kind=kind, name=name, namespace=namespace)
         given = {"uid": uid, "resourceVersion": version}
         conditions = {key: value for key, value in given.items() if value}
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": conditions} if conditions else None
-        await self._ask(ApiRequest(call=call, params={}, body=body))
+        await self._ask(call, {}, body)
 
     async def _ask_object(
         self, call: ApiCall, params: Mapping[str, str], body: object = None, content_type: str = JSON
     ) -> dict[str, Any]:
-        request = ApiRequest(call=call, params=params, body=body, content_type=content_type)
-        return _checked(call, await self._ask(request))
+        return _checked(call, await self._ask(call, params, body, content_type))
 
-    async def _ask(self, request: ApiRequest) -> dict[str, Any]:
-        return (await self._calls.ask(replace(request, fault=self._fault), self._calls.limit))[0]
+    async def _ask(
+        self, call: ApiCall, params: Mapping[str, str], body: object = None, content_type: str = JSON
+    ) -> dict[str, Any]:
+        self._raise_fault(call)
+        document, _ = await self._calls.ask(call, params, body, content_type)
+        return document
+
+    def _raise_fault(self, call: ApiCall) -> None:
+        if (fault := self._fault(call)) is not None:
+            raise fault.error(call)
 
 
 def _checked(call: ApiCall, document: object) -> dict[str, Any]:
-    """The document, if it is an object with a name. Raises Unreachable."""
+    """Return the document if it is an object with a name. Raises Unreachable."""
     if isinstance(document, dict) and isinstance(metadata := document.get("metadata"), dict) and "name" in metadata:
         return document
-    raise Unreachable(call, f"what came is no {call.kind.name}")
+    raise Unreachable(call, f"the answer is not a {call.kind.name}")
 
 
 def _typed(kind: ObjectKind, document: Mapping[str, Any]) -> dict[str, Any]:
@@ -265,7 +293,7 @@ async def _events(call: ApiCall, lines: AsyncIterator[bytes]) -> AsyncGenerator[
             event = parse_json(line)
             kind, found = event["type"], dict(event["object"])
         except (ValueError, LookupError, TypeError) as wrong:
-            raise Unreachable(call, "what came in a watch is no event") from wrong
+            raise Unreachable(call, "a line of the watch is not an event") from wrong
         if kind == "ERROR":
             raise error_in_watch(call, found)
         if kind in ("ADDED", "MODIFIED", "DELETED"):

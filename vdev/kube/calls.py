@@ -1,23 +1,23 @@
-"""Requests: method, path and body to the document that answers, or to an ApiServerError.
+"""Requests to the API server: from method, path and body to the document that it answers, or to an ApiServerError.
 
-The client connects when needed, has a bounded number of requests in flight, and waits when the server asks to. Each
-request has a deadline. It gets another attempt where the server asks to wait, or does not know the account: this is
-read again then. Everything else that goes wrong is the caller's to try again. What a fault rule says in the place of
-the server goes the same way as what the server answers.
+The client connects with the first request and has a bounded number of requests in flight. Each request has a deadline.
+A request is repeated if the server asks to wait a short time, and once if it does not know the account, because
+credentials may have been renewed. All other errors are left to the callers, which try again with growing pauses.
+
+An answer is read up to a limit, and no compressed answer is accepted: a server in trouble, or a wrong one at its
+address, must not take the memory of the node's device plugin.
 """
 
 import asyncio
 import contextlib
 import json
-import random
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from ..aio.clock import Timing
-from ..aio.tasks import Backoff, Interrupted, Interruption
+from ..aio.tasks import Interrupted, Interruption
 from ..api_server import ApiServerAddress
-from ..errors import ApiServerError
 from ..json_text import parse_json
 from .answers import ApiCall, Denied, Throttled, Unreachable, error_of
 
@@ -26,53 +26,12 @@ if TYPE_CHECKING:
 
     from .connection import Connection
 
-LIMIT = 64 * 2**20  # bytes of an answer, of all pages of a list, and of a line of a watch
-_ATTEMPTS = 4  # where the server asks to wait
-_LARGE = 256 * 1024  # bytes from which an answer is decoded in a thread
-_OK = range(200, 300)
-_METHODS = {"create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}  # by verb; the others are GET
 JSON = "application/json"
-_ACCEPTED = {"Accept": JSON, "Accept-Encoding": "identity"}  # a compressed answer may be a thousand times as long
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InjectedAnswer:
-    """An answer in place of the server's: its HTTP status, 0 for none at all; `after` is in seconds."""
-
-    status: int = 0
-    message: str = "a fault says so"
-    after: int | None = None
-
-    def error(self, call: ApiCall) -> ApiServerError:
-        if not self.status:
-            return Unreachable(call, self.message)
-        status = {"message": self.message, "details": {"name": call.name}}
-        headers = {} if self.after is None else {"retry-after": str(self.after)}
-        return error_of(call, self.status, headers, json.dumps(status).encode())
-
-
-FaultHook: TypeAlias = Callable[[ApiCall], InjectedAnswer | None]
-"""Asked before each request, with what it is about."""
-
-
-def NO_FAULT(call: ApiCall) -> None:
-    del call
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiRequest:
-    """What is sent for a call. `path` is that of what is no object. `fault` is asked first."""
-
-    call: ApiCall
-    params: Mapping[str, str]
-    body: object = None
-    content_type: str = JSON
-    path: str = ""
-    fault: FaultHook = NO_FAULT
-
-    @property
-    def method(self) -> str:
-        return _METHODS.get(self.call.verb, "GET")
+LIMIT = 64 * 2**20  # bytes of an answer, of all pages of a list, and of a line of a watch
+_ATTEMPTS = 4  # if the server asks to wait
+_LARGE = 256 * 1024  # bytes from which an answer is decoded in a thread
+_ACCEPTED = {"Accept": JSON, "Accept-Encoding": "identity"}
+_METHODS = {"create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}  # by verb; the others are GET
 
 
 class ApiCalls:
@@ -84,150 +43,138 @@ class ApiCalls:
         self._server = server
         self._intervals, self._clock = timing
         self._slots = asyncio.Semaphore(at_once)
-        self._backoff = Backoff(timing.intervals.api_pause_first, timing.intervals.api_pause_most)
-        self._not_before = self._clock.now()
         self._connecting = asyncio.Lock()
         self._connection: Connection | None = None
         self._token_at = 0.0
         self._watches: list[Interruption] = []
 
-    async def ask(self, request: ApiRequest, limit: int) -> tuple[dict[str, Any], int]:
-        """The document that answers, and how many bytes it took, at most `limit`. Raises an ApiServerError."""
-        for attempt in range(_ATTEMPTS):
-            try:
-                return await self._attempt(request, limit)
-            except Throttled as throttled:
-                pause = throttled.after if throttled.after is not None else self._backoff.pause(attempt)
-                if attempt == _ATTEMPTS - 1 or pause > self._intervals.api_patience:
-                    raise
-                # All requests wait, a little longer than asked, and not those of all clients at once.
-                until = self._clock.now() + pause * random.uniform(1.0, 1.25)
-                self._not_before = max(self._not_before, until)
-        raise AssertionError("unreachable: the last attempt returns or raises")
+    async def ask(
+        self,
+        call: ApiCall,
+        params: Mapping[str, str],
+        body: object = None,
+        content_type: str = JSON,
+        *,
+        limit: int | None = None,
+    ) -> tuple[dict[str, Any], int]:
+        """Return the document that the server answers, and its size in bytes. Raises an ApiServerError."""
+        most = self.limit if limit is None else limit
+        async with self._slots:  # also while a request waits, so that a server that refuses all requests gets few
+            for attempt in range(_ATTEMPTS):
+                is_last = attempt == _ATTEMPTS - 1
+                try:
+                    return await self._attempt(call, params, body, content_type, most)
+                except Throttled as busy:
+                    if is_last or busy.after is None or busy.after > self._intervals.api_patience:
+                        raise
+                    await self._clock.sleep(busy.after)
+                except Denied as denied:
+                    if denied.known or attempt:
+                        raise
+            raise AssertionError("unreachable: the last attempt returns or raises")
+
+    async def _attempt(
+        self, call: ApiCall, params: Mapping[str, str], body: object, content_type: str, limit: int
+    ) -> tuple[dict[str, Any], int]:
+        self.writes += call.verb in _METHODS
+        async with self._open(call, params, body, content_type) as (call, response):
+            text = await self._body(call, response, limit)
+        try:
+            document = await asyncio.to_thread(parse_json, text) if len(text) > _LARGE else parse_json(text)
+        except ValueError as wrong:
+            raise Unreachable(call, f"the answer is not JSON: {wrong}") from wrong
+        if not isinstance(document, dict):
+            raise Unreachable(call, "the answer is not a JSON object")
+        return document, len(text)
+
+    async def _body(self, call: ApiCall, response: "httpx.Response", limit: int) -> bytes:
+        body = bytearray()
+        async with self._deadline(call, self._intervals.api_answer):
+            async for chunk in response.aiter_raw():
+                body += chunk
+                if len(body) > limit:
+                    raise self._too_long(call)
+        return bytes(body)
+
+    def _too_long(self, call: ApiCall) -> Unreachable:
+        return Unreachable(call, f"the answer is longer than {self.limit / 2**20:g} MiB")
 
     @contextlib.asynccontextmanager
-    async def watch(self, request: ApiRequest, *, silence: float) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The lines of an answer that goes on; it is broken off after so many seconds of silence."""
+    async def watch(
+        self, call: ApiCall, params: Mapping[str, str], *, silence: float
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The lines of a watch. Raises Unreachable after so many seconds of silence, and after `break_watches`."""
         interruption = Interruption()
         self._watches.append(interruption)
         try:
-            async with interruption:
-                await self._wait()
-                async with (
-                    self._answer(request) as (call, response),
-                    contextlib.aclosing(self._lines(call, response, silence)) as lines,
-                ):
-                    yield lines
+            async with (
+                interruption,
+                self._open(call, params) as (call, response),
+                contextlib.aclosing(self._lines(call, response, silence)) as lines,
+            ):
+                yield lines
         except Interrupted:
-            raise Unreachable(request.call, "the watch was broken off") from None
+            raise Unreachable(call, "the watch was broken off") from None
         finally:
             self._watches.remove(interruption)
 
     def break_watches(self) -> None:
-        """End the open watches, so that they begin anew: what the fault hook says is another thing now."""
+        """End the open watches: when they begin again, the fault hook is asked about them."""
         for watch in tuple(self._watches):
             watch.interrupt()
 
-    async def aclose(self) -> None:
-        """Close the connection; the next request makes another."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            await connection.http.aclose()
-
-    # --- one request --------------------------------------------------------------------------------------------------
-
-    async def _attempt(self, request: ApiRequest, limit: int) -> tuple[dict[str, Any], int]:
-        async with self._slots:
-            await self._wait()  # also those that had waited for a slot when the server asked to
-            self.writes += request.method != "GET"
-            async with self._answer(request) as (call, response):
-                body = await self._body(call, response, limit)
-        try:
-            document = await asyncio.to_thread(parse_json, body) if len(body) > _LARGE else parse_json(body)
-        except ValueError as wrong:
-            raise Unreachable(call, f"what came is no JSON: {wrong}") from wrong
-        if not isinstance(document, dict):
-            raise Unreachable(call, "what came is no object")
-        return document, len(body)
-
-    async def _wait(self) -> None:
-        while (wait := self._not_before - self._clock.now()) > 0:
-            await self._clock.sleep(wait)
-
-    @contextlib.asynccontextmanager
-    async def _answer(self, request: ApiRequest) -> AsyncIterator[tuple[ApiCall, "httpx.Response"]]:
-        """The good answer, whose body is read inside, and the call with who asks whom."""
-        call = replace(request.call, who=self._server.who)
-        if (fault := request.fault(call)) is not None:
-            raise fault.error(call)
-        async with contextlib.AsyncExitStack() as stack:
-            connection = await self.connect()
-            call = replace(call, where=connection.where)
-            try:
-                response = await self._begin(stack, connection, request, call)
-            except Denied as denied:
-                if denied.known:
-                    raise
-                # Token, password or certificate may have been renewed.
-                await self._leave(connection)
-                response = await self._begin(stack, await self.connect(), request, call)
-            yield call, response
-
-    async def _begin(
-        self, stack: contextlib.AsyncExitStack, connection: "Connection", request: ApiRequest, call: ApiCall
-    ) -> "httpx.Response":
-        from .connection import ConnectError  # imported with the connection
-
-        headers = dict(_ACCEPTED)
-        content = None
-        if request.body is not None:
-            headers["Content-Type"] = request.content_type
-            content = json.dumps(request.body, separators=(",", ":")).encode()
-        path = request.path or call.kind.path(namespace=call.namespace, name=call.name, subresource=call.subresource)
-        asked = connection.http.stream(request.method, path, params=request.params, headers=headers, content=content)
-        try:
-            async with self._within(call, self._intervals.api_answer):
-                response = await stack.enter_async_context(asked)
-        except Unreachable as failed:
-            if isinstance(failed.__cause__, ConnectError):
-                await self._leave(connection)  # the certificate authority may be another one
-            raise
-        if response.status_code not in _OK:
-            raise error_of(call, response.status_code, response.headers, await self._body(call, response, self.limit))
-        return response
-
-    async def _body(self, call: ApiCall, response: "httpx.Response", limit: int) -> bytes:
-        chunks, left = [], limit
-        async with self._within(call, self._intervals.api_answer):
-            async for chunk in response.aiter_raw():
-                chunks.append(chunk)
-                if (left := left - len(chunk)) < 0:
-                    raise self._too_long(call)
-        return b"".join(chunks)
-
     async def _lines(self, call: ApiCall, response: "httpx.Response", silence: float) -> AsyncGenerator[bytes, None]:
-        """The lines of the body as they come, the last one only when it is whole."""
+        """The lines of the answer, as they come."""
+        # Not `aiter_lines`: it also splits at U+2028 and others, which JSON allows within a string.
         rest = b""
         chunks = response.aiter_raw()
         while True:
-            async with self._within(call, silence):
+            async with self._deadline(call, silence):
                 chunk = await anext(chunks, None)
             if chunk is None:
                 break
             *lines, rest = (rest + chunk).split(b"\n")
-            if len(rest) > self.limit:
-                raise self._too_long(call)
             for line in lines:
                 yield line
+            if len(rest) > self.limit:
+                raise self._too_long(call)
         if rest:
             raise Unreachable(call, "the answer ends in the middle of a line")
 
-    def _too_long(self, call: ApiCall) -> Unreachable:
-        return Unreachable(call, f"what it sends is longer than {self.limit / 2**20:g} MiB")
+    @contextlib.asynccontextmanager
+    async def _open(
+        self, call: ApiCall, params: Mapping[str, str], body: object = None, content_type: str = JSON
+    ) -> AsyncIterator[tuple[ApiCall, "httpx.Response"]]:
+        """Send the request. Yields the call with the names of user and server, and the answer if it is a good one."""
+        connection = await self.connect()
+        from .connection import ConnectError  # was imported in a thread by now: that takes a quarter of a second
+
+        call = replace(call, who=self._server.who, where=connection.where)
+        headers = _ACCEPTED if body is None else {**_ACCEPTED, "Content-Type": content_type}
+        content = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        path = call.kind.path(namespace=call.namespace, name=call.name, subresource=call.subresource)
+        method = _METHODS.get(call.verb, "GET")
+        request = connection.http.stream(method, path, params=params, headers=headers, content=content)
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                async with self._deadline(call, self._intervals.api_answer):
+                    response = await stack.enter_async_context(request)
+                if not response.is_success:
+                    answer = await self._body(call, response, self.limit)
+                    raise error_of(call, response.status_code, response.headers, answer)
+            except Denied as denied:
+                if not denied.known:
+                    await self._close(connection)  # token, password or certificate may have been renewed
+                raise
+            except Unreachable as failed:
+                if isinstance(failed.__cause__, ConnectError):
+                    await self._close(connection)  # address or certificate authority may have changed
+                raise
+            yield call, response
 
     @contextlib.asynccontextmanager
-    async def _within(self, call: ApiCall, seconds: float) -> AsyncIterator[None]:
-        """What the library raises inside, and silence, become Unreachable or Unconfigured."""
+    async def _deadline(self, call: ApiCall, seconds: float) -> AsyncIterator[None]:
+        """Errors of the client library inside, and silence, become Unreachable or Unconfigured."""
         from .connection import speaking
 
         try:
@@ -240,7 +187,7 @@ class ApiCalls:
     # --- the connection -----------------------------------------------------------------------------------------------
 
     async def connect(self) -> "Connection":
-        """The connection, whose token is no older than `api_token`. Raises Unconfigured."""
+        """Return the connection, with a token no older than `api_token`. Raises Unconfigured."""
         async with self._connecting:
             now = self._clock.now()
             if self._connection is None:
@@ -251,13 +198,19 @@ class ApiCalls:
                 self._token_at = now
             return self._connection
 
-    async def _leave(self, connection: "Connection") -> None:
-        """Make another one for the next request, from the files as they are then."""
+    async def _close(self, connection: "Connection") -> None:
+        """Close this connection, so that the next request makes one from the files as they are then."""
         if self._connection is connection:
             await self.aclose()
 
+    async def aclose(self) -> None:
+        """Close the connection; another request makes a new one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.http.aclose()
+
 
 def _connect(server: ApiServerAddress) -> "Connection":
-    from .connection import connect  # 9 MiB, for those who ask the API server
+    from .connection import connect  # imported late: it takes 9 MiB, and only requests need it
 
     return connect(server)

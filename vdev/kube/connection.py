@@ -25,36 +25,36 @@ from ..errors import reason_of
 from .answers import ApiCall, Unconfigured, Unreachable
 
 _AGENT = "vdev"
-_FOREVER = httpx.Timeout(None)  # the deadlines are those of the clock that was handed in
+_FOREVER = httpx.Timeout(None)  # `calls` sets the deadlines, by its own clock
 
 ConnectError = httpx.ConnectError
 _UNREACHABLE = (httpx.HTTPError, httpx.StreamError, ssl.SSLError)
-# What the library raises where a program that prints credentials fails.
+# Raised by the library if a program that prints credentials fails.
 _BAD_CREDENTIALS = (lightkube.ConfigError, OSError, LookupError, TypeError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A client of one server as one user. `token` is the file of the user's token, if the token is in a file."""
+    """A client of one server as one user. `token` is the file of the user's token, if there is one."""
 
     http: httpx.AsyncClient
     where: str
     token: Path | None
 
     def read_token(self) -> None:
-        """Send the token that the file has now; blocks. Raises Unconfigured."""
+        """Read the token, which the next requests send; blocks. Raises Unconfigured."""
         if self.token is None:
             return
         try:
             text = self.token.read_text(encoding="ascii").strip()
         except (OSError, ValueError) as failed:
-            reason = reason_of(failed) if isinstance(failed, OSError) else "it is no text of ASCII"
+            reason = reason_of(failed) if isinstance(failed, OSError) else "it is not ASCII"
             raise Unconfigured(f"the token {self.token} cannot be read: {reason}") from failed
         self.http.headers["Authorization"] = f"Bearer {text}"
 
 
 def connect(server: ApiServerAddress) -> Connection:
-    """Read the kubeconfig or the service account, and ask nobody yet; blocks. Raises Unconfigured."""
+    """Read the kubeconfig or the service account; nothing is sent yet. Blocks. Raises Unconfigured."""
     source = server.kubeconfig or server.token
     try:
         config = _config(server)
@@ -63,7 +63,7 @@ def connect(server: ApiServerAddress) -> Connection:
         if token:  # the library would read it in the event loop
             user = msgspec.structs.replace(user, token=None, token_file=None)
         cluster = config.cluster
-        if urlsplit(cluster.server).scheme == "http":  # no certificates, and the system's authorities are 2 MiB
+        if urlsplit(cluster.server).scheme == "http":  # it needs no certificates, and to load the system's takes 2 MiB
             cluster = msgspec.structs.replace(cluster, insecure=True)
         settings = client_adapter.ConnectionParams(timeout=_FOREVER, trust_env=not _is_loopback(cluster.server))
         http = client_adapter.AsyncClient(config._replace(user=user, cluster=cluster), settings)
@@ -88,7 +88,7 @@ def _config(server: ApiServerAddress) -> lightkube.SingleConfig:
         raise lightkube.ConfigError("these are several files; kubectl config view --flatten makes one of them")
     try:
         kubeconfig = lightkube.KubeConfig.from_file(server.kubeconfig)
-    except AttributeError as wrong:  # the document is no mapping
+    except AttributeError as wrong:  # the document is not a mapping
         raise lightkube.ConfigError("it is no kubeconfig file") from wrong
     config = kubeconfig.get(server.context or None)
     if config is None:
@@ -98,7 +98,7 @@ def _config(server: ApiServerAddress) -> lightkube.SingleConfig:
 
 @contextlib.contextmanager
 def speaking(call: ApiCall) -> Iterator[None]:
-    """What the library raises inside becomes Unreachable or Unconfigured."""
+    """Errors of the library inside become Unreachable or Unconfigured."""
     try:
         yield
     except _UNREACHABLE as failed:
@@ -108,7 +108,7 @@ def speaking(call: ApiCall) -> Iterator[None]:
 
 
 def _reason(failed: BaseException) -> str:
-    """Why there is no answer: the words of the system where it gave some, which are the same each time."""
+    """Why there is no answer: in the words of the system if there are any, because these are the same each time."""
     seen: BaseException | None = failed
     found = ""
     while seen is not None:
@@ -121,7 +121,7 @@ def _reason(failed: BaseException) -> str:
 
 
 def _is_loopback(url: str) -> bool:
-    """Whether no proxy of the environment is meant for it, as in Go."""
+    """Whether proxies from the environment do not apply, as in Go."""
     host = urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 @dataclass(frozen=True, slots=True)
 class ObjectKind:
-    """A kind of object; `group` is empty for the core's."""
+    """A kind of object; `group` is empty for the core group."""
 
     group: str
     version: str
@@ -20,7 +20,7 @@ class ObjectKind:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, *, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """The path of an object or, without a name, of all; without a namespace of those in all namespaces."""
+        """The path of an object or, without a name, of all; without a namespace, of those in all namespaces."""
         parts = ["apis" if self.group else "api", self.api_version]
         if self.namespaced and namespace:
             parts += ["namespaces", quote(namespace, safe="")]

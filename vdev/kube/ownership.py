@@ -1,35 +1,35 @@
-"""Which fields of an object belong to a field manager: what a server-side apply of it would change or take away.
+"""Which fields of an object a field manager owns, so that its next server-side apply changes or removes them.
 
 Sources: the API's `metadata.managedFields`, and its `fieldsV1` form (structured-merge-diff: `f:` a key, `k:` an item of
 a list by its key fields).
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..json_text import parse_json
 from .api import MANAGER
 
 _APPLY = "Apply"
 
 
 def owned(document: Mapping[str, Any], *path: str, manager: str = MANAGER, subresource: str = "") -> frozenset[str]:
-    """The keys below a path (`metadata`, `labels`) that the manager's applies own; of a list, its items' key values."""
+    """The keys below a path that the manager's applies own; for a list, the keys of its items."""
     fields = _fields(document, manager, subresource, only=_APPLY)
     return frozenset(key for each in fields for key in _keys(each, path))
 
 
 def written(document: Mapping[str, Any], *path: str, manager: str, subresource: str = "") -> frozenset[str]:
-    """The keys below a path that the manager owns, whether it applied them or wrote them in another way."""
+    """The keys below a path that the manager owns, by an apply or by another write."""
     return frozenset(key for each in _fields(document, manager, subresource) for key in _keys(each, path))
 
 
 def owned_by_others(
     document: Mapping[str, Any], *path: str, manager: str = MANAGER, subresource: str = ""
 ) -> Mapping[str, str]:
-    """The keys below a path that anybody else owns, or the manager in another way; and who does.
+    """The keys below a path that others own, or the manager by another write than an apply; and who owns each.
 
-    A manager of fields in an item of a list alone, as a kubelet is of its conditions, does not own the item.
+    A manager that owns only fields of an item in a list, as a kubelet does in its conditions, does not own the item.
     """
     mine = manager, _APPLY, subresource
     return {
@@ -50,7 +50,7 @@ def _fields(
 
 
 def _keys(fields: Mapping[str, Any], path: tuple[str, ...], *, whole: bool = False) -> Iterator[str]:
-    """The keys below a path; with `whole` without items of lists of which only fields are owned."""
+    """The keys below a path; with `whole`, without items of lists of which only fields are owned."""
     for step in path:
         found = fields.get(f"f:{step}")
         fields = found if isinstance(found, Mapping) else {}
@@ -64,7 +64,7 @@ def _keys(fields: Mapping[str, Any], path: tuple[str, ...], *, whole: bool = Fal
 
 def _key_values(key: str) -> Iterator[str]:
     try:
-        found = parse_json(key)
+        found = json.loads(key)
     except ValueError:
         return
     if isinstance(found, dict):

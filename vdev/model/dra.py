@@ -252,7 +252,7 @@ class Taints(Section):
 class Dra(Section):
     """How Dynamic Resource Allocation offers the devices, if `advertise` includes dra."""
 
-    driver: DriverName | None = None
+    driver: DriverName = ""
     """Name of the driver that publishes the devices. Default: that of the preset's maker, such as gpu.nvidia.com, else
     the domain of the resource."""
     partitions: Annotated[DraPartitions, choice(DraPartitions)] = DraPartitions.STATIC
@@ -273,22 +273,7 @@ class Dra(Section):
     """Whether the DeviceClass of `vdev dra classes` names the entry's resource, so that pods that ask for the resource
     get these devices without a claim. Default: true for NVIDIA presets, as with NVIDIA's driver, else false."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DraSpec:
-    """How the devices of an entry are published in ResourceSlices: what the file says, and what the devices add to it.
-
-    `mig_enabled` is the mode of GPUs that cannot change it without a reset, None for all others: with dynamic
-    partitions, True publishes no whole GPU, False only whole GPUs. `extended_resource`: pods get whole devices also by
-    the name of the entry's resource, without a claim of their own.
-    """
-
-    driver: str
-    block: Dra = Dra()
-    mig_enabled: bool | None = None
-    extended_resource: bool = False
-
     @property
     def is_dynamic(self) -> bool:
-        """Whether claims cut the devices."""
-        return self.block.partitions is DraPartitions.DYNAMIC and self.mig_enabled is not False
+        """Whether claims partition the devices."""
+        return self.partitions is DraPartitions.DYNAMIC and self.mig_enabled is not False

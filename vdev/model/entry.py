@@ -1,27 +1,33 @@
-"""The options that shape what is advertised and injected."""
+"""An item of `devices`: where the devices come from, how they are advertised, and what containers get."""
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Annotated, Self
 
-from pydantic import model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from . import names
 from .device import IdStyle, RawDevice, facts
-from .dra import DraSpec
-from .geometry import PIN, Geometry, PartitionChoice
+from .dra import Advertise, ClaimApi, Dra
+from .geometry import PIN, Geometry, PartitionChoice, Partitions
 from .scalars import (
+    PATH,
+    STRING,
     AnnotationKey,
     ConditionType,
     Count,
     Duration,
     EnvName,
     Flag,
+    LabelKey,
+    NodePattern,
+    PathPattern,
     PathTemplate,
     Permissions,
+    Placed,
+    ResourceTemplate,
     Section,
     TemplateText,
     Text,
@@ -29,11 +35,14 @@ from .scalars import (
     choice,
     longer_than_nothing,
     matching,
+    not_empty,
+    one_or_many,
     without_problem,
 )
-from .sources import Source, VirtualSource
-from .telemetry import Measured, SmiTool
+from .sources import Glob, GlobSource, GroupBy, Sysfs, UsbGroup, Usbs, needed
+from .telemetry import EntryTelemetry, Measured, PhysicsModel, SmiTool
 from .template import Template, parse
+from .virtual import VirtualDevices
 
 
 class MigStrategy(StrEnum):
@@ -240,9 +249,6 @@ def _literals_problem(value: Template) -> str:
     return names.literals_problem(value.literals)
 
 
-LabelKey = Annotated[Word, without_problem(names.key_problem)]
-"""The key of a label, as Kubernetes takes it."""
-
 LabelValue = Annotated[TemplateText, without_problem(_literals_problem)]
 """The value of a label, with placeholders."""
 
@@ -261,38 +267,154 @@ class Condition(Section):
 
 
 _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")  # of a resource; smarter-device-manager's rule
+_TOOLS = {"nvidia.com/gpu": SmiTool.NVIDIA, "amd.com/gpu": SmiTool.AMD}
+"""By the resource under which the maker's own plugin advertises."""
+_NOTHING_SAID: dict[str, object] = {"labels": {}, "conditions": (), "dra": None, "telemetry": None}
+
+Source = VirtualDevices | GlobSource | Sysfs | UsbGroup
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntrySpec:
-    """One item of `devices`."""
+EntryName = Annotated[
+    Text,
+    matching(
+        f"(?=.{{1,63}}$){names.ENTRY_NAME.pattern}",
+        "1 to 63 lower-case letters, digits, '-' and '.', with a letter or digit at both ends",
+    ),
+]
+_SOURCES = ("virtual", "glob", "sysfs", "usb")
 
-    name: str
-    resource: str  # with a template: as it is written
-    source: Source
-    where: str = field(default="", compare=False)  # a moved line is no change
-    on_nodes: tuple[str, ...] = ()
+
+class Entry(Placed):
+    """A group of devices of one kind. Exactly one of virtual, glob, sysfs and usb is their source."""
+
+    model_config = {"json_schema_extra": {"oneOf": [{"required": [source]} for source in _SOURCES]}}
+
+    name: EntryName
+    """Name of the entry, unique in the configuration. Device ids begin with it, so a new name makes new devices."""
+    resource: ResourceTemplate
+    """The extended resource that pods ask for, <domain>/<name>. If the name has placeholders, such as {index} or
+    {attributes.X}, each device gets the resource with its own values; in these, any character except letters, digits,
+    '-' and '_' becomes '_'."""
+    on_nodes: Annotated[tuple[NodePattern, ...], one_or_many(STRING)] = ()
+    """Patterns for the names of the nodes that have these devices. Default: every node."""
+    advertise: Advertise = [ClaimApi.DEVICE_PLUGIN]
+    """How pods can ask for these devices: as an extended resource of the device plugin, by claims of Dynamic Resource
+    Allocation (dra), or both."""
+    dra: Dra | None = None
+    """How Dynamic Resource Allocation offers these devices, if advertise includes dra."""
+    virtual: VirtualDevices | None = None
+    """Virtual devices."""
+    glob: Annotated[Glob, not_empty()] | None = None
+    """Real devices by path: one pattern, or a list of patterns whose i-th matches together form one device."""
+    sysfs: Sysfs | None = None
+    """Real devices by their attributes in sysfs."""
+    usb: Usbs | None = None
+    """Real USB devices by identity. With a list, one match of each item together form a device."""
+    exclude: Annotated[tuple[PathPattern, ...], one_or_many(PATH)] = ()
+    """For glob: patterns for paths to leave out."""
+    group_by: Annotated[GroupBy, choice(GroupBy)] | None = None
+    """For a list under glob or usb: which matches form a device. position: the i-th match of each item; name, for glob:
+    those whose wildcards matched the same text; all: everything that is found. Default: position."""
+    allow_dangerous: Flag = False
+    """Whether paths that give a container power over the whole host, such as /dev/mem, are allowed."""
+    shared: Flag = False
+    """Whether this entry may have devices that another entry has too. Default: a device belongs to the first entry in
+    the file that finds it."""
     container: Container = Container()
+    """What each container gets besides the device list."""
     health: Health | None = None
-    visible_devices_env: str = ""  # "" = made from the resource's name
-    geometry: Geometry | None = None
-    partitions: Mapping[int, tuple[str, ...]] = field(
-        default_factory=dict
-    )  # device index -> profiles, layouts resolved; with a choice, those of a node without the label
-    choice: PartitionChoice | None = None  # a label of the node says how the devices are cut
-    allow_dangerous: bool = False  # nodes with power over the whole host may be handed out
-    exclude_topology: bool = False
-    shared: bool = False  # its devices may be nodes that devices of other entries are, too
-    pre_start: tuple[Action, ...] = ()
-    on_allocate: tuple[Action, ...] = ()
-    on_release: tuple[Action, ...] = ()
-    if_release_fails: OnFailure = OnFailure.BLOCK
-    labels: Mapping[str, Template] = field(default_factory=dict)  # of the node, beside those of the devices' maker
+    """How a device's health is checked. Default: a device that exists is healthy."""
+    wanted_partitions: Annotated[Partitions, Field(alias="partitions")] = {}
+    """How devices are partitioned: for an index "0", a range "1-2" or "all", a list of profiles or the name of a
+    layout. Or a label of the node selects the layout."""
+    visible_devices_env: EnvName = ""
+    """Environment variable with the list of devices. Default: made from the resource's name."""
+    labels: dict[LabelKey, LabelValue] = {}
+    """Labels of the node, if node.labels is on. Values may have placeholders, but must be the same for all devices.
+    They take precedence over labels of the devices' maker."""
     conditions: tuple[Condition, ...] = ()
-    listed: bool = True  # by a device plugin
-    dra: DraSpec | None = None  # published for Dynamic Resource Allocation
-    telemetry: Measured | None = None  # None: nobody asks
-    smi: SmiTool | None = None
+    """Conditions of the node that follow the health of these devices, if node.conditions is on."""
+    telemetry: EntryTelemetry | None = None
+    """The load of the devices, for metrics, `vdev top` and the tools in containers. Default: busy, if telemetry is
+    anywhere in the file; real devices have sensors only if this key is given."""
+    smi: Flag | None = None
+    """Whether containers get the tool of the devices' maker, nvidia-smi or amd-smi. Default: true for presets of NVIDIA
+    and AMD, if telemetry is anywhere in the file."""
+    exclude_topology: Flag = False
+    """Whether NUMA nodes are hidden from the kubelet."""
+    on_allocate: tuple[Action, ...] = ()
+    """Actions that run once when a pod gets a device, before its first container with the device starts. A failure is
+    only reported."""
+    on_release: tuple[Action, ...] = ()
+    """Actions that run once after a pod released a device, before a container of the next pod starts."""
+    if_release_fails: Annotated[OnFailure, choice(OnFailure)] | None = None
+    """What happens if an onRelease action fails. block: the device is Unhealthy until a retry succeeds; continue: the
+    failure is only reported. Default: block."""
+    pre_start: tuple[Action, ...] = ()
+    """Actions that run before a container with such a device starts, within 25 seconds. If one fails, the container
+    does not start."""
+
+    _partitions: Mapping[int, tuple[str, ...]] = PrivateAttr(default_factory=dict)
+
+    def __eq__(self, other: object) -> bool:
+        """A moved line is no change."""
+        return isinstance(other, Entry) and super().__eq__(other) and self._partitions == other._partitions
+
+    def partitioned(self, partitions: Mapping[int, tuple[str, ...]]) -> Self:
+        """The entry with these profiles by device index."""
+        copy = self.model_copy()
+        copy._partitions = partitions
+        return copy
+
+    @property
+    def partitions(self) -> Mapping[int, tuple[str, ...]]:
+        """The profiles of each partitioned device, by its index; with a choice, those of a node without the label."""
+        return self._partitions
+
+    @property
+    def choice(self) -> PartitionChoice | None:
+        """The label of the node that selects the layout, if there is one."""
+        return self.wanted_partitions if isinstance(self.wanted_partitions, PartitionChoice) else None
+
+    @property
+    def source(self) -> Source:
+        """Where the devices come from."""
+        if self.virtual is not None:
+            return self.virtual
+        if self.sysfs is not None:
+            return self.sysfs
+        group_by = self.group_by or GroupBy.POSITION
+        if self.usb:
+            sticks = tuple(self.usb) if group_by is GroupBy.ALL else needed(self.usb)
+            return UsbGroup(sticks=sticks, group_by=group_by)
+        return GlobSource(paths=needed(self.glob or ()), exclude=self.exclude, group_by=group_by)
+
+    @property
+    def geometry(self) -> Geometry | None:
+        """How the devices can be partitioned."""
+        return self.virtual.partitioning if self.virtual else None
+
+    @property
+    def listed(self) -> bool:
+        """Whether a device plugin advertises the devices."""
+        return ClaimApi.DEVICE_PLUGIN in self.advertise
+
+    @property
+    def smi_tool(self) -> SmiTool | None:
+        """The tool that containers get to look at the devices with."""
+        return self.maker if self.smi else None
+
+    @property
+    def maker(self) -> SmiTool | None:
+        """The maker of the preset, if it has such a tool."""
+        return _TOOLS.get(self.virtual.maker_resource) if self.virtual else None
+
+    @property
+    def measured(self) -> Measured | None:
+        """The load of the devices and what they are like; None if they have no sensors."""
+        if self.telemetry is None:
+            return None
+        return Measured(self.telemetry, self.virtual.physics if self.virtual else PhysicsModel(), self.maker)
 
     @property
     def acts_on_handovers(self) -> bool:
@@ -302,18 +424,18 @@ class EntrySpec:
     @property
     def is_writable(self) -> bool:
         """Whether pods can write into the file or directory that stands in for a device."""
-        node = self.source.node if isinstance(self.source, VirtualSource) else None
+        node = self.virtual.node if self.virtual else None
         return node is not None and node.is_writable
 
     @property
     def is_nvidia(self) -> bool:
         """Whether its devices answer in the NVIDIA plugin's exact wire form: those of NVIDIA presets do."""
-        return isinstance(self.source, VirtualSource) and self.source.id_style is IdStyle.NVIDIA
+        return self.virtual is not None and self.virtual.id_style is IdStyle.NVIDIA
 
     @property
     def gpu_names(self) -> tuple[str, ...]:
         """What `resources.gpus` patterns are matched against: NVIDIA's model as in NVML, and as in the label."""
-        known = self.source.attributes if isinstance(self.source, VirtualSource) and self.is_nvidia else {}
+        known = self.virtual.attributes if self.virtual and self.is_nvidia else {}
         return tuple(known[key] for key in ("model", "product") if key in known)
 
     @property
@@ -329,10 +451,10 @@ class EntrySpec:
         return parse(self.resource).render({key: _NOT_IN_NAME.sub("_", value) for key, value in values})
 
     @property
-    def without_node(self) -> "EntrySpec":
+    def without_node(self) -> Self:
         """The entry without what the node says of it, which changes no device and nothing that a container gets."""
         said = self.labels or self.conditions or self.dra or self.telemetry
-        return replace(self, labels={}, conditions=(), dra=None, telemetry=None) if said else self
+        return self.model_copy(update=_NOTHING_SAID) if said else self
 
     @property
     def possible_profiles(self) -> frozenset[str]:

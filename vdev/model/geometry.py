@@ -10,20 +10,32 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BeforeValidator, PrivateAttr, TypeAdapter, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PrivateAttr,
+    TypeAdapter,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+)
 
 from ..errors import VdevError
 from .problem import did_you_mean, listed
 from .scalars import (
     AsWritten,
     Flag,
+    LabelKey,
     Memory,
+    Plain,
     Section,
     Text,
     Whole,
     Word,
     between,
     described,
+    keys_of,
     matching,
     refuse,
     refuse_items,
@@ -84,6 +96,27 @@ PROFILES_JSON: list[dict[str, Any]] = [
 ]
 Profiles = Annotated[tuple[str, ...], BeforeValidator(profiles_of), WithJsonSchema({"anyOf": PROFILES_JSON})]
 """A list of profiles, or how many of each."""
+
+
+def _layout(value: object) -> str | tuple[str, ...]:
+    if type(value) is str and value:
+        return value
+    if isinstance(value, (list, tuple, dict)):
+        return profiles_of(value)
+    hint = f'write it in quotes: "{value}"' if isinstance(value, Plain) else ""
+    return refuse(f"expected a list of profiles or a layout's name, got {described(value)}", hint)
+
+
+Layout = Annotated[
+    str | tuple[str, ...],
+    BeforeValidator(_layout),
+    WithJsonSchema({"anyOf": [{"type": "string", "minLength": 1}, *PROFILES_JSON]}),
+]
+"""Profiles, or a named layout."""
+
+DeviceRange = Annotated[
+    Text, matching(r"\*|all|(0|[1-9]\d{0,5})(-(0|[1-9]\d{0,5}))?", 'an index "0", a range "1-2", or "all"')
+]
 
 MAX_SLICES = MAX_PARTS  # keeps the search for an arrangement shallow; real devices have 8
 
@@ -323,32 +356,61 @@ class NamedLayout:
     refusal: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionChoice:
-    """The label whose value names one of `layouts`.
+class PartitionChoice(Section):
+    """A label of the node that selects the layout."""
 
-    `default` is the layout of a node without the label; empty: whole devices.
-    """
+    label: Annotated[LabelKey, Field(alias="fromLabel")]
+    """The label whose value names a layout, such as nvidia.com/mig.config."""
+    default: Word = ""
+    """The layout of a node without the label. Default: no partitions."""
+    file: Word | None = None
+    """A file of layouts in the form of mig-parted or device-config-manager, relative to this file. Default: the layouts
+    of the devices, all-disabled and all-enabled."""
 
-    label: str
-    default: str
-    layouts: Mapping[str, NamedLayout] = field(hash=False)
+    _layouts: Mapping[str, NamedLayout] = PrivateAttr(default_factory=dict)
+
+    def among(self, layouts: Mapping[str, NamedLayout]) -> Self:
+        """The choice among these layouts: those of the file, or of the devices."""
+        copy = self.model_copy()
+        copy._layouts = layouts
+        return copy
+
+    @property
+    def layouts(self) -> Mapping[str, NamedLayout]:
+        """The layouts by name."""
+        return self._layouts
 
     @property
     def protocol(self) -> Protocol:
-        """How it is told what became of the label's value."""
+        """How vdev reports whether the chosen layout is in force."""
         return protocol_of(self.label)
 
     @property
     def state_label(self) -> str:
-        """The label that tells what became of the label's value."""
+        """The label that reports whether the chosen layout is in force."""
         return self.protocol.label
 
     @property
     def initial(self) -> dict[int, tuple[str, ...]]:
-        """The profiles of each device that is cut, on a node without the label."""
+        """The profiles of each device that is partitioned, on a node without the label."""
         layout = self.layouts.get(self.default)
         return {index: parts for index, parts in layout.parts.items() if parts is not None} if layout else {}
+
+
+_BY_DEVICE: TypeAdapter[dict[str, str | tuple[str, ...]]] = TypeAdapter(dict[DeviceRange, Layout])
+
+
+def _partitions(value: object, _: ValidatorFunctionWrapHandler) -> dict[str, str | tuple[str, ...]] | PartitionChoice:
+    """Validate the value in one of the two forms, so that the errors are of that form alone."""
+    if isinstance(value, PartitionChoice) or (isinstance(value, dict) and keys_of(PartitionChoice) & value.keys()):
+        return PartitionChoice.model_validate(value)
+    if not isinstance(value, dict):
+        refuse(f"expected a mapping, got {described(value)}", """say which devices have them: {all: …} or {"0": …}""")
+    return _BY_DEVICE.validate_python(value)
+
+
+Partitions = Annotated[dict[DeviceRange, Layout] | PartitionChoice, WrapValidator(_partitions)]
+"""How devices are partitioned."""
 
 
 def generated(geometry: Geometry, count: int) -> dict[str, NamedLayout]:

@@ -40,8 +40,8 @@ def show(path: KeyPath) -> str:
 class Where(str):
     """`file:line:column: path` of a value. A problem that is found later knows by it where it belongs."""
 
-    place: Place
-    path: KeyPath
+    place: Place = Place("")
+    path: KeyPath = ()
 
     @classmethod
     def of(cls, place: Place, path: KeyPath) -> "Where":
@@ -87,7 +87,7 @@ class Problem:
     @classmethod
     def at(cls, severity: Severity, where: str, message: str, hint: str = "") -> "Problem":
         """A problem with the place that `where` stands for, if it is one in a file."""
-        place, path = (where.place, where.path) if isinstance(where, Where) else (None, ())
+        place, path = (where.place, where.path) if where and isinstance(where, Where) else (None, ())
         return cls(severity, where, message, hint, place, path)
 
     @property

@@ -34,7 +34,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
 from . import names, path_pattern, quantity, template
-from .problem import SHOWN, did_you_mean, either, listed
+from .problem import SHOWN, Where, did_you_mean, either, listed
 from .template import Template
 
 PROBLEM = "vdev"
@@ -107,10 +107,10 @@ class Section(BaseModel):
 class Placed(Section):
     """An item that knows its place in the file, for problems that are found later."""
 
-    _where: str = PrivateAttr("")
+    _where: Where = PrivateAttr(Where())
     _for_nvidia: bool = PrivateAttr(default=False)
 
-    def placed(self, where: str, *, for_nvidia: bool = False) -> Self:
+    def placed(self, where: Where, *, for_nvidia: bool = False) -> Self:
         """The item as it stands at `where`, perhaps in a file for NVIDIA's plugin."""
         copy = self.model_copy()
         copy._where, copy._for_nvidia = where, for_nvidia
@@ -121,8 +121,8 @@ class Placed(Section):
         return isinstance(other, Placed) and self.__dict__ == other.__dict__ and self._for_nvidia == other._for_nvidia
 
     @property
-    def where(self) -> str:
-        """Its place in the file."""
+    def where(self) -> Where:
+        """Its place in the file; empty for an item that is built in code."""
         return self._where
 
     @property
@@ -391,6 +391,9 @@ NodePattern = Annotated[Word, without_problem(path_pattern.problem)]
 
 AnnotationKey = Annotated[Word, without_problem(names.annotation_key_problem)]
 """The key of an annotation, as Kubernetes takes it."""
+
+LabelKey = Annotated[Word, without_problem(names.key_problem)]
+"""The key of a label, as Kubernetes takes it."""
 
 ConditionType = Annotated[Word, without_problem(names.condition_type_problem)]
 """The type of a condition of the Node, as Kubernetes takes it."""

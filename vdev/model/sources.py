@@ -1,11 +1,11 @@
-"""Where the devices of an entry come from: `virtual`, `glob`, `sysfs` or `usb`."""
+"""Where the real devices of an entry come from: `glob`, `sysfs` or `usb`."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, Self, assert_never
+from typing import Annotated, Any, Self, TypeVar, assert_never
 
 from pydantic import (
     AfterValidator,
@@ -19,17 +19,14 @@ from pydantic import (
 )
 
 from . import path_pattern
-from .device import EMPTY, IdStyle
 from .problem import listed
 from .scalars import (
     PATH,
     STRING,
     Count,
     Flag,
-    Index,
     ItemInJson,
     PathPattern,
-    PathTemplate,
     PathText,
     Permissions,
     Plain,
@@ -46,47 +43,6 @@ from .scalars import (
     refuse,
     without_problem,
 )
-from .virtual_node import VirtualNode
-
-
-class DriverNode(Section):
-    """A device node that the real device has."""
-
-    path: PathTemplate
-    """Path on the host; {index} is the device's number."""
-    permissions: Permissions = "rw"
-    """One or more of r (read), w (write) and m (mknod)."""
-    first_index: Index = 0
-    """What {index} is for the first device."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VirtualSource:
-    """Devices that exist only in the file (or as a preset's data).
-
-    `numa` holds one value per device, or one for all, or none. `links` maps pairs of indices to a score (NVIDIA's
-    scale: 100 per NVLink), symmetric. `driver_nodes` are templates of the nodes that the real device has, `node` is
-    what a container gets in its stead. `maker_resource` is the resource under which the maker's own plugin advertises
-    devices of the preset. `ids` has one for each device, or none where they are made up.
-    """
-
-    count: int
-    ids: tuple[str, ...] = ()
-    memory: int = 0
-    numa: tuple[int, ...] = ()
-    attributes: Mapping[str, str] = field(default_factory=lambda: EMPTY)
-    links: Mapping[tuple[int, int], int] = field(default_factory=dict)
-    id_style: IdStyle = IdStyle.NAME
-    preset: str = ""
-    maker_resource: str = ""
-    driver_nodes: tuple[DriverNode, ...] = ()
-    partition_nodes: tuple[DriverNode, ...] = ()
-    node: VirtualNode | None = None
-
-    @property
-    def attribute_names(self) -> frozenset[str]:
-        """The attributes of its devices, for templates."""
-        return frozenset(self.attributes)
 
 
 class PathType(StrEnum):
@@ -464,4 +420,9 @@ class UsbGroup:
         return frozenset[str]().union(*(each.attribute_names for each in self.sticks))
 
 
-Source = VirtualSource | GlobSource | Sysfs | UsbGroup
+Part = TypeVar("Part", GlobItem, Usb)
+
+
+def needed(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """The parts of a device, which cannot lack its only one."""
+    return tuple(each.model_copy(update={"optional": False}) for each in parts) if len(parts) == 1 else tuple(parts)

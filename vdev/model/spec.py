@@ -1,16 +1,15 @@
-"""Everything that a configuration says, in one value, and its sections of flags, sharing, names by pattern and node."""
+"""The configuration file as a whole, and its sections of flags, sharing, names by pattern and node."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from enum import StrEnum
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from ..faults.rules import NO_RULES, Faults
-from .entry import AllocationPolicy, DeviceIdStrategy, DeviceListStrategy, EntrySpec, MigStrategy
+from .entry import AllocationPolicy, DeviceIdStrategy, DeviceListStrategy, Entry, MigStrategy
 from .fleet import NO_FLEET, Fleet
-from .nvidia_forms import DOMAIN, Gfd, References, comma_list, prefixed
+from .nvidia_forms import DOMAIN, Gfd, Imex, References, comma_list, prefixed
 from .scalars import (
     MAX_COUNT,
     AbsolutePath,
@@ -124,6 +123,8 @@ class Flags(Section):
 
 DEFAULT_FLAGS = Flags()
 
+Item = TypeVar("Item", bound=Placed)
+
 
 # --- sharing ---------------------------------------------------------------------------------------------------------
 
@@ -152,6 +153,11 @@ class SharedItem(Placed):
         """Whether NVIDIA's plugin could have the resource."""
         return self.name.startswith(f"{DOMAIN}/")
 
+    @property
+    def for_nvidia(self) -> bool:
+        """Whether NVIDIA's plugin would start with it, and have the resource."""
+        return self._for_nvidia and self.is_nvidias
+
 
 class SharingKind(StrEnum):
     """NVIDIA's two kinds of sharing."""
@@ -169,10 +175,6 @@ class TimeSlicing(Section):
     """Whether a container that asks for more than one replica is refused."""
     resources: Annotated[tuple[SharedItem, ...], not_empty("no resources specified", _HOW_TO_SHARE)]
     """What is shared."""
-
-    def sharing_only(self, items: Iterable[SharedItem]) -> Self:
-        """The block with these items."""
-        return self.model_copy(update={"resources": tuple(items)})
 
     @property
     def kind(self) -> SharingKind:
@@ -272,20 +274,78 @@ SAYS_NOTHING = Node()
 # --- all of it --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spec:
-    """Everything the configuration says."""
+def _version(value: object) -> str:
+    if value in ("v1", ""):
+        return "v1"
+    return refuse(f"unknown version: {value}", "the only version is v1")
 
-    entries: tuple[EntrySpec, ...] = ()
+
+class Spec(Section):
+    """A vdev configuration, version v1."""
+
+    version: Annotated[str, BeforeValidator(_version), WithJsonSchema({"const": "v1"})] = "v1"
+    """Version of the file format."""
     flags: Flags = DEFAULT_FLAGS
-    sharing: TimeSlicing | None = None
-    gpu_patterns: tuple[PatternItem, ...] = ()
-    mig_patterns: tuple[PatternItem, ...] = ()
+    entries: Annotated[tuple[Entry, ...], Field(alias="devices")] = ()
+    """The devices, the nodes that have them, and the extended resources that advertise them."""
+    sharing_blocks: Annotated[Sharing, Field(alias="sharing")] = Sharing()
     faults: Faults = NO_RULES
+    resources: Resources = Resources()
     node: Node = SAYS_NOTHING
-    telemetry: Telemetry | None = None  # None: nothing is measured
-    fleet: Fleet = NO_FLEET
+    telemetry: Telemetry | None = None
+    """Sensors of devices, and where their metrics are served. Default: no sensors."""
+    fleet_nodes: Annotated[Fleet | None, Field(alias="fleet")] = None
+    """Nodes without a kubelet; only for `vdev fleet`."""
+    imex: Imex | None = None
+    """NVIDIA's; accepted and not used."""
+    presets_dir: Word | None = None
+    """Directory with your own preset files, relative to this file."""
 
-    def on_node(self, node: str) -> tuple[EntrySpec, ...]:
+    @property
+    def sharing(self) -> TimeSlicing | None:
+        """How devices are shared, if they are."""
+        return next((block for _, block in self.sharing_blocks.blocks), None)
+
+    @property
+    def gpu_patterns(self) -> tuple[PatternItem, ...]:
+        return self.resources.gpus
+
+    @property
+    def mig_patterns(self) -> tuple[PatternItem, ...]:
+        return self.resources.mig
+
+    @property
+    def fleet(self) -> Fleet:
+        return self.fleet_nodes or NO_FLEET
+
+    def on_node(self, node: str) -> tuple[Entry, ...]:
         """The entries that concern that node."""
         return tuple(entry for entry in self.entries if entry.is_on(node))
+
+    def sharing_only(self, items: Iterable[SharedItem]) -> Self:
+        """The configuration with these shared resources alone."""
+        if self.sharing is None:
+            return self
+        block = self.sharing.model_copy(update={"resources": tuple(items)})
+        name = "mps" if isinstance(block, Mps) else "time_slicing"
+        return self.model_copy(update={"sharing_blocks": Sharing().model_copy(update={name: block})})
+
+    def only(self, is_kept: Callable[[Placed], bool]) -> Self:
+        """The configuration with those entries, shared resources and patterns that are kept."""
+
+        def kept(items: Iterable[Item]) -> tuple[Item, ...]:
+            return tuple(filter(is_kept, items))
+
+        blocks = {
+            name: block.model_copy(update={"resources": kept(block.resources)})
+            for name in Sharing.model_fields
+            if (block := getattr(self.sharing_blocks, name))
+        }
+        patterns = {"gpus": kept(self.gpu_patterns), "mig": kept(self.mig_patterns)}
+        return self.model_copy(
+            update={
+                "entries": kept(self.entries),
+                "sharing_blocks": self.sharing_blocks.model_copy(update=blocks),
+                "resources": self.resources.model_copy(update=patterns),
+            }
+        )

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from ..faults.effects import ConditionFault
 from ..model.device import grouped
-from ..model.entry import Condition, EntrySpec, TrueWhen
+from ..model.entry import Condition, Entry, TrueWhen
 from ..model.names import MESSAGE
 from ..planning.resources import Inventory
 from .events import named, shortened
@@ -45,7 +45,7 @@ def condition_document(condition: NodeCondition) -> dict[str, str]:
 
 
 def conditions(
-    entries: Iterable[EntrySpec], lost: Losses, rules: Mapping[str, ConditionFault] = _NO_RULES
+    entries: Iterable[Entry], lost: Losses, rules: Mapping[str, ConditionFault] = _NO_RULES
 ) -> tuple[NodeCondition, ...]:
     """One per type, in the order of the file. Several entries may name a type: it is about the devices of all.
 
@@ -57,7 +57,7 @@ def conditions(
     return tuple(found.values())
 
 
-def _condition(name: str, members: list[tuple[EntrySpec, Condition]], lost: Losses) -> NodeCondition:
+def _condition(name: str, members: list[tuple[Entry, Condition]], lost: Losses) -> NodeCondition:
     true_when = members[0][1].true_when
     for entry, spec in members:
         mine = {key[1]: loss for key, loss in lost.items() if loss.spec.name == entry.name}

@@ -70,17 +70,17 @@ class NodeEvents(ApiApplier):
         self._uid = ""  # of the Node that these are about
 
     async def apply(self, plan: DesiredState) -> None:
-        was_on, self._is_on = self._is_on, plan.node.events
+        was_on, self._is_on = self._is_on, plan.observed.spec.node.events
         situation = self._situation()
         now = self._lasting(situation) if self._is_on else replace(NOTHING, announced=situation.announced)
         if self._is_on:
-            recut = of_partitions(self._base, plan.base) if was_on else ()
+            recut = of_partitions(self._base, plan.observed.inventory) if was_on else ()
             xids = of_xids(self._xids if was_on else {}, plan.xids)
             losses = of_losses(self._lost, plan.lost, plan.devices)
-            refused = of_layouts(self._choices if was_on else {}, plan.choices)
+            refused = of_layouts(self._choices if was_on else {}, plan.observed.layouts)
             self._add((*of_situation(self._seen, now), *recut, *refused, *xids, *losses))
-        self._choices = plan.choices
-        self._seen, self._lost, self._base, self._xids = now, plan.lost, plan.base, plan.xids
+        self._choices = plan.observed.layouts
+        self._seen, self._lost, self._base, self._xids = now, plan.lost, plan.observed.inventory, plan.xids
 
     def _see_node(self) -> None:
         """Events wait for what happens, not for the Node."""

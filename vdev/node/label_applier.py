@@ -38,9 +38,9 @@ class NodeLabels(ApiApplier):
     async def apply(self, plan: DesiredState) -> None:
         """Note the plan's labels, at first also that there are none: an earlier process may have left some."""
         wanted = plan.labels
-        choices = plan.choices.values()
+        choices = plan.observed.layouts.values()
         follows = bool(choices) and all(each.state is not RepartitionState.UNSEEN for each in choices)
-        is_asked = plan.node.labels is True or follows or self._takes_back
+        is_asked = plan.observed.spec.node.labels is True or follows or self._takes_back
         first = self._wanted is None and is_asked
         if first or wanted != (self._wanted or {}):
             self._wanted = wanted

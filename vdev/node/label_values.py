@@ -5,11 +5,10 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from ..model.device import EMPTY, RawDevice
-from ..model.entry import EntrySpec, MigStrategy
+from ..model.entry import Entry, MigStrategy
 from ..model.geometry import LayoutError, Profile
 from ..model.names import domain_and_name
 from ..model.problem import Problem
-from ..model.sources import VirtualSource
 from ..model.spec import Spec
 from ..planning.naming import partition_id
 from ..planning.partitions import place
@@ -41,7 +40,7 @@ class Hardware:
     none.
     """
 
-    entry: EntrySpec
+    entry: Entry
     maker: str
     raw: RawDevice
     parts: tuple[Profile, ...] | None = None
@@ -75,26 +74,26 @@ def hardware(
 NVIDIA = "nvidia.com"
 
 
-def maker(entry: EntrySpec) -> str:
+def maker(entry: Entry) -> str:
     """The domain under which the maker of the entry's virtual devices advertises them, or empty for real devices.
 
     Real devices have their makers' labellers. Without a preset it is the domain of the entry's own resource, but for
     NVIDIA's: nothing is known of such a device.
     """
-    if not isinstance(entry.source, VirtualSource):
+    if entry.virtual is None:
         return ""
     if entry.is_nvidia:
         return NVIDIA
-    domain = domain_and_name(entry.source.maker_resource or entry.resource)[0]
+    domain = domain_and_name(entry.virtual.maker_resource or entry.resource)[0]
     return "" if domain == NVIDIA else domain
 
 
-def _may_be_cut(entry: EntrySpec) -> bool:
+def _may_be_cut(entry: Entry) -> bool:
     return entry.geometry is not None and bool(entry.partitions or entry.geometry.first_mode)
 
 
 def _cut(
-    spec: Spec, entry: EntrySpec, raws: Sequence[RawDevice], listed: frozenset[str]
+    spec: Spec, entry: Entry, raws: Sequence[RawDevice], listed: frozenset[str]
 ) -> Iterable[tuple[RawDevice, tuple[Profile, ...] | None]]:
     """Each device with its partitions.
 
@@ -111,7 +110,7 @@ def _cut(
     )
 
 
-def _parts(spec: Spec, entry: EntrySpec, raw: RawDevice) -> list[tuple[str, Profile]] | None:
+def _parts(spec: Spec, entry: Entry, raw: RawDevice) -> list[tuple[str, Profile]] | None:
     """The partitions, each with its id; None for a device that stays whole."""
     geometry = entry.geometry
     wanted = entry.parts(raw.index)

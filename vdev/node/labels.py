@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 from ..model import names
 from ..model.device import Device, RawDevice
-from ..model.entry import EntrySpec
+from ..model.entry import Entry
 from ..model.problem import Problem, warning
 from ..model.spec import Spec
 from ..planning.allocation import placeholders
@@ -48,13 +48,13 @@ def _made_by(devices: Sequence[Hardware], *domains: str) -> list[Hardware]:
     return [each for each in devices if each.maker in domains]
 
 
-def entry_labels(entries: Iterable[EntrySpec], inventory: Inventory) -> tuple[dict[str, str], list[Problem]]:
+def entry_labels(entries: Iterable[Entry], inventory: Inventory) -> tuple[dict[str, str], list[Problem]]:
     """The labels of the entries whose devices are there, and where they contradict themselves or each other."""
     wanted = [entry for entry in entries if entry.labels]
     if not wanted:
         return {}, []
     devices = _devices(wanted, inventory)
-    given: dict[str, tuple[EntrySpec, str]] = {}
+    given: dict[str, tuple[Entry, str]] = {}
     problems: list[Problem] = []
     for entry in wanted:
         for key, value in _of_entry(entry, devices[entry.name], problems).items():
@@ -68,7 +68,7 @@ def entry_labels(entries: Iterable[EntrySpec], inventory: Inventory) -> tuple[di
     return {key: value for key, (_, value) in given.items()}, problems
 
 
-def _devices(entries: Sequence[EntrySpec], inventory: Inventory) -> dict[str, list[tuple[str, Device]]]:
+def _devices(entries: Sequence[Entry], inventory: Inventory) -> dict[str, list[tuple[str, Device]]]:
     """Each entry's devices in order, with the resource that each is listed under, or would be."""
     would_be = {entry.name: entry.resource for entry in entries if not entry.listed}
     found: dict[str, dict[str, tuple[str, Device]]] = {entry.name: {} for entry in entries}
@@ -80,7 +80,7 @@ def _devices(entries: Sequence[EntrySpec], inventory: Inventory) -> dict[str, li
     return {entry: sorted(each.values(), key=lambda pair: pair[1].sort_key) for entry, each in found.items()}
 
 
-def _of_entry(entry: EntrySpec, devices: Sequence[tuple[str, Device]], problems: list[Problem]) -> dict[str, str]:
+def _of_entry(entry: Entry, devices: Sequence[tuple[str, Device]], problems: list[Problem]) -> dict[str, str]:
     if not devices:
         return {}
     constant = all(template.is_constant for template in entry.labels.values())
@@ -108,5 +108,5 @@ def _listed(texts: Sequence[str]) -> str:
     return ", ".join(map(repr, texts[:_SHOWN])) + more
 
 
-def _where(entry: EntrySpec, key: str) -> str:
+def _where(entry: Entry, key: str) -> str:
     return f"{entry.where}.labels.{key}"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ..model.device import GONE, Health, Key
-from ..model.entry import EntrySpec
+from ..model.entry import Entry
 from ..planning.resources import Inventory, Resource
 
 
@@ -18,7 +18,7 @@ from ..planning.resources import Inventory, Resource
 class Loss:
     """Why a device cannot be used. `spec` is its entry; `gone`: it is not only broken but not there."""
 
-    spec: EntrySpec
+    spec: Entry
     health: Health
     gone: bool = False
 
@@ -29,7 +29,7 @@ Losses = Mapping[Key, Loss]
 NONE: Losses = {}
 
 
-def losses(before: Inventory, now: Inventory, known: Losses, entries: Iterable[EntrySpec]) -> Losses:
+def losses(before: Inventory, now: Inventory, known: Losses, entries: Iterable[Entry]) -> Losses:
     """What is lost now. `known` is what was lost `before`."""
     old, new = before.each_once, now.each_once
     specs = {entry.name: entry.without_node for entry in entries}  # as resources have them
@@ -39,13 +39,13 @@ def losses(before: Inventory, now: Inventory, known: Losses, entries: Iterable[E
     return lost
 
 
-def _promised(spec: EntrySpec | None, specs: Mapping[str, EntrySpec]) -> bool:
+def _promised(spec: Entry | None, specs: Mapping[str, Entry]) -> bool:
     """Whether the configuration still says of this entry what it said."""
     return spec is not None and specs.get(spec.name) == spec
 
 
 def _of_resource(
-    name: str, before: Resource | None, now: Resource | None, known: Losses, specs: Mapping[str, EntrySpec]
+    name: str, before: Resource | None, now: Resource | None, known: Losses, specs: Mapping[str, Entry]
 ) -> dict[Key, Loss]:
     there: Mapping[str, object] = now.by_device if now else {}
     lost = {

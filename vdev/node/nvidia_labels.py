@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from ..model.entry import MigStrategy
 from ..model.geometry import Profile
 from ..model.problem import Problem, warning
-from ..model.sources import VirtualSource
 from ..model.spec import SharedItem, SharingKind, Spec
 from ..planning.naming import name_of_partition, name_of_whole
 from .label_values import Hardware, Machine
@@ -138,8 +137,7 @@ def _clique(gpus: Iterable[Hardware]) -> dict[str, str]:
 
 
 def model(gpu: Hardware) -> str:
-    source = gpu.entry.source
-    preset = source.preset if isinstance(source, VirtualSource) else ""
+    preset = gpu.entry.virtual.preset if gpu.entry.virtual else ""
     return gpu.attributes.get("model") or gpu.attributes.get("product") or preset
 
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import structlog
 
-from ..kube.node_cleaning import cleared
 from ..kube.ownership import owned
 from ..model.quantity import amount_of
 from ..planning.plan import DesiredState
 from .api_applier import ApiApplier, NodeAccess
+from .cleaning import cleared
 from .conditions import NodeCondition, SlotCounts, condition_document
 
 log = structlog.get_logger(__name__)
@@ -41,7 +41,7 @@ class NodeStatus(ApiApplier):
     async def apply(self, plan: DesiredState) -> None:
         """Note the plan's resources and conditions, at first also that there are none: an earlier process left some."""
         wanted = (plan.capacity, plan.conditions)
-        first = not self._follows and (plan.node.status or plan.node.conditions)
+        first = not self._follows and (plan.observed.spec.node.status or plan.observed.spec.node.conditions)
         if first or wanted != (self._capacity, self._conditions):
             self._capacity, self._conditions = wanted
             self.written = False

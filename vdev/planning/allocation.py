@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 from ..errors import AllocationError, InvalidRequest, UnhealthyDevice, UnknownDevice
 from ..model import telemetry
 from ..model.device import EMPTY, REPLICA_MARK, UNKNOWN_ENTRY, Device, DeviceNode, Mount, Slot, facts, grouped
-from ..model.entry import ContainerNode, DeviceIdStrategy, DeviceListStrategy, EntrySpec
+from ..model.entry import ContainerNode, DeviceIdStrategy, DeviceListStrategy, Entry
 from ..model.geometry import instance_id
 from ..model.names import MAX_ID, visible_devices_env
 from ..model.spec import Flags, SharingKind
@@ -128,7 +128,7 @@ def placeholders(resource: str, device: Device) -> Mapping[str, str]:
     }
 
 
-def values_of(resource: str, entry: EntrySpec, device: Device) -> Mapping[str, str]:
+def values_of(resource: str, entry: Entry, device: Device) -> Mapping[str, str]:
     """The values of the device's `{placeholders}`; none where the entry's block is empty."""
     block = entry.container
     if block.env or block.annotations or block.device_nodes or block.mounts:
@@ -137,7 +137,7 @@ def values_of(resource: str, entry: EntrySpec, device: Device) -> Mapping[str, s
 
 
 def nodes_of(
-    entry: EntrySpec, device: Device, values: Mapping[str, str], flags: Flags, *, driver: bool
+    entry: Entry, device: Device, values: Mapping[str, str], flags: Flags, *, driver: bool
 ) -> tuple[DeviceNode, ...]:
     """The nodes of a device: those found, those of the entry's block, and with `driver` those of the preset's real
     driver.
@@ -155,14 +155,14 @@ def render_node(node: ContainerNode, values: Mapping[str, str]) -> DeviceNode:
     return DeviceNode(node.host_path.render(values), node.inside.render(values), node.permissions)
 
 
-def mounts_of(entry: EntrySpec, device: Device, values: Mapping[str, str], flags: Flags) -> tuple[Mount, ...]:
+def mounts_of(entry: Entry, device: Device, values: Mapping[str, str], flags: Flags) -> tuple[Mount, ...]:
     """The bind mounts of a device: those found, its maker's tools, and those of the entry's block."""
     root = flags.nvidia_driver_root if entry.is_nvidia else "/"
     own = (
         Mount(_join(root, mount.host_path.render(values)), mount.inside.render(values), mount.read_only)
         for mount in entry.container.mounts
     )
-    tools = telemetry.mounts(device.raw.tools, entry.smi, device) if entry.smi and device.raw.tools else ()
+    tools = telemetry.mounts(device.raw.tools, entry.smi_tool, device) if entry.smi_tool and device.raw.tools else ()
     return (*device.raw.mounts, *tools, *own)
 
 
@@ -426,7 +426,7 @@ def _cdi_members(inventory: Inventory) -> Iterator[tuple[str, str, Resource, Dev
                 yield cdi.kind(entry.resource), list_name(device, resource.flags), resource, device
 
 
-def cdi_device(name: str, resource: Resource, entry: EntrySpec, device: Device) -> cdi.CdiDevice:
+def cdi_device(name: str, resource: Resource, entry: Entry, device: Device) -> cdi.CdiDevice:
     """A device's edits for CDI. The variable names the device, because a CDI device without any edit is invalid."""
     prefix = visible_devices_env(entry.resource).removesuffix("_VISIBLE_DEVICES")
     variable = f"{prefix}_DEVICE_{device.ordinal.replace(':', '_')}"

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..model.device import Device, RawDevice, Slot
-from ..model.entry import EntrySpec
+from ..model.entry import Entry
 from ..model.problem import Problem, warning
 from ..model.spec import SharedItem, Spec
 from . import naming, sharing
@@ -25,10 +25,10 @@ class Offer:
     problems: tuple[Problem, ...] = ()
 
 
-def offer(spec: Spec, entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice]]) -> Offer:
+def offer(spec: Spec, entries: Sequence[Entry], found: Mapping[str, Sequence[RawDevice]]) -> Offer:
     """What claims can get of these entries, with the devices found for each. A driver may have none at the moment."""
     problems: list[Problem] = []
-    of_driver: dict[str, dict[str, EntrySpec]] = {}
+    of_driver: dict[str, dict[str, Entry]] = {}
     slots: dict[str, list[Slot]] = defaultdict(list)
     replicas: dict[str, dict[str, int]] = defaultdict(dict)  # of the shared devices
     ordinals: dict[str, int] = {}  # the next free one of each resource
@@ -54,7 +54,7 @@ def offer(spec: Spec, entries: Sequence[EntrySpec], found: Mapping[str, Sequence
     return Offer(resources, tuple(dict.fromkeys(problems)))
 
 
-def _devices(problems: list[Problem], entry: EntrySpec, raw: RawDevice, ordinal: int) -> Iterator[Device]:
+def _devices(problems: list[Problem], entry: Entry, raw: RawDevice, ordinal: int) -> Iterator[Device]:
     if entry.dra and entry.dra.mig_enabled is False:
         yield naming.whole_device(raw, ordinal)
         return
@@ -70,7 +70,7 @@ def _devices(problems: list[Problem], entry: EntrySpec, raw: RawDevice, ordinal:
         yield from naming.listed_partitions(problems, entry, raw, ordinal, wanted)
 
 
-def _replicas(problems: list[Problem], spec: Spec, entry: EntrySpec, devices: Sequence[Device]) -> dict[str, int]:
+def _replicas(problems: list[Problem], spec: Spec, entry: Entry, devices: Sequence[Device]) -> dict[str, int]:
     """How often each device may be given out at the same time, where the section `sharing` names its resource."""
     if spec.sharing is None or not devices:
         return {}
@@ -95,6 +95,6 @@ def _replicas(problems: list[Problem], spec: Spec, entry: EntrySpec, devices: Se
     return found
 
 
-def _not_shared(entry: EntrySpec, name: str, rule: SharedItem) -> Problem:
+def _not_shared(entry: Entry, name: str, rule: SharedItem) -> Problem:
     message = f"claims do not share {name} of {entry.name}, whose partitions are dynamic"
     return warning(rule.where, message, "set dra.partitions to static where claims are to share devices")

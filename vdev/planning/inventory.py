@@ -13,9 +13,8 @@ from itertools import chain
 
 from ..model import names
 from ..model.device import RawDevice, Slot
-from ..model.entry import EntrySpec
+from ..model.entry import Entry
 from ..model.problem import Problem, error, warning
-from ..model.sources import VirtualSource
 from ..model.spec import Spec
 from . import claimable, naming, refusal, sharing
 from .list_size import LIST_LIMIT, list_size
@@ -42,7 +41,7 @@ def _meet(some: Sequence[str], others: Sequence[str]) -> bool:
     return bool(some and others) and not set(some).isdisjoint(others)
 
 
-def settle(entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice]]) -> EntryDevices:
+def settle(entries: Sequence[Entry], found: Mapping[str, Sequence[RawDevice]]) -> EntryDevices:
     """Which of the devices that were found each entry gets; `entries` are in the order of the file."""
     owners: dict[str, RawDevice] = {}
     users: dict[str, RawDevice] = {}
@@ -130,8 +129,8 @@ def arrange(spec: Spec, node: str, found: Mapping[str, Sequence[RawDevice]]) -> 
 
 
 def _entries_of(
-    name: str, slots: Iterable[Slot], entries: Mapping[str, EntrySpec], of_device: Mapping[str, EntrySpec]
-) -> Mapping[str, EntrySpec]:
+    name: str, slots: Iterable[Slot], entries: Mapping[str, Entry], of_device: Mapping[str, Entry]
+) -> Mapping[str, Entry]:
     """Those whose devices the resource has; without any device, those that would give it some."""
     used = {slot.device.raw.entry: slot.device.raw.id for slot in slots}
     if not used:
@@ -140,7 +139,7 @@ def _entries_of(
 
 
 def _with_fine_ids(
-    slots: Mapping[str, Sequence[Slot]], problems: list[Problem], entries: Mapping[str, EntrySpec]
+    slots: Mapping[str, Sequence[Slot]], problems: list[Problem], entries: Mapping[str, Entry]
 ) -> dict[str, tuple[Slot, ...]]:
     """The slots without those whose id is too long, or taken: the kubelet looks health up by the bare id, over all
     resources.
@@ -162,7 +161,7 @@ def _with_fine_ids(
     return {name: tuple(kept) for name, kept in fine.items()}
 
 
-def _where(slots: Sequence[Slot], entries: Mapping[str, EntrySpec], name: str) -> str:
+def _where(slots: Sequence[Slot], entries: Mapping[str, Entry], name: str) -> str:
     if slots:
         return entries[slots[0].device.raw.entry].where
     return next((entry.where for entry in entries.values() if entry.resource == name), "")
@@ -191,9 +190,5 @@ def node_names(patterns: Iterable[str]) -> tuple[str, ...]:
 
 def inventory(spec: Spec, node: str) -> Inventory:
     """What the node of that name would advertise if it had no real devices."""
-    found = {
-        entry.name: tuple(devices(entry, entry.source, node))
-        for entry in spec.on_node(node)
-        if isinstance(entry.source, VirtualSource)
-    }
+    found = {entry.name: tuple(devices(entry, entry.virtual, node)) for entry in spec.on_node(node) if entry.virtual}
     return arrange(spec, node, found)

@@ -3,15 +3,14 @@
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 
-from ..model.device import Device, IdStyle, RawDevice, grouped
-from ..model.entry import EntrySpec, MigStrategy
+from ..model.device import Device, RawDevice, grouped
+from ..model.entry import Entry, MigStrategy
 from ..model.geometry import LayoutError, Placement, resource_suffix
 from ..model.names import domain_and_name, resource_name_problem
 from ..model.problem import Problem, error, warning
-from ..model.sources import VirtualSource
 from ..model.spec import PatternItem, Spec
 from .partitions import place
 
@@ -20,7 +19,7 @@ from .partitions import place
 class Part:
     """An entry under one name, with its devices of that name."""
 
-    entry: EntrySpec
+    entry: Entry
     raws: Sequence[RawDevice]
 
 
@@ -34,11 +33,11 @@ class Parts:
 
     parts: list[Part] = field(default_factory=list)
     written: dict[str, set[str]] = field(default_factory=dict)
-    of_device: dict[str, EntrySpec] = field(default_factory=dict)
+    of_device: dict[str, Entry] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
 
-def by_name(entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice]]) -> Parts:
+def by_name(entries: Sequence[Entry], found: Mapping[str, Sequence[RawDevice]]) -> Parts:
     """The entries in order, those with placeholders split. A device whose name no kubelet takes is left out."""
     result = Parts()
     for entry in entries:
@@ -51,16 +50,14 @@ def by_name(entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice
         result.problems += _problems(entry, named, wrong)
         for name, members in named.items():
             if name not in wrong:
-                part = Part(replace(entry, resource=name), members)
+                part = Part(entry.model_copy(update={"resource": name}), members)
                 result.parts.append(part)
                 result.written.setdefault(name, set()).add(entry.resource)
                 result.of_device |= {raw.id: part.entry for raw in members}
     return result
 
 
-def _problems(
-    entry: EntrySpec, named: Mapping[str, Sequence[RawDevice]], wrong: Mapping[str, str]
-) -> Iterator[Problem]:
+def _problems(entry: Entry, named: Mapping[str, Sequence[RawDevice]], wrong: Mapping[str, str]) -> Iterator[Problem]:
     for name, why in wrong.items():
         message = f"{named[name][0].id} has no resource: {entry.resource} would be {name!r} for it, and {why}"
         yield error(entry.where, message)
@@ -125,7 +122,7 @@ def _one_resource(result: Advertised, spec: Spec, own: Sequence[Part]) -> None:
 class _Cut:
     """One entry's devices: those left whole, the partitions, and `entry/index` of those cut into nothing."""
 
-    entry: EntrySpec
+    entry: Entry
     whole: list[Device] = field(default_factory=list)
     parts: list[Device] = field(default_factory=list)
     empty: list[str] = field(default_factory=list)
@@ -156,7 +153,7 @@ def whole_device(raw: RawDevice, ordinal: int) -> Device:
 
 
 def listed_partitions(
-    problems: list[Problem], entry: EntrySpec, raw: RawDevice, ordinal: int, wanted: tuple[str, ...]
+    problems: list[Problem], entry: Entry, raw: RawDevice, ordinal: int, wanted: tuple[str, ...]
 ) -> Iterable[Device]:
     """The partitions of a raw device with the wanted profiles; none, and a problem, where they do not fit."""
     assert entry.geometry is not None, "checked when the configuration was read"
@@ -169,7 +166,7 @@ def listed_partitions(
         yield partition(entry, raw, f"{ordinal}:{number}", placement)
 
 
-def partition(entry: EntrySpec, raw: RawDevice, ordinal: str, placement: Placement) -> Device:
+def partition(entry: Entry, raw: RawDevice, ordinal: str, placement: Placement) -> Device:
     """The partition of a raw device at a place; one that is the whole device, in its only mode, has its id."""
     profile = placement.profile
     is_all = bool(entry.geometry and entry.geometry.whole_device and placement.size == entry.geometry.slices)
@@ -185,9 +182,9 @@ def partition(entry: EntrySpec, raw: RawDevice, ordinal: str, placement: Placeme
     )
 
 
-def partition_id(entry: EntrySpec, raw: RawDevice, placement: Placement) -> str:
+def partition_id(entry: Entry, raw: RawDevice, placement: Placement) -> str:
     """A partition's id, made of its device, profile and first slice alone: other partitions do not change it."""
-    if isinstance(entry.source, VirtualSource) and entry.source.id_style is IdStyle.NVIDIA:
+    if entry.is_nvidia:
         return f"MIG-{uuid.uuid5(_NAMESPACE, f'{raw.id}/{placement.profile.name}/{placement.start}')}"
     return f"{raw.id}-{placement.profile.name.replace('+', '.')}-{placement.start}"
 
@@ -220,7 +217,7 @@ def _single_problem(resource: str, where: str, cuts: Sequence[_Cut]) -> Problem 
     return None
 
 
-def name_of_whole(spec: Spec, entry: EntrySpec) -> tuple[str, str] | Problem:
+def name_of_whole(spec: Spec, entry: Entry) -> tuple[str, str] | Problem:
     """The name of the entry's whole devices and the reason for it, or why there is none."""
     for pattern in spec.gpu_patterns:
         hit = next((name for name in entry.gpu_names if matches(pattern.pattern, name)), None)
@@ -231,7 +228,7 @@ def name_of_whole(spec: Spec, entry: EntrySpec) -> tuple[str, str] | Problem:
     return entry.resource, f"the entry {entry.name!r} gives this name"
 
 
-def _unmatched(spec: Spec, entry: EntrySpec) -> Problem | None:
+def _unmatched(spec: Spec, entry: Entry) -> Problem | None:
     """What is wrong if no pattern of resources.gpus is for the entry's whole devices."""
     if not spec.gpu_patterns or not entry.gpu_names:
         return None
@@ -245,7 +242,7 @@ def _unmatched(spec: Spec, entry: EntrySpec) -> Problem | None:
     return error(entry.where, message, "add a pattern '*'")
 
 
-def name_of_partition(spec: Spec, entry: EntrySpec, profile: str) -> tuple[str, str] | Problem:
+def name_of_partition(spec: Spec, entry: Entry, profile: str) -> tuple[str, str] | Problem:
     """The name of the entry's partitions of that profile, and the reason for it, or why there is none."""
     assert entry.geometry is not None
     for pattern in _partition_patterns(spec, entry):
@@ -258,19 +255,19 @@ def name_of_partition(spec: Spec, entry: EntrySpec, profile: str) -> tuple[str, 
     return name, f"migStrategy mixed gives profile {profile!r} this name"
 
 
-def name_of(spec: Spec, entry: EntrySpec, device: Device) -> tuple[str, str] | Problem:
+def name_of(spec: Spec, entry: Entry, device: Device) -> tuple[str, str] | Problem:
     """The name of a device of the entry and the reason for it, or why there is none."""
     return name_of_partition(spec, entry, device.profile) if device.is_partition else name_of_whole(spec, entry)
 
 
-def names_of(spec: Spec, entry: EntrySpec) -> Iterable[str]:
+def names_of(spec: Spec, entry: Entry) -> Iterable[str]:
     """Every name that the entry's devices and partitions may have."""
     told = [name_of_whole(spec, entry)]
     told += [name_of_partition(spec, entry, each) for each in (entry.geometry.profiles if entry.geometry else ())]
     return (each[0] for each in told if not isinstance(each, Problem))
 
 
-def _partition_patterns(spec: Spec, entry: EntrySpec) -> Iterable[PatternItem]:
+def _partition_patterns(spec: Spec, entry: Entry) -> Iterable[PatternItem]:
     """Every pattern applies to NVIDIA's devices; to others, those whose name is in their own domain."""
     domain, _ = domain_and_name(entry.resource)
     own = entry.is_nvidia

@@ -7,22 +7,21 @@
 The appliers (`agent/applier.py`) and the fleet work from its result alone.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import TYPE_CHECKING
+from functools import cached_property
 
+from ..dra.pools import Claimed, claimed_by_name, published_pools
+from ..dra.published_devices import NO_POOLS, Pools
 from ..faults import targets
 from ..faults.effects import SensorFault, XidError
 from ..faults.targets import Afflictions
 from ..intervals import PRODUCTION, Intervals
 from ..model.device import Device, Health, Key, RawDevice, base_id
+from ..model.entry import Entry
 from ..model.problem import Problem
-from ..model.spec import NFD, SAYS_NOTHING, Node, Spec
-from ..model.telemetry import Measured, Telemetry
-from ..node import conditions
-from ..node import conditions as capacity
-from ..node.conditions import NodeCondition, SlotCounts
+from ..model.spec import NFD, Spec
+from ..node.conditions import NodeCondition, SlotCounts, capacity, conditions
 from ..node.label_values import NO_LABELS, Labels, Machine
 from ..node.losses import NONE, Losses, losses
 from . import allocation, resources, retention
@@ -30,228 +29,235 @@ from .cdi import Document
 from .in_use import Holdings
 from .repartition import Progresses, state_labels
 from .resources import EMPTY, Inventory
-from .retention import Dropped, Retired
-
-if TYPE_CHECKING:
-    from ..dra.published_devices import Pools
-    from ..dra.slices import Claimed
+from .retention import NOTHING_DROPPED, Dropped, Retired
 
 
-NO_POOLS: "Pools" = MappingProxyType({})
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Previous:
+    """What the last turn told others. Before the first turn, `advertised` is what an earlier process recorded."""
+
+    advertised: Inventory = EMPTY
+    """The device lists that the kubelet has."""
+    retired: Mapping[Key, Retired] = field(default_factory=dict)
+    """The devices in these lists that are there only because a pod may hold them."""
+    dropped: Mapping[str, Dropped] = field(default_factory=lambda: NOTHING_DROPPED)
+    """The ids that left a list a moment ago."""
+    devices: Inventory = EMPTY
+    """The devices that existed."""
+    lost: Losses = field(default_factory=lambda: NONE)
+    """The devices that were gone or broken."""
+    pools: Pools = field(default_factory=lambda: NO_POOLS)
+    """The ResourceSlice pools, by driver."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedState:
-    """Everything that a decision depends on, at one moment.
-
-    `spec` is the configuration of the node of this name, on this `machine`, with its devices cut as is in force;
-    `choices` is what became of the layouts that labels of the node chose. `found` are the devices by entry, given
-    where labels are asked for, and `base` what all of that comes to, as `arrange` puts it: another `found` has another
-    `base`. `verdicts` are those of probes, by raw device id; `undeliverable` are devices that an output
-    cannot bring to containers, and why; those of `toolless` come without their maker's tools.
-    `afflictions` and `cdi_faults` (by file name) are what fault rules do now. `before` is the last plan of which the
-    kubelet was told, and `recorded` what an earlier process told it; `dropped` are ids that left a list lately, and
-    `pools` those of the last plan. `claimed` are the names of the
-    devices that prepared claims have, by driver. `now` is monotonic.
-    """
+    """Everything that the plan depends on, at one moment."""
 
     spec: Spec = Spec()
-    choices: Progresses = field(default_factory=dict)
+    """The configuration, with the partition layouts in force that labels of the node choose."""
+    layouts: Progresses = field(default_factory=dict)
+    """These layouts, by label, and whether each is in force."""
     node: str = ""
+    """The name of the node."""
     machine: Machine = Machine()
+    """The node's hardware, for its labels."""
     found: Mapping[str, Sequence[RawDevice]] = field(default_factory=dict)
-    base: Inventory = EMPTY
-    verdicts: Mapping[str, Health] = field(default_factory=dict)
-    undeliverable: Mapping[str, Health] = field(default_factory=dict)
-    toolless: frozenset[str] = frozenset()
-    afflictions: Afflictions = targets.NONE
+    """The raw devices by entry, as discovery found them. Needed for labels only."""
+    inventory: Inventory = EMPTY
+    """The configuration and the raw devices, arranged into resources by `inventory.arrange`."""
+    health: Mapping[str, Health] = field(default_factory=dict)
+    """The health of raw devices by id, from probes and from appliers that cannot deliver a device to containers."""
+    without_tools: frozenset[str] = frozenset()
+    """The ids of raw devices whose containers cannot get the maker's tools."""
+    faults: Afflictions = targets.NONE
+    """What fault rules do to devices now."""
     cdi_faults: Mapping[str, str] = field(default_factory=dict)
-    holdings: Holdings = Holdings()
-    before: "DesiredState | None" = None
-    recorded: Inventory = EMPTY
-    dropped: Mapping[str, Dropped] = field(default_factory=dict)
-    pools: "Pools" = field(default_factory=lambda: NO_POOLS)
-    claimed: "Claimed" = field(default_factory=dict)
+    """What fault rules do to CDI files now, by file name."""
+    in_use: Holdings = Holdings()
+    """The devices that pods may hold."""
+    claimed: Claimed = field(default_factory=dict)
+    """The published names of the devices that prepared claims have, by driver."""
+    previous: Previous = Previous()
+    """What the last turn told others."""
     now: float = 0.0
+    """The monotonic time in seconds."""
 
     @property
-    def listed(self) -> Inventory:
-        """What the kubelet was told last."""
-        return self.before.inventory if self.before else self.recorded
+    def entries(self) -> tuple[Entry, ...]:
+        """The entries of the configuration that concern this node."""
+        return self.spec.on_node(self.node)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class DesiredState:
-    """What shall be: every output makes its part of it true.
+    """What each applier must make true. What it needs of the observed state it reads in `observed`."""
 
-    `inventory` is what to list; `told` and `told_pools` are what was listed and published when that was decided.
-    `specifications` are the CDI
-    documents of what is wanted, by kind. `held` are the ids of devices (without a replica's number) that a pod may
-    hold or that are retired: what belongs to one of them stays.
-    `again_at` is the (monotonic) time at which to decide again though nothing happens, or None.
-
-    `claimed` are the devices that prepared claims have, by driver and id.
-
-    `node` is what is said of the node beside the device plugin API, the rest what that comes to: `devices` are those
-    that are there, with their health, held or not; `lost` those that should be and are not, or do not work.
-    `xids` are the driver's errors that devices have now, by resource and device; `kernel_log` is where they are
-    written to, if that is not empty.
-    `labels` are for the Node object, `features` for Node Feature Discovery (None: no file), `pools` are what Dynamic
-    Resource Allocation publishes, by driver. `choices` is what became of the layouts that labels of the node chose.
-    `problems` are those of the decision itself.
-
-    `telemetry` is what is told of the devices' sensors, `loads` how those of each entry are loaded, and `sensors` what
-    faults do to them, by resource and device; `seed` is that of chance.
-    """
-
-    base: Inventory
-    inventory: Inventory
-    told: Inventory
+    observed: ObservedState
+    """What this was computed from."""
+    devices: Inventory
+    """The devices that exist, with their health, no matter whether a pod holds them."""
+    advertised: Inventory
+    """The device lists: `devices`, and those that only pods keep in a list."""
     retired: Mapping[Key, Retired]
-    holdings: Holdings
-    held: frozenset[str]
-    specifications: Mapping[str, Document]
-    cdi_faults: Mapping[str, str]
+    """The devices in the lists that are there only because a pod may hold them."""
+    claimed: Mapping[Key, Device]
+    """The devices that prepared claims have, by driver and device id."""
+    cdi: Mapping[str, Document]
+    """The CDI documents by kind."""
+    pools: Pools
+    """The ResourceSlice pools, by driver."""
+    lost: Losses
+    """The devices that should exist and do not, or do not work."""
+    labels: Mapping[str, str]
+    """The labels of the Node object."""
+    features: Mapping[str, str] | None
+    """The labels in the file for Node Feature Discovery; None: no file."""
+    capacity: Mapping[str, SlotCounts]
+    """The extended resources in the Node's status, by name."""
+    conditions: tuple[NodeCondition, ...]
+    """The conditions in the Node's status."""
+    problems: tuple[Problem, ...]
+    """What is wrong with labels and pools."""
     again_at: float | None
-    node: Node = SAYS_NOTHING
-    devices: Inventory = EMPTY
-    lost: Losses = field(default_factory=dict)
-    xids: Mapping[Key, tuple[XidError, ...]] = field(default_factory=dict)
-    kernel_log: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    features: Mapping[str, str] | None = None
-    capacity: Mapping[str, SlotCounts] = field(default_factory=dict)
-    conditions: tuple[NodeCondition, ...] = ()
-    choices: Progresses = field(default_factory=dict)
-    pools: "Pools" = field(default_factory=lambda: NO_POOLS)
-    told_pools: "Pools" = field(default_factory=lambda: NO_POOLS)
-    problems: tuple[Problem, ...] = ()
-    telemetry: Telemetry | None = None
-    loads: Mapping[str, Measured] = field(default_factory=dict)
-    sensors: Mapping[Key, tuple[SensorFault, ...]] = field(default_factory=dict)
-    seed: int = 0
-    claimed: Mapping[Key, Device] = field(default_factory=dict)
+    """The monotonic time at which to plan again even if nothing happens, or None."""
 
     @property
     def served(self) -> Inventory:
-        """What a device plugin lists: nothing, where the resources are written into the Node's status instead."""
-        return EMPTY if self.node.status else self.inventory
+        """What the device plugin lists: nothing if the resources are written into the Node's status instead."""
+        return EMPTY if self.observed.spec.node.status else self.advertised
+
+    @property
+    def xids(self) -> Mapping[Key, tuple[XidError, ...]]:
+        """The driver's errors that devices have now, by resource and device."""
+        return targets.of_devices(self.devices, self.observed.faults.xids)
+
+    @property
+    def sensors(self) -> Mapping[Key, tuple[SensorFault, ...]]:
+        """What faults do to the sensors of devices now, by resource and device."""
+        return targets.of_devices(self.devices, self.observed.faults.sensors)
+
+    @cached_property
+    def held(self) -> frozenset[str]:
+        """The ids of devices (without a replica's number) that a pod may hold, or that are retired."""
+        return frozenset(base_id(slot) for _, slot in (*self.observed.in_use.all(), *self.retired))
 
     @property
     def unsettled(self) -> frozenset[str]:
         """The resources with an awaited device of which only the kubelet's checkpoint says that a pod has it."""
-        if self.holdings.silent or not self.holdings.doubted:
+        in_use = self.observed.in_use
+        if in_use.silent or not in_use.doubted:
             return frozenset()
-        return frozenset(name for name, _ in self.awaited & self.holdings.doubted)
+        return frozenset(name for name, _ in self.awaited & in_use.doubted)
 
     @property
     def awaited(self) -> frozenset[Key]:
         """What is to become free: retired devices, and what a layout that a label chose takes away."""
-        return frozenset(self.retired).union(*(each.doubted for each in self.choices.values()))
+        return frozenset(self.retired).union(*(each.doubted for each in self.observed.layouts.values()))
 
     def is_free(self, device: str) -> bool:
         """Whether no pod can have anything of the device of this id (without a replica's number)."""
-        return self.holdings.complete and device not in self.held
+        return self.observed.in_use.complete and device not in self.held
 
-    def is_overtaken(self, holdings: Holdings) -> bool:
+    def is_overtaken(self, in_use: Holdings) -> bool:
         """Whether a pod may hold something by now that this plan drops, or of which it gives others a part."""
-        resources = self.inventory.resources
+        lists = self.advertised.resources
         return any(
-            (name, slot) in self.retired or name not in resources or slot not in resources[name].ids
-            for name, slot in holdings.all() - self.holdings.all()
+            (name, slot) in self.retired or name not in lists or slot not in lists[name].ids
+            for name, slot in in_use.all() - self.observed.in_use.all()
+        )
+
+    def as_previous(self, dropped: Mapping[str, Dropped] = NOTHING_DROPPED) -> Previous:
+        """What the next turn must know of this one; `dropped` are the ids that left a list a moment ago."""
+        return Previous(
+            advertised=self.advertised,
+            retired=self.retired,
+            dropped=dropped,
+            devices=self.devices,
+            lost=self.lost,
+            pools=self.pools,
         )
 
 
-def desired_state(world: ObservedState, intervals: Intervals = PRODUCTION) -> DesiredState:
-    """What shall be, in this world."""
-    before = world.before
-    equipped = resources.without_tools(world.base, world.toolless) if world.toolless else world.base
-    healthy = resources.with_health(equipped, {**world.verdicts, **world.undeliverable})
-    claimed = _claimed(world)
-    fresh = retention.without_claimed(targets.afflict(healthy, world.afflictions), claimed)
+def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) -> DesiredState:
+    """Compute everything that vdev tells others from everything that it knows."""
+    previous, faults, node = observed.previous, observed.faults, observed.spec.node
+
+    # 1. Health from probes, and from appliers that cannot deliver a device. Discovery's own verdict stays.
+    devices = resources.without_tools(observed.inventory, observed.without_tools)
+    devices = resources.with_health(devices, observed.health)
+
+    # 2. Fault rules come after real health: they change the health of devices that work, and unplug devices.
+    devices = targets.afflict(devices, faults)
+
+    # 3. A device that an edit moved from claims to the device plugin is Unhealthy until its claim is gone.
+    claimed = _claimed(observed)
+    devices = retention.without_claimed(devices, claimed)
+
+    # 4. A device that vanished stays in its list until no pod can hold it; what overlaps it is Unhealthy until then.
     kept = retention.retain(
-        world.listed,
-        fresh,
-        before.retired if before else {},
-        world.holdings,
-        world.now,
-        lately=world.dropped,
+        previous.advertised,
+        devices,
+        previous.retired,
+        observed.in_use,
+        observed.now,
+        lately=previous.dropped,
         intervals=intervals,
     )
-    listed = targets.drop(kept.inventory, world.afflictions.dropped)
-    node = world.spec.node
-    devices = targets.drop(fresh, world.afflictions.dropped)
-    entries = world.spec.on_node(world.node) if node.events or node.conditions else ()
-    were, missing = (before.devices, before.lost) if before else (EMPTY, NONE)
-    lost = losses(were, devices, missing, entries) if entries else NONE
-    published = _pools(world, retention.without_retired(devices, kept.retired, claimed))
-    labels = _labels(world) if node.labels else NO_LABELS
-    told = labels.values if node.labels is True else NO_LABELS.values
+
+    # 5. A fault rule can take a device out of its list even though a pod holds it: so it comes after step 4.
+    advertised = targets.drop(kept.inventory, faults.dropped)
+    devices = targets.drop(devices, faults.dropped)
+
+    # 6. Claims are offered what the device plugin has not retired: a pod may still hold that.
+    offered = retention.without_retired(devices, kept.retired, claimed)
+    pools = published_pools(
+        observed.inventory.claimable,
+        offered.claimable,
+        claimed=observed.claimed,
+        faults=faults,
+        before=previous.pools,
+    )
+
+    # 7. Lost devices are those that the last turn had, so each turn carries them on.
+    entries = observed.entries if node.events or node.conditions else ()
+    lost = losses(previous.devices, devices, previous.lost, entries) if entries else NONE
+
+    # 8. Labels follow the configuration and the devices that exist, not their health.
+    labels = _labels(observed) if node.labels else NO_LABELS
+
     return DesiredState(
-        base=world.base,
-        inventory=listed,
-        told=world.listed,
+        observed=observed,
+        devices=devices,
+        advertised=advertised,
         retired=kept.retired,
         claimed=claimed,
-        holdings=world.holdings,
-        held=_devices((*world.holdings.all(), *kept.retired)),
-        specifications=allocation.cdi_documents(listed),
-        cdi_faults=world.cdi_faults,
-        again_at=kept.again_at,
-        node=node,
-        devices=devices,
+        cdi=allocation.cdi_documents(advertised),
+        pools=pools,
         lost=lost,
-        xids=targets.of_devices(devices, world.afflictions.xids),
-        kernel_log=world.spec.faults.kernel_log,
-        labels={**told, **state_labels(world.choices, world.spec.entries)},
-        choices=world.choices,
+        labels={
+            **(labels.values if node.labels is True else NO_LABELS.values),
+            **state_labels(observed.layouts, observed.spec.entries),
+        },
         features=labels.values if node.labels == NFD else None,
-        pools=published,
-        told_pools=before.pools if before else NO_POOLS,
-        problems=labels.problems + tuple(problem for pool in published.values() for problem in pool.problems),
-        capacity=capacity.capacity(listed) if node.status else {},
-        telemetry=world.spec.telemetry,
-        loads={each.name: each.telemetry for each in world.spec.on_node(world.node) if each.telemetry},
-        sensors=targets.of_devices(devices, world.afflictions.sensors),
-        seed=world.spec.faults.seed,
-        conditions=conditions.conditions(entries, lost, world.afflictions.conditions) if node.conditions else (),
+        capacity=capacity(advertised) if node.status else {},
+        conditions=conditions(entries, lost, faults.conditions) if node.conditions else (),
+        problems=labels.problems + tuple(problem for pool in pools.values() for problem in pool.problems),
+        again_at=kept.again_at,
     )
 
 
-def _pools(world: ObservedState, devices: Inventory) -> "Pools":
-    if not (world.base.claimable or world.claimed):
-        return NO_POOLS
-    from ..dra.slices import pools  # most nodes publish none
-
-    return pools(world, devices)
+def _claimed(observed: ObservedState) -> Mapping[Key, Device]:
+    """The devices that prepared claims have, by driver and device id."""
+    named = claimed_by_name(observed.previous.pools, observed.claimed)
+    return {(driver, device.id): device for (driver, _), device in named.items()}
 
 
-def _labels(world: ObservedState) -> Labels:
-    """Those of the configuration, the devices and what faults take away; health is none of it."""
-    from ..node.labels import node_labels  # many nodes want none
+def _labels(observed: ObservedState) -> Labels:
+    from ..node.labels import node_labels  # most nodes want no labels
 
-    away = world.afflictions.removed | world.afflictions.dropped
-    there = targets.drop(world.base, away)
-    found = _found(world.found, world.base, there) if away else world.found
-    return node_labels(world.spec, world.node, found, there, world.machine)
-
-
-def _claimed(world: ObservedState) -> Mapping[Key, Device]:
-    """What prepared claims have, by driver and id."""
-    if not world.claimed:
-        return {}
-    from ..dra.slices import claimed_by_name  # most nodes publish none
-
-    return {(key[0], device.id): device for key, device in claimed_by_name(world.pools, world.claimed).items()}
-
-
-def _found(
-    found: Mapping[str, Sequence[RawDevice]], base: Inventory, there: Inventory
-) -> Mapping[str, Sequence[RawDevice]]:
-    """The raw devices without those of which nothing is left."""
-    gone = base.raws - there.raws
-    return {entry: [raw for raw in raws if raw.id not in gone] for entry, raws in found.items()}
-
-
-def _devices(keys: Iterable[Key]) -> frozenset[str]:
-    return frozenset(base_id(slot) for _, slot in keys)
+    unplugged = observed.faults.removed | observed.faults.dropped
+    present = targets.drop(observed.inventory, unplugged)
+    gone = observed.inventory.raws - present.raws
+    found = {name: [raw for raw in raws if raw.id not in gone] for name, raws in observed.found.items()}
+    return node_labels(observed.spec, observed.node, found if gone else observed.found, present, observed.machine)

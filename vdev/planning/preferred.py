@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from ..model.entry import AllocationPolicy
-from ..model.sources import VirtualSource
 from .heaviest import Weights, heaviest
 from .resources import Resource
 
@@ -157,8 +156,8 @@ def allocator_for(resource: Resource) -> "Allocator":
         devices[raw.entry, raw.index] = raw.id
     links: dict[tuple[str, str], int] = {}
     for name, entry in resource.entries.items():
-        if isinstance(entry.source, VirtualSource):
-            for (one, other), score in entry.source.links.items():
+        if entry.virtual:
+            for (one, other), score in entry.virtual.links.items():
                 if (name, one) in devices and (name, other) in devices:
                     links[devices[name, one], devices[name, other]] = score
     return Allocator(candidates, links=links, policy=resource.flags.plugin.shared_devices_allocation_policy)

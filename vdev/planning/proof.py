@@ -1,10 +1,7 @@
 """Problems that the configuration has on any node, found by deciding for nodes that could exist."""
 
-from dataclasses import replace
-
 from ..model.names import is_nvidia_id
 from ..model.problem import Problem, warning
-from ..model.sources import VirtualSource
 from ..model.spec import Spec
 from . import inventory
 from .plan import ObservedState, desired_state
@@ -35,15 +32,15 @@ def _on_node(spec: Spec, node: str) -> tuple[Problem, ...]:
     base = inventory.inventory(spec, node)
     if not spec.node.labels and not base.claimable:
         return base.problems
-    return (*base.problems, *desired_state(ObservedState(spec=spec, node=node, base=base)).problems)
+    return (*base.problems, *desired_state(ObservedState(spec=spec, node=node, inventory=base)).problems)
 
 
 def _virtual_alone(spec: Spec) -> Spec:
     """The resources of which every device is known."""
-    real = {entry.resource for entry in spec.entries if not isinstance(entry.source, VirtualSource)}
+    real = {entry.resource for entry in spec.entries if entry.virtual is None}
     entries = tuple(entry for entry in spec.entries if entry.resource not in real)
     rules = [rule for rule in spec.sharing.resources if rule.name not in real] if spec.sharing else []
-    return replace(spec, entries=entries, sharing=spec.sharing and spec.sharing.sharing_only(rules))
+    return spec.sharing_only(rules).model_copy(update={"entries": entries})
 
 
 def _nameless(spec: Spec) -> tuple[Spec, tuple[Problem, ...]]:
@@ -62,4 +59,4 @@ def _nameless(spec: Spec) -> tuple[Spec, tuple[Problem, ...]]:
         rest = tuple(reference for reference in listed if reference not in ids)
         if rest or not ids:
             rules.append(rule.model_copy(update={"devices": rest}) if ids else rule)
-    return replace(spec, sharing=spec.sharing.sharing_only(rules)), tuple(problems)
+    return spec.sharing_only(rules), tuple(problems)

@@ -16,10 +16,11 @@ from typing import assert_never
 
 from ..model import template
 from ..model.device import DeviceNode, Health, Mount, RawDevice, facts
-from ..model.entry import EntrySpec
+from ..model.entry import Entry
 from ..model.problem import Problem, warning
-from ..model.sources import GlobSource, Sysfs, UsbGroup, VirtualSource
+from ..model.sources import GlobSource, Sysfs, UsbGroup
 from ..model.template import Template
+from ..model.virtual import VirtualDevices
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")  # with line breaks and overrides
 _NOT_TEXT = re.compile(r"[\x00\ud800-\udfff]")  # neither a variable nor a message to the kubelet can hold these
@@ -55,7 +56,7 @@ class Refusals:
     problems: tuple[Problem, ...] = ()
 
 
-def settle(entries: Sequence[EntrySpec], found: Mapping[str, Sequence[RawDevice]]) -> Refusals:
+def settle(entries: Sequence[Entry], found: Mapping[str, Sequence[RawDevice]]) -> Refusals:
     """Check every device that was found, by entry."""
     devices, refused, problems = dict(found), set[str](), []
     for entry in entries:
@@ -73,7 +74,7 @@ def _refused(raw: RawDevice, why: str) -> RawDevice:
     return replace(raw, refused=why, health=Health(healthy=False, reason=f"not handed out: {why}"))
 
 
-def _problem(entry: EntrySpec, why: Mapping[str, str]) -> Problem:
+def _problem(entry: Entry, why: Mapping[str, str]) -> Problem:
     first, reason = next(iter(why.items()))
     more = f" (and {len(why) - 1} more like it)" if len(why) > 1 else ""
     return warning(entry.where or entry.name, f"{first} is not handed out{more}: {reason}")
@@ -82,7 +83,7 @@ def _problem(entry: EntrySpec, why: Mapping[str, str]) -> Problem:
 # --- what an entry renders --------------------------------------------------------------------------------------------
 
 
-def _places(entry: EntrySpec) -> Iterator[_Place]:
+def _places(entry: Entry) -> Iterator[_Place]:
     """Every template of the entry whose text goes to a container, to a command or names a file."""
     container = entry.container
     yield from (_Place(f"container.env {name}", _Use.VARIABLE, each) for name, each in container.env.items())
@@ -109,7 +110,7 @@ def _places(entry: EntrySpec) -> Iterator[_Place]:
             yield from (_Place(f"{key} command", _Use.WORD, word) for word in action.command)
 
 
-def _inside(entry: EntrySpec) -> Iterator[_Place]:
+def _inside(entry: Entry) -> Iterator[_Place]:
     """The container paths of the source's own nodes. Those of a glob are made of the names of real files."""
     match entry.source:
         case Sysfs(container_path=path):
@@ -117,7 +118,7 @@ def _inside(entry: EntrySpec) -> Iterator[_Place]:
         case UsbGroup(sticks=sticks):
             for stick in sticks:
                 yield _Place("containerPath", _Use.PATH, template.parse(stick.container_path), in_directory=True)
-        case VirtualSource(node=node):
+        case VirtualDevices(node=node):
             if node is not None:
                 yield _Place("node.containerPath", _Use.PATH, node.inside)
         case GlobSource():
@@ -129,7 +130,7 @@ def _inside(entry: EntrySpec) -> Iterator[_Place]:
 # --- checking one device ----------------------------------------------------------------------------------------------
 
 
-def _why(entry: EntrySpec, places: Sequence[_Place], raw: RawDevice) -> str:
+def _why(entry: Entry, places: Sequence[_Place], raw: RawDevice) -> str:
     """Why the device must not be handed out, or the empty string."""
     base = {"attributes.base": posixpath.basename(raw.paths[0]) if raw.paths else ""}
     values = {**base, **facts(raw, entry.resource_of(raw))} if places else {}
@@ -153,9 +154,9 @@ def _why(entry: EntrySpec, places: Sequence[_Place], raw: RawDevice) -> str:
     return ""
 
 
-def _value_problem(entry: EntrySpec, place: _Place, name: str, value: str) -> str:
+def _value_problem(entry: Entry, place: _Place, name: str, value: str) -> str:
     """What goes wrong when a fact is put into the template, or the empty string."""
-    foreign = not isinstance(entry.source, VirtualSource) and (name == "path" or name.startswith(_ATTRIBUTE))
+    foreign = entry.virtual is None and (name == "path" or name.startswith(_ATTRIBUTE))
     if (_CONTROL if foreign or place.use is _Use.PATH else _NOT_TEXT).search(value):
         return f"{place.use} must not have control characters"
     if not foreign:
@@ -171,27 +172,27 @@ def _value_problem(entry: EntrySpec, place: _Place, name: str, value: str) -> st
     return ""
 
 
-def _is_list(entry: EntrySpec, attribute: str) -> bool:
+def _is_list(entry: Entry, attribute: str) -> bool:
     """Whether discovery joined the names of several children in it."""
     if isinstance(entry.source, UsbGroup):
         return any(attribute in stick.children for stick in entry.source.sticks)
     return isinstance(entry.source, Sysfs) and attribute in entry.source.children
 
 
-def _is_chosen(entry: EntrySpec, name: str) -> bool:
+def _is_chosen(entry: Entry, name: str) -> bool:
     """Whether the maker of the device chose the text; what a path pattern found is part of a real path."""
     match entry.source:
         case Sysfs() | UsbGroup():
             return name != "path"
-        case VirtualSource() | GlobSource():
+        case VirtualDevices() | GlobSource():
             return False
         case _:
             assert_never(entry.source)
 
 
-def _known(entry: EntrySpec, text: Template, values: Mapping[str, str]) -> dict[str, str]:
+def _known(entry: Entry, text: Template, values: Mapping[str, str]) -> dict[str, str]:
     """The values for a path; some text stands for what only a partition has."""
-    partial = {"profile"} if isinstance(entry.source, VirtualSource) else set[str]()
+    partial = {"profile"} if entry.virtual else set[str]()
     unknown = {name for name in text.names if name in partial or (partial and name not in values)}
     return {**values, **dict.fromkeys(unknown, "x")}
 

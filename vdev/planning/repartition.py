@@ -17,7 +17,7 @@ from functools import lru_cache
 from ..intervals import PRODUCTION, Intervals
 from ..model.device import Device, Key, grouped
 from ..model.dra import DraPartitions
-from ..model.entry import EntrySpec, MigStrategy
+from ..model.entry import Entry, MigStrategy
 from ..model.geometry import Geometry, LayoutError, NamedLayout, PartitionChoice, Parts
 from ..model.problem import listed
 from ..model.spec import Spec
@@ -94,7 +94,7 @@ Progresses = Mapping[str, Progress]
 """How far each label is."""
 
 
-def look(before: Progresses, entries: Iterable[EntrySpec], strategy: MigStrategy, seen: RepartitionView) -> Progresses:
+def look(before: Progresses, entries: Iterable[Entry], strategy: MigStrategy, seen: RepartitionView) -> Progresses:
     """How far each label of these entries is, with what was known `before`."""
     groups = grouped((entry.choice.label, entry) for entry in entries if entry.choice)
     return {
@@ -108,7 +108,7 @@ def in_force(spec: Spec, progresses: Progresses) -> Spec:
     parts = {name: each for progress in progresses.values() for name, each in progress.parts.items()}
     if not any(entry.choice and entry.name in parts for entry in spec.entries):
         return spec
-    return replace(spec, entries=tuple(_with(entry, parts.get(entry.name, {})) for entry in spec.entries))
+    return spec.model_copy(update={"entries": tuple(_with(entry, parts.get(entry.name, {})) for entry in spec.entries)})
 
 
 def refused(before: Progresses, found: Progresses, why: str) -> Progresses:
@@ -136,7 +136,7 @@ def chosen(spec: Spec, node: str, labels: Mapping[str, str]) -> tuple[Spec, Prog
     return in_force(spec, found), found
 
 
-def state_labels(progresses: Progresses, entries: Iterable[EntrySpec]) -> dict[str, str]:
+def state_labels(progresses: Progresses, entries: Iterable[Entry]) -> dict[str, str]:
     """The labels that tell what became of the chosen layouts; none where nothing is chosen."""
     protocols = {entry.choice.label: entry.choice.protocol for entry in entries if entry.choice}
     words = {
@@ -172,7 +172,7 @@ class _Look:
     """One label at one moment."""
 
     before: Progress
-    entries: Sequence[EntrySpec]
+    entries: Sequence[Entry]
     seen: RepartitionView
     strategy: MigStrategy
 
@@ -265,22 +265,22 @@ class _Look:
                 return f"the layout {value!r} does not fit the devices of {entry.name}: {layout.refusal}"
         return ""
 
-    def _in_force(self, entry: EntrySpec) -> Iterator[tuple[int, Parts]]:
+    def _in_force(self, entry: Entry) -> Iterator[tuple[int, Parts]]:
         """What each device is cut into, as far as it is known and still fits."""
         known = self.before.parts.get(entry.name, {})
         for index in self._hardware(entry):
             if index in known and _fits(entry.geometry, known[index]):
                 yield index, known[index]
 
-    def _cuts(self, entry: EntrySpec) -> bool:
+    def _cuts(self, entry: Entry) -> bool:
         """Whether layouts change what the entry offers: strategies are for device plugins alone."""
-        claimed = entry.dra is not None and entry.dra.block.partitions is DraPartitions.STATIC
+        claimed = entry.dra is not None and entry.dra.partitions is DraPartitions.STATIC
         return self.strategy is not MigStrategy.NONE or claimed
 
-    def _hardware(self, entry: EntrySpec) -> Mapping[int, str]:
+    def _hardware(self, entry: Entry) -> Mapping[int, str]:
         return self.seen.hardware.get(entry.name, {})
 
-    def _changed(self, target: Mapping[str, Mapping[int, Parts]]) -> Iterator[tuple[EntrySpec, int]]:
+    def _changed(self, target: Mapping[str, Mapping[int, Parts]]) -> Iterator[tuple[Entry, int]]:
         """The devices that are cut otherwise; nothing is taken away of one that was not there."""
         for entry in self.entries:
             current = dict(self._in_force(entry))
@@ -288,9 +288,7 @@ class _Look:
                 if _cut(entry.geometry, current[index]) != _cut(entry.geometry, target[entry.name][index]):
                     yield entry, index
 
-    def _held(
-        self, changed: Iterable[tuple[EntrySpec, int]], target: Mapping[str, Mapping[int, Parts]]
-    ) -> Iterator[_Held]:
+    def _held(self, changed: Iterable[tuple[Entry, int]], target: Mapping[str, Mapping[int, Parts]]) -> Iterator[_Held]:
         """What would be taken away of pods."""
         held = _held_parts(self.seen)
         for entry, index in changed:
@@ -302,16 +300,16 @@ class _Look:
                     yield _Held(key, pod, f"{who} holds {what} of {entry.name}, which is not cut while a pod has it")
 
 
-def _choice(entry: EntrySpec) -> PartitionChoice:
+def _choice(entry: Entry) -> PartitionChoice:
     assert entry.choice is not None, "only entries with a choice are grouped"
     return entry.choice
 
 
-def _indices(entry: EntrySpec) -> Iterable[int]:
+def _indices(entry: Entry) -> Iterable[int]:
     return sorted({index for each in entry.choice.layouts.values() for index in each.parts}) if entry.choice else ()
 
 
-def _meaning(entry: EntrySpec, value: str | None) -> NamedLayout | None:
+def _meaning(entry: Entry, value: str | None) -> NamedLayout | None:
     """What the value means to an entry; None: nothing."""
     choice = _choice(entry)
     if value is not None:
@@ -319,13 +317,13 @@ def _meaning(entry: EntrySpec, value: str | None) -> NamedLayout | None:
     return choice.layouts.get(choice.default) or NamedLayout(dict.fromkeys(_indices(entry)))
 
 
-def _with(entry: EntrySpec, known: Mapping[int, Parts]) -> EntrySpec:
+def _with(entry: Entry, known: Mapping[int, Parts]) -> Entry:
     """The entry cut as is in force; what its devices could not be cut into any more is as without the label."""
     if entry.choice is None:
         return entry
     in_force = {index: parts for index, parts in known.items() if _fits(entry.geometry, parts)}
     merged: dict[int, Parts] = {**entry.partitions, **in_force}
-    return replace(entry, partitions={index: parts for index, parts in merged.items() if parts is not None})
+    return entry.partitioned({index: parts for index, parts in merged.items() if parts is not None})
 
 
 # --- parts of devices -------------------------------------------------------------------------------------------------

@@ -13,9 +13,8 @@ from functools import cached_property
 from typing import Any
 
 from ..model.device import HEALTHY, Device, Health, Slot
-from ..model.entry import EntrySpec
+from ..model.entry import Entry
 from ..model.problem import Problem
-from ..model.sources import VirtualSource
 from ..model.spec import DEFAULT_FLAGS, Flags
 from .list_size import list_size
 from .sharing import Sharing
@@ -32,7 +31,7 @@ class Resource:
 
     name: str
     slots: tuple[Slot, ...]
-    entries: Mapping[str, EntrySpec] = field(default_factory=dict)
+    entries: Mapping[str, Entry] = field(default_factory=dict)
     sharing: Sharing | None = None
     flags: Flags = DEFAULT_FLAGS
     draining: bool = False
@@ -206,8 +205,7 @@ def numbers(inventory: Inventory) -> dict[str, int]:
     for resource in inventory.everything.values():
         for device in resource.by_device.values():
             entry = resource.entries.get(device.raw.entry)
-            source = entry.source if entry is not None else None
-            maker = source.maker_resource if isinstance(source, VirtualSource) else ""
+            maker = entry.virtual.maker_resource if entry is not None and entry.virtual else ""
             indices.setdefault((maker, device.raw.entry), {})[device.raw.id] = device.raw.index
     found: dict[str, int] = {}
     first: dict[str, int] = {}

@@ -7,14 +7,14 @@ from typing import assert_never
 
 from ..model import names
 from ..model.device import IdStyle, RawDevice
-from ..model.entry import EntrySpec
-from ..model.sources import VirtualSource
+from ..model.entry import Entry
+from ..model.virtual import VirtualDevices
 from ..model.virtual_node import LineEnd
 
 _NAMESPACE = uuid.UUID("0d3a1c52-6f0e-5b1c-9a40-3f6de1c7b2a8")  # of ids made here; must never change
 
 
-def devices(entry: EntrySpec, source: VirtualSource, node: str) -> list[RawDevice]:
+def devices(entry: Entry, source: VirtualDevices, node: str) -> list[RawDevice]:
     """The devices of an entry on the node of that name, in the order of their index."""
     ids = [_id(entry, source, index, node) for index in range(source.count)]
     return [
@@ -31,7 +31,7 @@ def devices(entry: EntrySpec, source: VirtualSource, node: str) -> list[RawDevic
     ]
 
 
-def _id(entry: EntrySpec, source: VirtualSource, index: int, node: str) -> str:
+def _id(entry: Entry, source: VirtualDevices, index: int, node: str) -> str:
     """The one that is given; else `<name>-<index>`, or as NVIDIA's driver does, a UUID that no other node has."""
     if source.ids:
         return source.ids[index]

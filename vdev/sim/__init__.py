@@ -5,9 +5,9 @@ with the plugin, so they cannot share a mistake. Start with `Kubelet`.
 """
 
 from ..aio.clock import Clock, LeapClock, ManualClock, SystemClock
+from .api.server_objects import ApiObjectError, ServerObjects
 from .device_manager.device_table import KubeletPanic
 from .device_manager.registration_server import Compat
-from .dra.api_objects import ApiObjectError, ApiObjects, MemoryObjects
 from .dra.driver_registry import DriverStatus
 from .journal import Entry, Event
 from .kubelet.kubelet import Kubelet
@@ -20,7 +20,6 @@ from .objects.pods import ContainerStatus, Kind, Phase, PodStatus
 
 __all__ = [
     "ApiObjectError",
-    "ApiObjects",
     "Capacity",
     "Clock",
     "Compat",
@@ -37,10 +36,10 @@ __all__ = [
     "LeapClock",
     "ManifestError",
     "ManualClock",
-    "MemoryObjects",
     "Mount",
     "Phase",
     "PodStatus",
+    "ServerObjects",
     "Severity",
     "SystemClock",
     "Timings",

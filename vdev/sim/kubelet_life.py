@@ -12,7 +12,7 @@ from .journal import Journal
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Timings:
     """The kubelet's time limits and periods, in seconds. They are the real kubelet's, except for `slow` and `bound`."""
 

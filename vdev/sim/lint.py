@@ -40,7 +40,7 @@ id-in-two-resources id-too-long list-near-limit list-over-limit not-registered-a
 pool-count pool-incomplete pool-numbers pool-outdated preferred-bogus-id preferred-duplicate preferred-empty
 preferred-must-include preferred-size prepare-not-idempotent prepared-not-allocated registered-before-serving
 registered-while-streaming relative-path request-name request-policy resource-name service-order slice-mixed
-slice-name slice-node slice-quantity slice-too-long slow-rpc socket-path-too-long taints unprepare-unknown
+slice-name slice-node slice-too-long slow-rpc socket-path-too-long taints unprepare-unknown
 """
 CODES = frozenset(_CODES.split())
 """The codes of all findings, including those of DRA."""

@@ -57,10 +57,7 @@ class NodeObjects:
             async with asyncio.TaskGroup() as group:
                 while True:
                     self._changed.clear()
-                    version = self._objects.version
-                    self._sync(group)  # may write several objects, for one notification of the watches
-                    if self._objects.version != version:
-                        await self._objects.tell()
+                    self._sync(group)
                     with contextlib.suppress(TimeoutError):  # not every change has a journal entry
                         async with asyncio.timeout(0.5):  # wait_for may lose a cancellation before Python 3.12
                             await self._changed.wait()

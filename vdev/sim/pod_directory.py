@@ -15,13 +15,14 @@ from typing import Any
 import yaml
 
 from ..errors import UsageError
+from .api.server_objects import ApiObjectError
 from .device_manager.device_table import KubeletPanic
-from .dra.api_objects import KINDS, NAMESPACE, ApiObjectError
 from .kubelet.kubelet import Kubelet
 from .objects import pod_manifest, yaml_text
 from .objects.pod_manifest import ManifestError
 from .objects.pods import PodSpec
 
+_OBJECTS = ("Namespace", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice")
 _SUFFIXES = {".yaml", ".yml", ".json"}
 _UID_SPACE = uuid.UUID("9ad1b3ad-0fd0-5b31-8f4c-1a3f2f5f0c11")
 _LARGEST_MANIFEST = 1_000_000  # bytes; the API server's limit is near that
@@ -135,7 +136,7 @@ def _content(name: str, content: bytes) -> tuple[list[_Pod], list[tuple[int, Map
     objects: list[tuple[int, Mapping[str, Any]]] = []
     for line, document in documents:
         try:
-            if isinstance(document, dict) and document.get("kind") in KINDS:
+            if isinstance(document, dict) and document.get("kind") in _OBJECTS:
                 objects.append((line, _object(document)))
                 continue
             spec = _pod(document, uid_from=f"{name}\n{line}\n{content.decode()}")
@@ -161,13 +162,13 @@ def _pod(document: Any, *, uid_from: str) -> PodSpec:
 def _object(document: Mapping[str, Any]) -> Mapping[str, Any]:
     """An object of DRA, or a Namespace. Raises ManifestError."""
     kind, version = document["kind"], document.get("apiVersion")
-    expected = "v1" if kind == NAMESPACE else "resource.k8s.io/v1"
+    expected = "v1" if kind == "Namespace" else "resource.k8s.io/v1"
     if version != expected:
         raise ManifestError(f"expected a {kind} of {expected}, found {version!r}")
     meta = document.get("metadata")
     if not isinstance(meta, dict) or not meta.get("name"):
         raise ManifestError(f"{kind}: metadata.name: expected a name")
-    if kind != NAMESPACE and not isinstance(document.get("spec"), dict):
+    if kind != "Namespace" and not isinstance(document.get("spec"), dict):
         raise ManifestError(f"{kind} {meta['name']}: spec: expected a mapping")
     return document
 

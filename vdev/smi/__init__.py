@@ -1,8 +1,7 @@
-"""The makers' command-line tools for containers: a shell script each, and what they are made of.
+"""The makers' command-line tools for containers: scripts, and the templates of their output.
 
-A tool is one POSIX-sh script, mounted where the maker's own would be. It picks from the data files of the container's
-devices, in which vdev has rendered what can be known outside of the container (`telemetry.nvidia_tool`,
-`telemetry.amd_tool`).
+A tool is one POSIX shell script, mounted at the path of the maker's own tool. It prints from the data files of the
+container's devices, which `telemetry.nvidia_tool` and `telemetry.amd_tool` render.
 """
 
 import json
@@ -24,13 +23,13 @@ def script(tool: str) -> str:
 
 @cache
 def nvidia_log() -> list[str]:
-    """The templates of the log: its beginning, its driver, a GPU, a MIG device, and the rest of a GPU."""
+    """The templates of the XML log: its head, the driver, a GPU, a MIG device, and the rest of a GPU."""
     return _part("nvidia-log.xml").split("%%\n")
 
 
 @cache
 def amd_sections() -> dict[str, dict[str, Any]]:
-    """The sections of amd-smi, by command: trees of texts with values for `$name`."""
+    """The sections of amd-smi by command, as trees of texts in which `$name` is a value."""
     sections: dict[str, dict[str, Any]] = json.loads(_part("amd-sections.json"))
     return sections
 
@@ -40,7 +39,7 @@ def _part(name: str) -> str:
 
 
 def _fields() -> str:
-    """What --query-... knows, as shell: a function that finds a field, and one that lists those of a switch."""
+    """nvidia-fields.txt as two shell functions: one finds a field, the other lists the fields of a switch."""
     cases: list[str] = []
     listed: dict[str, list[str]] = {}
     switch = ""

@@ -1,24 +1,24 @@
 #!/bin/sh
-# amd-smi for simulated AMD GPUs, made by vdev. It needs a POSIX shell alone, and picks from the files below $Directory,
-# which vdev keeps up to date. Names that begin with a capital letter are its own, others come from these files; texts
-# in them are written for `printf %b`.
+# vdev's amd-smi for simulated GPUs. It needs only a POSIX shell. It prints values and texts from the files below
+# $Directory, which vdev keeps up to date. Variables in lower case come from these files, with texts in the form of
+# `printf %b`; the script's own variables begin with a capital letter.
 
 Directory=${VDEV_SMI_DIR:-/run/vdev/smi}
 Static='asic bus vbios limit driver board vram numa partition'
 Metric='usage power clock temperature pcie ecc ecc_blocks fan energy mem_usage'
 
-# Print $1 as it is; echo would read backslashes in it.
+# Print $1 as it is. echo would interpret backslashes.
 say() {
     printf '%s\n' "$1"
 }
 
-# Say $1, and end with exit code $2.
+# Print $1 as an error, and exit with code $2.
 fail() {
     say "$1" >&2
     exit "$2"
 }
 
-# Call $1 for every device that was chosen, with its data in variables.
+# Call $1 for each chosen device, with its data in variables.
 each_gpu() {
     Index=-1
     for File in "$Directory"/*/amd; do
@@ -36,9 +36,9 @@ count_gpu() {
     [ -z "$lost" ] || Lost="$Lost $Index"
 }
 
-# The container's first program, which is what a container's own tool can see. A name that JSON would have to quote
-# is not shown.
-tell_process() {
+# Set the program that uses the memory: process 1, which is all that a container sees. A name that JSON would have to
+# quote is not shown.
+set_process() {
     Process=
     if [ -r "${VDEV_SMI_PROC:-/proc}/1/comm" ]; then
         read -r Process <"${VDEV_SMI_PROC:-/proc}/1/comm" 2>/dev/null
@@ -48,7 +48,7 @@ tell_process() {
     esac
 }
 
-# Print the text $1 of the data, with what only the container knows in its places.
+# Print the text $1 of the data, with the device's number and the program in place of @INDEX@ and @PROGRAM@.
 show() {
     Text=$1
     case $Text in *@INDEX@*) Text=${Text%%@INDEX@*}$Index${Text#*@INDEX@} ;; esac
@@ -56,7 +56,7 @@ show() {
     printf '%b' "$Text"
 }
 
-# Every device with the sections that were chosen, or all of them.
+# Print the chosen sections of each device.
 sections() {
     First=yes
     if [ "$Format" = json ]; then
@@ -262,10 +262,10 @@ Error code: -3" 253
 fi
 [ -z "$Lost" ] || fail "AMDSMI_STATUS_NO_DATA: GPU$Lost does not answer: it has fallen off the bus" 34
 [ -z "$Output" ] || exec >"$Output" || exit 255
-tell_process
+set_process
 case $Command$Format in
     listcsv) list_csv ;;
-    *csv) fail "AMDSMI_STATUS_INVALID_PARAMETER_VALUE: --csv is not told of '$Command' here. Use --json." 251 ;;
+    *csv) fail "AMDSMI_STATUS_INVALID_PARAMETER_VALUE: '$Command' has no --csv here. Use --json." 251 ;;
     version* | table* | monitor*) $Command ;;
     *) sections ;;
 esac

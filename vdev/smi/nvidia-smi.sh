@@ -1,12 +1,12 @@
 #!/bin/sh
-# nvidia-smi for simulated GPUs, made by vdev. It needs a POSIX shell alone, and picks from the files below $Directory,
-# which vdev keeps up to date. Names that begin with a capital letter are its own, others come from these files; texts
-# in them are written for `printf %b`.
+# vdev's nvidia-smi for simulated GPUs. It needs only a POSIX shell. It prints values and texts from the files below
+# $Directory, which vdev keeps up to date. Variables in lower case come from these files, with texts in the form of
+# `printf %b`; the script's own variables begin with a capital letter.
 
 Directory=${VDEV_SMI_DIR:-/run/vdev/smi}
 Proc=${VDEV_SMI_PROC:-/proc}/1
 
-# Print $1 as it is; echo would read backslashes in it.
+# Print $1 as it is. echo would interpret backslashes.
 say() {
     printf '%s\n' "$1"
 }
@@ -16,7 +16,7 @@ have() {
     command -v "$1" >/dev/null 2>&1
 }
 
-# Call $1 for every GPU, and $2 for every MIG device, each with its data in variables.
+# Call $1 for each GPU and $2 for each MIG device, with the data in variables.
 each_gpu() {
     Index=-1
     Last=
@@ -37,7 +37,7 @@ each_gpu() {
     done
 }
 
-# Whether -i chose the GPU: by number, UUID, serial number or PCI address.
+# Whether -i selects the GPU, by number, UUID, serial number or PCI address.
 is_wanted() {
     [ -n "$Ids" ] || return 0
     for Id in "$Index" "$uuid" "$serial" "$bus_id" "${bus_id#0000}" "${bus_id#00000000:}"; do
@@ -51,7 +51,7 @@ count_gpu() {
     [ -z "$lost" ] || Lost="Unable to determine the device handle for GPU$Index: ${bus_id#0000}: $lost.  Reboot the system to recover this GPU"
 }
 
-# See what there is, and whether it can be asked; say so and end where it cannot.
+# Count the GPUs, and exit with an error if there are none or one is lost.
 look() {
     Chosen=0
     Lost=
@@ -75,12 +75,12 @@ look() {
         say 'No devices were found'
         exit 6
     fi
-    tell_time
-    tell_process
+    set_time
+    set_process
 }
 
-# The time of this call, in both forms; of the data where the image has no `date`.
-tell_time() {
+# Set the time of this call in both forms, or the time of the data if the image has no `date`.
+set_time() {
     Now=$written
     Now_csv=$written_csv
     if have date; then
@@ -89,9 +89,9 @@ tell_time() {
     fi
 }
 
-# The program that has the memory: the container's first one, which is what a container's own tool can see. A name
-# that XML would have to quote is not shown.
-tell_process() {
+# Set the program that uses the memory: process 1, which is all that a container sees. A name that XML would have to
+# quote is not shown.
+set_process() {
     Process=
     if [ -r "$Proc/cmdline" ]; then
         read -r Process <"$Proc/comm" 2>/dev/null
@@ -121,12 +121,12 @@ unknown() {
 "
 }
 
-# What the real tool has and this one leaves out.
+# Refuse an option that only the real tool has.
 left_out() {
     refuse "This nvidia-smi shows simulated GPUs and has no $1. Available are: the table (no arguments), -L, -q -x, topo -m, and --query-gpu=... and --query-compute-apps=... with --format=csv."
 }
 
-# A container may change no device, and may not list the partitions of others.
+# Refuse what a container is not allowed to do: change a device, or list the partitions of others.
 denied() {
     look
     say "Unable to do $1 for GPU $bus_id: Insufficient Permissions"
@@ -170,7 +170,7 @@ nvidia-smi [OPTION1 [ARG1]] [OPTION2 [ARG2]] ...
     -lms, --loop-ms=            Probe until Ctrl+C at specified millisecond interval."
 }
 
-# The summary, as drivers from 550 on draw it.
+# The summary in the form of driver 550 and later.
 table() {
     Line='-----------------------------------------'
     Rule="+$Line+------------------------+----------------------+"
@@ -244,8 +244,8 @@ version() {
         'CUDA Version' "$cuda"
 }
 
-# -q -x: the log as XML. The data of a device has it in pieces, between which stand the container's MIG devices and
-# programs.
+# -q -x: the log as XML. The data of a device has it in pieces, with the container's MIG devices and programs between
+# them.
 xml() {
     printf '%b' "$xml_head"
     say "	<timestamp>$Now</timestamp>"
@@ -296,11 +296,11 @@ xml_gpu_ends() {
 	</gpu>"
 }
 
-# Selective queries: $Fields of each GPU or program, as lines of comma-separated values.
+# --query-...: $Fields of each GPU or program as comma-separated values.
 query() {
     Row=
     each_field header
-    [ -n "$No_header$Header_told" ] || say "$Row"
+    [ -n "$No_header$Header_shown" ] || say "$Row"
     case $Query in
         gpu | remapped-rows) each_gpu query_row ;;
         compute-apps) each_gpu query_whole query_program ;;
@@ -321,8 +321,8 @@ query_program() {
     has_process && query_row
 }
 
-# Call $1 for each of $Fields; its name, unit and value are in Head, Unit and Value. The function `field` is made of the
-# table of fields.
+# Call $1 for each of $Fields, with its name, unit and value in Head, Unit and Value. The function `field` is generated
+# from nvidia-fields.txt.
 each_field() {
     Rest=$Fields,
     while [ -n "$Rest" ]; do
@@ -351,19 +351,13 @@ value() {
     Row=$Row$Value
 }
 
-# topo -m: how GPUs reach each other. Same NUMA node: NODE; another, or unknown: SYS.
+# topo -m: the connections between GPUs. NODE for GPUs of one NUMA node, SYS for others.
 topology() {
     Tab='	'
     Names=
     Others=
     each_gpu topology_name
-    Bold=
-    Plain=
-    if [ -t 1 ]; then
-        Bold=$(printf '\033[4m')
-        Plain=$(printf '\033[0m')
-    fi
-    say "$Tab$Bold${Names#"$Tab"}${Tab}CPU Affinity${Tab}NUMA Affinity${Tab}GPU NUMA ID$Plain"
+    say "$Names${Tab}CPU Affinity${Tab}NUMA Affinity${Tab}GPU NUMA ID"
     each_gpu topology_row
     say '
 Legend:
@@ -413,9 +407,9 @@ nvlink_gpu() {
     printf '%b' "$nvlink_rows"
 }
 
-# The arguments.
+# --- arguments ---
 
-# Only one thing can be asked.
+# Set the task. There can be only one.
 task() {
     [ "$Task" = table ] || invalid
     Task=$1
@@ -434,7 +428,7 @@ Format=
 Loop=
 No_header=
 No_units=
-Header_told=
+Header_shown=
 Xml=
 Output=
 
@@ -540,7 +534,7 @@ look
 $Task
 while [ -n "$Loop" ]; do
     sleep "$Loop" || exit 255
-    Header_told=yes
+    Header_shown=yes
     look
     $Task
 done

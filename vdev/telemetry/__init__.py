@@ -1,9 +1,9 @@
-"""Sensors of devices: what loads them, what they show, and who reads it.
+"""Simulated sensors of devices, and everything that shows them.
 
-simulation  the values of one device, brought up to date at each look
-sensors     the devices of a node, with the pods that load them
-dcgm, amd   the names and labels of the makers' exporters; `page` writes them for Prometheus
-tool_data   the devices with nvidia-smi or amd-smi in containers; `tool_files` writes what these show
-nvidia_tool, amd_tool   what that is: values, and texts that the scripts in `smi` pick from
-applier      what connects all of it with the agent
+simulation  one device: its load, and the sensors that follow
+sensors     all devices of a node, with the pods that load them
+dcgm, amd, exporters    the metrics of the makers' exporters; `page` writes them for Prometheus
+nvidia_tool, amd_tool   the data for nvidia-smi and amd-smi in containers; the scripts are in `smi`
+tool_data, tool_files   which devices have a tool, and the files on the node
+applier     connects all of it with the agent
 """

@@ -1,8 +1,9 @@
 """AMD's devices as AMD's device-metrics-exporter writes them (ROCm/device-metrics-exporter afd0fe81,
 pkg/amdgpu/gpuagent/gpuagent_gpu_metrics.go and docs/configuration/metricslist.md), under its default names.
 
-Labels are sorted by name, all types are gauges. Of a device that is cut only the first partition has the sensors of the
-device; the power of the others is 0, and what else they have no sensor of is left out, as the exporter's list says.
+Labels are sorted by name, and all metrics are gauges. Only the first partition of a device has the device's sensors. As
+the exporter's list of metrics says, the power and memory sizes of the other partitions are 0, and other sensors that
+they lack are left out.
 """
 
 import hashlib
@@ -12,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from ..dra.attributes import DRIVER_VERSION
 from ..model.geometry import PIN
 from .exporters import Exporter, Labels, Metric, Values, table
-from .sensors import Fixture, MeasuredDevice, User
+from .sensors import DeviceInfo, MeasuredDevice, User
 from .simulation import Throttle
 
-NAMESPACE = uuid.UUID("7eff74a0-0000-5000-808f-7e20764e2714")  # of numbers made here; must never change
+NAMESPACE = uuid.UUID("7eff74a0-0000-5000-808f-7e20764e2714")  # of generated UUIDs; must never change
 _CARDS = {"0x74a1": "102-G30211-0C", "0x74a5": "102-G30212-0C"}  # the exporter's own board names, by PCI device id
 SPEEDS = {3: 8, 4: 16, 5: 32, 6: 64}  # GT/s by generation of PCI Express
 _BLOCKS = (
@@ -23,7 +24,7 @@ _BLOCKS = (
     *("umc", "mca", "vcn", "jpeg", "ih", "mpio"),
 )
 _MEMORY_BLOCK = "umc"
-GTT = 128 * 1024  # MB that the host lends
+GTT = 128 * 1024  # MB of host memory that the GPU can use
 _NOBODY = User("", "", "")
 _LINKS = 8
 
@@ -49,11 +50,11 @@ METRICS: Sequence[Metric] = (
 
 
 def _values(it: MeasuredDevice) -> Values:
-    own, whole, physics = it.own, it.whole, it.fixture.physics
-    health: Values = {"healthy": int(it.fixture.health.healthy)}
+    own, whole, physics = it.own, it.whole, it.info.physics
+    health: Values = {"healthy": int(it.info.health.healthy)}
     if whole.lost:
         return health
-    of_each: Values = {
+    of_partition: Values = {
         **health,
         "zero": 0,
         "busy": round(own.gpu_percent),
@@ -61,7 +62,7 @@ def _values(it: MeasuredDevice) -> Values:
         "used": own.memory_used_mib + own.memory_reserved_mib,
         "free": own.memory_free_mib,
     }
-    in_device: Values = {
+    of_device: Values = {
         "power": round(whole.power_w),
         "visible_total": own.memory_total_mib,
         "visible_used": own.memory_used_mib + own.memory_reserved_mib,
@@ -72,14 +73,14 @@ def _values(it: MeasuredDevice) -> Values:
         "uncorrected": whole.ecc_uncorrected,
         "none": 0,
     }
-    if it.fixture.is_cut and it.fixture.device.part > 0:
-        return {**of_each, **dict.fromkeys(in_device, 0)}
+    if it.info.device.is_partition and it.info.device.part > 0:
+        return {**of_partition, **dict.fromkeys(of_device, 0)}
     memory_c = whole.memory_temperature_c
     received, sent = whole.pcie_rx_bytes_s, whole.pcie_tx_bytes_s
     linked = None if whole.nvlink_mb is None else whole.nvlink_mb * 1000 // (2 * physics.links)
     return {
-        **of_each,
-        **in_device,
+        **of_partition,
+        **of_device,
         "temperature": round(whole.temperature_c),
         "memory_temperature": round(memory_c or whole.temperature_c),
         "hbm_temperature": None if memory_c is None else round(memory_c),
@@ -103,16 +104,16 @@ def _values(it: MeasuredDevice) -> Values:
     }
 
 
-def _labels(fixture: Fixture, node: str, _hostname_label: str) -> Iterator[Labels]:
-    """The labels of a device, once for each container that has it; without any, those are empty."""
-    fixed = dict(_of_device(fixture, node))
-    for user in fixture.users or (_NOBODY,):
+def _labels(info: DeviceInfo, node: str, _hostname_label: str) -> Iterator[Labels]:
+    """The labels for each container that has the device; with empty names if none has it."""
+    fixed = dict(_device_labels(info, node))
+    for user in info.users or (_NOBODY,):
         pod = {"container": user.container, "namespace": user.namespace, "pod": user.pod}
         yield tuple({**fixed, **pod}.items())
 
 
-def _of_device(fixture: Fixture, node: str) -> Labels:
-    device, raw = fixture.device, fixture.device.raw
+def _device_labels(info: DeviceInfo, node: str) -> Labels:
+    device, raw = info.device, info.device.raw
     known = raw.attributes
     compute, _, memory = device.profile.partition(PIN)[0].partition("_")
     model = known.get("pciDeviceId", "").lower()
@@ -124,7 +125,7 @@ def _of_device(fixture: Fixture, node: str) -> Labels:
         ("deployment_mode", "baremetal"),
         ("driver_version", known.get("driverVersion", DRIVER_VERSION)),
         ("gpu_compute_partition_type", compute or "spx"),
-        ("gpu_id", str(fixture.first + device.part)),
+        ("gpu_id", str(info.first + device.part)),
         ("gpu_memory_partition_type", memory or "nps1"),
         ("gpu_partition_id", str(device.part)),
         ("gpu_uuid", str(uuid.uuid5(NAMESPACE, device.id))),
@@ -139,7 +140,7 @@ def _of_device(fixture: Fixture, node: str) -> Labels:
 
 
 def serial_number(raw: str) -> str:
-    """One for a device of this id whose attributes give none."""
+    """A serial number derived from the id, for a device without the attribute serialNumber."""
     return str(int(hashlib.sha256(raw.encode()).hexdigest()[:10], 16))
 
 

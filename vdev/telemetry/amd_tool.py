@@ -1,4 +1,4 @@
-"""What amd-smi shows of a device: the texts that it picks from, in the file `amd` of the device's directory."""
+"""The data for amd-smi about one device or partition: the file `amd` in the device's directory."""
 
 import hashlib
 import json
@@ -15,22 +15,21 @@ from ..model.device import bus_id
 from ..model.geometry import PIN
 from .amd import GTT, NAMESPACE, SPEEDS, serial_number
 from .simulation import Throttle
-from .tool_text import Shown, assignments, escaped
+from .tool_data import ToolDevice, assignments, escaped
 
-ROCM, TOOL = "7.0.2", "26.0.2+39589fda"
-"""Of devices whose attributes say nothing."""
+ROCM, TOOL = "7.0.2", "26.0.2+39589fda"  # without the attribute rocmVersion
 _GFX = {"0x74a1": "gfx942", "0x74a5": "gfx942"}
 _NONE = "N/A"
-_INDEX, _PROGRAM = "@INDEX@", "@PROGRAM@"  # where the script puts what only the container knows
+_INDEX, _PROGRAM = "@INDEX@", "@PROGRAM@"  # the script replaces them, because they differ from container to container
 _MEASURE = re.compile(r"(\$[a-z_]+|0) (\S+)")
 _IDENTITY = ("bdf", "uuid", "kfd_id", "node_id", "partition_id")
 
 
-def amd_data(shown: Shown) -> str:
-    """The contents of the file `amd`: values of the device, and what each section says as text and as JSON."""
+def amd_data(shown: ToolDevice) -> str:
+    """The contents of the file: values of the device, and each section as text and as JSON."""
     values = _values(shown)
     sections: Mapping[str, Mapping[str, Any]] = _filled(smi.amd_sections(), values)
-    # What `list` says stands directly in the device, the others have a branch for each section.
+    # The values of `list` are directly in the device; the other commands have a branch for each section.
     trees = {f"list_{name}": section for name, section in sections["list"].items()}
     for command in ("static", "metric"):
         trees |= {f"{command}_{name}": {name: section} for name, section in sections[command].items()}
@@ -58,7 +57,7 @@ def amd_data(shown: Shown) -> str:
     )
 
 
-def _values(shown: Shown) -> dict[str, Any]:
+def _values(shown: ToolDevice) -> dict[str, Any]:
     known, device, physics, whole, own = shown.attributes, shown.device, shown.physics, shown.whole, shown.own
     raw = device.raw
     address = bus_id(raw, shown.minor)
@@ -127,7 +126,7 @@ def _values(shown: Shown) -> dict[str, Any]:
 
 
 def _filled(tree: Any, values: Mapping[str, Any]) -> Any:
-    """The tree with values for `$name`; `$name UNIT` becomes a number with its unit, or N/A."""
+    """The tree with the values for `$name`. `$name UNIT` becomes a number with its unit, or N/A."""
     if isinstance(tree, dict):
         return {key: _filled(each, values) for key, each in tree.items()}
     if isinstance(tree, list):
@@ -143,7 +142,7 @@ def _filled(tree: Any, values: Mapping[str, Any]) -> Any:
 
 
 def _text(tree: Mapping[str, Any], depth: int = 1) -> str:
-    """The tree as the tool prints it without --json."""
+    """The tree in the form without --json."""
     lines = []
     for key, value in tree.items():
         title = f"{'    ' * depth}{key.upper()}:"
@@ -168,9 +167,9 @@ def _members(tree: Mapping[str, Any]) -> str:
     return textwrap.indent(inside, "    ").replace(f'"{_INDEX}"', _INDEX)
 
 
-def _rows(shown: Shown, values: Mapping[str, Any]) -> Mapping[str, str]:
-    """The device's lines in the table and in `monitor`, without its number, which the container knows."""
-    told = {
+def _rows(shown: ToolDevice, values: Mapping[str, Any]) -> Mapping[str, str]:
+    """The device's lines in the table and in `monitor`, without its number, which the script knows."""
+    columns = {
         **values,
         "title": f"AMD-SMI {values['library']}  amdgpu version: {values['driver']}  ROCm version: {values['rocm']}",
         "short_name": shown.title[:22],
@@ -190,11 +189,11 @@ def _rows(shown: Shown, values: Mapping[str, Any]) -> Mapping[str, str]:
         "monitor_row": "{partition_id:>5}{power:>5} W{temp:>5} °C{mem_temp:>5} °C{clock:>6} MHz{gfx:>5} %{umc:>5} %"
         "{none:>7}{none:>7}{vram_used:>8}/{vram_total} MB\n",
     }
-    return {name: row.format(**told) for name, row in rows.items()}
+    return {name: row.format(**columns) for name, row in rows.items()}
 
 
-def _modes(shown: Shown) -> tuple[str, str]:
-    """The compute and memory modes, such as CPX and NPS4: the profile's name says both."""
+def _modes(shown: ToolDevice) -> tuple[str, str]:
+    """The compute and memory modes, such as CPX and NPS4, from the name of the profile."""
     profile = shown.device.profile.partition(PIN)[0]
     if not profile:
         return ("SPX", "NPS1") if shown.slices else (_NONE, _NONE)

@@ -1,46 +1,58 @@
-"""Telemetry of one agent: it tells the sensors what the plan says, and serves what they measure."""
+"""Telemetry of one agent: updates the sensors after each plan, and serves their values."""
 
 import asyncio
 import platform
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..agent.applier import Applier
 from ..agent.options import Options
 from ..aio.clock import Clock
 from ..kube import Api
-from ..model.device import Device, base_id
+from ..model.device import Device, Key, base_id
 from ..model.problem import Problem, error
 from ..model.telemetry import Range
 from ..model.telemetry import Telemetry as Section
 from ..planning.plan import DesiredState
 from .page import page
-from .pod_wishes import PodWishes
+from .pod_loads import PodLoads
 from .sensors import LoadSituation, MeasuredDevice, Sensors, User
 from .simulation import Throttle
+from .tool_data import loads_of
 
 if TYPE_CHECKING:
     from ..observe.http import Side
 
-
-def by_device(faults: "Mapping[tuple[str, str], Sequence[Any]]") -> dict[str, list[Any]]:
-    """What faults do, by the id of a device or partition alone."""
-    found: dict[str, list[Any]] = {}
-    for (_, device), each in faults.items():
-        found.setdefault(device, []).extend(each)
-    return found
+_Fault = TypeVar("_Fault")
 
 
-def users_of(plan: DesiredState, node: str) -> tuple[dict[str, list[User]], dict[str, list[Device]]]:
-    """Who has each device, by its id, and which partitions claims have cut, by raw device."""
+def load_of(plan: DesiredState, node: str, pod_loads: Mapping[str, Range]) -> LoadSituation:
+    """What loads the devices of the node under this plan, and which containers have each device."""
+    users, claimed = _users(plan, node)
+    return LoadSituation(
+        devices=plan.devices,
+        base=plan.observed.inventory,
+        loads=loads_of(plan),
+        users=users,
+        claimed=claimed,
+        xids=_by_device({key: [error.number for error in errors] for key, errors in plan.xids.items()}),
+        sensors=_by_device(plan.sensors),
+        pod_loads=pod_loads,
+        seed=plan.observed.spec.faults.seed,
+        node=node,
+    )
+
+
+def _users(plan: DesiredState, node: str) -> tuple[dict[str, list[User]], dict[str, list[Device]]]:
+    """The containers that have each device, by its id; and the partitions that claims have made, by whole device."""
     found: dict[str, dict[User, None]] = {}
     claimed: dict[str, dict[str, Device]] = {}
-    for key, pod in sorted((plan.holdings.holders or {}).items()):
+    for key, pod in sorted((plan.observed.in_use.holders or {}).items()):
         namespace, _, name = pod.partition("/")
-        user = User(namespace, name, plan.holdings.containers.get(key, ""))
+        user = User(namespace, name, plan.observed.in_use.containers.get(key, ""))
         found.setdefault(base_id(key[1]), {})[user] = None
-    for use in plan.holdings.claimed:
+    for use in plan.observed.in_use.claimed:
         pool = plan.pools.get(use.driver)
         published = pool.by_name.get(use.device) if pool and use.pool == node else None
         if published is not None:
@@ -54,47 +66,38 @@ def users_of(plan: DesiredState, node: str) -> tuple[dict[str, list[User]], dict
     }
 
 
-def load_of(plan: DesiredState, node: str, wishes: Mapping[str, Range]) -> LoadSituation:
-    """What loads the devices of the node by this plan, and who has each device."""
-    users, claimed = users_of(plan, node)
-    return LoadSituation(
-        devices=plan.devices,
-        base=plan.base,
-        loads=plan.loads,
-        users=users,
-        claimed=claimed,
-        xids=by_device({key: [error.number for error in errors] for key, errors in plan.xids.items()}),
-        sensors=by_device(plan.sensors),
-        wishes=wishes,
-        seed=plan.seed,
-        node=node,
-    )
+def _by_device(faults: Mapping[Key, Sequence[_Fault]]) -> dict[str, list[_Fault]]:
+    """Faults by the id of a device or partition, from faults by resource and id."""
+    found: dict[str, list[_Fault]] = {}
+    for (_, device), each in faults.items():
+        found.setdefault(device, []).extend(each)
+    return found
 
 
-def in_short(measured: MeasuredDevice) -> list[float | None]:
-    """Load, temperature, power, and used and all of the memory; None for each of one that is lost."""
+def _short_document(measured: MeasuredDevice) -> list[float | None]:
+    """Load, temperature, power, used memory and total memory; None for each if the device is lost."""
     own, whole = measured.own, measured.whole
     if whole.lost:
         return [None] * 5
-    numbers = (own.gpu_percent, whole.temperature_c, whole.power_w, own.memory_used_mib, own.memory_total_mib)
-    return [round(each) for each in numbers]
+    values = (own.gpu_percent, whole.temperature_c, whole.power_w, own.memory_used_mib, own.memory_total_mib)
+    return [round(each) for each in values]
 
 
-def document(measured: MeasuredDevice) -> dict[str, Any]:
-    """All of it, for `vdev top`; keys are stable and documented."""
-    fixture, own, whole = measured.fixture, measured.own, measured.whole
-    part = f":{fixture.device.part}" if fixture.is_cut else ""
+def _document(measured: MeasuredDevice) -> dict[str, Any]:
+    """All values, for `vdev top`."""
+    info, own, whole = measured.info, measured.own, measured.whole
+    part = f":{info.device.part}" if info.device.is_partition else ""
     return {
-        "id": fixture.device.id,
-        "entry": fixture.device.raw.entry,
-        "resource": fixture.resource,
-        "parent": fixture.device.raw.id if fixture.device.is_partition else "",
-        "index": fixture.device.ordinal,
-        "deviceIndex": f"{fixture.device.raw.index}{part}",
-        "profile": fixture.device.profile,
-        "health": "Healthy" if fixture.health.healthy else "Unhealthy",
-        "reason": fixture.health.reason,
-        "injected": fixture.health.injected,
+        "id": info.device.id,
+        "entry": info.device.raw.entry,
+        "resource": info.resource,
+        "parent": info.device.raw.id if info.device.is_partition else "",
+        "index": info.device.ordinal,
+        "deviceIndex": f"{info.device.raw.index}{part}",
+        "profile": info.device.profile,
+        "health": "Healthy" if info.health.healthy else "Unhealthy",
+        "reason": info.health.reason,
+        "injected": info.health.injected,
         "lost": whole.lost,
         "xid": whole.xid,
         "load": round(own.gpu_percent, 1),
@@ -102,20 +105,21 @@ def document(measured: MeasuredDevice) -> dict[str, Any]:
         "memoryTotalMiB": own.memory_total_mib,
         "temperature": round(whole.temperature_c, 1),
         "power": round(whole.power_w, 1),
-        "powerLimit": fixture.physics.peak_power,
+        "powerLimit": info.physics.peak_power,
         "energy": whole.energy_mj // 1000,
         "clock": whole.sm_clock_mhz,
         "throttled": bool(whole.throttle & ~Throttle.IDLE),
         "eccCorrected": whole.ecc_corrected,
         "eccUncorrected": whole.ecc_uncorrected,
-        "holders": [
-            {"namespace": each.namespace, "pod": each.pod, "container": each.container} for each in fixture.users
-        ],
+        "holders": [{"namespace": each.namespace, "pod": each.pod, "container": each.container} for each in info.users],
     }
 
 
 class Telemetry(Applier):
-    """The sensors of one node. `api` None: there is no API server; `on_change` is called when problems are others."""
+    """The sensors of one node, and what serves them: HTTP for Prometheus, `vdev top`, the status page.
+
+    `api` is None if no API server is configured. `on_change` is called when `problems` change.
+    """
 
     name = "measuring devices"
 
@@ -125,92 +129,91 @@ class Telemetry(Applier):
         self._on_change = on_change
         self._api = api
         self._sensors = Sensors()
-        self._reading = threading.Lock()  # held while the sensors are brought up to date or read
+        self._lock = threading.Lock()  # held while the sensors are updated or read, which threads do
         self._plan: DesiredState | None = None
-        self._stale = False  # whether the sensors do not know of the plan and the wishes yet
-        self._is_on = False
+        self._is_stale = False  # whether the plan or the pods' loads changed after the last update
         self._section = Section()
-        self._due = asyncio.Event()
+        self._work_due = asyncio.Event()
         self._side: Side | None = None
         self._serving: asyncio.Task[None] | None = None
-        self._pods: PodWishes | None = None
+        self._pods: PodLoads | None = None
         self._following: asyncio.Task[None] | None = None
-        self._wishes: Mapping[str, Range] = {}
+        self._pod_loads: Mapping[str, Range] = {}  # a copy, because threads use it
 
-    # --- what is so ---------------------------------------------------------------------------------------------------
+    # --- the sensors --------------------------------------------------------------------------------------------------
 
     async def apply(self, plan: DesiredState) -> None:
-        self._is_on, self._section = plan.telemetry is not None, plan.telemetry or Section()
+        self._section = plan.observed.spec.telemetry or Section()
         self._plan = plan
-        self._stale = True
-        self._due.set()
+        self._is_stale = True
+        self._work_due.set()
 
     @property
-    def is_on(self) -> bool:
-        """Whether the last plan asks for it."""
-        return self._is_on
+    def _is_on(self) -> bool:
+        return self._plan is not None and self._plan.observed.spec.telemetry is not None
 
-    def catch_up(self) -> None:
-        """Let the sensors know of the last plan. Blocks for a moment where there are many devices."""
-        with self._reading:
-            self._catch_up()
+    def _update(self) -> None:
+        """Update the sensors if they are stale. Blocks, and needs the lock."""
+        if self._is_stale and self._plan is not None:
+            self._is_stale = False
+            self._sensors.update(load_of(self._plan, self._options.node, self._pod_loads), self._clock.now())
 
-    def _catch_up(self) -> None:
-        if self._stale and self._plan is not None:
-            self._stale = False
-            self._sensors.settle(load_of(self._plan, self._options.node, self._wishes), self._clock.now())
+    def _update_now(self) -> None:
+        with self._lock:
+            self._update()
 
     def measured(self, only: Collection[str] | None = None) -> list[MeasuredDevice]:
-        """What all devices show now, or only those of these ids. Blocks: call it from a thread."""
-        with self._reading:
-            self._catch_up()
+        """Read the sensors of all devices, or of those with the ids `only`. Blocks: call it in a thread."""
+        with self._lock:
+            self._update()
             return list(self._sensors.measured(self._clock.now(), only))
 
+    # --- documents ----------------------------------------------------------------------------------------------------
+
     def page(self) -> str:
-        """The same as Prometheus reads it."""
+        """The metrics for Prometheus. Blocks."""
         return page([(self._options.node, self.measured())], self._section.hostname_label)
 
-    # --- who is told --------------------------------------------------------------------------------------------------
+    def for_page(self) -> dict[str, Any]:
+        """The values of each device that the status page shows, by id. Blocks."""
+        devices = {each.info.device.id: _short_document(each) for each in self.measured()}
+        return {"on": self._is_on, "devices": devices}
+
+    async def top(self, _request: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of all devices, for `vdev top`. Keys are stable and documented."""
+        found = await asyncio.to_thread(self.measured)
+        return {
+            "on": self._is_on,
+            "node": self._options.node,
+            "at": self._clock.wall(),
+            "devices": [_document(each) for each in found],
+        }
+
+    # --- work beside the turns ----------------------------------------------------------------------------------------
 
     async def work(self) -> None:
-        """Serve metrics where that is asked for, forever."""
+        """Update the sensors after each plan, serve metrics, and follow the pods' annotations, forever."""
         address = ""
         async with asyncio.TaskGroup() as group:
             try:
                 while True:
-                    await self._due.wait()
-                    self._due.clear()
+                    await self._work_due.wait()
+                    self._work_due.clear()
                     if (self._section.address or "") != address:
                         address = self._section.address or ""
                         await self._serve(group, address)
                     self._follow_pods(group)
-                    await asyncio.to_thread(self.catch_up)
+                    await asyncio.to_thread(self._update_now)
             finally:
-                await self._end()
+                await self._stop_serving()
 
     async def _serve(self, group: asyncio.TaskGroup, address: str) -> None:
-        await self._end()
+        await self._stop_serving()
         self._side = self._serving = None
         if address:
             self._side = await asyncio.to_thread(self._make_side, address)
             await self._side.bind()
             self._serving = group.create_task(self._side.run(), name="telemetry HTTP")
-
-    def _follow_pods(self, group: asyncio.TaskGroup) -> None:
-        if self._section.pod_annotations and self._following is None:
-            options, told = self._options, self._pods_changed
-            self._pods = PodWishes(options.node, self._api, on_change=told)
-            self._following = group.create_task(self._pods.run(), name="annotations of pods")
-        elif not self._section.pod_annotations and self._following is not None:
-            self._following.cancel()
-            self._following = self._pods = None
-            self._pods_changed()
-
-    def _pods_changed(self) -> None:
-        self._wishes = self._pods.wishes if self._pods else {}
-        self._stale = True
-        self._due.set()
-        self._on_change()
 
     def _make_side(self, address: str) -> "Side":
         from ..observe import device_metrics, http  # they import the web server
@@ -219,11 +222,26 @@ class Telemetry(Applier):
         app = device_metrics.application(self.page)
         return http.Side(address, app, what="metrics of devices", hosts=hosts, on_change=self._on_change)
 
-    async def _end(self) -> None:
+    async def _stop_serving(self) -> None:
         if self._side is not None:
             self._side.stop()
         if self._serving is not None:
             await asyncio.wait([self._serving])
+
+    def _follow_pods(self, group: asyncio.TaskGroup) -> None:
+        if self._section.pod_annotations and self._following is None:
+            self._pods = PodLoads(self._options.node, self._api, on_change=self._pods_changed)
+            self._following = group.create_task(self._pods.run(), name="annotations of pods")
+        elif not self._section.pod_annotations and self._following is not None:
+            self._following.cancel()
+            self._following = self._pods = None
+            self._pods_changed()
+
+    def _pods_changed(self) -> None:
+        self._pod_loads = self._pods.by_pod if self._pods else {}
+        self._is_stale = True
+        self._work_due.set()
+        self._on_change()
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -232,17 +250,3 @@ class Telemetry(Applier):
             message = f"metrics of devices cannot be served at {self._section.address}: {self._side.trouble}"
             found.append(error("telemetry.address", message, "choose another address, or end what uses this one"))
         return tuple(found)
-
-    def in_short(self) -> dict[str, Any]:
-        """What the page shows of each device, by id. Call it from a thread."""
-        return {"on": self._is_on, "devices": {each.fixture.device.id: in_short(each) for each in self.measured()}}
-
-    async def top(self, _request: Mapping[str, Any]) -> dict[str, Any]:
-        """What all devices show now, for `vdev top`; keys are stable and documented."""
-        found = await asyncio.to_thread(self.measured)
-        return {
-            "on": self._is_on,
-            "node": self._options.node,
-            "at": self._clock.wall(),
-            "devices": [document(each) for each in found],
-        }

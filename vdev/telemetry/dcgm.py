@@ -1,9 +1,9 @@
 """NVIDIA's devices as dcgm-exporter writes them (NVIDIA/dcgm-exporter d5e5f51, etc/default-counters.csv and
 internal/pkg/rendermetrics/render_metrics.go).
 
-Of a device that is cut, each instance has the lines, as under the exporter's default of `-d f`: what is its own, and
-its device's sensors. What DCGM does not know of an instance, which is its utilisation in percent, is left out. A
-device that is lost has no line but that of its Xid. A device that several containers have has a line for each of them.
+Each MIG instance has its own lines, as under the exporter's default of `-d f`, with the sensors of its device where it
+has none of its own. DCGM has no utilization of an instance in percent. A lost device has only the line of its Xid. A
+device that several containers have has a line for each of them.
 """
 
 from collections.abc import Iterator
@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from ..model.device import bus_id
 from ..model.geometry import PIN, instance_id
 from .exporters import Exporter, Labels, Values, table
-from .sensors import Fixture, MeasuredDevice, User
+from .sensors import DeviceInfo, MeasuredDevice, User
 
-DRIVER = "580.95.05"  # of devices whose attributes say nothing
-_TENSOR = 0.65  # of the time that the engines work
+DRIVER = "580.95.05"  # without the attribute driverVersion
+_TENSOR = 0.65  # time in which the tensor cores are active, as a fraction of the load
 METRICS = table("dcgm.csv")
 
 
@@ -48,7 +48,7 @@ def _values(it: MeasuredDevice) -> Values:
         "sent": round(whole.pcie_tx_bytes_s),
         "received": round(whole.pcie_rx_bytes_s),
     }
-    if not it.fixture.is_cut:
+    if not it.info.device.is_partition:
         values |= {
             "utilization": round(own.gpu_percent),
             "copy": round(own.copy_percent),
@@ -58,24 +58,24 @@ def _values(it: MeasuredDevice) -> Values:
     return values
 
 
-def _labels(fixture: Fixture, node: str, hostname_label: str) -> Iterator[Labels]:
-    """The labels of a device, once for each container that has it."""
-    fixed = _of_device(fixture, node, hostname_label)
-    for user in fixture.users or (None,):
-        yield (*fixed, *_of_user(user, fixture)) if user else fixed
+def _labels(info: DeviceInfo, node: str, hostname_label: str) -> Iterator[Labels]:
+    """The labels for each container that has the device."""
+    fixed = _device_labels(info, node, hostname_label)
+    for user in info.users or (None,):
+        yield (*fixed, *_user_labels(user, info)) if user else fixed
 
 
-def _of_device(fixture: Fixture, node: str, hostname_label: str) -> Labels:
-    device, raw = fixture.device, fixture.device.raw
+def _device_labels(info: DeviceInfo, node: str, hostname_label: str) -> Labels:
+    device, raw = info.device, info.device.raw
     instance: Labels = ()
     if device.is_partition:
         profile = device.profile.partition(PIN)[0]
-        instance = (("GPU_I_PROFILE", profile), ("GPU_I_ID", str(instance_id(fixture.slices, device.slices))))
+        instance = (("GPU_I_PROFILE", profile), ("GPU_I_ID", str(instance_id(info.slices, device.slices))))
     return (
-        ("gpu", str(fixture.number)),
+        ("gpu", str(info.number)),
         ("UUID", raw.id),
-        ("pci_bus_id", f"0000{bus_id(raw, fixture.number)}".upper()),
-        ("device", f"nvidia{fixture.number}"),
+        ("pci_bus_id", f"0000{bus_id(raw, info.number)}".upper()),
+        ("device", f"nvidia{info.number}"),
         ("modelName", raw.attributes.get("model", raw.entry)),
         *instance,
         (hostname_label, node),
@@ -83,11 +83,11 @@ def _of_device(fixture: Fixture, node: str, hostname_label: str) -> Labels:
     )
 
 
-def _of_user(user: User, fixture: Fixture) -> Labels:
+def _user_labels(user: User, info: DeviceInfo) -> Labels:
     pod = (("namespace", user.namespace), ("pod", user.pod))
     if not user.claim:
         return (("container", user.container), *pod)
-    device = fixture.device
+    device = info.device
     found = [
         ("container", user.container),
         ("dra_claim_name", user.claim),

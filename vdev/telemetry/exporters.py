@@ -1,7 +1,7 @@
-"""What an exporter shows: a table of metrics, their values, and the labels of a device.
+"""What an exporter is: a table of metrics, and functions for the values and labels of a device.
 
-The tables are files beside this one, with a line for each metric: its name, type and help, which value it shows, and
-labels that it adds to those of the device.
+The tables are CSV files in this directory. Each line is a metric: name, type, help, the name of its value, and labels
+in addition to those of the device. `EXPORTER` is the one for devices of other makers than NVIDIA and AMD.
 """
 
 import csv
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 
-from .sensors import Fixture, MeasuredDevice
+from .sensors import DeviceInfo, MeasuredDevice
 
 Labels = tuple[tuple[str, str], ...]
 Values = Mapping[str, float | None]
@@ -17,31 +17,25 @@ Values = Mapping[str, float | None]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One row of an exporter's table. `type` is counter or gauge; `value` is the name of what it shows.
-
-    Rows of one name stand together; they differ in `labels`, which are added to those of the device.
-    """
+    """A row of an exporter's table. Rows with the same name are adjacent and differ in `labels`."""
 
     name: str
-    type: str
+    type: str  # counter or gauge
     help: str
-    value: str
-    labels: Labels = ()
+    value: str  # the key of its value in `Values`
+    labels: Labels = ()  # in addition to those of the device
 
 
 @dataclass(frozen=True, slots=True)
 class Exporter:
-    """An exporter of one maker.
-
-    `values` are those of a device, by the names that the table uses; what is missing or None is left out. Floats are
-    written with six digits after the point, as DCGM's exporter does, and integers as they are. `labels` are called with
-    a device, the node's name and the label for it, and yield the labels of the device once for each container that has
-    it. With `sorts_labels` a line has all labels in the order of their names.
-    """
+    """The exporter of one maker."""
 
     metrics: Sequence[Metric]
     values: Callable[[MeasuredDevice], Values]
-    labels: Callable[[Fixture, str, str], Iterator[Labels]]
+    """The values of a device by the names in the table. A metric without a value, or with None, is left out."""
+    labels: Callable[[DeviceInfo, str, str], Iterator[Labels]]
+    """The labels of a device, once for each container that has it. Arguments: the device, the node's name, and the
+    label that has this name."""
     sorts_labels: bool = False
 
 
@@ -62,7 +56,7 @@ METRICS = table("others.csv")
 def _values(it: MeasuredDevice) -> Values:
     own, whole = it.own, it.whole
     return {
-        "healthy": int(it.fixture.health.healthy),
+        "healthy": int(it.info.health.healthy),
         "load": own.gpu_percent / 100,
         "memory_bytes": own.memory_total_mib * _MIB,
         "used_bytes": own.memory_used_mib * _MIB,
@@ -79,18 +73,18 @@ def _values(it: MeasuredDevice) -> Values:
     }
 
 
-def _labels(fixture: Fixture, node: str, _hostname_label: str) -> Iterator[Labels]:
-    """The labels of a device, once for each container that has it; without any, those are empty."""
-    device = fixture.device
+def _labels(info: DeviceInfo, node: str, _hostname_label: str) -> Iterator[Labels]:
+    """The labels for each container that has the device; with empty names if none has it."""
+    device = info.device
     fixed = (
         ("device", device.id),
         ("entry", device.raw.entry),
         ("index", device.ordinal),
         ("profile", device.profile),
-        ("resource", fixture.resource),
+        ("resource", info.resource),
         ("node", node),
     )
-    for user in fixture.users or (None,):
+    for user in info.users or (None,):
         names = (user.container, user.namespace, user.pod) if user else ("", "", "")
         yield (*fixed, *zip(("container", "namespace", "pod"), names, strict=True))
 

@@ -1,4 +1,4 @@
-"""What nvidia-smi shows of a GPU: values and texts that it picks from, the file `nvidia` of the device's directory."""
+"""The data for nvidia-smi about one GPU or MIG device: the file `nvidia` in the device's directory."""
 
 import hashlib
 from collections.abc import Mapping
@@ -10,27 +10,26 @@ from ..model.device import bus_id
 from ..model.geometry import PIN, instance_id
 from .dcgm import DRIVER
 from .simulation import Throttle
-from .tool_text import Shown, assignments, escaped
+from .tool_data import ToolDevice, assignments, escaped
 
-CUDA = "13.0"
-"""Of devices whose attribute cudaVersion says nothing."""
+CUDA = "13.0"  # without the attribute cudaVersion
 
-_LIMITS_RELATIVE = ("ada-lovelace", "hopper", "blackwell")  # tell how far they are from their highest temperature
+_LIMITS_RELATIVE = ("ada-lovelace", "hopper", "blackwell")  # architectures that report temperature limits as distances
 _NEEDS_RESET = frozenset({46, 48, 62, 64, 74, 79, 95, 110, 119, 120, 136, 140, 143, 154, 155, 158})
 """Xids whose resolution in NVIDIA's catalog is to reset the GPU."""
 _REMAP_PENDING = 63  # the Xid of a row that is remapped at the next reset
-_VIDEO = 0.78  # of the graphics clock is that of the video engines
+_VIDEO = 0.78  # clock of the video engines, as a fraction of the graphics clock
 _NONE = "N/A"
 
 
-def nvidia_data(shown: Shown) -> str:
-    """The contents of the file `nvidia`: values of the device, and texts that the script prints."""
+def nvidia_data(shown: ToolDevice) -> str:
+    """The contents of the file: values of the device, and texts that the script prints."""
     values = {**_identity(shown), **_sensors(shown), **_errors(shown), **_partition(shown)}
     texts = {**_table(shown, values), **_log(shown, values), "nvlink_rows": _nvlinks(shown, values)}
     return assignments({**values, **{name: escaped(text) for name, text in texts.items()}})
 
 
-def _identity(shown: Shown) -> Mapping[str, object]:
+def _identity(shown: ToolDevice) -> Mapping[str, object]:
     known, raw, physics = shown.attributes, shown.device.raw, shown.physics
     address = bus_id(raw, shown.minor)
     domain, bus, place = address.split(":")
@@ -73,15 +72,15 @@ def _identity(shown: Shown) -> Mapping[str, object]:
     }
 
 
-def _mig(shown: Shown) -> str:
+def _mig(shown: ToolDevice) -> str:
     if not shown.slices:
         return _NONE
     return "Enabled" if shown.device.is_partition else "Disabled"
 
 
-def _sensors(shown: Shown) -> Mapping[str, object]:
+def _sensors(shown: ToolDevice) -> Mapping[str, object]:
     now, physics = shown.whole, shown.physics
-    whole = _mig(shown) != "Enabled"  # instances share the engines, and what each does is told nowhere
+    whole = _mig(shown) != "Enabled"  # the real tool has no utilization of MIG instances
 
     def percent(value: float) -> object:
         return round(value) if whole else _NONE
@@ -133,12 +132,12 @@ def _active(is_so: bool) -> str:
     return "Active" if is_so else "Not Active"
 
 
-def _bar1(shown: Shown) -> int:
+def _bar1(shown: ToolDevice) -> int:
     """The smallest power of two that maps all memory, in MiB."""
     return 1 << max(8, (shown.whole.memory_total_mib - 1).bit_length())
 
 
-def _errors(shown: Shown) -> Mapping[str, object]:
+def _errors(shown: ToolDevice) -> Mapping[str, object]:
     now = shown.whole
     return {
         "dram_corrected": now.ecc_corrected,
@@ -152,22 +151,22 @@ def _errors(shown: Shown) -> Mapping[str, object]:
     }
 
 
-def _partition(shown: Shown) -> Mapping[str, object]:
+def _partition(shown: ToolDevice) -> Mapping[str, object]:
     device, part = shown.device, shown.part
     if part is None:
         return {"mig_uuid": ""}
-    told, size = device.attributes, max(1, len(device.slices))
+    attributes, size = device.attributes, max(1, len(device.slices))
     return {
         "mig_uuid": device.id,
         "mig_profile": device.profile.partition(PIN)[0],
         "mig_gi": instance_id(shown.slices, device.slices),
         "mig_ci": 0,
-        "mig_sms": told.get("multiprocessors", _NONE),
-        "mig_ce": told.get("engines.copy", 0),
-        "mig_enc": told.get("engines.encoder", 0),
-        "mig_dec": told.get("engines.decoder", 0),
-        "mig_ofa": told.get("engines.ofa", 0),
-        "mig_jpg": told.get("engines.jpeg", 0),
+        "mig_sms": attributes.get("multiprocessors", _NONE),
+        "mig_ce": attributes.get("engines.copy", 0),
+        "mig_enc": attributes.get("engines.encoder", 0),
+        "mig_dec": attributes.get("engines.decoder", 0),
+        "mig_ofa": attributes.get("engines.ofa", 0),
+        "mig_jpg": attributes.get("engines.jpeg", 0),
         "mig_total": part.memory_total_mib,
         "mig_reserved": part.memory_reserved_mib,
         "mig_used": part.memory_used_mib,
@@ -205,12 +204,15 @@ _OLD_MIG_HEAD = (
 |==================+==================================+===========+=======================|
 """
 )
-_NEW_TABLE, _NEW_LIMITS = 580, 560  # the drivers from which on the table and the log have another form
+_NEW_TABLE, _NEW_LIMITS = (
+    580,
+    560,
+)  # the first drivers with the new form of the table, and of the temperature limits in XML
 _LONGEST_NAME = 27
 
 
-def _table(shown: Shown, values: Mapping[str, object]) -> Mapping[str, str]:
-    """The summary's heads, and a device's lines in it without its number, which the container knows."""
+def _table(shown: ToolDevice, values: Mapping[str, object]) -> Mapping[str, str]:
+    """The heads of the table, and the device's lines in it without its number, which the script knows."""
     new = _major(values) >= _NEW_TABLE
     name = str(values["name"])
     if len(name) > _LONGEST_NAME:
@@ -241,18 +243,18 @@ def _table(shown: Shown, values: Mapping[str, object]) -> Mapping[str, str]:
     return texts
 
 
-def _log(shown: Shown, values: Mapping[str, object]) -> Mapping[str, str]:
-    """The pieces of the log, between which the script puts what only the container knows."""
+def _log(shown: ToolDevice, values: Mapping[str, object]) -> Mapping[str, str]:
+    """The pieces of the XML log. The script adds what differs from container to container."""
     physics = shown.physics
     relative = values["temp_margin"] != _NONE
     base = round(physics.throttle_temperature)
     limits = {"shutdown": physics.shutdown_temperature, "slowdown": physics.slowdown_temperature, "max": base}
     units = {"util": "%", "mem_util": "%", "enc_util": "%", "dec_util": "%", "idle_util": "%", "temp_margin": "C"}
     units |= {"mem_temp": "C"}
-    told = {
+    shown_values = {
         **values,
         **{key: _with(unit, values[key], " ") for key, unit in units.items()},
-        # Later architectures tell limits as distances from the highest temperature.
+        # Later architectures report limits as distances from the highest temperature.
         "limit": "tlimit_" if relative else "",
         **{f"limit_{key}": base - round(limit) if relative else round(limit) for key, limit in limits.items()},
         "bar1_free": _bar1(shown) - 1,
@@ -260,7 +262,7 @@ def _log(shown: Shown, values: Mapping[str, object]) -> Mapping[str, str]:
         "pci_sub_number": str(values["pci_sub_id"]).removeprefix("0x"),
         "dtd": 13 if _major(values) >= _NEW_LIMITS else 12,
     }
-    plain = {key: escape(str(value)) for key, value in told.items()}
+    plain = {key: escape(str(value)) for key, value in shown_values.items()}
     head, driver, gpu, part, rest = (Template(text) for text in smi.nvidia_log())
     texts = {"xml_head": head, "xml_driver": driver, "xml_gpu": gpu, "xml_rest": rest}
     if shown.part is not None:
@@ -268,7 +270,7 @@ def _log(shown: Shown, values: Mapping[str, object]) -> Mapping[str, str]:
     return {name: text.substitute(plain) for name, text in texts.items()}
 
 
-def _nvlinks(shown: Shown, values: Mapping[str, object]) -> str:
+def _nvlinks(shown: ToolDevice, values: Mapping[str, object]) -> str:
     if values["mig"] == "Enabled":
         return "Nvlink queries are not supported for Devices in MIG mode\n"
     speed = f"{shown.physics.link_speed / 2:.3f}"

@@ -1,6 +1,6 @@
-"""The devices of one node, or of many, as their makers' exporters show them, in Prometheus' text format 0.0.4.
+"""The metrics of devices as their makers' exporters write them, in Prometheus' text format 0.0.4.
 
-It is not written by Prometheus' client library, because that sorts labels and appends _total to the names of counters.
+Prometheus' client library cannot write them, because it sorts labels and appends _total to the names of counters.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,17 +21,17 @@ _EXPORTERS: Mapping[SmiTool | None, Exporter] = {
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """The values of a device for one container, with its labels, also as text: it is the same for most metrics."""
+    """The values of a device for one container."""
 
     values: Values
     labels: Labels
-    text: str
+    text: str  # the labels as text, which most metrics share
 
 
 def page(
     nodes: Iterable[tuple[str, Iterable[MeasuredDevice]]], hostname_label: str, *, node_label: bool = False
 ) -> str:
-    """Return the page. With `node_label`, each line has the label `node`."""
+    """Return the metrics of these nodes. With `node_label`, each line has the label `node`."""
     return "".join(_page(nodes, hostname_label, node_label=node_label))
 
 
@@ -44,14 +44,14 @@ def _page(
         more: Labels = (("node", node),) if node_label else ()
         amd_devices: set[str] = set()
         for each in measured:
-            maker = each.fixture.maker
+            maker = each.info.maker
             values = _EXPORTERS[maker].values(each)
-            # A container with several claims on the device has one line if the labels do not name the claims.
-            for labels in dict.fromkeys(_EXPORTERS[maker].labels(each.fixture, node, hostname_label)):
+            # A container may have several claims on the device. If the labels do not name claims, it gets one line.
+            for labels in dict.fromkeys(_EXPORTERS[maker].labels(each.info, node, hostname_label)):
                 whole = labels if maker is None else (*labels, *more)
                 rows[maker].append(_Row(values, whole, _text(_EXPORTERS[maker], whole)))
             if maker is SmiTool.AMD:
-                amd_devices.add(each.fixture.device.raw.id)
+                amd_devices.add(each.info.device.raw.id)
         if amd_devices:
             text = _text(_EXPORTERS[SmiTool.AMD], (("hostname", node), *more))
             amd_nodes.append(_line("gpu_nodes_total", text, len(amd_devices)))
@@ -62,7 +62,7 @@ def _page(
 
 
 def escaped(value: str) -> str:
-    """Return a label's value as it stands between its quotes."""
+    """Escape a label's value."""
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 

@@ -1,7 +1,7 @@
-"""How a load runs over time, and the load that a pod asks for.
+"""The simulation of one device: its load over time, and the sensors that follow the load.
 
-The load at an instant is a function of the pattern, the seed and the instant, so the same configuration shows the same
-on every run.
+The load is a function of the pattern, the seed and the time, so the same configuration gives the same load on every
+run. Only counters and the temperature depend on the past.
 """
 
 import hashlib
@@ -14,38 +14,31 @@ from typing import Any, NamedTuple
 from ..faults.effects import HardwareErrorsFault, OverheatFault
 from ..model.telemetry import NOTHING, LoadPattern, PhysicsModel, Range, percents
 
-ANNOTATIONS = ("vdev.dev/load", "run.ai/simulated-gpu-utilization")
-"""By which a pod says how it loads its devices; the first that is there counts."""
-
 _HUNDRED = 100.0
 
 
-def wish(text: str) -> Range:
-    """Return the load of an annotation: a number, or a range such as 60-90, in percent. Raises ValueError."""
+def parse_load(text: str) -> Range:
+    """Parse the load in a pod's annotation: a number, or a range such as 60-90, in percent. Raises ValueError."""
     ends = [each.strip().removesuffix("%").strip() for each in text.split("-")]
     return percents(ends if len(ends) > 1 else ends[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """One load, in percent of what is there.
-
-    `period` is in seconds. A ramp begins at the instant `since`. The `seed` makes loads of the same pattern differ
-    from device to device.
-    """
+    """A load pattern with its ranges, in percent."""
 
     pattern: LoadPattern = LoadPattern.IDLE
-    period: float = 10.0
+    period: float = 10.0  # seconds
     gpu: Range = NOTHING
     memory: Range = NOTHING
     encoder: Range = NOTHING
     decoder: Range = NOTHING
-    since: float = 0.0
-    seed: str = ""
+    since: float = 0.0  # when a ramp begins
+    seed: str = ""  # differs from device to device, so that equal patterns give different loads
 
 
 class Levels(NamedTuple):
-    """What of a device is loaded at an instant, in percent."""
+    """The load at one moment, in percent."""
 
     gpu: float = 0.0
     memory: float = 0.0
@@ -57,42 +50,43 @@ IDLE = Levels()
 
 
 def levels(load: Load, at: float) -> Levels:
-    """Return the load at an instant, each level between the ends of its range."""
+    """Return the load at this time; all levels are at the same point of their ranges."""
     if load.pattern is LoadPattern.IDLE:
         return IDLE
-    place = _place(load, at)
-    return Levels(*(of.low + (of.high - of.low) * place for of in (load.gpu, load.memory, load.encoder, load.decoder)))
+    point = _point(load, at)
+    ranges = (load.gpu, load.memory, load.encoder, load.decoder)
+    return Levels(*(each.low + (each.high - each.low) * point for each in ranges))
 
 
-def drawn(seed: str, name: object) -> float:
-    """Return a number from 0 up to 1 that is always the same for the same seed and name."""
+def draw(seed: str, name: object) -> float:
+    """Return a pseudo-random number, at least 0 and below 1, that depends only on the arguments."""
     digest = hashlib.blake2b(f"{seed}\0{name}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64
 
 
-def _place(load: Load, at: float) -> float:
-    """Where between its ends a load is, 0 to 1."""
+def _point(load: Load, at: float) -> float:
+    """Where the load is within its range: 0 is the low end, 1 the high end."""
     match load.pattern:
         case LoadPattern.STEADY:
-            return drawn(load.seed, "steady")
+            return draw(load.seed, "steady")
         case LoadPattern.BUSY:
-            return drawn(load.seed, math.floor(at / load.period))
+            return draw(load.seed, math.floor(at / load.period))
         case LoadPattern.BURST:
-            return math.floor(2 * _turn(load, at))  # 0 in the first half of a turn, then 1
+            return math.floor(2 * _phase(load, at))  # 0 in the first half of the period, then 1
         case LoadPattern.WAVE:
-            return 0.5 - 0.5 * math.cos(math.tau * _turn(load, at))
+            return 0.5 - 0.5 * math.cos(math.tau * _phase(load, at))
         case LoadPattern.RAMP:
             return min(1.0, max(0.0, (at - load.since) / load.period))
     return 0.0
 
 
-def _turn(load: Load, at: float) -> float:
-    """How much of its period a pattern that repeats has done, 0 to 1. Devices are not in step."""
-    return (at / load.period + drawn(load.seed, "phase")) % 1
+def _phase(load: Load, at: float) -> float:
+    """The completed fraction of the current period. It differs from device to device."""
+    return (at / load.period + draw(load.seed, "phase")) % 1
 
 
 class Throttle(IntFlag):
-    """Why the clocks are not at their highest; the bits of NVML."""
+    """Why the clocks are below their maximum, with the bits of NVML."""
 
     NONE = 0
     IDLE = 0x1
@@ -103,12 +97,10 @@ class Throttle(IntFlag):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SensorReading:
-    """The sensors of a device or a partition at one instant, with the units in their names.
+    """The sensors of a device or a partition at one moment, with the units in their names.
 
-    What a device does not have is None. Sensors that a partition does not have of its own are its device's. `lost`: it
-    has fallen off the bus, and nothing but `xid` and the counters can be trusted. Counters begin when vdev first sees
-    the device. `nvlink_mb` counts both directions of all links. `xid` is the last error of the driver that is in force,
-    0 for none.
+    A sensor that the device does not have is None. A partition shows its device's sensors where it has none of its own.
+    Counters start when vdev first sees the device.
     """
 
     gpu_percent: float
@@ -128,14 +120,14 @@ class SensorReading:
     pcie_rx_bytes_s: float
     pcie_tx_bytes_s: float
     pcie_replays: int
-    nvlink_mb: int | None
+    nvlink_mb: int | None  # both directions of all links
     ecc_corrected: int
     ecc_uncorrected: int
     remapped_rows: int
     remap_failed: bool
-    xid: int
+    xid: int  # the last one in force, 0 for none
     throttle: Throttle
-    lost: bool
+    lost: bool  # off the bus: only `xid` and the counters are valid
 
 
 NO_ERRORS = HardwareErrorsFault()
@@ -143,60 +135,52 @@ NO_LOAD = Load()
 LOST = 79
 """The Xid of a device that has fallen off the bus."""
 
-_UNCORRECTED = frozenset({48, 94, 95, 140})  # Xids that tell of an uncorrectable error of the memory
+_UNCORRECTED = frozenset({48, 94, 95, 140})  # Xids of uncorrectable memory errors
 _REMAP_FAILED = 64
-_REMAPPED = frozenset({63, _REMAP_FAILED})  # and of a row that is taken out of use, or cannot be
+_REMAPPED = frozenset({63, _REMAP_FAILED})  # Xids of a remapped memory row
 
 _MINUTE = 60.0
 _MIB = 2**20
-_SPREAD = 2.0  # °C by which devices of a model differ, both ways
-_LANE_BYTES = {3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}  # a second, one way, by generation of PCI Express
-_RECEIVED, _SENT, _LINKED = 0.20, 0.08, 0.35  # parts of a link that a full load takes
-_COPIED = 0.6  # of the load is memory traffic
-_FLOOR = 0.5  # of its clock a device keeps when it slows itself down
-_MEMORY_ABOVE = 4.0  # °C of the memory above the chip
+_SPREAD = 2.0  # °C by which devices of a model differ, up and down
+_LANE_BYTES = {3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}  # per second and direction, by PCIe generation
+_RECEIVED, _SENT, _LINKED = 0.20, 0.08, 0.35  # fraction of the bandwidth that a full load uses
+_COPIED = 0.6  # memory traffic, as a fraction of the load
+_LOWEST_CLOCK = 0.5  # of the peak clock, when the device slows itself down
+_MEMORY_ABOVE = 4.0  # °C by which the memory is warmer than the chip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A device that is not cut, or a partition of one that is.
-
-    `compute` is its part of the device's compute; 1 is all of it. `memory` is in bytes. `pods` hold it, by name.
-    """
+    """A partition, or a whole device that has none."""
 
     id: str
     is_partition: bool = False
-    compute: float = 1.0
-    memory: int = 0
+    compute: float = 1.0  # as a fraction of the whole device
+    memory: int = 0  # bytes
     load: Load = NO_LOAD
-    pods: frozenset[str] = frozenset()
+    pods: frozenset[str] = frozenset()  # that hold it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceConditions:
-    """What a device is like, what loads it, and what is wrong with it.
-
-    `memory` is that of the whole device, in bytes. `parts` are its partitions, or itself. `xids` are the errors of
-    NVIDIA's driver that it has, `errors` what it counts a minute.
-    """
+    """The model, the load and the faults of a device."""
 
     physics: PhysicsModel
-    memory: int
+    memory: int  # of the whole device, in bytes
     parts: Sequence[Part]
-    xids: tuple[int, ...] = ()
+    xids: tuple[int, ...] = ()  # in force now
     heat: OverheatFault | None = None
-    errors: HardwareErrorsFault = NO_ERRORS
+    errors: HardwareErrorsFault = NO_ERRORS  # per minute
 
     @property
     def lost(self) -> bool:
-        """Whether it has fallen off the bus."""
         return LOST in self.xids
 
     def load_of(self, part: Part, at: float) -> Levels:
         return IDLE if self.lost else levels(part.load, at)
 
     def load(self, at: float) -> Levels:
-        """Return the load of the device as a whole; `memory` is meaningless for one that is cut."""
+        """Return the load of the whole device. `memory` is only valid without partitions."""
         parts = [(part.compute, self.load_of(part, at)) for part in self.parts]
         return Levels(
             gpu=sum(compute * each.gpu for compute, each in parts),
@@ -206,25 +190,25 @@ class DeviceConditions:
         )
 
     def power(self, percent: float) -> float:
-        """Return what is drawn under a load of the whole device, in W."""
+        """Return the power under this load of the whole device, in W."""
         physics = self.physics
         return 0.0 if self.lost else physics.idle_power + (physics.peak_power - physics.idle_power) * percent / _HUNDRED
 
-    def settled_temperature(self, percent: float) -> float:
-        """Return the temperature at which the device settles under a lasting load, in °C."""
+    def steady_temperature(self, percent: float) -> float:
+        """Return the temperature that the device approaches under this load, in °C."""
         physics = self.physics
-        spread = _SPREAD * (2 * drawn(self.parts[0].load.seed, "temperature") - 1)
+        spread = _SPREAD * (2 * draw(self.parts[0].load.seed, "temperature") - 1)
         return physics.idle_temperature + (physics.peak_temperature - physics.idle_temperature) * percent / 100 + spread
 
 
 @dataclass(slots=True)
 class SimulatedDevice:
-    """One device. Its counters begin at the instant `at`: `energy` in J, `work` in seconds under full load."""
+    """One device: its conditions now, and the counters that have accumulated until `at`."""
 
     conditions: DeviceConditions
     at: float
-    energy: float = 0.0
-    work: float = 0.0
+    energy: float = 0.0  # J
+    work: float = 0.0  # seconds under full load
     corrected: float = 0.0
     uncorrected: float = 0.0
     replays: float = 0.0
@@ -232,17 +216,17 @@ class SimulatedDevice:
     temperature: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self.temperature = self.conditions.settled_temperature(0.0)
+        self.temperature = self.conditions.steady_temperature(0.0)
         self._count_xids(self.conditions.xids)
 
     def change(self, conditions: DeviceConditions, at: float) -> None:
-        """Let other conditions hold from an instant on."""
+        """Let these conditions hold from `at` on."""
         self.advance(at)
         before, self.conditions = self.conditions, conditions
         self._count_xids(set(conditions.xids) - set(before.xids))
 
     def advance(self, at: float) -> None:
-        """Let the time up to an instant pass."""
+        """Simulate the time until `at`, with the mean of the load at both ends."""
         seconds, now = at - self.at, self.conditions
         if seconds <= 0:
             return
@@ -255,22 +239,22 @@ class SimulatedDevice:
         self.uncorrected += now.errors.uncorrected_ecc * minutes
         self.replays += now.errors.pcie_replays * minutes
         self.remapped += now.errors.remapped_rows * minutes
-        followed = 1 - math.exp(-seconds / now.physics.thermal_time)
-        temperature = self.temperature + (now.settled_temperature(percent) - self.temperature) * followed
+        approached = 1 - math.exp(-seconds / now.physics.thermal_time)  # as a fraction of the difference
+        temperature = self.temperature + (now.steady_temperature(percent) - self.temperature) * approached
         if now.heat is not None:
             heated = self.temperature + (now.heat.to - now.physics.idle_temperature) * seconds / now.heat.within
             temperature = max(temperature, min(heated, now.heat.to))
         self.temperature = temperature
 
     def read(self, at: float) -> SensorReading:
-        """Return the sensors of the whole device at an instant, which is never before the last one."""
+        """Read the sensors of the whole device. `at` must not be before the time of the last call."""
         self.advance(at)
         now, physics = self.conditions, self.conditions.physics
         load = now.load(at)
         busy = load.gpu
-        used, reserved, total = self._memory(load, at)
+        used, reserved, total = self._memory_mib(load, at)
         lane = _LANE_BYTES.get(physics.pcie_generation, _LANE_BYTES[4]) * physics.pcie_lanes * busy / _HUNDRED
-        linked = _LINKED * physics.links * physics.link_speed * 1e3  # MB a second, under full load
+        linked = _LINKED * physics.links * physics.link_speed * 1e3  # MB per second under full load
         return SensorReading(
             **_own(load, used, reserved, total),
             temperature_c=self.temperature,
@@ -293,35 +277,35 @@ class SimulatedDevice:
         )
 
     def read_part(self, part: Part, at: float, whole: SensorReading) -> SensorReading:
-        """Return the sensors of a partition, of whose device `whole` was read at the same instant."""
+        """Read the sensors of a partition. `whole` are those of its device, read at the same time."""
         load = self.conditions.load_of(part, at)
-        total, reserved = part.memory // _MIB, self._kept(part)
+        total, reserved = part.memory // _MIB, self._reserved(part)
         return replace(whole, **_own(load, _used(load, total - reserved), reserved, total))
 
     def _count_xids(self, new: Sequence[int] | set[int]) -> None:
         self.uncorrected += sum(number in _UNCORRECTED for number in new)
         self.remapped += sum(number in _REMAPPED for number in new)
 
-    def _memory(self, load: Levels, at: float) -> tuple[int, int, int]:
-        """Used, reserved and total, in MiB."""
+    def _memory_mib(self, load: Levels, at: float) -> tuple[int, int, int]:
+        """Used, reserved and total memory of the whole device."""
         now, total = self.conditions, self.conditions.memory // _MIB
         parts = [part for part in now.parts if part.is_partition]
         if not parts:
             reserved = min(now.physics.reserved_memory, total)
             return _used(load, total - reserved), reserved, total
-        used = sum(_used(now.load_of(part, at), part.memory // _MIB - self._kept(part)) for part in parts)
-        # What is reserved of a device that is cut all through is what is reserved of its parts.
-        uncut = total - sum(part.memory // _MIB for part in parts)
-        return used, min(now.physics.reserved_memory, uncut + sum(map(self._kept, parts))), total
+        used = sum(_used(now.load_of(part, at), part.memory // _MIB - self._reserved(part)) for part in parts)
+        # The reserved memory must fit beside the partitions: what is free of partitions, and the reserves of these.
+        free = total - sum(part.memory // _MIB for part in parts)
+        return used, min(now.physics.reserved_memory, free + sum(map(self._reserved, parts))), total
 
-    def _kept(self, part: Part) -> int:
-        """What the driver keeps of a partition, in MiB."""
+    def _reserved(self, part: Part) -> int:
+        """The memory of a partition that the driver reserves, in MiB."""
         total = self.conditions.memory // _MIB
         return self.conditions.physics.reserved_memory * (part.memory // _MIB) // total if total else 0
 
 
 def _own(load: Levels, used: int, reserved: int, total: int) -> dict[str, Any]:
-    """What each partition has of its own: its load and its memory (MiB)."""
+    """The sensors that each partition has of its own: load and memory (in MiB)."""
     return {
         "gpu_percent": load.gpu,
         "copy_percent": load.gpu * _COPIED,
@@ -348,12 +332,12 @@ def _throttle(physics: PhysicsModel, temperature: float, busy: float) -> Throttl
 
 
 def _clock(physics: PhysicsModel, temperature: float, *, idle: bool) -> int:
-    """MHz: lower by degrees from where the driver throttles, and half from where the device does by itself."""
-    above = temperature - physics.throttle_temperature
+    """The clock in MHz. It sinks from the throttle temperature on, to half its peak at the slowdown temperature."""
     if idle:
         return round(physics.idle_clock)
+    above = temperature - physics.throttle_temperature
     if above < 0:
         return round(physics.peak_clock)
     room = physics.slowdown_temperature - physics.throttle_temperature
     lowered = 1.0 if above >= room else above / room
-    return round(max(physics.idle_clock, physics.peak_clock * (1 - (1 - _FLOOR) * lowered)))
+    return round(max(physics.idle_clock, physics.peak_clock * (1 - (1 - _LOWEST_CLOCK) * lowered)))

@@ -1,51 +1,88 @@
-"""The devices that containers get with a tool, and what its file says of each."""
+"""The devices whose containers get their maker's tool, and the form of the files that the tools read."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 from ..model.device import Device
-from ..model.entry import EntrySpec
-from ..model.sources import VirtualSource
-from ..model.telemetry import PhysicsModel, SmiTool
+from ..model.entry import Entry
+from ..model.telemetry import Measured, PhysicsModel, SmiTool
 from ..planning.plan import DesiredState
 from ..planning.resources import numbers
-from .amd_tool import amd_data
-from .nvidia_tool import nvidia_data
-from .simulation import DeviceConditions, Part, SimulatedDevice
-from .tool_text import Shown
+from .simulation import DeviceConditions, Part, SensorReading, SimulatedDevice
 
 MIB = 2**20
 _LINK = 100  # the score of one NVLink between two devices
 
 
-def text_of(shown: Shown) -> str:
-    """What the tool's file says."""
-    return nvidia_data(shown) if shown.tool is SmiTool.NVIDIA else amd_data(shown)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolDevice:
+    """A device or a partition at one moment, with everything that its maker's tool shows."""
+
+    device: Device
+    tool: SmiTool = SmiTool.NVIDIA
+    physics: PhysicsModel
+    whole: SensorReading  # of the whole device
+    part: SensorReading | None = None  # of the partition, if it is one
+    minor: int = 0  # number of the whole device, among those of its maker on the node
+    count: int = 1  # of these devices
+    lost: bool = False  # the device cannot be reached any more
+    holders: int = 0  # containers that have it
+    peers: Mapping[str, int] = field(default_factory=dict)  # links to other devices, by their ids
+    slices: int = 0  # memory slices of the whole device, 0 if it cannot be partitioned
+    wall: float = 0.0  # seconds since the epoch
+
+    @property
+    def attributes(self) -> Mapping[str, str]:
+        """The attributes of the whole device, from the file and the preset."""
+        return self.device.raw.attributes
+
+    @property
+    def title(self) -> str:
+        """The name of the model."""
+        return self.attributes.get("model") or self.attributes.get("product") or self.device.raw.entry
+
+    @property
+    def own(self) -> SensorReading:
+        """The sensors of the partition, or of the whole device if it is none."""
+        return self.part or self.whole
+
+    @property
+    def process_mib(self) -> int:
+        """The memory of one container's program, in MiB."""
+        return self.own.memory_used_mib // self.holders if self.holders else 0
+
+    @property
+    def written(self) -> datetime:
+        return datetime.fromtimestamp(self.wall, UTC)
 
 
-def equipped(plan: DesiredState) -> dict[str, Shown]:
-    """The devices with a tool, by id, as they are without a load."""
-    found: dict[str, tuple[EntrySpec, Device]] = {}
-    for resource in plan.base.everything.values():
+# --- the devices of a plan --------------------------------------------------------------------------------------------
+
+
+def devices_with_tool(plan: DesiredState) -> dict[str, ToolDevice]:
+    """The devices whose containers get a tool, by id, with the sensors of an idle device."""
+    found: dict[str, tuple[Entry, Device]] = {}
+    for resource in plan.observed.inventory.everything.values():
         for device in resource.by_device.values():
             if device.raw.tools:
                 found.setdefault(device.id, (resource.entries[device.raw.entry], device))
     if not found:
         return {}
-    tools = {device.raw.id: entry.smi or SmiTool.NVIDIA for entry, device in found.values()}
-    links = _links(found.values())
-    minors, counts = numbers(plan.base), Counter(tools.values())
-    shown = {}
+    tools = {device.raw.id: entry.smi_tool or SmiTool.NVIDIA for entry, device in found.values()}
+    links, loads = _links(found.values()), loads_of(plan)
+    minors, counts = numbers(plan.observed.inventory), Counter(tools.values())
+    result = {}
     for name, (entry, device) in found.items():
         raw, tool = device.raw, tools[device.raw.id]
-        physics = plan.loads[entry.name].physics if entry.name in plan.loads else PhysicsModel()
+        physics = loads[entry.name].physics if entry.name in loads else PhysicsModel()
         conditions = DeviceConditions(physics=physics, memory=raw.memory, parts=(Part(id=raw.id),))
         whole, part = SimulatedDevice(conditions, at=0.0).read(0.0), None
         if device.is_partition:
             total = device.memory // MIB
             part = replace(whole, memory_total_mib=total, memory_free_mib=total, memory_reserved_mib=0)
-        shown[name] = Shown(
+        result[name] = ToolDevice(
             device=device,
             tool=tool,
             physics=physics,
@@ -56,31 +93,55 @@ def equipped(plan: DesiredState) -> dict[str, Shown]:
             peers=links.get(raw.id, {}),
             slices=entry.geometry.slices if entry.geometry is not None else 0,
         )
-    return shown
+    return result
+
+
+def loads_of(plan: DesiredState) -> dict[str, Measured]:
+    """How the devices of each entry are loaded, by the entry's name."""
+    return {entry.name: entry.measured for entry in plan.observed.entries if entry.measured}
 
 
 def held(plan: DesiredState) -> frozenset[str]:
-    """The devices that pods have, by id: of device plugins, and by claims."""
-    uses = [each for each in plan.holdings.claimed if each.driver in plan.pools]
+    """The ids of devices that pods have, from device plugins and by claims."""
+    uses = [each for each in plan.observed.in_use.claimed if each.driver in plan.pools]
     claimed = (plan.pools[use.driver].by_name.get(use.device) for use in uses)
     return plan.held | {each.device.id for each in claimed if each is not None}
 
 
 def published(plan: DesiredState) -> frozenset[str]:
-    """The devices that claims can have, or have though the configuration lost them, by id."""
+    """The ids of devices that claims can have, or still have after an edit removed them."""
     return frozenset(each.device.id for pool in plan.pools.values() for each in pool.by_name.values())
 
 
-def _links(found: Collection[tuple[EntrySpec, Device]]) -> Mapping[str, Mapping[str, int]]:
-    """How many links lead from each raw device to which others, by their ids."""
+def _links(found: Collection[tuple[Entry, Device]]) -> Mapping[str, Mapping[str, int]]:
+    """The number of links from each whole device to each other one, by their ids."""
     entries = {entry.name: entry for entry, _ in found}
     ids = {(device.raw.entry, device.raw.index): device.raw.id for _, device in found}
     links: dict[str, dict[str, int]] = {}
     for name, entry in entries.items():
-        pairs = entry.source.links if isinstance(entry.source, VirtualSource) else {}
+        pairs = entry.virtual.links if entry.virtual else {}
         for (one, other), score in pairs.items():
             ends = ids.get((name, one)), ids.get((name, other))
             if one != other and score >= _LINK and ends[0] is not None and ends[1] is not None:
                 links.setdefault(ends[0], {})[ends[1]] = score // _LINK
                 links.setdefault(ends[1], {})[ends[0]] = score // _LINK
     return links
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def assignments(values: Mapping[str, object]) -> str:
+    """The values as shell assignments, one per line."""
+    return "".join(f"{key}={quoted(str(value))}\n" for key, value in values.items())
+
+
+def quoted(text: str) -> str:
+    """The text as one word of a shell. Control characters, which would break the line, become blanks."""
+    plain = text if text.isprintable() else "".join(each if each.isprintable() else " " for each in text)
+    return "'" + plain.replace("'", "'\\''") + "'"
+
+
+def escaped(text: str) -> str:
+    """The text on one line, in the form that `printf %b` reads."""
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t")

@@ -1,9 +1,8 @@
-"""The makers' tools for containers, on the node: there before the devices that come with them are advertised, removed
-when no container can have them mounted.
+"""The makers' tools for containers, as files on the node.
 
-`model.telemetry` says what is where, `tool_data` what is in it. What cannot be written leaves the devices as they
-are: their containers are given no tool, and a problem says why. What the files show is brought up to date beside the
-turns, every few seconds and after each plan: of devices that pods hold, and of those with which something is wrong.
+They exist before the devices are advertised, and are removed when no container can have them mounted. If they cannot be
+written, containers get the devices without a tool, and a problem says why. A task rewrites the data of devices that
+pods hold, and of devices with faults, every few seconds and after each plan.
 """
 
 import asyncio
@@ -25,37 +24,34 @@ from ..model import telemetry
 from ..model.problem import Problem, warning
 from ..model.telemetry import SmiTool
 from ..planning.plan import DesiredState
+from .amd_tool import amd_data
+from .nvidia_tool import nvidia_data
 from .sensors import MeasuredDevice
 from .simulation import LOST
-from .tool_data import equipped, held, published, text_of
-from .tool_text import Shown
+from .tool_data import ToolDevice, devices_with_tool, held, published
 
 log = structlog.get_logger(__name__)
 
 _MAX_BYTES = 2**20  # of a script
 
+ReadSensors = Callable[[Collection[str]], Sequence[MeasuredDevice]]
+"""Reads the sensors of the devices and partitions with these ids, as far as they have sensors. Blocks."""
 
-Sensors = Callable[[Collection[str]], Sequence[MeasuredDevice]]
-"""Looks at devices and partitions, by id; those of which nothing is known are left out. It takes its time."""
 
-
-class ToolFiles(HostFiles[str, Shown]):
-    """The tools and data files of one agent, below `root`, by device id.
-
-    `run` keeps what they show up to date; it is to be run beside the turns.
-    """
+class ToolFiles(HostFiles[str, ToolDevice]):
+    """The tools of one agent, and their data by device id, below the directory `root`."""
 
     name = "giving containers their makers' tools"
 
-    def __init__(self, root: Path, sensors: Sensors, timing: Timing) -> None:
+    def __init__(self, root: Path, read_sensors: ReadSensors, timing: Timing) -> None:
         super().__init__({root, root / "bin", root / "devices"}, timing)
         self.root = root
-        self._sensors = sensors
-        self._plan: DesiredState | None = None  # that the kubelet is told of
-        self._told = ""  # why containers get no tools, as it was logged
-        self._trouble = ""  # of what is written beside the turns
-        self._due: frozenset[str] = frozenset()  # what was shown of held and broken devices last
-        self._news = asyncio.Event()
+        self._read_sensors = read_sensors
+        self._plan: DesiredState | None = None  # whose lists the kubelet has
+        self._logged = ""  # the last logged reason why containers get no tools
+        self._trouble = ""  # why `run` could not write
+        self._live: frozenset[str] = frozenset()  # the devices that were held or had faults at the last writing
+        self._plan_changed = asyncio.Event()
 
     @property
     def toolless(self) -> frozenset[str]:
@@ -76,14 +72,13 @@ class ToolFiles(HostFiles[str, Shown]):
         return tuple(found)
 
     def unprepared(self, plan: DesiredState) -> frozenset[str]:
-        """What has a tool in the plan, and none that any `settle` has made."""
         wanted = self.wanted(plan).items()
         return frozenset(each.device.raw.id for name, each in wanted if name not in self._ready)
 
-    def wanted(self, plan: DesiredState) -> Mapping[str, Shown]:
-        return equipped(plan)
+    def wanted(self, plan: DesiredState) -> Mapping[str, ToolDevice]:
+        return devices_with_tool(plan)
 
-    def present(self, wanted: Mapping[str, Shown]) -> Collection[str]:
+    def present(self, wanted: Mapping[str, ToolDevice]) -> Collection[str]:
         del wanted
         try:
             return [entry.name for entry in os.scandir(self._devices) if entry.is_dir(follow_symlinks=False)]
@@ -93,8 +88,12 @@ class ToolFiles(HostFiles[str, Shown]):
             raise HostError(f"cannot list {self._devices}: {_why(failed)}") from failed
 
     def named(self, plan: DesiredState) -> Collection[str]:
-        listed = (each for resource in plan.told.resources.values() for each in resource.by_device.values())
-        published = (each.device for pool in plan.told_pools.values() for each in pool.devices)
+        listed = (
+            each
+            for resource in plan.observed.previous.advertised.resources.values()
+            for each in resource.by_device.values()
+        )
+        published = (each.device for pool in plan.observed.previous.pools.values() for each in pool.devices)
         return {each.id for each in itertools.chain(listed, published) if each.raw.tools}
 
     def held(self, left: Collection[str], plan: DesiredState) -> Collection[str]:
@@ -102,7 +101,7 @@ class ToolFiles(HostFiles[str, Shown]):
         return [name for name in left if name in claimable or not plan.is_free(name)]
 
     def make(
-        self, plan: DesiredState, wanted: Mapping[str, Shown], kept: frozenset[str], gone: frozenset[str]
+        self, plan: DesiredState, wanted: Mapping[str, ToolDevice], kept: frozenset[str], gone: frozenset[str]
     ) -> Mapping[str, str]:
         del plan
         broken = self._scripts({each.tool for each in wanted.values()})
@@ -116,14 +115,14 @@ class ToolFiles(HostFiles[str, Shown]):
     async def made(self, plan: DesiredState) -> None:
         del plan
         reason = next(iter(self.failed.values()), "")
-        if reason and reason != self._told:
+        if reason and reason != self._logged:
             log.warning("containers get no smi", problem=reason)
-        self._told = reason
+        self._logged = reason
 
     async def show(self, plan: DesiredState) -> None:
-        """Bring what the tools show up to date now: sensors know of this plan."""
+        """Rewrite the data soon, as this plan says."""
         self._plan = plan
-        self._news.set()
+        self._plan_changed.set()
 
     @property
     def _devices(self) -> Path:
@@ -134,7 +133,7 @@ class ToolFiles(HostFiles[str, Shown]):
         return self._wanted.keys() - self.failed.keys()
 
     def _scripts(self, tools: Collection[SmiTool]) -> dict[SmiTool, str]:
-        """Write the tools' scripts that are not there as they should be; why one is not, by tool."""
+        """Write the scripts that are missing or changed. Returns why one could not be written, by tool."""
         broken = {}
         for tool in tools:
             name = telemetry.TOOLS[tool]
@@ -147,8 +146,8 @@ class ToolFiles(HostFiles[str, Shown]):
                 broken[tool] = _why(failed)
         return broken
 
-    def _directory(self, name: str, each: Shown) -> str:
-        """Make a device's directory with something in it; why it is not there, or the empty string."""
+    def _directory(self, name: str, each: ToolDevice) -> str:
+        """Make a device's directory, with its data. Returns why that failed, or the empty string."""
         directory = Path(telemetry.device_directory(str(self.root), name))
         try:
             _make(directory)
@@ -158,13 +157,14 @@ class ToolFiles(HostFiles[str, Shown]):
             return _why(failed)
         return ""
 
-    def _write(self, directory: Path, shown: Shown) -> None:
-        write_atomic(directory / shown.tool.value, text_of(shown).encode())
+    def _write(self, directory: Path, shown: ToolDevice) -> None:
+        text = nvidia_data(shown) if shown.tool is SmiTool.NVIDIA else amd_data(shown)
+        write_atomic(directory / shown.tool.value, text.encode())
 
     async def run(self) -> None:
-        """Keep what the tools show up to date: every few seconds while there is anything, and after each plan."""
+        """Rewrite the data every few seconds and after each plan, forever."""
         while True:
-            self._news.clear()
+            self._plan_changed.clear()
             if self._plan is not None and self._ready:
                 trouble = await asyncio.to_thread(self._refresh, self._plan)
                 if trouble and trouble != self._trouble:
@@ -172,28 +172,28 @@ class ToolFiles(HostFiles[str, Shown]):
                 self._trouble = trouble
                 try:
                     async with self._clock.timeout(self._intervals.write_tools):
-                        await self._news.wait()
+                        await self._plan_changed.wait()
                 except TimeoutError:
                     pass
             else:
-                await self._news.wait()
+                await self._plan_changed.wait()
 
     def _refresh(self, plan: DesiredState) -> str:
-        """Write what sensors say now; why some of it was not written, or the empty string."""
+        """Write the current data. Returns why some of it could not be written, or the empty string."""
         with self._writing:
-            return self._show(plan)
+            return self._write_data(plan)
 
-    def _show(self, plan: DesiredState) -> str:
+    def _write_data(self, plan: DesiredState) -> str:
         wanted = {name: self._wanted[name] for name in self._ready}
-        there = {device for each in plan.devices.everything.values() for device in each.by_device}
-        fallen = {device for (_, device), errors in plan.xids.items() if any(each.number == LOST for each in errors)}
-        lost = fallen | (wanted.keys() - there)
-        ill = {device for _, device in (*plan.xids, *plan.sensors)} | lost
-        now_due = frozenset((held(plan) | ill) & wanted.keys())
-        due = now_due | (self._due & wanted.keys())
+        present = {device for each in plan.devices.everything.values() for device in each.by_device}
+        off_bus = {device for (_, device), errors in plan.xids.items() if any(each.number == LOST for each in errors)}
+        lost = off_bus | (wanted.keys() - present)
+        faulty = {device for _, device in (*plan.xids, *plan.sensors)} | lost
+        live = frozenset((held(plan) | faulty) & wanted.keys())
+        due = live | (self._live & wanted.keys())  # a device that was released becomes idle in its file
         if not due:
             return ""
-        seen = {each.fixture.device.id: each for each in self._sensors(due)}
+        seen = {each.info.device.id: each for each in self._read_sensors(due)}
         wall, trouble = self._clock.wall(), ""
         for name in due:
             each = wanted[name]
@@ -201,17 +201,17 @@ class ToolFiles(HostFiles[str, Shown]):
             if at := seen.get(name):
                 part = at.own if each.device.is_partition else None
                 is_lost = shown.lost or at.whole.lost
-                shown = replace(shown, whole=at.whole, part=part, lost=is_lost, holders=len(at.fixture.users))
+                shown = replace(shown, whole=at.whole, part=part, lost=is_lost, holders=len(at.info.users))
             try:
                 self._write(Path(telemetry.device_directory(str(self.root), name)), shown)
             except (OSError, HostError) as failed:
                 trouble = _why(failed)
-        self._due = now_due
+        self._live = live
         return trouble
 
 
 def _make(directory: Path) -> None:
-    """A directory that everybody may read, whatever the umask."""
+    """Make a directory that everybody may read, whatever the umask."""
     if not directory.is_dir():
         directory.mkdir(parents=True, exist_ok=True)
     if directory.stat().st_mode & 0o777 != 0o755:

@@ -428,7 +428,7 @@ async def test_the_status_tells_how_far_it_is(start, api_server, until):
     await until(lambda: 2 == view.status()["nodes"]["failing"])
     now = view.status()
     why = {each["node"]: each["why"] for each in reversed(now["behind"])}  # failures come first
-    assert "did not make" in why["gpu-1"]
+    assert "did not create" in why["gpu-1"]
     assert "500" in why["gpu-0"]
     assert (False, 1, 3) == (now["converged"], now["nodes"]["refused"], now["nodes"]["total"])
     api_server.heal()

@@ -53,8 +53,9 @@ class Policy:
     def __init__(self, server):
         self.spec, _ = yaml.safe_load_all((DEPLOY / "fleet/components/own-nodes-only/policy.yaml").read_text())
         self.server, self.refused, self.asked = server, [], 0
-        self._admit, self._check_of = server.admit, server.check_of
-        server.admit, server.check_of = self.admit, self.check_of
+        self._admit, self._updating = server.admit, None
+        server.admit = self.admit
+        server.objects.listen(self._changed)
 
     async def admit(self, request):
         """What is made or deleted."""
@@ -64,17 +65,15 @@ class Policy:
             self.judge(request, "DELETE", self.server.objects.get(request.kind, request.namespace, request.name), None)
         elif request.verb == "create" or (request.verb == "patch" and not is_there):
             self.judge(request, "CREATE", None, request.body)
+        self._updating = request if is_there and request.verb in ("patch", "update") else None
 
-    def check_of(self, request):
-        """What is changed."""
-        check = self._check_of(request)
-
-        def both(old, new):
-            check(old, new)
-            if old:
-                self.judge(request, "UPDATE", old, new)
-
-        return both
+    def _changed(self):
+        """Judge the update that was admitted last; the server makes it before it admits anything else."""
+        request, self._updating = self._updating, None
+        if request is not None:
+            objects = self.server.objects
+            (change,) = objects.since(request.kind, objects.version - 1)
+            self.judge(request, "UPDATE", change.old, change.new)
 
     def judge(self, request, operation, before, after):
         """Ask the policy."""

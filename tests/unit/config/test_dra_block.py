@@ -50,7 +50,7 @@ def test_everything_that_can_be_said():
         CUT + "advertise: dra\n  dra:\n    partitions: dynamic\n    taints: {unhealthy: none, lost: NoExecute}\n"
         "    attributes: {cooling: liquid, example.org/rack: 7, on: true, quoted: '7', fw: {version: 1.2.3-rc.1}, "
         "n: 'x{index}'}\n"
-    ).dra.block
+    ).dra
     assert DraPartitions.DYNAMIC is found.partitions
     assert (TaintPolicy.NONE, TaintPolicy.NO_EXECUTE) == (found.taints.unhealthy, found.taints.lost)
     assert {

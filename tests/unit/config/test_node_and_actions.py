@@ -9,7 +9,7 @@ import yaml
 
 from vdev import config
 from vdev.errors import ConfigError
-from vdev.model.sources import VirtualSource
+from vdev.model.virtual import VirtualDevices
 
 SCHEMA = jsonschema.Draft202012Validator(
     json.loads((Path(__file__).parents[3] / "configs/vdev.schema.json").read_text())
@@ -30,7 +30,7 @@ def problems(text: str) -> list[str]:
 def node(text: str) -> Any:
     """The stand-in of a configuration."""
     (entry,) = config.load_text(NODE % text).spec.entries
-    assert isinstance(entry.source, VirtualSource)
+    assert isinstance(entry.source, VirtualDevices)
     return entry.source.node
 
 

@@ -1,12 +1,13 @@
 """The `partitioning` block: its values and its faults."""
 
+import json
+
 import pytest
-from pydantic import TypeAdapter, ValidationError
 
 from tests.kit.geometry import made_geometry, made_profile
-from vdev.config.partitions_block import Partitioning
+from vdev import config
+from vdev.errors import ConfigError
 
-PARTITIONING = TypeAdapter(Partitioning)
 NPU = {
     "slices": 4,
     "profiles": {
@@ -14,6 +15,19 @@ NPU = {
         "2x.8gb": {"slices": 2, "memory": "8Gi", "placements": [0, 2]},
     },
 }
+
+
+def loaded(block):
+    """What devices with this block can be partitioned into."""
+    entry = {"name": "npu", "resource": "acme.dev/npu", "virtual": {"partitioning": block}}
+    return config.load_text(json.dumps({"version": "v1", "devices": [entry]})).spec.entries[0].geometry
+
+
+def problems(block):
+    """Where in the block something is wrong, and what."""
+    with pytest.raises(ConfigError) as refused:
+        loaded(block)
+    return [(each.path[4:], f"{each.message}; {each.hint}") for each in refused.value.problems]
 
 
 def test_a_small_block():
@@ -24,7 +38,7 @@ def test_a_small_block():
             made_profile(name="1x.4gb", slices=1, memory=4 * 2**30),
             made_profile(name="2x.8gb", slices=2, memory=8 * 2**30, placements=(0, 2)),
         ),
-    ) == PARTITIONING.validate_python(NPU)
+    ) == loaded(NPU)
 
 
 def test_a_full_block():
@@ -64,7 +78,7 @@ def test_a_full_block():
         layouts={"one": ("a+m",)},
         resource_prefix="part-",
         whole_device=True,
-    ) == PARTITIONING.validate_python(block)
+    ) == loaded(block)
 
 
 def changed(**more):
@@ -82,7 +96,7 @@ def with_profile(name="2x.8gb", **more):
         (changed(slices=0), ("slices",), "0 is out of range"),
         (changed(slices=257), ("slices",), "257 is out of range"),
         (changed(profiles={}), ("profiles",), "a device without profiles cannot be cut"),
-        (changed(slice=4), ("slice",), "not permitted"),
+        (changed(slice=4), ("slice",), "unknown key 'slice'"),
         (with_profile(memory="8GB"), ("profiles", "2x.8gb", "memory"), "did you mean 'G'?"),
         (with_profile(slices=5), ("profiles", "2x.8gb", "slices"), "5 slices do not fit a device of 4"),
         (with_profile(placements=[]), ("profiles", "2x.8gb", "placements"), "could start nowhere"),
@@ -118,25 +132,19 @@ def with_profile(name="2x.8gb", **more):
 )
 def test_faults_are_at_their_place(block, where, text):
     """Each impossible value is one fault, at its path in the block, and says what is wrong."""
-    with pytest.raises(ValidationError) as refused:
-        PARTITIONING.validate_python(block)
-    first = refused.value.errors()[0]
-    assert (where, True) == (first["loc"], text in first["msg"]), first
+    first = problems(block)[0]
+    assert (where, True) == (first[0], text in first[1]), first
 
 
 def test_two_profiles_for_one_resource():
     """`a+me` and `a.me` would both be `mig-a.me`."""
     block = with_profile(name="a+me") | {}
     block["profiles"]["a.me"] = {"slices": 1, "memory": 1}
-    with pytest.raises(ValidationError, match=r"'a.me' and 'a\+me' would name the same resource, <domain>/mig-a.me"):
-        PARTITIONING.validate_python(block)
+    (problem,) = problems(block)
+    assert "'a.me' and 'a+me' would name the same resource, <domain>/mig-a.me" in problem[1]
 
 
 def test_all_faults_at_once():
     """Two wrong profiles are two faults."""
     block = changed(profiles={"a": {"slices": 9, "memory": 1}, "b": {"slices": 1, "memory": 1, "placements": [4]}})
-    with pytest.raises(ValidationError) as refused:
-        PARTITIONING.validate_python(block)
-    assert [("profiles", "a", "slices"), ("profiles", "b", "placements", 0)] == [
-        each["loc"] for each in refused.value.errors()
-    ]
+    assert [("profiles", "a", "slices"), ("profiles", "b", "placements", 0)] == [where for where, _ in problems(block)]

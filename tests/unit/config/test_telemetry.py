@@ -21,7 +21,7 @@ def test_nothing_is_measured_unless_asked_for():
     """Not a value is kept."""
     spec = config.load_text(NVIDIA).spec
     assert spec.telemetry is None
-    assert (spec.entries[0].telemetry, spec.entries[0].smi) == (None, None)
+    assert (spec.entries[0].measured, spec.entries[0].smi_tool) == (None, None)
 
 
 @pytest.mark.parametrize("asking", ["telemetry: {}\n", "  telemetry: {}\n", "  smi: true\n"])
@@ -30,24 +30,24 @@ def test_asking_anywhere_lets_all_be_measured(asking):
     text = asking + NVIDIA if asking.startswith("t") else NVIDIA + asking
     spec = config.load_text(text).spec
     assert Telemetry() == spec.telemetry
-    load = spec.entries[0].telemetry.load
+    load = spec.entries[0].measured.load
     assert (EntryTelemetry(), 10.0, Range(80, 98)) == (load, load.seconds, load.gpu_load)
-    assert spec.entries[0].smi is SmiTool.NVIDIA
+    assert spec.entries[0].smi_tool is SmiTool.NVIDIA
 
 
 def test_real_devices_measure_nothing_unless_told_how():
     """Watts and degrees of a serial port on the desk would be made up."""
     real = "devices:\n- name: uart\n  resource: example.com/uart\n  glob: /dev/ttyUSB*\n"
-    assert entry("telemetry: {}\n" + real).telemetry is None
-    assert entry(real + "  telemetry: {pattern: steady}\n").telemetry.load.pattern is LoadPattern.STEADY
+    assert entry("telemetry: {}\n" + real).measured is None
+    assert entry(real + "  telemetry: {pattern: steady}\n").measured.load.pattern is LoadPattern.STEADY
 
 
 def test_physics_of_ones_own_stand_over_those_of_the_preset():
     """Key by key."""
     own = NVIDIA.replace("40gb}", "40gb, physics: {peakPower: 300, linkSpeed: 10}}") + "  telemetry: {}\n"
-    physics = entry(own).telemetry.physics
+    physics = entry(own).measured.physics
     assert (physics.peak_power, physics.idle_power, physics.link_speed, physics.links) == (300, 55, 10, 12)
-    assert entry(ENTRY + "  telemetry: {}\n").telemetry.physics == PhysicsModel()
+    assert entry(ENTRY + "  telemetry: {}\n").measured.physics == PhysicsModel()
 
 
 def test_faults_of_sensors():

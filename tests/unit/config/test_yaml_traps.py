@@ -4,7 +4,8 @@ import pytest
 
 from vdev import config
 from vdev.errors import ConfigError
-from vdev.model.sources import Usb, UsbGroup, VirtualSource
+from vdev.model.sources import Usb, UsbGroup
+from vdev.model.virtual import VirtualDevices
 
 
 def usb(value: str, key: str = "vendor") -> Usb:
@@ -15,11 +16,11 @@ def usb(value: str, key: str = "vendor") -> Usb:
     return source.sticks[0]
 
 
-def virtual(fields: str) -> VirtualSource:
+def virtual(fields: str) -> VirtualDevices:
     """The source of a virtual entry with these fields."""
     text = f"devices:\n  - name: v\n    resource: a.b/v\n    virtual: {{{fields}}}\n"
     source = config.load_text(text, "f").spec.entries[0].source
-    assert isinstance(source, VirtualSource)
+    assert isinstance(source, VirtualDevices)
     return source
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.kit.fakehost import FakeHost
+from tests.kit.specs import made_entry
 from vdev import discovery
 from vdev.discovery import Found, Numbering
 from vdev.errors import HostError
 from vdev.model.device import DeviceNode
-from vdev.model.entry import EntrySpec
 from vdev.model.sources import GlobItem, GlobSource, GroupBy, NodeKind
 
 KIT = Path(__file__).parents[2] / "kit"
@@ -33,7 +33,7 @@ def find(
     """One scan for an entry `e` with these patterns."""
     items = tuple(GlobItem(path=each) if isinstance(each, str) else each for each in paths)
     source = GlobSource(paths=items, exclude=exclude, group_by=group_by)
-    entry = EntrySpec(name="e", resource="example.com/e", source=source, allow_dangerous=allow_dangerous)
+    entry = made_entry("e", "example.com/e", source, allow_dangerous=allow_dangerous)
     return discovery.discover(entry, fake.host, node="n", numbering=numbering)
 
 
@@ -255,8 +255,9 @@ def test_a_directory_without_nodes_is_an_unhealthy_device(fake: FakeHost, option
     """There is nothing to hand out; once a node appears, the device is whole."""
     (fake.root / "dev/snd").mkdir()
     item = GlobItem(path="/dev/snd", kinds=(NodeKind.DIRECTORY,), optional=optional)
+    others = [GlobItem(path="/dev/other", optional=True)] if optional else []
     reason = "none of its directories has a device node" if optional else "/dev/snd has no device node"
-    assert [reason] == [device.health.reason for device in find(fake, item).devices]
+    assert [reason] == [device.health.reason for device in find(fake, item, *others).devices]
     assert "/dev/snd" in find(fake, item).watch
     fake.node("snd/timer")
     assert [""] == [device.health.reason for device in find(fake, item).devices]
@@ -363,7 +364,7 @@ def test_every_change_of_what_devices_are_made_of_is_found(
     fake.add((KIT / "server.yaml").read_text())
     fake.link("/dev/gpu", "dri/renderD128")
     source = GlobSource(paths=(GlobItem(path=pattern, kinds=(NodeKind.CHAR, NodeKind.DIRECTORY)),))
-    entry = EntrySpec(name="e", resource="example.com/e", source=source)
+    entry = made_entry("e", "example.com/e", source)
     first = discovery.discover(entry, fake.host, node="n")
     change(fake)
     assert first.devices != discovery.discover(entry, fake.host, node="n").devices

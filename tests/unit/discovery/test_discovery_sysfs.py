@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.kit.fakehost import FakeHost
+from tests.kit.specs import made_entry
 from vdev import discovery
 from vdev.discovery import Found, Numbering
-from vdev.model.entry import Container, EntrySpec
+from vdev.model.entry import Container
 from vdev.model.sources import AttributeTest, Operator, Sysfs
 
 KIT = Path(__file__).parents[2] / "kit"
@@ -34,7 +35,7 @@ def where(attribute: str, *values: str, operator: Operator = Operator.GLOB) -> t
 
 
 def find(fake: FakeHost, source: Sysfs, numbering: Numbering | None = None) -> Found:
-    entry = EntrySpec(name="e", resource="example.com/e", source=source)
+    entry = made_entry("e", "example.com/e", source)
     return discovery.discover(entry, fake.host, node="n", numbering=numbering)
 
 
@@ -210,5 +211,5 @@ def test_a_device_that_gives_a_container_nothing_is_unhealthy(
     server: FakeHost, source: Sysfs, container: Container, reason: str
 ) -> None:
     """A node, an interface or what the entry adds is of use; a bare PCI function is not."""
-    entry = EntrySpec(name="e", resource="example.com/e", source=source, container=container)
+    entry = made_entry("e", "example.com/e", source, container=container)
     assert reason == discovery.discover(entry, server.host, node="n").devices[0].health.reason

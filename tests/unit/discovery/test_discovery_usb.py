@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.kit.fakehost import FakeHost
+from tests.kit.specs import made_entry
 from vdev import discovery
 from vdev.discovery import Found, Numbering
-from vdev.model.entry import EntrySpec
 from vdev.model.sources import GroupBy, Usb, UsbGroup
 
 KIT = Path(__file__).parents[2] / "kit"
@@ -21,7 +21,7 @@ def desk(tmp_path: Path) -> FakeHost:
 
 def find(fake: FakeHost, source: Usb | UsbGroup, numbering: Numbering | None = None) -> Found:
     source = UsbGroup(sticks=(source,)) if isinstance(source, Usb) else source
-    entry = EntrySpec(name="e", resource="example.com/e", source=source)
+    entry = made_entry("e", "example.com/e", source)
     return discovery.discover(entry, fake.host, node="n", numbering=numbering)
 
 

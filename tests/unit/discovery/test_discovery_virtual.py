@@ -4,28 +4,28 @@ import uuid
 from pathlib import Path
 
 from tests.kit.fakehost import FakeHost
+from tests.kit.specs import made_entry, made_virtual
 from vdev import config, discovery
 from vdev.discovery import Found
 from vdev.model.device import DeviceNode, IdStyle
-from vdev.model.entry import EntrySpec
-from vdev.model.sources import DriverNode, VirtualSource
+from vdev.model.virtual import DriverNode, VirtualDevices
 
 
-def find(tmp_path: Path, source: VirtualSource, node: str = "n") -> Found:
-    entry = EntrySpec(name="acme", resource="acme.dev/npu", source=source)
+def find(tmp_path: Path, source: VirtualDevices, node: str = "n") -> Found:
+    entry = made_entry("acme", "acme.dev/npu", source)
     return discovery.discover(entry, FakeHost(tmp_path).host, node=node)
 
 
 def test_each_has_its_own_id_index_and_numa_node(tmp_path: Path) -> None:
     """One NUMA value per device."""
-    found = find(tmp_path, VirtualSource(count=2, memory=2**34, numa=(0, 1), attributes={"model": "X1"}))
+    found = find(tmp_path, made_virtual(2, memory=2**34, numa=(0, 1), attributes={"model": "X1"}))
     assert [("acme-0", 0, (0,)), ("acme-1", 1, (1,))] == [(each.id, each.index, each.numa) for each in found.devices]
     assert {("X1", 2**34)} == {(each.attributes["model"], each.memory) for each in found.devices}
 
 
 def test_ids_as_nvidias_driver_gives_them_differ_by_node_and_index_only(tmp_path: Path) -> None:
     """Stable over restarts, other on every node, never random."""
-    source = VirtualSource(count=2, id_style=IdStyle.NVIDIA)
+    source = made_virtual(2, id_style=IdStyle.NVIDIA)
     here, again, there = (find(tmp_path, source, node) for node in ("a", "a", "b"))
     assert here == again
     assert 4 == len({each.id for found in (here, there) for each in found.devices})
@@ -37,7 +37,7 @@ def test_the_real_devices_nodes_are_kept_where_the_host_has_them(tmp_path: Path)
     fake = FakeHost(tmp_path)
     fake.node("nvidia1", "195:1")
     wanted = DriverNode(path="/dev/nvidia{index}")
-    found = find(tmp_path, VirtualSource(count=2, driver_nodes=(wanted,)))
+    found = find(tmp_path, made_virtual(2, nodes=(wanted,)))
     assert [(), (DeviceNode("/dev/nvidia1", "/dev/nvidia1", "rw"),)] == [each.driver_nodes for each in found.devices]
     assert {"/dev"} == found.watch
 

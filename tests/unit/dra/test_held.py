@@ -11,7 +11,7 @@ from vdev import config
 from vdev.dra import slices as cutting
 from vdev.faults.targets import Afflictions
 from vdev.planning.inventory import inventory
-from vdev.planning.plan import ObservedState, desired_state
+from vdev.planning.plan import ObservedState, Previous, desired_state
 
 NODE = "n1"
 PARTS = st.sampled_from([[], ["1g.6gb"] * 4, ["1g.6gb", "1g.6gb", "2g.12gb"], ["2g.12gb", "2g.12gb"], ["4g.24gb"]])
@@ -68,10 +68,10 @@ def test_what_claims_have_stays(data, files):
         world = ObservedState(
             spec=spec,
             node=NODE,
-            base=base,
-            pools=pools,
+            inventory=base,
+            previous=Previous(pools=pools),
             claimed={"x.dev": claimed},
-            afflictions=Afflictions(removed=frozenset(gone)),
+            faults=Afflictions(removed=frozenset(gone)),
         )
         pools = desired_state(world).pools
         made = pools.get("x.dev")
@@ -105,7 +105,13 @@ def test_a_device_that_stays_is_kept_beside_one_that_goes():
         tree = [entry | {"virtual": {"count": 1, "partitioning": partitioning}}]
         spec = config.load_text(json.dumps({"devices": tree})).spec
         pools = desired_state(
-            ObservedState(spec=spec, node=NODE, base=inventory(spec, NODE), pools=pools, claimed={"x.dev": claimed})
+            ObservedState(
+                spec=spec,
+                node=NODE,
+                inventory=inventory(spec, NODE),
+                previous=Previous(pools=pools),
+                claimed={"x.dev": claimed},
+            )
         ).pools
         claimed = {"c-0-half-0", "c-0-half-2"}
         made = pools["x.dev"]
@@ -122,9 +128,11 @@ def test_a_claim_has_what_no_pool_had_when_its_device_is_cut_anew():
         entry = {"name": "a", "resource": "nvidia.com/gpu", "virtual": {"count": 1, "partitioning": cut}}
         entry |= {"advertise": "dra", "dra": {"driver": "x.dev", "partitions": "dynamic"}}
         spec = config.load_text(json.dumps({"devices": [entry]})).spec
-        return ObservedState(spec=spec, node=NODE, base=inventory(spec, NODE))
+        return ObservedState(spec=spec, node=NODE, inventory=inventory(spec, NODE))
 
     before = desired_state(world(3, "part")).pools
     claimed = {"x.dev": {"a-0-part-2", "a-0-other-0"}}
-    after = desired_state(replace(world(2, "part", "other"), pools=before, claimed=claimed)).pools["x.dev"]
+    after = desired_state(replace(world(2, "part", "other"), previous=Previous(pools=before), claimed=claimed)).pools[
+        "x.dev"
+    ]
     assert {"a-0-part-2": True} == {each.name: each.lost for each in after.devices}

@@ -18,7 +18,7 @@ from vdev.model.device import Health
 from vdev.model.geometry import LayoutError
 from vdev.planning.inventory import inventory
 from vdev.planning.partitions import place
-from vdev.planning.plan import ObservedState, desired_state
+from vdev.planning.plan import NO_POOLS, ObservedState, Previous, desired_state
 
 NODE = "n1"
 SICK = Health(healthy=False, reason="dead")
@@ -32,8 +32,9 @@ def file(*entries, **more):
     return config.load_text(json.dumps({"devices": named, "flags": {"mpsRoot": "/run/mps"}, **more})).spec
 
 
-def world(spec, **more):
-    return ObservedState(spec=spec, node=NODE, base=inventory(spec, NODE), **more)
+def world(spec, pools=NO_POOLS, **more):
+    previous = Previous(pools=pools)
+    return ObservedState(spec=spec, node=NODE, inventory=inventory(spec, NODE), previous=previous, **more)
 
 
 def pools(spec, **more):
@@ -322,7 +323,7 @@ def raw(spec, index=0):
 )
 def test_a_device_that_fails_is_tainted(policy, expected):
     spec = file({"virtual": {"count": 2}, "dra": {"taints": policy}})
-    made = pools(spec, verdicts={raw(spec, 1): SICK})["acme.dev"]
+    made = pools(spec, health={raw(spec, 1): SICK})["acme.dev"]
     assert [None, expected] == [each.get("taints") for each in devices(made).values()]
     assert SICK == made.by_name["e0-1"].health
 
@@ -338,7 +339,7 @@ def test_a_device_that_fails_is_tainted(policy, expected):
 def test_nvidias_taints(reason, taint):
     spec = file({"resource": "nvidia.com/gpu", "virtual": {"preset": "a30"}, "dra": {"partitions": "dynamic"}})
     sick = {raw(spec): Health(healthy=False, reason=reason)}
-    made = pools(spec, verdicts=sick)["gpu.nvidia.com"]
+    made = pools(spec, health=sick)["gpu.nvidia.com"]
     assert {json.dumps([taint])} == {json.dumps(each["taints"]) for each in devices(made).values()}
 
 
@@ -348,7 +349,7 @@ def test_nvidias_taints(reason, taint):
 def test_an_error_that_leaves_a_device_well_informs(numbers, value, effect):
     spec = file({"resource": "nvidia.com/gpu", "virtual": {"preset": "t4", "count": 2}})
     xids = {slot(spec, 1): tuple(XidError(number, "rule") for number in numbers)}
-    plan = desired_state(world(spec, afflictions=Afflictions(xids=xids)))
+    plan = desired_state(world(spec, faults=Afflictions(xids=xids)))
     assert [[], [("gpu.nvidia.com/xid", value, effect)]] == [
         [(taint.key, taint.value, taint.effect) for taint in each.taints]
         for each in plan.pools["gpu.nvidia.com"].devices
@@ -419,7 +420,7 @@ def test_what_a_claim_keeps_is_beside_what_it_shares_counters_with():
     before = pools(spec)
     gone = Afflictions(removed=frozenset({("gpu.nvidia.com", before["gpu.nvidia.com"].devices[1].device.id)}))
     held = before["gpu.nvidia.com"].devices[1].name
-    made = pools(spec, pools=before, claimed={"gpu.nvidia.com": {held}}, afflictions=gone)["gpu.nvidia.com"]
+    made = pools(spec, pools=before, claimed={"gpu.nvidia.com": {held}}, faults=gone)["gpu.nvidia.com"]
     assert made.by_name[held].lost
     _, written = check_pool(cutting.objects(made, NODE))
     assert made.by_name.keys() == written.keys()
@@ -519,9 +520,11 @@ def test_any_file_makes_valid_slices(data, tree):
     keys = [(driver, each.id) for driver, offered in base.claimable.items() for each in offered.slots]
     some = st.lists(st.sampled_from(keys), max_size=5) if keys else st.just([])
     afflictions = Afflictions(verdicts=dict.fromkeys(data.draw(some), SICK), removed=frozenset(data.draw(some)))
-    before = desired_state(ObservedState(spec=spec, node=NODE, base=base))
-    plan = desired_state(ObservedState(spec=spec, node=NODE, base=base, pools=before.pools, afflictions=afflictions))
-    fresh = desired_state(ObservedState(spec=spec, node=NODE, base=inventory(spec, NODE), afflictions=afflictions))
+    before = desired_state(ObservedState(spec=spec, node=NODE, inventory=base))
+    plan = desired_state(
+        ObservedState(spec=spec, node=NODE, inventory=base, previous=before.as_previous(), faults=afflictions)
+    )
+    fresh = desired_state(ObservedState(spec=spec, node=NODE, inventory=inventory(spec, NODE), faults=afflictions))
     assert plan.pools == fresh.pools
     for each in (*before.pools.values(), *plan.pools.values()):
         documents = cutting.objects(each, NODE)

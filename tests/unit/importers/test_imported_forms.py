@@ -303,8 +303,8 @@ def test_the_identity_of_a_pool_is_kept(tmp_path: Path, pool: str, product: str,
     assert () == made.warnings
     (entry,) = config.load_text(made.text + "telemetry: {}\n").spec.entries
     assert entry.is_nvidia
-    assert SmiTool.NVIDIA is entry.smi
-    assert SmiTool.NVIDIA is entry.telemetry.maker
+    assert SmiTool.NVIDIA is entry.smi_tool
+    assert SmiTool.NVIDIA is entry.measured.maker
 
 
 @pytest.mark.parametrize(

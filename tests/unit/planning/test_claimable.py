@@ -1,14 +1,12 @@
 """What the device plugin leaves to Dynamic Resource Allocation."""
 
-from dataclasses import replace
-
+from tests.kit.specs import made_spec
 from vdev.model.device import DeviceNode, RawDevice
-from vdev.model.dra import DraSpec
-from vdev.model.sources import GlobItem, GlobSource
-from vdev.model.spec import Spec
+from vdev.model.dra import Dra
+from vdev.model.sources import GlobItem
 from vdev.planning.inventory import arrange
 
-DRA = DraSpec(driver="gpu.example.com")
+DRA = Dra(driver="gpu.example.com")
 
 
 def test_devices_of_claims_alone_are_in_no_list(build):
@@ -23,9 +21,9 @@ def test_devices_of_claims_alone_are_in_no_list(build):
 
 
 def test_a_node_belongs_to_one_entry_whoever_offers_it(build):
-    source = GlobSource(paths=(GlobItem(path="/dev/x"),))
-    claimed = replace(build.entry("a", "a.b/a", listed=False, dra=DRA), source=source)
-    listed = replace(build.entry("b", "a.b/b"), source=source)
+    source = {"virtual": None, "glob": [GlobItem(path="/dev/x")]}
+    claimed = build.entry("a", "a.b/a", listed=False, dra=DRA).model_copy(update=source)
+    listed = build.entry("b", "a.b/b").model_copy(update=source)
     raws = {
         each.name: (
             RawDevice(
@@ -34,5 +32,5 @@ def test_a_node_belongs_to_one_entry_whoever_offers_it(build):
         )
         for each in (claimed, listed)
     }
-    stock = arrange(Spec(entries=(claimed, listed)), "n", raws)
+    stock = arrange(made_spec(claimed, listed), "n", raws)
     assert [1, 0] == [len(stock.claimable[DRA.driver].slots), len(stock.resources["a.b/b"].slots)]

@@ -311,6 +311,6 @@ def test_what_was_given_before_changes_no_answer(build, strategies, mps):
 def test_a_device_that_no_container_can_get_is_told_to_who_asks(build):
     entry = build.entry("npu", "acme.dev/npu", count=1, nvidia=False)
     block = container(nodes=[node(path, "/dev/one") for path in ("/dev/null", "/dev/zero")])
-    stock = build.inventory(replace(entry, container=block))
+    stock = build.inventory(entry.model_copy(update={"container": block}))
     with pytest.raises(AllocationError, match="would be both"):
         edits(stock, "acme.dev/npu", "npu-0")

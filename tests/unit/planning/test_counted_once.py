@@ -34,14 +34,14 @@ class Node:
             self.world,
             spec=spec,
             node=NODE,
-            base=inventory(spec, NODE),
-            holdings=replace(FREE, holders=held, read_at=self.now),
+            inventory=inventory(spec, NODE),
+            in_use=replace(FREE, holders=held, read_at=self.now),
             claimed={"x.dev": claimed or {}},
             now=self.now,
         )
         self.plan = plan = desired_state(self.world)
-        self.world = replace(self.world, before=plan, pools=plan.pools)
-        lists = {slot.id: slot.health.healthy for each in plan.inventory.resources.values() for slot in each.slots}
+        self.world = replace(self.world, previous=plan.as_previous())
+        lists = {slot.id: slot.health.healthy for each in plan.advertised.resources.values() for slot in each.slots}
         pool = plan.pools.get("x.dev")
         return lists, {each.name: each.lost for each in pool.devices} if pool else {}
 
@@ -65,7 +65,7 @@ def test_a_claim_keeps_what_pods_are_to_get(restarted):
     if restarted:
         node = Node()
     assert ({"npu-0": False, "npu-1": True}, {"npu-0": True}) == node.turn(["device-plugin"], claimed=claimed)
-    (slot,) = (each for each in node.plan.inventory.resources["x.dev/npu"].slots if each.id == "npu-0")
+    (slot,) = (each for each in node.plan.advertised.resources["x.dev/npu"].slots if each.id == "npu-0")
     assert slot.health.reason == "a claim still has npu-0"
     assert ({"npu-0": True, "npu-1": True}, {}) == node.turn(["device-plugin"])
 

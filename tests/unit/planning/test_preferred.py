@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.kit.specs import made_entry, made_virtual
 from vdev import config, discovery
 from vdev.hostfs import HostRoot
 from vdev.model.device import Device, RawDevice, Slot
-from vdev.model.entry import AllocationPolicy, EntrySpec
-from vdev.model.sources import VirtualSource
+from vdev.model.entry import AllocationPolicy
 from vdev.model.spec import DEFAULT_FLAGS
 from vdev.planning.heaviest import heaviest
 from vdev.planning.inventory import arrange
@@ -312,7 +312,7 @@ def test_many_linked_devices_stay_in_their_islands():
 
 
 def resource_of(slots, source, policy=DISTRIBUTED):
-    entry = EntrySpec(name="npu", resource="acme.dev/npu", source=source)
+    entry = made_entry("npu", "acme.dev/npu", source)
     flags = DEFAULT_FLAGS.with_plugin(shared_devices_allocation_policy=policy)
     return Resource("acme.dev/npu", tuple(slots), entries={"npu": entry}, flags=flags)
 
@@ -321,7 +321,7 @@ def test_the_allocator_of_a_resource_knows_its_links():
     """Links between indices of an entry become links between its devices."""
     raws = [RawDevice(id=f"npu-{index}", entry="npu", index=index) for index in range(4)]
     slots = [Slot(raw.id, Device(id=raw.id, raw=raw, ordinal=str(raw.index))) for raw in raws]
-    source = VirtualSource(count=4, links={(1, 3): 100, (3, 1): 100, (0, 9): 900})
+    source = made_virtual(4, links={(1, 3): 100, (3, 1): 100, (0, 9): 900})
     allocator = allocator_for(resource_of(slots, source))
     assert ["npu-1", "npu-3"] == allocator.prefer([slot.id for slot in slots], [], 2)
 
@@ -337,7 +337,7 @@ def test_the_allocator_of_a_resource_knows_its_policy(policy, expected):
         for raw in raws
         for part in range(2)
     ]
-    allocator = allocator_for(resource_of(slots, VirtualSource(count=2), policy))
+    allocator = allocator_for(resource_of(slots, made_virtual(2), policy))
     assert expected == allocator.prefer([slot.id for slot in slots], [], 2)
 
 

@@ -4,12 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.kit.specs import made_entry, made_spec
 from vdev.errors import UnhealthyDevice
 from vdev.model.device import DeviceNode, Mount, RawDevice
-from vdev.model.entry import Action, Container, DeviceListStrategy, EntrySpec, Probe
+from vdev.model.entry import Action, Container, DeviceListStrategy, Probe
 from vdev.model.entry import Health as HealthPolicy
 from vdev.model.sources import GlobItem, GlobSource, Usb, UsbGroup
-from vdev.model.spec import DEFAULT_FLAGS, Spec
+from vdev.model.spec import DEFAULT_FLAGS
 from vdev.model.template import parse
 from vdev.planning import allocation, cdi
 from vdev.planning.allocation import cdi_documents, container_edits
@@ -56,9 +57,9 @@ def raw(number, **changes):
 
 def arranged(raws, source=USB, **changes):
     """The node with these devices."""
-    entry = EntrySpec(name="e", resource=NAME, source=source, where="t.yaml:4:5: devices[0]", **changes)
+    entry = made_entry("e", NAME, source, where="t.yaml:4:5: devices[0]", **changes)
     flags = DEFAULT_FLAGS.with_plugin(device_list_strategy=CRI)
-    return arrange(Spec(entries=(entry,), flags=flags), "n", {"e": raws})
+    return arrange(made_spec(entry, flags=flags), "n", {"e": raws})
 
 
 def reasons(stock):

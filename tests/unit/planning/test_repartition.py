@@ -1,18 +1,18 @@
 """What becomes of a layout that a label chooses: a held partition is never cut, and states follow the protocol."""
 
 import itertools
-from dataclasses import replace
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tests.kit.specs import made_choice, made_spec
 from tests.unit.conftest import Build
 from vdev.intervals import PRODUCTION
 from vdev.model.entry import MigStrategy
-from vdev.model.geometry import NamedLayout, PartitionChoice, generated
-from vdev.model.spec import Flags, Spec
+from vdev.model.geometry import NamedLayout, generated
+from vdev.model.spec import Flags
 from vdev.planning import repartition
 from vdev.planning.repartition import Progress, RepartitionState, RepartitionView
 
@@ -32,9 +32,9 @@ class Node:
 
     def __init__(self, *, label=MIG, value=None, default="", layouts=None, strategy=MigStrategy.MIXED):
         self.build = Build()
-        choice = PartitionChoice(label=label, default=default, layouts=layouts or LAYOUTS)
+        choice = made_choice(label, default, layouts or LAYOUTS)
         entry = self.build.entry(count=COUNT, choice=choice, partitions=choice.initial)
-        self.spec = Spec(entries=(entry,), flags=Flags(migStrategy=strategy))
+        self.spec = made_spec(entry, flags=Flags(migStrategy=strategy))
         self.found = {entry.name: self.build.raws(entry)}
         self.progresses = {}
         self.labels = {label: value} if value else {}
@@ -266,7 +266,8 @@ def test_a_file_that_means_something_else_by_a_name_triggers():
     node = Node(value="first")
     (entry,) = node.spec.entries
     layouts = LAYOUTS | {"first": NamedLayout({0: ("7g.40gb",)})}
-    node.spec = replace(node.spec, entries=(replace(entry, choice=replace(entry.choice, layouts=layouts)),))
+    choice = entry.choice.among(layouts)
+    node.spec = made_spec(entry.model_copy(update={"wanted_partitions": choice}), flags=node.spec.flags)
     node.look()
     assert "pending" == node.told
     node.write()
@@ -325,10 +326,10 @@ def test_entries_with_one_label_change_together():
     build = Build()
     small = {"both": NamedLayout({0: ("1g.5gb",)}), "one": NamedLayout({0: ("2g.10gb",)})}
     entries = tuple(
-        build.entry(name, count=1, choice=PartitionChoice(label=MIG, default="both", layouts=layouts))
+        build.entry(name, count=1, choice=made_choice(MIG, "both", layouts))
         for name, layouts in (("a", small), ("b", {"both": NamedLayout({0: ("7g.40gb",)})}))
     )
-    spec = Spec(entries=entries, flags=Flags(migStrategy=MigStrategy.MIXED))
+    spec = made_spec(*entries, flags=Flags(migStrategy=MigStrategy.MIXED))
     cut, _ = repartition.chosen(spec, "n", {MIG: "both"})
     assert [{0: ("1g.5gb",)}, {0: ("7g.40gb",)}] == [each.partitions for each in cut.entries]
     cut, (_, *_) = repartition.chosen(spec, "n", {MIG: "one"})

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vdev.model.telemetry import LoadPattern, Range
-from vdev.telemetry.simulation import Load, levels, wish
+from vdev.telemetry.simulation import Load, levels, parse_load
 
 
 def test_what_a_pod_says(subtests):
@@ -18,14 +18,14 @@ def test_what_a_pod_says(subtests):
         ("100%", (100, 100)),
     ]:
         with subtests.test(text=text):
-            assert wish(text) == Range(*meant)
+            assert parse_load(text) == Range(*meant)
 
 
 def test_what_says_no_load(subtests):
     """Nonsense is refused with a sentence."""
     for text in ["", "lots", "-5", "90-60", "101", "5-200", "1e2", "5,5", "60-", "nan"]:
         with subtests.test(text=text), pytest.raises(ValueError, match=r"expected percent|percent$|begins at"):
-            wish(text)
+            parse_load(text)
 
 
 @given(

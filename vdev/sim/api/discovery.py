@@ -1,6 +1,6 @@
-"""What kubectl asks before it asks for anything: which groups, versions and kinds there are.
+"""The groups, versions and kinds of the API, which kubectl asks for first.
 
-The OpenAPI document says no more than that patches can be checked by the server, which is where kubectl then leaves it.
+The OpenAPI document has no schemas. It says only that the server checks patches, so kubectl does not check them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "updat
 
 
 def answer(path: str, kinds: Iterable[ApiKind], version: tuple[int, int]) -> Mapping[str, Any] | None:
-    """What is at a path that is about the server; None if it is about objects."""
+    """The document at a path about the server; None for the paths of objects."""
     parts = [part for part in path.split("/") if part]
     found = list(kinds)
     groups = {each.group: each.version for each in found if each.group}
@@ -65,9 +65,10 @@ def _resources(group: str, version: str, kinds: Iterable[ApiKind]) -> dict[str, 
         if each.status:
             rows.append({**row, "name": f"{each.plural}/status", "verbs": ["get", "patch", "update"]})
         for action in each.actions:
-            api, _, made = "/".join(POD_ACTIONS[action]).rpartition("/")
-            of = dict(zip(("group", "version"), api.split("/"), strict=True)) if "/" in api else {}
-            rows.append({**row, **of, "name": f"{each.plural}/{action}", "kind": made, "verbs": ["create"]})
+            api_version, kind = POD_ACTIONS[action]
+            row_group, _, row_version = api_version.rpartition("/")
+            created = {"group": row_group, "version": row_version, "kind": kind, "verbs": ["create"]}
+            rows.append({**row, **created, "name": f"{each.plural}/{action}"})
     full = f"{group}/{version}" if group else version
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": full, "resources": rows}
 

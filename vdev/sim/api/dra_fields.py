@@ -1,4 +1,8 @@
-"""Which fields objects of DRA have in Kubernetes 1.36, and of which type: as its protobuf messages have them."""
+"""The names and types of the fields of DRA's objects in Kubernetes 1.36, as its protobuf messages define them.
+
+Everything behind the store may rely on them. A real API server drops unknown fields with a warning; here they are
+refused, so that a typo is not overlooked.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -17,9 +21,14 @@ _MESSAGES: Mapping[str, type[Message]] = {
     "ResourceClaimTemplate": pb.ResourceClaimTemplate,
     "ResourceSlice": pb.ResourceSlice,
 }
-_TYPE = ("apiVersion", "kind")  # which stand in no message
-_TEXTS = [each.DESCRIPTOR for each in (pb.Quantity, pb.Time, pb.MicroTime)]  # messages that are a text in JSON
-_ANYTHING = [each.DESCRIPTOR for each in (pb.RawExtension, pb.FieldsV1)]
+_TIMES = [each.DESCRIPTOR for each in (pb.Time, pb.MicroTime)]
+_ANY_JSON = [each.DESCRIPTOR for each in (pb.RawExtension, pb.FieldsV1)]
+_REQUIRED = {
+    pb.ResourceSlice.DESCRIPTOR: "spec",
+    pb.ResourceSliceSpec.DESCRIPTOR: "pool",
+    pb.DeviceCapacity.DESCRIPTOR: "value",
+    pb.Counter.DESCRIPTOR: "value",
+}
 _SCALARS: Mapping[int, tuple[type, str]] = {
     FieldDescriptor.CPPTYPE_STRING: (str, "a string"),
     FieldDescriptor.CPPTYPE_BOOL: (bool, "true or false"),
@@ -29,57 +38,61 @@ _SCALARS: Mapping[int, tuple[type, str]] = {
 
 
 def wrong_fields(kind: str, document: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What is wrong with an object of DRA: fields that there are not, and values of another type."""
-    message = _MESSAGES[kind]
-    return list(_wrong(message.DESCRIPTOR, {name: each for name, each in document.items() if name not in _TYPE}, ""))
+    """Unknown and missing fields, and values of another type: path and message of each."""
+    content = {name: each for name, each in document.items() if name not in ("apiVersion", "kind")}
+    return list(_check_message(_MESSAGES[kind].DESCRIPTOR, content, ""))
 
 
-def _wrong(message: Any, value: Any, at: str) -> Iterator[tuple[str, str]]:
-    if message in _TEXTS or message in _ANYTHING:
-        if message in _TEXTS and not isinstance(value, str | int):
+def _check_message(message: Any, value: Any, at: str) -> Iterator[tuple[str, str]]:
+    if message in _ANY_JSON:
+        return
+    if message in _TIMES:
+        if not isinstance(value, str):
             yield at, formats.wrong(value, "must be a string")
-        elif message is pb.Quantity.DESCRIPTOR and exact(value) is None:
+    elif message is pb.Quantity.DESCRIPTOR:
+        if exact(value) is None:
             yield at, formats.wrong(value, "must be a quantity, such as 16Gi")
-        return
-    if not isinstance(value, Mapping):
+    elif not isinstance(value, Mapping):
         yield at, formats.wrong(value, "must be an object")
-        return
-    known = {field.name: field for field in _known(message)}
-    for name, each in value.items():
-        inside = f"{at}.{name}" if at else name
-        if name not in known:
-            yield inside, "unknown field"
-        elif each is not None:
-            yield from _wrong_value(known[name], each, inside)
+    else:
+        fields = {field.name: field for field in _fields(message)}
+        prefix = f"{at}." if at else ""
+        for name, each in value.items():
+            if name not in fields:
+                yield f"{prefix}{name}", "unknown field"
+            elif each is not None:
+                yield from _check_field(fields[name], each, f"{prefix}{name}")
+        if (required := _REQUIRED.get(message)) and value.get(required) is None:
+            yield f"{prefix}{required}", "Required value"
 
 
-def _wrong_value(field: FieldDescriptor, value: Any, at: str) -> Iterator[tuple[str, str]]:
-    of: Any = field.message_type
-    if of is not None and of.GetOptions().map_entry:
+def _check_field(field: FieldDescriptor, value: Any, at: str) -> Iterator[tuple[str, str]]:
+    message: Any = field.message_type
+    if message is not None and message.GetOptions().map_entry:
         if not isinstance(value, Mapping):
             yield at, formats.wrong(value, "must be an object")
             return
         for key, each in value.items():
-            yield from _wrong_item(of.fields_by_name["value"], each, f"{at}.{key}")
+            yield from _check_item(message.fields_by_name["value"], each, f"{at}.{key}")
     elif isinstance(field.default_value, list):  # a repeated field
         if not isinstance(value, list):
             yield at, formats.wrong(value, "must be a list")
             return
         for index, each in enumerate(value):
-            yield from _wrong_item(field, each, f"{at}[{index}]")
+            yield from _check_item(field, each, f"{at}[{index}]")
     else:
-        yield from _wrong_item(field, value, at)
+        yield from _check_item(field, value, at)
 
 
-def _wrong_item(field: FieldDescriptor, value: Any, at: str) -> Iterator[tuple[str, str]]:
+def _check_item(field: FieldDescriptor, value: Any, at: str) -> Iterator[tuple[str, str]]:
     if field.message_type is not None:
-        yield from _wrong(field.message_type, value, at)
+        yield from _check_message(field.message_type, value, at)
         return
-    wanted, what = _SCALARS[field.cpp_type]
-    if type(value) is not wanted:
-        yield at, formats.wrong(value, f"must be {what}")
+    type_, expected = _SCALARS[field.cpp_type]
+    if type(value) is not type_:
+        yield at, formats.wrong(value, f"must be {expected}")
 
 
-def _known(message: Any) -> Iterator[FieldDescriptor]:
+def _fields(message: Any) -> Iterator[FieldDescriptor]:
     for field in message.fields:
         yield from field.message_type.fields if field.name == INLINE else [field]

@@ -1,4 +1,4 @@
-"""What a request is about, by its path and method."""
+"""Requests for objects, read from path, method, headers and body."""
 
 import json
 from collections.abc import Mapping
@@ -19,9 +19,9 @@ _BODIES = ("", JSON, YAML, protobuf_bodies.MEDIA_TYPE, MERGE_PATCH, STRATEGIC_PA
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request for objects. `verb` is RBAC's, `resource` has the subresource: nodes/status."""
+    """A request for objects."""
 
-    verb: str
+    verb: str  # as in RBAC
     kind: ApiKind
     namespace: str
     name: str
@@ -32,6 +32,7 @@ class Request:
 
     @property
     def resource(self) -> str:
+        """The plural with the subresource, such as `nodes/status`."""
         return f"{self.kind.plural}/{self.subresource}" if self.subresource else self.kind.plural
 
     @property
@@ -44,7 +45,7 @@ class Request:
 
     @property
     def manager(self) -> str:
-        """Who writes, for the fields' ownership."""
+        """The field manager."""
         agent = self.headers.get("user-agent", "").partition("/")[0] or "unknown"
         return self.params.get("fieldManager") or agent
 
@@ -57,9 +58,9 @@ def read(
     headers: Mapping[str, str],
     body: bytes,
 ) -> Request:
-    """The request. Raises Refused."""
+    """Read a request. Raises Refused."""
     kind, namespace, name, subresource = _place(kinds, path)
-    verb = _verb(method, name, params, acts=subresource in kind.actions)
+    verb = _verb(method, name, params, is_action=subresource in kind.actions)
     if verb == "create" and kind.namespaced and not namespace:
         raise _not_allowed()
     return Request(verb, kind, namespace, name, subresource, params, headers, _decoded(headers, body))
@@ -84,8 +85,9 @@ def _media_type(headers: Mapping[str, str]) -> str:
 
 
 def _place(kinds: Mapping[tuple[str, str, str], ApiKind], path: str) -> tuple[ApiKind, str, str, str]:
-    """Kind, namespace, name and subresource of a path: `/apis/GROUP/VERSION/namespaces/NAMESPACE/PLURAL/NAME/STATUS`,
-    with `/api/VERSION` for the core's group.
+    """Kind, namespace, name and subresource of a path.
+
+    The path is `/apis/GROUP/VERSION/namespaces/NAMESPACE/PLURAL/NAME/SUBRESOURCE`, or begins with `/api/VERSION`.
     """
     root, *parts = path.strip("/").split("/")
     group = parts.pop(0) if root == "apis" and parts else ""
@@ -106,11 +108,11 @@ def _place(kinds: Mapping[tuple[str, str, str], ApiKind], path: str) -> tuple[Ap
     return kind, namespace, name, subresource
 
 
-def _verb(method: str, name: str, params: Mapping[str, str], *, acts: bool) -> str:
+def _verb(method: str, name: str, params: Mapping[str, str], *, is_action: bool) -> str:
     match method, bool(name):
-        case "POST", True if acts:
+        case "POST", True if is_action:
             return "create"
-        case _ if acts:
+        case _ if is_action:
             raise _not_allowed()
         case "GET", True:
             return "get"

@@ -1,4 +1,4 @@
-"""The kinds of objects that the API server serves. Another kind is one line more in `KINDS`."""
+"""The kinds of objects that the API server serves, and its errors. To add a kind, add it to `KINDS`."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,11 +10,7 @@ Stored: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ApiKind:
-    """One kind. `selectable` are its fields for selectors besides name and namespace, `immutable` those that no change
-    may touch. With `generation` each change of the spec counts, with `graceful` an object that has a node stays until
-    its kubelet has deleted it. With `status` it begins in phase `at_first`, if that is not empty. `actions` are
-    subresources at which something else is created.
-    """
+    """One kind of objects."""
 
     group: str
     version: str
@@ -22,37 +18,34 @@ class ApiKind:
     plural: str
     namespaced: bool = True
     status: bool = False
+    """Whether the status is a subresource."""
     generation: bool = False
+    """Whether changes of the spec are counted."""
     graceful: bool = False
+    """Whether an object that has a node stays until its kubelet deletes it."""
     at_first: str = ""
+    """The phase of a new object."""
     selectable: tuple[str, ...] = ()
+    """Fields for field selectors, besides name and namespace."""
     immutable: tuple[str, ...] = ()
     short: tuple[str, ...] = ()
+    """Short names for kubectl."""
     actions: tuple[str, ...] = ()
+    """Subresources at which another kind is created."""
 
     @property
     def api_version(self) -> str:
-        """As in objects."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def full(self) -> str:
-        """As messages name it."""
+        """The name in messages, such as `resourceslices.resource.k8s.io`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
-_REASONS = {
-    "Required value": "FieldValueRequired",
-    "Duplicate value": "FieldValueDuplicate",
-    "Unsupported value": "FieldValueNotSupported",
-    "Forbidden": "FieldValueForbidden",
-    "Not found": "FieldValueNotFound",
-    "Too long": "FieldValueTooLong",
-    "Too many": "FieldValueTooMany",
-}
-_ABOUT = tuple(f"involvedObject.{each}" for each in ("kind", "name", "namespace", "uid"))
-POD_ACTIONS = {"binding": ("v1", "Binding"), "eviction": ("policy/v1", "Eviction")}  # and what is created there
-DRA = "resource.k8s.io"  # whose objects are refused with fields that there are not
+_INVOLVED = tuple(f"involvedObject.{each}" for each in ("kind", "name", "namespace", "uid"))
+POD_ACTIONS = {"binding": ("v1", "Binding"), "eviction": ("policy/v1", "Eviction")}  # apiVersion and kind of the body
+DRA = "resource.k8s.io"
 KINDS = (
     ApiKind("", "v1", "Namespace", "namespaces", namespaced=False, status=True, at_first="Active", short=("ns",)),
     ApiKind(
@@ -77,7 +70,7 @@ KINDS = (
         short=("po",),
         actions=tuple(POD_ACTIONS),
     ),
-    ApiKind("", "v1", "Event", "events", selectable=("reason", "type", *_ABOUT), short=("ev",)),
+    ApiKind("", "v1", "Event", "events", selectable=("reason", "type", *_INVOLVED), short=("ev",)),
     ApiKind("", "v1", "ConfigMap", "configmaps", short=("cm",)),
     ApiKind("coordination.k8s.io", "v1", "Lease", "leases"),
     ApiKind(
@@ -97,24 +90,20 @@ KINDS = (
 
 
 def value_at(document: Document, path: str) -> Any:
-    """What a document has at a path like `spec.pool.name`; None where there is nothing."""
+    """The value at a path such as `spec.pool.name`; None if there is none."""
     found: Any = document
     for part in path.split("."):
         found = (found or {}).get(part)
     return found
 
 
-def by_path(kinds: Iterable[ApiKind]) -> Mapping[tuple[str, str, str], ApiKind]:
-    return {(each.group, each.version, each.plural): each for each in kinds}
-
-
 class Refused(Exception):
-    """An answer that is a no: a Status, with the seconds after which to ask again where the server says so."""
+    """An error as the API server answers it: a Status."""
 
     def __init__(self, status: int, reason: str, message: str, *, after: int | None = None, **details: Any) -> None:
         super().__init__(message)
         self.status = status
-        self.after = after
+        self.after = after  # seconds after which the client may ask again
         self.document = {
             "kind": "Status",
             "apiVersion": "v1",
@@ -128,31 +117,27 @@ class Refused(Exception):
 
 
 def not_found(kind: ApiKind, name: str) -> Refused:
-    return Refused(404, "NotFound", f'{kind.full} "{name}" not found', **_about(kind, name))
+    return Refused(404, "NotFound", f'{kind.full} "{name}" not found', **_details(kind, name))
 
 
 def exists(kind: ApiKind, name: str) -> Refused:
-    return Refused(409, "AlreadyExists", f'{kind.full} "{name}" already exists', **_about(kind, name))
+    return Refused(409, "AlreadyExists", f'{kind.full} "{name}" already exists', **_details(kind, name))
 
 
 def conflict(kind: ApiKind, name: str, why: str) -> Refused:
-    """The object is not as the request supposes."""
-    said = f'Operation cannot be fulfilled on {kind.full} "{name}": {why}'
-    return Refused(409, "Conflict", said, **_about(kind, name))
+    """The object is not in the state that the request expects."""
+    text = f'Operation cannot be fulfilled on {kind.full} "{name}": {why}'
+    return Refused(409, "Conflict", text, **_details(kind, name))
 
 
-def invalid(kind: ApiKind, name: str, wrong: Iterable[tuple[str, str]]) -> Refused:
-    """The object is not one: field and message each."""
+def invalid(kind: ApiKind, name: str, problems: Iterable[tuple[str, str]]) -> Refused:
+    """The object breaks rules: field and message of each problem."""
     full = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
-    causes = [{"reason": _reason_of(text), "message": text, "field": field} for field, text in wrong]
-    said = ", ".join(f"{each['field']}: {each['message']}" if each["field"] else each["message"] for each in causes)
-    text = f'{full} "{name}" is invalid: {said if len(causes) == 1 else f"[{said}]"}'
-    return Refused(422, "Invalid", text, **{**_about(kind, name), "kind": kind.kind}, causes=causes)
+    causes = [{"reason": "FieldValueInvalid", "message": text, "field": field} for field, text in problems]
+    texts = ", ".join(f"{each['field']}: {each['message']}" if each["field"] else each["message"] for each in causes)
+    message = f'{full} "{name}" is invalid: {texts if len(causes) == 1 else f"[{texts}]"}'
+    return Refused(422, "Invalid", message, **{**_details(kind, name), "kind": kind.kind}, causes=causes)
 
 
-def _reason_of(text: str) -> str:
-    return next((reason for beginning, reason in _REASONS.items() if text.startswith(beginning)), "FieldValueInvalid")
-
-
-def _about(kind: ApiKind, name: str) -> dict[str, Any]:
+def _details(kind: ApiKind, name: str) -> dict[str, Any]:
     return {"name": name, **({"group": kind.group} if kind.group else {}), "kind": kind.plural}

@@ -1,7 +1,8 @@
-"""Who owns which field of an object: server-side apply as the API server does it (structured-merge-diff), for JSON.
+"""The managers that own the fields of an object: server-side apply for JSON, as the API server does it.
 
-A set of fields holds paths: tuples of `f:name` (a member of a map) and `k:{…}` (the item of a list that has keys). Of a
-list without keys only the whole is owned. An item of a list with keys is owned itself as well, which is its path.
+The API server's library is structured-merge-diff 6.3.2. A path is a tuple of `f:name` (a member of a map) and `k:{…}`
+(an item of a list with keys). An item of a list with keys has an owner, and so has each of its fields. A list without
+keys is owned as a whole.
 """
 
 import json
@@ -13,7 +14,7 @@ Path: TypeAlias = tuple[str, ...]
 Manager: TypeAlias = tuple[str, str, str]  # name, operation (Apply or Update) and subresource
 Owners: TypeAlias = Mapping[Manager, frozenset[Path]]
 
-# The keys of lists whose items are merged; every other list is one value.
+# The keys of the lists whose items are merged; every other list is one value.
 LIST_KEYS: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("metadata", "ownerReferences"): ("uid",),
     ("status", "conditions"): ("type",),
@@ -23,8 +24,8 @@ LIST_KEYS: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("spec", "containers"): ("name",),
 }
 _MAPS = frozenset({"labels", "annotations", "capacity", "allocatable", "limits", "requests", "nodeSelector", "data"})
-"""Fields whose members are keys that anybody may choose, and no fields of a type."""
-UNOWNED = {  # of metadata, what the server itself keeps
+"""Fields whose members are keys that a user chooses, not fields of a type."""
+UNOWNED = {  # fields that the server itself writes
     ("f:metadata", f"f:{name}")
     for name in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "generation", "managedFields")
 } | {("f:apiVersion",), ("f:kind",), ("f:metadata",)}
@@ -39,10 +40,10 @@ def _item(keys: Iterable[str], item: Mapping[str, Any]) -> str:
 
 
 def fields(value: Any, path: Path = ()) -> dict[Path, Any]:
-    """The fields of a document, by path; each with its value, or for an item of a list None."""
+    """The fields of a document by path, with their values; the value of a list item itself is None."""
     if isinstance(value, dict) and value:
         return {at: leaf for name, each in value.items() for at, leaf in fields(each, (*path, f"f:{name}")).items()}
-    if isinstance(value, list) and (keys := _keys(path)):  # an empty one has nothing that anybody could own
+    if isinstance(value, list) and (keys := _keys(path)):  # nobody owns an empty list
         found: dict[Path, Any] = {}
         for each in value:
             at = (*path, _item(keys, each))
@@ -53,7 +54,7 @@ def fields(value: Any, path: Path = ()) -> dict[Path, Any]:
 
 
 def owned(document: Mapping[str, Any]) -> dict[Path, Any]:
-    """The fields of a document that somebody can own."""
+    """The fields of a document that a manager can own."""
     return {path: value for path, value in fields(document).items() if path not in UNOWNED}
 
 
@@ -70,7 +71,7 @@ def shown(path: Path) -> str:
 
 
 def merged(live: Any, applied: Any, path: Path = ()) -> Any:
-    """A document with another one merged into it as an apply does it."""
+    """A document after an applied document was merged into it."""
     if isinstance(live, dict) and isinstance(applied, dict):
         found = dict(live)
         for name, value in applied.items():
@@ -87,7 +88,7 @@ def merged(live: Any, applied: Any, path: Path = ()) -> Any:
 
 
 def without(document: Mapping[str, Any], paths: Iterable[Path]) -> dict[str, Any]:
-    """A document without those fields; a map or list that becomes empty goes with them."""
+    """A document without these fields, and without maps and lists that become empty."""
     return _without(document, frozenset(paths), ()) or {}
 
 
@@ -111,7 +112,7 @@ def _without(value: Any, paths: Collection[Path], path: Path) -> Any:
 
 
 def encoded(paths: Iterable[Path]) -> dict[str, Any]:
-    """As `fieldsV1` has them."""
+    """The paths in the form of `fieldsV1`."""
     tree: dict[str, Any] = {}
     for path in sorted(paths):
         at = tree
@@ -123,7 +124,7 @@ def encoded(paths: Iterable[Path]) -> dict[str, Any]:
 
 
 def updated(owners: Owners, manager: Manager, old: Mapping[str, Any], new: Mapping[str, Any]) -> Owners:
-    """The owners after an update: the writer owns what changed as well, and nobody owns what is gone."""
+    """The owners after an update: the writer also owns the changed fields, and nobody owns a removed field."""
     changed, removed = _compared(old, new)
     return _taken(owners, manager, owners.get(manager, frozenset()) | changed, changed, removed)
 
@@ -131,16 +132,15 @@ def updated(owners: Owners, manager: Manager, old: Mapping[str, Any], new: Mappi
 def applied(
     owners: Owners, manager: Manager, live: Mapping[str, Any], document: Mapping[str, Any], *, force: bool
 ) -> tuple[dict[str, Any], Owners, list[tuple[Manager, Path]]]:
-    """The object and its owners after an apply, and the conflicts: (manager, path). With conflicts nothing is to be
-    stored.
-    """
+    """The object and its owners after an apply, and the conflicts. With conflicts, the caller must not store it."""
     wanted = frozenset(owned(document))
     before = owners.get(manager, frozenset())
     new = merged(live, document)
     others = {path for each, paths in owners.items() if each != manager for path in paths}
     kept = _in_owned_items(wanted | others)
-    dropped = {path for path in before - wanted if path not in others and not _above(path, kept)}
-    dropped |= {path for path in _fields_of(before) if not _above(path, kept)}
+    # A field that this manager no longer applies is removed, unless another manager owns it or something below it.
+    dropped = {path for path in before - wanted if path not in others and not _is_above(path, kept)}
+    dropped |= {path for path in _parents(before) if not _is_above(path, kept)}
     new = without(new, dropped)
     changed, removed = _compared(live, new)
     clashes = [
@@ -152,13 +152,13 @@ def applied(
 def _taken(
     owners: Owners, manager: Manager, mine: frozenset[Path], changed: frozenset[Path], removed: frozenset[Path]
 ) -> Owners:
-    """Give fields to a manager, and those that changed or are gone to no other one."""
+    """Give fields to a manager, and take changed and removed fields from all others."""
     found = {other: paths - changed - removed for other, paths in owners.items()} | {manager: mine - removed}
     return {each: paths for each, paths in found.items() if paths}
 
 
 def entries(owners: Owners, version: str) -> list[dict[str, Any]]:
-    """As `metadata.managedFields` has them."""
+    """The owners in the form of `metadata.managedFields`."""
     return [
         {
             "manager": name,
@@ -173,8 +173,10 @@ def entries(owners: Owners, version: str) -> list[dict[str, Any]]:
 
 
 def _in_owned_items(paths: Collection[Path]) -> set[Path]:
-    """The paths without those in an item of a list that nobody owns itself, which keep it from nothing: a kubelet
-    owns fields of the conditions that it registered its Node with (source: structured-merge-diff 6.3.2, prune).
+    """The paths without those in list items that nobody owns: they do not keep such an item.
+
+    A kubelet, for example, owns fields of the conditions with which it registered its Node, but not these conditions
+    (source: structured-merge-diff, prune).
     """
 
     def is_in_owned(path: Path) -> bool:
@@ -183,25 +185,27 @@ def _in_owned_items(paths: Collection[Path]) -> set[Path]:
     return set(filter(is_in_owned, paths))
 
 
-def _above(path: Path, others: Iterable[Path]) -> bool:
-    """Whether something that is owned is below an item of a list, or below what was an empty map; then it stays."""
+def _is_above(path: Path, others: Iterable[Path]) -> bool:
+    """Whether one of the others is this path or below it."""
     return any(other[: len(path)] == path for other in others)
 
 
-def _fields_of(paths: Iterable[Path]) -> set[Path]:
-    """The fields of a type in which these are: one in which nobody owns anything any more goes whole, with what nobody
-    ever owned, such as the capacity of a Node that was made with it (source: structured-merge-diff, prune).
+def _parents(paths: Iterable[Path]) -> set[Path]:
+    """The fields that contain these paths.
+
+    If nobody owns anything in such a field any more, all of it is removed, also what nobody ever owned, such as the
+    capacity with which a Node was created (source: structured-merge-diff, prune).
     """
     above = {path[:length] for path in paths for length in range(1, len(path))}
-    return {path for path in above if path[-1].startswith("f:") and not _is_key(path)} - UNOWNED
+    return {path for path in above if path[-1].startswith("f:") and not _is_user_key(path)} - UNOWNED
 
 
-def _is_key(path: Path) -> bool:
+def _is_user_key(path: Path) -> bool:
     return len(path) > 1 and path[-2][2:] in _MAPS
 
 
 def _compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[frozenset[Path], frozenset[Path]]:
-    """The paths whose values are new or others, and those that are gone."""
+    """The paths whose values are new or different, and the removed paths."""
     before, after = owned(old), owned(new)
     changed = frozenset(path for path, value in after.items() if path not in before or before[path] != value)
     return changed, frozenset(before.keys() - after.keys())

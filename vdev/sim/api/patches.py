@@ -1,4 +1,4 @@
-"""How the API server merges patches: JSON merge patch, strategic merge patch, JSON patch."""
+"""The patches of the API server: JSON merge patch, strategic merge patch, JSON patch."""
 
 from collections.abc import Mapping
 from copy import deepcopy
@@ -9,7 +9,7 @@ from .ownership import LIST_KEYS
 
 
 def merge(document: Any, patch: Any) -> Any:
-    """RFC 7386."""
+    """A document after a JSON merge patch (RFC 7386)."""
     if not isinstance(patch, dict):
         return deepcopy(patch)
     found = dict(document) if isinstance(document, dict) else {}
@@ -22,11 +22,14 @@ def merge(document: Any, patch: Any) -> Any:
 
 
 def strategic(document: Any, patch: Any, path: tuple[str, ...] = ()) -> Any:
-    """Lists with keys are merged by them; of the directives there is `$patch: delete` alone."""
+    """A document after a strategic merge patch: lists with keys are merged by item.
+
+    The only directive is `$patch: delete` in an item.
+    """
     if isinstance(patch, dict):
         unknown = [name for name in patch if name.startswith("$")]
         if unknown:
-            raise Refused(400, "BadRequest", f"directives {unknown} are not known to this server")
+            raise Refused(400, "BadRequest", f"this server does not support the directives {unknown}")
         found = dict(document) if isinstance(document, dict) else {}
         for name, value in patch.items():
             if value is None:
@@ -50,7 +53,7 @@ def strategic(document: Any, patch: Any, path: tuple[str, ...] = ()) -> Any:
 
 
 def operations(document: Any, patch: Any) -> Any:
-    """RFC 6902."""
+    """A document after a JSON patch (RFC 6902)."""
     if not isinstance(patch, list):
         raise Refused(400, "BadRequest", "a JSON patch is a list of operations")
     found = deepcopy(document)
@@ -58,7 +61,7 @@ def operations(document: Any, patch: Any) -> Any:
         try:
             _operate(found, each)
         except (LookupError, TypeError, ValueError, AttributeError):
-            raise Refused(422, "Invalid", f"the operation cannot be done here: {each}") from None
+            raise Refused(422, "Invalid", f"the operation is not possible: {each}") from None
     return found
 
 
@@ -67,20 +70,20 @@ def _operate(document: Any, operation: Mapping[str, Any]) -> None:
     at, last = _place(document, operation["path"])
     match operation["op"]:
         case "test":
-            there = at[last] if isinstance(at, list) else at.get(last)
-            if there != operation["value"]:
+            value = at[last] if isinstance(at, list) else at.get(last)
+            if value != operation["value"]:
                 raise ValueError("another value")
         case "remove":
             del at[last]
         case "replace":
-            at[last]  # which must be there
+            at[last]  # raises LookupError if it does not exist
             at[last] = operation["value"]
         case "add":
             _add(at, last, operation["value"])
-        case "copy" | "move" as how:
+        case "copy" | "move" as kind:
             source, name = _place(document, operation["from"])
             value = deepcopy(source[name])
-            if how == "move":
+            if kind == "move":
                 del source[name]
             _add(at, last, value)
         case unknown:

@@ -1,4 +1,4 @@
-"""Bodies of requests in Kubernetes' protobuf form, as the objects that they are in JSON."""
+"""Request bodies in Kubernetes' protobuf form, decoded into the objects that they would be in JSON."""
 
 import base64
 import json
@@ -24,13 +24,13 @@ _KINDS: Mapping[tuple[str, str], type[Message]] = {
     (f"{DRA}/v1", "ResourceSlice"): pb.ResourceSlice,
 }
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-INLINE = "deviceConfiguration"  # in JSON its fields are beside it
+INLINE = "deviceConfiguration"  # in JSON, the fields of this message are in its parent
 
 
 def document(body: bytes) -> dict[str, Any]:
-    """The object in a body, without the fields that Kubernetes 1.36 does not know.
+    """The object in a body, without fields that Kubernetes 1.36 does not have.
 
-    Raises Refused for a kind that is understood as JSON alone, and ValueError for what is not such a body.
+    Raises Refused for a kind that must be sent as JSON, and ValueError for a malformed body.
     """
     if not body.startswith(_MAGIC):
         raise ValueError(f"a body of {MEDIA_TYPE} begins with {_MAGIC!r}")
@@ -44,12 +44,12 @@ def document(body: bytes) -> dict[str, Any]:
 
 
 def _message(api_version: str, kind: str) -> type[Message]:
-    if kind == "DeleteOptions":  # those of each group are the same
+    if kind == "DeleteOptions":  # the same in each group
         return pb.DeleteOptions
     if (found := _KINDS.get((api_version, kind))) is not None:
         return found
     known = ", ".join(["DeleteOptions", *(name for _, name in _KINDS)])
-    text = f"{kind} of {api_version}: the body must be application/json; as {MEDIA_TYPE} the server knows {known}"
+    text = f"{kind} of {api_version}: the body must be application/json; in {MEDIA_TYPE} only {known} are possible"
     raise Refused(415, "UnsupportedMediaType", text)
 
 

@@ -1,4 +1,8 @@
-"""What is filled in, and what is refused: of all objects names, labels and owners; of DRA's what a driver writes."""
+"""The defaults that the API server fills in, and the objects that it refuses.
+
+It checks names, labels and owners of all objects. Of the rest it checks only DRA's objects: what drivers write, and
+what the scheduler cannot work with.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -10,60 +14,61 @@ from .kinds import DRA, ApiKind, Document, invalid, value_at
 
 
 class Rules:
-    """Those of one release of Kubernetes."""
+    """The rules of one release of Kubernetes.
+
+    Without `refuse_slices`, a ResourceSlice beyond the limits of the API is stored.
+    """
 
     version = (1, 36)
 
+    def __init__(self, *, refuse_slices: bool = True) -> None:
+        self._refuse_slices = refuse_slices
+
     def complete(self, kind: ApiKind, new: dict[str, Any], *, now: str) -> None:
-        """Make of what was sent what is stored: defaults and times come, and of a slice empty lists go.
+        """Fill in defaults and times, and drop a slice's empty lists.
 
         Raises Refused for an object of DRA with fields that it cannot have.
         """
         if kind.group == DRA and (wrong := wrong_fields(kind.kind, new)):
             raise invalid(kind, (new.get("metadata") or {}).get("name", ""), wrong)
-        if kind.kind == "Pod":
-            new.setdefault("spec", {})
-        spec = new.get("spec")
-        if not isinstance(spec, dict):
-            return
         match kind.kind:
             case "Pod":
+                spec = new.setdefault("spec", {})
                 _complete_pod(spec)
                 new.setdefault("status", _first_status(spec, now))
             case "ResourceClaim":
-                _complete_claim(spec)
+                _complete_claim(new.get("spec") or {})
             case "ResourceClaimTemplate":
-                _complete_claim(spec.get("spec") or {})
+                _complete_claim((new.get("spec") or {}).get("spec") or {})
             case "ResourceSlice":
-                _complete_slice(spec, now)
+                _complete_slice(new["spec"], now)
 
-    def causes(self, kind: ApiKind, old: Document, new: Document) -> Iterator[tuple[str, str]]:
-        """What is wrong with an object, which was `old` before, if it was: field and message each."""
+    def problems(self, kind: ApiKind, old: Document, new: Document) -> Iterator[tuple[str, str]]:
+        """Why an object that was `old` before (empty: did not exist) cannot be `new`: field and message each."""
         yield from _metadata(new.get("metadata") or {})
         match kind.kind:
-            case "ResourceSlice":
-                yield from _slice(new)
+            case "ResourceSlice" if self._refuse_slices:
+                yield from (("spec.nodeName", text) for text in _node_name(new["spec"].get("nodeName")))
+                yield from (("spec", finding.message) for finding in slice_lint.check_one(new))
             case "ResourceClaim":
                 before, after = (value_at(each, "status.allocation") for each in (old, new))
                 if before and after and before != after:
                     yield "status.allocation", "Invalid value: field is immutable"
-                yield from claim_limits.requests("spec", new.get("spec"))
-                yield from claim_limits.status(new.get("status") or {})
+                yield from claim_limits.check_claim("spec", new.get("spec"))
+                yield from claim_limits.check_status(new.get("status") or {})
             case "ResourceClaimTemplate":
-                yield from claim_limits.requests("spec.spec", (new.get("spec") or {}).get("spec"))
+                yield from claim_limits.check_claim("spec.spec", (new.get("spec") or {}).get("spec"))
             case "DeviceClass":
                 spec = new.get("spec") or {}
-                yield from claim_limits.selectors("spec.selectors", spec.get("selectors"))
-                yield from claim_limits.configs("spec.config", spec.get("config"))
+                yield from claim_limits.check_selectors("spec.selectors", spec.get("selectors"))
                 if (name := spec.get("extendedResourceName")) is not None:
-                    yield from (("spec.extendedResourceName", text) for text in formats.extended_resource(str(name)))
+                    yield from (("spec.extendedResourceName", text) for text in formats.extended_resource(name))
 
 
-# --- what is filled in ------------------------------------------------------------------------------------------------
+# --- defaults ---------------------------------------------------------------------------------------------------------
 
 
 def _complete_pod(spec: dict[str, Any]) -> None:
-    """Limits are requests where none are given."""
     spec.setdefault("containers", [])
     spec.setdefault("restartPolicy", "Always")
     spec.setdefault("schedulerName", "default-scheduler")
@@ -83,9 +88,7 @@ def _first_status(spec: Document, now: str) -> dict[str, Any]:
 
 def _complete_claim(spec: Document) -> None:
     for request in (spec.get("devices") or {}).get("requests") or ():
-        for asked in (request.get("exactly"), *(request.get("firstAvailable") or ())):
-            if not isinstance(asked, dict):
-                continue
+        for asked in filter(None, (request.get("exactly"), *(request.get("firstAvailable") or ()))):
             asked["allocationMode"] = asked.get("allocationMode") or "ExactCount"
             if not asked.get("count"):
                 asked.pop("count", None)
@@ -96,30 +99,26 @@ def _complete_claim(spec: Document) -> None:
 
 
 def _complete_slice(spec: dict[str, Any], now: str) -> None:
-    _without_empty(spec, ("devices", "sharedCounters"))
+    _drop_empty(spec, ("devices", "sharedCounters"))
     for device in spec.get("devices") or ():
-        _without_empty(device, ("attributes", "capacity", "taints", "consumesCounters"))
+        _drop_empty(device, ("attributes", "capacity", "taints", "consumesCounters"))
         for taint in device.get("taints") or ():
             taint.setdefault("timeAdded", now)
 
 
-def _without_empty(document: dict[str, Any], names: Iterable[str]) -> None:
+def _drop_empty(document: dict[str, Any], names: Iterable[str]) -> None:
     for name in names:
         if name in document and not document[name]:
             del document[name]
 
 
-# --- what is refused --------------------------------------------------------------------------------------------------
-
-
-def labels(field: str, written: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for key, value in written.items():
-        yield from ((field, text) for text in formats.qualified_name(key))
-        yield from ((field, text) for text in formats.label_value(value))
+# --- limits -----------------------------------------------------------------------------------------------------------
 
 
 def _metadata(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    yield from labels("metadata.labels", metadata.get("labels") or {})
+    for key, value in (metadata.get("labels") or {}).items():
+        yield from (("metadata.labels", text) for text in formats.qualified_name(key))
+        yield from (("metadata.labels", text) for text in formats.label_value(value))
     for key, value in (metadata.get("annotations") or {}).items():
         yield from (("metadata.annotations", text) for text in formats.qualified_name(key.lower()))
         if not isinstance(value, str):
@@ -131,11 +130,5 @@ def _metadata(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 yield f"metadata.ownerReferences.{field}", formats.wrong(each.get(field, ""), "must not be empty")
 
 
-def _slice(document: Document) -> Iterator[tuple[str, str]]:
-    spec = document.get("spec")
-    if not isinstance(spec, Mapping) or not isinstance(spec.get("pool"), Mapping):
-        yield "spec.pool", "Required value"
-        return
-    if node := spec.get("nodeName"):
-        yield from (("spec.nodeName", text) for text in formats.subdomain(node))
-    yield from (("spec", finding.message) for finding in slice_lint.of_one(document))
+def _node_name(name: str | None) -> Iterator[str]:
+    return formats.subdomain(name) if name else iter(())

@@ -13,13 +13,13 @@ _REQUIREMENT = re.compile(
     rf"|(?P<name>{_KEY})\s*(?:\s(?P<among>in|notin)\s*\((?P<values>[^()]*)\)"
     rf"|(?P<sign>==|=|!=)\s*(?P<value>{_VALUE}))?)\s*"
 )
-_COMMA = re.compile(r",(?![^(]*\))")  # none between parentheses
+_COMMA = re.compile(r",(?![^(]*\))")  # not between parentheses
 Chosen: TypeAlias = Callable[[Document], bool]
 _Labels: TypeAlias = Mapping[str, str]
 
 
 def selection(kind: ApiKind, namespace: str, params: Mapping[str, str]) -> Chosen:
-    """Which objects a request is about. Raises Refused."""
+    """A function that says whether a request selects an object. Raises Refused."""
     fields = list(_fields(kind, params.get("fieldSelector", "")))
     text = params.get("labelSelector", "")
     labels = [_label(each) for each in _COMMA.split(text)] if text else []

@@ -1,9 +1,9 @@
-"""An API server on loopback: Kubernetes' verbs over the objects of `store`, by its rules, for any client of HTTP.
+"""An API server on loopback: Kubernetes' verbs over the objects of `store`, for any HTTP client.
 
     async with ApiServer() as api:
         print(api.address)      # http://127.0.0.1:…
 
-It knows no users and allows everything, so it listens on loopback alone.
+It knows no users and allows everything, so it listens on loopback only.
 """
 
 import asyncio
@@ -24,23 +24,23 @@ from uvicorn.server import ServerState
 from ...errors import UsageError
 from . import discovery, http_requests, tables, watches, writes
 from .http_requests import Request
-from .kinds import KINDS, ApiKind, Refused, by_path
-from .store import Check, Objects, anything
+from .kinds import KINDS, ApiKind, Refused
+from .store import Objects
 from .watches import Watch
 
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _ACCEPT_TURNS = 5  # of the event loop: asyncio needs three between accept() and connection_made(), with TLS one more
-_IDLE = 90  # seconds for which a connection may be idle, as with the real one
+_IDLE = 90  # seconds for which a connection may be idle, as in Kubernetes
 
 
 class ApiServer:
-    """One server of some objects, whose release it claims to be. With port 0 it takes one that is free, and keeps it.
+    """Serves objects. With port 0 it takes a free port, and keeps it when it stops and starts again.
 
     Raises UsageError for a host that is not loopback.
     """
 
     bookmarks = 60.0
-    """Seconds between two of a watch, as in Kubernetes (cacher, defaultBookmarkFrequency)."""
+    """Seconds between two bookmarks of a watch, as in Kubernetes (cacher, defaultBookmarkFrequency)."""
 
     def __init__(
         self,
@@ -52,11 +52,11 @@ class ApiServer:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         if not _is_loopback(host):
-            raise UsageError(f"{host}: the API server knows no users, so it listens on loopback alone: 127.0.0.1")
+            raise UsageError(f"{host}: the API server knows no users, so it listens on loopback only: 127.0.0.1")
         self.objects = objects or Objects()
-        self.kinds = by_path(kinds)
+        self.kinds = {(each.group, each.version, each.plural): each for each in kinds}
         self.port = port
-        self.watching = 0  # watches that were told all that was there
+        self.watching = 0  # watches that have sent all existing objects
         self._host = host
         self._tls = tls
         self._listener: asyncio.Server | None = None
@@ -75,7 +75,7 @@ class ApiServer:
         return f"{'https' if self._tls else 'http'}://{host}:{self.port}"
 
     def kind(self, name: str) -> ApiKind:
-        """The kind of this plural, or of this name."""
+        """The kind by its plural or its name."""
         return next(each for each in self.kinds.values() if name in (each.plural, each.kind))
 
     def kubeconfig(self) -> str:
@@ -89,7 +89,7 @@ class ApiServer:
         }
         return json.dumps(document, indent=2) + "\n"
 
-    # --- life ---------------------------------------------------------------------------------------------------------
+    # --- start and stop -----------------------------------------------------------------------------------------------
 
     async def up(self) -> None:
         """Listen, on the same port as before. Raises OSError."""
@@ -109,14 +109,14 @@ class ApiServer:
         def connected() -> asyncio.Protocol:
             return config.http_protocol_class(config=config, server_state=state, app_state={})  # type: ignore[call-arg]
 
-        # uvicorn's own server takes two tenths of a second to end, and answers what is open. This one vanishes at once,
-        # as tests of clients want it to.
+        # uvicorn.Server would need 0.2 s to stop, would first finish open requests and wait for watches, and takes over
+        # the signals of the process. Tests of clients need a server that is gone at once, like a crashed one.
         loop = asyncio.get_running_loop()
         self._listener = await loop.create_server(connected, self._host, self.port, ssl=self._tls)
         self.port = self._listener.sockets[0].getsockname()[1]
 
     async def down(self) -> None:
-        """Vanish: no listener, every connection cut."""
+        """Stop listening and cut every connection."""
         if self._listener is None:
             return
         # asyncio leaks a connection that it has accepted when the listener is closed before it has made the transport.
@@ -140,11 +140,7 @@ class ApiServer:
     # --- for tests ----------------------------------------------------------------------------------------------------
 
     async def admit(self, request: Request) -> None:
-        """Called before a request is done; may raise Refused, or hang."""
-
-    def check_of(self, _request: Request) -> Check:
-        """What must hold for the object before and after a request that writes."""
-        return anything
+        """Called before each request; may raise Refused, or wait."""
 
     # --- HTTP ---------------------------------------------------------------------------------------------------------
 
@@ -161,21 +157,20 @@ class ApiServer:
         match request.verb:
             case "watch":
                 watch = Watch(self.objects, request, form=form, bookmarks=self.bookmarks)
-                return StreamingResponse(self.tell(watch), media_type="application/json")
+                return StreamingResponse(self.stream(watch), media_type="application/json")
             case "list":
                 return JSONResponse(form(watches.listed(self.objects, request)))
             case "get":
                 return JSONResponse(form(self.objects.get(request.kind, request.namespace, request.name)))
         try:
-            done = writes.write(self.objects, request, check=self.check_of(request))
+            status, document = writes.write(self.objects, request)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            text = f"the object is not one: {type(error).__name__}: {error}"
+            text = f"the object does not have the form of its kind: {type(error).__name__}: {error}"
             raise Refused(400, "BadRequest", text) from error
-        await self.objects.tell()
-        return JSONResponse(done.document, done.status)
+        return JSONResponse(document, status)
 
-    async def tell(self, watch: Watch) -> AsyncIterator[bytes]:
-        """What a watch has to tell, until its time is over or the client goes."""
+    async def stream(self, watch: Watch) -> AsyncIterator[bytes]:
+        """The events of a watch, until its time is over or the client disconnects."""
         is_current = False
         try:
             async for text in watch.run():

@@ -1,107 +1,96 @@
-"""The API server's objects as the embedded kubelet, its controllers and its scheduler use them.
+"""A store's objects as the embedded kubelet, its controllers and its scheduler use them.
 
     async with ApiServer() as api, Kubelet(objects=ServerObjects(api.objects)) as kubelet:
         ...
 
-A driver then talks HTTP to the server, and the kubelet sees what it writes.
+A driver then talks HTTP to the server, and the kubelet sees what the driver writes.
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from typing import Any
 
-from ..dra.api_objects import ApiObjectError
 from .kinds import KINDS, ApiKind, Document, Refused, Stored
+from .rules import Rules
 from .store import Objects
 
-MANAGER = "cluster"
-_GONE = 404
+_MANAGER = "cluster"  # the field manager of everything that the kubelet and the cluster write
+_KINDS = {each.kind: each for each in KINDS}
+
+
+class ApiObjectError(Exception):
+    """A request to the API server failed."""
 
 
 class ServerObjects:
-    """The objects of one store, by the names of their kinds; what fails there with HTTP does not fail here.
+    """The objects of a store, by the name of their kind; by default of a new store in memory.
 
-    What is returned is what is stored: it is never changed, only replaced, and nobody may change it.
+    Returned objects are never changed, only replaced, and callers must not change them either.
     """
 
-    def __init__(self, objects: Objects, *, kinds: Iterable[ApiKind] = KINDS) -> None:
-        self.store = objects
-        self.fails = False
-        self._kinds = {each.kind: each for each in kinds}
-
-    def kind(self, name: str) -> ApiKind:
-        return self._kinds[name]
+    def __init__(self, store: Objects | None = None) -> None:
+        # The embedded kubelet reports mistakes in slices that no API server has refused.
+        self.store = store or Objects(rules=Rules(refuse_slices=False))
 
     async def list(self, kind: str) -> list[Document]:
-        self._reachable()
-        return list(self.store.all(self._kinds[kind]))
+        """All objects of a kind, in all namespaces, by namespace and name."""
+        return list(self.store.all(_KINDS[kind]))
 
     async def get(self, kind: str, name: str, namespace: str = "") -> Document | None:
-        """An object, None if there is none."""
-        self._reachable()
+        """An object, None if it does not exist."""
         try:
-            return self.store.get(self._kinds[kind], self._home(kind, namespace), name)
+            return self.store.get(_KINDS[kind], _namespace(kind, namespace), name)
         except Refused:
             return None
 
     async def create(self, kind: str, document: Document) -> Document:
-        self._reachable()
-        stored, namespace = self._kinds[kind], self._home(kind, document["metadata"].get("namespace", ""))
-        with _as_errors_of_objects():
-            found = self.store.create(stored, namespace, document, MANAGER)
-            found = self._with_status(stored, found, document.get("status", found.get("status")))
-        await self.store.tell()
-        return found
+        """Create an object with its status, and its namespace if that does not exist. Raises ApiObjectError."""
+        namespace = _namespace(kind, document["metadata"].get("namespace", ""))
+        with _as_object_errors():
+            if namespace and not self.store.has(_KINDS["Namespace"], "", namespace):
+                self.store.create(_KINDS["Namespace"], "", {"metadata": {"name": namespace}}, _MANAGER)
+            found = self.store.create(_KINDS[kind], namespace, document, _MANAGER)
+            return self._with_status(_KINDS[kind], found, document.get("status", found.get("status")))
 
     async def edit(
         self, kind: str, name: str, namespace: str, change: Callable[[dict[str, Any]], None]
     ) -> Document | None:
-        """Change an object and its status; None if it is gone."""
+        """Change an object and its status; None if it does not exist. Raises ApiObjectError."""
         old = await self.get(kind, name, namespace)
         if old is None:
             return None
         new = deepcopy(dict(old))
         change(new)
-        stored = self._kinds[kind]
-        with _as_errors_of_objects():
-            found = self.store.change(stored, (self._home(kind, namespace), name), new, manager=MANAGER)
-            found = self._with_status(stored, found, new.get("status"))
-        await self.store.tell()
-        return found
+        with _as_object_errors():
+            found = self.store.change(_KINDS[kind], (_namespace(kind, namespace), name), new, manager=_MANAGER)
+            return self._with_status(_KINDS[kind], found, new.get("status"))
 
     def _with_status(self, kind: ApiKind, found: Stored, status: Document | None) -> Stored:
-        """Write the status as well, which is a part of its own."""
+        """Write the status too, which is a subresource."""
         if not kind.status or (status or {}) == found.get("status", {}):
             return found
         key = found["metadata"].get("namespace", ""), found["metadata"]["name"]
-        return self.store.change(kind, key, {**found, "status": status or {}}, manager=MANAGER, subresource="status")
+        new = {**found, "status": status or {}}
+        return self.store.change(kind, key, new, manager=_MANAGER, subresource="status")
 
     async def delete(self, kind: str, name: str, namespace: str = "") -> None:
-        """Delete an object; no effect if it is gone."""
-        self._reachable()
-        try:
-            self.store.delete(self._kinds[kind], self._home(kind, namespace), name)
-        except Refused as refused:
-            if refused.status != _GONE:
-                raise ApiObjectError(str(refused)) from refused
-        await self.store.tell()
+        """Delete an object; no effect if it does not exist."""
+        if await self.get(kind, name, namespace) is not None:
+            self.store.delete(_KINDS[kind], _namespace(kind, namespace), name)
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call `listener` after each change; returns what ends that."""
+        """Call `listener` on the event loop after each change; returns a function that ends this."""
         return self.store.listen(listener)
 
-    def _home(self, kind: str, namespace: str) -> str:
-        return (namespace or "default") if self._kinds[kind].namespaced else ""
 
-    def _reachable(self) -> None:
-        if self.fails:
-            raise ApiObjectError("dial tcp: connection refused")
+def _namespace(kind: str, namespace: str) -> str:
+    return (namespace or "default") if _KINDS[kind].namespaced else ""
 
 
 @contextlib.contextmanager
-def _as_errors_of_objects() -> Iterator[None]:
+def _as_object_errors() -> Iterator[None]:
     try:
         yield
-    except (Refused, AttributeError, KeyError, TypeError, ValueError) as refused:
-        raise ApiObjectError(str(refused)) from refused
+    except (Refused, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ApiObjectError(str(error)) from error

@@ -1,4 +1,4 @@
-"""Pods and Nodes as rows of a table, which kubectl asks for and prints as it is."""
+"""Pods and Nodes as tables, which kubectl asks for and prints."""
 
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
@@ -9,13 +9,12 @@ from .kinds import ApiKind, Document
 _GROUP_VERSION = "meta.k8s.io/v1"
 _NONE = "<none>"
 _WIDE = 1  # the priority of columns that only `kubectl get --output wide` shows
-_MANY = 2  # of a unit, from which on an age is told in it
 _UNITS = (("d", 86400), ("h", 3600), ("m", 60))
-_Column = tuple[str, int, Callable[[Document], Any]]  # name, priority, and what an object has there
+_Column = tuple[str, int, Callable[[Document], Any]]  # name, priority, and the cell of an object
 
 
 class Form:
-    """How one request gets objects: as they are, or as tables, of which only the first says which columns there are."""
+    """The form in which a request gets objects: unchanged, or as tables. Only the first table names the columns."""
 
     def __init__(self, kind: ApiKind, headers: Mapping[str, str], params: Mapping[str, str]) -> None:
         self._kind = kind
@@ -24,7 +23,7 @@ class Form:
         self._headed = False
 
     def __call__(self, document: Document) -> Document:
-        """The answer for an object or a list."""
+        """An object or a list in this form."""
         if not self._columns:
             return document
         if "items" in document:
@@ -59,15 +58,15 @@ class Form:
 
 
 def _wants_table(accept: str) -> bool:
-    """Whether a table is what a client asks for first, as kubectl does."""
+    """Whether the client prefers a table, as kubectl does."""
     media_type, *options = accept.partition(",")[0].replace(" ", "").split(";")
     return media_type == "application/json" and {"as=Table", "v=v1", "g=meta.k8s.io"} == set(options)
 
 
 def age(since: dt.timedelta) -> str:
-    """A time in the largest unit of which it has two, as in 90m."""
+    """A time in the largest unit of which it has at least two: 90 minutes are `90m`, not `1h`."""
     seconds = max(0, int(since.total_seconds()))
-    unit, length = next((row for row in _UNITS if seconds >= _MANY * row[1]), ("s", 1))
+    unit, length = next((row for row in _UNITS if seconds >= 2 * row[1]), ("s", 1))
     return f"{seconds // length}{unit}"
 
 
@@ -83,7 +82,7 @@ def _name(document: Document) -> str:
 
 
 def _sidecars(pod: Document) -> set[str | None]:
-    """The names of the init containers that go on running."""
+    """The names of the init containers that keep running."""
     containers = pod["spec"].get("initContainers") or ()
     return {each.get("name") for each in containers if each.get("restartPolicy") == "Always"}
 
@@ -109,7 +108,7 @@ def _restarts(pod: Document) -> str:
 
 
 def _pod_status(pod: Document) -> str:
-    """One word for all of a pod's status, as the real server finds it."""
+    """The STATUS of a pod, as the real server computes it."""
     status = pod.get("status", {})
     phase = status.get("phase", "Pending")
     if pod["metadata"].get("deletionTimestamp") and phase not in ("Succeeded", "Failed"):
@@ -120,27 +119,27 @@ def _pod_status(pod: Document) -> str:
 
 
 def _init_status(pod: Document) -> str:
-    """Which init container a pod waits for, empty if for none."""
+    """The status of the init container that a pod waits for; empty if it waits for none."""
     total, sidecars = len(pod["spec"].get("initContainers") or ()), _sidecars(pod)
     for number, each in enumerate(_statuses(pod, "initContainerStatuses")):
         state = each.get("state") or {}
         if state.get("terminated", {}).get("exitCode") == 0 or ("running" in state and each["name"] in sidecars):
             continue
-        why = _why(each)
-        return f"Init:{why}" if why not in ("", "PodInitializing") else f"Init:{number}/{total}"
+        reason = _reason(each)
+        return f"Init:{reason}" if reason not in ("", "PodInitializing") else f"Init:{number}/{total}"
     return ""
 
 
 def _containers_status(pod: Document) -> str:
-    """Why the first container that does not run does not, empty if all do."""
+    """The reason of the first container that does not run; empty if all run."""
     rows = _statuses(pod, "containerStatuses")
-    why = next(filter(None, map(_why, rows)), "")
-    if why == "Completed" and any(each.get("ready") for each in rows):
+    reason = next(filter(None, map(_reason, rows)), "")
+    if reason == "Completed" and any(each.get("ready") for each in rows):
         return "Running" if _condition(pod, "Ready").get("status") == "True" else "NotReady"
-    return why
+    return reason
 
 
-def _why(container: Document) -> str:
+def _reason(container: Document) -> str:
     """Why a container does not run, empty if it does."""
     state = container.get("state") or {}
     if ended := state.get("terminated"):

@@ -1,6 +1,6 @@
-"""The DRA half of the kubelet, and what a cluster does around it.
+"""DRA in the embedded kubelet, and the parts of a cluster that DRA needs.
 
-The kubelet's half begins with `dynamic_resources`: `driver_registry` and `driver_client` talk to drivers,
-`claim_manager` prepares claims. The cluster's half begins with `control_plane`: it makes claims from templates,
-and `allocator` chooses devices for them. Pods are known by UID, and none is started here.
+The kubelet's part starts with `dynamic_resources`: `driver_registry` and `driver_client` talk to drivers, and
+`claim_manager` prepares claims. The cluster's part starts with `control_plane`: it creates claims from templates, and
+`allocator` chooses their devices. Neither starts pods; they know pods by UID.
 """

@@ -1,249 +1,231 @@
-"""Which devices claims get: first fit in the order of the slices, going back where that leads nowhere. Pure.
+"""Which devices claims get: first fit in the order of the slices, with backtracking. Pure.
 
-The order is that of the allocator of Kubernetes 1.36. Selectors come in as a function, since they need a library that
-may not be there.
+The order is that of the allocator of Kubernetes 1.36. A function evaluates selectors, since that needs a library that
+may not be installed.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ..objects.pod_manifest import quantity
-from .allocations import Grant, Wanted, allocation
+from ..api.kinds import Document
+from .allocations import Grant, Request, allocation
 from .cel_selectors import SelectorError
-from .pools import DeviceId, Document, InUse, Offer, Pool, consumed, consumption
+from .pools import DeviceId, Pool, PoolDevice, Usage, consumed
 
-MOST_RESULTS = 32  # of a claim
+MOST_RESULTS = 32  # devices of a claim (resource.k8s.io/v1, AllocationResultsMaxSize)
 Matches = Callable[[str, str, Document], bool]  # expression, driver, device
 
 
 class UnschedulableError(Exception):
-    """A pod gets no devices on this node, and why."""
+    """Why a pod gets no devices on this node."""
 
     @property
     def message(self) -> str:
-        """What the condition of the pod and its Event say."""
+        """The text of the pod's condition and Event."""
         return f"0/1 nodes are available: {self}."
 
 
 class Allocator:
-    """Allocates claims on one node. `classes` are DeviceClasses by name."""
+    """Allocates claims on one node.
+
+    `classes` are DeviceClasses by name. `claims` are all claims; it gives nobody what they use.
+    """
 
     def __init__(
-        self,
-        pools: Sequence[Pool],
-        classes: Mapping[str, Document],
-        used: InUse,
-        *,
-        matches: Matches,
+        self, pools: Sequence[Pool], classes: Mapping[str, Document], claims: Iterable[Document], *, matches: Matches
     ) -> None:
-        self._pools = pools
         self._classes = classes
-        self._used = used
         self._matches = matches
-        self._claims: Sequence[Document] = ()
-        self._rows: list[list[Wanted]] = []  # alternatives of each request
-        self._every: dict[tuple[int, str], list[Offer]] = {}  # for requests of all devices
-        self._selected: dict[tuple[int, str, DeviceId], bool] = {}
-        self._sound = {(each.driver, each.name): each for each in pools if not each.problem}
-        self._offers = [offer for pool in self._sound.values() for offer in pool.offers]
-        self._left = {key: pool.counters_left(used) for key, pool in self._sound.items()}  # by allocated claims
+        self._unusable = [pool for pool in pools if pool.problem]
+        self._devices = [device for pool in pools if not pool.problem for device in pool.devices]
+        self._usage = Usage(pools, claims)
+        self._requests: list[list[Request]] = []  # the alternatives of each request
+        self._candidates: dict[Request, list[PoolDevice]] = {}
+        self._counts: dict[Request, int] = {}
+        self._selected: dict[tuple[Request, DeviceId], bool] = {}
+        # What the search has chosen so far.
+        self._chosen: list[Request] = []
         self._grants: list[Grant] = []
-        self._chosen: list[Wanted] = []
 
     def allocate(self, claims: Sequence[Document], node: str) -> list[dict[str, Any]]:
-        """What each claim is given, as its status says it; all or none. Raises UnschedulableError."""
-        self._claims = claims
-        for number, claim in enumerate(claims):
-            rows = self._read(number, claim)
-            self._rows += rows
-            if (least := sum(map(self._least, rows))) > MOST_RESULTS:
-                raise UnschedulableError(
-                    f"claim {_key(claim)} asks for {least} devices, at most {MOST_RESULTS} are allowed"
-                )
-        if not self._enter(0):
-            wrong = "".join(
-                f"; pool {each.name} of {each.driver}: {each.problem}" for each in self._pools if each.problem
-            )
-            raise UnschedulableError(f"cannot allocate all claims{wrong}")
+        """The `status.allocation` of each claim; all or none. Raises UnschedulableError."""
+        for claim in claims:
+            alternatives = self._read(claim)
+            self._requests += alternatives
+            if (least := sum(map(self._fewest, alternatives))) > MOST_RESULTS:
+                text = f"asks for {least} devices, at most {MOST_RESULTS} are allowed"
+                raise UnschedulableError(f"claim {_key(claim)} {text}")
+        if not self._choose_request(0):
+            wrong = (f"; pool {each.name} of {each.driver}: {each.problem}" for each in self._unusable)
+            raise UnschedulableError(f"cannot allocate all claims{''.join(wrong)}")
         return [
             allocation(
+                [each for each in self._chosen if each.claim is claim],
+                [each for each in self._grants if each.request.claim is claim],
                 claim,
-                [each for each in self._chosen if each.claim == number],
-                [each for each in self._grants if each.wanted.claim == number],
                 node,
             )
-            for number, claim in enumerate(claims)
+            for claim in claims
         ]
 
-    # --- what is asked for ------------------------------------------------------------------------------------------
+    # --- requests -----------------------------------------------------------------------------------------------------
 
-    def _read(self, number: int, claim: Document) -> list[list[Wanted]]:
-        """The alternatives of each request. Raises UnschedulableError for classes that are not there."""
-        rows = []
+    def _read(self, claim: Document) -> list[list[Request]]:
+        """The alternatives of each request. Raises UnschedulableError if a class does not exist."""
+        found = []
         for request in (claim["spec"].get("devices") or {}).get("requests") or []:
-            alternatives = request.get("firstAvailable")
-            if alternatives:
-                row = [(f"{request['name']}/{each['name']}", each) for each in alternatives]
-            else:
-                row = [(request["name"], request["exactly"])]
-            rows.append([Wanted(number, name, each, self._class(name, each)) for name, each in row])
-        return rows
-
-    def _class(self, name: str, request: Document) -> Document:
-        found = self._classes.get(request["deviceClassName"])
-        if found is None:
-            raise UnschedulableError(f"request {name}: device class {request['deviceClassName']} does not exist")
+            alternatives = [(f"{request['name']}/{each['name']}", each) for each in request.get("firstAvailable") or ()]
+            alternatives = alternatives or [(request["name"], request["exactly"])]
+            found.append([self._request(claim, name, document) for name, document in alternatives])
         return found
 
-    def _least(self, row: list[Wanted]) -> int:
-        """The number of devices that a request takes at least."""
-        return min(map(self._number, row))
+    def _request(self, claim: Document, name: str, document: Document) -> Request:
+        device_class = self._classes.get(document["deviceClassName"])
+        if device_class is None:
+            raise UnschedulableError(f"request {name}: device class {document['deviceClassName']} does not exist")
+        request = Request(claim, name, document, device_class)
+        if request.is_all:
+            self._candidates[request] = self._all_devices(request)
+            self._counts[request] = len(self._candidates[request])
+        else:
+            self._candidates[request] = self._devices
+            self._counts[request] = int(document.get("count", 1))
+        return request
 
-    def _number(self, wanted: Wanted) -> int:
-        if not wanted.is_all:
-            return int(wanted.document.get("count", 1))
-        key = wanted.claim, wanted.name
-        if key not in self._every:
-            if unsound := next((each for each in self._pools if each.problem), None):
-                why = f"pool {unsound.name} of {unsound.driver} is not usable: {unsound.problem}"
-                text = f"asks for all devices, but {why}"
-                raise UnschedulableError(f"claim {_key(self._claims[wanted.claim])}, request {wanted.own} {text}")
-            self._every[key] = [
-                each for each in self._offers if self._selects(wanted, each) and self._fits(wanted, each) is not None
-            ]
-        return len(self._every[key])
+    def _all_devices(self, request: Request) -> list[PoolDevice]:
+        """The devices of a request for all. Raises UnschedulableError if some of them may be unknown."""
+        if self._unusable:
+            pool = self._unusable[0]
+            why = f"asks for all devices, but pool {pool.name} of {pool.driver} is not usable: {pool.problem}"
+            raise UnschedulableError(f"claim {_key(request.claim)}, request {request.name} {why}")
+        return [
+            device
+            for device in self._devices
+            if self._selects(request, device) and self._capacity(request, device) is not None
+        ]
 
-    # --- the search -------------------------------------------------------------------------------------------------
+    def _fewest(self, alternatives: Sequence[Request]) -> int:
+        """The smallest number of devices that satisfies a request."""
+        return min(self._counts[each] for each in alternatives)
 
-    def _enter(self, row: int) -> bool:
-        """Go on with a request: its first alternative with which everything after it works out, too."""
-        if row == len(self._rows):
+    # --- the search ---------------------------------------------------------------------------------------------------
+
+    def _choose_request(self, number: int) -> bool:
+        """Choose the first alternative of a request with which the requests after it get devices, too."""
+        if number == len(self._requests):
             return True
-        for wanted in self._rows[row]:
-            # An alternative with too many devices is passed over at once: to try each choice of them takes forever.
-            if self._number_with(wanted, row) > MOST_RESULTS:
+        for request in self._requests[number]:
+            # Without this check the search would try every choice of too many devices, which takes forever.
+            if not self._counts[request] or self._total(request, number) > MOST_RESULTS:
                 continue
-            self._chosen.append(wanted)
-            if self._devices(wanted, row, 0, 0):
+            self._chosen.append(request)
+            if self._choose_devices(request, number, self._counts[request], 0):
                 return True
             self._chosen.pop()
         return False
 
-    def _number_with(self, wanted: Wanted, row: int) -> int:
-        """How many devices the claim has at least, if this alternative is chosen."""
-        before = sum(self._number(each) for each in self._chosen if each.claim == wanted.claim)
-        after = sum(self._least(each) for each in self._rows[row + 1 :] if each[0].claim == wanted.claim)
-        return before + self._number(wanted) + after
+    def _total(self, request: Request, number: int) -> int:
+        """The smallest number of devices of a claim if this alternative is chosen."""
+        before = sum(self._counts[each] for each in self._chosen if each.claim is request.claim)
+        after = sum(self._fewest(each) for each in self._requests[number + 1 :] if each[0].claim is request.claim)
+        return before + self._counts[request] + after
 
-    def _devices(self, wanted: Wanted, row: int, number: int, start: int) -> bool:
-        """Choose one device after the other; `number` are chosen, the next is not before `start`."""
-        count = self._number(wanted)
-        if not count:
-            return False
-        if number == count:
-            return self._enter(row + 1)
-        candidates = [self._every[wanted.claim, wanted.name][number]] if wanted.is_all else self._offers[start:]
-        for index, offer in enumerate(candidates, start + 1):
-            if (grant := self._grant(wanted, offer)) is None:
+    def _choose_devices(self, request: Request, number: int, missing: int, start: int) -> bool:
+        """Choose the missing devices of a request among its candidates from `start` on, then go on."""
+        if not missing:
+            return self._choose_request(number + 1)
+        candidates = self._candidates[request]
+        for index in range(start, len(candidates) - missing + 1):
+            if (grant := self._grant(request, candidates[index])) is None:
                 continue
-            self._grants.append(grant)
-            if self._devices(wanted, row, number + 1, index):
+            self._take(grant)
+            if self._choose_devices(request, number, missing - 1, index + 1):
                 return True
-            self._grants.pop()
+            self._give_back(grant)
         return False
 
-    def _grant(self, wanted: Wanted, offer: Offer) -> Grant | None:
-        """The device for the request, if it can have it."""
-        if self._is_held(wanted, offer) or not self._selects(wanted, offer) or not _tolerated(wanted, offer):
+    def _take(self, grant: Grant) -> None:
+        self._grants.append(grant)
+        if not grant.request.is_admin:
+            self._usage.add(grant.device, grant.taken, share=grant.device.shared)
+
+    def _give_back(self, grant: Grant) -> None:
+        self._grants.remove(grant)
+        if not grant.request.is_admin:
+            self._usage.remove(grant.device, grant.taken, share=grant.device.shared)
+
+    # --- one device for one request -----------------------------------------------------------------------------------
+
+    def _grant(self, request: Request, device: PoolDevice) -> Grant | None:
+        """The device for the request, None if the request cannot have it."""
+        if not request.is_admin and not self._usage.is_free(device):
             return None
-        taken = self._fits(wanted, offer)
-        if taken is None or not self._counted(wanted, offer):
+        same_claim = [each for each in self._grants if each.request.claim is request.claim]
+        if not device.shared and any(each.device is device for each in same_claim):
             return None
-        grant = Grant(wanted, offer, taken if offer.shared else {})
-        return grant if self._agrees(grant) else None
+        if not self._selects(request, device) or not _is_tolerated(request, device):
+            return None
+        taken = self._capacity(request, device)
+        if taken is None:
+            return None
+        grant = Grant(request, device, taken if device.shared else {})
+        return grant if _satisfies_constraints([*same_claim, grant]) else None
 
-    def _is_held(self, wanted: Wanted, offer: Offer) -> bool:
-        """Whether somebody has the device whole. With admin access a claim may have each once."""
-        whole = [each for each in self._grants if each.offer is offer and not offer.shared]
-        if wanted.is_admin:
-            return any(each.wanted.claim == wanted.claim for each in whole)
-        return offer.id in self._used.devices or bool(whole)
-
-    def _counted(self, wanted: Wanted, offer: Offer) -> bool:
-        """Whether the counters of its pool suffice. All shares of a device consume them once."""
-        needed = consumption(offer.document)
-        granted = {each.offer.id: each.offer for each in self._grants if not each.wanted.is_admin}
-        if not needed or wanted.is_admin or offer.id in granted or offer.id in self._used.shared:
-            return True
-        left = dict(self._left[offer.driver, offer.pool])
-        for each in (each for each in granted.values() if (each.driver, each.pool) == (offer.driver, offer.pool)):
-            for which, amount in consumption(each.document).items():
-                left[which] -= amount
-        return all(amount <= left[which] for which, amount in needed.items())
-
-    def _fits(self, wanted: Wanted, offer: Offer) -> dict[str, str] | None:
-        """What is taken of its capacity; None if there is not so much left."""
-        taken = consumed(offer.capacity, wanted.document)
-        if taken is None or wanted.is_admin:
+    def _capacity(self, request: Request, device: PoolDevice) -> dict[str, str] | None:
+        """The capacity that a request takes of a device; None if that does not fit."""
+        taken = consumed(device.capacity, request.document)
+        if taken is None or request.is_admin or self._usage.has_capacity(device, taken):
             return taken
-        given = [each.taken for each in self._grants if each.offer is offer]
-        for name, amount in taken.items():
-            before = self._used.capacity.get((offer.id, name), Decimal(0))
-            now = sum((quantity(each[name], name) for each in given if each), before)
-            if now + quantity(amount, name) > quantity(offer.capacity[name]["value"], name):
-                return None
-        return taken
+        return None
 
-    def _selects(self, wanted: Wanted, offer: Offer) -> bool:
-        key = wanted.claim, wanted.name, offer.id
+    def _selects(self, request: Request, device: PoolDevice) -> bool:
+        key = request, device.id
         if key not in self._selected:
-            self._selected[key] = self._evaluate(wanted, offer)
+            self._selected[key] = self._evaluate(request, device)
         return self._selected[key]
 
-    def _evaluate(self, wanted: Wanted, offer: Offer) -> bool:
-        """Raises UnschedulableError where a selector fails: the scheduler tries no other device then."""
-        rows = [(f"class {wanted.device_class['metadata']['name']}", (wanted.device_class.get("spec") or {}))]
-        rows.append((f"claim {_key(self._claims[wanted.claim])}", wanted.document))
-        for where, document in rows:
+    def _evaluate(self, request: Request, device: PoolDevice) -> bool:
+        """Raises UnschedulableError if a selector fails: then the scheduler tries no other device."""
+        class_name = request.device_class["metadata"]["name"]
+        for owner, document in (
+            (f"class {class_name}", request.device_class.get("spec") or {}),
+            (f"claim {_key(request.claim)}", request.document),
+        ):
             for number, selector in enumerate(document.get("selectors") or []):
                 try:
-                    if not self._matches(selector["cel"]["expression"], offer.driver, offer.document):
+                    if not self._matches(selector["cel"]["expression"], device.driver, device.document):
                         return False
                 except SelectorError as error:
-                    raise UnschedulableError(f"{where}: selector #{number}: {error}") from error
+                    raise UnschedulableError(f"{owner}: selector #{number}: {error}") from error
         return True
 
-    def _agrees(self, grant: Grant) -> bool:
-        """Whether a device agrees with those chosen before, by the constraints of its claim."""
-        claim = self._claims[grant.wanted.claim]
-        for constraint in (claim["spec"].get("devices") or {}).get("constraints") or []:
-            name = constraint.get("matchAttribute") or constraint["distinctAttribute"]
-            covered = set(constraint.get("requests") or [])
-            values = [
-                each.offer.attribute(name)
-                for each in [*self._grants, grant]
-                if each.wanted.claim == grant.wanted.claim and (not covered or covered & each.wanted.names)
-            ]
-            if covered and not covered & grant.wanted.names:
-                continue
-            if None in values:
-                return False
-            if "matchAttribute" in constraint and any(value != values[0] for value in values):
-                return False
-            if "matchAttribute" not in constraint and len(set(values)) != len(values):
-                return False
-        return True
+
+def _satisfies_constraints(grants: Sequence[Grant]) -> bool:
+    """Whether the last device of a claim agrees with those that were chosen before it."""
+    last = grants[-1]
+    for constraint in (last.request.claim["spec"].get("devices") or {}).get("constraints") or []:
+        names = set(constraint.get("requests") or [])
+        if names and not names & last.request.names:
+            continue
+        attribute = constraint.get("matchAttribute") or constraint["distinctAttribute"]
+        values = [each.device.attribute(attribute) for each in grants if not names or names & each.request.names]
+        if None in values:
+            return False
+        different = len(set(values))
+        if different != (1 if "matchAttribute" in constraint else len(values)):
+            return False
+    return True
 
 
 def _key(claim: Document) -> str:
     return f"{claim['metadata'].get('namespace', 'default')}/{claim['metadata']['name']}"
 
 
-def _tolerated(wanted: Wanted, offer: Offer) -> bool:
+def _is_tolerated(request: Request, device: PoolDevice) -> bool:
+    tolerations = request.document.get("tolerations") or []
     return all(
-        taint["effect"] == "None" or any(_tolerates(each, taint) for each in wanted.document.get("tolerations") or [])
-        for taint in offer.document.get("taints") or []
+        taint["effect"] == "None" or any(_tolerates(each, taint) for each in tolerations)
+        for taint in device.document.get("taints") or []
     )
 
 

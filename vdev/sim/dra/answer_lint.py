@@ -1,4 +1,4 @@
-"""Rules for what DRA drivers say of themselves and answer, where the real kubelet has no word for it. Pure."""
+"""Rules for the messages of DRA drivers: mistakes that the real kubelet accepts silently. Pure."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,14 +10,14 @@ from .claim_checkpoint import PreparedDevice
 
 _DRIVER = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LONGEST_DRIVER = 63
-_NAMED = re.compile(r"[A-Za-z0-9]")  # something of a name
+_POSSIBLE_REQUEST = re.compile(r"[A-Za-z0-9]")  # every request name has one of these
 _NO_SERVICE = "code = Unimplemented"
 
 
 def registration(name: str, endpoint: str, versions: Sequence[str]) -> Iterator[Finding]:
-    """Of what GetInfo says."""
+    """Check an answer to GetInfo."""
     if not _DRIVER.fullmatch(name) or len(name) > _LONGEST_DRIVER:
-        text = f"{name!r} is not a driver's name: a DNS subdomain of at most {_LONGEST_DRIVER} lower-case characters"
+        text = f"{name!r} is not a driver name: a DNS subdomain of at most {_LONGEST_DRIVER} lower-case characters"
         yield error("driver-name", name, text)
     if not endpoint.startswith("/"):
         yield error("endpoint-relative", name, f"endpoint {endpoint!r}: expected an absolute path")
@@ -26,12 +26,12 @@ def registration(name: str, endpoint: str, versions: Sequence[str]) -> Iterator[
         yield error("socket-path-too-long", name, text)
     known = [each for each in versions if each in ("v1.DRAPlugin", "v1beta1.DRAPlugin")]
     if known[:1] == ["v1beta1.DRAPlugin"] and "v1.DRAPlugin" in known:
-        text = "v1beta1.DRAPlugin is listed before v1.DRAPlugin: the kubelet takes the first, which has no shares"
+        text = "v1beta1.DRAPlugin is listed before v1.DRAPlugin: the kubelet uses the first, which has no shares"
         yield warning("service-order", name, text)
 
 
 def health(driver: str, message: health_api.NodeWatchResourcesResponse) -> Iterator[Finding]:
-    """Of a message of the health stream, which is the complete list."""
+    """Check a message of the health stream, which is the complete list."""
     ids = [(each.device.pool_name, each.device.device_name) for each in message.devices]
     if repeated := twice(ids):
         yield error("health-twice", driver, f"the health stream names {repeated[0]} twice; only the last counts")
@@ -40,26 +40,26 @@ def health(driver: str, message: health_api.NodeWatchResourcesResponse) -> Itera
 
 
 def health_ended(driver: str, error: str) -> Iterator[Finding]:
-    """Of the end of the health stream."""
+    """Check the error with which the health stream ended."""
     if _NO_SERVICE in error:
         text = "the driver does not serve v1alpha1.DRAResourceHealth: a 1.36 kubelet logs an error every 5 s"
         yield warning("health-unserved", driver, text)
 
 
 def keys(driver: str, method: str, asked: Mapping[str, str], answered: Sequence[str]) -> Iterator[Finding]:
-    """Of the claims that an answer is about. `asked` are names by UID."""
+    """Check the claim UIDs of an answer. `asked` has the names of the claims by UID."""
     if skipped := sorted(asked[uid] for uid in asked.keys() - set(answered)):
-        yield error("claim-skipped", driver, f"{method} says nothing about claim {skipped[0]}, which was asked for")
+        yield error("claim-skipped", driver, f"the answer to {method} leaves out claim {skipped[0]}")
     if unknown := sorted(set(answered) - asked.keys()):
-        yield error("claim-unknown", driver, f"{method} answers for claim UID {unknown[0]!r}, which was not asked for")
+        yield error("claim-unknown", driver, f"the answer to {method} has claim UID {unknown[0]!r}, not in the request")
 
 
 def prepared(
     driver: str, claim: str, devices: Sequence[PreparedDevice], results: Sequence[Mapping[str, Any]]
 ) -> Iterator[Finding]:
-    """Of the devices of a prepared claim against its allocation.
+    """Check the devices of a prepared claim against its allocation.
 
-    A request of a name like `*`, which none can have, is meant for containers that use the claim as a whole.
+    A request name such as `*`, which no request can have, is for containers that use the claim as a whole.
     """
     allocated = {(each["pool"], each["device"], each.get("shareID") or "") for each in results}
     requests = {each["request"].partition("/")[0] for each in results}
@@ -71,8 +71,8 @@ def prepared(
         text = f"claim {claim}: {'/'.join(missing[0]).rstrip('/')} is allocated, but was not prepared"
         yield error("allocated-not-prepared", driver, text)
     for each in devices:
-        if wrong := [name for name in each.requests if name not in requests and _NAMED.search(name)]:
-            text = f"claim {claim}: request {wrong[0]!r} of device {each.device}: expected of {sorted(requests)}"
+        if wrong := [name for name in each.requests if name not in requests and _POSSIBLE_REQUEST.search(name)]:
+            text = f"claim {claim}: request {wrong[0]!r} of device {each.device}: expected one of {sorted(requests)}"
             yield error("request-name", driver, text)
         for name in each.cdi:
             if problem := cdi_name(name):
@@ -82,7 +82,7 @@ def prepared(
 def reused_cdi(
     driver: str, claim: str, devices: Sequence[PreparedDevice], others: Mapping[str, Sequence[PreparedDevice]]
 ) -> Iterator[Finding]:
-    """Of CDI names that another prepared claim has as well: the runtime may have its content."""
+    """Check that no other prepared claim has the same CDI names; the runtime may have cached their content."""
     mine = {name for each in devices for name in each.cdi}
     for other, theirs in others.items():
         if shared := sorted(mine & {name for each in theirs for name in each.cdi}):
@@ -91,21 +91,21 @@ def reused_cdi(
 
 
 def unresolved(driver: str, names: Sequence[str]) -> Iterator[Finding]:
-    """Of CDI names in an answer that no CDI spec has when the answer is there."""
+    """Check the CDI names that no CDI specification defines when the answer arrives."""
     if names:
         text = f"CDI device {names[0]} does not resolve; the runtime will refuse the container"
         yield error("cdi-unresolved", driver, text)
 
 
 def again(driver: str, claim: str, first: Any, second: Any) -> Iterator[Finding]:
-    """Of the second answer to the same NodePrepareResources."""
+    """Compare two answers to the same NodePrepareResources."""
     if first != second:
-        text = f"claim {claim}: asked twice, NodePrepareResources answers differently: {first}, then {second}"
+        text = f"claim {claim}: two calls of NodePrepareResources had different answers: {first}, then {second}"
         yield error("prepare-not-idempotent", driver, text)
 
 
-def unprepared_again(driver: str, claim: str, said: str) -> Iterator[Finding]:
-    """Of NodeUnprepareResources for a claim that the driver does not know any more."""
-    if said:
-        text = f"claim {claim}: NodeUnprepareResources must succeed for a claim that is not known, and said: {said}"
+def unprepared_again(driver: str, claim: str, problem: str) -> Iterator[Finding]:
+    """Check the answer to NodeUnprepareResources for a claim that the driver does not know any more."""
+    if problem:
+        text = f"claim {claim}: NodeUnprepareResources must succeed for an unknown claim, but answered: {problem}"
         yield error("unprepare-unknown", driver, text)

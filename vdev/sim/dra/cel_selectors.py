@@ -22,11 +22,6 @@ _SEMVER = re.compile(
 )
 _TEXT = re.compile(r"""'([^'\\]*)'|"([^"\\]*)\"""")
 _MEMBERSHIP = re.compile(r"\bin\s+device\s*\.\s*(attributes|capacity)\b")
-_UNDECLARED = re.compile(r"undeclared reference to '(\w+)'")
-_ELSEWHERE = (  # functions that a real server has
-    *("sets", "find", "findAll", "sum", "min", "max", "isSorted", "indexOf", "lastIndexOf", "semver", "isSemver"),
-    *("isURL", "url", "ip", "isIP", "cidr", "isCIDR"),
-)
 # Quantities and versions share one type, because the library tells functions of one name apart by kinds of values, and
 # all messages are of one kind.
 _TYPES = """
@@ -64,23 +59,6 @@ def matches(expression: str, driver: str, device: Mapping[str, Any]) -> bool:
         return value
     is_error = found.type() == _library().error
     raise SelectorError(f"CEL runtime error: {value if is_error else f'expected a boolean, found {value!r}'}")
-
-
-def refusal(expression: str) -> str:
-    """Why the API server refuses this expression; empty if it takes it, or if nothing is here that could tell.
-
-    It has functions that are not there here; what uses them is stored, and selects nothing.
-    """
-    try:
-        _compiled(expression)
-    except NotInstalled:
-        return ""
-    except SelectorError as error:
-        said = str(error).removeprefix("CEL compile error: ")
-        if (missing := _UNDECLARED.search(said)) and missing[1] in _ELSEWHERE:
-            return ""
-        return said if said.startswith("must evaluate to") else f"compilation failed: {said}"
-    return ""
 
 
 @functools.lru_cache(maxsize=1024)

@@ -1,11 +1,12 @@
-"""The file `dra_manager_state`: which claims are prepared, for which pods, with what. Nobody else reads it."""
+"""The file `dra_manager_state`: the claims that are prepared, their pods and devices. Only the kubelet reads it."""
 
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import TypeAdapter
+
+from ...hostfs import write_atomic
 
 FILE_NAME = "dra_manager_state"
 
@@ -23,28 +24,33 @@ class PreparedDevice:
 
 @dataclass(slots=True)
 class ClaimInfo:
-    """A claim that the kubelet works with. `drivers` has what each driver answered, no device before it did; `prepared`
-    says that they all did since this process started.
-    """
+    """A claim that the kubelet has prepared, or is preparing."""
 
     uid: str
     name: str
     namespace: str
     pods: set[str] = field(default_factory=set)
+    """The UIDs of the pods that use it."""
     drivers: dict[str, tuple[PreparedDevice, ...]] = field(default_factory=dict)
+    """The devices that each driver answered; none before it has answered."""
     prepared: bool = False
+    """Whether all drivers have answered since this process started."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
 
 
 _CLAIMS = TypeAdapter(list[ClaimInfo])
 
 
-def take(claims: Iterable[ClaimInfo]) -> bytes:
+def encode(claims: Iterable[ClaimInfo]) -> bytes:
     """The file's content."""
     return _CLAIMS.dump_json(list(claims), exclude={"__all__": {"prepared"}})
 
 
 def read(directory: Path) -> tuple[list[ClaimInfo], str]:
-    """The claims of a directory's file, and why it could not be read (empty if it could, or is not there). Blocks."""
+    """The claims of the file, and why it cannot be read (empty if it can, or if it does not exist). Blocks."""
     try:
         return _CLAIMS.validate_json((directory / FILE_NAME).read_bytes()), ""
     except FileNotFoundError:
@@ -54,7 +60,5 @@ def read(directory: Path) -> tuple[list[ClaimInfo], str]:
 
 
 def write(directory: Path, content: bytes) -> None:
-    """Replace the file atomically. Blocks."""
-    with tempfile.NamedTemporaryFile("wb", prefix=".", dir=directory, delete=False) as file:
-        file.write(content)
-    Path(file.name).replace(directory / FILE_NAME)
+    """Replace the file atomically. Blocks. Raises HostError."""
+    write_atomic(directory / FILE_NAME, content)

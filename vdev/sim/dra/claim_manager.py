@@ -1,28 +1,29 @@
 """The kubelet's DRA manager: it prepares claims before a pod's first container, and unprepares them after the last pod.
 
-Prepare happens once per claim, in one call per driver and pod. What is prepared stands in a file that outlives the
-process. The texts of errors are the kubelet's. When a pod is started or retried is up to `pod_workers`.
+A claim is prepared once, in one call per driver and pod. A file that outlives the process keeps what is prepared. The
+texts of errors are the kubelet's. `pod_workers` decides when a pod is started or tried again.
 """
 
 import asyncio
 import contextlib
 from collections import defaultdict
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from ...errors import HostError
+from ..api.kinds import Document
+from ..api.server_objects import ApiObjectError, ServerObjects
 from ..journal import Journal
 from ..lint import warning
 from . import answer_lint, cdi_directory, claim_checkpoint
-from .api_objects import CLAIM, ApiObjectError, ApiObjects, Document
 from .claim_checkpoint import ClaimInfo, PreparedDevice
 from .driver_client import Answer, CallError, DriverClient
 from .driver_registry import DriverRegistry
 
 
 class ClaimsError(Exception):
-    """Claims of a pod cannot be prepared or unprepared; the text is the kubelet's."""
+    """A pod's claims cannot be prepared or unprepared; the text is the kubelet's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +37,15 @@ class PodClaims:
 
 
 class ClaimManager:
-    """Prepares and unprepares claims. With `strict` every driver is asked twice, and both answers must agree.
+    """Prepares and unprepares claims.
 
-    Its file is in `directory`; without `cdi_dir` CDI names are not resolved.
+    With `strict` it makes every call to a driver twice, and both answers must agree. Without `cdi_dir` it does not
+    check whether CDI names resolve. `directory` is that of its file.
     """
 
     def __init__(
         self,
-        objects: ApiObjects,
+        objects: ServerObjects,
         drivers: DriverRegistry,
         *,
         journal: Journal,
@@ -62,7 +64,7 @@ class ClaimManager:
         self._locks: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def restore(self) -> None:
-        """Take over what an earlier process prepared; for a pod that starts anew it is prepared again."""
+        """Take over the claims of an earlier process; for a new pod they are prepared again."""
         claims, problem = await asyncio.to_thread(claim_checkpoint.read, self._directory)
         if problem:
             self._journal.find([warning("checkpoint-unreadable", "", problem)])
@@ -70,16 +72,16 @@ class ClaimManager:
 
     async def _save(self) -> None:
         async with self._saving:
-            content = claim_checkpoint.take(self.all())
-            with contextlib.suppress(FileNotFoundError):  # the directory of a test that is over
+            content = claim_checkpoint.encode(self.all())
+            with contextlib.suppress(HostError):  # the directory of a test that is over
                 await asyncio.to_thread(claim_checkpoint.write, self._directory, content)
 
     def all(self) -> list[ClaimInfo]:
-        """The claims that the kubelet works with."""
+        """The claims that are prepared, or being prepared."""
         return list(self._claims.values())
 
     def prepared(self, namespace: str, claim: str, request: str = "") -> list[tuple[str, PreparedDevice]]:
-        """Driver and device of what is prepared for a claim, or for one request of it."""
+        """Driver and device of each prepared device of a claim, or of one request."""
         found = self._claims.get((namespace, claim))
         return [
             (driver, device)
@@ -88,151 +90,118 @@ class ClaimManager:
             if not request or not device.requests or request in device.requests
         ]
 
+    @contextlib.asynccontextmanager
+    async def _locked(self, claims: Iterable[tuple[str, str]]) -> AsyncIterator[None]:
+        """Lock these claims. Pods with other claims are not delayed if a driver hangs."""
+        async with contextlib.AsyncExitStack() as stack:
+            for key in sorted(set(claims)):  # in one order, so that two pods cannot wait for each other
+                await stack.enter_async_context(self._locks[key])
+            yield
+
     # --- prepare ----------------------------------------------------------------------------------------------------
 
     async def prepare(self, pod: PodClaims) -> None:
         """Prepare all claims of a pod. Raises ClaimsError."""
-        async with self._alone([(pod.namespace, name) for name in pod.claims]):
-            await self._prepare(pod)
-
-    @contextlib.asynccontextmanager
-    async def _alone(self, claims: Iterable[tuple[str, str]]) -> AsyncIterator[None]:
-        """Nobody else works on these claims meanwhile; other pods go on, whatever hangs here."""
-        async with contextlib.AsyncExitStack() as stack:
-            for key in sorted(set(claims)):  # in one order, so that two never wait for each other
-                await stack.enter_async_context(self._locks[key])
-            yield
-
-    async def _prepare(self, pod: PodClaims) -> None:
-        batches: dict[str, list[ClaimInfo]] = {}
-        results: dict[str, list[Document]] = {}
-        # First everything is looked at and nothing is noted: a pod that fails here can be deleted without its drivers.
-        claims = [await self._fetch(pod, name) for name in pod.claims]
-        for claim in claims:
-            for driver in _drivers(claim):
+        async with self._locked((pod.namespace, name) for name in pod.claims):
+            # Nothing is recorded before all claims and drivers are known to exist: a pod that fails here can be deleted
+            # without its drivers.
+            claims = [await self._fetch(pod, name) for name in pod.claims]
+            for driver in (driver for claim in claims for driver in _results(claim)):
                 self._client(driver, "prepare")
-        for claim in claims:
-            info = self._know(claim)
-            info.pods.add(pod.uid)
-            results[info.uid] = list(claim["status"]["allocation"]["devices"].get("results") or [])
-            for driver in _drivers(claim) if not info.prepared else ():
-                batches.setdefault(driver, []).append(info)
-        await self._save()
-        for driver, infos in batches.items():
-            answers = await self._ask(driver, infos)
-            self._look(driver, infos, answers, results)
-            if self._cdi_dir is not None:
-                names = [name for answer in answers.values() for device in answer.devices for name in device.cdi]
-                resolved = await asyncio.to_thread(cdi_directory.resolve, self._cdi_dir, names)
-                self._journal.find(answer_lint.unresolved(driver, resolved.missing))
-            for info in infos:
-                answered = answers[info.uid].devices
-                before = info.drivers.get(driver)  # of an earlier life of the kubelet
-                if before and _names(before) == _names(answered):  # else the claim was allocated anew since
-                    self._journal.find(answer_lint.again(driver, info.name, before, answered))
-                info.drivers[driver] = answered
+            infos = [self._info(claim) for claim in claims]
+            batches: dict[str, list[tuple[ClaimInfo, Document]]] = defaultdict(list)
+            for claim, info in zip(claims, infos, strict=True):
+                info.pods.add(pod.uid)
+                for driver in _results(claim) if not info.prepared else ():
+                    batches[driver].append((info, claim))
             await self._save()
-        for name in pod.claims:
-            info = self._claims[pod.namespace, name]
-            if not info.prepared:
-                info.prepared = True
-                devices = tuple(f"{d}/{each.pool}/{each.device}" for d, all_ in info.drivers.items() for each in all_)
-                self._journal.tell_claim(f"{info.namespace}/{info.name}", "prepared", devices)
-        await self._save()
+            for driver, batch in batches.items():
+                await self._prepare(driver, batch)
+                await self._save()
+            for info in infos:
+                if not info.prepared:
+                    info.prepared = True
+                    devices = [f"{d}/{each.pool}/{each.device}" for d, all_ in info.drivers.items() for each in all_]
+                    self._journal.tell_claim(info.key, "prepared", devices)
 
     async def _fetch(self, pod: PodClaims, name: str) -> Document:
-        """The claim, if this pod may use it. Raises ClaimsError."""
+        """The claim, if the pod may use it. Raises ClaimsError."""
         try:
-            claim = await self._objects.get(CLAIM, name, pod.namespace)
+            claim = await self._objects.get("ResourceClaim", name, pod.namespace)
         except ApiObjectError as error:
             raise ClaimsError(f"prepare dynamic resources: fetch ResourceClaim {name}: {error}") from error
         if claim is None:
             text = f'resourceclaims.resource.k8s.io "{name}" not found'
             raise ClaimsError(f"prepare dynamic resources: fetch ResourceClaim {name}: {text}")
-        status = claim.get("status") or {}
-        uid = claim["metadata"]["uid"]
+        status, uid = claim.get("status") or {}, claim["metadata"]["uid"]
         if all(each.get("uid") != pod.uid for each in status.get("reservedFor") or []):
-            raise ClaimsError(
-                f"prepare dynamic resources: pod {pod.name} ({pod.uid}) is not allowed to use ResourceClaim "
-                f"{name} ({uid})"
-            )
+            text = f"pod {pod.name} ({pod.uid}) is not allowed to use ResourceClaim {name} ({uid})"
+            raise ClaimsError(f"prepare dynamic resources: {text}")
         if not status.get("allocation"):
             raise ClaimsError(f"prepare dynamic resources: ResourceClaim {name}: not allocated")
         return claim
 
-    def _know(self, claim: Document) -> ClaimInfo:
+    def _info(self, claim: Document) -> ClaimInfo:
+        """The record of a claim, which may be new. Raises ClaimsError."""
         meta = claim["metadata"]
         key = meta["namespace"], meta["name"]
         info = self._claims.get(key)
-        if info is not None and info.uid != meta["uid"]:
-            raise ClaimsError(
-                f"prepare dynamic resources: old ResourceClaim with same name {meta['name']} and different UID "
-                f"{info.uid} still exists (previous pod force-deleted?!)"
-            )
         if info is None:
-            # Every driver is there from the start: Unprepare comes to those as well whose Prepare failed.
-            drivers: dict[str, tuple[PreparedDevice, ...]] = dict.fromkeys(_drivers(claim), ())
+            # All drivers are recorded at once, because Unprepare is called for those whose Prepare failed, too.
+            drivers: dict[str, tuple[PreparedDevice, ...]] = dict.fromkeys(_results(claim), ())
             info = self._claims[key] = ClaimInfo(meta["uid"], meta["name"], meta["namespace"], drivers=drivers)
+        if info.uid != meta["uid"]:
+            text = f"old ResourceClaim with same name {meta['name']} and different UID {info.uid} still exists"
+            raise ClaimsError(f"prepare dynamic resources: {text} (previous pod force-deleted?!)")
         return info
 
-    async def _ask(self, driver: str, infos: list[ClaimInfo]) -> Mapping[str, Answer]:
-        """One NodePrepareResources. Raises ClaimsError."""
-        answers, second = await self._call("prepare", driver, infos)
-        if second is not None:
-            for info in infos:
-                self._journal.find(answer_lint.again(driver, info.name, answers[info.uid], second.get(info.uid)))
-        return answers
-
-    def _look(
-        self,
-        driver: str,
-        infos: list[ClaimInfo],
-        answers: Mapping[str, Answer],
-        results: Mapping[str, Sequence[Mapping[str, Any]]],
-    ) -> None:
-        for info in infos:
-            devices = answers[info.uid].devices
-            mine = [each for each in results[info.uid] if each["driver"] == driver]
-            if self._client(driver, "prepare").service != "v1.DRAPlugin":  # which has no field for shares
-                mine = [{**each, "shareID": ""} for each in mine]
-            self._journal.find(answer_lint.prepared(driver, info.name, devices, mine))
-            others = {i.name: i.drivers.get(driver, ()) for i in self._claims.values() if i is not info}
-            self._journal.find(answer_lint.reused_cdi(driver, info.name, devices, others))
+    async def _prepare(self, driver: str, batch: list[tuple[ClaimInfo, Document]]) -> None:
+        """Call NodePrepareResources of one driver, and record and judge its answers. Raises ClaimsError."""
+        answers, second = await self._call("prepare", driver, [info for info, _ in batch])
+        find = self._journal.find
+        for info, claim in batch:
+            devices, results = answers[info.uid].devices, _results(claim)[driver]
+            if second is not None:
+                find(answer_lint.again(driver, info.name, answers[info.uid], second.get(info.uid)))
+            if self._client(driver, "prepare").service != "v1.DRAPlugin":  # v1beta1 has no field for shares
+                results = [{**each, "shareID": ""} for each in results]
+            find(answer_lint.prepared(driver, info.name, devices, results))
+            others = {other.name: other.drivers.get(driver, ()) for other in self.all() if other is not info}
+            find(answer_lint.reused_cdi(driver, info.name, devices, others))
+            before = info.drivers.get(driver)  # of an earlier kubelet process
+            if before and _ids(before) == _ids(devices):  # otherwise the claim was allocated again since
+                find(answer_lint.again(driver, info.name, before, devices))
+            info.drivers[driver] = devices
+        if self._cdi_dir is not None:
+            names = [name for answer in answers.values() for device in answer.devices for name in device.cdi]
+            resolved = await asyncio.to_thread(cdi_directory.resolve, self._cdi_dir, names)
+            find(answer_lint.unresolved(driver, resolved.missing))
 
     # --- unprepare --------------------------------------------------------------------------------------------------
 
     async def unprepare(self, uid: str, claims: Iterable[tuple[str, str]]) -> None:
-        """Unprepare what no other pod uses of these claims (namespace and name). Raises ClaimsError."""
+        """Unprepare those of these claims (namespace and name) that no other pod uses. Raises ClaimsError."""
         keys = list(claims)
-        async with self._alone(keys):
-            await self._unprepare(uid, keys)
-
-    async def _unprepare(self, uid: str, claims: Iterable[tuple[str, str]]) -> None:
-        batches: dict[str, list[ClaimInfo]] = {}
-        ended = []
-        for key in claims:
-            info = self._claims.get(key)
-            if info is None:
-                continue
-            if info.pods - {uid}:
-                info.pods.discard(uid)
-                continue
-            ended.append(info)
-            for driver in info.drivers:
-                batches.setdefault(driver, []).append(info)
-        for driver, infos in batches.items():
-            _, second = await self._call("unprepare", driver, infos)
-            if second is not None:
-                for info in infos:
-                    error = second[info.uid].error if info.uid in second else "nothing"
-                    self._journal.find(answer_lint.unprepared_again(driver, info.name, error))
-        for info in ended:
-            self._claims.pop((info.namespace, info.name), None)
-            self._journal.tell_claim(f"{info.namespace}/{info.name}", "unprepared")
-        await self._save()
+        async with self._locked(keys):
+            found = [self._claims[key] for key in keys if key in self._claims]
+            ended = [info for info in found if not info.pods - {uid}]
+            for info in found:
+                if info not in ended:
+                    info.pods.discard(uid)
+            for driver in dict.fromkeys(driver for info in ended for driver in info.drivers):
+                infos = [info for info in ended if driver in info.drivers]
+                _, second = await self._call("unprepare", driver, infos)
+                if second is not None:
+                    for info in infos:
+                        error = second[info.uid].error if info.uid in second else "nothing"
+                        self._journal.find(answer_lint.unprepared_again(driver, info.name, error))
+            for info in ended:
+                self._claims.pop((info.namespace, info.name), None)
+                self._journal.tell_claim(info.key, "unprepared")
+            await self._save()
 
     async def reconcile(self, active: Collection[str]) -> None:
-        """Unprepare what pods used that are gone; errors wait for the next time."""
+        """Unprepare the claims of pods that no longer exist; what fails is tried again the next time."""
         for info in self.all():
             for uid in sorted(info.pods - set(active)):
                 try:
@@ -240,46 +209,50 @@ class ClaimManager:
                 except ClaimsError:
                     break
 
-    def _client(self, driver: str, what: str) -> DriverClient:
+    # --- calls --------------------------------------------------------------------------------------------------------
+
+    def _client(self, driver: str, operation: str) -> DriverClient:
         try:
             return self._drivers.get(driver)
         except CallError as error:
-            raise ClaimsError(f"{what} dynamic resources: {error}") from None
+            raise ClaimsError(f"{operation} dynamic resources: {error}") from None
 
     async def _call(
-        self, what: str, driver: str, infos: Sequence[ClaimInfo]
+        self, operation: str, driver: str, infos: list[ClaimInfo]
     ) -> tuple[Mapping[str, Answer], Mapping[str, Answer] | None]:
-        """The answers to one call, and to the same once more where that is asked for. Raises ClaimsError."""
-        client, method = self._client(driver, what), f"Node{what.title()}Resources"
-        call = client.prepare if what == "prepare" else client.unprepare
+        """The answers of a driver by claim UID; with `strict`, those of a second call too. Raises ClaimsError."""
+        client, method = self._client(driver, operation), f"Node{operation.title()}Resources"
+        call = client.prepare if operation == "prepare" else client.unprepare
         names = {info.uid: info.name for info in infos}
+        prefix = f"{operation} dynamic resources: {method}"
         try:
             answers = await call(infos)
             self._journal.find(answer_lint.keys(driver, method, names, list(answers)))
-            _check(what, method, names, answers)
+            if problem := _problem(names, answers):
+                raise ClaimsError(f"{prefix} {problem}")
             return answers, await call(infos) if self._strict else None
         except CallError as error:
-            raise ClaimsError(f"{what} dynamic resources: {method}: {error}") from None
+            raise ClaimsError(f"{prefix}: {error}") from None
 
 
-def _names(devices: Iterable[PreparedDevice]) -> set[tuple[str, str, str]]:
-    """What the devices are called in an allocation."""
+def _problem(names: Mapping[str, str], answers: Mapping[str, Answer]) -> str:
+    """The first mistake that the kubelet finds in an answer, empty if there is none. `names` has the claims by UID."""
+    for uid, answer in answers.items():
+        if uid not in names:
+            return f"returned result for unknown claim UID {uid}"
+        if answer.error:
+            return f"failed for ResourceClaim {names[uid]}: {answer.error}"
+    skipped = len(names) - len(answers)
+    return f"skipped {skipped} ResourceClaims" if skipped else ""
+
+
+def _ids(devices: Iterable[PreparedDevice]) -> set[tuple[str, str, str]]:
     return {(each.pool, each.device, each.share) for each in devices}
 
 
-def _drivers(claim: Document) -> list[str]:
-    """The drivers of a claim's devices."""
-    results = claim["status"]["allocation"]["devices"].get("results") or []
-    return list(dict.fromkeys(result["driver"] for result in results))
-
-
-def _check(what: str, method: str, names: Mapping[str, str], answers: Mapping[str, Answer]) -> None:
-    """Raise ClaimsError for the first thing that the kubelet finds wrong with an answer."""
-    prefix = f"{what} dynamic resources: {method}"
-    for uid, answer in answers.items():
-        if uid not in names:
-            raise ClaimsError(f"{prefix} returned result for unknown claim UID {uid}")
-        if answer.error:
-            raise ClaimsError(f"{prefix} failed for ResourceClaim {names[uid]}: {answer.error}")
-    if skipped := len(names) - len(answers):
-        raise ClaimsError(f"{prefix} skipped {skipped} ResourceClaims")
+def _results(claim: Document) -> dict[str, list[Document]]:
+    """The allocated devices of a claim by driver."""
+    found: dict[str, list[Document]] = {}
+    for result in claim["status"]["allocation"]["devices"].get("results") or []:
+        found.setdefault(result["driver"], []).append(result)
+    return found

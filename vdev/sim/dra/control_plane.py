@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, TypeAlias
 
+from ..api.kinds import Document
+from ..api.server_objects import ServerObjects
 from ..journal import Journal
 from ..lint import Finding
 from ..objects.pods import ExtendedClaim, Kind, PodSpec
 from . import cel_selectors, slice_lint
 from .allocator import Allocator, UnschedulableError
-from .api_objects import CLAIM, CLASS, SLICE, TEMPLATE, ApiObjects, Document
-from .pools import gather, in_use
+from .pools import gather
 
 _Asked: TypeAlias = tuple[str, str, str, str, int]  # container, resource, request, class, count
 _IMPLICIT = "deviceclass.resource.kubernetes.io/"
@@ -40,7 +41,7 @@ class Bound:
 class Cluster:
     """The controllers and the scheduler, for one node."""
 
-    def __init__(self, objects: ApiObjects, node: str, journal: Journal) -> None:
+    def __init__(self, objects: ServerObjects, node: str, journal: Journal) -> None:
         self._objects = objects
         self._node = node
         self._journal = journal
@@ -54,14 +55,14 @@ class Cluster:
 
     async def _claims(self, pod: PodSpec) -> dict[str, str]:
         found = {}
-        existing = {_for(each, pod): each["metadata"]["name"] for each in await self._objects.list(CLAIM)}
+        existing = {_for(each, pod): each["metadata"]["name"] for each in await self._objects.list("ResourceClaim")}
         for claim in pod.claims:
             name = claim.claim or existing.get(claim.name) or await self._from_template(pod, claim.name, claim.template)
             found[claim.name] = name
         return found
 
     async def _from_template(self, pod: PodSpec, name: str, template_name: str) -> str:
-        template = await self._objects.get(TEMPLATE, template_name, pod.namespace)
+        template = await self._objects.get("ResourceClaimTemplate", template_name, pod.namespace)
         if template is None:
             raise UnschedulableError(
                 f'failed to create ResourceClaim: resourceclaimtemplate.resource.k8s.io "{template_name}" not found'
@@ -73,8 +74,8 @@ class Cluster:
     async def _create(self, pod: PodSpec, prefix: str, meta: Mapping[str, Any], spec: Document) -> str:
         owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid, "controller": True}
         metadata = {**meta, "generateName": prefix, "namespace": pod.namespace, "ownerReferences": [owner]}
-        document = {"apiVersion": "resource.k8s.io/v1", "kind": CLAIM, "metadata": metadata, "spec": spec}
-        return str((await self._objects.create(CLAIM, document))["metadata"]["name"])
+        document = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": metadata, "spec": spec}
+        return str((await self._objects.create("ResourceClaim", document))["metadata"]["name"])
 
     async def concerns(self, pod: PodSpec, allocatable: Mapping[str, Decimal]) -> bool:
         """Whether a pod has claims, or asks for an extended resource that a DeviceClass has and no device plugin."""
@@ -95,11 +96,11 @@ class Cluster:
             hidden = await self._allocate(unallocated, classes, pod, asked)
             extended = None if hidden is None else await self._extended_claim(pod, asked, hidden)
             for name in dict.fromkeys(names.values()):
-                await self._objects.edit(CLAIM, name, pod.namespace, lambda claim: _reserve(claim, pod))
+                await self._objects.edit("ResourceClaim", name, pod.namespace, lambda claim: _reserve(claim, pod))
             return Bound(names, extended)
 
     async def _claim(self, pod: PodSpec, name: str) -> Document:
-        claim = await self._objects.get(CLAIM, name, pod.namespace)
+        claim = await self._objects.get("ResourceClaim", name, pod.namespace)
         if claim is None:
             raise UnschedulableError(f'resourceclaim.resource.k8s.io "{name}" not found')
         if claim["metadata"].get("deletionTimestamp"):
@@ -113,13 +114,15 @@ class Cluster:
         hidden = [_hidden(pod, asked)] if asked else []
         if not claims and not hidden:
             return None
-        pools = gather(await self._objects.list(SLICE), self._node, {"kubernetes.io/hostname": self._node})
-        used = in_use(await self._objects.list(CLAIM))
-        allocator = Allocator(pools, classes, used, matches=cel_selectors.matches)
+        pools = gather(await self._objects.list("ResourceSlice"), self._node, {"kubernetes.io/hostname": self._node})
+        others = await self._objects.list("ResourceClaim")
+        allocator = Allocator(pools, classes, others, matches=cel_selectors.matches)
         allocations = await asyncio.to_thread(allocator.allocate, [*claims, *hidden], self._node)
         for claim, allocation in zip(claims, allocations, strict=False):
             meta = claim["metadata"]
-            await self._objects.edit(CLAIM, meta["name"], meta["namespace"], functools.partial(_give, allocation))
+            await self._objects.edit(
+                "ResourceClaim", meta["name"], meta["namespace"], functools.partial(_give, allocation)
+            )
             self._journal.tell_claim(f"{meta['namespace']}/{meta['name']}", "allocated", _devices(allocation))
         return allocations[-1] if hidden else None
 
@@ -148,44 +151,44 @@ class Cluster:
     async def _extended_claim(self, pod: PodSpec, asked: list[_Asked], allocation: dict[str, Any]) -> ExtendedClaim:
         meta = {"annotations": {_EXTENDED: "true"}}
         name = await self._create(pod, f"{pod.name}-extended-resources-", meta, _hidden(pod, asked)["spec"])
-        await self._objects.edit(CLAIM, name, pod.namespace, functools.partial(_give, allocation))
-        await self._objects.edit(CLAIM, name, pod.namespace, lambda claim: _reserve(claim, pod))
+        await self._objects.edit("ResourceClaim", name, pod.namespace, functools.partial(_give, allocation))
+        await self._objects.edit("ResourceClaim", name, pod.namespace, lambda claim: _reserve(claim, pod))
         self._journal.tell_claim(f"{pod.namespace}/{name}", "allocated", _devices(allocation))
         return ExtendedClaim(name, tuple((container, resource, request) for container, resource, request, *_ in asked))
 
     async def _classes(self) -> dict[str, Document]:
-        return {each["metadata"]["name"]: each for each in await self._objects.list(CLASS)}
+        return {each["metadata"]["name"]: each for each in await self._objects.list("DeviceClass")}
 
     # --- the end ----------------------------------------------------------------------------------------------------
 
     async def release(self, pod: PodSpec) -> None:
         """Give back what a pod had that has ended: its own claims go, others are free when nobody uses them."""
         async with self._lock:
-            for claim in await self._objects.list(CLAIM):
-                meta = claim["metadata"]
+            for claim in await self._objects.list("ResourceClaim"):
+                name, namespace = claim["metadata"]["name"], claim["metadata"]["namespace"]
                 users = (claim.get("status") or {}).get("reservedFor") or []
-                if any(each.get("uid") == pod.uid for each in meta.get("ownerReferences") or []):
-                    await self._objects.delete(CLAIM, meta["name"], meta["namespace"])
+                if any(each.get("uid") == pod.uid for each in claim["metadata"].get("ownerReferences") or []):
+                    await self._objects.delete("ResourceClaim", name, namespace)
                 elif any(each["uid"] == pod.uid for each in users):
-                    await self._objects.edit(CLAIM, meta["name"], meta["namespace"], lambda each: _release(each, pod))
+                    await self._objects.edit("ResourceClaim", name, namespace, lambda each: _release(each, pod))
                 else:
                     continue
-                self._journal.tell_claim(f"{meta['namespace']}/{meta['name']}", "released")
+                self._journal.tell_claim(f"{namespace}/{name}", "released")
 
     async def look(self) -> None:
         """Report mistakes in the slices that this node can use, if one of them is new, changed or gone."""
         slices = await self._own_slices()
         if slices != self._slices:
             self._slices = slices
-            self._journal.find(slice_lint.slices(slices))
+            self._journal.find(slice_lint.check_all(slices))
 
     async def incomplete(self) -> list[Finding]:
         """What is wrong with pools now, and a mistake only if it stays so."""
-        return list(slice_lint.lasting(await self._own_slices()))
+        return list(slice_lint.check_complete(await self._own_slices()))
 
     async def _own_slices(self) -> list[Document]:
         """All but those of other nodes."""
-        found = await self._objects.list(SLICE)
+        found = await self._objects.list("ResourceSlice")
         return [each for each in found if each["spec"].get("nodeName") in (None, "", self._node)]
 
 

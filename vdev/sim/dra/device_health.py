@@ -1,83 +1,71 @@
-"""What drivers say about the health of devices. Pure but for the clock, which is the kubelet's.
+"""The health of devices as drivers report it. Pure but for the clock.
 
-A device that was not heard of for its time-out, or whose driver's stream has ended, is Unknown. One that a message
-leaves out stays what it was until then. Only a message changes pods at once: as in 1.36 nobody is told of a time-out or
-the end of a stream, and pods show it when the kubelet looks at them again.
+A device is Unknown if its driver has not reported it within its timeout, or if the driver's stream has ended. A device
+that a message leaves out keeps its health until its timeout. As in 1.36, only a message updates pods at once. They show
+a timeout and the end of a stream when the kubelet looks at them again.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ...pb import dra_health_v1alpha1_pb2 as api
 
 HEALTHY, UNHEALTHY, UNKNOWN = "Healthy", "Unhealthy", "Unknown"
-DEFAULT_TIMEOUT = 30.0
-_LONGEST_MESSAGE = 1024
+_DEFAULT_TIMEOUT = 30  # seconds
+_LONGEST_MESSAGE = 1024  # bytes
 _WORDS = {api.HEALTHY: HEALTHY, api.UNHEALTHY: UNHEALTHY}
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """The last word about a device."""
+class _Report:
+    """The last report of a device; two reports are equal if only their times differ."""
 
     health: str
     message: str
-    at: float
     timeout: float
+    at: float = field(compare=False)
 
-    def repeats(self, other: "Heard") -> bool:
-        """Whether both are the same but for when they were said."""
-        return replace(self, at=other.at) == other
-
-    def says(self, now: float) -> tuple[str, str]:
-        """What is known by it at this moment."""
+    def health_at(self, now: float) -> tuple[str, str]:
+        """Health and message."""
         return (UNKNOWN, "") if now - self.at > self.timeout else (self.health, self.message)
 
 
 class DeviceHealth:
-    """The last words of every driver, by pool and device."""
+    """The last reports of every driver, by pool and device."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._heard: dict[str, dict[tuple[str, str], Heard]] = {}
+        self._reports: dict[str, dict[tuple[str, str], _Report]] = {}
 
-    def heard(self, driver: str, devices: Iterable[api.DeviceHealth]) -> frozenset[tuple[str, str]]:
-        """Take a driver's list; returns pool and name of the devices whose pods are to be told.
+    def update(self, driver: str, devices: Iterable[api.DeviceHealth]) -> frozenset[tuple[str, str]]:
+        """Take the list of a driver's message; returns pool and name of the devices whose reports changed.
 
-        A device that was not heard of for too long and is said to be what it was before is not among them.
+        A device that was Unknown by its timeout, and is reported as before it, is not among them, as in 1.36.
         """
-        now = self._now()
-        before = self._heard.get(driver, {})
-        named = {
-            (each.device.pool_name, each.device.device_name): Heard(
-                _WORDS.get(each.health, UNKNOWN),
-                _cut(each.message),
-                now,
-                float(each.health_check_timeout_seconds) if each.health_check_timeout_seconds > 0 else DEFAULT_TIMEOUT,
-            )
-            for each in devices
+        now, before = self._now(), self._reports.get(driver, {})
+        after = {
+            key: replace(report, health=report.health_at(now)[0], message=report.health_at(now)[1])
+            for key, report in before.items()
         }
-        lost = {
-            key: Heard(UNKNOWN, "", now, word.timeout)
-            for key, word in before.items()
-            if key not in named and word.health != UNKNOWN and word.says(now)[0] == UNKNOWN
-        }
-        self._heard[driver] = {**before, **lost, **named}
-        news = {key for key, word in named.items() if key not in before or not word.repeats(before[key])}
-        return frozenset(news | lost.keys())
+        for each in devices:
+            health, timeout = _WORDS.get(each.health, UNKNOWN), float(each.health_check_timeout_seconds)
+            report = _Report(health, _shortened(each.message), timeout if timeout > 0 else _DEFAULT_TIMEOUT, now)
+            after[each.device.pool_name, each.device.device_name] = report
+        self._reports[driver] = after
+        return frozenset(key for key, report in after.items() if report != before.get(key))
 
     def clear(self, driver: str) -> None:
-        """The driver's stream ended."""
-        self._heard.pop(driver, None)
+        """Forget a driver, whose stream has ended."""
+        self._reports.pop(driver, None)
 
     def of(self, driver: str, pool: str, device: str) -> tuple[str, str]:
-        """A device's health and the message that came with it."""
-        found = self._heard.get(driver, {}).get((pool, device))
-        return (UNKNOWN, "") if found is None else found.says(self._now())
+        """The health of a device, and the message that came with it."""
+        report = self._reports.get(driver, {}).get((pool, device))
+        return (UNKNOWN, "") if report is None else report.health_at(self._now())
 
 
-def _cut(message: str) -> str:
+def _shortened(message: str) -> str:
     encoded = message.encode()
-    return (
-        message if len(encoded) <= _LONGEST_MESSAGE else encoded[: _LONGEST_MESSAGE - 3].decode(errors="ignore") + "..."
-    )
+    if len(encoded) <= _LONGEST_MESSAGE:
+        return message
+    return encoded[: _LONGEST_MESSAGE - 3].decode(errors="ignore") + "..."

@@ -1,7 +1,6 @@
 """One connection from the kubelet to a DRA driver: Prepare and Unprepare with their deadline, and the health stream.
 
-The connection is opened once, is opened again as soon as it ends, and says whether it is up. What answers mean is not
-decided here.
+The connection is opened again as soon as it ends. `claim_manager` interprets the answers.
 """
 
 import operator
@@ -28,7 +27,7 @@ _VERSIONS: Mapping[str, tuple[Any, Any]] = {
     "v1.DRAPlugin": (v1, v1_grpc.DRAPluginStub),
     "v1beta1.DRAPlugin": (v1beta1, v1beta1_grpc.DRAPluginStub),
 }
-"""The messages of each service, and what calls it; they say the same."""
+"""The messages and the stub of each service. Both services have the same methods."""
 SERVICES = tuple(_VERSIONS)
 
 
@@ -38,14 +37,14 @@ class CallError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a driver said of one claim."""
+    """A driver's answer for one claim."""
 
     devices: tuple[PreparedDevice, ...] = ()
     error: str = ""
 
 
 class DriverClient:
-    """The connection to one registered instance of a driver. `service` is the first of its services that is known."""
+    """The connection to one registered instance of a driver, which is called through the service `service`."""
 
     def __init__(self, driver: str, endpoint: str, service: str, life: Life) -> None:
         self.driver = driver
@@ -69,14 +68,14 @@ class DriverClient:
         self._health: health_grpc.DRAResourceHealthAsyncStub = health_grpc.DRAResourceHealthStub(self._channel)
 
     async def follow(self, changed: Callable[["DriverClient"], None]) -> None:
-        """Keep the connection up, and tell when it came or went, until cancelled."""
+        """Keep the connection open, and call `changed` when it was opened or has ended, until cancelled."""
         if len(os.fsencode(self.endpoint)) > SUN_PATH_LIMIT:
-            return  # it can never be opened, and gRPC would wait forever
+            return  # the socket cannot be opened, and gRPC would wait forever
         state = self._channel.get_state(try_to_connect=True)
         while True:
-            up = state is grpc.ChannelConnectivity.READY
-            if up != self.connected:
-                self.connected = up
+            connected = state is grpc.ChannelConnectivity.READY
+            if connected != self.connected:
+                self.connected = connected
                 changed(self)
             if state is grpc.ChannelConnectivity.SHUTDOWN:
                 return
@@ -103,12 +102,12 @@ class DriverClient:
             raise CallError(go_text(error)) from None
 
     async def close(self) -> None:
-        """Drop the connection at once, whatever is under way on it."""
+        """Close the connection at once, and end all calls on it."""
         self._closed = True
         await self._channel.close(None)
 
     async def _call(self, method: str, request: Any, claims: Iterable[ClaimInfo]) -> list[tuple[str, Any]]:
-        """What is answered for each claim, in the order of UIDs: maps of messages have another one in each process."""
+        """The answer for each claim, in the order of UIDs, because maps of messages have no stable order."""
         asked = [self._api.Claim(namespace=each.namespace, uid=each.uid, name=each.name) for each in claims]
         try:
             with closing_as(CallError, lambda: self._closed):

@@ -1,23 +1,23 @@
-"""The DRA drivers of the node: which instances are registered, which one is called, and when their slices go.
+"""The registered DRA drivers of the node, their connections, and the deletion of their slices.
 
-Several instances of a driver may be registered, with different endpoints; the newest that is connected is called. A
-driver's slices are deleted 30 s after its last connection went, those of all drivers when the kubelet starts.
+Several instances of a driver may be registered, with different endpoints; the kubelet calls the newest connected one.
+It deletes a driver's slices 30 s after the last connection ended, and the slices of all drivers when it starts.
 """
 
 import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from ..api.server_objects import ApiObjectError, ServerObjects
 from ..go_errors import RegistrationError
 from ..kubelet_life import Life
 from . import answer_lint
-from .api_objects import SLICE, ApiObjectError, ApiObjects
 from .device_health import DeviceHealth
 from .driver_client import SERVICES, CallError, DriverClient
 
-WIPE_SECONDS = 30.0
-HEALTH_PAUSE_SECONDS = 5.0
-_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 300.0
+WIPE_SECONDS = 30.0  # from the end of a driver's last connection to the deletion of its slices
+HEALTH_RETRY_SECONDS = 5.0
+_FIRST_RETRY, _LONGEST_RETRY = 1.0, 300.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,23 +30,25 @@ class DriverStatus:
 
 
 class DriverRegistry:
-    """Registered drivers by name. `news` is called when a driver said something new of the health of devices."""
+    """Registered drivers by name.
+
+    `on_health` is called with a driver, and with pool and name of the devices whose health it has changed.
+    """
 
     def __init__(
         self,
-        objects: ApiObjects,
+        objects: ServerObjects,
         node: str,
         life: Life,
         *,
-        health: DeviceHealth,
-        news: Callable[[str, Collection[tuple[str, str]]], None],
+        on_health: Callable[[str, Collection[tuple[str, str]]], None],
     ) -> None:
         self._objects = objects
         self._node = node
         self._life = life
         self._journal = life.journal
-        self._health = health
-        self._news = news
+        self.health = DeviceHealth(life.clock.now)
+        self._on_health = on_health
         self._clients: dict[str, list[DriverClient]] = {}
         self._tasks: dict[DriverClient, list[asyncio.Task[None]]] = {}
         self._wipes: dict[str, Callable[[], object]] = {}
@@ -59,7 +61,7 @@ class DriverRegistry:
         self._service(name, endpoint, versions)
 
     async def register(self, name: str, endpoint: str, versions: list[str]) -> None:
-        """Take an instance and connect to it. Raises RegistrationError."""
+        """Register an instance and connect to it. Raises RegistrationError."""
         instances = self._clients.setdefault(name, [])
         if any(each.endpoint == endpoint for each in instances):
             raise RegistrationError(f"endpoint {endpoint} already registered for DRA driver plugin {name}")
@@ -75,20 +77,20 @@ class DriverRegistry:
         self._journal.note("driverRegistered", "driver", text, driver=name, endpoint=endpoint, service=service)
 
     async def deregister(self, name: str, endpoint: str) -> None:
-        """Let an instance go, whose registration socket is gone."""
+        """Forget an instance, whose registration socket is gone."""
         for client in [each for each in self._clients.get(name, []) if each.endpoint == endpoint]:
             self._clients[name].remove(client)
             for task in self._tasks.pop(client):
                 task.cancel()
-            self._health.clear(name)  # at once: the end of the stream, which does so too, may take a moment
-            was, client.connected = client.connected, False
+            self.health.clear(name)  # the end of the stream does this too, but may take a moment
+            was_connected, client.connected = client.connected, False
             await client.close()
-            self._tell_gone(name, endpoint, "its registration socket is gone")
-            if was:
-                self._lost(name)
+            self._report_gone(name, endpoint, "its registration socket is gone")
+            if was_connected:
+                self._wipe_later(name)
 
     def get(self, driver: str) -> DriverClient:
-        """The instance to call. Raises CallError with the kubelet's text."""
+        """The connection of the instance to call. Raises CallError with the kubelet's text."""
         if not driver:
             raise CallError("DRA driver name is empty")
         instances = self._clients.get(driver)
@@ -101,11 +103,11 @@ class DriverRegistry:
         return [DriverStatus(each.endpoint, each.service, each.connected) for each in self._clients.get(driver, [])]
 
     def names(self) -> list[str]:
-        """The drivers of which at least one instance is registered."""
+        """The drivers that have a registered instance."""
         return sorted(name for name, instances in self._clients.items() if instances)
 
     async def close(self) -> None:
-        """Drop every connection at once, and forget what is due."""
+        """Close every connection, and cancel the deletion of slices."""
         for cancel in self._wipes.values():
             cancel()
         await asyncio.gather(*(client.close() for instances in self._clients.values() for client in instances))
@@ -125,54 +127,54 @@ class DriverRegistry:
     # --- connections and slices -------------------------------------------------------------------------------------
 
     def _connection(self, client: DriverClient) -> None:
-        """A connection came or went."""
+        """A connection was opened or has ended."""
         if client.connected:
             if cancel := self._wipes.pop(client.driver, None):
                 cancel()
         else:
-            self._tell_gone(client.driver, client.endpoint, "its connection ended")
-            self._lost(client.driver)
+            self._report_gone(client.driver, client.endpoint, "its connection ended")
+            self._wipe_later(client.driver)
         self._journal.changed()
 
-    def _tell_gone(self, driver: str, endpoint: str, why: str) -> None:
+    def _report_gone(self, driver: str, endpoint: str, why: str) -> None:
         text = f"{driver} is gone ({endpoint}): {why}"
         self._journal.note("driverGone", "driver", text, driver=driver, endpoint=endpoint, why=why)
 
-    def _lost(self, driver: str) -> None:
-        """Delete the driver's slices after a while if it has no connection any more."""
+    def _wipe_later(self, driver: str) -> None:
+        """Delete the driver's slices after a delay, if no instance is connected."""
         if driver in self._wipes or any(each.connected for each in self._clients.get(driver, [])):
             return
 
         def due() -> None:
             self._wipes.pop(driver, None)
-            self._life.spawn(self.wipe(driver, "its last connection went 30 s ago"), f"wipe slices of {driver}")
+            self._life.spawn(self.wipe(driver, "its last connection ended 30 s ago"), f"wipe slices of {driver}")
 
         self._wipes[driver] = self._life.clock.call_later(WIPE_SECONDS, due)
 
     async def wipe(self, driver: str, why: str) -> None:
-        """Delete the slices of the node, of one driver or (empty) of all; tries again until it works."""
-        pause = _FIRST_PAUSE
+        """Delete the slices of the node, of one driver or (empty) of all; retries until it works."""
+        delay = _FIRST_RETRY
         while True:
             try:
                 count = await self._wipe(driver)
             except ApiObjectError:
-                await self._life.clock.sleep(pause)
-                pause = min(pause * 2, _LONGEST_PAUSE)
+                await self._life.clock.sleep(delay)
+                delay = min(delay * 2, _LONGEST_RETRY)
                 continue
             if count:
-                of = f" of {driver}" if driver else ""
-                text = f"{count}{of} deleted by the kubelet: {why}"
+                owner = f" of {driver}" if driver else ""
+                text = f"{count}{owner} deleted by the kubelet: {why}"
                 self._journal.note("slicesDeleted", "slices", text, driver=driver, count=count, why=why)
             return
 
     async def _wipe(self, driver: str) -> int:
         names = [
             each["metadata"]["name"]
-            for each in await self._objects.list(SLICE)
+            for each in await self._objects.list("ResourceSlice")
             if each["spec"].get("nodeName") == self._node and driver in ("", each["spec"].get("driver"))
         ]
         for name in names:
-            await self._objects.delete(SLICE, name)
+            await self._objects.delete("ResourceSlice", name)
         return len(names)
 
     # --- health -----------------------------------------------------------------------------------------------------
@@ -182,15 +184,15 @@ class DriverRegistry:
         while True:
             try:
                 async for message in client.health():
-                    changed = self._health.heard(client.driver, message.devices)
+                    changed = self.health.update(client.driver, message.devices)
                     self._journal.find(answer_lint.health(client.driver, message))
                     if changed:
-                        self._news(client.driver, changed)
+                        self._on_health(client.driver, changed)
             except CallError as error:
                 self._journal.find(answer_lint.health_ended(client.driver, str(error)))
-            finally:  # of a driver that unregisters as well
-                self._health.clear(client.driver)
-            await self._life.clock.sleep(HEALTH_PAUSE_SECONDS)
+            finally:  # also if the driver has unregistered
+                self.health.clear(client.driver)
+            await self._life.clock.sleep(HEALTH_RETRY_SECONDS)
 
 
 def _go_list(names: list[str]) -> str:

@@ -1,32 +1,31 @@
-"""The DRA half of one kubelet process: its parts put together, and what the rest of the kubelet asks of it."""
+"""The DRA part of one kubelet process, as the rest of the kubelet uses it."""
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..api.server_objects import ServerObjects
 from ..kubelet_life import Life
 from ..lint import Finding, Severity
 from ..objects.container_edits import Edits
 from ..objects.pods import ContainerClaim
 from . import cdi_directory
-from .api_objects import ApiObjects
 from .claim_checkpoint import PreparedDevice
 from .claim_manager import ClaimManager
-from .device_health import DeviceHealth
 from .driver_registry import DriverRegistry
 
 RECONCILE_SECONDS = 60.0
-LOOK_SECONDS = 60.0  # the real kubelet looks at a pod again after so long, or half as long again
+RESYNC_SECONDS = 60.0  # the real kubelet looks at each pod again after 60 to 90 s
 
 
 @dataclass(frozen=True, slots=True)
 class DraSettings:
-    """What does not change over restarts. Without `cdi_dir` CDI names are shown, but not resolved."""
+    """Settings that all kubelet processes of a node share."""
 
-    objects: ApiObjects
+    objects: ServerObjects
     node: str
-    cdi_dir: Path | None
+    cdi_dir: Path | None  # None: CDI names are not resolved
     strict: bool
 
 
@@ -35,8 +34,9 @@ class UnresolvedError(Exception):
 
 
 class DynamicResources:
-    """The DRA half of a kubelet process. `active` are the UIDs of its pods, None before it has heard of them; `changed`
-    has those looked at whose UIDs it is given.
+    """The DRA part of a kubelet process.
+
+    `active` returns the UIDs of its pods, None before it knows them. `changed` updates the status of pods by UID.
     """
 
     def __init__(
@@ -53,8 +53,7 @@ class DynamicResources:
         self._journal = life.journal
         self._active = active
         self._changed = changed
-        self.health = DeviceHealth(life.clock.now)
-        self.drivers = DriverRegistry(settings.objects, settings.node, life, health=self.health, news=self._news)
+        self.drivers = DriverRegistry(settings.objects, settings.node, life, on_health=self._health_changed)
         self._manager = ClaimManager(
             settings.objects,
             self.drivers,
@@ -68,34 +67,34 @@ class DynamicResources:
         self.prepared = self._manager.prepared
 
     async def start(self) -> None:
-        """Take over what is prepared, and delete the node's slices."""
+        """Take over prepared claims, and delete the node's slices."""
         await self._manager.restore()
         self._life.spawn(self.drivers.wipe("", "it starts"), "wipe slices")
         self._life.every(RECONCILE_SECONDS, self._reconcile)
-        self._life.every(LOOK_SECONDS, self._look)
+        self._life.every(RESYNC_SECONDS, self._resync)
 
     async def close(self) -> None:
-        """End at once."""
         await self.drivers.close()
 
-    # --- what the rest asks -----------------------------------------------------------------------------------------
+    # --- for pods -----------------------------------------------------------------------------------------------------
 
     def devices(self, namespace: str, claim: ContainerClaim) -> list[tuple[str, PreparedDevice]]:
-        """Driver and device of what a container has of a claim."""
+        """Driver and device of each device that a container gets from a claim."""
         return self._manager.prepared(namespace, claim.claim, claim.request)
 
     def health_of(self, namespace: str, claim: ContainerClaim) -> dict[str, tuple[str, str]]:
-        """Health and message by resourceID, the first CDI name of a device."""
+        """Health and message by resourceID, which is the first CDI name of a device."""
         return {
-            device.cdi[0] if device.cdi else f"{driver}/{device.pool}/{device.device}": self.health.of(
+            device.cdi[0] if device.cdi else f"{driver}/{device.pool}/{device.device}": self.drivers.health.of(
                 driver, device.pool, device.device
             )
             for driver, device in self.devices(namespace, claim)
         }
 
     async def edits(self, namespace: str, claims: Iterable[ContainerClaim], given: Iterable[str]) -> Edits:
-        """What the container runtime makes of a container's CDI names: those of its claims, then those that device
-        plugins have `given` it. Raises UnresolvedError.
+        """The edits of a container's CDI names: those of its claims, then those `given` by device plugins.
+
+        Raises UnresolvedError.
         """
         claimed = [name for claim in claims for _, device in self.devices(namespace, claim) for name in device.cdi]
         names = [*claimed, *given]
@@ -112,16 +111,16 @@ class DynamicResources:
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
-    def _news(self, driver: str, devices: Collection[tuple[str, str]]) -> None:
-        """Have the pods looked at that have one of these devices: pool and name."""
-        having = (
+    def _health_changed(self, driver: str, devices: Collection[tuple[str, str]]) -> None:
+        """Update the pods that have one of these devices, given by pool and name."""
+        pods = (
             info.pods
             for info in self._manager.all()
             if any((each.pool, each.device) in devices for each in info.drivers.get(driver, ()))
         )
-        self._changed(frozenset[str]().union(*having))
+        self._changed(frozenset[str]().union(*pods))
 
-    def _look(self) -> None:
+    def _resync(self) -> None:
         self._changed(frozenset[str]().union(*(info.pods for info in self._manager.all())))
 
     def _reconcile(self) -> None:

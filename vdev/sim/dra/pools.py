@@ -1,108 +1,75 @@
-"""Pools of devices as the allocator sees them, and what is taken of their devices. Pure.
+"""Pools of devices as the allocator sees them, and how much allocated claims use of them. Pure.
 
-A pool is made of the slices of its newest generation. Of a shared device a request takes as much as it asks for,
-rounded by the device's request policy.
+A pool consists of the slices of its newest generation. A claim uses a device as a whole, or a share of it if the device
+allows multiple allocations. A share uses as much capacity as its request asks for, rounded by the device's policy.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Decimal
 from typing import Any, TypeAlias
 
+from ..api.kinds import Document
 from ..objects.amounts import canonical
 from ..objects.pod_manifest import quantity
 from . import slice_lint
 
-Document: TypeAlias = Mapping[str, Any]
 DeviceId: TypeAlias = tuple[str, str, str]  # driver, pool, device
-Counter: TypeAlias = tuple[str, str]  # counter set and counter
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """One device of a pool. `document` is its entry in the slice, `place` what says on which nodes it is."""
+@dataclass(frozen=True, slots=True, eq=False)
+class PoolDevice:
+    """One device of a pool."""
 
     driver: str
     pool: str
-    name: str
-    document: Document
-    place: Document
+    document: Document  # its entry in the slice
+    place: Document  # the slice, or the device's entry: it names the nodes that can use the device
+
+    @property
+    def name(self) -> str:
+        return str(self.document["name"])
 
     @property
     def id(self) -> DeviceId:
-        """Driver, pool and device name."""
         return self.driver, self.pool, self.name
 
     @property
     def shared(self) -> bool:
-        """Whether it can be in several claims."""
+        """Whether several claims can have a share of it."""
         return bool(self.document.get("allowMultipleAllocations"))
 
+    @property
+    def capacity(self) -> Mapping[str, Document]:
+        return self.document.get("capacity") or {}
+
     def attribute(self, name: str) -> Any:
-        """The value of an attribute by its full name (`domain/name`), with its type; None if there is none."""
+        """Type and value of an attribute by its full name (`domain/name`); None if the device does not have it."""
         attributes = self.document.get("attributes") or {}
         domain, _, bare = name.rpartition("/")
         found = attributes.get(name) or (attributes.get(bare) if domain == self.driver else None)
         return None if found is None else next(iter(found.items()))
 
-    @property
-    def capacity(self) -> Mapping[str, Document]:
-        """Capacities by name."""
-        return self.document.get("capacity") or {}
-
-
-@dataclass(slots=True)
-class InUse:
-    """What is allocated: whole devices, capacity of shared ones, and of which there are shares, however small."""
-
-    devices: set[DeviceId] = field(default_factory=set)
-    shared: set[DeviceId] = field(default_factory=set)
-    capacity: dict[tuple[DeviceId, str], Decimal] = field(default_factory=dict)
-
-    def has(self, offer: Offer) -> bool:
-        """Whether somebody has the device, or a share of it."""
-        return offer.id in self.devices or offer.id in self.shared
-
-
-def in_use(claims: Iterable[Document]) -> InUse:
-    """What the allocations of claims take."""
-    used = InUse()
-    for claim in claims:
-        devices = ((claim.get("status") or {}).get("allocation") or {}).get("devices") or {}
-        for result in devices.get("results") or []:
-            id_ = result["driver"], result["pool"], result["device"]
-            if result.get("adminAccess"):
-                continue
-            if not result.get("shareID"):
-                used.devices.add(id_)
-                continue
-            used.shared.add(id_)
-            for name, value in (result.get("consumedCapacity") or {}).items():
-                used.capacity[id_, name] = used.capacity.get((id_, name), Decimal(0)) + quantity(value, name)
-    return used
+    def counters(self) -> Iterable[tuple[tuple[str, str, str, str], Decimal]]:
+        """What the device consumes of each counter: driver, pool, counter set and counter, and the amount."""
+        for use in self.document.get("consumesCounters") or ():
+            for name, value in (use.get("counters") or {}).items():
+                yield (self.driver, self.pool, use["counterSet"], name), quantity(value["value"], name)
 
 
 @dataclass(slots=True)
 class Pool:
-    """One pool at its newest generation. `problem` says why nothing is allocated from it, empty if all is well.
-
-    `offers` are the devices that the node can have, `everywhere` those of all nodes.
-    """
+    """One pool at its newest generation."""
 
     driver: str
     name: str
-    problem: str
-    offers: list[Offer] = field(default_factory=list)
-    everywhere: list[Offer] = field(default_factory=list)
-    counters: dict[Counter, Decimal] = field(default_factory=dict)
-
-    def counters_left(self, used: InUse) -> dict[Counter, Decimal]:
-        """What devices in use leave of the counters, wherever these devices are."""
-        left = dict(self.counters)
-        for offer in filter(used.has, self.everywhere):
-            for which, amount in consumption(offer.document).items():
-                left[which] -= amount
-        return left
+    problem: str  # why nothing is allocated from it, empty if it is sound
+    devices: list[PoolDevice] = field(default_factory=list)
+    """The devices that this node can use."""
+    elsewhere: list[PoolDevice] = field(default_factory=list)
+    """The devices of other nodes, which may consume the same counters."""
+    counters: dict[tuple[str, str, str, str], Decimal] = field(default_factory=dict)
 
 
 def gather(slices: Iterable[Document], node: str, labels: Mapping[str, str]) -> list[Pool]:
@@ -111,26 +78,24 @@ def gather(slices: Iterable[Document], node: str, labels: Mapping[str, str]) -> 
     by_name = sorted(slices, key=lambda document: str(document["metadata"].get("name", "")))
     for (driver, name), members in slice_lint.by_pool(by_name).items():
         specs = slice_lint.newest(members)
-        if any(_concerns(spec, node, labels) for spec in specs):
+        if any(_reaches(place, node, labels) for spec in specs for place in _places(spec)):
             pool = Pool(driver, name, slice_lint.unusable(specs))
             _fill(pool, specs, node, labels)
             pools.append(pool)
     return pools
 
 
-def _concerns(spec: Document, node: str, labels: Mapping[str, str]) -> bool:
-    if spec.get("perDeviceNodeSelection"):
-        return any(_reaches(device, node, labels) for device in spec.get("devices") or [])
-    return _reaches(spec, node, labels)
+def _places(spec: Document) -> Sequence[Document]:
+    return (spec.get("devices") or ()) if spec.get("perDeviceNodeSelection") else (spec,)
 
 
-def _reaches(spec: Document, node: str, labels: Mapping[str, str]) -> bool:
-    """Whether the devices of a slice, or one of its devices that says so itself, can be used on a node."""
-    if spec.get("nodeName"):
-        return bool(spec["nodeName"] == node)
-    if spec.get("nodeSelector"):
-        return _selects(spec["nodeSelector"], node, labels)
-    return bool(spec.get("allNodes"))
+def _reaches(place: Document, node: str, labels: Mapping[str, str]) -> bool:
+    """Whether a node can use the devices of a slice, or one device that selects its own nodes."""
+    if place.get("nodeName"):
+        return bool(place["nodeName"] == node)
+    if place.get("nodeSelector"):
+        return _selects(place["nodeSelector"], node, labels)
+    return bool(place.get("allNodes"))
 
 
 def _selects(selector: Document, node: str, labels: Mapping[str, str]) -> bool:
@@ -158,33 +123,84 @@ def _selects(selector: Document, node: str, labels: Mapping[str, str]) -> bool:
 
 
 def _fill(pool: Pool, specs: Iterable[Document], node: str, labels: Mapping[str, str]) -> None:
-    """Put devices and counters of the slices together."""
+    """Add the devices and counters of the slices to their pool."""
     for spec in specs:
         for counters in spec.get("sharedCounters") or []:
             for counter, value in (counters.get("counters") or {}).items():
-                pool.counters[counters["name"], counter] = quantity(value["value"], counter)
-        for device in spec.get("devices") or []:
-            place = device if spec.get("perDeviceNodeSelection") else spec
-            offer = Offer(pool.driver, pool.name, device["name"], device, place)
-            pool.everywhere.append(offer)
-            if _reaches(place, node, labels):
-                pool.offers.append(offer)
+                key = pool.driver, pool.name, counters["name"], counter
+                pool.counters[key] = quantity(value["value"], counter)
+        for document in spec.get("devices") or []:
+            place = document if spec.get("perDeviceNodeSelection") else spec
+            device = PoolDevice(pool.driver, pool.name, document, place)
+            (pool.devices if _reaches(place, node, labels) else pool.elsewhere).append(device)
 
 
-def consumption(device: Document) -> Mapping[Counter, Decimal]:
-    """What a device consumes of counters, by set and name."""
-    return {
-        (use["counterSet"], name): quantity(value["value"], name)
-        for use in device.get("consumesCounters") or []
-        for name, value in (use.get("counters") or {}).items()
-    }
+class Usage:
+    """How much of the devices of these pools is in use; at first by the claims that are allocated."""
+
+    def __init__(self, pools: Iterable[Pool], claims: Iterable[Document]) -> None:
+        sound = [pool for pool in pools if not pool.problem]
+        self._whole: set[DeviceId] = set()
+        self._shares: Counter[DeviceId] = Counter()
+        self._capacity: defaultdict[tuple[DeviceId, str], Decimal] = defaultdict(Decimal)
+        self._counters_left = {key: amount for pool in sound for key, amount in pool.counters.items()}
+        known = {device.id: device for pool in sound for device in (*pool.devices, *pool.elsewhere)}
+        for claim in claims:
+            allocation = (claim.get("status") or {}).get("allocation") or {}
+            for result in (allocation.get("devices") or {}).get("results") or ():
+                device = known.get((result["driver"], result["pool"], result["device"]))
+                if device is not None and not result.get("adminAccess"):
+                    self.add(device, result.get("consumedCapacity") or {}, share=bool(result.get("shareID")))
+
+    def has_capacity(self, device: PoolDevice, taken: Mapping[str, str]) -> bool:
+        """Whether a device has so much capacity left."""
+        return all(
+            self._capacity[device.id, name] + quantity(amount, name) <= quantity(device.capacity[name]["value"], name)
+            for name, amount in taken.items()
+        )
+
+    def is_free(self, device: PoolDevice) -> bool:
+        """Whether a request can get a device or a share of it, as far as other users and counters are concerned."""
+        if device.id in self._whole or (self._shares[device.id] and not device.shared):
+            return False
+        # All shares of a device consume its counters once.
+        return bool(self._shares[device.id]) or all(
+            amount <= self._counters_left[counter] for counter, amount in device.counters()
+        )
+
+    def add(self, device: PoolDevice, taken: Mapping[str, str], *, share: bool) -> None:
+        self._change(device, taken, share=share, sign=1)
+
+    def remove(self, device: PoolDevice, taken: Mapping[str, str], *, share: bool) -> None:
+        """Undo an `add`."""
+        self._change(device, taken, share=share, sign=-1)
+
+    def _change(self, device: PoolDevice, taken: Mapping[str, str], *, share: bool, sign: int) -> None:
+        was_used = self._is_used(device)
+        if share:
+            self._shares[device.id] += sign
+            for name, amount in taken.items():
+                self._capacity[device.id, name] += sign * quantity(amount, name)
+        elif sign > 0:
+            self._whole.add(device.id)
+        else:
+            self._whole.discard(device.id)
+        if self._is_used(device) != was_used:
+            for counter, consumption in device.counters():
+                self._counters_left[counter] -= sign * consumption
+
+    def _is_used(self, device: PoolDevice) -> bool:
+        return device.id in self._whole or self._shares[device.id] > 0
+
+
+# --- how much a request takes -----------------------------------------------------------------------------------------
 
 
 def consumed(capacities: Mapping[str, Document], request: Document) -> dict[str, str] | None:
-    """What is taken of each capacity of a device, as Kubernetes writes it; None if the request does not fit a policy.
+    """What a request takes of each capacity of a device, in canonical form; None if it does not fit a policy.
 
-    A capacity that is not requested is taken by its default, without a policy as a whole. Requests name it as the
-    device does.
+    A capacity that is not requested is taken by its default, or as a whole if there is no policy. Requests name a
+    capacity as the device does.
     """
     requested: Mapping[str, str] = (request.get("capacity") or {}).get("requests") or {}
     if not requested.keys() <= capacities.keys():
@@ -217,7 +233,7 @@ def _in_range(span: Document, wanted: str, amount: Decimal) -> str | None:
     elif "step" in span:
         step = quantity(span["step"], "step")
         amount = least + ((amount - least) / step).to_integral_value(ROUND_CEILING) * step
-        wanted = f"{amount / 1024:f}Ki"  # with a binary suffix, whatever it was asked for with
+        wanted = f"{amount / 1024:f}Ki"  # the real scheduler writes a binary suffix, whatever the request has
     return None if "max" in span and amount > quantity(span["max"], "max") else _written(wanted)
 
 

@@ -1,54 +1,58 @@
-"""Rules for ResourceSlices: what the API server would refuse, and what makes the scheduler pass over a pool. Pure."""
+"""Rules for ResourceSlices: the limits of the API server, and what makes the scheduler ignore a pool. Pure.
+
+The store has checked the names and types of all fields before.
+"""
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
+from ..api.kinds import Document
 from ..lint import Finding, error, twice
 from ..objects import formats
-from ..objects.pod_manifest import ManifestError, quantity
+from ..objects.pod_manifest import quantity
 from .cel_selectors import is_semver
 
-Document: TypeAlias = Mapping[str, Any]
+# The limits of resource.k8s.io/v1 (source: Kubernetes 1.36, staging/src/k8s.io/api/resource/v1/types.go).
 MOST_DEVICES, MOST_SPECIAL_DEVICES = 128, 64
 _MOST_SETS, _MOST_COUNTERS, _MOST_USES = 8, 32, 2
 _MOST_ENTRIES, _MOST_TAINTS, _MOST_VALUES = 32, 16, 10
 _LONGEST_DRIVER, _LONGEST_POOL, _LONGEST_VALUE = 63, 253, 64
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _C_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,31}")
-_KINDS: Mapping[str, type] = {"int": int, "bool": bool, "string": str, "version": str}
 _EFFECTS = ("None", "NoSchedule", "NoExecute")
 _NODES_OF_DEVICES = ("nodeName", "nodeSelector", "allNodes")
 _NODES = (*_NODES_OF_DEVICES, "perDeviceNodeSelection")
 
 
 class Problem(NamedTuple):
-    """The code of a finding, and what is wrong."""
-
-    code: str
+    code: str  # of a finding
     text: str
 
 
-def slices(found: Iterable[Document]) -> Iterator[Finding]:
-    """Of all these slices: each for itself, and the pools that they make up."""
-    members = list(found)
+def check_all(slices: Iterable[Document]) -> Iterator[Finding]:
+    """Check each slice, and the pools that they form."""
+    members = list(slices)
     for each in members:
-        where = f"slice {each['metadata'].get('name', '')}"
-        yield from _findings(each["spec"], _within(where, _slice(each["spec"])))
+        name = each["metadata"].get("name", "")
+        yield from _findings(each["spec"], _within(f"slice {name}", _slice(each["spec"])))
     for (_, name), specs in by_pool(members).items():
         yield from _findings(specs[0], _within(f"pool {name}", _pool(specs)))
 
 
-def of_one(slice_: Document) -> Iterator[Finding]:
-    """Of one slice by itself: what the API server would refuse of it."""
+def check_one(slice_: Document) -> Iterator[Finding]:
+    """Check one slice against the limits of the API server."""
     spec = slice_["spec"]
     yield from _findings(spec, _within("slice", [*_slice(spec), *_duplicates([spec])]))
 
 
-def lasting(found: Iterable[Document]) -> Iterator[Finding]:
-    """Of what is a mistake only if it stays: pools with slices of an older generation, too few slices, or too many."""
-    for (driver, name), specs in by_pool(found).items():
+def check_complete(slices: Iterable[Document]) -> Iterator[Finding]:
+    """Find pools with slices of an older generation, and with too few or too many slices.
+
+    While a driver publishes, that is normal. It is a mistake if it lasts.
+    """
+    for (driver, name), specs in by_pool(slices).items():
         current = newest(specs)
         generation, expected = _generation(current[0]), _count(current[0])
         if len(current) != expected:
@@ -60,21 +64,22 @@ def lasting(found: Iterable[Document]) -> Iterator[Finding]:
 
 
 def _findings(spec: Document, problems: Iterable[Problem]) -> Iterator[Finding]:
-    return (error(each.code, str(spec.get("driver", "")), each.text) for each in problems)
+    return (error(each.code, spec.get("driver", ""), each.text) for each in problems)
 
 
 def _within(where: str, problems: Iterable[Problem]) -> Iterator[Problem]:
+    """The problems, each with the place where it is."""
     return (Problem(each.code, f"{where}: {each.text}") for each in problems)
 
 
 # --- pools ------------------------------------------------------------------------------------------------------------
 
 
-def by_pool(found: Iterable[Document]) -> dict[tuple[str, str], list[Document]]:
+def by_pool(slices: Iterable[Document]) -> dict[tuple[str, str], list[Document]]:
     """The specs of slices by driver and pool."""
     pools: dict[tuple[str, str], list[Document]] = defaultdict(list)
-    for each in found:
-        pools[str(each["spec"].get("driver", "")), str(each["spec"]["pool"].get("name", ""))].append(each["spec"])
+    for each in slices:
+        pools[each["spec"].get("driver", ""), each["spec"]["pool"].get("name", "")].append(each["spec"])
     return dict(sorted(pools.items()))
 
 
@@ -87,13 +92,13 @@ def _count(spec: Document) -> int:
 
 
 def newest(specs: Sequence[Document]) -> list[Document]:
-    """Those of the newest generation, which is all that counts."""
+    """The slices of a pool's newest generation; the scheduler ignores the others."""
     generation = max(map(_generation, specs))
     return [each for each in specs if _generation(each) == generation]
 
 
 def unusable(specs: Sequence[Document]) -> str:
-    """Why the scheduler takes nothing from a pool with these slices of one generation; empty if it does."""
+    """Why the scheduler ignores a pool with these slices of one generation; empty if it uses the pool."""
     if len(specs) != _count(specs[0]):
         return "slices are missing, or there are too many"
     found = (*_duplicates(specs), *_consumption(specs))
@@ -104,25 +109,24 @@ def _pool(specs: Sequence[Document]) -> Iterator[Problem]:
     current = newest(specs)
     counts = set(map(_count, current))
     if len(counts) > 1:
-        yield Problem(
-            "pool-count", f"resourceSliceCount is {sorted(counts)} within generation {_generation(current[0])}"
-        )
+        text = f"resourceSliceCount is {sorted(counts)} within generation {_generation(current[0])}"
+        yield Problem("pool-count", text)
     yield from _duplicates(current)
     if len(current) == max(counts):
         yield from _consumption(current)
 
 
 def _duplicates(specs: Sequence[Document]) -> Iterator[Problem]:
-    for name in twice(str(device.get("name")) for spec in specs for device in spec.get("devices") or []):
+    for name in twice(device.get("name", "") for spec in specs for device in spec.get("devices") or []):
         yield Problem("duplicate-device", f"device {name} is there more than once")
-    for name in twice(str(each.get("name")) for spec in specs for each in spec.get("sharedCounters") or []):
+    for name in twice(each.get("name", "") for spec in specs for each in spec.get("sharedCounters") or []):
         yield Problem("duplicate-counter-set", f"counter set {name} is there more than once")
 
 
 def _consumption(specs: Sequence[Document]) -> Iterator[Problem]:
-    """Of counters that devices of a complete pool consume, and that nothing defines; or of which there are too few."""
+    """Check the counters that the devices of a complete pool consume."""
     defined = {
-        (str(each.get("name")), counter): value
+        (each.get("name"), counter): value
         for spec in specs
         for each in spec.get("sharedCounters") or []
         for counter, value in (each.get("counters") or {}).items()
@@ -130,33 +134,26 @@ def _consumption(specs: Sequence[Document]) -> Iterator[Problem]:
     for device in (device for spec in specs for device in spec.get("devices") or []):
         for use in device.get("consumesCounters") or []:
             for counter, value in (use.get("counters") or {}).items():
-                there = defined.get((str(use.get("counterSet")), counter))
+                whole = defined.get((use.get("counterSet"), counter))
                 which = f"device {device.get('name')}: counter {use.get('counterSet')}/{counter}"
-                if there is None:
+                if whole is None:
                     yield Problem("counter-undefined", f"{which} is defined nowhere")
-                elif _exceeds(value, there):
+                elif quantity(value["value"], "value") > quantity(whole["value"], "value"):
                     yield Problem("counter-too-small", f"{which} has less than this one device consumes")
-
-
-def _exceeds(value: Document, there: Document) -> bool:
-    """Whether one amount is larger than the other; an amount that is none has a finding of its own."""
-    try:
-        return quantity(value["value"], "value") > quantity(there["value"], "value")
-    except (ManifestError, KeyError):
-        return False
 
 
 # --- one slice --------------------------------------------------------------------------------------------------------
 
 
 def _slice(spec: Document) -> Iterator[Problem]:
-    driver, pool = str(spec.get("driver", "")), str(spec["pool"].get("name", ""))
+    driver, pool = spec.get("driver", ""), spec["pool"].get("name", "")
     if not _SUBDOMAIN.fullmatch(driver) or len(driver) > _LONGEST_DRIVER:
         yield Problem("slice-name", f"driver {driver!r} is not a DNS subdomain of at most {_LONGEST_DRIVER} characters")
     if len(pool) > _LONGEST_POOL or not all(map(_SUBDOMAIN.fullmatch, pool.split("/"))):
         yield Problem("slice-name", f"pool {pool!r}: expected DNS subdomains, with '/' between them")
     if _generation(spec) < 0 or _count(spec) < 1:
-        yield Problem("pool-numbers", f"generation {spec['pool']}: it is 0 or more, the count 1 or more")
+        text = f"{spec['pool']}: expected a generation of at least 0 and a resourceSliceCount of at least 1"
+        yield Problem("pool-numbers", text)
     yield from _nodes(spec, _NODES)
     devices: Sequence[Document] = spec.get("devices") or []
     sets: Sequence[Document] = spec.get("sharedCounters") or []
@@ -165,7 +162,7 @@ def _slice(spec: Document) -> Iterator[Problem]:
         why = " of which some have taints or consume counters" if special else ""
         yield Problem("slice-too-long", f"{len(devices)} devices{why}; at most {most} are allowed")
     if devices and sets:
-        text = "devices and sharedCounters exclude each other since 1.35; put the counters into a slice of their own"
+        text = "devices and sharedCounters exclude each other since 1.35; put the counters into another slice"
         yield Problem("slice-mixed", text)
     if len(sets) > _MOST_SETS:
         yield Problem("counter-sets", f"{len(sets)} counter sets; at most {_MOST_SETS} are allowed")
@@ -177,33 +174,31 @@ def _slice(spec: Document) -> Iterator[Problem]:
         if spec.get("perDeviceNodeSelection"):
             yield from _within(where, _nodes(device, _NODES_OF_DEVICES))
         elif given := [key for key in _NODES_OF_DEVICES if key in device]:
-            text = f"{given[0]} has to be left out unless the slice has perDeviceNodeSelection: true"
+            text = f"{given[0]} is allowed only if the slice has perDeviceNodeSelection: true"
             yield Problem("slice-node", f"{where}: {text}")
 
 
 def _nodes(place: Document, keys: Sequence[str]) -> Iterator[Problem]:
-    """Of the nodes for which a slice or a device is."""
+    """Check the fields that say which nodes can use a slice or a device."""
     given = [key for key in keys if key in place]
     if len(given) != 1 or not place[given[0]]:
-        yield Problem("slice-node", f"exactly one of {', '.join(keys)} has to be there")
+        yield Problem("slice-node", f"exactly one of {', '.join(keys)} is required")
     elif given == ["nodeSelector"] and len(place["nodeSelector"].get("nodeSelectorTerms") or ()) != 1:
         yield Problem("slice-node", "nodeSelector has exactly one term")
 
 
 def _counters(name: Any, counters: Document) -> Iterator[Problem]:
-    """Of a counter set, or of what a device consumes of one."""
+    """Check a counter set, or what a device consumes of one."""
     values = counters.get("counters") or {}
     if not 0 < len(values) <= _MOST_COUNTERS:
         yield Problem("counter-sets", f"{len(values)} counters; 1 to {_MOST_COUNTERS} are allowed")
-    for each in (str(name), *values):
+    for each in (name, *values):
         if any(formats.dns_label(each)):
             yield Problem("counter-name", f"{each!r} is not a DNS label")
-    for each, value in values.items():
-        yield from _amount(value.get("value"), each)
 
 
 def _device(device: Document) -> Iterator[Problem]:
-    if any(formats.dns_label(str(device.get("name", "")))):
+    if any(formats.dns_label(device.get("name"))):
         yield Problem("device-name", "not a DNS label (lower-case letters, digits and '-', at most 63)")
     attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
     if (number := len(attributes) + len(capacity)) > _MOST_ENTRIES:
@@ -215,13 +210,14 @@ def _device(device: Document) -> Iterator[Problem]:
             yield Problem("attribute-name", text)
     for name, value in attributes.items():
         yield from _within(f"attribute {name}", _attribute(value))
+    shared = bool(device.get("allowMultipleAllocations"))
     for name, value in capacity.items():
-        shared = bool(device.get("allowMultipleAllocations"))
-        yield from _within(f"capacity {name}", _capacity(value, shared=shared))
+        if problem := _policy_problem(value, shared=shared):
+            yield Problem("request-policy", f"capacity {name}: {problem}")
     uses = device.get("consumesCounters") or []
     if len(uses) > _MOST_USES:
         yield Problem("counter-uses", f"consumes {len(uses)} counter sets; at most {_MOST_USES} are allowed")
-    for name in twice(str(each.get("counterSet")) for each in uses):
+    for name in twice(each.get("counterSet", "") for each in uses):
         yield Problem("counter-uses", f"consumes {name!r} more than once")
     for each in uses:
         yield from _within(f"consumes {each.get('counterSet')!r}", _counters(each.get("counterSet"), each))
@@ -229,74 +225,55 @@ def _device(device: Document) -> Iterator[Problem]:
 
 
 def _attribute(value: Document) -> Iterator[Problem]:
-    if len(value) != 1 or next(iter(value)) not in _KINDS:
-        yield Problem("attribute-value", f"expected exactly one of {sorted(_KINDS)}, found {sorted(value)}")
+    if len(value) != 1:
+        text = f"expected exactly one of bool, int, string, version, found {sorted(value)}"
+        yield Problem("attribute-value", text)
         return
     ((kind, content),) = value.items()
-    if type(content) is not _KINDS[kind]:
-        yield Problem("attribute-value", f"{content!r} is not of type {kind}")
-    elif isinstance(content, str) and len(content.encode()) > _LONGEST_VALUE:
+    if isinstance(content, str) and len(content.encode()) > _LONGEST_VALUE:
         yield Problem("attribute-value", f"{len(content.encode())} bytes; at most {_LONGEST_VALUE} are allowed")
-    elif kind == "version" and not is_semver(str(content)):
+    elif kind == "version" and not is_semver(content):
         text = "is not a version by semver 2.0.0: three numbers without leading zeros"
         yield Problem("attribute-version", f"{content!r} {text}")
 
 
-def _capacity(capacity: Document, *, shared: bool) -> Iterator[Problem]:
-    yield from _amount(capacity.get("value"), "value")
+def _policy_problem(capacity: Document, *, shared: bool) -> str:
+    """Why a capacity cannot have its request policy; empty if it can, or has none."""
     policy = capacity.get("requestPolicy")
     if policy is None:
-        return
+        return ""
     if not shared:
-        yield Problem("request-policy", "a requestPolicy needs allowMultipleAllocations: true")
-    try:
-        problem = _contradiction(capacity, policy)
-    except (ManifestError, KeyError) as missing:
-        problem = f"not complete: {missing}"
-    if problem:
-        yield Problem("request-policy", problem)
-
-
-def _contradiction(capacity: Document, policy: Document) -> str:
-    """What does not fit together in a request policy. Raises ManifestError and KeyError."""
-    values, span = policy.get("validValues"), policy.get("validRange")
-    if not policy.get("default") and not values and span is None:
+        return "a requestPolicy needs allowMultipleAllocations: true"
+    values, span = policy.get("validValues") or [], policy.get("validRange")
+    if not values and span is None:
         return ""
     if values and span is not None:
         return "validValues and validRange exclude each other"
+    if "default" not in policy or (span is not None and "min" not in span):
+        return "default, and min in a validRange, are required"
     whole, default = quantity(capacity["value"], "value"), quantity(policy["default"], "default")
-    if values:
-        amounts = [quantity(value, "validValues") for value in values]
-        if len(amounts) > _MOST_VALUES or amounts != sorted(set(amounts)) or default not in amounts:
-            return f"validValues are at most {_MOST_VALUES}, in ascending order, and contain the default"
-        return "" if amounts[-1] <= whole else "a valid value is larger than the capacity"
     if span is None:
+        amounts = [quantity(value, "validValues") for value in values]
+        is_sound = amounts == sorted(set(amounts)) and default in amounts and amounts[-1] <= whole
+        if len(amounts) > _MOST_VALUES or not is_sound:
+            return f"expected at most {_MOST_VALUES} validValues up to the capacity, ascending, with the default"
         return ""
     least, most = quantity(span["min"], "min"), quantity(span.get("max", capacity["value"]), "max")
     if not least <= default <= most <= whole:
         return "expected min <= default <= max <= value"
-    if "step" not in span:
-        return ""
-    step = quantity(span["step"], "step")
-    if (default - least) % step or ("max" in span and (most - least) % step):
-        return "default and max are not a whole number of steps from min"
-    return "min and one step are more than the capacity" if least + step > whole else ""
-
-
-def _amount(value: Any, where: str) -> Iterator[Problem]:
-    try:
-        quantity(value, where)
-    except ManifestError as wrong:
-        yield Problem("slice-quantity", str(wrong))
+    step = quantity(span["step"], "step") if "step" in span else None
+    if step and ((default - least) % step or ("max" in span and (most - least) % step)):
+        return "default and max must be a whole number of steps from min"
+    return ""
 
 
 def _taints(taints: Sequence[Document]) -> Iterator[Problem]:
     if len(taints) > _MOST_TAINTS:
         yield Problem("taints", f"{len(taints)} taints; at most {_MOST_TAINTS} are allowed")
     for taint in taints:
-        if any(formats.qualified_name(str(taint.get("key", "")))):
-            yield Problem("taints", f"taint key {taint.get('key')!r} is not a label's name")
-        if any(formats.label_value(str(taint.get("value", "")))):
-            yield Problem("taints", f"taint value {taint['value']!r} is not a label's value")
+        if any(formats.qualified_name(taint.get("key", ""))):
+            yield Problem("taints", f"taint key {taint.get('key')!r} is not a valid label key")
+        if any(formats.label_value(taint.get("value", ""))):
+            yield Problem("taints", f"taint value {taint['value']!r} is not a valid label value")
         if taint.get("effect") not in _EFFECTS:
             yield Problem("taints", f"taint effect {taint.get('effect')!r}: expected one of {', '.join(_EFFECTS)}")

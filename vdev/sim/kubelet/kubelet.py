@@ -14,9 +14,9 @@ from typing import Any, ParamSpec, Self
 
 from ...aio.clock import SYSTEM, Clock
 from ...errors import UsageError
+from ..api.server_objects import ServerObjects
 from ..device_manager.device_table import DeviceTable, KubeletPanic
 from ..device_manager.registration_server import Compat
-from ..dra.api_objects import ApiObjects, MemoryObjects
 from ..dra.control_plane import Cluster
 from ..dra.driver_registry import DriverStatus
 from ..dra.dynamic_resources import DraSettings
@@ -73,7 +73,7 @@ class Kubelet:
         rate_limit: bool = True,
         host_root: Path | str | None = None,
         overlaps: Overlaps = lambda _one, _other: False,
-        objects: ApiObjects | None = None,
+        objects: ServerObjects | None = None,
         cdi_dir: Path | str | None = None,
         strict: bool = False,
     ) -> None:
@@ -85,7 +85,7 @@ class Kubelet:
         self._timings = timings or Timings()
         self._clock: Clock = clock or SYSTEM
         self._rng = random.Random(seed)
-        self.objects: ApiObjects = objects or MemoryObjects()
+        self.objects = objects or ServerObjects()
         dra = DraSettings(self.objects, node_name, None if cdi_dir is None else Path(cdi_dir), strict)
         self._settings = KubeletSettings(
             Compat(compat),

@@ -5,8 +5,8 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 
+from ..api.server_objects import ApiObjectError
 from ..dra.allocator import UnschedulableError
-from ..dra.api_objects import ApiObjectError
 from ..dra.control_plane import Bound, Cluster
 from ..journal import Event, Journal
 from ..lint import Finding

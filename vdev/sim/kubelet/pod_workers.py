@@ -10,9 +10,9 @@ from decimal import Decimal
 
 from ...pb import deviceplugin_v1beta1_pb2 as api
 from .. import lint
+from ..api.server_objects import ApiObjectError
 from ..device_manager.device_choice import AdmissionError
 from ..device_manager.plugin_client import PluginError
-from ..dra.api_objects import ApiObjectError
 from ..dra.claim_manager import ClaimsError, PodClaims
 from ..dra.control_plane import Cluster
 from ..dra.dynamic_resources import UnresolvedError

@@ -12,7 +12,7 @@ from typing import Any, Self, assert_never
 
 from ...aio.clock import LeapClock
 from ...hostfs import write_atomic
-from ..dra.api_objects import CLAIM, SLICE, ApiObjects, MemoryObjects
+from ..api.server_objects import ServerObjects
 from ..journal import Entry
 from ..kubelet import kubelet_directory
 from ..kubelet.kubelet import Kubelet
@@ -47,7 +47,7 @@ class SimDriver:
         plugin: Callable[[PluginPlaces], CommandPlugin] = VdevRun,
         *,
         node_name: str = "sim-node",
-        objects: ApiObjects | None = None,
+        objects: ServerObjects | None = None,
         kubeconfig: Path | None = None,
         strict: bool = False,
         kubelet_dir: Path | None = None,
@@ -55,7 +55,7 @@ class SimDriver:
         cdi: bool = True,
         **kubelet_options: Any,
     ) -> None:
-        self._objects: ApiObjects = objects or MemoryObjects()
+        self._objects = objects or ServerObjects()
         self._kubeconfig = kubeconfig
         self._strict = strict
         self._kubelet_dir = kubelet_dir
@@ -198,7 +198,7 @@ class SimDriver:
     async def slices(self, driver: str) -> Sequence[str] | None:
         found = [
             each["spec"]
-            for each in await self._objects.list(SLICE)
+            for each in await self._objects.list("ResourceSlice")
             if (each["spec"]["driver"], each["spec"].get("nodeName")) == (driver, self._node_name)
         ]
         if not found:
@@ -208,7 +208,7 @@ class SimDriver:
         return [device["name"] for spec in current for device in spec.get("devices") or []]
 
     async def claim(self, name: str) -> Sequence[str] | None:
-        claim = await self._objects.get(CLAIM, name, "default")
+        claim = await self._objects.get("ResourceClaim", name, "default")
         if claim is None:
             return None
         allocation = (claim.get("status") or {}).get("allocation") or {}

@@ -1,6 +1,6 @@
-"""What the pods of this node say of the load that they are, by annotations: followed at the API server.
+"""The loads that the pods of a node ask for by annotations, followed at the API server.
 
-A text that says no load is a problem, and the pattern of the devices stays.
+An annotation that cannot be parsed is a problem, and the pattern of the pod's devices stays.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,28 +9,31 @@ from typing import Any
 from ..kube import PODS, Api, Informer, key_of
 from ..model.problem import Problem, warning
 from ..model.telemetry import Range
-from .simulation import ANNOTATIONS, wish
+from .simulation import parse_load
 
+_ANNOTATIONS = ("vdev.dev/load", "run.ai/simulated-gpu-utilization")  # the first one that a pod has counts
 _MOST_SHOWN = 40  # characters of an annotation
 _MOST_PROBLEMS = 10
 
 
-class PodWishes:
-    """The load that each pod of the node of this name asks for, by `namespace/name`; `on_change` is called when that
-    is another one. `api` None: there is no API server.
+class PodLoads:
+    """The loads of the pods on one node. `on_change` is called when loads or problems change.
+
+    `api` is None if no API server is configured.
     """
 
     def __init__(self, node: str, api: Api | None, *, on_change: Callable[[], None]) -> None:
         self._on_change = on_change
         self._pods: Informer[Range | Problem] = Informer(
-            api, PODS, fields=f"spec.nodeName={node}", keep=said_by, on_change=self._see, on_look=on_change
+            api, PODS, fields=f"spec.nodeName={node}", keep=annotated_load, on_change=self._changed, on_look=on_change
         )
 
     async def run(self) -> None:
         await self._pods.run()
 
     @property
-    def wishes(self) -> Mapping[str, Range]:
+    def by_pod(self) -> Mapping[str, Range]:
+        """The loads by `namespace/name`."""
         return {name: each for name, each in self._pods.objects.items() if isinstance(each, Range)}
 
     @property
@@ -42,21 +45,21 @@ class PodWishes:
             found.append(warning("telemetry.podAnnotations", message, hint))
         return tuple(found)
 
-    def _see(self, old: Range | Problem | None, new: Range | Problem | None) -> None:
+    def _changed(self, old: Range | Problem | None, new: Range | Problem | None) -> None:
         if old != new:
             self._on_change()
 
 
-def said_by(document: Mapping[str, Any]) -> Range | Problem | None:
-    """The load that a pod says it is, or what is wrong with its text; None where it says nothing."""
-    annotations = document["metadata"].get("annotations") or {}
-    for name in ANNOTATIONS:
+def annotated_load(pod: Mapping[str, Any]) -> Range | Problem | None:
+    """The load in a pod's annotation, or the problem with it; None without an annotation."""
+    annotations = pod["metadata"].get("annotations") or {}
+    for name in _ANNOTATIONS:
         text = annotations.get(name)
         if text is not None:
             try:
-                return wish(str(text))
+                return parse_load(str(text))
             except ValueError as wrong:
                 shown = str(text)[:_MOST_SHOWN] + "…" * (len(str(text)) > _MOST_SHOWN)
                 message = f"its annotation {name} is {shown!r}: {wrong}; the pattern of its devices stays"
-                return warning(f"pod {key_of(document)}", message, "write percent, such as 75 or 60-90")
+                return warning(f"pod {key_of(pod)}", message, "write percent, such as 75 or 60-90")
     return None

@@ -1,0 +1,42 @@
+"""Configurations as tests build them in code, without files."""
+
+from vdev.model.entry import Entry
+from vdev.model.geometry import PartitionChoice
+from vdev.model.sources import GlobSource, Sysfs, UsbGroup
+from vdev.model.spec import Mps, Resources, Sharing, Spec
+from vdev.model.virtual import Preset, VirtualDevices
+
+
+def made_virtual(count=1, *, links=None, geometry=None, id_style=None, nodes=(), **fields):
+    """Virtual devices, with what a preset would say of them; `nodes` are those of the real device."""
+    preset = Preset.model_construct(device_nodes=nodes, **({"id_style": id_style} if id_style else {}))
+    source = VirtualDevices.model_construct(partitioning=geometry, **fields)
+    return source.resolved(preset, count=count, links=links or {})
+
+
+def made_entry(name, resource, source=None, *, where="", partitions=None, choice=None, **fields):
+    """An entry; `source` is what its property of that name returns, `partitions` are profiles by device index."""
+    match source:
+        case VirtualDevices():
+            fields["virtual"] = source
+        case GlobSource():
+            fields |= {"glob": list(source.paths), "exclude": source.exclude, "group_by": source.group_by}
+        case Sysfs():
+            fields["sysfs"] = source
+        case UsbGroup():
+            fields |= {"usb": list(source.sticks), "group_by": source.group_by}
+    wanted = choice or {str(index): profiles for index, profiles in (partitions or {}).items()}
+    entry = Entry.model_construct(name=name, resource=resource, wanted_partitions=wanted, **fields)
+    return entry.placed(where).partitioned(partitions or {})
+
+
+def made_choice(label, default, layouts):
+    """A label of the node that selects one of the layouts."""
+    return PartitionChoice.model_construct(label=label, default=default).among(layouts)
+
+
+def made_spec(*entries, sharing=None, gpus=(), mig=(), **fields):
+    """A configuration; `sharing` is a block of it."""
+    blocks = Sharing.model_construct(**{"mps" if isinstance(sharing, Mps) else "time_slicing": sharing})
+    resources = Resources.model_construct(gpus=gpus, mig=mig)
+    return Spec.model_construct(entries=entries, sharing_blocks=blocks, resources=resources, **fields)

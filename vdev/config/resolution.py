@@ -1,0 +1,221 @@
+"""Completes an entry with what its preset, its layouts and the makers' conventions say.
+
+What the file gives takes precedence. The result is the same model, with no default left open.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ..errors import ConfigError
+from ..model import names
+from ..model.dra import ClaimApi, Dra, DraPartitions
+from ..model.entry import Entry
+from ..model.geometry import PartitionChoice
+from ..model.names import domain_and_name
+from ..model.problem import KeyPath
+from ..model.scalars import Section
+from ..model.telemetry import EntryTelemetry
+from ..model.template import Template, TemplateError, parse
+from ..model.virtual import NO_PRESET, Preset, VirtualDevices
+from ..planning.partitions import MAX_COUNTERS, counters
+from .layouts import LayoutFiles
+from .links import device_links, numa_nodes
+from .messages import ProblemReport
+from .partitions import check_partitioning, chosen_layouts, partitions
+from .presets import PresetTexts, UnknownPresetError, load_preset
+
+_NVIDIAS_COUNTERS = 7  # of engines, multiprocessors and memory, whether a geometry needs them or not
+_MOST_CAPACITIES = 16  # with a device's own there is room for them and for attributes
+_DRIVERS = {"nvidia.com": "gpu.nvidia.com", "amd.com": "gpu.amd.com"}
+"""What makers call their drivers, by the domain under which their device plugins advertise."""
+
+
+def resolved(
+    entry: Entry, presets: PresetTexts, layouts: LayoutFiles, report: ProblemReport, *, is_measured: bool
+) -> Entry:
+    """The entry with the values of its preset, one of `presets`, and of its file of layouts, one of `layouts`.
+
+    `is_measured`: sensors are on. Real devices have sensors only if the entry gives `telemetry`.
+
+    With errors in the report, the value is of no use.
+    """
+    path = entry.where.path
+    given = entry
+    if entry.virtual is not None:
+        virtual = _virtual(entry.virtual, (*path, "virtual"), presets, report)
+        if virtual is None:
+            return entry  # without its preset, nothing more can be said about it
+        environment = entry.visible_devices_env or virtual.visible_devices_env
+        entry = entry.model_copy(update={"virtual": virtual, "visible_devices_env": environment})
+    _check_templates(given, path, entry.source.attribute_names, report)
+    if entry.smi and entry.maker is None:
+        hint = "leave smi out, or use a preset of NVIDIA or AMD"
+        report.error((*path, "smi"), "these devices have no smi: only presets of NVIDIA and AMD do", hint)
+    has_sensors = is_measured and (entry.virtual is not None or entry.telemetry is not None)
+    entry = entry.model_copy(
+        update={
+            "dra": _dra(entry, path, report) if ClaimApi.DRA in entry.advertise else None,
+            "telemetry": (entry.telemetry or EntryTelemetry()) if has_sensors else None,
+            "smi": is_measured if entry.smi is None else entry.smi,
+        }
+    )
+    at = (*path, "partitions")
+    if isinstance(entry.wanted_partitions, PartitionChoice):
+        choice = chosen_layouts(entry.wanted_partitions, entry.virtual, at, layouts, report)
+        return entry.model_copy(update={"wanted_partitions": choice}).partitioned(choice.initial)
+    count = entry.virtual.count if entry.virtual else 0
+    return entry.partitioned(partitions(entry.wanted_partitions, entry.geometry, count, at, report))
+
+
+# --- virtual devices --------------------------------------------------------------------------------------------------
+
+
+def _virtual(
+    given: VirtualDevices, path: KeyPath, presets: PresetTexts, report: ProblemReport
+) -> VirtualDevices | None:
+    """The block `virtual` at `path` with the values of its preset; None if these are not known."""
+    preset = _preset(given.preset, (*path, "preset"), presets, report) if given.preset else NO_PRESET
+    if not check_partitioning(given.partitioning, (*path, "partitioning"), report) or preset is None:
+        return None
+    count = given.count if "count" in given.model_fields_set else len(given.ids) or preset.count or 1
+    if given.ids and len(given.ids) != count:
+        message = f"{len(given.ids)} ids for {count} devices"
+        report.error((*path, "ids"), message, "give one for each, or leave out count")
+        return None
+    if preset.count and count > preset.count:
+        hint = "for more devices, use the preset of the device, not of a whole node"
+        report.error((*path, "count"), f"the preset {preset.name!r} has only {preset.count} devices, not {count}", hint)
+    if "numa" in given.model_fields_set:
+        numa_nodes(given.numa, count, (*path, "numa"), report)
+    if "link_rows" in given.model_fields_set:
+        links = device_links(given.link_rows, count, (*path, "links"), report)
+    else:
+        links = {pair: score for pair, score in preset.pairs.items() if max(pair) < count}
+    return given.resolved(preset, count=count, links=links)
+
+
+def _preset(name: str, path: KeyPath, presets: PresetTexts, report: ProblemReport) -> Preset | None:
+    try:
+        return load_preset(name, presets)
+    except UnknownPresetError as unknown:
+        report.error(path, unknown.message, unknown.hint)
+    except ConfigError as bad:
+        for problem in bad.problems:
+            report.error(path, f"the preset {name!r} is wrong: {problem}")
+    return None
+
+
+# --- templates --------------------------------------------------------------------------------------------------------
+
+
+def _check_templates(entry: Entry, path: KeyPath, attributes: frozenset[str], report: ProblemReport) -> None:
+    """Report placeholders for attributes that the entry's devices lack. Those that they have are `attributes`."""
+    texts = [(at, each.source, attributes) for at, each in _templates(entry, path)]
+    texts.append(((*path, "resource"), entry.resource, attributes))
+    # The paths of real devices' nodes are rendered by discovery, with the node as `base`.
+    texts += ((at, text, attributes | {"base"}) for at, text in _container_paths(entry, path))
+    for at, text, known in texts:
+        try:
+            parse(text, attributes=known)
+        except TemplateError as error:
+            report.error(at, str(error))
+
+
+def _templates(value: object, path: KeyPath) -> Iterator[tuple[KeyPath, Template]]:
+    """Every template that is written in the value, with its place."""
+    inner: Iterable[tuple[Any, object]] = ()
+    match value:
+        case Template():
+            yield path, value
+        case Section():
+            inner = value.written.items()
+        case dict():
+            inner = value.items()
+        case list() | tuple():
+            inner = enumerate(value)
+    for key, each in inner:
+        yield from _templates(each, (*path, key))
+
+
+def _container_paths(entry: Entry, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+    items = [((*path, "glob", number), item.container_path) for number, item in enumerate(entry.glob or ())]
+    several = len(entry.usb or ()) > 1
+    items += [
+        ((*path, "usb", number) if several else (*path, "usb"), stick.container_path)
+        for number, stick in enumerate(entry.usb or ())
+    ]
+    if entry.sysfs:
+        items.append(((*path, "sysfs"), entry.sysfs.container_path))
+    for at, text in items:
+        yield (*at, "containerPath"), text
+
+
+# --- Dynamic Resource Allocation --------------------------------------------------------------------------------------
+
+
+def _dra(entry: Entry, path: KeyPath, report: ProblemReport) -> Dra:
+    """The block `dra` with the driver that publishes the devices, and the conventions of that driver."""
+    block, at = entry.dra or Dra(), (*path, "dra")
+    is_dynamic = block.partitions is DraPartitions.DYNAMIC
+    if is_dynamic:
+        _check_dynamic(entry, (*at, "partitions"), report)
+    driver = block.driver or _default_driver(entry, path, report)
+    _check_names(block, driver, at, report)
+    for name in (name for name, each in block.capacity.items() if is_dynamic and each.request_policy):
+        message = "claims do not share devices whose partitions are dynamic"
+        report.key_error((*at, "capacity", name, "requestPolicy"), message, "take it out, or set partitions to static")
+    # NVIDIA's Ampere GPUs cannot change their MIG mode without a reset.
+    is_ampere = entry.is_nvidia and entry.virtual and entry.virtual.attributes.get("architecture") == "ampere"
+    has_fixed_mode = is_dynamic and is_ampere
+    if block.mig_enabled is not None and not has_fixed_mode:
+        message = "has no effect here: it is for NVIDIA's Ampere presets with partitions: dynamic"
+        report.key_error((*at, "migEnabled"), message, "take it out")
+    extended = entry.is_nvidia if block.extended_resource is None else block.extended_resource
+    mig_enabled = block.mig_enabled is not False if has_fixed_mode else None
+    return block.model_copy(update={"driver": driver, "mig_enabled": mig_enabled, "extended_resource": extended})
+
+
+def _check_names(block: Dra, driver: str, path: KeyPath, report: ProblemReport) -> None:
+    """Report attributes and capacities that are given twice, or of which there are too many."""
+    for key, what, given in (("attributes", "attribute", block.attributes), ("capacity", "capacity", block.capacity)):
+        first: dict[str, str] = {}
+        for name in given:
+            other = first.setdefault(names.qualified(name, driver), name)
+            if other != name:
+                message = (
+                    f"{other!r} and {name!r} are the same {what}: a name without a domain is in that of the driver"
+                )
+                report.key_error((*path, key, name), message, "give one of them")
+    if len(block.attributes) > names.MAX_ENTRIES:
+        most = names.MAX_ENTRIES
+        message = f"{len(block.attributes)} attributes; a device in a ResourceSlice has at most {most}, with its own"
+        report.error((*path, "attributes"), message)
+    if len(block.capacity) > _MOST_CAPACITIES:
+        message = f"{len(block.capacity)} capacities; at most {_MOST_CAPACITIES} can be given"
+        report.error((*path, "capacity"), message)
+
+
+def _default_driver(entry: Entry, path: KeyPath, report: ProblemReport) -> str:
+    maker = entry.virtual.maker_resource if entry.virtual else ""
+    domain = domain_and_name(entry.resource)[0]
+    driver = _DRIVERS.get(domain_and_name(maker)[0], domain)
+    if problem := names.driver_problem(driver):
+        report.error((*path, "resource"), f"no driver can be named after the domain: {problem}", "give dra.driver")
+    return driver
+
+
+def _check_dynamic(entry: Entry, at: KeyPath, report: ProblemReport) -> None:
+    if entry.geometry is None:
+        hint = "give virtual.partitioning, or a preset that has partitions"
+        report.error(at, "these devices cannot be partitioned", hint)
+    elif entry.geometry.whole_device:
+        message = "these devices are cut as a whole, in one mode, which the counters of ResourceSlices cannot say"
+        report.error(at, message, "use static, with the entry's partitions")
+    else:
+        room = MAX_COUNTERS - (_NVIDIAS_COUNTERS if entry.is_nvidia else 0)
+        needed = len(counters(entry.geometry).all)
+        if needed > room:
+            message = (
+                f"these devices need {needed} counters for their slices and limits, and a ResourceSlice has {room}"
+            )
+            report.error(at, message, "use static, or a partitioning with fewer slices")

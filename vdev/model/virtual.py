@@ -1,0 +1,240 @@
+"""Virtual devices: the key `virtual` of an entry, and presets, which are models of devices that it can name."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
+
+from pydantic import ConfigDict, Field, PrivateAttr
+
+from .device import IdStyle
+from .geometry import Geometry
+from .scalars import (
+    INTEGER,
+    AsWritten,
+    Constraint,
+    Count,
+    EnvName,
+    Index,
+    Memory,
+    PathTemplate,
+    Permissions,
+    ResourceName,
+    Section,
+    Text,
+    Whole,
+    Word,
+    between,
+    choice,
+    matching,
+    one_or_many,
+    refuse,
+)
+from .telemetry import PhysicsModel
+from .virtual_node import VirtualNode
+
+FAST_LINK = 100  # one NVLink on NVIDIA's scale, in which devices on one PCIe switch have 50
+
+Links = Mapping[tuple[int, int], int]
+"""Scores of pairs of indices, both ways; NVIDIA's scale."""
+
+
+class DriverNode(Section):
+    """A device node that the real device has."""
+
+    path: PathTemplate
+    """Path on the host; {index} is the device's number."""
+    permissions: Permissions = "rw"
+    """One or more of r (read), w (write) and m (mknod)."""
+    first_index: Index = 0
+    """What {index} is for the first device."""
+
+
+_DRIVERS: Mapping[IdStyle, Mapping[str, str]] = {
+    IdStyle.NVIDIA: {"driverVersion": "580.95.05", "cudaVersion": "13.0"},
+    IdStyle.NAME: {},
+}
+"""Attributes that all presets with such ids have, unless they give others: one driver serves all of NVIDIA's devices.
+
+580 is a branch for data centres with long support, and its driver says CUDA 13.0 (NVIDIA's data center driver release
+notes and CUDA's compatibility table).
+"""
+
+
+class Preset(Section):
+    """A preset's file; of one that is loaded, the values of its bases are its own.
+
+    `count` is 0 for a device model, which fits any number.
+    """
+
+    base: Word | None = None
+    """Another preset, whose values hold where this one gives none."""
+    description: Word = ""
+    """What it is, in a few words."""
+    resource: ResourceName = ""
+    """The resource under which its vendor's plugin advertises it."""
+    id_style: Annotated[IdStyle, choice(IdStyle)] = IdStyle.NAME
+    """How ids look: `<name>-<index>`, or NVIDIA's UUIDs."""
+    visible_devices_env: EnvName = ""
+    """The variable that tells the vendor's runtime which devices a container gets."""
+    count: Count = 0
+    """How many devices a node has."""
+    memory: Memory = 0
+    """Memory of each device, as a Kubernetes quantity such as 16Gi."""
+    numa: tuple[Index, ...] = ()
+    """NUMA nodes: one for all devices, or one per device."""
+    attributes: dict[str, AsWritten] = {}
+    """Facts about each device, for templates; added to those of the base."""
+    links: list[list[Index]] = []
+    """Groups of devices, each linked to each; or a score for every pair, as `count` lists of `count` numbers."""
+    link_score: Annotated[Whole, between(1)] = FAST_LINK
+    """The score of a link within a group, 100 for one NVLink."""
+    device_nodes: tuple[DriverNode, ...] = ()
+    """Device nodes that the real device has."""
+    partition_nodes: tuple[DriverNode, ...] | None = None
+    """Device nodes that a partition of it has. Default: those of the device."""
+    partitioning: Geometry | None = None
+    """How a device can be partitioned."""
+    physics: PhysicsModel = PhysicsModel()
+    """What a device draws and how warm it gets under load."""
+    sources: dict[str, Text] = {}
+    """Where the figures come from, by key."""
+    unverified: tuple[Text, ...] = ()
+    """Keys whose figures nobody has confirmed."""
+
+    _name: str = PrivateAttr("")
+    _pairs: Links = PrivateAttr(default_factory=dict)
+
+    def loaded(self, name: str, pairs: Links) -> Self:
+        """The preset under its name, with the links of each pair of devices and what one driver gives all of them."""
+        copy = self.model_copy(update={"attributes": {**_DRIVERS[self.id_style], **self.attributes}})
+        copy._name, copy._pairs = name, pairs
+        return copy
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def pairs(self) -> Links:
+        """The links, by pair of devices."""
+        return self._pairs
+
+    @property
+    def nodes_of_partitions(self) -> tuple[DriverNode, ...]:
+        return self.device_nodes if self.partition_nodes is None else self.partition_nodes
+
+
+NO_PRESET = Preset()
+
+NumaNode = Annotated[Whole, between(0, 1023)]
+
+DeviceId = Annotated[
+    Text,
+    matching(
+        "(?=.{1,63}$)(?!.*::)[A-Za-z0-9](?:[A-Za-z0-9._:-]*[A-Za-z0-9])?",
+        "1 to 63 letters, digits, '.', '_', '-' and ':', with a letter or digit at both ends, and no '::'",
+    ),
+]
+
+
+def _each_once(ids: tuple[str, ...]) -> None:
+    seen: set[str] = set()
+    for each in ids:
+        if each in seen:
+            refuse(f"{each!r} is listed twice", "give each device an id of its own")
+        seen.add(each)
+
+
+def _without_defaults(schema: dict[str, Any]) -> None:
+    """Leave defaults out of the JSON Schema: they are those of the preset."""
+    for each in schema["properties"].values():
+        each.pop("default", None)
+
+
+class VirtualDevices(Section):
+    """Virtual devices. These values take precedence over those of the preset."""
+
+    model_config = ConfigDict(json_schema_extra=_without_defaults)
+
+    preset: Word = ""
+    """A real model, such as a100-sxm4-40gb, or a whole node of it, such as dgx-a100."""
+    count: Count = 1
+    """Number of devices. Default: that of the node preset, else 1."""
+    ids: Annotated[tuple[DeviceId, ...], Constraint(_each_once)] = ()
+    """Ids of the devices, one for each, such as those of real devices elsewhere. Default: made from the entry's name
+    and the index, or in the form of the maker's driver."""
+    memory: Memory = 0
+    """Memory of each device, as a Kubernetes quantity such as 16Gi. Default: the preset's, else none."""
+    numa: Annotated[tuple[NumaNode, ...], one_or_many(INTEGER)] = ()
+    """NUMA node: one number for all devices, or a list with one per device. Default: the preset's, else none."""
+    attributes: dict[str, AsWritten] = {}
+    """Facts about each device, for templates such as {attributes.model}. Values are kept as written."""
+    link_rows: Annotated[list[list[Index]], Field(alias="links")] = []
+    """Fast links between devices. Either groups of indices, [[0, 1], [2, 3]]; or a score for every pair, as `count`
+    lists of `count` numbers, symmetric and with a zero diagonal, where 100 is one NVLink. `count` lists of `count`
+    numbers are always read as scores."""
+    node: VirtualNode | None = None
+    """A node or file that a container gets for each device. Default: none."""
+    partitioning: Geometry | None = None
+    """How a device can be partitioned, in the form of presets. Default: as in the preset, else not at all."""
+    physics: PhysicsModel = PhysicsModel()
+    """Power, temperature and clocks of a device under load, in the form of presets. Default: as in the preset."""
+
+    _preset: Preset = PrivateAttr(NO_PRESET)
+    _links: Links = PrivateAttr(default_factory=dict)
+
+    def resolved(self, preset: Preset, *, count: int, links: Links) -> Self:
+        """`count` devices, with the values of the preset for all keys that are not given."""
+        update = {
+            "count": count,
+            "attributes": {**preset.attributes, **self.attributes},
+            "partitioning": self.partitioning or preset.partitioning,
+            "physics": self.physics.over(preset.physics),
+        }
+        if "memory" not in self.model_fields_set:
+            update["memory"] = preset.memory
+        if "numa" not in self.model_fields_set:
+            update["numa"] = preset.numa[:count]
+        copy = self.model_copy(update=update)
+        copy._preset, copy._links = preset, links
+        return copy
+
+    def without_driver_nodes(self) -> Self:
+        """The devices without the nodes of real ones, as on a node without /dev."""
+        copy = self.model_copy()
+        copy._preset = self._preset.model_copy(update={"device_nodes": (), "partition_nodes": None})
+        return copy
+
+    @property
+    def links(self) -> Links:
+        """The links, by pair of devices."""
+        return self._links
+
+    @property
+    def id_style(self) -> IdStyle:
+        return self._preset.id_style
+
+    @property
+    def maker_resource(self) -> str:
+        """The resource under which the maker's own plugin advertises devices of the preset."""
+        return self._preset.resource
+
+    @property
+    def driver_nodes(self) -> tuple[DriverNode, ...]:
+        """The nodes that the real device has."""
+        return self._preset.device_nodes
+
+    @property
+    def partition_nodes(self) -> tuple[DriverNode, ...]:
+        """The nodes that a partition of the real device has."""
+        return self._preset.nodes_of_partitions
+
+    @property
+    def visible_devices_env(self) -> str:
+        """The variable that tells the maker's runtime which devices a container gets; empty without a preset."""
+        return self._preset.visible_devices_env
+
+    @property
+    def attribute_names(self) -> frozenset[str]:
+        """The attributes of its devices and their partitions, for templates."""
+        profiles = self.partitioning.profiles.values() if self.partitioning else ()
+        return frozenset(self.attributes).union(*(profile.attributes for profile in profiles))
