@@ -15,6 +15,7 @@ import yaml
 from vdev.errors import HostError
 from vdev.sim import Phase, manifest
 from vdev.sim.app import Output, SimOptions, serve
+from vdev.sim.node_objects import NodeObjects
 from vdev.sim.pod_directory import PodDirectory
 
 NPU = "acme.dev/npu"
@@ -22,10 +23,12 @@ NPU = "acme.dev/npu"
 
 @pytest.fixture
 async def pods(kubelet, short_dir):
-    watch = asyncio.create_task(PodDirectory(kubelet, short_dir, interval=0.02).run())
+    watch = PodDirectory(kubelet.objects, kubelet.journal, short_dir, interval=0.02)
+    tasks = [asyncio.create_task(each.run()) for each in (watch, NodeObjects(kubelet, kubelet.objects.store))]
     yield short_dir
-    watch.cancel()
-    await asyncio.wait([watch])
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
 
 
 def write(path, document):
@@ -94,7 +97,7 @@ ONE = yaml.safe_dump(manifest("one"), explicit_start=True)
     [
         ("a: 1\nb: [}\n", 2, "while parsing a flow node: expected the node content, but found '}'"),
         (f"{ONE}---\nkind: Deployment\n", ONE.count("\n") + 2, "expected a v1 Pod, found None 'Deployment'"),
-        (f"{ONE}---\n- 1\n", ONE.count("\n") + 2, "expected a v1 Pod"),
+        (f"{ONE}---\n- 1\n", ONE.count("\n") + 2, "the manifest: expected a mapping, found list"),
         (f"{ONE}{ONE}", ONE.count("\n") + 2, "pod default/one is in this file already"),
         ("# nothing\n", 1, "the file is empty: expected Pods or objects of DRA"),
     ],
@@ -120,7 +123,7 @@ async def test_a_pipe_is_no_manifest(kubelet, pods):
 
 async def test_missing_directory(kubelet, short_dir):
     """A directory that does not exist has no pods."""
-    await PodDirectory(kubelet, short_dir / "later").sync()
+    await PodDirectory(kubelet.objects, kubelet.journal, short_dir / "later").sync()
     assert [] == kubelet.pods()
 
 

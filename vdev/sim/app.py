@@ -65,13 +65,11 @@ async def serve(options: SimOptions, out: TextIO = sys.stdout) -> int:
         seed=options.seed,
         host_root="/",
         cdi_dir=options.cdi_dir,
-        objects=None if api is None else ServerObjects(api.objects),
+        objects=ServerObjects(None if api is None else api.objects),
     )
-    if api is None:
-        return await _serve(options, kubelet, None, out)
-    nodes = NodeObjects(kubelet, api.objects)
+    nodes = NodeObjects(kubelet, kubelet.objects.store)
     nodes.register()  # before a client can connect
-    async with _served(options, api):
+    async with contextlib.nullcontext() if api is None else _served(options, api):
         return await _serve(options, kubelet, nodes, out)
 
 
@@ -98,7 +96,7 @@ async def _served(options: SimOptions, api: ApiServer) -> AsyncIterator[None]:
         await api.down()
 
 
-async def _serve(options: SimOptions, kubelet: Kubelet, nodes: NodeObjects | None, out: TextIO) -> int:
+async def _serve(options: SimOptions, kubelet: Kubelet, nodes: NodeObjects, out: TextIO) -> int:
     again, end = asyncio.Event(), asyncio.Event()
     greeted = False
 
@@ -117,11 +115,10 @@ async def _serve(options: SimOptions, kubelet: Kubelet, nodes: NodeObjects | Non
     with acting_on({signal.SIGINT: end.set, signal.SIGTERM: end.set, signal.SIGHUP: again.set}):
         async with kubelet, asyncio.TaskGroup() as group:
             tasks = [group.create_task(_restart_on(again, kubelet), name="restart the kubelet")]
+            tasks.append(group.create_task(nodes.run(), name="follow the API server"))
             if options.pods is not None:
-                watch = PodDirectory(kubelet, options.pods).run()
+                watch = PodDirectory(kubelet.objects, kubelet.journal, options.pods).run()
                 tasks.append(group.create_task(watch, name="watch the pods directory"))
-            if nodes is not None:
-                tasks.append(group.create_task(nodes.run(), name="follow the API server"))
             await end.wait()
             for task in tasks:
                 task.cancel()
