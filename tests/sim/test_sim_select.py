@@ -1,13 +1,14 @@
 """Properties of the choice of devices and of the device table."""
 
 import asyncio
+import json
 import random
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from vdev.pb import deviceplugin_v1beta1_pb2 as api
-from vdev.sim.device_manager.device_checkpoint import parse, restore, take
+from vdev.sim.device_manager.device_checkpoint import restore, take
 from vdev.sim.device_manager.device_choice import AdmissionError, ContainerRequest, select
 from vdev.sim.device_manager.device_table import DeviceTable
 from vdev.sim.objects.node_devices import Device
@@ -60,6 +61,6 @@ def test_checkpoint_round_trip(listed, holders):
             table.hold(f"pod-{number}", "main", NPU, held, b"\x00answer")
     table.recount()
     again = DeviceTable()
-    restore(again, parse(take(table)), now=5.0)
+    restore(again, json.loads(take(table))["Data"], now=5.0)
     assert (table.holders, table.allocated) == (again.holders, again.allocated)
     assert {NPU: 0} == again.view().capacity

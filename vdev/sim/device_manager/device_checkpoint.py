@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ...errors import SocketError
 from ...hostfs import write_atomic
 from ...json_text import parse_json
 from .device_table import DeviceTable, Endpoint, Held
@@ -54,43 +55,27 @@ def restore(table: DeviceTable, data: Mapping[str, Any], *, now: float) -> None:
     table.recount()
 
 
-def parse(text: str) -> Mapping[str, Any]:
-    """The data of an embedded kubelet's checkpoint. Raises ValueError for any other text."""
-    document = parse_json(text)
-    if not _is_checkpoint(document):
-        raise ValueError("not a kubelet's checkpoint")
-    if document["Checksum"] != _checksum(document["Data"]):
-        raise ValueError("the checksum does not match")
-    data: Mapping[str, Any] = document["Data"]
-    return data
-
-
 def read(directory: Path) -> tuple[Mapping[str, Any] | None, str]:
-    """The data of a directory's checkpoint, or None and the error (empty if there is no file). Blocks."""
+    """The data of a directory's checkpoint, or None and the error (empty if there is no file). Blocks.
+
+    Raises SocketError for the checkpoint of a real kubelet.
+    """
     try:
-        return parse((directory / FILE_NAME).read_text()), ""
+        document = parse_json((directory / FILE_NAME).read_text())
     except FileNotFoundError:
         return None, ""
     except (OSError, ValueError) as error:
         return None, str(error)
+    if not isinstance(document, dict) or not {"Data", "Checksum"} <= document.keys():
+        return None, "not a kubelet's checkpoint"
+    if document["Checksum"] != _checksum(document["Data"]):
+        raise SocketError(f"{directory}: belongs to a real kubelet; use another directory")
+    return document["Data"], ""
 
 
 def write(directory: Path, text: str) -> None:
     """Replace the checkpoint, with the real one's mode. Blocks briefly. Raises HostError."""
     write_atomic(directory / FILE_NAME, text.encode(), mode=0o600)
-
-
-def belongs_to_real_kubelet(directory: Path) -> bool:
-    """Whether the directory holds the checkpoint of a real kubelet. Blocks."""
-    try:
-        document = parse_json((directory / FILE_NAME).read_text())
-    except (OSError, ValueError):
-        return False
-    return _is_checkpoint(document) and bool(document["Checksum"] != _checksum(document["Data"]))
-
-
-def _is_checkpoint(document: Any) -> bool:
-    return isinstance(document, dict) and {"Data", "Checksum"} <= document.keys()
 
 
 def _checksum(data: Any) -> int:

@@ -150,14 +150,13 @@ class KubeletProcess:
         for socket in sockets:
             kubelet_directory.check_path(socket)
             kubelet_directory.refuse_live(socket)
-        if device_checkpoint.belongs_to_real_kubelet(paths.device_plugins):
-            raise SocketError(f"{paths.device_plugins}: belongs to a real kubelet; use another directory")
+        checkpoint = device_checkpoint.read(paths.device_plugins)
         for socket in sockets:
             private = paths.private(socket)
             kubelet_directory.make_directories(socket.parent, private.parent)
             private.unlink(missing_ok=True)  # it exists if an earlier start was killed
         kubelet_directory.make_directories(paths.plugins_registry, mode=0o755)
-        return device_checkpoint.read(paths.device_plugins)
+        return checkpoint
 
     async def _serve(self, server: grpc.aio.Server, public: Path) -> None:
         private = self.paths.private(public)

@@ -196,7 +196,7 @@ def _kubeconfig(places: PluginPlaces) -> Path:
 
 
 def _forget_node(paths: kubelet_directory.KubeletPaths) -> None:
-    """Make a kubelet's directory that of a new node. Blocks. Raises SocketError if a kubelet uses it."""
+    """Make a kubelet's directory that of a new node. Blocks. Raises SocketError if another kubelet uses it."""
     kubelet_directory.refuse_live(paths.registration_socket)
-    if not device_checkpoint.belongs_to_real_kubelet(paths.device_plugins):  # else the kubelet refuses to start
-        (paths.device_plugins / device_checkpoint.FILE_NAME).unlink(missing_ok=True)
+    device_checkpoint.read(paths.device_plugins)  # raises if it is a real kubelet's
+    (paths.device_plugins / device_checkpoint.FILE_NAME).unlink(missing_ok=True)
