@@ -56,7 +56,7 @@ FOUND = {
         r"acme.dev/widget: capacity: expected 2 as remembered, seen 0; "
         r"acme.dev/widget: allocatable: expected 2 as remembered, seen 0; "
         "acme.dev/widget called Register, but nothing answers at widget.sock: a kubelet that starts removes all "
-        "sockets of the directory; serve anew before you register\n",
+        "sockets of the directory; serve again before you register\n",
     ),
     "leftover": ("plugin-crash", r"ended with exit code 1 by itself(.|\n)*\| listen unix .*address already in use"),
     "drops": ("health", "error: held-device-dropped: acme.dev/widget: held device 'widget-0' dropped from the list"),

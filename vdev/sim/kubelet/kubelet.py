@@ -101,7 +101,7 @@ class Kubelet:
         self._process: KubeletProcess | None = None
         self._workers: PodWorkers | None = None
         self._stop_listening: Callable[[], None] = lambda: None
-        self._sources: asyncio.Task[KubeletPanic | None] | None = None
+        self._sources: asyncio.Task[None] | None = None
         self._cluster = Cluster(self.objects, node_name, self.journal)
         self._scheduling = PodScheduler(self._cluster, self._store, self._node, self.journal)
         self.journal.listen(lambda entry: self._scheduling.wake() if entry.event in _MAY_FIT else None)
@@ -112,15 +112,15 @@ class Kubelet:
         try:
             await self.start()
         except BaseException:
-            await self._tidy()
+            await self._remove_root()
             raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
-        await self._tidy()
+        await self._remove_root()
 
-    async def _tidy(self) -> None:
+    async def _remove_root(self) -> None:
         if self._temporary and self._root is not None:
             await asyncio.to_thread(shutil.rmtree, self._root, ignore_errors=True)
 

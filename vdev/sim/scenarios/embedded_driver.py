@@ -291,7 +291,7 @@ def _missing_registrations(entries: Iterable[Entry]) -> list[str]:
                 refused[resource] = f"called Register, and was refused: {entry.fields['error']}"
             case "registrationWaits":
                 waits[resource] = f"called Register, but nothing answers at {endpoint}: " + (
-                    "a kubelet that starts removes all sockets of the directory; serve anew before you register"
+                    "a kubelet that starts removes all sockets of the directory; serve again before you register"
                     if resource in known
                     else "serve before you register"
                 )
