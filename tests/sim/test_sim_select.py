@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vdev.pb import deviceplugin_v1beta1_pb2 as api
-from vdev.sim.device_manager.device_checkpoint import restore, take
+from vdev.sim.device_manager.device_checkpoint import dump, restore
 from vdev.sim.device_manager.device_choice import AdmissionError, ContainerRequest, select
 from vdev.sim.device_manager.device_table import DeviceTable
 from vdev.sim.objects.node_devices import Device
@@ -28,7 +28,7 @@ def test_select(listed, taken, wish, count, affinity, seed):
     table.connected(NPU, socket="s", options=api.DevicePluginOptions())
     table.listed(NPU, listed)
     for id_ in taken:
-        table.take(NPU, id_)
+        table.mark_allocated(NPU, id_)
     free = {device.id for device in listed if device.healthy} - taken
 
     async def prefer(available, must):
@@ -61,6 +61,6 @@ def test_checkpoint_round_trip(listed, holders):
             table.hold(f"pod-{number}", "main", NPU, held, b"\x00answer")
     table.recount()
     again = DeviceTable()
-    restore(again, json.loads(take(table))["Data"], now=5.0)
+    restore(again, json.loads(dump(table))["Data"], now=5.0)
     assert (table.holders, table.allocated) == (again.holders, again.allocated)
     assert {NPU: 0} == again.view().capacity

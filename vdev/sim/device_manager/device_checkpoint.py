@@ -22,7 +22,7 @@ FILE_NAME = "kubelet_internal_checkpoint"
 _SEED = b"vdev.sim"  # of the checksum
 
 
-def take(table: DeviceTable) -> str:
+def dump(table: DeviceTable) -> str:
     """The text of the file for a table."""
     entries = [
         {
@@ -38,7 +38,7 @@ def take(table: DeviceTable) -> str:
     ]
     registered = {resource: sorted(ids) for resource, ids in sorted(table.healthy.items())}
     data = {"PodDeviceEntries": entries or None, "RegisteredDevices": registered}  # Go writes an empty slice as null
-    return _dump({"Data": data, "Checksum": _checksum(data)})
+    return _json({"Data": data, "Checksum": _checksum(data)})
 
 
 def restore(table: DeviceTable, data: Mapping[str, Any], *, now: float) -> None:
@@ -79,8 +79,8 @@ def write(directory: Path, text: str) -> None:
 
 
 def _checksum(data: Any) -> int:
-    return zlib.crc32(_dump(data).encode(), zlib.crc32(_SEED))
+    return zlib.crc32(_json(data).encode(), zlib.crc32(_SEED))
 
 
-def _dump(document: Any) -> str:
+def _json(document: Any) -> str:
     return json.dumps(document, separators=(",", ":"))

@@ -45,7 +45,7 @@ async def select(
             if len(taken) == needed:
                 break
             if id_ not in taken:
-                table.take(resource, id_)
+                table.mark_allocated(resource, id_)
                 taken.add(id_)
         return len(taken) == needed
 

@@ -142,7 +142,7 @@ class DeviceTable:
         held = self.holders.get(pod, {}).get(container, {}).get(resource)
         return None if held is None else held.ids
 
-    def take(self, resource: str, id_: str) -> None:
+    def mark_allocated(self, resource: str, id_: str) -> None:
         """Mark a device as allocated, before the plugin is called."""
         self.allocated.setdefault(resource, set()).add(id_)
 

@@ -139,7 +139,7 @@ class KubeletProcess:
         if not self.alive:
             return
         try:
-            device_checkpoint.write(self.paths.device_plugins, device_checkpoint.take(self.table))
+            device_checkpoint.write(self.paths.device_plugins, device_checkpoint.dump(self.table))
         except HostError as error:  # the real kubelet only logs it
             self.life.journal.find([Finding("checkpoint-write", Severity.ERROR, "", str(error))])
 
