@@ -8,16 +8,19 @@ import yaml
 from tests.kit.dra_driver import device, slice_of
 from tests.kit.dra_objects import claim, device_class, pod, template
 from vdev.sim import Phase
+from vdev.sim.node_objects import NodeObjects
 from vdev.sim.pod_directory import PodDirectory
 
 
 @pytest.fixture
 async def directory(kubelet, short_dir):
-    """An empty directory of manifests that the kubelet follows."""
-    watch = asyncio.create_task(PodDirectory(kubelet, short_dir, interval=0.02).run())
+    """An empty directory that is being watched."""
+    watch = PodDirectory(kubelet.objects, kubelet.journal, short_dir, interval=0.02)
+    tasks = [asyncio.create_task(each.run()) for each in (watch, NodeObjects(kubelet, kubelet.objects.store))]
     yield short_dir
-    watch.cancel()
-    await asyncio.wait([watch])
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
 
 
 def write(path, *documents):

@@ -31,16 +31,16 @@ class ApiObjects:
 
     def __init__(self, store: ObjectStore | None = None) -> None:
         # The embedded kubelet reports mistakes in slices that no API server has refused.
-        self._store = store or ObjectStore(rules=Rules(refuse_slices=False))
+        self.store = store or ObjectStore(rules=Rules(refuse_slices=False))
 
     async def list(self, kind: str) -> list[Document]:
         """All objects of a kind, in all namespaces, by namespace and name."""
-        return list(self._store.all(_KINDS[kind]))
+        return list(self.store.all(_KINDS[kind]))
 
     async def get(self, kind: str, name: str, namespace: str = "") -> Document | None:
         """An object, None if it does not exist."""
         try:
-            return self._store.get(_KINDS[kind], _namespace(kind, namespace), name)
+            return self.store.get(_KINDS[kind], _namespace(kind, namespace), name)
         except Refused:
             return None
 
@@ -48,9 +48,9 @@ class ApiObjects:
         """Create an object with its status, and its namespace if that does not exist. Raises ApiObjectError."""
         namespace = _namespace(kind, document["metadata"].get("namespace", ""))
         with _as_object_errors():
-            if namespace and not self._store.has(_KINDS["Namespace"], "", namespace):
-                self._store.create(_KINDS["Namespace"], "", {"metadata": {"name": namespace}}, _MANAGER)
-            found = self._store.create(_KINDS[kind], namespace, document, _MANAGER)
+            if namespace and not self.store.has(_KINDS["Namespace"], "", namespace):
+                self.store.create(_KINDS["Namespace"], "", {"metadata": {"name": namespace}}, _MANAGER)
+            found = self.store.create(_KINDS[kind], namespace, document, _MANAGER)
             return self._with_status(_KINDS[kind], found, document.get("status", found.get("status")))
 
     async def edit(
@@ -63,7 +63,7 @@ class ApiObjects:
         new = deepcopy(dict(old))
         change(new)
         with _as_object_errors():
-            found = self._store.change(_KINDS[kind], (_namespace(kind, namespace), name), new, manager=_MANAGER)
+            found = self.store.change(_KINDS[kind], (_namespace(kind, namespace), name), new, manager=_MANAGER)
             return self._with_status(_KINDS[kind], found, new.get("status"))
 
     def _with_status(self, kind: ApiKind, found: Stored, status: Document | None) -> Stored:
@@ -72,16 +72,16 @@ class ApiObjects:
             return found
         key = found["metadata"].get("namespace", ""), found["metadata"]["name"]
         new = {**found, "status": status or {}}
-        return self._store.change(kind, key, new, manager=_MANAGER, subresource="status")
+        return self.store.change(kind, key, new, manager=_MANAGER, subresource="status")
 
     async def delete(self, kind: str, name: str, namespace: str = "") -> None:
         """Delete an object; no effect if it does not exist."""
         if await self.get(kind, name, namespace) is not None:
-            self._store.delete(_KINDS[kind], _namespace(kind, namespace), name)
+            self.store.delete(_KINDS[kind], _namespace(kind, namespace), name)
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call `listener` on the event loop after each change; returns a function that ends this."""
-        return self._store.listen(listener)
+        return self.store.listen(listener)
 
 
 def _namespace(kind: str, namespace: str) -> str:
