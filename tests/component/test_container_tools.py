@@ -274,7 +274,7 @@ async def test_a_tool_is_there_until_no_answer_has_it(kubelet, start_agent, insi
     """A pod that is admitted while an edit removes the tool can still mount it."""
     held = HeldBack(lambda plan: [each.device.raw.tools for each in plan.observed.inventory.resources[GPU].slots])
     agent = await start_agent(config(), appliers=[held], look_at_holders=0.2)
-    await kubelet.wait_until(lambda: held.last.observed.in_use.complete, what="an answer about pods")
+    await kubelet.wait_until(lambda: held.last.observed.in_use.is_complete, what="an answer about pods")
     agent.edit(config(entry=", smi: false"))
     await held.reached.wait()
     pod = await kubelet.run_pod(manifest("a", {GPU: 1}))

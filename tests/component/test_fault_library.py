@@ -85,7 +85,7 @@ async def test_usb_unplugged(tell, clock, shows, kubelet):
     key = "example.com/yubikey"
     agent = await tell("usb-unplugged.yaml")
     await kubelet.run_pod(manifest("holder", {key: 1}))
-    await kubelet.wait_until(lambda: agent.agent.holders.knowledge.named, what="the kubelet to name the pod")
+    await kubelet.wait_until(lambda: agent.agent.holders.known.pods, what="the kubelet to name the pod")
     clock.advance(30)
     await shows(key, 1, 0)
     assert "'Unhealthy'" in str(kubelet.pod("holder").container().allocated_resources_status)

@@ -145,7 +145,7 @@ async def test_the_api_server_fails(start_agent, account, api_server, node, cond
     await shows(GPU, 4, 3)
     assert Phase.RUNNING is (await kubelet.run_pod(manifest("p", {GPU: 1}))).phase
     await api_server.until(lambda: any(says in str(each) for each in agent.agent.reconciler.problems))
-    assert any("the fault rule 'away' says so" in str(each) for each in agent.agent.reconciler.problems)
+    assert any("injected by the fault rule 'away'" in str(each) for each in agent.agent.reconciler.problems)
     assert "True" == conditions()["GpuHealthy"][0]
     await do(agent, "clear", name="away")
     await api_server.until(lambda: conditions()["GpuHealthy"][0] == "False")

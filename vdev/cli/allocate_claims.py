@@ -127,6 +127,8 @@ def _allocate(objects: _Objects, seen: preview.Preview) -> None:
             return known.matches(driver, device) if known else cel_selectors.matches(expression, driver, device)
         except cel_selectors.NotInstalled as missing:
             raise UsageError(str(missing)) from missing  # not an error of the claim
+        except cel_selectors.CompileError as wrong:
+            raise UsageError(f"an API server would not take the selector {expression!r}: {wrong}") from wrong
 
     slices = [each for pool in seen.pools.values() for each in cutting.objects(pool, seen.node)]
     offered = pools.gather(slices, seen.node, {})

@@ -17,6 +17,7 @@ from pydantic_settings import EnvSettingsSource, InitSettingsSource
 
 from ..errors import UsageError
 from ..model.problem import did_you_mean, listed
+from ..model.scalars import PROBLEM
 from ..settings import Group, Settings, declared
 
 
@@ -173,6 +174,8 @@ def _problem(error: ErrorDetails, sources: Mapping[str, str]) -> str:
     source = f"{sources[field]}: " if field else ""
     if error["type"] == "value_error":
         return f"{source}{error['ctx']['error']}"
+    if error["type"] == PROBLEM:
+        return f"{source}{error['ctx']['message']}; {error['ctx']['hint']}"
     choices = next(option.choices for option in OPTIONS if option.field == field)
     if not choices:
         return f"{source}{error['input']!r}: {error['msg']}"

@@ -97,6 +97,14 @@ def test_selectors(allocate):
     assert (0, [["npu-1"]]) == (code, results(json.loads(out))), err
 
 
+def test_a_selector_that_is_not_cel(allocate):
+    """It is a mistake in the file, not a claim that gets nothing."""
+    pytest.importorskip("cel_expr_python", reason="cel-expr-python, which evaluates selectors, is not installed")
+    code, _, err = allocate(claim().replace("count: 1", "selectors: [{cel: {expression: 'device.driver =='}}]"))
+    assert 2 == code
+    assert "would not take the selector 'device.driver ==': CEL compile error: " in err
+
+
 def test_selectors_without_cel(allocate, monkeypatch):
     """The error says what to install."""
     monkeypatch.setitem(sys.modules, "cel_expr_python", None)

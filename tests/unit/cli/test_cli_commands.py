@@ -419,7 +419,7 @@ def test_a_plan_for_a_node_that_no_entry_is_for_says_so(tmp_path, capsys):
     file.write_text(OF_OTHERS)
     assert 0 == main(["plan", str(file), "--node", "vm"])
     assert [
-        f"{file}:{place}: notice: entry {said}, this is vm; --node NAME plans for another"
+        f"{file}:{place}: notice: entry {said}, this is vm; --node NAME plans for another node"
         for place, said in (
             ("2:5: devices[0]", "h100 is for nodes gpu-worker*"),
             ("3:5: devices[1]", "tty is for nodes edge-*, lab"),

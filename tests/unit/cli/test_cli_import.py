@@ -103,4 +103,4 @@ def test_other_commands_know_the_form(file: Path, command: str) -> None:
     )
 
     assert 2 == done.returncode
-    assert f"this is a configuration of generic-device-plugin; `vdev import {file}` makes one" in done.stderr
+    assert f"this is a configuration of generic-device-plugin; `vdev import {file}` converts it" in done.stderr
