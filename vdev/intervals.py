@@ -31,7 +31,6 @@ class Intervals:
 
     # Before another attempt.
     retry_host_files: float = 5.0  # what containers need on the host, and could not be made
-    retry_host_files_most: float = 30.0  # a CDI file that something else keeps deleting or changing
     retry_label: float = 1.0  # at the start, where the API server does not answer
     api_pause_first: float = 1.0  # what the API server did not answer; doubles with each failure
     api_pause_most: float = 60.0
@@ -64,7 +63,6 @@ class Intervals:
     steady: float = 10.0  # that a stream must live for the next pause to be the shortest again
 
     # What the agent that serves is given time for, by one that stands by.
-    directory_anew: float = 10.0  # to lock the kubelet's directory when that was made again
 
     # Of a device that vanished.
     retire_settle: float = 5.0  # listed as Unhealthy, before it may go: longer than any admission in progress

@@ -109,13 +109,3 @@ async def test_no_second_file_defines_the_same_device(start_agent):
     (agent.cdi_dir / "other.json").write_text("{}")
     agent = await start_agent(NPU % (CRI, 2))
     assert {FILE, "other.json"} == {path.name for path in agent.cdi_dir.iterdir()}
-
-
-async def test_a_file_that_is_called_otherwise_now_is_renamed(start_agent):
-    """At no moment is what pods hold in no file or in two, and a full disk takes nothing away."""
-    agent = await start_agent(NPU % (CRI, 2))
-    await agent.stop()
-    before = (agent.cdi_dir / FILE).stat().st_ino
-    (agent.cdi_dir / FILE).rename(agent.cdi_dir / "vdev-old-name.json")
-    agent = await start_agent(NPU % (CRI, 2))
-    assert [(FILE, before)] == [(path.name, path.stat().st_ino) for path in agent.cdi_dir.iterdir()]

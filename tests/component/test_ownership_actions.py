@@ -104,7 +104,7 @@ async def test_a_hanging_action_is_killed_with_its_children(kubelet, start_agent
     agent = await start_agent(config(f"onAllocate: [{{command: {command}, timeout: 300ms}}]"))
     await kubelet.run_pod(manifest("a", {NPU: 1}))
     await kubelet.wait_until(lambda: agent.agent.handovers.actions.failed, what="the timeout")
-    assert "/bin/sh took longer than 0.3 s" == agent.agent.handovers.actions.failures[0].reason
+    assert "/bin/sh took longer than 0.3 s" == agent.agent.handovers.actions.failures[0]["reason"]
     await kubelet.wait_until(lambda: not any(map(_runs, lines(pids))), what="the end of its processes")
 
 
@@ -161,7 +161,7 @@ async def test_what_is_no_file_of_the_host_is_refused(kubelet, start_agent, dire
     agent = await start_agent(config(f"onAllocate: [{action}]"), host=HostRoot(host))
     await kubelet.run_pod(manifest("a", {NPU: 1}))
     await kubelet.wait_until(lambda: agent.agent.handovers.actions.failed, what="the refusal")
-    assert reason == agent.agent.handovers.actions.failures[0].reason
+    assert reason == agent.agent.handovers.actions.failures[0]["reason"]
     assert "kept" == outside.read_text()
 
 

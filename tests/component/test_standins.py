@@ -193,7 +193,7 @@ async def test_a_directory_that_cannot_be_written_is_said(kubelet, start_agent, 
     await shows(NPU, 1, 0)
     (slot,) = agent.agent.reconciler.served.resources[NPU].slots
     assert str(directory / "devices") in slot.health.reason
-    assert any(each["event"] == "stand-in not made" for each in agent.logs)
+    assert any(each["event"] == "files for containers not made" for each in agent.logs)
 
 
 async def test_a_file_has_its_content_and_keeps_what_is_written(kubelet, start_agent, directory):

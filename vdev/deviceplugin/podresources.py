@@ -1,8 +1,8 @@
 """Which pods hold which devices, according to the kubelet's PodResources API.
 
-Only `List` is called, after changes and otherwise seldom: the kubelet allows 100 calls a second for all clients
-together. Containers of finished pods are absent; so are ordinary init containers, whose devices an app container reuses
-or frees.
+The agent calls `List` alone, after changes and otherwise seldom: the kubelet allows 100 calls a second for all clients
+together. The answer omits containers of finished pods, and ordinary init containers, whose devices an app container
+reuses or frees.
 """
 
 import json

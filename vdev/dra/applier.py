@@ -10,7 +10,7 @@ import structlog
 
 from ..agent.applier import Applier
 from ..agent.options import Options
-from ..agent.steps import Steps
+from ..agent.retry import Retrier
 from ..faults.engine import Engine
 from ..kube import RESOURCE_SLICES, Informer, whole
 from ..model.device import Slot, device_document, grouped
@@ -47,7 +47,7 @@ class Dra(Applier):
         self,
         options: Options,
         access: NodeAccess,
-        steps: Steps,
+        retrier: Retrier,
         metrics: Metrics,
         *,
         wake: Callable[[], None],
@@ -58,7 +58,7 @@ class Dra(Applier):
         self._api = access.api
         self._group: asyncio.TaskGroup | None = None
         self._begun = asyncio.Event()  # there is a driver, or was one
-        self._steps = steps
+        self._retrier = retrier
         self._metrics = metrics
         self._wake = wake
         self._renew = renew
@@ -136,7 +136,7 @@ class Dra(Applier):
         async def run() -> None:
             if previous is not None:
                 await asyncio.wait([previous])
-            await self._steps.keep(f"serving the DRA driver {name}", driver.run)
+            await self._retrier.supervise(f"serving the DRA driver {name}", driver.run)
 
         assert self._group is not None
         self._tasks[name] = self._group.create_task(run(), name=f"DRA driver {name}")
@@ -204,7 +204,7 @@ class Dra(Applier):
         else:
             try:
                 async with self._options.clock.timeout(self._options.intervals.last_requests):
-                    await self._steps.take("taking ResourceSlices away", self.slices.withdraw)
+                    await self._retrier.run("taking ResourceSlices away", self.slices.withdraw)
             except TimeoutError:
                 log.warning("the API server takes too long; the kubelet takes the ResourceSlices away in 30 s")
         for driver in self._drivers.values():

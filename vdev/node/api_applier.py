@@ -7,7 +7,7 @@
 A device that flaps writes a burst of changes, then the latest twice a second: an API server serves thousands of nodes.
 What that answers to an apply is the Node from then on, however late a watch or the next look tells it.
 
-`work` is a step that the agent repeats (see `steps`): a failure is said, counted and tried again like any other.
+`work` is an operation that the agent repeats (see `agent/retry.py`), so a failure is logged and tried again.
 """
 
 import asyncio

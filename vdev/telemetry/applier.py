@@ -120,15 +120,24 @@ def _document(measured: MeasuredDevice) -> dict[str, Any]:
 class Telemetry(Applier):
     """The sensors of one node, and what serves them: HTTP for Prometheus, `vdev top`, the status page.
 
-    `api` is None if no API server is configured. `on_change` is called when `problems` change.
+    `api` is None if no API server is configured. `on_change` is called when `problems` change,
+    and `on_plan` when the sensors follow another plan.
     """
 
     name = "measuring devices"
 
-    def __init__(self, options: Options, api: Api | None, *, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        options: Options,
+        api: Api | None,
+        *,
+        on_change: Callable[[], None],
+        on_plan: Callable[[DesiredState], None] = lambda _plan: None,
+    ) -> None:
         self._options = options
         self._clock: Clock = options.clock
         self._on_change = on_change
+        self._on_plan = on_plan
         self._api = api
         self._sensors = Sensors()
         self._lock = threading.Lock()  # held while the sensors are updated or read, which threads do
@@ -149,6 +158,7 @@ class Telemetry(Applier):
         self._plan = plan
         self._is_stale = True
         self._work_due.set()
+        self._on_plan(plan)
 
     @property
     def _is_on(self) -> bool:
