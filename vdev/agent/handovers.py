@@ -28,10 +28,10 @@ from ..observe.metrics import Metrics
 from ..planning import handovers
 from ..planning.allocation import placeholders
 from ..planning.handovers import Handover, Ledger, Occasion, Unit
+from ..planning.hardware import overlaps
 from ..planning.in_use import InUse
 from ..planning.plan import DesiredState
 from ..planning.resources import Inventory, Resource
-from ..planning.hardware import overlaps
 from .applier import Applier, Stage
 
 log = structlog.get_logger(__name__)
