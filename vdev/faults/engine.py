@@ -337,7 +337,7 @@ class Engine:
             self._late.pop((run.rule.name, driver), None)  # the next change is late again
         return None
 
-    def allocated(self, resource: str, ids: Iterable[str]) -> None:
+    def note_allocate(self, resource: str, ids: Iterable[str]) -> None:
         """Start the rules that wait until a pod is given devices, for these devices."""
         if not self.runs:
             return
