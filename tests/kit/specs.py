@@ -10,8 +10,8 @@ from vdev.model.virtual import Preset, VirtualDevices
 def made_virtual(count=1, *, links=None, geometry=None, id_style=None, nodes=(), **fields):
     """Virtual devices, with what a preset would say of them; `nodes` are those of the real device."""
     preset = Preset.model_construct(device_nodes=nodes, **({"id_style": id_style} if id_style else {}))
-    source = VirtualDevices.model_construct(partitioning=geometry, **fields)
-    return source.resolved(preset, count=count, links=links or {})
+    scores = {"link_rows": links} if links else {}
+    return VirtualDevices.model_construct(partitioning=geometry, **scores, **fields).resolved(preset, count=count)
 
 
 def made_entry(name, resource, source=None, *, where="", partitions=None, choice=None, **fields):

@@ -208,7 +208,7 @@ class Reconciler:
             inventory=self.base,
             health=self.current_health(),
             without_tools=self._without_tools(),
-            faults=self._faults.engine.afflictions,
+            faults=self._faults.engine.active_faults,
             cdi_faults=self._faults.cdi_faults(self.base),
             in_use=self.holders.in_use,
             claimed=self._claimed(),

@@ -137,7 +137,7 @@ def _resource(agent: AgentParts, resource: Resource) -> dict[str, Any]:
                 "reason": slot.health.reason,
                 "injected": slot.health.injected or agent.faults.engine.removed_by((resource.name, slot.id)),
                 "xids": [
-                    each.number for each in agent.faults.engine.afflictions.xids.get((resource.name, slot.id), ())
+                    each.number for each in agent.faults.engine.active_faults.xids.get((resource.name, slot.id), ())
                 ],
                 "flaps": agent.reconciler.verdicts.flaps(slot.device.raw.id),
                 "changedAt": changed_at.get(slot.id),

@@ -40,7 +40,9 @@ def discover(
         bare = (replace(each, tools=smi_dir) for each in bare)
     if source.node is not None:
         own = source.node
-        bare = (virtual_node.with_standin(each, own, facts(each, entry.resource_of(each)), device_dir) for each in bare)
+        bare = (
+            virtual_node.with_placeholder(each, own, facts(each, entry.resource_of(each)), device_dir) for each in bare
+        )
     if not (source.driver_nodes or source.partition_nodes):
         return Found(devices=tuple(bare))
     wanted = []

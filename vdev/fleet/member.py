@@ -187,9 +187,9 @@ class Member:
     def _assign(self, pods: SeenPods, *, is_first: bool) -> None:
         """Give the pods their devices. Devices that they had when the node came do not trigger `onAllocate` rules."""
         assert self.plan is not None
-        before, there = self.assigned.devices, [each.pod for each in pods.by_uid.values()]
-        self.assigned = assign(self.plan.advertised, there, self.assigned)
-        for pod in there:
+        before, present = self.assigned.devices, [each.pod for each in pods.by_uid.values()]
+        self.assigned = assign(self.plan.advertised, present, self.assigned)
+        for pod in present:
             devices = self.assigned.devices.get(pod.uid)
             if devices and pod.uid not in before and not (is_first and pod.noted):
                 for resource, ids in by_resource(devices).items():

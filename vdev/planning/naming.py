@@ -196,7 +196,7 @@ def _single_problem(resource: str, where: str, cuts: Sequence[_Cut]) -> Problem 
 
 def name_of_whole(spec: Spec, entry: Entry) -> tuple[str, str] | Problem:
     """The name of the entry's whole devices and the reason for it, or why there is none."""
-    for pattern in spec.gpu_patterns:
+    for pattern in spec.resources.gpus:
         hit = next((name for name in entry.gpu_names if matches(pattern.pattern, name)), None)
         if hit is not None:
             return pattern.name, f"resources.gpus pattern {pattern.pattern!r} matches {hit!r}"
@@ -207,14 +207,14 @@ def name_of_whole(spec: Spec, entry: Entry) -> tuple[str, str] | Problem:
 
 def _unmatched(spec: Spec, entry: Entry) -> Problem | None:
     """The problem if no pattern of resources.gpus matches the entry's whole devices, or None."""
-    if not spec.gpu_patterns or not entry.gpu_names:
+    if not spec.resources.gpus or not entry.gpu_names:
         return None
-    if any(matches(pattern.pattern, name) for pattern in spec.gpu_patterns for name in entry.gpu_names):
+    if any(matches(pattern.pattern, name) for pattern in spec.resources.gpus for name in entry.gpu_names):
         return None
-    tried = ", ".join(repr(pattern.pattern) for pattern in spec.gpu_patterns)
+    tried = ", ".join(repr(pattern.pattern) for pattern in spec.resources.gpus)
     names = " or ".join(repr(name) for name in entry.gpu_names)
     message = f"{names} does not match any resources.gpus pattern ({tried})"
-    if (first := spec.gpu_patterns[0]).for_nvidia:
+    if (first := spec.resources.gpus[0]).for_nvidia:
         return warning(first.where, message, f"it stays {entry.resource}, as with NVIDIA's plugin, which ignores them")
     return error(entry.where, message, "add a pattern '*'")
 
@@ -248,12 +248,12 @@ def _partition_patterns(spec: Spec, entry: Entry) -> Iterable[PatternItem]:
     """The patterns for the entry: all for NVIDIA's devices; for others, the patterns with a name in their domain."""
     domain, _ = domain_and_name(entry.resource)
     own = entry.is_nvidia
-    return (pattern for pattern in spec.mig_patterns if own or domain_and_name(pattern.name)[0] == domain)
+    return (pattern for pattern in spec.resources.mig if own or domain_and_name(pattern.name)[0] == domain)
 
 
 def _unused_patterns(spec: Spec, names: Names) -> Iterator[Problem]:
     reasons = "\n".join({why for _, why in names.values()})
-    for kind, patterns in (("gpus", spec.gpu_patterns), ("mig", spec.mig_patterns)):
+    for kind, patterns in (("gpus", spec.resources.gpus), ("mig", spec.resources.mig)):
         for pattern in patterns:
             text = f"resources.{kind} pattern {pattern.pattern!r} "
             if pattern.pattern != "*" and text not in reasons:
@@ -262,7 +262,7 @@ def _unused_patterns(spec: Spec, names: Names) -> Iterator[Problem]:
 
 def _mixed_names(spec: Spec, devices: Mapping[str, Sequence[Device]]) -> Iterator[Problem]:
     """A warning for each name of both whole devices and partitions: a pod that asks for one may get the other."""
-    where = next((pattern.where for pattern in spec.mig_patterns), "")
+    where = next((pattern.where for pattern in spec.resources.mig), "")
     for name, members in devices.items():
         if len({device.is_partition for device in members}) > 1:
             text = f"{name!r} is the name of both whole devices and partitions; a pod may get either"

@@ -15,7 +15,7 @@ from ..dra.pools import Claimed, claimed_by_name, published_pools
 from ..dra.published_devices import NO_POOLS, Pools
 from ..faults import targets
 from ..faults.effects import SensorFault, XidError
-from ..faults.targets import Afflictions
+from ..faults.targets import ActiveFaults
 from ..intervals import PRODUCTION, Intervals
 from ..model.device import Device, Health, Key, RawDevice, Slot, base_id
 from ..model.entry import Entry
@@ -71,7 +71,7 @@ class ObservedState:
     """The health of raw devices by id, from probes and from appliers that cannot deliver a device to containers."""
     without_tools: frozenset[str] = frozenset()
     """The ids of raw devices whose containers cannot get the maker's tools."""
-    faults: Afflictions = targets.NONE
+    faults: ActiveFaults = targets.NONE
     """What fault rules do to devices now."""
     cdi_faults: Mapping[str, str] = field(default_factory=dict)
     """What fault rules do to CDI files now, by file name."""
@@ -185,7 +185,7 @@ def desired_state(observed: ObservedState, intervals: Intervals = PRODUCTION) ->
     devices = resources.with_health(devices, observed.health)
 
     # 2. Fault rules come after real health: they change the health of devices that work, and unplug devices.
-    devices = targets.afflict(devices, faults)
+    devices = targets.apply_faults(devices, faults)
 
     # 3. A device that an edit moved from claims to the device plugin is Unhealthy until its claim is gone.
     claimed = _claimed(observed)

@@ -12,7 +12,6 @@ _NAMESPACE = uuid.UUID("0d3a1c52-6f0e-5b1c-9a40-3f6de1c7b2a8")  # of ids made he
 
 def devices(entry: Entry, source: VirtualDevices, node: str) -> list[RawDevice]:
     """The devices of an entry on the node of that name, in the order of their index."""
-    ids = [_id(entry, source, index, node) for index in range(source.count)]
     return [
         RawDevice(
             id=each,
@@ -23,14 +22,13 @@ def devices(entry: Entry, source: VirtualDevices, node: str) -> list[RawDevice]:
             attributes=source.attributes,
             numa_hidden=entry.exclude_topology,
         )
-        for index, each in enumerate(ids)
+        for index, each in enumerate(source.ids or _ids(entry, source, node))
     ]
 
 
-def _id(entry: Entry, source: VirtualDevices, index: int, node: str) -> str:
-    """The id that the configuration gives; else `<name>-<index>`, or for NVIDIA's devices a UUID."""
-    if source.ids:
-        return source.ids[index]
+def _ids(entry: Entry, source: VirtualDevices, node: str) -> list[str]:
+    """`<name>-<index>`, or as NVIDIA's driver does, UUIDs that no other node has."""
+    indices = range(source.count)
     if source.id_style is IdStyle.NVIDIA:
-        return f"GPU-{uuid.uuid5(_NAMESPACE, f'{node}/{entry.name}/{index}')}"
-    return names.device_id(entry.name, str(index), fingerprint=16)  # long, since there may be ten thousand
+        return [f"GPU-{uuid.uuid5(_NAMESPACE, f'{node}/{entry.name}/{index}')}" for index in indices]
+    return [names.device_id(entry.name, str(index), fingerprint=16) for index in indices]  # may be ten thousand

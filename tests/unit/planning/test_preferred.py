@@ -321,7 +321,7 @@ def test_the_allocator_of_a_resource_knows_its_links():
     """Links between indices of an entry become links between its devices."""
     raws = [RawDevice(id=f"npu-{index}", entry="npu", index=index) for index in range(4)]
     slots = [Slot(raw.id, Device(id=raw.id, raw=raw, ordinal=str(raw.index))) for raw in raws]
-    source = made_virtual(4, links={(1, 3): 100, (3, 1): 100, (0, 9): 900})
+    source = made_virtual(4, links=[[1, 3]])
     allocator = resource_of(slots, source).allocator
     assert ["npu-1", "npu-3"] == allocator.prefer([slot.id for slot in slots], [], 2)
 
