@@ -81,7 +81,7 @@ class DeviceLists:
         """Serve what the plan lists; a resource that did not change is not touched, and one that fails is tried again.
 
         The list of a resource that waits for a device is sent once more: the kubelet then writes its checkpoint, which
-        shows whether a pod that its answer does not name still has the device. This is no coroutine, so no Allocate
+        shows whether a pod that its answer does not name still has the device. This is not a coroutine, so no Allocate
         comes between the plan and the lists.
         """
         (prepared, dues), self._prepared = self._prepared, (None, ())

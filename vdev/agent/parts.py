@@ -63,7 +63,7 @@ class AgentParts:
         )
         self.requests = Requests(
             self.metrics,
-            handed_over=self.handovers.allocated,
+            handed_over=self.handovers.granted,
             pre_start=self.handovers.pre_start,
             allocate_deadline=options.allocate_deadline,
             on_granted=self._on_granted,

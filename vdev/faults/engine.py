@@ -316,7 +316,7 @@ class Engine:
             self._late.pop((run.rule.name, driver), None)  # the next change is delayed again
         return None
 
-    def allocated(self, resource: str, ids: Iterable[str]) -> None:
+    def note_allocate(self, resource: str, ids: Iterable[str]) -> None:
         """Start the rules that wait for an allocation of these devices."""
         if not self.runs:
             return

@@ -291,7 +291,7 @@ class Fleet:
 
     async def _take(self, name: str, member: Member) -> float | None:
         """The member's turn, with the devices that pods and claims have now."""
-        member.allocated = self.cluster.allocated(name)
+        member.claim_uses = self.cluster.claim_uses(name)
         member.rejects = self._spec.fleet.reject_pods
         again = await member.turn(self.cluster.pods_of(name))
         if member.plan is not None:
@@ -346,7 +346,7 @@ class Fleet:
         It is not known which devices those were, so all stays until no pod and no claim holds any of them.
         """
         is_ours = self.scope.is_marked(seen.metadata) and self.scope.covers(seen.metadata)
-        if not is_ours or self.cluster.allocated(seen.name):
+        if not is_ours or self.cluster.claim_uses(seen.name):
             return False
         return not any(each.pod.noted for each in self.cluster.pods_of(seen.name).by_uid.values())
 
