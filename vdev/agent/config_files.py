@@ -205,9 +205,7 @@ class ReloadStatus:
     """The results of all readings; times are seconds since the epoch, 0 for never."""
 
     last_was_good: bool = True  # the configuration that was read last is in force
-    kept_at: float = (
-        0.0  # when an earlier process kept the configuration in force, if the start failed
-    )
+    kept_at: float = 0.0  # when an earlier process kept the configuration in force, if the start failed
     applied_at: float = 0.0
     failed_at: float = 0.0
     applied: int = 0

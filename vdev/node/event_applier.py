@@ -15,7 +15,7 @@ from typing import Any
 
 import structlog
 
-from ..aio.tasks import Pace
+from ..aio.tasks import TokenBucket
 from ..kube import EVENTS, Conflict, Missing
 from ..planning.plan import DesiredState
 from ..planning.repartition import Progresses
@@ -53,7 +53,9 @@ class NodeEvents(ApiApplier):
 
     def __init__(self, access: NodeAccess, situation: Callable[[], Situation]) -> None:
         super().__init__(access)
-        self._pace = access.events or Pace(access.timing.clock, burst=_BURST, every=access.timing.intervals.write_event)
+        self._tokens = access.events or TokenBucket(
+            access.timing.clock, burst=_BURST, every=access.timing.intervals.write_event
+        )
         self.said = 0
         self.dropped = 0
         self._situation = situation
@@ -118,14 +120,14 @@ class NodeEvents(ApiApplier):
             self._sent.clear()
         while (happening := self._next()) is not None:
             times = self._waiting[happening]
-            self._pace.spend()
+            self._tokens.take()
             await self._say(happening, times, uid)
             self.said += times
             if left := self._waiting.get(happening, times) - times:
                 self._waiting[happening] = left
             else:
                 self._waiting.pop(happening, None)
-            await self._pace.ready()
+            await self._tokens.wait()
 
     def _next(self) -> EventText | None:
         """The oldest that may be said now: one that was said lately is counted on for a while first."""
