@@ -213,7 +213,8 @@ class Telemetry(Applier):
                         address = self._section.address or ""
                         await self._serve(group, address)
                     self._follow_pods(group)
-                    await asyncio.to_thread(self._update_now)
+                    if self._is_on:  # else the sensors are updated when something reads them
+                        await asyncio.to_thread(self._update_now)
             finally:
                 await self._stop_serving()
 
