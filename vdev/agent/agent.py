@@ -186,7 +186,7 @@ class Agent(AgentParts):
             with contextlib.suppress(TimeoutError):  # before the first list, so that it has every held device
                 async with self.options.clock.timeout(self.options.intervals.first_reading):
                     await self.read_holders()
-            self.turned_at, self.waiting = self.options.clock.now(), ""
+            self.turned_at = self.options.clock.now()
             self.lists.start(group)
             self.dra.start(group)
         self.retrier.retry_now()

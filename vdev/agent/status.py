@@ -70,7 +70,7 @@ def ready(agent: AgentParts) -> bool:
 
 def stand_by(agent: AgentParts) -> str:
     """Return which agent this one stands by for, in a sentence; empty if it does not."""
-    return agent.waiting if agent.lock.stands_by else ""
+    return agent.lock.trouble if agent.lock.stands_by else ""
 
 
 def not_ready(agent: AgentParts) -> list[str]:
@@ -82,8 +82,8 @@ def not_ready(agent: AgentParts) -> list[str]:
     """
     if stand_by(agent):
         return _bad_since_the_start(agent)
-    if agent.waiting or not agent.lists.running or not agent.reconciler.published:
-        return [agent.waiting or "starting", *map(str, agent.retrier.problems)]
+    if not agent.lists.running or not agent.reconciler.published:
+        return [agent.lock.trouble or "starting", *map(str, agent.retrier.problems)]
     services = agent.lists.services.values()
     missing = [f"{each.name}: {each.trouble or _why(each)}" for each in services if not each.ready]
     if agent.reconciler.spec.node.status and not agent.node_api.document()["status"]["written"]:
@@ -193,7 +193,7 @@ class HttpView:
             served=state.published and not any(each.state is ServiceState.STARTING for each in services),
             kubelet=any(each.streams for each in services),
             absent=missing,
-            waits_for=agent.waiting if agent.lock.waited else "",
+            waits_for=agent.lock.trouble,
             stalled=self.stalled(),
             summary=self._summary(),
         )
