@@ -71,7 +71,7 @@ async def test_names_stay_until_no_answer_has_them(kubelet, start_agent, flags):
     """A pod that is admitted while another strategy is being put in force has names that a runtime can resolve."""
     held = HeldBack(lambda plan: plan.cdi)
     agent = await start_agent(NPU % (CRI, 2), appliers=[held], look_at_holders=0.2)
-    await kubelet.wait_until(lambda: held.last.observed.in_use.complete, what="an answer about pods")
+    await kubelet.wait_until(lambda: held.last.observed.in_use.is_complete, what="an answer about pods")
     agent.edit(NPU % (flags, 2))
     await held.reached.wait()
     pod = await kubelet.run_pod(manifest("one", {"acme.dev/npu": 1}))

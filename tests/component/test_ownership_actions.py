@@ -70,11 +70,11 @@ async def test_a_kubelet_restart_releases_nothing(kubelet, start_agent, director
     await kubelet.run_pod(manifest("a", {NPU: 1}))
     await kubelet.wait_until(lambda: lines(told) == ["got"], what="onAllocate")
     holders = agent.agent.holders
-    seen = holders.knowledge.kubelet
+    seen = holders.known.kubelet
     await kubelet.restart()
-    await kubelet.wait_until(lambda: holders.knowledge.kubelet != seen, what="the new kubelet")
-    assert {(NPU, "acme-0"): "default/a"} == holders.knowledge.holders
-    await kubelet.wait_until(lambda: (NPU, "acme-0") in holders.knowledge.named, what="the kubelet to name its pod")
+    await kubelet.wait_until(lambda: holders.known.kubelet != seen, what="the new kubelet")
+    assert {(NPU, "acme-0"): "default/a"} == holders.known.pods
+    await kubelet.wait_until(lambda: (NPU, "acme-0") not in holders.known.unlisted, what="the kubelet to name its pod")
     assert ["got"] == lines(told)
     await kubelet.delete_pod("a")
     await kubelet.wait_until(lambda: lines(told) == ["got", "back"], what="onRelease")

@@ -244,7 +244,7 @@ async def test_what_is_kept_is_written_again_when_something_takes_it(kubelet, st
     agent = await start_agent(config().replace("}}\n", "}, onRelease: [{command: [/bin/true]}]}\n"))
     await shows(NPU, 2, 2)
     await kubelet.run_pod(manifest("a", {NPU: 1}))
-    await kubelet.wait_until(lambda: agent.agent.holders.knowledge.named, what="a reading")
+    await kubelet.wait_until(lambda: agent.agent.holders.known.pods, what="a reading")
     state = directory / "state"
     (path,) = state.glob("state-*.json")
     await kubelet.wait_until(lambda: b"default/a" in path.read_bytes(), what="who holds it")

@@ -77,15 +77,15 @@ class DeviceLists:
     def send(self, plan: DesiredState) -> None:
         """Serve what the plan lists; a resource that did not change is not touched, and one that fails is tried again.
 
-        Lists of `unsettled` resources are sent once more: the kubelet then writes its checkpoint, which shows whether a
-        pod that is not named still has the device. This is no coroutine, so no Allocate comes between the plan and the
-        lists.
+        The list of a resource that waits for a device is sent once more: the kubelet then writes its checkpoint, which
+        shows whether a pod that its answer does not name still has the device. This is no coroutine, so no Allocate
+        comes between the plan and the lists.
         """
         (encoded_for, updates), self._encoded = self._encoded, (None, ())
         for change, encoded in updates if encoded_for is plan else self._compared(plan):
             self._retrier.call(_update(_resource(change).name), functools.partial(self._apply, change, encoded))
         now = self._clock.now()
-        for name in plan.unsettled & self.services.keys():
+        for name in plan.to_list_again & self.services.keys():
             if now - self._sent_again_at.get(name, float("-inf")) >= self._intervals.retire_recheck:
                 self._sent_again_at[name] = now
                 self.services[name].list_again()
@@ -242,7 +242,7 @@ class Measures(Applier):
         plan = self._plan
         if plan is None:
             return
-        named: Mapping[Key, str] = plan.observed.in_use.holders or {}
+        named: Mapping[Key, str] = plan.observed.in_use.pods
         held, retired = Counter(name for name, _ in named), Counter(name for name, _ in plan.retired)
         listed = plan.advertised.resources
         both = Counter(name for name, each in plan.retired if name in listed and listed[name].is_drilled(each))

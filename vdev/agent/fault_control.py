@@ -70,7 +70,7 @@ class FaultControl:
         there = await asyncio.to_thread(lambda: {name: os.path.exists(file) for name, file in files.items()})
         for name, file in files.items():
             if self.engine.files.get(name) == file:  # else it was cleared in the meantime
-                self.engine.saw_file(name, there=there[name])
+                self.engine.saw_file(name, exists=there[name])
 
     def cdi_faults(self, inventory: Inventory) -> Mapping[str, str]:
         """Return the faults of CDI files, by file name; to be called after the engine's `look`."""

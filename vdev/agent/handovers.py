@@ -28,10 +28,10 @@ from ..observe.metrics import Metrics
 from ..planning import handovers
 from ..planning.allocation import placeholders
 from ..planning.handovers import Handover, Ledger, Occasion, Unit
-from ..planning.in_use import Holdings
+from ..planning.hardware import overlaps
+from ..planning.in_use import InUse
 from ..planning.plan import DesiredState
 from ..planning.resources import Inventory, Resource
-from ..planning.retention import overlaps
 from .applier import Applier, Stage
 
 log = structlog.get_logger(__name__)
@@ -183,12 +183,12 @@ class HandoverActions(Applier):
         if keys := _acting(resource, ids):
             await self._update(handovers.allocated(self._ledger, keys))
 
-    async def read(self, named: Mapping[Key, str], holdings: Holdings) -> None:
+    async def read(self, named: Mapping[Key, str], in_use: InUse) -> None:
         """Record an answer of PodResources; `named` are pods by name, as of after the last Allocate of each slot."""
         self._named = named
         held = self._ledger.held
         concerned = {key: pod for key, pod in named.items() if key in held or self._has_actions(key)}
-        await self._update(handovers.read(self._ledger, concerned, holdings.may_hold))
+        await self._update(handovers.read(self._ledger, concerned, in_use.may_hold))
 
     def _has_actions(self, key: Key) -> bool:
         subject = self._find((key[0], base_id(key[1])))

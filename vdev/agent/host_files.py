@@ -110,7 +110,7 @@ class HostFiles(Applier, Generic[Name, Wanted]):
             try:
                 left = frozenset(self.present(wanted)) - wanted.keys()
                 unheld = (
-                    left.difference(self.held(left, plan)) if left and plan.observed.in_use.complete else frozenset()
+                    left.difference(self.held(left, plan)) if left and plan.observed.in_use.is_complete else frozenset()
                 )
                 gone = unheld.difference(self.named(plan))
                 failed = self.make(plan, wanted, left - gone, gone)
@@ -125,7 +125,7 @@ class HostFiles(Applier, Generic[Name, Wanted]):
             self._wanted, self.failed = wanted, failed
         if unheld != gone:
             return now  # the list that is about to be sent leaves it out
-        return now + self._intervals.retire_settle if self._left and not plan.observed.in_use.complete else None
+        return now + self._intervals.retire_settle if self._left and not plan.observed.in_use.is_complete else None
 
     def _set_undeliverable(self, plan: DesiredState) -> None:
         reasons = ((raw, self.failed.get(name)) for name, raw in self.devices(plan)) if self.failed else ()

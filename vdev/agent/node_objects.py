@@ -193,5 +193,5 @@ class NodeApi:
             "labels": labels,
             "features": {"file": str(self._features.path) if self._features.directories else None},
             "status": status,
-            "events": {"written": self._events.said, "dropped": self._events.dropped},
+            "events": {"written": self._events.written, "dropped": self._events.dropped},
         }

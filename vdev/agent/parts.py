@@ -1,6 +1,6 @@
 """The parts of one agent, and how they are connected. `agent.py` starts and ends them."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ..config import file_choice
 from ..deviceplugin.registration import KubeletSocket
@@ -8,6 +8,7 @@ from ..deviceplugin.requests import Requests
 from ..deviceplugin.service import ServiceState
 from ..discovery.health_monitor import HealthMonitor
 from ..dra.applier import Dra
+from ..model.device import Key
 from ..node.events import Situation
 from ..observe.metrics import Metrics
 from ..telemetry.applier import Telemetry
@@ -65,8 +66,7 @@ class AgentParts:
             handed_over=self.handovers.allocated,
             pre_start=self.handovers.pre_start,
             allocate_deadline=options.allocate_deadline,
-            on_allocated=self.pending.ask_holders_soon,
-            clock=clock,
+            on_granted=self._on_granted,
         )
         self.faults = FaultControl(options, self.metrics, wake=self.pending.add)
         self.node_api = NodeApi(options, self.situation, self.faults.engine.on_api, self.retrier.retry_now)
@@ -84,10 +84,10 @@ class AgentParts:
         self.holders = PodHolders(
             options.pod_resources_socket,
             options.plugin_dir,
-            self.requests,
+            in_flight=lambda: self.requests.in_flight,
             generation=lambda: self.link.generation,
             timing=timing,
-            listens=lambda: self.lists.is_listened_to,
+            is_served=lambda: self.lists.is_listened_to,
             is_down=lambda: self.faults.engine.pod_resources_down,
         )
         self.cdi = CdiFiles(options.cdi_dir, timing)
@@ -155,9 +155,7 @@ class AgentParts:
     async def _read_holders(self) -> None:
         await self.holders.refresh()
         if self.holders.readable:
-            named = self.holders.named
-            self.holders.forget_settled()
-            await self.handovers.read(named, self.holders.snapshot())
+            await self.handovers.read(self.holders.named, self.holders.in_use)
 
     @property
     def holders_pause(self) -> float:
@@ -176,6 +174,10 @@ class AgentParts:
             announced=dict(self.faults.engine.announced),
         )
 
+    def _on_granted(self, keys: Collection[Key]) -> None:
+        self.holders.note_allocated(keys)
+        self.pending.ask_holders_soon()
+
     def _claims_changed(self) -> None:
         self.pending.add()
         self.pending.ask_holders_soon()  # only the kubelet knows which pods have claims
@@ -188,4 +190,3 @@ class AgentParts:
             self.pending.ask_holders_soon()  # it may be another kubelet, or the first one
         elif state is ServiceState.STOPPED and resource not in self.reconciler.served.resources:
             self.metrics.forget(resource)
-            self.requests.forget_resource(resource)

@@ -29,7 +29,7 @@ from ..planning.inventory import arrange
 from ..planning.plan import DesiredState, ObservedState, Previous, desired_state
 from ..planning.repartition import Progresses
 from ..planning.resources import EMPTY, Inventory, counts, for_claims, summary
-from ..planning.retention import Retired, dropped
+from ..planning.retired import Retired, dropped
 from .applier import Applier, Stage
 from .config_files import ConfigSource
 from .device_lists import DeviceLists
@@ -186,7 +186,7 @@ class Reconciler:
         """Whether the plan still fits what the appliers can deliver and what was allocated since."""
         planned = (plan.observed.health, plan.observed.without_tools)
         now = (self.current_health(), self._without_tools())
-        return planned == now and not plan.is_overtaken(self.holders.snapshot())
+        return planned == now and not plan.is_overtaken(self.holders.in_use)
 
     async def _make_plan(self) -> None:
         if self._machine is None and self.spec.node.labels:
@@ -208,9 +208,9 @@ class Reconciler:
             inventory=self.base,
             health=self.current_health(),
             without_tools=self._without_tools(),
-            faults=self._faults.engine.afflictions,
+            faults=self._faults.engine.active_faults,
             cdi_faults=self._faults.cdi_faults(self.base),
-            in_use=self.holders.snapshot(),
+            in_use=self.holders.in_use,
             claimed=self._claimed(),
             previous=self._previous,
             now=self._clock.now(),
@@ -339,7 +339,7 @@ class Reconciler:
             found=self.scan.devices,
             listed=self._previous.advertised,
             base=self.base,
-            holdings=self.holders.snapshot,
+            in_use=lambda: self.holders.in_use,
             claimed=self._claimed_devices,
             intervals=self._options.intervals,
         )

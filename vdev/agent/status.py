@@ -32,7 +32,7 @@ def status(agent: AgentParts) -> dict[str, Any]:
             "knownFrom": agent.holders.source.name,
             "knownFromSince": agent.holders.source.since,
             "checkpointProblem": agent.holders.trouble,
-            "doubted": len(agent.holders.knowledge.doubted),
+            "doubted": len(agent.holders.known.unlisted),
         },
         "record": {
             "file": str(agent.state.path) if agent.state.path else None,
@@ -134,7 +134,7 @@ def _resource(agent: AgentParts, resource: Resource) -> dict[str, Any]:
                 "reason": slot.health.reason,
                 "injected": slot.health.injected or agent.faults.engine.removed_by((resource.name, slot.id)),
                 "xids": [
-                    each.number for each in agent.faults.engine.afflictions.xids.get((resource.name, slot.id), ())
+                    each.number for each in agent.faults.engine.active_faults.xids.get((resource.name, slot.id), ())
                 ],
                 "flaps": agent.reconciler.verdicts.flaps(slot.device.raw.id),
                 "changedAt": changed_at.get(slot.id),

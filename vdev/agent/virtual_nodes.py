@@ -32,9 +32,8 @@ from ..model.virtual_node import Like, LineEnd, VirtualNode
 from ..planning.allocation import any_cdi
 from ..planning.plan import DesiredState
 from ..planning.resources import Inventory, Resource
-from ..planning.virtual_devices import Dialogue
 from .host_files import HostFiles
-from .serial_lines import Line, Pty, open_pty
+from .serial_lines import Dialogue, Line, Pty, open_pty
 
 if TYPE_CHECKING:
     from ..dra.published_devices import DraDevice, PublishedPool

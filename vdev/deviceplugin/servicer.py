@@ -264,7 +264,7 @@ class Servicer:
                 resource = self.resource
                 edits = [container_edits(allocate(resource, ids)) for ids in wanted]
                 for ids in wanted:
-                    self._requests.allocated(resource, ids)
+                    self._requests.granted(resource.name, ids)
                     self._faults.allocated(resource.name, ids)
                 if resource.acts_on_handovers:
                     for ids in wanted:

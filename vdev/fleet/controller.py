@@ -120,7 +120,7 @@ class Fleet:
         """Put all warnings into the status, and log each new one about a setting that has no effect in a fleet."""
         for each in own:
             if each not in self.warnings:
-                log.warning("means nothing in a fleet", where=each.where, reason=each.message)
+                log.warning("a setting has no effect in a fleet", where=each.where, reason=each.message)
         self.warnings = (*known, *own)
 
     async def _follow_files(self) -> None:

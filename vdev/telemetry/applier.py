@@ -48,11 +48,13 @@ def _users(plan: DesiredState, node: str) -> tuple[dict[str, list[User]], dict[s
     """The containers that have each device, by its id; and the partitions that claims have made, by whole device."""
     found: dict[str, dict[User, None]] = {}
     claimed: dict[str, dict[str, Device]] = {}
-    for key, pod in sorted((plan.observed.in_use.holders or {}).items()):
-        namespace, _, name = pod.partition("/")
-        user = User(namespace, name, plan.observed.in_use.containers.get(key, ""))
+    for key, holder in sorted(plan.observed.in_use.devices.items()):
+        if not holder.pod:
+            continue
+        namespace, _, name = holder.pod.partition("/")
+        user = User(namespace, name, holder.container)
         found.setdefault(base_id(key[1]), {})[user] = None
-    for use in plan.observed.in_use.claimed:
+    for use in plan.observed.in_use.claims:
         pool = plan.pools.get(use.driver)
         published = pool.by_name.get(use.device) if pool and use.pool == node else None
         if published is not None:
