@@ -20,7 +20,7 @@ import structlog
 from ..agent import command_socket
 from ..agent.retry import Retrier
 from ..aio.clock import PRODUCTION_TIMING, Timing
-from ..aio.tasks import Backoff, Pace
+from ..aio.tasks import Backoff, TokenBucket
 from ..config import Loaded
 from ..errors import ApiServerError, ConfigError
 from ..faults.engine import Engine
@@ -92,7 +92,9 @@ class Fleet:
         self.cluster = Cluster(api, on_node=self._due.add, on_slices=self._look_at_slices)
         self.maker = NodeMaker(api, lambda: self.scope)
         self.writers: Writers | None = None
-        self._events = Pace(options.timing.clock, burst=EVENTS, every=options.timing.intervals.write_event_of_fleet)
+        self._events = TokenBucket(
+            options.timing.clock, burst=EVENTS, every=options.timing.intervals.write_event_of_fleet
+        )
         self.telemetry = FleetTelemetry(options.timing.clock)
         self.faults = FleetFaults(self.members, options.timing.clock, allowed=options.fault_injection)
         self._adopt(loaded, self._epoch)
